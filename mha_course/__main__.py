@@ -13,7 +13,9 @@ PREFERRED = ("3.13", "3.12", "3.11", "3.14")
 
 
 def find_python() -> "list[str]":
-    """Return the command of an installed Python that suits, as a list; empty where there is none."""
+    """Return the command of an installed Python that suits, as a list; empty where there is
+    none.
+    """
     check = "import sys; sys.exit(not %r <= sys.version_info[:2] < %r)" % (OLDEST, TOO_NEW)
     for version in PREFERRED:
         name, option = ("py", ["-" + version]) if os.name == "nt" else ("python" + version, [])
@@ -33,8 +35,8 @@ def main() -> int:
     if found:
         return subprocess.call(found + ["-m", "mha_course"] + sys.argv[1:])
     sys.stderr.write(
-        "mha_course: this Python is too %s. expected Python 3.11 to 3.14, got %s, "
-        "fix: install Python 3.13 from https://www.python.org/downloads/ and run the same command again\n"
+        "mha_course: this Python is too %s. expected Python 3.11 to 3.14, got %s, fix: install "
+        "Python 3.13 from https://www.python.org/downloads/ and run the same command again\n"
         % ("old" if sys.version_info[:2] < OLDEST else "new", "%d.%d" % sys.version_info[:2])
     )
     return 1

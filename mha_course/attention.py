@@ -18,9 +18,16 @@ from mha_course import errors
 
 
 def multi_head_attention(
-    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int, mask: Tensor | None = None
+    x: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    w_o: Tensor,
+    num_heads: int,
+    mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Let every token attend to every token with H heads: the whole of this file in one place, without bias.
+    """Let every token attend to every token with H heads: the whole of this file in one place,
+    without bias.
 
     Args: mask as for attention.
     Shape:
@@ -29,7 +36,8 @@ def multi_head_attention(
     Returns: out (B, S, C) and weights (B, H, S, S).
     Raises: ShapeError.
 
-    >>> out, weights = multi_head_attention(torch.zeros(2, 5, 24), *torch.zeros(4, 24, 24), num_heads=4)
+    >>> w_q, w_k, w_v, w_o = torch.zeros(4, 24, 24)
+    >>> out, weights = multi_head_attention(torch.zeros(2, 5, 24), w_q, w_k, w_v, w_o, num_heads=4)
     >>> out.shape, weights.shape
     (torch.Size([2, 5, 24]), torch.Size([2, 4, 5, 5]))
 
@@ -79,14 +87,17 @@ def merge_heads(x: Tensor) -> Tensor:
 
 
 def split_fused_qkv(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return q, k and v, each (B, H, S, D), from (B, S, 3C) whose last axis is ordered (3, H, D)."""
+    """Return q, k and v, each (B, H, S, D), from (B, S, 3C) whose last axis is ordered (3,
+    H, D).
+    """
     unfolded = qkv.unflatten(2, (3, num_heads, -1))  # (B, S, 3, H, D)
     q, k, v = unfolded.permute(2, 0, 3, 1, 4)  # (B, H, S, D)
     return q, k, v
 
 
 def head_contributions(context: Tensor, w_o: Tensor) -> Tensor:
-    """Return what each head adds to the output, (B, H, T, C); the sum over H is the merged context times w_oᵀ.
+    """Return what each head adds to the output, (B, H, T, C); the sum over H is the merged context
+    times w_oᵀ.
 
     Shape:
         context (B, H, T, D)
@@ -144,17 +155,26 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 def _softmax_of_masked(masked_scores: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return torch.softmax(masked_scores, dim=-1)
-    # A row of -inf alone has no softmax: it is NaN, and so is v.grad then, even where nobody reads the row, since
-    # 0 · NaN is NaN. Such a row gets finite scores first, and loses its weights afterwards; no NaN is ever made.
+    # A row of -inf alone has no softmax: it is NaN, and so is v.grad then, even where nobody reads
+    # the row, since
+    # 0 · NaN is NaN. Such a row gets finite scores first, and loses its weights afterwards; no NaN
+    # is ever made.
     sees = mask.any(-1, keepdim=True)
     weights = torch.softmax(masked_scores.masked_fill(~sees, 0.0), dim=-1)
     return weights * sees
 
 
 def fused_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout: float = 0.0, *, is_causal: bool = False
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    dropout: float = 0.0,
+    *,
+    is_causal: bool = False,
 ) -> Tensor:
-    """Compute the context alone, in one call: where a fused kernel runs, the scores never exist as a whole.
+    """Compute the context alone, in one call: where a fused kernel runs, the scores never exist as
+    a whole.
 
     Args:
         mask: as for attention.
@@ -168,15 +188,21 @@ def fused_attention(
     >>> fused_attention(*(torch.ones(2, heads, 5, 6) for heads in (4, 2, 2)), is_causal=True).shape
     torch.Size([2, 4, 5, 6])
 
-    Reference: Dao et al. 2022, FlashAttention; which kernel runs, PyTorch chooses by the device and the inputs.
+    Reference: Dao et al. 2022, FlashAttention; which kernel runs, PyTorch chooses by the device and
+        the inputs.
     """
     grouped = k.size(1) != q.size(1)
     if mask is None:
-        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=is_causal, enable_gqa=grouped)
-    # PyTorch promises nothing of a row without a key, and its kernels have given NaN and 0: it is opened, then emptied.
+        return F.scaled_dot_product_attention(
+            q, k, v, dropout_p=dropout, is_causal=is_causal, enable_gqa=grouped
+        )
+    # PyTorch promises nothing of a row without a key, and its kernels have given NaN and 0: it is
+    # opened, then emptied.
     sees = mask.any(-1, keepdim=True)
     opened = mask | ~sees
-    context = F.scaled_dot_product_attention(q, k, v, opened, dropout, is_causal, enable_gqa=grouped)  # (B, H, T, D)
+    context = F.scaled_dot_product_attention(
+        q, k, v, opened, dropout, is_causal, enable_gqa=grouped
+    )  # (B, H, T, D)
     return context * sees
 
 
@@ -213,11 +239,15 @@ class MultiHeadAttention(nn.Module):
     Reference: Vaswani et al. 2017, section 3.2.2.
     """
 
-    def __init__(self, d_model: int, num_heads: int, *, bias: bool = True, dropout: float = 0.0) -> None:
+    def __init__(
+        self, d_model: int, num_heads: int, *, bias: bool = True, dropout: float = 0.0
+    ) -> None:
         super().__init__()
         errors.require_heads("MultiHeadAttention", d_model, num_heads)
         rule, got = "dropout must be a share", f"dropout={dropout!r}"
-        errors.require(0 <= dropout < 1, "MultiHeadAttention", rule, expected="0 <= dropout < 1", got=got)
+        errors.require(
+            0 <= dropout < 1, "MultiHeadAttention", rule, expected="0 <= dropout < 1", got=got
+        )
         self.d_model = d_model
         self.num_heads = num_heads
         self.dropout = dropout
@@ -227,7 +257,8 @@ class MultiHeadAttention(nn.Module):
         self.out_proj = nn.Linear(d_model, d_model, bias=bias)
 
     def forward(
-        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, mask: Tensor | None = None,
+        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
+        mask: Tensor | None = None,
         *, need_weights: bool = True, is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """Let the query tokens attend to the key tokens.
@@ -236,8 +267,8 @@ class MultiHeadAttention(nn.Module):
             query, key, value: key is query if not given, and value is key.
             mask: as for attention.
             need_weights: without them a fused kernel computes out, and None stands for the weights.
-            is_causal: the same as mask=causal_mask(T), but nothing is made and read: a GPU's fastest kernel (flash)
-                takes no mask. Not together with a mask, and T must be S.
+            is_causal: the same as mask=causal_mask(T), but nothing is made and read: a GPU's
+                fastest kernel (flash) takes no mask. Not together with a mask, and T must be S.
         Shape:
             query (B, T, C)
             key, value (B, S, C)
@@ -248,36 +279,52 @@ class MultiHeadAttention(nn.Module):
             steps = self.steps(query, key, value, mask, is_causal=is_causal)
             return steps.out, steps.weights
         q, k, v = self._project(query, key, value, mask, is_causal)
-        context = fused_attention(q, k, v, mask, self.dropout if self.training else 0.0, is_causal=is_causal)
+        context = fused_attention(
+            q, k, v, mask, self.dropout if self.training else 0.0, is_causal=is_causal
+        )
         return self.out_proj(merge_heads(context)), None
 
     def steps(
-        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, mask: Tensor | None = None,
+        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
+        mask: Tensor | None = None,
         *, is_causal: bool = False,
     ) -> AttentionSteps:  # fmt: skip
         """Do the same pass and keep every stage of it. Arguments as for forward."""
         q, k, v = self._project(query, key, value, mask, is_causal)
         if is_causal:
-            mask = torch.ones(q.size(2), k.size(2), dtype=torch.bool, device=q.device).tril()  # (T, S)
+            mask = torch.ones(
+                q.size(2), k.size(2), dtype=torch.bool, device=q.device
+            ).tril()  # (T, S)
         scores = q @ k.transpose(-2, -1)  # (B, H, T, S)
         scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, T, S)
         # masked_softmax in two steps: these are kept to be looked at.
-        masked_scores = scaled_scores if mask is None else scaled_scores.masked_fill(~mask, -math.inf)  # (B, H, T, S)
+        masked_scores = (
+            scaled_scores if mask is None else scaled_scores.masked_fill(~mask, -math.inf)
+        )  # (B, H, T, S)
         weights = _softmax_of_masked(masked_scores, mask)  # (B, H, T, S)
         weights = F.dropout(weights, self.dropout, self.training)  # (B, H, T, S)
         context = weights @ v  # (B, H, T, D)
         merged = merge_heads(context)  # (B, T, C)
         out = self.out_proj(merged)  # (B, T, C)
-        return AttentionSteps(q, k, v, scores, scaled_scores, masked_scores, weights, context, merged, out)
+        return AttentionSteps(
+            q, k, v, scores, scaled_scores, masked_scores, weights, context, merged, out
+        )
 
     def _project(
-        self, query: Tensor, key: Tensor | None, value: Tensor | None, mask: Tensor | None, is_causal: bool
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        mask: Tensor | None,
+        is_causal: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Check the inputs, project them and split the heads."""
         key = query if key is None else key
         value = key if value is None else value
         inputs = {"query": query, "key": key, "value": value}
-        errors.require_module_inputs("MultiHeadAttention", self.q_proj.weight, inputs, self.num_heads, mask, is_causal)
+        errors.require_module_inputs(
+            "MultiHeadAttention", self.q_proj.weight, inputs, self.num_heads, mask, is_causal
+        )
         q = split_heads(self.q_proj(query), self.num_heads)  # (B, H, T, D)
         k = split_heads(self.k_proj(key), self.num_heads)  # (B, H, S, D)
         v = split_heads(self.v_proj(value), self.num_heads)  # (B, H, S, D)

@@ -1,6 +1,7 @@
 """Decoding token by token: keys and values of the past are kept, and shared by several query heads.
 
-Axes: B batch, H query heads, G key-value heads, T new tokens, P past ones in the cache, S = P + T with the new,
+Axes: B batch, H query heads, G key-value heads, T new tokens, P past ones in the cache, S = P + T
+with the new,
 C width, D = C / H head width. Inputs that do not fit raise ShapeError.
 """
 
@@ -13,16 +14,24 @@ import torch
 from torch import Tensor, nn
 
 from mha_course import errors
-from mha_course.attention import MultiHeadAttention, attention, fused_attention, merge_heads, split_heads
+from mha_course.attention import (
+    MultiHeadAttention,
+    attention,
+    fused_attention,
+    merge_heads,
+    split_heads,
+)
 
 
 def decode_step(
     x_t: Tensor, k_cache: Tensor, v_cache: Tensor,
     w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Attend from one new token to itself and to the past, whose keys and values are not computed again.
+    """Attend from one new token to itself and to the past, whose keys and values are not computed
+    again.
 
-    No mask is needed: nothing later is there yet. Without bias; the caches that come in are left as they are.
+    No mask is needed: nothing later is there yet. Without bias; the caches that come in are left as
+    they are.
 
     Shape:
         x_t (B, 1, C), the new token
@@ -31,8 +40,9 @@ def decode_step(
     Returns: out (B, 1, C), k_cache and v_cache (B, H, S, D).
     Raises: ShapeError.
 
-    >>> empty = torch.zeros(2, 4, 0, 6)
-    >>> out, k_cache, _ = decode_step(torch.zeros(2, 1, 24), empty, empty, *torch.zeros(4, 24, 24), num_heads=4)
+    >>> x_t, empty = torch.zeros(2, 1, 24), torch.zeros(2, 4, 0, 6)
+    >>> matrices = torch.zeros(4, 24, 24)
+    >>> out, k_cache, _ = decode_step(x_t, empty, empty, *matrices, num_heads=4)
     >>> out.shape, k_cache.shape
     (torch.Size([2, 1, 24]), torch.Size([2, 4, 1, 6]))
     """
@@ -63,10 +73,16 @@ def repeat_kv(k: Tensor, num_heads: int) -> Tensor:
     errors.require_tokens("repeat_kv", "k", k, "B G S D")
     groups = k.size(1)
     if not isinstance(num_heads, int) or num_heads < 1 or num_heads % groups:
-        rule, got = "num_heads must be a multiple of the key-value heads", f"num_heads={num_heads!r}, G={groups}"
+        rule, got = (
+            "num_heads must be a multiple of the key-value heads",
+            f"num_heads={num_heads!r}, G={groups}",
+        )
         fix = f"num_heads={groups} or {2 * groups}"
-        raise errors.ShapeError("repeat_kv", rule, expected="num_heads % G == 0, num_heads >= 1", got=got, fix=fix)
-    # Not repeat: it would give 0 1 0 1, but trained models have the heads of a group side by side, 0 0 1 1.
+        raise errors.ShapeError(
+            "repeat_kv", rule, expected="num_heads % G == 0, num_heads >= 1", got=got, fix=fix
+        )
+    # Not repeat: it would give 0 1 0 1, but trained models have the heads of a group side by side,
+    # 0 0 1 1.
     return k.repeat_interleave(num_heads // groups, dim=1)  # (B, H, S, D)
 
 
@@ -78,7 +94,8 @@ def kv_cache_bytes(
     Args: whole numbers, none negative; bytes_per_value is 2 for float16, 4 for float32.
     Raises: ShapeError.
 
-    >>> kv_cache_bytes(layers=32, batch=1, seq_len=4096, num_kv_heads=32, head_dim=128, bytes_per_value=2) / 2**30
+    >>> llama_2_7b = {"layers": 32, "num_kv_heads": 32, "head_dim": 128, "bytes_per_value": 2}
+    >>> kv_cache_bytes(batch=1, seq_len=4096, **llama_2_7b) / 2**30
     2.0
     """
     sizes = {
@@ -105,15 +122,20 @@ class KVCache:
         self.v: Tensor | None = None
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add the new keys and values, each (B, G, T, D), and return all so far, each (B, G, S, D)."""
+        """Add the new keys and values, each (B, G, T, D), and return all so far, each (B,
+        G, S, D).
+        """
         errors.require_float("KVCache.append", {"k": k, "v": v})
         errors.require_shape("KVCache.append", "k", k, dict.fromkeys("BGTD"))
         errors.require_shape("KVCache.append", "v", v, dict(zip("BGTD", k.shape, strict=True)))
         if self.k is not None and self.v is not None:
             batch, heads, _, width = self.k.shape
             errors.require_float("KVCache.append", {"the cache": self.k, "k": k})
-            errors.require_shape("KVCache.append", "k", k, {"B": batch, "G": heads, "T": None, "D": width})
-            # A new tensor each time: what was handed out before, and is needed for gradients, stays as it was.
+            errors.require_shape(
+                "KVCache.append", "k", k, {"B": batch, "G": heads, "T": None, "D": width}
+            )
+            # A new tensor each time: what was handed out before, and is needed for gradients, stays
+            # as it was.
             k = torch.cat((self.k, k), dim=2)  # (B, G, S, D)
             v = torch.cat((self.v, v), dim=2)  # (B, G, S, D)
         self.k, self.v = k, v
@@ -131,12 +153,13 @@ class KVCache:
 
 
 class GroupedQueryAttention(nn.Module):
-    """Attend with H query heads that share G key-value heads: fewer keys and values to compute and to cache.
+    """Attend with H query heads that share G key-value heads: fewer keys and values to compute and
+    to cache.
 
     With G = H it is MultiHeadAttention, with G = 1 multi-query attention.
 
-    Args: d_model is C; num_heads is H, which divides C; num_kv_heads is G, which divides H; bias is of all Linears.
-    Raises: ShapeError.
+    Args: d_model is C; num_heads is H, which divides C; num_kv_heads is G, which divides H; bias is
+    of all Linears. Raises: ShapeError.
 
     >>> out, weights = GroupedQueryAttention(24, num_heads=4, num_kv_heads=2)(torch.zeros(2, 5, 24))
     >>> out.shape, weights.shape
@@ -145,7 +168,9 @@ class GroupedQueryAttention(nn.Module):
     Reference: Ainslie et al. 2023, GQA, section 2.2.
     """
 
-    def __init__(self, d_model: int, num_heads: int, num_kv_heads: int, *, bias: bool = True) -> None:
+    def __init__(
+        self, d_model: int, num_heads: int, num_kv_heads: int, *, bias: bool = True
+    ) -> None:
         super().__init__()
         errors.require_heads("GroupedQueryAttention", d_model, num_heads)
         divisors = [n for n in range(1, num_heads + 1) if num_heads % n == 0]
@@ -166,7 +191,8 @@ class GroupedQueryAttention(nn.Module):
 
     @classmethod
     def from_multi_head(cls, mha: MultiHeadAttention, num_kv_heads: int) -> Self:
-        """Return a module whose key-value heads are means over each group's heads: where uptraining starts.
+        """Return a module whose key-value heads are means over each group's heads: where uptraining
+        starts.
 
         Raises: ShapeError. Dropout has no counterpart.
         Reference: Ainslie et al. 2023, GQA, section 2.1.
@@ -181,28 +207,38 @@ class GroupedQueryAttention(nn.Module):
         return module.train(mha.training)
 
     def forward(
-        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None, mask: Tensor | None = None,
+        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
+        mask: Tensor | None = None,
         *, need_weights: bool = True, is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """Return out (B, T, C) and weights (B, H, T, S), or None and a fused kernel, as MultiHeadAttention does."""
+        """Return out (B, T, C) and weights (B, H, T, S), or None and a fused kernel, as
+        MultiHeadAttention does.
+        """
         key = query if key is None else key
         value = key if value is None else value
         inputs, place = {"query": query, "key": key, "value": value}, "GroupedQueryAttention"
-        errors.require_module_inputs(place, self.q_proj.weight, inputs, self.num_heads, mask, is_causal)
+        errors.require_module_inputs(
+            place, self.q_proj.weight, inputs, self.num_heads, mask, is_causal
+        )
         q, k, v = _project(self, query, key, value)
         if not need_weights:
             context = fused_attention(q, k, v, mask, is_causal=is_causal)  # (B, H, T, D)
             return self.out_proj(merge_heads(context)), None
         if is_causal:
-            mask = torch.ones(q.size(2), k.size(2), dtype=torch.bool, device=q.device).tril()  # (T, S)
+            mask = torch.ones(
+                q.size(2), k.size(2), dtype=torch.bool, device=q.device
+            ).tril()  # (T, S)
         k = repeat_kv(k, self.num_heads)  # (B, H, S, D)
         v = repeat_kv(v, self.num_heads)  # (B, H, S, D)
         context, weights = attention(q, k, v, mask)
         return self.out_proj(merge_heads(context)), weights
 
 
-def decode_chunk(module: MultiHeadAttention | GroupedQueryAttention, x: Tensor, cache: KVCache) -> Tensor:
-    """Attend from new tokens to themselves and to those in the cache, never to a later one; without dropout.
+def decode_chunk(
+    module: MultiHeadAttention | GroupedQueryAttention, x: Tensor, cache: KVCache
+) -> Tensor:
+    """Attend from new tokens to themselves and to those in the cache, never to a later one; without
+    dropout.
 
     However a sequence is cut into chunks, they give what the whole gives with a causal mask.
 
@@ -215,13 +251,17 @@ def decode_chunk(module: MultiHeadAttention | GroupedQueryAttention, x: Tensor, 
     (torch.Size([2, 3, 24]), 3)
     """
     errors.require_module_inputs("decode_chunk", module.q_proj.weight, {"x": x})
-    project = getattr(module, "project", None)  # of a module that turns queries and keys by where tokens stand
+    project = getattr(
+        module, "project", None
+    )  # of a module that turns queries and keys by where tokens stand
     q, k_new, v_new = project(x, cache.length) if project else _project(module, x, x, x)
     k, v = cache.append(k_new, v_new)  # (B, G, S, D)
     new, total = q.size(2), k.size(2)
     if new == 1:  # the newest token may attend to every key there is
         context = fused_attention(q, k, v)  # (B, H, 1, D)
-    elif new == total:  # nothing was cached: a square mask, which a GPU's fastest kernel knows by name
+    elif (
+        new == total
+    ):  # nothing was cached: a square mask, which a GPU's fastest kernel knows by name
         context = fused_attention(q, k, v, is_causal=True)  # (B, H, T, D)
     else:  # is_causal would align the queries with the first keys, and they are the last
         mask = torch.ones(new, total, dtype=torch.bool, device=x.device).tril(total - new)  # (T, S)
@@ -240,7 +280,9 @@ def _project(
     return q, k, v
 
 
-def _require_step(x_t: Tensor, caches: dict[str, Tensor], weights: dict[str, Tensor], num_heads: int) -> None:
+def _require_step(
+    x_t: Tensor, caches: dict[str, Tensor], weights: dict[str, Tensor], num_heads: int
+) -> None:
     """Raise unless the token, the caches and the weights fit each other."""
     errors.require_float("decode_step", {"x_t": x_t, **caches, **weights})
     errors.require_shape("decode_step", "x_t", x_t, {"B": None, "T": 1, "C": None})

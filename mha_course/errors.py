@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 class ShapeError(ValueError):
-    """Say that an input cannot be used, and how to mend it: ``place: rule. expected …, got …, fix: …``.
+    """Say that an input cannot be used, and how to mend it: ``place: rule. expected …, got …, fix:
+    …``.
 
     Args:
         place: the function or class that was called.
@@ -21,8 +22,12 @@ class ShapeError(ValueError):
         fix: a change that surely works; left out where none does.
     """
 
-    def __init__(self, place: str, rule: str, expected: str, got: str, fix: str | None = None) -> None:
-        super().__init__(place, rule, expected, got, fix)  # all of them: pickle makes the error again from these
+    def __init__(
+        self, place: str, rule: str, expected: str, got: str, fix: str | None = None
+    ) -> None:
+        super().__init__(
+            place, rule, expected, got, fix
+        )  # all of them: pickle makes the error again from these
         self.place, self.rule, self.expected, self.got, self.fix = place, rule, expected, got, fix
 
     def __str__(self) -> str:
@@ -34,8 +39,12 @@ class SentenceError(ShapeError):
     """Say that a model cannot read a sentence: nothing is wrong with the code that hands it on."""
 
 
-def require_words(place: str, words: Sequence[str], known: Collection[str], named: str, *, empty: bool = False) -> None:
-    """Raise SentenceError for a word that is not among the known ones, listed in ``named``, or where there is none."""
+def require_words(
+    place: str, words: Sequence[str], known: Collection[str], named: str, *, empty: bool = False
+) -> None:
+    """Raise SentenceError for a word that is not among the known ones, listed in ``named``, or
+    where there is none.
+    """
     unknown = [word if len(word) <= 24 else f"{word[:23]}…" for word in words if word not in known]
     if unknown:
         rule = f"“{unknown[0]}” is not one of the {len(known)} words; {named} lists them"
@@ -47,11 +56,14 @@ def require_words(place: str, words: Sequence[str], known: Collection[str], name
         raise SentenceError(place, rule, expected=f"words of {named}", got="an empty sentence")
 
 
-def require(condition: bool, place: str, rule: str, *, expected: str, got: str, fix: str | None = None) -> None:
+def require(
+    condition: bool, place: str, rule: str, *, expected: str, got: str, fix: str | None = None
+) -> None:
     """Raise ShapeError unless the condition holds.
 
-    The texts are made whether they are needed or not. Where they name sizes of tensors, ``if …: raise ShapeError(…)``
-    is better: torch.compile takes a size that is written down for a constant, and compiles again for the next one.
+    The texts are made whether they are needed or not. Where they name sizes of tensors, ``if …:
+    raise ShapeError(…)`` is better: torch.compile takes a size that is written down for a constant,
+    and compiles again for the next one.
     """
     if not condition:
         raise ShapeError(place, rule, expected=expected, got=got, fix=fix)
@@ -69,11 +81,15 @@ def require_tensor(place: str, name: str, value: object) -> None:
     if not hasattr(value, "is_floating_point"):
         fix = None if value is None else f"torch.as_tensor({name})"
         got = type(value).__name__
-        raise ShapeError(place, f"{name} must be a tensor", expected="a torch.Tensor", got=got, fix=fix)
+        raise ShapeError(
+            place, f"{name} must be a tensor", expected="a torch.Tensor", got=got, fix=fix
+        )
 
 
 def require_float(place: str, tensors: Mapping[str, Tensor]) -> None:
-    """Raise unless these named tensors are floating point, on one device and, except under autocast, of one dtype."""
+    """Raise unless these named tensors are floating point, on one device and, except under
+    autocast, of one dtype.
+    """
     first_name, first = next(iter(tensors.items()))
     for name, tensor in tensors.items():
         require_tensor(place, name, tensor)
@@ -81,9 +97,15 @@ def require_float(place: str, tensors: Mapping[str, Tensor]) -> None:
             rule, got = f"{name} must be floating point", str(tensor.dtype)
             raise ShapeError(place, rule, expected="a float dtype", got=got, fix=f"{name}.float()")
         if tensor.device != first.device:
-            rule, fix = f"{name} must be on the device of {first_name}", f"{name}.to({str(first.device)!r})"
-            raise ShapeError(place, rule, expected=str(first.device), got=str(tensor.device), fix=fix)
-        # Under autocast float32 weights meet bfloat16 tokens as a matter of course: the Linear casts both.
+            rule, fix = (
+                f"{name} must be on the device of {first_name}",
+                f"{name}.to({str(first.device)!r})",
+            )
+            raise ShapeError(
+                place, rule, expected=str(first.device), got=str(tensor.device), fix=fix
+            )
+        # Under autocast float32 weights meet bfloat16 tokens as a matter of course: the Linear
+        # casts both.
         if tensor.dtype != first.dtype and not _autocast(first):
             rule, fix = f"{name} must have the dtype of {first_name}", f"{name}.to({first.dtype})"
             raise ShapeError(place, rule, expected=str(first.dtype), got=str(tensor.dtype), fix=fix)
@@ -103,7 +125,11 @@ def require_shape(
     if len(shape) != len(axes):
         rule, got = f"{name} must have {len(axes)} axes", str(shape)
     else:
-        wrong = [letter for (letter, want), have in zip(axes.items(), shape, strict=True) if want not in (None, have)]
+        wrong = [
+            letter
+            for (letter, want), have in zip(axes.items(), shape, strict=True)
+            if want not in (None, have)
+        ]
         if not wrong:
             return
         rule, got = f"{name} has the wrong {' and '.join(wrong)}", _written(axes, shape)
@@ -111,7 +137,9 @@ def require_shape(
 
 
 def _written(letters: Iterable[str], sizes: Iterable[int | None]) -> str:
-    """Write axes with the sizes that are known, as ``(B=2, S)``; an axis that is always 1 has no letter."""
+    """Write axes with the sizes that are known, as ``(B=2, S)``; an axis that is always 1 has no
+    letter.
+    """
     axes = []
     for letter, size in zip(letters, sizes, strict=True):
         named = letter if size is None else f"{letter}={size}"
@@ -141,25 +169,35 @@ def require_bool(
     """Raise unless the mask is a bool tensor."""
     require_tensor(place, name, mask)
     if str(mask.dtype) != "torch.bool":
-        raise ShapeError(place, f"{name} must be {what}", expected="torch.bool", got=str(mask.dtype), fix=fix)
+        raise ShapeError(
+            place, f"{name} must be {what}", expected="torch.bool", got=str(mask.dtype), fix=fix
+        )
 
 
 def require_mask(place: str, mask: Tensor, sizes: Mapping[str, int], device: object = None) -> None:
-    """Raise unless the mask is a bool tensor on the device, (T, S) or 4-D and broadcastable to (B, H, T, S)."""
+    """Raise unless the mask is a bool tensor on the device, (T, S) or 4-D and broadcastable to (B,
+    H, T, S).
+    """
     require_bool(place, mask)
     if device is not None and mask.device != device:
         fix = f"mask.to({str(device)!r})"
         rule = "mask must be on the device of the tokens"
         raise ShapeError(place, rule, expected=str(device), got=str(mask.device), fix=fix)
-    # A mask (B, T, S) is refused: broadcasting would read it as (H, T, S), and where B = H nobody would notice.
+    # A mask (B, T, S) is refused: broadcasting would read it as (H, T, S), and where B = H nobody
+    # would notice.
     shape, full = tuple(mask.shape), tuple(sizes.values())
     if shape == full[2:] or (len(shape) == 4 and _broadcasts(shape, full)):
         return
-    rule, expected = "mask must be (T, S), or 4-D and broadcastable to (B, H, T, S)", _written(sizes, full)
+    rule, expected = (
+        "mask must be (T, S), or 4-D and broadcastable to (B, H, T, S)",
+        _written(sizes, full),
+    )
     got = _written(list(sizes)[-len(shape) :], shape) if len(shape) in (2, 4) else str(shape)
     lacks_heads = len(shape) == 3 and _broadcasts((shape[0], 1, *shape[1:]), full)
     head_axis = "mask.unsqueeze(1), which gives it a head axis" if lacks_heads else None
-    raise ShapeError(place, rule, expected=f"{expected}, or its last two axes", got=got, fix=head_axis)
+    raise ShapeError(
+        place, rule, expected=f"{expected}, or its last two axes", got=got, fix=head_axis
+    )
 
 
 def _broadcasts(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
@@ -176,7 +214,9 @@ def require_tokens(place: str, name: str, x: Tensor, axes: str) -> None:
     require_shape(place, name, x, dict.fromkeys(letters), fix)
 
 
-def require_attention_inputs(place: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
+def require_attention_inputs(
+    place: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+) -> None:
     """Raise unless k and the mask fit q, and v fits k."""
     require_float(place, {"q": q, "k": k, "v": v})
     require_tokens(place, "q", q, "B H T D")
@@ -193,7 +233,8 @@ def require_module_inputs(
 ) -> None:  # fmt: skip
     """Raise unless the inputs fit the weight and each other, and the mask fits.
 
-    Args: inputs by the names that the caller gave them: one for self-attention, or query, key and value.
+    Args: inputs by the names that the caller gave them: one for self-attention, or query, key and
+        value.
     """
     first, *others = inputs
     for name, x in inputs.items():
@@ -204,14 +245,25 @@ def require_module_inputs(
     batch, queries, keys, width = query.size(0), query.size(1), key.size(1), weight.size(1)
     require_shape(place, first, query, {"B": None, "T" if others else "S": None, "C": width})
     for name in others:
-        require_shape(place, name, inputs[name], {"B": batch, "S": None if name == others[0] else keys, "C": width})
+        require_shape(
+            place,
+            name,
+            inputs[name],
+            {"B": batch, "S": None if name == others[0] else keys, "C": width},
+        )
     if mask is not None:
-        require_mask(place, mask, {"B": batch, "H": num_heads, "T": queries, "S": keys}, weight.device)
+        require_mask(
+            place, mask, {"B": batch, "H": num_heads, "T": queries, "S": keys}, weight.device
+        )
         if is_causal:
             rule = "is_causal and a mask exclude each other"
             fix = "mask=mask & causal_mask(S) instead of is_causal" if queries == keys else None
             raise ShapeError(place, rule, expected="one of them", got="both", fix=fix)
     elif is_causal and queries != keys:
         rule, got = "is_causal needs as many queries as keys", f"T={queries}, S={keys}"
-        fix = "mask=causal_mask_for_cache(T, S), where the queries are the last tokens" if queries < keys else None
+        fix = (
+            "mask=causal_mask_for_cache(T, S), where the queries are the last tokens"
+            if queries < keys
+            else None
+        )
         raise ShapeError(place, rule, expected="T == S", got=got, fix=fix)

@@ -1,4 +1,5 @@
-"""The running example: one sentence, and the small trained model (it guesses hidden words) that lessons look into.
+"""The running example: one sentence, and the small trained model (it guesses hidden words) that
+lessons look into.
 
 Axes: B sentences, S tokens, C = d_model width, L layers, H heads.
 """
@@ -38,8 +39,15 @@ class Example:
 
     @property
     def projections(self) -> dict[str, Tensor]:
-        """The weights w_q, w_k, w_v, w_o, each (C, C) as (out, in), and the biases b_q … b_o, each (C,)."""
-        linears = {"q": self.mha.q_proj, "k": self.mha.k_proj, "v": self.mha.v_proj, "o": self.mha.out_proj}
+        """The weights w_q, w_k, w_v, w_o, each (C, C) as (out, in), and the biases b_q … b_o, each
+        (C,).
+        """
+        linears = {
+            "q": self.mha.q_proj,
+            "k": self.mha.k_proj,
+            "v": self.mha.v_proj,
+            "o": self.mha.out_proj,
+        }
         weights = {f"w_{name}": linear.weight for name, linear in linears.items()}
         return weights | {f"b_{name}": linear.bias for name, linear in linears.items()}
 
@@ -61,7 +69,9 @@ def load(sentence: str = SENTENCE, *, device: torch.device | str = "cpu") -> Exa
     return Example(tuple(sentence.split()), x, model.blocks[-1].attention, model)
 
 
-def guess(sentence: str, count: int = 3, *, model: MaskedWordModel | None = None) -> list[tuple[str, float]]:
+def guess(
+    sentence: str, count: int = 3, *, model: MaskedWordModel | None = None
+) -> list[tuple[str, float]]:
     """Let a model guess the one word that reads ``<mask>``: (word, probability), likeliest first.
 
     Args: model is the trained one that ships, if none is given.
@@ -74,7 +84,10 @@ def guess(sentence: str, count: int = 3, *, model: MaskedWordModel | None = None
     with torch.no_grad():
         probabilities = (model or trained_model())(ids)[0, positions[0]].softmax(-1)  # (V,)
     best = probabilities.topk(count)
-    return [(vocabulary()[i], p) for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)]
+    return [
+        (vocabulary()[i], p)
+        for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+    ]
 
 
 def encode(texts: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
@@ -97,21 +110,30 @@ def encode(texts: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
 def new_model(seed: int) -> MaskedWordModel:
     """Return the untrained model, the same for the same seed."""
     with seeded(seed):
-        return MaskedWordModel(len(vocabulary()), MAX_WORDS, d_model=48, num_heads=4, d_ff=128, num_layers=2)
+        return MaskedWordModel(
+            len(vocabulary()), MAX_WORDS, d_model=48, num_heads=4, d_ff=128, num_layers=2
+        )
 
 
-def train_model(seed: int, *, steps: int = 3000, progress: bool = True) -> tuple[MaskedWordModel, list[float]]:
-    """Train a model, the same bits for the same seed on one machine; also give the loss of every step, nats a word."""
+def train_model(
+    seed: int, *, steps: int = 3000, progress: bool = True
+) -> tuple[MaskedWordModel, list[float]]:
+    """Train a model, the same bits for the same seed on one machine; also give the loss of every
+    step, nats a word.
+    """
     model = new_model(seed)
     batches = training_batches(seed)
-    losses = train(model, batches, masked_word_loss, steps=steps, lr=LEARNING_RATE, progress=progress)
+    losses = train(
+        model, batches, masked_word_loss, steps=steps, lr=LEARNING_RATE, progress=progress
+    )
     return model.eval().requires_grad_(False), losses
 
 
 def training_batches(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield endless batches: ids (B, S) with words hidden, mask (B, 1, 1, S), targets (B, S).
 
-    A fifth of the words is chosen; half of these become ``<mask>``, half another word of their class. Their targets
+    A fifth of the words is chosen; half of these become ``<mask>``, half another word of their
+    class. Their targets
     are the true words, all other targets -100.
     """
     generator = torch.Generator().manual_seed(seed)
@@ -121,7 +143,11 @@ def training_batches(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         dice, coin, pick = torch.rand(3, *true.shape, generator=generator)  # (B, S) each
         chosen = (dice < _CHOSEN) & (true != PAD)  # (B, S)
         noise = torch.where(coin < 0.5, _other_word(true, pick), MASK)  # (B, S)
-        yield torch.where(chosen, noise, true), (true != PAD)[:, None, None], torch.where(chosen, true, -100)
+        yield (
+            torch.where(chosen, noise, true),
+            (true != PAD)[:, None, None],
+            torch.where(chosen, true, -100),
+        )
 
 
 def save(model: MaskedWordModel, path: Path = WEIGHTS) -> None:
@@ -145,9 +171,15 @@ def _index() -> dict[str, int]:
 @cache
 def _classmates() -> tuple[Tensor, Tensor]:
     """Return for each word the others of its class (V, longest), and how many they are (V,)."""
-    others = {word: [w for w in group if w != word] or [word] for group in word_classes() for word in group}
+    others = {
+        word: [w for w in group if w != word] or [word]
+        for group in word_classes()
+        for word in group
+    }
     rows = [torch.tensor([_index()[w] for w in others.get(word, [word])]) for word in vocabulary()]
-    return pad_sequence(rows, batch_first=True, padding_value=PAD), torch.tensor([len(row) for row in rows])
+    return pad_sequence(rows, batch_first=True, padding_value=PAD), torch.tensor(
+        [len(row) for row in rows]
+    )
 
 
 def _other_word(ids: Tensor, pick: Tensor) -> Tensor:

@@ -1,8 +1,11 @@
-"""Attention without the whole matrix of scores: it is made block by block, and softmax is finished on the way.
+"""Attention without the whole matrix of scores: it is made block by block, and softmax is finished
+on the way.
 
-Axes: B batch, H heads, T query tokens, S key and value tokens, D head width; rows are the queries of one block,
+Axes: B batch, H heads, T query tokens, S key and value tokens, D head width; rows are the queries
+of one block,
 columns its keys. A mask is bool, True = may attend. Inputs that do not fit raise ShapeError.
-Reference: Dao et al. 2022, FlashAttention, section 3.1 and algorithm 4; Milakov and Gimelshein 2018, algorithm 3;
+Reference: Dao et al. 2022, FlashAttention, section 3.1 and algorithm 4; Milakov and Gimelshein
+    2018, algorithm 3;
 Rabe and Staats 2021, Self-attention Does Not Need O(n²) Memory, section 2.
 """
 
@@ -45,16 +48,20 @@ def online_softmax(scores: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
 
 
 def tiled_attention(
-    q: Tensor, k: Tensor, v: Tensor, block_size: int | tuple[int, int], *, mask: Tensor | None = None,
+    q: Tensor, k: Tensor, v: Tensor, block_size: int | tuple[int, int], *,
+    mask: Tensor | None = None,
     causal: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Attend block by block: softmax(q kᵀ / sqrt(D)) v, with the scores of one block of queries and keys at a time.
+    """Attend block by block: softmax(q kᵀ / sqrt(D)) v, with the scores of one block of queries and
+    keys at a time.
 
     Args:
         q, k, v, mask: as for attention.
         block_size: one for both, or (queries, keys); the last blocks may be shorter.
-        causal: hide what comes later, and skip its blocks: the T queries are the last of the S tokens.
-    Returns: context (B, H, T, D), as attention gives it, to rounding; backward recomputes the blocks.
+        causal: hide what comes later, and skip its blocks: the T queries are the last of the S
+            tokens.
+    Returns: context (B, H, T, D), as attention gives it, to rounding; backward recomputes the
+        blocks.
     Raises: ShapeError.
 
     >>> tiled_attention(torch.ones(2, 4, 5, 6), *torch.ones(2, 2, 4, 7, 6), block_size=3).shape
@@ -66,12 +73,22 @@ def tiled_attention(
     context = running_sum.repeat(1, 1, 1, v.size(3))  # (B, H, T, D)
     with torch.no_grad(), _exact(q.device.type):
         for rows, columns in _grid("tiled_attention", q.size(2), k.size(2), block_size, causal):
-            scaled_scores = _scaled_scores(q, k, mask, causal, rows, columns)  # (B, H, rows, columns)
-            new_max = torch.maximum(running_max[:, :, rows], scaled_scores.amax(-1, keepdim=True))  # (B, H, rows, 1)
-            shrink = (running_max[:, :, rows] - _finite(new_max)).exp()  # (B, H, rows, 1), 0 for the first block
+            scaled_scores = _scaled_scores(
+                q, k, mask, causal, rows, columns
+            )  # (B, H, rows, columns)
+            new_max = torch.maximum(
+                running_max[:, :, rows], scaled_scores.amax(-1, keepdim=True)
+            )  # (B, H, rows, 1)
+            shrink = (
+                running_max[:, :, rows] - _finite(new_max)
+            ).exp()  # (B, H, rows, 1), 0 for the first block
             exponentials = (scaled_scores - _finite(new_max)).exp()  # (B, H, rows, columns)
-            running_sum[:, :, rows] = running_sum[:, :, rows] * shrink + exponentials.sum(-1, keepdim=True)
-            context[:, :, rows] = context[:, :, rows] * shrink + exponentials @ _wide(v[:, :, columns])
+            running_sum[:, :, rows] = running_sum[:, :, rows] * shrink + exponentials.sum(
+                -1, keepdim=True
+            )
+            context[:, :, rows] = context[:, :, rows] * shrink + exponentials @ _wide(
+                v[:, :, columns]
+            )
             running_max[:, :, rows] = new_max
         context /= running_sum.masked_fill(running_sum == 0, 1.0)  # a row without a key stays 0
     # One number for each row instead of two: weights = exp(score - log_sum).
@@ -94,11 +111,20 @@ def blocks(
 
 
 class _RecomputeBackward(torch.autograd.Function):
-    """Return the context as it is; backward, recompute each block of weights. Dao et al. 2022, algorithm 4."""
+    """Return the context as it is; backward, recompute each block of weights. Dao et al. 2022,
+    algorithm 4.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, context: Tensor, log_sum: Tensor, mask: Tensor | None, *how: Any
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        context: Tensor,
+        log_sum: Tensor,
+        mask: Tensor | None,
+        *how: Any,
     ) -> Tensor:
         """Keep what backward needs: one log-sum-exp for each row, and no scores."""
         context = context.to(q.dtype)  # (B, H, T, D)
@@ -113,25 +139,40 @@ class _RecomputeBackward(torch.autograd.Function):
             rule = "tiled_attention has no second derivative"
             raise RuntimeError(f"{rule}: leave create_graph=True away, or use attention")
         q, k, v, context, log_sum, mask = ctx.saved_tensors
-        log_sum = log_sum.masked_fill(log_sum.isneginf(), math.inf)  # (B, H, T, 1), a row without a key: weights 0
+        log_sum = log_sum.masked_fill(
+            log_sum.isneginf(), math.inf
+        )  # (B, H, T, 1), a row without a key: weights 0
         d_context = _wide(d_context)  # (B, H, T, D)
         d_q, d_k, d_v = (torch.zeros_like(_wide(x)) for x in (q, k, v))
-        # Softmax needs, for each row, the mean of d_weights under the weights. Since context = weights @ v it is also
-        # d_context · context, which is here already: no block has to be computed twice for it.
+        # Softmax needs, for each row, the mean of d_weights under the weights. Since context =
+        # weights @ v it is also d_context · context, which is here already: no block has to be
+        # computed twice for it.
         mean = (d_context * context).sum(-1, keepdim=True)  # (B, H, T, 1)
-        for rows, columns in _grid("tiled_attention", q.size(2), k.size(2), ctx.block_size, ctx.causal):
-            weights = (_scaled_scores(q, k, mask, ctx.causal, rows, columns) - log_sum[:, :, rows]).exp()
-            d_weights = d_context[:, :, rows] @ _wide(v[:, :, columns]).transpose(-2, -1)  # (B, H, rows, columns)
-            d_scores = weights * (d_weights - mean[:, :, rows]) / math.sqrt(q.size(-1))  # (B, H, rows, columns)
+        for rows, columns in _grid(
+            "tiled_attention", q.size(2), k.size(2), ctx.block_size, ctx.causal
+        ):
+            weights = (
+                _scaled_scores(q, k, mask, ctx.causal, rows, columns) - log_sum[:, :, rows]
+            ).exp()
+            d_weights = d_context[:, :, rows] @ _wide(v[:, :, columns]).transpose(
+                -2, -1
+            )  # (B, H, rows, columns)
+            d_scores = (
+                weights * (d_weights - mean[:, :, rows]) / math.sqrt(q.size(-1))
+            )  # (B, H, rows, columns)
             d_q[:, :, rows] += d_scores @ _wide(k[:, :, columns])
             d_k[:, :, columns] += d_scores.transpose(-2, -1) @ _wide(q[:, :, rows])
             d_v[:, :, columns] += weights.transpose(-2, -1) @ d_context[:, :, rows]
         return d_q.to(q.dtype), d_k.to(k.dtype), d_v.to(v.dtype), None, None, None, None, None
 
 
-def _scaled_scores(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, rows: slice, columns: slice) -> Tensor:
+def _scaled_scores(
+    q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, rows: slice, columns: slice
+) -> Tensor:
     """Compute one block of scores, -inf where hidden."""
-    scores = _wide(q[:, :, rows]) @ _wide(k[:, :, columns]).transpose(-2, -1)  # (B, H, rows, columns)
+    scores = _wide(q[:, :, rows]) @ _wide(k[:, :, columns]).transpose(
+        -2, -1
+    )  # (B, H, rows, columns)
     scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, rows, columns)
     if mask is not None:
         # The mask is cut as it came: expanded to (B, H, T, S) first, ~ would write down all of it.
@@ -140,7 +181,9 @@ def _scaled_scores(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, rows
         scaled_scores = scaled_scores.masked_fill(~mask, -math.inf)  # (B, H, rows, columns)
     last_seen = rows.start + k.size(2) - q.size(2)  # by the first query of the block
     if causal and columns.stop - 1 > last_seen:  # the block lies across the diagonal
-        later = torch.ones_like(scores[0, 0], dtype=torch.bool).triu(last_seen - columns.start + 1)  # (rows, columns)
+        later = torch.ones_like(scores[0, 0], dtype=torch.bool).triu(
+            last_seen - columns.start + 1
+        )  # (rows, columns)
         scaled_scores = scaled_scores.masked_fill(later, -math.inf)  # (B, H, rows, columns)
     return scaled_scores
 
@@ -154,11 +197,15 @@ def _grid(
         _require_blocks(place, keys, size)
     rows = [slice(start, min(start + height, queries)) for start in range(0, queries, height)]
     columns = [slice(start, min(start + width, keys)) for start in range(0, keys, width)]
-    return [(r, c) for r in rows for c in columns if not causal or c.start < r.stop + keys - queries]
+    return [
+        (r, c) for r in rows for c in columns if not causal or c.start < r.stop + keys - queries
+    ]
 
 
 def _exact(device_type: str) -> AbstractContextManager[Any]:
-    """Switch autocast off where the device has it: backward must compute the same scores as forward."""
+    """Switch autocast off where the device has it: backward must compute the same scores as
+    forward.
+    """
     available = torch.amp.is_autocast_available(device_type)
     return torch.autocast(device_type, enabled=False) if available else nullcontext()
 
@@ -176,5 +223,7 @@ def _finite(highest: Tensor) -> Tensor:
 def _require_blocks(place: str, keys: int, block_size: int) -> None:
     """Raise unless there is a key, and block_size is a positive int."""
     if keys < 1:
-        raise errors.ShapeError(place, "there must be a key to attend to", expected="S >= 1", got=f"S={keys}")
+        raise errors.ShapeError(
+            place, "there must be a key to attend to", expected="S >= 1", got=f"S={keys}"
+        )
     errors.require_int(place, "block_size", block_size)

@@ -11,7 +11,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mha_course.errors import ShapeError, require, require_bool, require_int, require_shape, require_tensor
+from mha_course.errors import (
+    ShapeError,
+    require,
+    require_bool,
+    require_int,
+    require_shape,
+    require_tensor,
+)
 
 CONVENTIONS = ("bool", "sdpa", "multihead", "seaborn", "additive")
 INVERTED = ("multihead", "seaborn")  # True = hidden
@@ -33,8 +40,11 @@ def causal_mask(seq_len: int, *, device: torch.device | str | None = None) -> Te
     return torch.ones(seq_len, seq_len, dtype=torch.bool, device=device).tril()  # (S, S)
 
 
-def top_left_causal_mask(queries: int, keys: int, *, device: torch.device | str | None = None) -> Tensor:
-    """Let query t see the first t + 1 keys, as is_causal=True of scaled_dot_product_attention does: (s <= t).
+def top_left_causal_mask(
+    queries: int, keys: int, *, device: torch.device | str | None = None
+) -> Tensor:
+    """Let query t see the first t + 1 keys, as is_causal=True of scaled_dot_product_attention does:
+    (s <= t).
 
     Where the queries are the last of the tokens, it hides too much: see causal_mask_for_cache.
 
@@ -56,7 +66,8 @@ def padding_mask(lengths: Tensor | Sequence[int], max_len: int, *, side: str = "
     Args:
         lengths: (B,), whole numbers from 0 to max_len.
         max_len: S.
-        side: where the padding stands, "right", or "left" as in batches that are decoded, which must end alike.
+        side: where the padding stands, "right", or "left" as in batches that are decoded, which
+            must end alike.
     Returns: (B, 1, 1, S), bool, on the device of lengths.
     Raises: ShapeError.
 
@@ -94,10 +105,14 @@ def combine_masks(causal: Tensor, padding: Tensor) -> Tensor:
     return causal & padding  # (B, 1, S, S)
 
 
-def causal_mask_for_cache(new: int, total: int, *, device: torch.device | str | None = None) -> Tensor:
-    """Let each of the last tokens see itself and what came before: mask[t, s] = (s <= t + total - new).
+def causal_mask_for_cache(
+    new: int, total: int, *, device: torch.device | str | None = None
+) -> Tensor:
+    """Let each of the last tokens see itself and what came before: mask[t, s] = (s <= t + total -
+    new).
 
-    Args: new is T, how many tokens have just come; total is S, with those in the cache; 1 <= new <= total.
+    Args: new is T, how many tokens have just come; total is S, with those in the cache; 1 <= new <=
+        total.
     Returns: (T, S), bool, the last rows of causal_mask(total).
     Raises: ShapeError.
 
@@ -106,7 +121,9 @@ def causal_mask_for_cache(new: int, total: int, *, device: torch.device | str | 
     """
     if not isinstance(new, int) or not isinstance(total, int) or not 1 <= new <= total:
         rule, got = "the new tokens must be among all tokens", f"new={new!r}, total={total!r}"
-        raise ShapeError("causal_mask_for_cache", rule, expected="ints with 1 <= new <= total", got=got)
+        raise ShapeError(
+            "causal_mask_for_cache", rule, expected="ints with 1 <= new <= total", got=got
+        )
     return torch.ones(new, total, dtype=torch.bool, device=device).tril(total - new)  # (T, S)
 
 
@@ -115,9 +132,11 @@ def to_attend(mask: Tensor, convention: str) -> Tensor:
 
     Args:
         mask: of any shape.
-        convention: "bool" (this course) and "sdpa" (scaled_dot_product_attention), True = may attend;
+        convention: "bool" (this course) and "sdpa" (scaled_dot_product_attention), True = may
+            attend;
             "multihead" (attn_mask or key_padding_mask of nn.MultiheadAttention), True = ignore;
-            "seaborn", True = leave the cell empty; "additive", a float for the scores, 0 = may attend, -inf = hidden.
+            "seaborn", True = leave the cell empty; "additive", a float for the scores, 0 = may
+            attend, -inf = hidden.
     Returns: bool, of the shape of mask.
     Raises: ShapeError.
 
@@ -138,8 +157,8 @@ def to_attend(mask: Tensor, convention: str) -> Tensor:
 def from_attend(mask: Tensor, convention: str, *, dtype: torch.dtype = torch.float32) -> Tensor:
     """Write a mask in any convention in the wild: to_attend undoes it.
 
-    Args: mask is bool, True = may attend, of any shape; convention is as for to_attend; dtype is for "additive".
-    Returns: bool, or dtype for "additive", of the shape of mask.
+    Args: mask is bool, True = may attend, of any shape; convention is as for to_attend; dtype is
+    for "additive". Returns: bool, or dtype for "additive", of the shape of mask.
     Raises: ShapeError.
 
     >>> from_attend(torch.tensor([False, True]), "multihead").tolist()
@@ -165,14 +184,23 @@ def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     require_bool("additive_mask", mask, fix="mask.bool() if it holds 0 and 1")
     holds_infinity = isinstance(dtype, torch.dtype) and dtype.is_floating_point
     rule, fix = "dtype must be able to hold -inf", "dtype=torch.float32"
-    require(holds_infinity, "additive_mask", rule, expected="a float dtype", got=str(dtype), fix=fix)
-    # Not (1 - mask) * -inf, since 0 * -inf is NaN. Nor -1e9: float16 cannot hold it, and in a row with every key
+    require(
+        holds_infinity, "additive_mask", rule, expected="a float dtype", got=str(dtype), fix=fix
+    )
+    # Not (1 - mask) * -inf, since 0 * -inf is NaN. Nor -1e9: float16 cannot hold it, and in a row
+    # with every key
     # hidden it weighs all keys alike.
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)
 
 
 def _require_one_of(place: str, name: str, value: str, values: tuple[str, ...]) -> None:
-    require(value in values, place, f"no {name} has this name", expected=", ".join(values), got=repr(value))
+    require(
+        value in values,
+        place,
+        f"no {name} has this name",
+        expected=", ".join(values),
+        got=repr(value),
+    )
 
 
 def _require_additive(place: str, mask: Tensor) -> None:
@@ -182,8 +210,18 @@ def _require_additive(place: str, mask: Tensor) -> None:
     require(mask.is_floating_point(), place, rule, expected="a float dtype", got=str(mask.dtype))
     other = mask[(mask != 0) & ~mask.isneginf()]
     if other.numel():
-        rule, fix = "an additive mask must hold 0 and -inf alone", "mask.masked_fill(mask < -1e4, -math.inf)"
+        rule, fix = (
+            "an additive mask must hold 0 and -inf alone",
+            "mask.masked_fill(mask < -1e4, -math.inf)",
+        )
         got = f"{other[0].item():g} too"
-        # A bias of the scores (ALiBi) is no mask: only where all is very low does somebody mean -inf by it.
+        # A bias of the scores (ALiBi) is no mask: only where all is very low does somebody mean
+        # -inf by it.
         meant = bool((other < -1e4).all())
-        raise ShapeError(place, rule, expected="0 = may attend, -inf = hidden", got=got, fix=fix if meant else None)
+        raise ShapeError(
+            place,
+            rule,
+            expected="0 = may attend, -inf = hidden",
+            got=got,
+            fix=fix if meant else None,
+        )

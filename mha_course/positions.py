@@ -1,6 +1,7 @@
 """Where a token stands: added to the tokens (sinusoidal), or turned into queries and keys (RoPE).
 
-Axes: B batch, H heads, S tokens, C = d_model width, D head width. Inputs that do not fit raise ShapeError.
+Axes: B batch, H heads, S tokens, C = d_model width, D head width. Inputs that do not fit raise
+ShapeError.
 Angles are computed in float64, so that late positions are as exact as early ones.
 """
 
@@ -11,11 +12,19 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mha_course.errors import ShapeError, require, require_float, require_heads, require_shape, require_tokens
+from mha_course.errors import (
+    ShapeError,
+    require,
+    require_float,
+    require_heads,
+    require_shape,
+    require_tokens,
+)
 
 
 def sinusoidal_encoding(seq_len: int, d_model: int) -> Tensor:
-    """Give each position waves from fast to slow: sin(s / 10000^(2i / C)) at channel 2i, cos at 2i + 1.
+    """Give each position waves from fast to slow: sin(s / 10000^(2i / C)) at channel 2i, cos at 2i
+    + 1.
 
     Args: seq_len is S >= 1; d_model is C, even.
     Returns: (S, C), of the default dtype.
@@ -42,7 +51,8 @@ def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) ->
 
     A query turned by t and a key turned by s then have a dot product that depends on t - s alone.
 
-    Args: x is q or k after the split, D even; positions are those of the tokens; base > 0: the larger, the slower
+    Args: x is q or k after the split, D even; positions are those of the tokens; base > 0: the
+        larger, the slower
         the slowest pair turns.
     Shape:
         x (B, H, S, D) -> (B, H, S, D), of the dtype of x
@@ -60,18 +70,24 @@ def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) ->
     require_shape("rope", "positions", positions, {"S": x.size(2)})
     require(base > 0, "rope", "base must be positive", expected="base > 0", got=f"base={base!r}")
     half = x.size(3) // 2
-    # In float32 the angles of position 100,000 would be wrong by up to 7e-3 (D = 128): only cos and sin are rounded.
-    frequencies = base ** (-torch.arange(half, dtype=torch.float64, device=x.device) / half)  # (D/2,)
+    # In float32 the angles of position 100,000 would be wrong by up to 7e-3 (D = 128): only cos and
+    # sin are rounded.
+    frequencies = base ** (
+        -torch.arange(half, dtype=torch.float64, device=x.device) / half
+    )  # (D/2,)
     angles = positions[:, None] * frequencies  # (S, D/2)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)  # (S, D/2)
     first, second = x.chunk(2, dim=-1)  # (B, H, S, D/2)
-    return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)  # (B, H, S, D)
+    return torch.cat(
+        (first * cos - second * sin, first * sin + second * cos), dim=-1
+    )  # (B, H, S, D)
 
 
 def rope_interleaved(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) -> Tensor:
     """Turn each pair of neighbouring channels (2i, 2i + 1) by the angle position / base^(2i / D).
 
-    The same rotations as in rope, with the channels in another order. Args, Returns, Raises: as for rope.
+    The same rotations as in rope, with the channels in another order. Args, Returns, Raises: as for
+    rope.
 
     >>> rope_interleaved(torch.tensor([[[[1.0, 0.0]]]]), positions=[0]).flatten().tolist()
     [1.0, 0.0]
@@ -112,7 +128,8 @@ def to_half_split(x: Tensor) -> Tensor:
 def projection_to_half_split(weight: Tensor, num_heads: int) -> Tensor:
     """Reorder the rows of a projection trained with rope_interleaved, so that it works with rope.
 
-    Do it to queries and keys alike: their products, and so the scores, stay what they were. Values do not turn.
+    Do it to queries and keys alike: their products, and so the scores, stay what they were. Values
+    do not turn.
 
     Args: weight or bias of q_proj or k_proj; num_heads is H of that projection.
     Shape: weight (H*D, C), or bias (H*D,) -> of the same shape.
@@ -134,6 +151,9 @@ def projection_to_half_split(weight: Tensor, num_heads: int) -> Tensor:
 def _require_even(place: str, name: str, width: int) -> None:
     positive = isinstance(width, int) and width > 0
     if not positive or width % 2:
-        rule, expected = f"{name} must be even, since channels go in pairs", f"{name} % 2 == 0, {name} >= 2"
+        rule, expected = (
+            f"{name} must be even, since channels go in pairs",
+            f"{name} % 2 == 0, {name} >= 2",
+        )
         fix = f"{name}={width + 1}" if positive else None
         raise ShapeError(place, rule, expected=expected, got=f"{name}={width!r}", fix=fix)

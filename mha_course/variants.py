@@ -1,7 +1,9 @@
-"""Eight ways in which people write multi-head attention, and the single head: other habits, same numbers.
+"""Eight ways in which people write multi-head attention, and the single head: other habits, same
+numbers.
 
-Axes: B batch, T query tokens, S key and value tokens, C width, H heads, D = C / H. Each class keeps the names of its
-style; ``from_reference`` gives it the weights of a reference module. Inputs that do not fit raise ShapeError.
+Axes: B batch, T query tokens, S key and value tokens, C width, H heads, D = C / H. Each class keeps
+the names of its style; ``from_reference`` gives it the weights of a reference module. Inputs that
+do not fit raise ShapeError.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ class _Variant(nn.Module):
 
     @classmethod
     def from_reference(cls, mha: MultiHeadAttention) -> Self:
-        """Return a module with the weights, dtype, device and mode of the reference; dropout has no counterpart.
+        """Return a module with the weights, dtype, device and mode of the reference; dropout has no
+        counterpart.
 
         Raises: ShapeError where the reference has a bias that this style has no place for.
         """
@@ -64,7 +67,9 @@ class _Variant(nn.Module):
         sources = (mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj)
         for name in dict.fromkeys(cls._targets):
             target = getattr(variant, name)
-            parts = [source for part, source in zip(cls._targets, sources, strict=True) if part == name]
+            parts = [
+                source for part, source in zip(cls._targets, sources, strict=True) if part == name
+            ]
             require(
                 target.bias is not None or all(part.bias is None for part in parts),
                 cls.__name__,
@@ -80,7 +85,8 @@ class _Variant(nn.Module):
 class FusedQKV(_Variant):
     """Project q, k and v with one Linear of width 3C, then unpack them.
 
-    Args: hidden_size is C, num_heads divides it, bias is for both Linears. Forward: x -> out, (B, S, C).
+    Args: hidden_size is C, num_heads divides it, bias is for both Linears. Forward: x -> out, (B,
+        S, C).
     """
 
     _targets, _width_name = ("Wqkv", "Wqkv", "Wqkv", "Wo"), "hidden_size"
@@ -98,8 +104,11 @@ class FusedQKV(_Variant):
         """Map x (B, S, C) to out (B, S, C)."""
         require_module_inputs(type(self).__name__, self.Wqkv.weight, {"x": x})
         batch, tokens, width = x.shape
-        # The 3 comes first: row 0 to C - 1 of Wqkv is W_Q, whole; in (H, 3, D), which GPT-NeoX has, it is not.
-        qkv = self.Wqkv(x).reshape(batch, tokens, 3, self.num_heads, self.head_dim)  # (B, S, 3, H, D)
+        # The 3 comes first: row 0 to C - 1 of Wqkv is W_Q, whole; in (H, 3, D), which GPT-NeoX has,
+        # it is not.
+        qkv = self.Wqkv(x).reshape(
+            batch, tokens, 3, self.num_heads, self.head_dim
+        )  # (B, S, 3, H, D)
         q, k, v = qkv.transpose(3, 1).unbind(dim=2)  # (B, H, S, D) each
         scores = q @ k.transpose(-2, -1) / math.sqrt(self.head_dim)  # (B, H, S, S)
         context = torch.softmax(scores, dim=-1) @ v  # (B, H, S, D)
@@ -133,7 +142,8 @@ class ReturnsWeights(_Variant):
         scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(self.head_dim)  # (B, H, S, S)
         attention_weights = torch.softmax(scores, dim=-1)  # (B, H, S, S)
         context = torch.matmul(attention_weights, v)  # (B, H, S, D)
-        # view alone would raise here: transposed heads do not lie side by side in memory until they are copied.
+        # view alone would raise here: transposed heads do not lie side by side in memory until they
+        # are copied.
         merged = context.transpose(1, 2).contiguous().view(batch, tokens, width)  # (B, S, C)
         return self.fc_out(merged), attention_weights
 
@@ -141,7 +151,8 @@ class ReturnsWeights(_Variant):
 class SplitCombine(_Variant):
     """Take query, key and value apart, and a mask in which 0 means hidden; one method a step.
 
-    Args: d_model is C, num_heads divides it. Forward: Q (B, T, C), K and V (B, S, C), mask -> out (B, T, C).
+    Args: d_model is C, num_heads divides it. Forward: Q (B, T, C), K and V (B, S, C), mask -> out
+        (B, T, C).
     """
 
     _targets, _width_name = ("W_q", "W_k", "W_v", "W_o"), "d_model"
@@ -156,8 +167,11 @@ class SplitCombine(_Variant):
     def scaled_dot_product_attention(
         self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return context (B, H, T, D) and weights (B, H, T, S); a mask is 0 where hidden, of any dtype."""
-        # The habit is masked_fill(mask == 0, -1e9): a row without a key then gets the mean of all values.
+        """Return context (B, H, T, D) and weights (B, H, T, S); a mask is 0 where hidden, of any
+        dtype.
+        """
+        # The habit is masked_fill(mask == 0, -1e9): a row without a key then gets the mean of all
+        # values.
         return attention(Q, K, V, None if mask is None else mask != 0)
 
     def split_heads(self, x: Tensor) -> Tensor:
@@ -168,12 +182,16 @@ class SplitCombine(_Variant):
     def combine_heads(self, x: Tensor) -> Tensor:
         """Map x (B, H, S, D) to (B, S, C)."""
         batch, _, tokens, _ = x.size()
-        return x.transpose(1, 2).contiguous().view(batch, tokens, self.num_heads * self.head_dim)  # (B, S, C)
+        return (
+            x.transpose(1, 2).contiguous().view(batch, tokens, self.num_heads * self.head_dim)
+        )  # (B, S, C)
 
     def forward(self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> Tensor:
         """Map Q (B, T, C), K and V (B, S, C) to out (B, T, C)."""
         seen = None if mask is None else mask != 0
-        require_module_inputs("SplitCombine", self.W_q.weight, {"Q": Q, "K": K, "V": V}, self.num_heads, seen)
+        require_module_inputs(
+            "SplitCombine", self.W_q.weight, {"Q": Q, "K": K, "V": V}, self.num_heads, seen
+        )
         q = self.split_heads(self.W_q(Q))  # (B, H, T, D)
         k = self.split_heads(self.W_k(K))  # (B, H, S, D)
         v = self.split_heads(self.W_v(V))  # (B, H, S, D)
@@ -182,9 +200,11 @@ class SplitCombine(_Variant):
 
 
 class PermuteView(_Variant):
-    """Split with view and permute, merge with permute, contiguous and view, as vision code likes to.
+    """Split with view and permute, merge with permute, contiguous and view, as vision code likes
+    to.
 
-    Args: hidden_dim is C, num_heads divides it. Forward: x -> out, (B, S, C); tokens are image patches there.
+    Args: hidden_dim is C, num_heads divides it. Forward: x -> out, (B, S, C); tokens are image
+        patches there.
     """
 
     _targets, _width_name = ("q_linear", "k_linear", "v_linear", "out_linear"), "hidden_dim"
@@ -243,7 +263,9 @@ class FoldedHeads(_Variant):
 
     def _fold(self, x: Tensor) -> Tensor:
         """Split the heads and lay them along the batch."""
-        apart = x.view(x.size(0), x.size(1), self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, T, D)
+        apart = x.view(x.size(0), x.size(1), self.num_heads, self.head_dim).transpose(
+            1, 2
+        )  # (B, H, T, D)
         return apart.flatten(0, 1)  # (B*H, T, D)
 
 
@@ -263,7 +285,8 @@ class _Head(nn.Module):
 
 
 class ListOfHeads(_Variant):
-    """Build each head as a module of its own and lay their results side by side: the paper's formula, as it stands.
+    """Build each head as a module of its own and lay their results side by side: the paper's
+    formula, as it stands.
 
     Args: d_model is C, num_heads divides it. Forward: x -> out, (B, S, C).
     """
@@ -278,13 +301,18 @@ class ListOfHeads(_Variant):
     @classmethod
     @torch.no_grad()
     def from_reference(cls, mha: MultiHeadAttention) -> Self:
-        """Return a module with the weights, dtype, device and mode of the reference: D rows of each for a head."""
+        """Return a module with the weights, dtype, device and mode of the reference: D rows of each
+        for a head.
+        """
         module = cls._like(mha).to(mha.q_proj.weight)
         for name in ("q_proj", "k_proj", "v_proj"):
             source, targets = getattr(mha, name), [getattr(head, name) for head in module.heads]
             bias = torch.zeros_like(source.weight[:, 0]) if source.bias is None else source.bias
             for target, rows, part in zip(
-                targets, source.weight.split(module.head_dim), bias.split(module.head_dim), strict=True
+                targets,
+                source.weight.split(module.head_dim),
+                bias.split(module.head_dim),
+                strict=True,
             ):
                 target.load_state_dict({"weight": rows, "bias": part})
         _stack([mha.out_proj], module.out_proj.weight, module.out_proj.bias)
@@ -298,9 +326,11 @@ class ListOfHeads(_Variant):
 
 
 class Einsum(_Variant):
-    """Name every axis by a letter and let einsum find the way: nothing is split, transposed or merged by hand.
+    """Name every axis by a letter and let einsum find the way: nothing is split, transposed or
+    merged by hand.
 
-    Args: d_model is C, num_heads divides it. Forward: x -> out, (B, S, C). There is no bias on q, k and v.
+    Args: d_model is C, num_heads divides it. Forward: x -> out, (B, S, C). There is no bias on q, k
+        and v.
     """
 
     _targets, _width_name = ("W_Q", "W_K", "W_V", "W_O"), "d_model"
@@ -321,19 +351,26 @@ class Einsum(_Variant):
         v = torch.einsum("bsc,hdc->bhsd", x, self.W_V.weight.unflatten(0, heads))  # (B, H, S, D)
         scores = torch.einsum("bhtd,bhsd->bhts", q, k) / math.sqrt(self.head_dim)  # (B, H, S, S)
         context = torch.einsum("bhts,bhsd->bthd", scores.softmax(dim=-1), v)  # (B, S, H, D)
-        return torch.einsum("bthd,chd->btc", context, self.W_O.weight.unflatten(1, heads)) + self.W_O.bias
+        return (
+            torch.einsum("bthd,chd->btc", context, self.W_O.weight.unflatten(1, heads))
+            + self.W_O.bias
+        )
 
 
 class FusedKernel(_Variant):
-    """Project with one Linear and leave the middle to PyTorch's fused kernel, as models of today do.
+    """Project with one Linear and leave the middle to PyTorch's fused kernel, as models of today
+    do.
 
-    Args: d_model is C, num_heads divides it, bias is for both Linears, dropout the share of the weights that is
+    Args: d_model is C, num_heads divides it, bias is for both Linears, dropout the share of the
+        weights that is
         dropped while training. Forward: x -> out, (B, S, C); is_causal=True hides later tokens.
     """
 
     _targets, _width_name = ("qkv_proj", "qkv_proj", "qkv_proj", "out_proj"), "d_model"
 
-    def __init__(self, d_model: int, num_heads: int, bias: bool = True, dropout: float = 0.0) -> None:
+    def __init__(
+        self, d_model: int, num_heads: int, bias: bool = True, dropout: float = 0.0
+    ) -> None:
         super().__init__(d_model, num_heads)
         self.dropout = dropout
         self.qkv_proj = nn.Linear(d_model, 3 * d_model, bias=bias)
@@ -351,8 +388,12 @@ class FusedKernel(_Variant):
         q = q.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, S, D)
         k = k.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, S, D)
         v = v.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, S, D)
-        p = self.dropout if self.training else 0.0  # the call drops whenever it is told to, in evaluation, too
-        context = F.scaled_dot_product_attention(q, k, v, dropout_p=p, is_causal=is_causal)  # (B, H, S, D)
+        p = (
+            self.dropout if self.training else 0.0
+        )  # the call drops whenever it is told to, in evaluation, too
+        context = F.scaled_dot_product_attention(
+            q, k, v, dropout_p=p, is_causal=is_causal
+        )  # (B, H, S, D)
         merged = context.transpose(1, 2).reshape(batch, tokens, width)  # (B, S, C)
         return self.out_proj(merged)
 
@@ -366,7 +407,8 @@ STYLES: dict[str, type[_Variant]] = {
 
 
 def source(name: str) -> str:
-    """Return what a style of STYLES computes: its methods as they are written, without docstrings and checks.
+    """Return what a style of STYLES computes: its methods as they are written, without docstrings
+    and checks.
 
     >>> print(source("ListOfHeads").splitlines()[-1].strip())
     return self.out_proj(merged)
@@ -381,11 +423,15 @@ def source(name: str) -> str:
 
 
 def to_torch(mha: MultiHeadAttention) -> nn.MultiheadAttention:
-    """Return PyTorch's module with the same weights, dropout, dtype, device and mode, batch_first=True.
+    """Return PyTorch's module with the same weights, dropout, dtype, device and mode,
+    batch_first=True.
 
-    In its masks True means ignore, and it averages weights over the heads unless ``average_attn_weights=False``.
+    In its masks True means ignore, and it averages weights over the heads unless
+    ``average_attn_weights=False``.
     """
-    module = nn.MultiheadAttention(mha.d_model, mha.num_heads, mha.dropout, bias=_has_bias(mha), batch_first=True)
+    module = nn.MultiheadAttention(
+        mha.d_model, mha.num_heads, mha.dropout, bias=_has_bias(mha), batch_first=True
+    )
     module.to(mha.q_proj.weight)
     _stack([mha.q_proj, mha.k_proj, mha.v_proj], module.in_proj_weight, module.in_proj_bias)
     _stack([mha.out_proj], module.out_proj.weight, module.out_proj.bias)
@@ -395,7 +441,8 @@ def to_torch(mha: MultiHeadAttention) -> nn.MultiheadAttention:
 def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
     """Return the reference with the weights, dropout, dtype, device and mode of PyTorch's module.
 
-    Raises: ShapeError for kdim, vdim, add_bias_kv or add_zero_attn, which the reference does not have.
+    Raises: ShapeError for kdim, vdim, add_bias_kv or add_zero_attn, which the reference does not
+        have.
     """
     extras = {
         "kdim or vdim": module.in_proj_weight is None,
@@ -405,10 +452,16 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
     found = " and ".join(name for name, present in extras.items() if present)
     rule = "the module has parts the reference lacks"
     require(not found, "from_torch", rule, expected="a plain module", got=found)
-    state: dict[str, Tensor] = {f"out_proj.{kind}": parameter for kind, parameter in module.out_proj.named_parameters()}
+    state: dict[str, Tensor] = {
+        f"out_proj.{kind}": parameter for kind, parameter in module.out_proj.named_parameters()
+    }
     for kind, stacked in (("weight", module.in_proj_weight), ("bias", module.in_proj_bias)):
         if stacked is not None:
-            state |= zip((f"q_proj.{kind}", f"k_proj.{kind}", f"v_proj.{kind}"), stacked.chunk(3), strict=True)
+            state |= zip(
+                (f"q_proj.{kind}", f"k_proj.{kind}", f"v_proj.{kind}"),
+                stacked.chunk(3),
+                strict=True,
+            )
     bias = module.in_proj_bias is not None
     mha = MultiHeadAttention(module.embed_dim, module.num_heads, bias=bias, dropout=module.dropout)
     mha.to(module.out_proj.weight).load_state_dict(state)
@@ -421,7 +474,9 @@ def _has_bias(mha: MultiHeadAttention) -> bool:
 
 @torch.no_grad()
 def _stack(linears: list[nn.Linear], weight: Tensor, bias: Tensor | None) -> None:
-    """Write the parameters of several Linears into one weight and bias; where one has no bias it counts as 0."""
+    """Write the parameters of several Linears into one weight and bias; where one has no bias it
+    counts as 0.
+    """
     weight.copy_(torch.cat([linear.weight for linear in linears]))
     if bias is not None:
         zeros = weight.new_zeros(weight.size(1))

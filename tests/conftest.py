@@ -10,13 +10,17 @@ import pytest
 import torch
 
 mpl.use("agg")
-torch.set_num_threads(1)  # files are tested side by side, and on a busy machine small tensors wait long for a thread
+torch.set_num_threads(
+    1
+)  # files are tested side by side, and on a busy machine small tensors wait long for a thread
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # so for kernels, too
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
 def pytest_collection_modifyitems(config, items):
-    """Whatever asks for a browser is marked so, wherever it stands; it may be late once, and the summary tells."""
+    """Whatever asks for a browser is marked so, wherever it stands; it may be late once, and the
+    summary tells.
+    """
     again = config.pluginmanager.hasplugin("rerunfailures")
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
@@ -37,7 +41,9 @@ def draw():
 
     def numbers(*shape, seed=0, dtype=torch.float64, device="cpu"):
         generator = torch.Generator().manual_seed(seed)
-        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(device=device, dtype=dtype)
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(
+            device=device, dtype=dtype
+        )
 
     return numbers
 
@@ -60,21 +66,26 @@ def nobodys_progress(request, monkeypatch):
 def browser():
     """Chromium, driven by Playwright; where one of them is missing a line says so.
 
-    For a module, not for the session: while Playwright runs, asyncio sees a running loop in this thread.
+    For a module, not for the session: while Playwright runs, asyncio sees a running loop in this
+    thread.
     """
     reason = "browser tests need Playwright: pip install -r tests/requirements.txt"
     playwright = pytest.importorskip("playwright.sync_api", reason=reason)
     if browsing.CHROMIUM is None:
         pytest.skip("browser tests need chromium or google-chrome on the path")
     with playwright.sync_playwright() as player:
-        chromium = player.chromium.launch(executable_path=browsing.CHROMIUM, args=browsing.ARGUMENTS)
+        chromium = player.chromium.launch(
+            executable_path=browsing.CHROMIUM, args=browsing.ARGUMENTS
+        )
         yield chromium
         chromium.close()
 
 
 @pytest.fixture
 def new_page(browser):
-    """Open an empty page: ``new_page(width=1280, height=800, **options)``; a script that fails in it fails the test."""
+    """Open an empty page: ``new_page(width=1280, height=800, **options)``; a script that fails in
+    it fails the test.
+    """
     pages, errors = [], []
 
     def open_page(width=1280, height=800, **options):
@@ -93,8 +104,10 @@ def new_page(browser):
 def widget_page(new_page, tmp_path):
     """Draw a widget that needs no kernel in a page of its own: ``widget_page(widget, width=1280)``.
 
-    In the page ``model`` is the model, ``draw(id)`` draws one more view, into #one or #two, and returns what tidies
-    it up, and ``leaked`` are the keys that went on to the document. With capture, it listens before the widget does,
+    In the page ``model`` is the model, ``draw(id)`` draws one more view, into #one or #two, and
+    returns what tidies
+    it up, and ``leaked`` are the keys that went on to the document. With capture, it listens before
+    the widget does,
     as JupyterLab may. Further options go to the page.
     """
 
@@ -132,10 +145,10 @@ def lab(tmp_path_factory):
 def lab_page(new_page, lab):
     """Run a notebook in JupyterLab, and return its page: ``lab_page(["1 + 1", "2 + 2"])``.
 
-    Cells are sources, or a path to a notebook, which is copied. It returns when all cells have run and the kernel is
-    idle. With dark=True in the dark theme, with run=False nothing is run, with windowing=True what is out of sight is
-    not laid out, as people have it; width, height and further options go to the page, where ``jupyterapp`` is
-    JupyterLab itself.
+    Cells are sources, or a path to a notebook, which is copied. It returns when all cells have run
+    and the kernel is idle. With dark=True in the dark theme, with run=False nothing is run, with
+    windowing=True what is out of sight is not laid out, as people have it; width, height and
+    further options go to the page, where ``jupyterapp`` is JupyterLab itself.
     """
     pages = []
 

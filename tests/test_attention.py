@@ -1,4 +1,6 @@
-"""The reference against PyTorch's own, against finite differences, by property, and against wrong versions."""
+"""The reference against PyTorch's own, against finite differences, by property, and against wrong
+versions.
+"""
 
 import functools
 import math
@@ -37,14 +39,18 @@ MASKS = {
 
 
 def torch_masks(mask):
-    """Write a mask as nn.MultiheadAttention wants it: True = ignore, one for each batch item and head."""
+    """Write a mask as nn.MultiheadAttention wants it: True = ignore, one for each batch item and
+    head.
+    """
     if mask is None:
         return {}
     return {"attn_mask": ~mask.expand(B, H, S, S).reshape(B * H, S, S)}
 
 
 def module_disagreement(dtype, device, mask):
-    """Return the largest difference between the module and PyTorch's module: values, weights, gradients."""
+    """Return the largest difference between the module and PyTorch's module: values, weights,
+    gradients.
+    """
     torch.manual_seed(1)
     theirs = nn.MultiheadAttention(C, H, batch_first=True).to(device, dtype)
     with torch.no_grad():
@@ -54,20 +60,33 @@ def module_disagreement(dtype, device, mask):
     ours.load_state_dict(from_torch(theirs).state_dict())
     linears = (ours.q_proj, ours.k_proj, ours.v_proj)
     x = torch.randn(B, S, C, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    target = torch.randn(B, S, C, generator=torch.Generator().manual_seed(3), dtype=torch.float64).to(device, dtype)
+    target = torch.randn(
+        B, S, C, generator=torch.Generator().manual_seed(3), dtype=torch.float64
+    ).to(device, dtype)
     mask = None if mask is None else mask.to(device)
     mine, other = (x.to(device, dtype).requires_grad_() for _ in range(2))
     out, weights = ours(mine, mask=mask)
-    want, want_weights = theirs(other, other, other, **torch_masks(mask), average_attn_weights=False)
+    want, want_weights = theirs(
+        other, other, other, **torch_masks(mask), average_attn_weights=False
+    )
     fused, nothing = ours(mine.detach(), mask=mask, need_weights=False)
     assert nothing is None
     (out * target).sum().backward()
     (want * target).sum().backward()
     their_grads = [*theirs.in_proj_weight.grad.chunk(3), theirs.out_proj.weight.grad, other.grad]
     our_grads = [*(linear.weight.grad for linear in linears), ours.out_proj.weight.grad, mine.grad]
-    our_grads = [torch.zeros_like(b) if a is None else a for a, b in zip(our_grads, their_grads, strict=True)]
-    pairs = [(out, want), (fused, want), (weights, want_weights), *zip(our_grads, their_grads, strict=True)]
-    differences = [float((a - b).detach().abs().max() / b.detach().abs().max().clamp(min=1)) for a, b in pairs]
+    our_grads = [
+        torch.zeros_like(b) if a is None else a for a, b in zip(our_grads, their_grads, strict=True)
+    ]
+    pairs = [
+        (out, want),
+        (fused, want),
+        (weights, want_weights),
+        *zip(our_grads, their_grads, strict=True),
+    ]
+    differences = [
+        float((a - b).detach().abs().max() / b.detach().abs().max().clamp(min=1)) for a, b in pairs
+    ]
     return max(differences, key=lambda d: math.inf if math.isnan(d) else d)
 
 
@@ -90,15 +109,21 @@ right_softmax = reference._softmax_of_masked
 WRONG = {
     "scale by the full width": {"math": divided_by(lambda width: math.sqrt(width * H))},
     "no scale": {"math": divided_by(lambda width: 1.0)},
-    "split without the transpose": {"split_heads": lambda x, heads: x.reshape(x.size(0), heads, x.size(1), -1)},
+    "split without the transpose": {
+        "split_heads": lambda x, heads: x.reshape(x.size(0), heads, x.size(1), -1)
+    },
     "merge without the transpose": {"merge_heads": lambda x: x.reshape(x.size(0), x.size(2), -1)},
     "softmax over the queries": {"_softmax_of_masked": lambda scores, mask: scores.softmax(-2)},
     "hidden where it may attend": {
-        "_softmax_of_masked": lambda scores, mask: right_softmax(scores, mask if mask is None else ~mask)
+        "_softmax_of_masked": lambda scores, mask: right_softmax(
+            scores, mask if mask is None else ~mask
+        )
     },
     "heads not merged": {"merge_heads": lambda x: x[:, 0].repeat(1, 1, H)},
     "mask ignored in the fused path": {
-        "fused_attention": lambda q, k, v, mask, dropout, *, is_causal: fused_attention(q, k, v, None, dropout)
+        "fused_attention": lambda q, k, v, mask, dropout, *, is_causal: fused_attention(
+            q, k, v, None, dropout
+        )
     },
 }
 
@@ -111,7 +136,9 @@ def test_wrong_parts_disagree(wrong):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_function_equals_sdpa_with_other_queries_than_keys(dtype, device, draw):
     sizes = ((T, D), (S, D), (S, 11))  # values may have a width of their own
-    q, k, v = (draw(B, H, *size, seed=n, dtype=dtype, device=device) for n, size in enumerate(sizes))
+    q, k, v = (
+        draw(B, H, *size, seed=n, dtype=dtype, device=device) for n, size in enumerate(sizes)
+    )
     mask = (draw(B, 1, T, S, seed=9, device=device) > 0) | (torch.arange(S, device=device) == 2)
     for attend in (None, mask, mask[0, 0]):
         context, weights = attention(q, k, v, attend)
@@ -122,7 +149,9 @@ def test_function_equals_sdpa_with_other_queries_than_keys(dtype, device, draw):
 
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_a_row_that_sees_nothing_is_zero_and_its_gradients_are_finite(dtype, need_weights, device, draw):
+def test_a_row_that_sees_nothing_is_zero_and_its_gradients_are_finite(
+    dtype, need_weights, device, draw
+):
     mha = MultiHeadAttention(C, H).to(device, dtype)
     x = draw(B, S, C, dtype=dtype, device=device).requires_grad_()
     mask = causal_mask(S, device=device).expand(B, 1, S, S).clone()
@@ -187,7 +216,11 @@ def test_split_is_a_view_and_merge_undoes_it(draw):
 
 
 def test_shuffling_tokens_shuffles_the_result(draw):
-    mha, x, order = MultiHeadAttention(C, H).double(), draw(B, S, C), torch.tensor([3, 0, 6, 1, 5, 2, 4])
+    mha, x, order = (
+        MultiHeadAttention(C, H).double(),
+        draw(B, S, C),
+        torch.tensor([3, 0, 6, 1, 5, 2, 4]),
+    )
     assert torch.allclose(mha(x[:, order])[0], mha(x)[0][:, order])
 
 
@@ -196,7 +229,9 @@ def test_causal_means_that_later_tokens_do_not_matter(need_weights, draw):
     mha, x = MultiHeadAttention(C, H).double(), draw(B, S, C)
     changed = x.clone()
     changed[:, 4:] += 1
-    before, after = (mha(y, mask=causal_mask(S), need_weights=need_weights)[0] for y in (x, changed))
+    before, after = (
+        mha(y, mask=causal_mask(S), need_weights=need_weights)[0] for y in (x, changed)
+    )
     assert torch.equal(before[:, :4], after[:, :4])
     assert not torch.allclose(before[:, 4:], after[:, 4:])
 
@@ -213,9 +248,15 @@ def test_no_bias_anywhere_when_none_is_wanted():
     assert all(linear.bias is None for linear in MultiHeadAttention(C, H, bias=False).children())
 
 
-@pytest.mark.parametrize(("batch", "groups", "keys"), [(2, 2, 7), (4, 2, 7), (2, 1, 4), (2, 4, 7), (3, 2, 5)])
+@pytest.mark.parametrize(
+    ("batch", "groups", "keys"), [(2, 2, 7), (4, 2, 7), (2, 1, 4), (2, 4, 7), (3, 2, 5)]
+)
 def test_fused_heads_may_share_keys(batch, groups, keys, draw):
-    q, k, v = draw(batch, H, T, D), draw(batch, groups, keys, D, seed=1), draw(batch, groups, keys, D, seed=2)
+    q, k, v = (
+        draw(batch, H, T, D),
+        draw(batch, groups, keys, D, seed=1),
+        draw(batch, groups, keys, D, seed=2),
+    )
     mask = draw(batch, 1, T, keys, seed=3) > 0
     for given in (None, mask):
         want = attention(q, *(x.repeat_interleave(H // groups, 1) for x in (k, v)), given)[0]
@@ -225,7 +266,9 @@ def test_fused_heads_may_share_keys(batch, groups, keys, draw):
 def test_fused_says_that_heads_are_shared_only_where_they_are(draw):
     """Not every kernel of a GPU takes shared heads."""
     q, few = draw(B, H, T, D), draw(B, 2, T, D)
-    with mock.patch.object(F, "scaled_dot_product_attention", wraps=F.scaled_dot_product_attention) as kernel:
+    with mock.patch.object(
+        F, "scaled_dot_product_attention", wraps=F.scaled_dot_product_attention
+    ) as kernel:
         for k, shared in ((q, False), (few, True)):
             for mask in (None, causal_mask(T)):
                 fused_attention(q, k, k, mask)
@@ -266,20 +309,31 @@ def test_is_causal_takes_no_mask_and_as_many_keys_as_queries(draw):
     cases = {
         "is_causal and a mask exclude each other. expected one of them, got both, "
         "fix: mask=mask & causal_mask(S) instead of is_causal": (x, x, causal_mask(T)),
-        "is_causal and a mask exclude each other. expected one of them, got both": (x, memory, torch.ones(T, S).bool()),
+        "is_causal and a mask exclude each other. expected one of them, got both": (
+            x,
+            memory,
+            torch.ones(T, S).bool(),
+        ),
         "is_causal needs as many queries as keys. expected T == S, got T=5, S=7, "
-        "fix: mask=causal_mask_for_cache(T, S), where the queries are the last tokens": (x, memory, None),
+        "fix: mask=causal_mask_for_cache(T, S), where the queries are the last tokens": (
+            x,
+            memory,
+            None,
+        ),
         "is_causal needs as many queries as keys. expected T == S, got T=7, S=5": (memory, x, None),
     }
     for make in (MultiHeadAttention, lambda width, heads: GroupedQueryAttention(width, heads, 2)):
         module = make(C, H).double()
         for message, (query, key, mask) in cases.items():
             for need_weights in (True, False):
-                call = functools.partial(module, query, key, None, mask, is_causal=True, need_weights=need_weights)
+                call = functools.partial(
+                    module, query, key, None, mask, is_causal=True, need_weights=need_weights
+                )
                 refused(call, f"{type(module).__name__}: {message}")
     mha, padding = MultiHeadAttention(C, H).double(), padding_mask([T, 3], T)
     assert torch.equal(  # what the first message proposes
-        mha(x, mask=padding & causal_mask(T))[0], mha(x, mask=combine_masks(causal_mask(T), padding))[0]
+        mha(x, mask=padding & causal_mask(T))[0],
+        mha(x, mask=combine_masks(causal_mask(T), padding))[0],
     )
 
 
@@ -310,20 +364,22 @@ def test_a_mask_is_read_only_where_one_is_given():
 
 
 ERRORS = {
-    "split_heads: num_heads must divide C. expected C % num_heads == 0, got C=10, num_heads=4, fix: num_heads=2 or "
-    "5, or C=8 or 12": lambda: split_heads(torch.ones(2, 5, 10), 4),
+    "split_heads: num_heads must divide C. expected C % num_heads == 0, got C=10, num_heads=4, "
+    "fix: num_heads=2 or 5, or C=8 or 12": lambda: split_heads(torch.ones(2, 5, 10), 4),
     "split_heads: x must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(x)":
         lambda: split_heads([[1.0]], 1),
-    "merge_heads: x must have 4 axes. expected (B, H, S, D), got (2, 5, 24), fix: x.unsqueeze(0), a batch of one":
+    "merge_heads: x must have 4 axes. expected (B, H, S, D), got (2, 5, 24), fix: x.unsqueeze(0), "
+    "a batch of one":
         lambda: merge_heads(torch.ones(B, T, C)),
-    "attention: mask must be bool, True = may attend. expected torch.bool, got torch.float32, fix: mask.bool() if "
-    "it holds 1 for may attend, mask == 0 if it is additive (0 and -inf)":
+    "attention: mask must be bool, True = may attend. expected torch.bool, got torch.float32, "
+    "fix: mask.bool() if it holds 1 for may attend, mask == 0 if it is additive (0 and -inf)":
         lambda: attention(*torch.ones(3, B, H, T, D), torch.ones(T, T)),
     "attention: k has the wrong D. expected (B=2, H=4, S, D=6), got (B=2, H=4, S=7, D=5)":
         lambda: attention(torch.ones(B, H, T, D), *torch.ones(2, B, H, S, 5)),
     "MultiHeadAttention: dropout must be a share. expected 0 <= dropout < 1, got dropout=1.5":
         lambda: MultiHeadAttention(24, 4, dropout=1.5),
-    "masked_softmax: mask must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(mask)":
+    "masked_softmax: mask must be a tensor. expected a torch.Tensor, got list, fix: "
+    "torch.as_tensor(mask)":
         lambda: masked_softmax(torch.zeros(T, S), [[True] * S] * T),
 }  # fmt: skip
 
@@ -356,7 +412,10 @@ def test_masked_softmax_is_the_softmax_of_what_is_seen(dtype, device, draw):
 
 def test_rows_without_a_key_may_hold_anything():
     """As the queries of padding may: what is hidden is never read."""
-    scores, mask = torch.tensor([[math.inf, math.nan], [0.0, 0.0]]), torch.tensor([[False, False], [True, True]])
+    scores, mask = (
+        torch.tensor([[math.inf, math.nan], [0.0, 0.0]]),
+        torch.tensor([[False, False], [True, True]]),
+    )
     assert masked_softmax(scores, mask).tolist() == [[0.0, 0.0], [0.5, 0.5]]
 
 
@@ -389,13 +448,20 @@ def test_dropout_takes_its_share_and_makes_up_for_it(need_weights, device):
 
 @pytest.mark.parametrize("how", ["plain", "mask", "causal", "cross"])
 @pytest.mark.parametrize("need_weights", [True, False])
-@pytest.mark.parametrize("make", [MultiHeadAttention, lambda width, heads: GroupedQueryAttention(width, heads, 2)])
+@pytest.mark.parametrize(
+    "make", [MultiHeadAttention, lambda width, heads: GroupedQueryAttention(width, heads, 2)]
+)
 def test_it_compiles_as_one_graph(make, need_weights, how, draw):
     """The checks leave nothing behind that the compiler would have to go back to Python for."""
     torch.manual_seed(0)
     module, x, memory = make(C, H).double(), draw(B, T, C).requires_grad_(), draw(B, S, C, seed=1)
     mask = padding_mask([T, 0], T) & causal_mask(T)
-    inputs = {"plain": {}, "mask": {"mask": mask}, "causal": {"is_causal": True}, "cross": {"key": memory}}[how]
+    inputs = {
+        "plain": {},
+        "mask": {"mask": mask},
+        "causal": {"is_causal": True},
+        "cross": {"key": memory},
+    }[how]
     _, weights = same_when_compiled(module, [x], **inputs, need_weights=need_weights)
     assert (weights is None) == (not need_weights)
 

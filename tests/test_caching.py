@@ -1,4 +1,6 @@
-"""Decoding in chunks and shared key-value heads, against the whole pass, PyTorch's kernels and each other."""
+"""Decoding in chunks and shared key-value heads, against the whole pass, PyTorch's kernels and each
+other.
+"""
 
 import itertools
 
@@ -8,7 +10,13 @@ from rewriting import bottom_right, fails_with, numbers, refused, same, top_left
 from torch.nn import functional as F
 
 from mha_course import caching, masks
-from mha_course.attention import MultiHeadAttention, attention, fused_attention, merge_heads, split_heads
+from mha_course.attention import (
+    MultiHeadAttention,
+    attention,
+    fused_attention,
+    merge_heads,
+    split_heads,
+)
 from mha_course.experiments.decoding import splits
 from mha_course.models.published import RotaryAttention
 
@@ -39,7 +47,11 @@ def test_every_split_gives_what_the_whole_gives():
 
 
 def test_a_module_that_turns_its_tokens_is_asked_where_they_stand():
-    module, x, cache = RotaryAttention(C, H, 2, D, bias=True, base=50.0).double(), numbers(B, S, C), caching.KVCache()
+    module, x, cache = (
+        RotaryAttention(C, H, 2, D, bias=True, base=50.0).double(),
+        numbers(B, S, C),
+        caching.KVCache(),
+    )
     outs = [caching.decode_chunk(module, chunk, cache) for chunk in x.split((3, 1, 3), dim=1)]
     same(torch.cat(outs, dim=1), module(x, masks.causal_mask(S))[0])
 
@@ -47,7 +59,9 @@ def test_a_module_that_turns_its_tokens_is_asked_where_they_stand():
 def test_steps_give_what_the_whole_gives():
     module, x = reference(bias=False), numbers(B, S, C)
     want = module.steps(x, is_causal=True)
-    weights = [linear.weight for linear in (module.q_proj, module.k_proj, module.v_proj, module.out_proj)]
+    weights = [
+        linear.weight for linear in (module.q_proj, module.k_proj, module.v_proj, module.out_proj)
+    ]
     k = v = torch.zeros(B, H, 0, D, dtype=x.dtype)
     for place in range(S):
         out, k, v = caching.decode_step(x[:, place : place + 1], k, v, *weights, H)
@@ -59,7 +73,9 @@ def test_steps_give_what_the_whole_gives():
 def test_gradients_flow_through_the_cache():
     module, x = grouped(2), numbers(B, S, C).requires_grad_()
     cache = caching.KVCache()
-    outs = torch.cat([caching.decode_chunk(module, chunk, cache) for chunk in x.split((3, 1, 3), dim=1)], dim=1)
+    outs = torch.cat(
+        [caching.decode_chunk(module, chunk, cache) for chunk in x.split((3, 1, 3), dim=1)], dim=1
+    )
     whole = module(x, mask=masks.causal_mask(S))[0]
     upstream = numbers(B, S, C, seed=3)
     same(*(torch.autograd.grad(out, x, upstream)[0] for out in (outs, whole)))
@@ -73,7 +89,9 @@ def test_grouped_with_a_head_each_is_multi_head():
         full = numbers(B, H, T, S, seed=3) > 0
         full[0, 1, 2] = False
         for mask in (None, full, full[0, 0], masks.padding_mask([S, 0], S)):
-            for got, want in zip(module(x, memory, other, mask), mha(x, memory, other, mask), strict=True):
+            for got, want in zip(
+                module(x, memory, other, mask), mha(x, memory, other, mask), strict=True
+            ):
                 same(got, want)
             got, nothing = module(x, memory, other, mask, need_weights=False)
             same(got, mha(x, memory, other, mask)[0])
@@ -81,7 +99,10 @@ def test_grouped_with_a_head_each_is_multi_head():
         same(module(x)[0], mha(x)[0])
         same(module(x, memory)[0], mha(x, memory)[0])
         for need_weights in (True, False):
-            same(module(x, is_causal=True, need_weights=need_weights)[0], mha(x, mask=masks.causal_mask(T))[0])
+            same(
+                module(x, is_causal=True, need_weights=need_weights)[0],
+                mha(x, mask=masks.causal_mask(T))[0],
+            )
 
 
 def test_grouped_equals_torchs_kernel():
@@ -90,13 +111,22 @@ def test_grouped_equals_torchs_kernel():
     for groups in GROUPS:
         module = grouped(groups)
         q, k, v = (split_heads(proj(y), n) for proj, y, n in (
-            (module.q_proj, x, H), (module.k_proj, memory, groups), (module.v_proj, memory, groups)))  # fmt: skip
+            (module.q_proj, x, H), (module.k_proj, memory, groups),
+            (module.v_proj, memory, groups)))  # fmt: skip
         for given in (None, mask):
             context = F.scaled_dot_product_attention(q, k, v, given, enable_gqa=True)
             for need_weights in (True, False):
-                same(module(x, memory, mask=given, need_weights=need_weights)[0], module.out_proj(merge_heads(context)))
+                same(
+                    module(x, memory, mask=given, need_weights=need_weights)[0],
+                    module.out_proj(merge_heads(context)),
+                )
         weights = module(x, memory, mask=mask)[1]
-        same(weights, attention(q, k.repeat_interleave(H // groups, 1), v.repeat_interleave(H // groups, 1), mask)[1])
+        same(
+            weights,
+            attention(
+                q, k.repeat_interleave(H // groups, 1), v.repeat_interleave(H // groups, 1), mask
+            )[1],
+        )
 
 
 def test_converted_heads_are_means_of_their_group():
@@ -131,7 +161,9 @@ def test_the_cache_weighs_what_was_foretold():
         module = grouped(2).float()
         caching.decode_chunk(module, numbers(B, new, C, seed=step, dtype=torch.float32), cache)
         assert cache.bytes == caching.kv_cache_bytes(1, B, cache.length, 2, D, 4)
-        assert cache.bytes == cache.k.untyped_storage().nbytes() + cache.v.untyped_storage().nbytes()
+        assert (
+            cache.bytes == cache.k.untyped_storage().nbytes() + cache.v.untyped_storage().nbytes()
+        )
     assert cache.length == 7
     assert caching.kv_cache_bytes(3, 5, 0, 2, D, 4) == 0
 
@@ -146,7 +178,9 @@ def test_what_was_handed_out_stays():
 
 
 def decoding(mask=None, keep=lambda cached, new: cached):
-    """Make a decode_chunk with another mask (of T, S), or other keys and values than those that the cache returns."""
+    """Make a decode_chunk with another mask (of T, S), or other keys and values than those that the
+    cache returns.
+    """
 
     def decode_chunk(module, x, cache):
         q, k_new, v_new = caching._project(module, x, x, x)
@@ -176,13 +210,19 @@ WRONG = {
     test_grouped_equals_torchs_kernel: {
         "mask ignored": {"attention": lambda q, k, v, mask=None: attention(q, k, v)},
         "mask ignored when fused": {
-            "fused_attention": lambda q, k, v, mask=None, *, is_causal=False: fused_attention(q, k, v)
+            "fused_attention": lambda q, k, v, mask=None, *, is_causal=False: fused_attention(
+                q, k, v
+            )
         },
-        "heads served in turn": {"repeat_kv": lambda k, num_heads: k.repeat(1, num_heads // k.size(1), 1, 1)},
+        "heads served in turn": {
+            "repeat_kv": lambda k, num_heads: k.repeat(1, num_heads // k.size(1), 1, 1)
+        },
     },
     test_a_row_without_a_key_gives_nothing: {
         "kernel's own empty rows": {
-            "attention": lambda q, k, v, mask: attention(q, k, v, mask | ~mask.any(-1, keepdim=True))
+            "attention": lambda q, k, v, mask: attention(
+                q, k, v, mask | ~mask.any(-1, keepdim=True)
+            )
         }
     },
 }
@@ -190,7 +230,9 @@ WRONG = {
 
 def test_what_wrong_versions_are_made_with_is_right():
     assert not fails_with(
-        test_every_split_gives_what_the_whole_gives, caching, {"decode_chunk": decoding(bottom_right)}
+        test_every_split_gives_what_the_whole_gives,
+        caching,
+        {"decode_chunk": decoding(bottom_right)},
     )
 
 
@@ -201,10 +243,15 @@ def test_wrong_versions_disagree(check, parts):
 
 
 def test_grouped_heads_on_each_device(device):
-    mha, x = MultiHeadAttention(C, H).to(device, torch.float16), numbers(B, S, C, dtype=torch.float16).to(device)
+    mha, x = (
+        MultiHeadAttention(C, H).to(device, torch.float16),
+        numbers(B, S, C, dtype=torch.float16).to(device),
+    )
     module = caching.GroupedQueryAttention.from_multi_head(mha, 2)
     cache = caching.KVCache()
-    outs = torch.cat([caching.decode_chunk(module, chunk, cache) for chunk in x.split((4, 1, 2), dim=1)], dim=1)
+    outs = torch.cat(
+        [caching.decode_chunk(module, chunk, cache) for chunk in x.split((4, 1, 2), dim=1)], dim=1
+    )
     want = module(x, mask=masks.causal_mask(S, device=device))[0]
     assert outs.device == x.device
     assert torch.allclose(outs, want, atol=5e-3)
@@ -212,20 +259,21 @@ def test_grouped_heads_on_each_device(device):
 
 K, CACHE, W = torch.ones(B, 2, 3, D), torch.ones(B, H, 3, D), torch.ones(C, C)
 ERRORS = {
-    "GroupedQueryAttention: num_kv_heads must divide num_heads. expected num_heads % num_kv_heads == 0, "
-    "num_kv_heads >= 1, got num_heads=6, num_kv_heads=4, fix: num_kv_heads=1 or 2 or 3 or 6":
+    "GroupedQueryAttention: num_kv_heads must divide num_heads. expected num_heads % num_kv_heads "
+    "== 0, num_kv_heads >= 1, got num_heads=6, num_kv_heads=4, fix: num_kv_heads=1 or 2 or 3 or 6":
         lambda: caching.GroupedQueryAttention(24, 6, 4),
-    "GroupedQueryAttention: num_kv_heads must divide num_heads. expected num_heads % num_kv_heads == 0, "
-    "num_kv_heads >= 1, got num_heads=2, num_kv_heads=0, fix: num_kv_heads=1 or 2":
+    "GroupedQueryAttention: num_kv_heads must divide num_heads. expected num_heads % num_kv_heads "
+    "== 0, num_kv_heads >= 1, got num_heads=2, num_kv_heads=0, fix: num_kv_heads=1 or 2":
         lambda: caching.GroupedQueryAttention(24, 2, 0),
-    "GroupedQueryAttention: num_heads must divide d_model. expected d_model % num_heads == 0, got d_model=24, "
-    "num_heads=5, fix: num_heads=4 or 6, or d_model=20 or 25": lambda: caching.GroupedQueryAttention(24, 5, 1),
+    "GroupedQueryAttention: num_heads must divide d_model. expected d_model % num_heads == 0, got "
+    "d_model=24, num_heads=5, fix: num_heads=4 or 6, or "
+    "d_model=20 or 25": lambda: caching.GroupedQueryAttention(24, 5, 1),
     "GroupedQueryAttention: query has the wrong C. expected (B, T, C=24), got (B=2, T=5, C=20)":
         lambda: caching.GroupedQueryAttention(24, 4, 2)(torch.ones(B, T, 20)),
-    "repeat_kv: num_heads must be a multiple of the key-value heads. expected num_heads % G == 0, num_heads >= 1, "
-    "got num_heads=3, G=2, fix: num_heads=2 or 4": lambda: caching.repeat_kv(K, 3),
-    "repeat_kv: num_heads must be a multiple of the key-value heads. expected num_heads % G == 0, num_heads >= 1, "
-    "got num_heads=0, G=2, fix: num_heads=2 or 4": lambda: caching.repeat_kv(K, 0),
+    "repeat_kv: num_heads must be a multiple of the key-value heads. expected num_heads % G == 0, "
+    "num_heads >= 1, got num_heads=3, G=2, fix: num_heads=2 or 4": lambda: caching.repeat_kv(K, 3),
+    "repeat_kv: num_heads must be a multiple of the key-value heads. expected num_heads % G == 0, "
+    "num_heads >= 1, got num_heads=0, G=2, fix: num_heads=2 or 4": lambda: caching.repeat_kv(K, 0),
     "decode_step: x_t has the wrong T. expected (B, T=1, C), got (B=2, T=2, C=24)":
         lambda: caching.decode_step(torch.ones(B, 2, C), CACHE, CACHE, W, W, W, W, H),
     "decode_step: v_cache has the wrong P. expected (B=2, H=4, P=3, D=6), got (B=2, H=4, P=2, D=6)":
@@ -234,23 +282,26 @@ ERRORS = {
         lambda: caching.decode_step(torch.ones(B, 1, C), CACHE, CACHE, W, W[:20], W, W, H),
     "decode_step: k_cache must have 4 axes. expected (B=2, H=4, P, D=6), got (4, 3, 6)":
         lambda: caching.decode_step(torch.ones(B, 1, C), CACHE[0], CACHE, W, W, W, W, H),
-    "decode_step: num_heads must divide C. expected C % num_heads == 0, got C=24, num_heads=5, fix: num_heads=4 or 6, "
-    "or C=20 or 25": lambda: caching.decode_step(torch.ones(B, 1, C), CACHE, CACHE, W, W, W, W, 5),
+    "decode_step: num_heads must divide C. expected C % num_heads == 0, got C=24, num_heads=5, "
+    "fix: num_heads=4 or 6, or C=20 or 25": lambda: caching.decode_step(torch.ones(B, 1, C), CACHE,
+        CACHE, W, W, W, W, 5),
     "decode_step: w_o must have the dtype of x_t. expected torch.float32, got torch.float64, fix: "
     "w_o.to(torch.float32)":
         lambda: caching.decode_step(torch.ones(B, 1, C), CACHE, CACHE, W, W, W, W.double(), H),
-    "repeat_kv: k must have 4 axes. expected (B, G, S, D), got (2, 3, 6), fix: k.unsqueeze(0), a batch of one":
+    "repeat_kv: k must have 4 axes. expected (B, G, S, D), got (2, 3, 6), fix: k.unsqueeze(0), a "
+    "batch of one":
         lambda: caching.repeat_kv(K[0], 2),
     "kv_cache_bytes: seq_len must be a whole number. expected seq_len >= 0, got seq_len=-1":
         lambda: caching.kv_cache_bytes(1, 1, -1, 1, 1, 2),
     "decode_chunk: x has the wrong C. expected (B, S, C=24), got (B=2, S=5, C=20)":
-        lambda: caching.decode_chunk(MultiHeadAttention(24, 4), torch.ones(B, T, 20), caching.KVCache()),
+        lambda: caching.decode_chunk(MultiHeadAttention(24, 4), torch.ones(B, T, 20),
+            caching.KVCache()),
     "KVCache.append: v has the wrong T. expected (B=2, G=2, T=3, D=6), got (B=2, G=2, T=2, D=6)":
         lambda: caching.KVCache().append(K, K[:, :, :2]),
     "KVCache.append: k has the wrong G. expected (B=2, G=2, T, D=6), got (B=2, G=1, T=3, D=6)":
         lambda: appended(K, K[:, :1]),
-    "KVCache.append: k must have the dtype of the cache. expected torch.float32, got torch.float64, fix: "
-    "k.to(torch.float32)": lambda: appended(K, K.double()),
+    "KVCache.append: k must have the dtype of the cache. expected torch.float32, got "
+    "torch.float64, fix: k.to(torch.float32)": lambda: appended(K, K.double()),
     "KVCache.append: k must have 4 axes. expected (B, G, T, D), got (2, 3, 6)":
         lambda: caching.KVCache().append(K[0], K[0]),
 }  # fmt: skip

@@ -14,41 +14,53 @@ from mha_course.variants import FusedQKV
 X = torch.ones(2, 5, 24)
 MHA = MultiHeadAttention(24, 4)
 CASES = {
-    "MultiHeadAttention: num_heads must divide d_model. expected d_model % num_heads == 0, got d_model=10, "
-    "num_heads=3, fix: num_heads=2 or 5, or d_model=9 or 12": lambda: MultiHeadAttention(10, 3),
-    "MultiHeadAttention: num_heads must divide d_model. expected d_model % num_heads == 0, got d_model=4, "
-    "num_heads=6, fix: num_heads=4, or d_model=6": lambda: MultiHeadAttention(4, 6),
-    "MultiHeadAttention: num_heads must be a positive int. expected num_heads >= 1, got num_heads=0":
+    "MultiHeadAttention: num_heads must divide d_model. expected d_model % num_heads == 0, got "
+    "d_model=10, num_heads=3, fix: num_heads=2 or 5, or "
+    "d_model=9 or 12": lambda: MultiHeadAttention(10, 3),
+    "MultiHeadAttention: num_heads must divide d_model. expected d_model % num_heads == 0, got "
+    "d_model=4, num_heads=6, fix: num_heads=4, or d_model=6": lambda: MultiHeadAttention(4, 6),
+    "MultiHeadAttention: num_heads must be a positive int. expected num_heads >= 1, got "
+    "num_heads=0":
         lambda: MultiHeadAttention(24, 0),
-    "FusedQKV: num_heads must be a positive int. expected num_heads >= 1, got num_heads=4.0": lambda: FusedQKV(24, 4.0),
-    "MultiHeadAttention: query must have 3 axes. expected (B, T, C), got (5, 24), fix: query.unsqueeze(0), a batch "
-    "of one": lambda: MHA(X[0]),
-    "MultiHeadAttention: query must be floating point. expected a float dtype, got torch.int64, fix: query.float()":
+    "FusedQKV: num_heads must be a positive int. expected num_heads "
+    ">= 1, got num_heads=4.0": lambda: FusedQKV(24, 4.0),
+    "MultiHeadAttention: query must have 3 axes. expected (B, T, C), got (5, 24), fix: "
+    "query.unsqueeze(0), a batch of one": lambda: MHA(X[0]),
+    "MultiHeadAttention: query must be floating point. expected a float dtype, got torch.int64, "
+    "fix: query.float()":
         lambda: MHA(X.long()),
-    "MultiHeadAttention: query must have the dtype of the weights. expected torch.float32, got torch.float64, fix: "
-    "query.to(torch.float32)": lambda: MHA(X.double()),
+    "MultiHeadAttention: query must have the dtype of the weights. expected torch.float32, got "
+    "torch.float64, fix: query.to(torch.float32)": lambda: MHA(X.double()),
     "MultiHeadAttention: query has the wrong C. expected (B, T, C=24), got (B=2, T=5, C=20)":
         lambda: MHA(torch.ones(2, 5, 20)),
     "MultiHeadAttention: key has the wrong B and C. expected (B=2, S, C=24), got (B=3, S=7, C=20)":
         lambda: MHA(X, torch.ones(3, 7, 20)),
     "MultiHeadAttention: value has the wrong S. expected (B=2, S=7, C=24), got (B=2, S=5, C=24)":
         lambda: MHA(X, torch.ones(2, 7, 24), X),
-    "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). expected (B=2, H=4, T=5, "
-    "S=5), or its last two axes, got (T=6, S=6)": lambda: MHA(X, mask=causal_mask(6)),
-    "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). expected (B=2, H=4, T=5, "
-    "S=5), or its last two axes, got (2, 5, 5), fix: mask.unsqueeze(1), which gives it a head axis":
+    "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). expected "
+    "(B=2, H=4, T=5, S=5), or its last two axes, got (T=6, S=6)": lambda: MHA(X,
+        mask=causal_mask(6)),
+    "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). expected "
+    "(B=2, H=4, T=5, S=5), or its last two axes, got (2, 5, 5), fix: mask.unsqueeze(1), which "
+    "gives it a head axis":
         lambda: MHA(X, mask=causal_mask(5).expand(2, 5, 5)),
-    "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). expected (B=2, H=4, T=5, "
-    "S=5), or its last two axes, got (3, 5, 5)": lambda: MHA(X, mask=torch.ones(3, 5, 5, dtype=torch.bool)),
-    "MultiHeadAttention: mask must be a tensor. expected a torch.Tensor, got list, fix: torch.as_tensor(mask)":
+    "MultiHeadAttention: mask must be (T, S), or 4-D and broadcastable to (B, H, T, S). expected "
+    "(B=2, H=4, T=5, S=5), or its last two axes, got (3, 5, 5)": lambda: MHA(X,
+        mask=torch.ones(3, 5, 5, dtype=torch.bool)),
+    "MultiHeadAttention: mask must be a tensor. expected a torch.Tensor, got list, fix: "
+    "torch.as_tensor(mask)":
         lambda: MHA(X, mask=[[True]]),
-    "MultiHeadAttention: mask must be on the device of the tokens. expected cpu, got meta, fix: mask.to('cpu')":
+    "MultiHeadAttention: mask must be on the device of the tokens. expected cpu, got meta, fix: "
+    "mask.to('cpu')":
         lambda: MHA(X, mask=causal_mask(5, device="meta")),
-    "MultiHeadAttention: query must be a tensor. expected a torch.Tensor, got NoneType": lambda: MHA(None),
+    "MultiHeadAttention: query must be a tensor. expected a "
+    "torch.Tensor, got NoneType": lambda: MHA(None),
     "here: that must hold. expected a, got b, fix: c":
         lambda: require(False, "here", "that must hold", expected="a", got="b", fix="c"),
-    "here: n must be a positive int. expected n >= 1, got n=True": lambda: require_int("here", "n", True),
-    "here: n must be a whole number. expected n >= 2, got n='2'": lambda: require_int("here", "n", "2", least=2),
+    "here: n must be a positive int. expected n >= 1, got n=True": lambda: require_int("here", "n",
+        True),
+    "here: n must be a whole number. expected n >= 2, got n='2'": lambda: require_int("here", "n",
+        "2", least=2),
     "here: x must be on the device of the weights. expected cpu, got meta, fix: x.to('cpu')":
         lambda: require_float("here", {"the weights": X, "x": X.to("meta")}),
 }  # fmt: skip
@@ -75,7 +87,12 @@ def test_errors_can_be_sent_and_copied():
         causal_mask(0)
     error, again = caught.value, pickle.loads(pickle.dumps(caught.value))
     assert (str(again), vars(again)) == (str(error), vars(error))
-    assert (error.place, error.expected, error.got, error.fix) == ("causal_mask", "seq_len >= 1", "seq_len=0", None)
+    assert (error.place, error.expected, error.got, error.fix) == (
+        "causal_mask",
+        "seq_len >= 1",
+        "seq_len=0",
+        None,
+    )
     assert isinstance(error, ValueError)
 
 

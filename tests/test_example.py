@@ -1,4 +1,6 @@
-"""The grammar, the model trained on it, and what its heads look at: measured on sentences held out."""
+"""The grammar, the model trained on it, and what its heads look at: measured on sentences
+held out.
+"""
 
 import itertools
 import random
@@ -64,7 +66,9 @@ def test_batches_hide_a_fifth_half_of_it_by_other_words():
     assert 0.4 < hidden.sum() / chosen.sum() < 0.6
     classes = {word: group for group in grammar.word_classes() for word in group}
     vocabulary = grammar.vocabulary()
-    for got, want in zip(ids[chosen & ~hidden].tolist(), targets[chosen & ~hidden].tolist(), strict=True):
+    for got, want in zip(
+        ids[chosen & ~hidden].tolist(), targets[chosen & ~hidden].tolist(), strict=True
+    ):
         assert classes[vocabulary[got]] == classes[vocabulary[want]]
         assert got != want or len(classes[vocabulary[want]]) == 1
 
@@ -73,7 +77,9 @@ def test_loading_runs_no_code_and_is_what_was_saved(tmp_path):
     model = example.new_model(3)
     example.save(model, tmp_path / "weights.npz")
     loaded = example.trained_model(tmp_path / "weights.npz")
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), loaded.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), loaded.parameters(), strict=True)
+    )
     with np.load(example.WEIGHTS, allow_pickle=False) as arrays:
         assert all(arrays[name].dtype == np.float32 for name in arrays.files)
     assert example.WEIGHTS.stat().st_size < 1_000_000
@@ -95,12 +101,14 @@ def test_the_example_is_the_layer_inside_the_model(device):
 @pytest.mark.parametrize(
     ("sentence", "message"),
     [
-        ("the zzzz slept", "encode: “zzzz” is not one of the 127 words; grammar.vocabulary() lists them. "
-         "expected words of grammar.vocabulary(), got 'zzzz'"),
-        ("the Catt slept", "encode: “Catt” is not one of the 127 words; grammar.vocabulary() lists them. "
-         "expected words of grammar.vocabulary(), got 'Catt', fix: cat, chatty, caught"),
-        (f"the {'w' * 5000}", f"encode: “{'w' * 23}…” is not one of the 127 words; grammar.vocabulary() lists them. "
-         f"expected words of grammar.vocabulary(), got '{'w' * 23}…'"),
+        ("the zzzz slept", "encode: “zzzz” is not one of the 127 words; grammar.vocabulary() "
+                           "lists them. expected words of grammar.vocabulary(), got 'zzzz'"),
+        ("the Catt slept", "encode: “Catt” is not one of the 127 words; grammar.vocabulary() "
+                           "lists them. expected words of grammar.vocabulary(), got 'Catt', fix: "
+                           "cat, chatty, caught"),
+        (f"the {'w' * 5000}", f"encode: “{'w' * 23}…” is not one of the 127 words; "
+                              f"grammar.vocabulary() lists them. expected words of "
+                              f"grammar.vocabulary(), got '{'w' * 23}…'"),
         ("", "encode: a sentence needs at least one word. expected words of grammar.vocabulary(), "
          "got an empty sentence"),
         ("the " * 16, "MaskedWordModel: the sentence is too long. expected S <= 15, got S=16"),
@@ -111,7 +119,9 @@ def test_sentences_that_cannot_be_loaded(sentence, message):
 
 
 def test_guess_wants_one_gap():
-    assert example.guess("the <mask> cat near the loud dogs was hungry and ate greedily", 2)[0][0] in ("grey", "sleek")
+    assert example.guess("the <mask> cat near the loud dogs was hungry and ate greedily", 2)[0][
+        0
+    ] in ("grey", "sleek")
     with pytest.raises(ShapeError, match="one word must be hidden"):
         example.guess("the grey cat")
 

@@ -1,4 +1,6 @@
-"""Attention in blocks: values, gradients, memory and what is skipped, against the whole, PyTorch and float64."""
+"""Attention in blocks: values, gradients, memory and what is skipped, against the whole, PyTorch
+and float64.
+"""
 
 import contextlib
 import math
@@ -22,14 +24,25 @@ BLOCKS = (1, (2, 3), (4, 1), 20)
 def drawn(queries=T, keys=S, dtype=torch.float64):
     """Draw q, k and v that ask for gradients."""
     sizes = ((queries, D), (keys, D), (keys, WIDTH))
-    return [numbers(B, H, *size, seed=seed, dtype=dtype).requires_grad_() for seed, size in enumerate(sizes)]
+    return [
+        numbers(B, H, *size, seed=seed, dtype=dtype).requires_grad_()
+        for seed, size in enumerate(sizes)
+    ]
 
 
 def masks_of(queries, keys):
     """Masks of each shape that is allowed; some rows see nothing."""
     full = numbers(B, H, queries, keys, seed=7) > 0
     full[0, 1, 2] = False
-    return [None, full, full[0, 1], full[:, :1], full[:1, :, :1], full[..., :1], torch.zeros(queries, keys).bool()]
+    return [
+        None,
+        full,
+        full[0, 1],
+        full[:, :1],
+        full[:1, :, :1],
+        full[..., :1],
+        torch.zeros(queries, keys).bool(),
+    ]
 
 
 def test_online_softmax_is_the_maximum_and_the_sum_of_all():
@@ -54,36 +67,52 @@ def test_tiles_and_their_gradients_equal_the_whole():
                 for block_size in BLOCKS:
                     got = flash.tiled_attention(q, k, v, block_size, mask=mask, causal=causal)
                     same(got, want)
-                    for mine, theirs in zip(torch.autograd.grad(got, (q, k, v), upstream), gradients, strict=True):
+                    for mine, theirs in zip(
+                        torch.autograd.grad(got, (q, k, v), upstream), gradients, strict=True
+                    ):
                         same(mine, theirs)
 
 
 def test_causal_is_that_of_the_last_tokens():
     q, k, v = (x.detach() for x in drawn(keys=S, dtype=torch.float32))
     same(flash.tiled_attention(q, k, v[..., :D], 2, causal=True),
-         F.scaled_dot_product_attention(q, k, v[..., :D], causal_lower_right(T, S)), torch.float32)  # fmt: skip
+         F.scaled_dot_product_attention(q, k, v[..., :D], causal_lower_right(T, S)),
+         torch.float32)  # fmt: skip
     q, k, v = (x.detach() for x in drawn(S, S))
-    same(flash.tiled_attention(q, k, v, 2, causal=True), F.scaled_dot_product_attention(q, k, v, is_causal=True))
+    same(
+        flash.tiled_attention(q, k, v, 2, causal=True),
+        F.scaled_dot_product_attention(q, k, v, is_causal=True),
+    )
 
 
 def test_gradients_are_those_of_finite_differences():
     inputs = [numbers(1, 2, n, 2, seed=seed).requires_grad_() for seed, n in enumerate((3, 4, 4))]
     mask = torch.tensor([[True, True, False, True], [False] * 4, [True, False, True, True]])
     for how in ({}, {"mask": mask}, {"causal": True}, {"mask": mask, "causal": True}):
-        assert torch.autograd.gradcheck(lambda q, k, v, how=how: flash.tiled_attention(q, k, v, (2, 3), **how), inputs)
+        assert torch.autograd.gradcheck(
+            lambda q, k, v, how=how: flash.tiled_attention(q, k, v, (2, 3), **how), inputs
+        )
 
 
 def test_half_precision_sums_in_float32():
     for dtype in (torch.float16, torch.bfloat16):
         rounded = [x.detach().to(dtype) for x in drawn(30, 2000)]
-        halves, doubles = ([x.to(kind).requires_grad_() for x in rounded] for kind in (dtype, torch.float64))
-        got, want = flash.tiled_attention(*halves, (30, 100)), F.scaled_dot_product_attention(*doubles)
+        halves, doubles = (
+            [x.to(kind).requires_grad_() for x in rounded] for kind in (dtype, torch.float64)
+        )
+        got, want = (
+            flash.tiled_attention(*halves, (30, 100)),
+            F.scaled_dot_product_attention(*doubles),
+        )
         upstream = torch.ones_like(got)
         pairs = [(got, want), *zip(torch.autograd.grad(got, halves, upstream),
-                                   torch.autograd.grad(want, doubles, upstream.double()), strict=True)]  # fmt: skip
+                                   torch.autograd.grad(want, doubles, upstream.double()),
+                                   strict=True)]  # fmt: skip
         for mine, theirs in pairs:
             assert mine.dtype == dtype
-            assert (mine.double() - theirs).abs().max() <= torch.finfo(dtype).eps * theirs.abs().max()
+            assert (mine.double() - theirs).abs().max() <= torch.finfo(
+                dtype
+            ).eps * theirs.abs().max()
 
 
 def test_autocast_changes_nothing():
@@ -98,14 +127,19 @@ def test_blocks_are_those_with_something_to_see():
         for block_size in ((4, 4), (3, 5), (5, 2)):
             for causal in (False, True):
                 sees = bottom_right(queries, keys) if causal else torch.ones(queries, keys).bool()
-                found, covered = flash.blocks(queries, keys, block_size, causal=causal), torch.zeros(queries, keys)
+                found, covered = (
+                    flash.blocks(queries, keys, block_size, causal=causal),
+                    torch.zeros(queries, keys),
+                )
                 for rows, columns in found:
                     covered[rows, columns] += 1
                     assert sees[rows, columns].any()
                 assert covered.max() <= 1
                 assert covered[sees].all()
                 if not causal:
-                    assert len(found) == math.ceil(queries / block_size[0]) * math.ceil(keys / block_size[1])
+                    assert len(found) == math.ceil(queries / block_size[0]) * math.ceil(
+                        keys / block_size[1]
+                    )
     assert len(flash.blocks(4096, 4096, 128, causal=True)) == 32 * 33 // 2
 
 
@@ -147,10 +181,14 @@ def scores_with(read_mask=lambda mask: mask, causal=True, later=0):
     """Make _scaled_scores read the mask in another way, or lay the diagonal elsewhere."""
 
     def scaled_scores(q, k, mask, is_causal, rows, columns):
-        scores = RIGHT._scaled_scores(q, k, None if mask is None else read_mask(mask), False, rows, columns)
+        scores = RIGHT._scaled_scores(
+            q, k, None if mask is None else read_mask(mask), False, rows, columns
+        )
         if is_causal and causal:
             last_seen = torch.arange(rows.start, rows.stop) + k.size(2) - q.size(2) + later
-            scores = scores.masked_fill(torch.arange(columns.start, columns.stop) > last_seen[:, None], -math.inf)
+            scores = scores.masked_fill(
+                torch.arange(columns.start, columns.stop) > last_seen[:, None], -math.inf
+            )
         return scores
 
     return scaled_scores
@@ -190,9 +228,13 @@ WRONG = {
         "causal at the top left": {"_scaled_scores": scores_with(later=T - S)},
     },
     test_half_precision_sums_in_float32: {"sums in half precision": {"_wide": lambda x: x}},
-    test_autocast_changes_nothing: {"cast by autocast": {"_exact": lambda device: contextlib.nullcontext()}},
+    test_autocast_changes_nothing: {
+        "cast by autocast": {"_exact": lambda device: contextlib.nullcontext()}
+    },
     test_blocks_are_those_with_something_to_see: {"nothing skipped": {"_grid": nothing_skipped}},
-    test_nothing_is_kept_but_context_and_one_number_a_row: {"scores kept": {"_RecomputeBackward": ScoresKept}},
+    test_nothing_is_kept_but_context_and_one_number_a_row: {
+        "scores kept": {"_RecomputeBackward": ScoresKept}
+    },
 }
 
 
@@ -203,7 +245,9 @@ def test_wrong_versions_disagree(check, parts):
 
 
 def test_what_wrong_versions_are_made_with_is_right():
-    assert not fails_with(test_tiles_and_their_gradients_equal_the_whole, flash, {"_scaled_scores": scores_with()})
+    assert not fails_with(
+        test_tiles_and_their_gradients_equal_the_whole, flash, {"_scaled_scores": scores_with()}
+    )
 
 
 def test_results_are_where_the_inputs_are(device):
@@ -211,7 +255,8 @@ def test_results_are_where_the_inputs_are(device):
     mask = bottom_right(T, S).to(device)
     got = flash.tiled_attention(q, k, v, 3, mask=mask, causal=True)
     want = attention(q, k, v, mask)[0]
-    for mine, theirs in zip(torch.autograd.grad(got.sum(), (q, k, v)), torch.autograd.grad(want.sum(), (q, k, v)),
+    for mine, theirs in zip(torch.autograd.grad(got.sum(), (q, k, v)),
+        torch.autograd.grad(want.sum(), (q, k, v)),
                             strict=True):  # fmt: skip
         assert torch.allclose(mine, theirs)
     assert torch.allclose(got, want)
@@ -223,21 +268,30 @@ def test_there_is_no_second_derivative():
         torch.autograd.grad(flash.tiled_attention(q, k, v, 3).sum(), q, create_graph=True)
 
 
-@pytest.mark.parametrize(("block_size", "got"), [((2, 0), "0"), ((2.5, 1), "2.5"), ("ab", "'ab'"), (None, "None")])
+@pytest.mark.parametrize(
+    ("block_size", "got"), [((2, 0), "0"), ((2.5, 1), "2.5"), ("ab", "'ab'"), (None, "None")]
+)
 def test_blocks_that_cannot_be(block_size, got):
     q, k, v = drawn()
-    for call in (lambda: flash.tiled_attention(q, k, v, block_size), lambda: flash.blocks(T, S, block_size)):
-        with pytest.raises(ShapeError, match=f"block_size must be a positive int.*got block_size={got}$"):
+    for call in (
+        lambda: flash.tiled_attention(q, k, v, block_size),
+        lambda: flash.blocks(T, S, block_size),
+    ):
+        with pytest.raises(
+            ShapeError, match=f"block_size must be a positive int.*got block_size={got}$"
+        ):
             call()
 
 
 ERRORS = {
-    "online_softmax: scores must be floating point. expected a float dtype, got torch.int64, fix: scores.float()":
+    "online_softmax: scores must be floating point. expected a float dtype, got torch.int64, fix: "
+    "scores.float()":
         lambda: flash.online_softmax(torch.zeros(T, S).long(), 2),
     "online_softmax: block_size must be a positive int. expected block_size >= 1, got block_size=0":
         lambda: flash.online_softmax(torch.zeros(T, S), 0),
-    "tiled_attention: mask must be bool, True = may attend. expected torch.bool, got torch.float32, fix: mask.bool() "
-    "if it holds 1 for may attend, mask == 0 if it is additive (0 and -inf)":
+    "tiled_attention: mask must be bool, True = may attend. expected torch.bool, got "
+    "torch.float32, fix: mask.bool() if it holds 1 for may attend, mask == 0 if it is additive (0 "
+    "and -inf)":
         lambda: flash.tiled_attention(*drawn(), 3, mask=torch.zeros(T, S)),
 }  # fmt: skip
 

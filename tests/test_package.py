@@ -14,7 +14,12 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "mha_course"
-ALONE = ("__init__.py", "__main__.py", "cli/__init__.py", "cli/launch.py")  # run before anything is installed
+ALONE = (
+    "__init__.py",
+    "__main__.py",
+    "cli/__init__.py",
+    "cli/launch.py",
+)  # run before anything is installed
 
 
 def imported(path):
@@ -42,13 +47,17 @@ def test_set_up_needs_the_standard_library_alone(name):
 )
 def test_importing_loads_no_more_than_it_needs(module, absent):
     code = f"import sys, {module}; sys.exit(' '.join(set({absent}) & set(sys.modules)) or 0)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def listed(*names):
     """Return {package: its line} of files of requirements."""
-    lines = [line for name in names for line in (ROOT / name).read_text().splitlines() if "==" in line]
+    lines = [
+        line for name in names for line in (ROOT / name).read_text().splitlines() if "==" in line
+    ]
     return {canonicalize_name(Requirement(line).name): line for line in lines}
 
 
@@ -58,7 +67,9 @@ def test_whatever_is_imported_is_listed():
     outside = set().union(*(imported(path) for path in files)) - own - set(sys.stdlib_module_names)
     found = importlib.metadata.packages_distributions()
     assert outside - set(found) <= {"playwright"}  # the one that may be missing
-    packages = {canonicalize_name(name) for module in outside & set(found) for name in found[module]}
+    packages = {
+        canonicalize_name(name) for module in outside & set(found) for name in found[module]
+    }
     assert packages <= set(listed("requirements.txt", "tests/requirements.txt")) | {"pip"}
 
 
@@ -83,17 +94,25 @@ def test_the_lock_of_eslint_is_that_of_its_package():
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
 def test_nothing_else_lies_at_the_top():
-    kept = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    kept = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
     tops = {path.split("/")[0] for path in kept}
     assert tops <= {
-        ".ci", ".gitignore", ".pre-commit-config.yaml", ".prettierrc.json", "CHANGES.md", "CONTRIBUTING.md",
-        "LICENSE", "README.md", "TEACHING.md", "binder", "eslint.config.mjs", "mha_course", "notebooks",
+        ".ci", ".gitignore", ".pre-commit-config.yaml", ".prettierrc.json", "CHANGES.md",
+        "CONTRIBUTING.md",
+        "LICENSE", "README.md", "TEACHING.md", "binder", "eslint.config.mjs", "mha_course",
+        "notebooks",
         "package.json", "pyproject.toml", "requirements.txt", "tests",
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("module", ["mha_course.lessons.l07_multi_head_attention.exercises", "mha_course.lessons"])
+@pytest.mark.parametrize(
+    "module", ["mha_course.lessons.l07_multi_head_attention.exercises", "mha_course.lessons"]
+)
 def test_a_lesson_may_be_imported_before_the_exercises(module):
     code = f"import {module}; from mha_course.exercises import NAMES; assert 'split_heads' in NAMES"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")

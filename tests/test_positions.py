@@ -17,7 +17,10 @@ DTYPES = (torch.float64, torch.float32)
 
 
 def test_waves_are_those_of_the_formula():
-    for tokens, width in ((3000, C), (1, 2)):  # in float32 alone, angles of late positions would be wrong
+    for tokens, width in (
+        (3000, C),
+        (1, 2),
+    ):  # in float32 alone, angles of late positions would be wrong
         places = torch.arange(tokens, dtype=torch.float64)[:, None]
         angles = places / 10000.0 ** (torch.arange(width // 2, dtype=torch.float64) * 2 / width)
         encoding = positions.sinusoidal_encoding(tokens, width)
@@ -31,7 +34,9 @@ def test_neighbours_turn_as_complex_numbers():
         for base in (10000.0, 50.0, 0.5):
             angles = PLACES.double()[:, None] * base ** (-torch.arange(0, D, 2).double() / D)
             pairs = torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous())
-            want = torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+            want = torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(
+                -2
+            )
             same(positions.rope_interleaved(x, PLACES, base), want, dtype)
         for turn in (positions.rope, positions.rope_interleaved):
             same(turn(x, PLACES), turn(x, PLACES, 10000.0), dtype)
@@ -63,15 +68,23 @@ def test_orders_are_those_that_are_told():
 
 def test_weights_of_one_layout_work_in_the_other():
     x = numbers(B, S, C)
-    for module, groups in ((MultiHeadAttention(C, H).double(), H), (GroupedQueryAttention(C, H, 2).double(), 2)):
+    for module, groups in (
+        (MultiHeadAttention(C, H).double(), H),
+        (GroupedQueryAttention(C, H, 2).double(), 2),
+    ):
         projections = ((module.q_proj, H), (module.k_proj, groups))
 
         def scores(turn, move, projections=projections, groups=groups):
-            q, k = (split_heads(F.linear(x, move(p.weight, n), move(p.bias, n)), n) for p, n in projections)
+            q, k = (
+                split_heads(F.linear(x, move(p.weight, n), move(p.bias, n)), n)
+                for p, n in projections
+            )
             return turn(q, PLACES) @ turn(k.repeat_interleave(H // groups, 1), PLACES).mT
 
         want = scores(positions.rope_interleaved, lambda weight, num_heads: weight)
-        assert not torch.allclose(scores(positions.rope, lambda weight, num_heads: weight), want, atol=1e-3)
+        assert not torch.allclose(
+            scores(positions.rope, lambda weight, num_heads: weight), want, atol=1e-3
+        )
         same(scores(positions.rope, positions.projection_to_half_split), want)
 
 
@@ -79,19 +92,27 @@ RIGHT = types.SimpleNamespace(**vars(positions))
 # What must see each wrong version: {the test: {what is wrong: the wrong parts}}.
 WRONG = {
     test_neighbours_turn_as_complex_numbers: {
-        "not brought back": {"rope_interleaved": lambda x, *at: RIGHT.rope(RIGHT.to_half_split(x), *at)},
-        "base forgotten": {"rope_interleaved": lambda x, at, base=10000.0: RIGHT.rope_interleaved(x, at)},
+        "not brought back": {
+            "rope_interleaved": lambda x, *at: RIGHT.rope(RIGHT.to_half_split(x), *at)
+        },
+        "base forgotten": {
+            "rope_interleaved": lambda x, at, base=10000.0: RIGHT.rope_interleaved(x, at)
+        },
     },
     test_scores_depend_on_the_distance_alone: {
         "not turned": {"rope": lambda x, places, base=10000.0: x},
-        "moved, not turned": {"rope": lambda x, places, base=10000.0: x + torch.as_tensor(places)[:, None]},
+        "moved, not turned": {
+            "rope": lambda x, places, base=10000.0: x + torch.as_tensor(places)[:, None]
+        },
     },
     test_orders_are_those_that_are_told: {
         "the wrong order": {"to_interleaved": positions.to_half_split},
         "the wrong order back": {"to_half_split": positions.to_interleaved},
     },
     test_weights_of_one_layout_work_in_the_other: {
-        "rows across heads": {"projection_to_half_split": lambda weight, _: RIGHT.projection_to_half_split(weight, 1)}
+        "rows across heads": {
+            "projection_to_half_split": lambda weight, _: RIGHT.projection_to_half_split(weight, 1)
+        }
     },
 }
 
@@ -107,32 +128,42 @@ ERRORS = {
         lambda: positions.sinusoidal_encoding(0, C),
     "sinusoidal_encoding: seq_len must be a positive int. expected seq_len >= 1, got 2.5":
         lambda: positions.sinusoidal_encoding(2.5, C),
-    "sinusoidal_encoding: d_model must be even, since channels go in pairs. expected d_model % 2 == 0, d_model >= 2, "
-    "got d_model=23, fix: d_model=24": lambda: positions.sinusoidal_encoding(S, 23),
-    "rope: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=5, fix: D=6":
+    "sinusoidal_encoding: d_model must be even, since channels go in pairs. expected d_model % 2 "
+    "== 0, d_model >= 2, got d_model=23, fix: d_model=24": lambda: positions.sinusoidal_encoding(S,
+        23),
+    "rope: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=5, fix: "
+    "D=6":
         lambda: positions.rope(torch.ones(B, H, S, 5), PLACES),
-    "rope: x must have 4 axes. expected (B, H, S, D), got (2, 7, 24), fix: x.unsqueeze(0), a batch of one":
+    "rope: x must have 4 axes. expected (B, H, S, D), got (2, 7, 24), fix: x.unsqueeze(0), a "
+    "batch of one":
         lambda: positions.rope(torch.ones(B, S, C), PLACES),
     "rope: positions has the wrong S. expected (S=7), got (S=0)":
         lambda: positions.rope(torch.ones(B, H, S, D), None),
     "rope: base must be positive. expected base > 0, got base=0":
         lambda: positions.rope(torch.ones(B, H, S, D), PLACES, 0),
-    "rope_interleaved: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=5, fix: D=6":
+    "rope_interleaved: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, "
+    "got D=5, fix: D=6":
         lambda: positions.rope_interleaved(torch.ones(B, H, S, 5), PLACES),
-    "rope_interleaved: x must have 4 axes. expected (B, H, S, D), got (2, 7, 24), fix: x.unsqueeze(0), a batch of "
-    "one": lambda: positions.rope_interleaved(torch.ones(B, S, C), PLACES),
-    "to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=3, fix: D=4":
+    "rope_interleaved: x must have 4 axes. expected (B, H, S, D), got (2, 7, 24), fix: "
+    "x.unsqueeze(0), a batch of one": lambda: positions.rope_interleaved(torch.ones(B, S, C),
+        PLACES),
+    "to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got "
+    "D=3, fix: D=4":
         lambda: positions.to_half_split(torch.ones(3)),
-    "to_interleaved: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=0":
+    "to_interleaved: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got "
+    "D=0":
         lambda: positions.to_interleaved(torch.tensor(1.0)),
-    "to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=0":
+    "to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got "
+    "D=0":
         lambda: positions.to_half_split(torch.tensor(1.0)),
-    "projection_to_half_split: num_heads must divide H*D. expected H*D % num_heads == 0, got H*D=24, num_heads=5, "
-    "fix: num_heads=4 or 6, or H*D=20 or 25": lambda: positions.projection_to_half_split(torch.ones(C, C), 5),
-    "projection_to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got D=3, "
-    "fix: D=4": lambda: positions.projection_to_half_split(torch.ones(C, C), 8),
-    "projection_to_half_split: weight must be floating point. expected a float dtype, got torch.int64, fix: "
-    "weight.float()": lambda: positions.projection_to_half_split(torch.ones(C, C).long(), 4),
+    "projection_to_half_split: num_heads must divide H*D. expected H*D % num_heads == 0, got "
+    "H*D=24, num_heads=5, fix: num_heads=4 or 6, or "
+    "H*D=20 or 25": lambda: positions.projection_to_half_split(torch.ones(C, C), 5),
+    "projection_to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D "
+    ">= 2, got D=3, fix: D=4": lambda: positions.projection_to_half_split(torch.ones(C, C), 8),
+    "projection_to_half_split: weight must be floating point. expected a float dtype, got "
+    "torch.int64, fix: weight.float()": lambda: positions.projection_to_half_split(torch.ones(C,
+        C).long(), 4),
     "projection_to_half_split: weight must have 1 axes. expected (H*D), got ()":
         lambda: positions.projection_to_half_split(torch.tensor(1.0), 4),
     "projection_to_half_split: weight must have 2 axes. expected (H*D, C), got (2, 24, 24)":

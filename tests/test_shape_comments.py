@@ -21,7 +21,8 @@ from mha_course.lessons.l15_language_model import exercises as l15_language_mode
 from mha_course.models import blocks, published
 
 SIZES = {"B": 2, "T": 5, "S": 7, "H": 4, "D": 6, "C": 24, "L": 3, "out": 18}
-# One of these sizes throughout a call; S is free only in a function that does not also name T. T is 1 in decoding.
+# One of these sizes throughout a call; S is free only in a function that does not also name T. T is
+# 1 in decoding.
 FREE = {"S": (5, 7), "T": (1, 5, 7), "out": (18, 72), "width": (16, 24)}
 COMMENT = re.compile(r"#\s*\(([A-Za-z0-9*+/, -]+)\)(?: each)?\s*(?:$|,)")
 
@@ -41,7 +42,9 @@ def assigned(path):
     names = {}
     for node in ast.walk(ast.parse(Path(path).read_text())):
         if isinstance(node, ast.Assign):
-            targets = node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
+            targets = (
+                node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
+            )
             names[node.end_lineno] = [
                 target.id for target in targets if isinstance(target, ast.Name) and target.id != "_"
             ]
@@ -50,15 +53,39 @@ def assigned(path):
     return names
 
 
+def last_lines(path):
+    """Return {line: last line} of the assignments and returns that take several lines."""
+    statements = [
+        node
+        for node in ast.walk(ast.parse(Path(path).read_text()))
+        if isinstance(node, ast.Assign | ast.Return)
+    ]
+    return {
+        line: node.end_lineno
+        for node in statements
+        for line in range(node.lineno, node.end_lineno + 1)
+    }
+
+
 def fields_of(path):
     """Return {line: name} of the fields of dataclasses."""
-    classes = [node for node in ast.walk(ast.parse(Path(path).read_text())) if isinstance(node, ast.ClassDef)]
-    return {field.lineno: field.target.id for cls in classes for field in cls.body if isinstance(field, ast.AnnAssign)}
+    classes = [
+        node
+        for node in ast.walk(ast.parse(Path(path).read_text()))
+        if isinstance(node, ast.ClassDef)
+    ]
+    return {
+        field.lineno: field.target.id
+        for cls in classes
+        for field in cls.body
+        if isinstance(field, ast.AnnAssign)
+    }
 
 
 def audit(path, run, sizes):
     """Run something and return (lines whose comment was verified, complaints)."""
-    wanted, targets, seen, complaints = promises(path), assigned(path), set(), []
+    wanted, targets, ends = promises(path), assigned(path), last_lines(path)
+    seen, complaints = set(), []
 
     def judge(line, value, bound):
         for tensor in value if isinstance(value, list | tuple) else [value]:
@@ -70,7 +97,8 @@ def audit(path, run, sizes):
                 want = [eval(axis, {}, sizes | bound) for axis in wanted[line]]
                 if list(tensor.shape) != want:
                     complaints.append(
-                        f"{Path(path).name}:{line} says {wanted[line]} = {want}, is {tuple(tensor.shape)}"
+                        f"{Path(path).name}:{line} says {wanted[line]} = {want}, is "
+                        f"{tuple(tensor.shape)}"
                     )
 
     def tracer(frame, event, argument):
@@ -83,11 +111,12 @@ def audit(path, run, sizes):
 
         def local(frame, event, argument):
             nonlocal last
-            if last in wanted and targets.get(last):
+            now, returns = ends.get(frame.f_lineno, frame.f_lineno), event == "return"
+            if (last != now or returns) and last in wanted and targets.get(last):
                 judge(last, [frame.f_locals.get(name) for name in targets[last]], bound)
-            if event == "return" and frame.f_lineno in wanted and targets.get(frame.f_lineno, ()) is None:
-                judge(frame.f_lineno, argument, bound)
-            last = frame.f_lineno
+            if returns and now in wanted and targets.get(now, ()) is None:
+                judge(now, argument, bound)
+            last = now
             return local
 
         return local
@@ -132,7 +161,11 @@ def use_positions():
 def use_caching():
     cache = torch.randn(2, 4, 6, 6)
     caching.decode_step(torch.randn(2, 1, 24), cache, cache, *torch.randn(4, 24, 24), 4)
-    grouped, kept, x = caching.GroupedQueryAttention(24, 4, 2), caching.KVCache(), torch.randn(2, 7, 24)
+    grouped, kept, x = (
+        caching.GroupedQueryAttention(24, 4, 2),
+        caching.KVCache(),
+        torch.randn(2, 7, 24),
+    )
     grouped(x[:, :5], x)
     grouped(x[:, :5], x, need_weights=False)
     kept.append(*torch.randn(2, 2, 2, 2, 6))
@@ -229,7 +262,11 @@ CASES = {
     "caching": (caching, use_caching, SIZES | {"P": 6, "G": 2}),
     "decoding": (decoding, use_decoding, SIZES),
     "flash": (flash, use_flash, SIZES | {"T": 10, "S": 9, "rows": 5, "columns": 3}),
-    "shapes": (shapes, lambda: shapes.draw(2, torch.Generator().manual_seed(0)), {"B": 2, "height": 20, "width": 28}),
+    "shapes": (
+        shapes,
+        lambda: shapes.draw(2, torch.Generator().manual_seed(0)),
+        {"B": 2, "height": 20, "width": 28},
+    ),
     "vision": (vision, use_vision, SIZES | VISION),
     "variants": (variants, use_variants, SIZES),
     "models": (blocks, use_models, SIZES | {"V": 11}),
@@ -248,7 +285,12 @@ def test_comments_tell_the_truth(name):
 
 
 # Lessons whose inputs have sizes of their own.
-LESSON_CASES = {8: (None, {"B": 5}), 11: (None, {"R": 9}), 15: (use_next_words, {"V": 11}), 17: (None, {"S": 11})}
+LESSON_CASES = {
+    8: (None, {"B": 5}),
+    11: (None, {"R": 9}),
+    15: (use_next_words, {"V": 11}),
+    17: (None, {"S": 11}),
+}
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.title)

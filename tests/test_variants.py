@@ -51,8 +51,13 @@ def runs(mha, mask_name, mask):
     """Name the ways that take this mask: each maps x to out, with the module it uses."""
 
     def sdpa(module, x):
-        q, k, v = (p(x).unflatten(2, (H, D)).transpose(1, 2) for p in (module.q_proj, module.k_proj, module.v_proj))
-        return module.out_proj(F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2))
+        q, k, v = (
+            p(x).unflatten(2, (H, D)).transpose(1, 2)
+            for p in (module.q_proj, module.k_proj, module.v_proj)
+        )
+        return module.out_proj(
+            F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2)
+        )
 
     def torch_module(module, x):
         ignore = None if mask is None else ~mask.expand(B, H, S, S).reshape(B * H, S, S)
@@ -82,14 +87,18 @@ def runs(mha, mask_name, mask):
 
 
 def results(module, run, x, target):
-    """Return out, the weights where a softmax shows them, and the gradients of x, W_Q, W_K, W_V and W_O."""
+    """Return out, the weights where a softmax shows them, and the gradients of x, W_Q, W_K, W_V and
+    W_O.
+    """
     module.zero_grad()
     x = x.clone().requires_grad_()
     with Recorder() as recorder:
         out = run(module, x)
     (out * target).sum().backward()
     found = {"out": out, "gradient of x": x.grad}
-    if recorder.softmaxes and recorder.softmaxes[-1].numel() == B * H * S * S:  # not those of a single head
+    if (
+        recorder.softmaxes and recorder.softmaxes[-1].numel() == B * H * S * S
+    ):  # not those of a single head
         found["weights"] = recorder.softmaxes[-1].reshape(B, H, S, S)
     return found | parameter_gradients(module)
 
@@ -120,9 +129,18 @@ def test_every_pair_agrees(mask_name, bias, dtype, device, draw):
     mha = MultiHeadAttention(C, H, bias=bias).to(device, dtype)
     mask = {"none": None, "causal": CAUSAL.to(device), "padding": PADDING.to(device)}[mask_name]
     x, target = (draw(B, S, C, seed=n, dtype=dtype, device=device) for n in (1, 2))
-    found = {name: results(m, run, x, target) for name, (m, run) in runs(mha, mask_name, mask).items()}
-    without_bias = {"none": 2, "causal": 1, "padding": 0}  # FoldedHeads, and Einsum, which takes no mask
-    assert len(found) == {"none": 10, "causal": 6, "padding": 5}[mask_name] + (not bias) * without_bias[mask_name]
+    found = {
+        name: results(m, run, x, target) for name, (m, run) in runs(mha, mask_name, mask).items()
+    }
+    without_bias = {
+        "none": 2,
+        "causal": 1,
+        "padding": 0,
+    }  # FoldedHeads, and Einsum, which takes no mask
+    assert (
+        len(found)
+        == {"none": 10, "causal": 6, "padding": 5}[mask_name] + (not bias) * without_bias[mask_name]
+    )
     assert sum("weights" in each for each in found.values()) >= 2
     for (one, mine), (other, theirs) in itertools.combinations(found.items(), 2):
         for what in mine.keys() & theirs.keys():
@@ -147,14 +165,18 @@ def test_self_attention_is_one_head_without_output_projection(draw):
     assert "SelfAttention" not in VARIANTS
 
 
-@pytest.mark.parametrize("make", [lambda m: m, lambda m: m.int(), lambda m: m.float(), lambda m: m[0, 0].long()])
+@pytest.mark.parametrize(
+    "make", [lambda m: m, lambda m: m.int(), lambda m: m.float(), lambda m: m[0, 0].long()]
+)
 def test_split_combine_takes_zero_as_hidden_in_any_dtype(make, draw):
     split, x = SplitCombine(C, H).double(), draw(B, S, C)
     mask = CAUSAL.expand(B, 1, S, S)
     assert torch.equal(split(x, x, x, make(mask)), split(x, x, x, mask))
     hidden = mask.clone()
     hidden[:, :, 2] = False
-    context, weights = split.scaled_dot_product_attention(*(draw(B, H, S, D, seed=n) for n in range(3)), hidden)
+    context, weights = split.scaled_dot_product_attention(
+        *(draw(B, H, S, D, seed=n) for n in range(3)), hidden
+    )
     assert not weights[:, :, 2].any()
     assert not context[:, :, 2].any()
 
@@ -162,7 +184,9 @@ def test_split_combine_takes_zero_as_hidden_in_any_dtype(make, draw):
 def test_split_combine_attends_across(draw):
     mha = MultiHeadAttention(C, H).double()
     x, memory, values = draw(B, 5, C), draw(B, S, C, seed=1), draw(B, S, C, seed=2)
-    assert torch.allclose(SplitCombine.from_reference(mha)(x, memory, values), mha(x, memory, values)[0])
+    assert torch.allclose(
+        SplitCombine.from_reference(mha)(x, memory, values), mha(x, memory, values)[0]
+    )
 
 
 def test_folded_heads_has_no_place_for_a_bias():
@@ -224,7 +248,10 @@ def test_a_bias_in_one_place_only_goes_to_pytorch_and_back(draw):
 
 
 def test_dropout_of_the_fused_kernel_is_for_training_alone(draw):
-    module, x = FusedKernel.from_reference(MultiHeadAttention(C, H, dropout=0.5).double()), draw(B, S, C)
+    module, x = (
+        FusedKernel.from_reference(MultiHeadAttention(C, H, dropout=0.5).double()),
+        draw(B, S, C),
+    )
     assert not torch.equal(module(x), module(x))
     module.eval()
     assert torch.equal(module(x), module(x))
@@ -244,7 +271,9 @@ def compiled_cases():
     yield "FoldedHeads, causal", lambda: FoldedHeads(C, H, mask=True), 1, ()
 
 
-@pytest.mark.parametrize(("make", "count", "masks"), [pytest.param(*case, id=name) for name, *case in compiled_cases()])
+@pytest.mark.parametrize(
+    ("make", "count", "masks"), [pytest.param(*case, id=name) for name, *case in compiled_cases()]
+)
 def test_every_style_compiles_as_one_graph(make, count, masks, draw):
     torch.manual_seed(0)
     same_when_compiled(make().double(), [draw(B, S, C).requires_grad_()] * count + list(masks))

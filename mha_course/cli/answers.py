@@ -1,7 +1,7 @@
 """Find the answers in a learner's notebook, with what each of them needs, and judge one.
 
-All of it runs in the process that ``grading`` starts for it. A cell is never run whole: of its statements only imports,
-definitions and assignments that an answer needs by name.
+All of it runs in the process that ``grading`` starts for it. A cell is never run whole: of its
+statements only imports, definitions and assignments that an answer needs by name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from mha_course.exercises.sandbox import explain
 CELL_MAGIC = re.compile(r"\A(?:\s*%%.*\n)+")
 BEGINNING = re.compile(rf"^(?:async )?(?:def|class) ({'|'.join(EXERCISES)})\b", re.MULTILINE)
 BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)  # what ast.parse raises
-LEFT_OUT = " What loops and calls of the notebook make is not there: only imports, definitions and assignments are run."
+LEFT_OUT = (
+    " What loops and calls of the notebook make is not there: only imports, definitions and "
+    "assignments are run."
+)
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
 ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
@@ -35,7 +38,8 @@ ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: an expression, and the statements to run before it, each the source of a cell and a place in it.
+    """One answer: an expression, and the statements to run before it, each the source of a cell and
+    a place in it.
 
     There are none, and no expression, where nobody has begun.
     """
@@ -47,7 +51,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Statement:
-    """One top-level statement of a cell, with the names that it binds and uses; node is None for a broken cell."""
+    """One top-level statement of a cell, with the names that it binds and uses; node is None for a
+    broken cell.
+    """
 
     cell: str
     place: int
@@ -69,7 +75,9 @@ class Statement:
 
 
 def read(notebook: bytes) -> tuple[list[str], list[Any]] | str:
-    """Return what ``unpacked`` makes answers of: each source once; or a sentence on why a notebook cannot be read."""
+    """Return what ``unpacked`` makes answers of: each source once; or a sentence on why a notebook
+    cannot be read.
+    """
     if not notebook:
         return "There is no notebook, or it is empty, larger than 100 MB, or cannot be opened."
     try:
@@ -83,21 +91,31 @@ def read(notebook: bytes) -> tuple[list[str], list[Any]] | str:
     used = [*dict.fromkeys(source for answer in answers for source, _ in answer.statements)]
     at = {source: number for number, source in enumerate(used)}
     numbered = [
-        (one.exercise, one.expression, [(at[part], place) for part, place in one.statements]) for one in answers
+        (one.exercise, one.expression, [(at[part], place) for part, place in one.statements])
+        for one in answers
     ]
     return used, numbered
 
 
 def unpacked(sources: Sequence[str], answers: Sequence[Any]) -> list[Answer]:
     """Return the answers that ``read`` has found."""
-    return [Answer(name, given, [(sources[at], place) for at, place in parts]) for name, given, parts in answers]
+    return [
+        Answer(name, given, [(sources[at], place) for at, place in parts])
+        for name, given, parts in answers
+    ]
 
 
 def find_answers(cells: Sequence[str]) -> list[Answer]:
     """Return the answers in the cells of a notebook, in the order of the course."""
     statements = [one for cell in cells for one in _statements(_as_python(cell))]
-    checks = {name: (at, given) for at, statement in enumerate(statements) for name, given in _checks(statement.node)}
-    defined = {name for one in statements for name in (_defined(one.node) if one.node else one.binds)}
+    checks = {
+        name: (at, given)
+        for at, statement in enumerate(statements)
+        for name, given in _checks(statement.node)
+    }
+    defined = {
+        name for one in statements for name in (_defined(one.node) if one.node else one.binds)
+    }
     # A helper may have the name of another lesson's exercise.
     parts = [{exercise.name for exercise in lesson.exercises} for lesson in LESSONS]
     theirs = set[str]().union(*(names for names in parts if not checks or names & checks.keys()))
@@ -109,7 +127,9 @@ def find_answers(cells: Sequence[str]) -> list[Answer]:
 
 
 def _as_python(source: str) -> str:
-    """Return a cell as Python: where it is none as it stands, with calls for the lines that are IPython's own."""
+    """Return a cell as Python: where it is none as it stands, with calls for the lines that are
+    IPython's own.
+    """
     try:
         ast.parse(source)
     except BROKEN:
@@ -119,7 +139,9 @@ def _as_python(source: str) -> str:
 
 
 def _statements(source: str) -> Iterator[Statement]:
-    """Take a cell apart, imports name by name; one that is no Python is one statement, which binds what it begins."""
+    """Take a cell apart, imports name by name; one that is no Python is one statement, which binds
+    what it begins.
+    """
     try:
         nodes = ast.parse(source).body
     except BROKEN:
@@ -136,14 +158,18 @@ def _statements(source: str) -> Iterator[Statement]:
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a statement binds or changes, such as ``A`` in ``A.forward = forward``."""
+    """Yield the names that a statement binds or changes, such as ``A`` in ``A.forward =
+    forward``.
+    """
     if isinstance(node, DEFINITIONS):
         yield node.name
     elif isinstance(node, IMPORTS):
         yield from ((alias.asname or alias.name).split(".")[0] for alias in node.names)
     elif isinstance(node, ASSIGNMENTS):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        yield from (part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name))
+        yield from (
+            part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)
+        )
     else:
         for part in ast.iter_child_nodes(node):
             if isinstance(part, ast.stmt | ast.ExceptHandler | ast.withitem):
@@ -177,7 +203,9 @@ def _used(node: ast.AST) -> Iterator[str]:
         tables += table.get_children()
         outer = table.get_type() == "module"
         yield from (
-            name.get_name() for name in table.get_symbols() if name.is_referenced() and (outer or name.is_global())
+            name.get_name()
+            for name in table.get_symbols()
+            if name.is_referenced() and (outer or name.is_global())
         )
 
 
@@ -194,7 +222,9 @@ def _checks(node: ast.stmt | None) -> Iterator[tuple[str, str]]:
 
 
 def _answer(name: str, statements: list[Statement], checked: int, given: str) -> Answer:
-    """Choose between the answer of the exercise's own name, as it was at its last check, and what that was given."""
+    """Choose between the answer of the exercise's own name, as it was at its last check, and what
+    that was given.
+    """
     end, expression = min(checked + 1, len(statements)), name
     if not _begun(name, statements, end):
         expression = given
@@ -202,40 +232,60 @@ def _answer(name: str, statements: list[Statement], checked: int, given: str) ->
             end = len(statements)  # it may stand below
             if not _begun(name, statements, end):
                 return Answer(name)
-    return Answer(name, expression, [(one.cell, one.place) for one in _needed(expression, statements, end)])
+    return Answer(
+        name, expression, [(one.cell, one.place) for one in _needed(expression, statements, end)]
+    )
 
 
 def _last(name: str, statements: Sequence[Statement], before: int) -> int | None:
     """Return the last statement before a place that binds a name."""
-    places = (at for at in reversed(range(before)) if name in statements[at].binds and statements[at].runs)
+    places = (
+        at for at in reversed(range(before)) if name in statements[at].binds and statements[at].runs
+    )
     return next(places, None)
 
 
 def _begun(name: str, statements: Sequence[Statement], before: int) -> bool:
-    """Whether somebody has begun an answer before a place; a note on it, such as ``softmax.seen = None``, is none."""
+    """Whether somebody has begun an answer before a place; a note on it, such as ``softmax.seen =
+    None``, is none.
+    """
     last = _last(name, statements, before)
     if last is None:
         return False
     node = statements[last].node
-    if isinstance(node, ast.Assign) and is_empty(node) and not any(isinstance(part, ast.Name) for part in node.targets):
+    if (
+        isinstance(node, ast.Assign)
+        and is_empty(node)
+        and not any(isinstance(part, ast.Name) for part in node.targets)
+    ):
         return _begun(name, statements, last)
     return not is_empty(node)
 
 
 def is_empty(node: ast.AST | None) -> bool:
-    """Return True for an answer that nobody has begun: a function, or the forward of a class, without a body.
+    """Return True for an answer that nobody has begun: a function, or the forward of a class,
+    without a body.
 
-    It is read and not run, so that nothing around it counts; for a body it is what ``checker.is_stub`` is for code.
+    It is read and not run, so that nothing around it counts; for a body it is what
+    ``checker.is_stub`` is for code.
     """
     match node:
         case ast.ClassDef():
             methods = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef)}
             plain = all(isinstance(part, ast.Expr | ast.Pass) for part in node.body)
             bases = {ast.unparse(base).split(".")[-1] for base in node.bases}
-            return is_empty(methods["forward"]) if "forward" in methods else plain and bases <= {"Module"}
+            return (
+                is_empty(methods["forward"])
+                if "forward" in methods
+                else plain and bases <= {"Module"}
+            )
         case ast.FunctionDef() | ast.With():
             return all(is_empty(part) for part in node.body)
-        case ast.Expr(ast.Constant(value)) | ast.Return(ast.Constant(value)) | ast.Assign(value=ast.Constant(value)):
+        case (
+            ast.Expr(ast.Constant(value))
+            | ast.Return(ast.Constant(value))
+            | ast.Assign(value=ast.Constant(value))
+        ):
             return value in (None, ...) or (isinstance(node, ast.Expr) and isinstance(value, str))
         case ast.Return(None) | ast.Pass():
             return True
@@ -243,26 +293,40 @@ def is_empty(node: ast.AST | None) -> bool:
 
 
 def _needed(expression: str, statements: Sequence[Statement], end: int) -> list[Statement]:
-    """Return the statements that bind what an expression needs, in their order; always those of ``import *``.
+    """Return the statements that bind what an expression needs, in their order; always those of
+    ``import *``.
 
-    What a function uses is looked up when it is called, so both count: the last before it, and the last of all.
+    What a function uses is looked up when it is called, so both count: the last before it, and the
+    last of all.
     """
-    wanted = [(part.id, end) for part in ast.walk(ast.parse(expression)) if isinstance(part, ast.Name)]
+    wanted = [
+        (part.id, end) for part in ast.walk(ast.parse(expression)) if isinstance(part, ast.Name)
+    ]
     chosen = {at for at in range(end) if "*" in statements[at].binds}
     while wanted:
         name, before = wanted.pop()
         at = _last(name, statements, before)
         if at is None and before == end and not hasattr(builtins, name):
-            at = _last(name, statements, len(statements))  # bound too late, in a cell that was run before
+            at = _last(
+                name, statements, len(statements)
+            )  # bound too late, in a cell that was run before
         if at is not None and at not in chosen:
-            chosen |= {at, *(one for one in range(before) if name in statements[one].binds and statements[one].is_part)}
+            chosen |= {
+                at,
+                *(
+                    one
+                    for one in range(before)
+                    if name in statements[one].binds and statements[one].is_part
+                ),
+            }
             ends = (at, end) if isinstance(statements[at].node, DEFINITIONS) else (at,)
             wanted += [(used, one) for used in statements[at].uses for one in ends]
     return [statements[at] for at in sorted(chosen)]
 
 
 def judge(answer: Answer) -> tuple[str, str, str, str]:
-    """Run what an answer needs, let the course's own checker judge it, and return what it says; never raises.
+    """Run what an answer needs, let the course's own checker judge it, and return what it says;
+    never raises.
 
     That is a status, a mistake, a message, and a picture in HTML.
     """
@@ -272,13 +336,22 @@ def judge(answer: Answer) -> tuple[str, str, str, str]:
         for number, (source, place) in enumerate(answer.statements, start=1):
             file = f"your code, part {number}"
             linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-            tree = compile(source, file, "exec", ast.PyCF_ONLY_AST)  # no frame of ast between the learner and us
+            tree = compile(
+                source, file, "exec", ast.PyCF_ONLY_AST
+            )  # no frame of ast between the learner and us
             assert isinstance(tree, ast.Module)
             exec(compile(ast.Module(tree.body[place : place + 1], []), file, "exec"), space)
         given = eval(answer.expression, space)
-        vars(builtins).update(own)  # with what a cell has put in their place, any answer might seem right
+        vars(builtins).update(
+            own
+        )  # with what a cell has put in their place, any answer might seem right
         report = check(answer.exercise, given, record=False)
     except BaseException as error:  # whatever a learner's code raises is reported
-        return "error", "", f"{explain(error, ())}{LEFT_OUT if isinstance(error, NameError) else ''}", ""
+        return (
+            "error",
+            "",
+            f"{explain(error, ())}{LEFT_OUT if isinstance(error, NameError) else ''}",
+            "",
+        )
     missing = LEFT_OUT if report.message.startswith("NameError") else ""
     return report.status, report.mistake or "", f"{report.message}{missing}", report.picture

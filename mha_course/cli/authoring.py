@@ -24,7 +24,10 @@ COLAB = {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": [], "toc
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 EXERCISE = re.compile(r"\*\*(?:Exercise `\w+`|Case \d+)\*\* [●○]+ (\d+) minutes")
 MOVES = re.compile(r"\b\w*(?:Lab|Explorer|Player|Tracer|Scene|Panel)\(")
-HIDDEN = {"setup", "drawing"}  # tags of cells whose source a reader opens only to see how it is done
+HIDDEN = {
+    "setup",
+    "drawing",
+}  # tags of cells whose source a reader opens only to see how it is done
 SHIPPED_SEED = 10
 
 
@@ -55,16 +58,26 @@ def render(text: str, *, folder: Path = LESSONS) -> str:
 
 def execute(notebook: NotebookNode, folder: Path = LESSONS, **environment: str) -> None:
     """Execute a notebook in a folder, top to bottom, with these variables set, and normalise it."""
-    options: dict[str, Any] = {"timeout": 300, "kernel_name": "python3", "store_widget_state": False}
+    options: dict[str, Any] = {
+        "timeout": 300,
+        "kernel_name": "python3",
+        "store_widget_state": False,
+    }
     quiet = ["--IPKernelApp.log_level=40"]  # no word of sockets without encryption
-    client = NotebookClient(notebook, resources={"metadata": {"path": folder}}, extra_arguments=quiet, **options)
+    client = NotebookClient(
+        notebook, resources={"metadata": {"path": folder}}, extra_arguments=quiet, **options
+    )
     client.execute(env=os.environ | environment)
     normalise(notebook)
 
 
 def normalise(notebook: NotebookNode) -> None:
-    """Drop what changes from run to run or needs a live kernel, and progress bars; join output that came in pieces."""
-    notebook.metadata = nbformat.from_dict(COLAB | {"kernelspec": KERNEL, "language_info": {"name": "python"}})
+    """Drop what changes from run to run or needs a live kernel, and progress bars; join output that
+    came in pieces.
+    """
+    notebook.metadata = nbformat.from_dict(
+        COLAB | {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+    )
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type != "code":
@@ -72,30 +85,41 @@ def normalise(notebook: NotebookNode) -> None:
         fold_source(cell)
         joined: list[NotebookNode] = []
         for output in cell.outputs:
-            if joined and output.output_type == joined[-1].output_type == "stream" and output.name == joined[-1].name:
+            if (
+                joined
+                and output.output_type == joined[-1].output_type == "stream"
+                and output.name == joined[-1].name
+            ):
                 joined[-1].text += output.text
                 continue
             if not is_progress(output):
                 output.get("data", {}).pop(WIDGET_VIEW, None)
                 joined.append(output)
         cell.outputs = joined
-    notebook.cells[0].source = re.sub(r"About \d+ minutes[^.]*\.", minutes_line(notebook), notebook.cells[0].source)
+    notebook.cells[0].source = re.sub(
+        r"About \d+ minutes[^.]*\.", minutes_line(notebook), notebook.cells[0].source
+    )
 
 
 def minutes(notebook: NotebookNode) -> tuple[int, int]:
     """Return the minutes of a lesson, rounded up to five: of its core path, and of all.
 
-    Words take 1/120, a shown line of code 1/15, an exercise what it says, and a thing to move 2. A section under a
-    heading that begins with "Deeper:" is not on the core path, up to the next heading that is as high.
+    Words take 1/120, a shown line of code 1/15, an exercise what it says, and a thing to move 2. A
+    section under a heading that begins with "Deeper:" is not on the core path, up to the next
+    heading that is as high.
     """
     total, deeper, below = {False: 0.0, True: 0.0}, False, 0
     for cell in notebook.cells:
-        heading = re.match(r"(#+) (Deeper:)?", cell.source) if cell.cell_type == "markdown" else None
+        heading = (
+            re.match(r"(#+) (Deeper:)?", cell.source) if cell.cell_type == "markdown" else None
+        )
         if heading and (heading[2] or len(heading[1]) <= below):
             deeper, below = bool(heading[2]), len(heading[1]) if heading[2] else 0
         if cell.cell_type == "markdown":
             words = re.sub(r"\]\([^)]*\)|<[^>]*>", " ", cell.source).split()
-            total[deeper] += len(words) / 120 + sum(int(found) for found in EXERCISE.findall(cell.source))
+            total[deeper] += len(words) / 120 + sum(
+                int(found) for found in EXERCISE.findall(cell.source)
+            )
         else:
             shown = not HIDDEN & set(cell.metadata.get("tags", ()))
             total[deeper] += shown * sum(map(bool, map(str.strip, cell.source.splitlines()))) / 15
@@ -107,11 +131,15 @@ def minutes(notebook: NotebookNode) -> tuple[int, int]:
 def minutes_line(notebook: NotebookNode) -> str:
     """Return the sentence in which a lesson's opening says how long it takes."""
     core, everything = minutes(notebook)
-    return f"About {core} minutes" + (f", {everything} with *Deeper*." if everything > core else ".")
+    return f"About {core} minutes" + (
+        f", {everything} with *Deeper*." if everything > core else "."
+    )
 
 
 def fold_source(cell: NotebookNode) -> None:
-    """Hide the source of a tagged cell, as JupyterLab and Colab each do it, and show that of all others."""
+    """Hide the source of a tagged cell, as JupyterLab and Colab each do it, and show that of all
+    others.
+    """
     if HIDDEN & set(cell.metadata.get("tags", ())):
         cell.metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
     else:

@@ -1,8 +1,9 @@
 """Confine a process on Linux: what it may read and write, start, reach, and hold in memory.
 
-Landlock rules over files, a seccomp filter over system calls; both need no privileges and nothing installed, and
-nothing takes them off again. Each alone leaves holes: Landlock says nothing of permissions and times of files, nor,
-before its third version, of ``truncate``; seccomp cannot read paths.
+Landlock rules over files, a seccomp filter over system calls; both need no privileges and nothing
+installed, and nothing takes them off again. Each alone leaves holes: Landlock says nothing of
+permissions and times of files, nor, before its third version, of ``truncate``; seccomp cannot read
+paths.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ from pathlib import Path
 import mha_course
 
 PACKAGE = Path(mha_course.__file__).parent
-READABLE = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/proc/cpuinfo", "/sys/devices/system/cpu", "/dev/urandom")
+READABLE = (
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/etc/ld.so.cache",
+    "/proc/cpuinfo",
+    "/sys/devices/system/cpu",
+    "/dev/urandom",
+)
 FILE_SIZE = 16 << 20  # bytes
 OPEN = 64  # files at a time
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -35,23 +44,29 @@ DENIED = {
     "rt_tgsigqueueinfo": (297, 240), "pidfd_send_signal": (424, 424), "ptrace": (101, 117),
     "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "setpriority": (141, 140),
     "sched_setaffinity": (203, 122), "truncate": (76, 45), "chmod": (90, NONE), "fchmod": (91, 52),
-    "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, NONE), "fchown": (93, 55), "lchown": (94, NONE),
+    "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, NONE), "fchown": (93, 55),
+    "lchown": (94, NONE),
     "fchownat": (260, 54), "utime": (132, NONE), "utimes": (235, NONE), "futimesat": (261, NONE),
     "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
-    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "setxattrat": (463, 463),
+    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
+    "setxattrat": (463, 463),
     "removexattrat": (466, 466), "unshare": (272, 97), "setns": (308, 268),
 }  # fmt: skip
 ALLOW, FAIL = 0x7FFF0000, 0x00050000
 LOAD, EQUAL, ATLEAST, ANYBIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_FILE, MAKE_REG, TRUNCATE = (1 << bit for bit in (0, 1, 2, 3, 5, 8, 14))
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_FILE, MAKE_REG, TRUNCATE = (
+    1 << bit for bit in (0, 1, 2, 3, 5, 8, 14)
+)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def confine(folder: Path, memory: int) -> None:
     """Confine this process for good.
 
-    It may read Python, its libraries and the course; write files in one folder, no folders or links; start threads,
-    and no processes; it reaches no network and no other process, and can take so many bytes more than it has.
+    It may read Python, its libraries and the course; write files in one folder, no folders or
+    links; start threads,
+    and no processes; it reaches no network and no other process, and can take so many bytes more
+    than it has.
 
     Raises: OSError, which names what is missing; then less is confined than this says.
     """
@@ -60,14 +75,24 @@ def confine(folder: Path, memory: int) -> None:
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.setsid()  # away from the terminal
     held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    limits = {resource.RLIMIT_AS: held + memory, resource.RLIMIT_FSIZE: FILE_SIZE, resource.RLIMIT_CORE: 0}
+    limits = {
+        resource.RLIMIT_AS: held + memory,
+        resource.RLIMIT_FSIZE: FILE_SIZE,
+        resource.RLIMIT_CORE: 0,
+    }
     limits[resource.RLIMIT_NOFILE] = OPEN  # a file that is deleted takes place until it is closed
     for kind, limit in limits.items():
         resource.setrlimit(kind, (limit, limit))
-    place = ("x86_64", "aarch64").index(platform.machine()) if platform.machine() in ARCHITECTURES else None
+    place = (
+        ("x86_64", "aarch64").index(platform.machine())
+        if platform.machine() in ARCHITECTURES
+        else None
+    )
     if place is None:
         raise OSError(errno.ENOSYS, f"no list of system calls for {platform.machine()}")
-    _call("pdeathsig", _libc.prctl, 1, signal.SIGKILL, 0, 0, 0)  # nothing goes on without who started it
+    _call(
+        "pdeathsig", _libc.prctl, 1, signal.SIGKILL, 0, 0, 0
+    )  # nothing goes on without who started it
     _call("no_new_privs", _libc.prctl, 38, 1, 0, 0, 0)
     _call("capset", _libc.syscall, CAPSET[place], struct.pack("II", 0x20080522, 0), bytes(24))
     _restrict_files(folder)
@@ -90,11 +115,15 @@ def _call(what: str, function: ctypes._NamedFuncPointer, *arguments: int | bytes
 def _restrict_files(folder: Path) -> None:
     """Let Landlock allow what is read, and one folder, and nothing else."""
     version = _call("Landlock", _libc.syscall, 444, None, 0, 1)
-    rights = 13 + (version > 1) + (version > 2) + (version > 4)  # how many kinds of access to files it knows
+    rights = (
+        13 + (version > 1) + (version > 2) + (version > 4)
+    )  # how many kinds of access to files it knows
     known = (1 << rights) - 1
     network, scoped = 3 * (version > 3), 3 * (version > 5)
     size = 8 if version < 4 else 16 if version < 6 else 24
-    rules = _call("Landlock", _libc.syscall, 444, struct.pack("QQQ", known, network, scoped), size, 0)
+    rules = _call(
+        "Landlock", _libc.syscall, 444, struct.pack("QQQ", known, network, scoped), size, 0
+    )
     read = EXECUTE | READ_FILE
     allowed = dict.fromkeys((*READABLE, *_libraries(), str(PACKAGE)), read | READ_DIR)
     allowed[os.devnull] = READ_FILE | WRITE_FILE
@@ -103,20 +132,32 @@ def _restrict_files(folder: Path) -> None:
         if os.path.exists(path):
             place = os.open(path, os.O_PATH)
             kinds = known if os.path.isdir(path) else known & ~READ_DIR
-            _call("Landlock", _libc.syscall, 445, rules, 1, struct.pack("=Qi", access & kinds, place), 0)
+            _call(
+                "Landlock",
+                _libc.syscall,
+                445,
+                rules,
+                1,
+                struct.pack("=Qi", access & kinds, place),
+                0,
+            )
             os.close(place)
     _call("Landlock", _libc.syscall, 446, rules, 0)
     os.close(rules)
 
 
 def _libraries() -> Iterator[str]:
-    """Yield the folders of Python and of what is installed in it, which may lie in somebody's home."""
+    """Yield the folders of Python and of what is installed in it, which may lie in
+    somebody's home.
+    """
     yield from {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()}
     yield from (path for path in sys.path if Path(path).name in ("site-packages", "dist-packages"))
 
 
 def _filter(place: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the instructions of the seccomp filter, each its code, its two jumps and its operand."""
+    """Yield the instructions of the seccomp filter, each its code, its two jumps and its
+    operand.
+    """
     fail, number, argument = (RETURN, 0, 0, FAIL | errno.EPERM), (LOAD, 0, 0, 0), (LOAD, 0, 0, 16)
     yield LOAD, 0, 0, 4
     yield EQUAL, 1, 0, list(ARCHITECTURES.values())[place]
@@ -128,7 +169,12 @@ def _filter(place: int) -> Iterator[tuple[int, int, int, int]]:
         if numbers[place] != NONE:
             yield EQUAL, 0, 1, numbers[place]
             yield fail
-    yield EQUAL, 0, 1, CLONE3[place]  # its flags lie where no filter can look; without it, libraries use clone
+    yield (
+        EQUAL,
+        0,
+        1,
+        CLONE3[place],
+    )  # its flags lie where no filter can look; without it, libraries use clone
     yield RETURN, 0, 0, FAIL | errno.ENOSYS
     thread, itself = (ANYBIT, 0, 1, 0x10000), (EQUAL, 0, 1, 0)
     for numbers, condition in ((CLONE, thread), (PRLIMIT, itself)):

@@ -25,7 +25,11 @@ const fragments = (n) => [...slides[n].querySelectorAll(".fragment")];
 function layOut() {
   for (const image of document.images)
     image.style.minHeight = `${Math.min(image.naturalHeight * PICTURE.scale, PICTURE.most)}px`;
-  for (let slide = main.firstElementChild; slide.matches("section"); slide = slide.nextElementSibling) {
+  for (
+    let slide = main.firstElementChild;
+    slide.matches("section");
+    slide = slide.nextElementSibling
+  ) {
     const content = slide.querySelector(".content");
     let rest = null;
     while (!fits(slide, content)) {
@@ -33,13 +37,19 @@ function layOut() {
       rest.querySelector(".content").prepend(content.lastElementChild);
     }
   }
-  for (let slide = main.firstElementChild; slide.matches("section"); slide = slide.nextElementSibling) {
+  for (
+    let slide = main.firstElementChild;
+    slide.matches("section");
+    slide = slide.nextElementSibling
+  ) {
     while (joined(slide, slide.nextElementSibling));
   }
   slides = [...main.querySelectorAll(":scope > section")]; // a widget may have sections of its own
   slides.forEach((slide, i) => {
     const bold = slide.matches(".title") ? null : slide.querySelector("strong");
-    const label = slide.firstElementChild.textContent + (bold ? `: ${bold.textContent.replace(/[.:]$/, "")}` : "");
+    const label =
+      slide.firstElementChild.textContent +
+      (bold ? `: ${bold.textContent.replace(/[.:]$/, "")}` : "");
     slide.ariaLabel = `Slide ${i + 1} of ${slides.length}: ${label}`;
   });
 }
@@ -56,7 +66,8 @@ function following(slide) {
 /** Take the next slide in where it has only words and code of the same heading, and there is room for all of them. */
 function joined(slide, next) {
   const heading = ({ firstElementChild }) => firstElementChild.textContent;
-  if (!next.matches("section:not([data-minutes])") || heading(slide) !== heading(next)) return false;
+  if (!next.matches("section:not([data-minutes])") || heading(slide) !== heading(next))
+    return false;
   if ([slide, next].some((one) => one.querySelector("img, .live"))) return false;
   const content = slide.querySelector(".content");
   const parts = [...next.querySelector(".content").children];
@@ -71,7 +82,8 @@ function joined(slide, next) {
   return false;
 }
 
-const isOneTall = (images) => images.length === 1 && images[0].naturalWidth < 1.4 * images[0].naturalHeight;
+const isOneTall = (images) =>
+  images.length === 1 && images[0].naturalWidth < 1.4 * images[0].naturalHeight;
 
 /** Make the letters of a slide as large as they have room; return false where it should have fewer parts. */
 function fits(slide, content, smallest = 0) {
@@ -79,8 +91,13 @@ function fits(slide, content, smallest = 0) {
   const [last, title] = [content.lastElementChild, slide.matches(".title")];
   const single = title || content.children.length < 2;
   slide.classList.toggle("beside", isOneTall(images) && !single);
-  const least = single || last.matches(".fragment") || last.textContent.length < SHORT ? LEAST : SPLIT;
-  for (let size = images.length || title ? 1 : 1.25; size >= Math.max(least, smallest); size -= 0.025) {
+  const least =
+    single || last.matches(".fragment") || last.textContent.length < SHORT ? LEAST : SPLIT;
+  for (
+    let size = images.length || title ? 1 : 1.25;
+    size >= Math.max(least, smallest);
+    size -= 0.025
+  ) {
     slide.style.setProperty("--fit", size.toFixed(3));
     if (!spills(content)) return true;
   }
@@ -168,17 +185,24 @@ function tell() {
   const [from, whole] = [minutesTo(first), minutesTo(slides.length)];
   const plan = `the plan for here: ${from} to ${from + minutesOf(first)} of ${whole} min`;
   part("#time b").textContent = span(begun);
-  part("#time span").textContent = `${plan} · this section: ${span(entered)} of ${minutesOf(first)} min`;
-  part("time").textContent = new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  part("#time span").textContent =
+    `${plan} · this section: ${span(entered)} of ${minutesOf(first)} min`;
+  part("time").textContent = new Date().toLocaleTimeString([], {
+    hour: "2-digit",
+    minute: "2-digit",
+  });
   const shown = `${at} ${page.documentElement.className}`;
   if (page.body.dataset.shown === shown) return;
   page.body.dataset.shown = shown;
   part("#notes > h2").textContent = slides[at].ariaLabel;
-  const notesOf = (n) => [...slides[n].querySelectorAll("aside.notes")].map((one) => one.innerHTML).join("");
+  const notesOf = (n) =>
+    [...slides[n].querySelectorAll("aside.notes")].map((one) => one.innerHTML).join("");
   const notes = [...new Set([first, at])].map(notesOf);
   part("#notes > div").innerHTML = notes.join("<hr>");
   const following = slides[at + 1];
-  part("#next > p").textContent = following ? `Next: ${following.ariaLabel}` : "This is the last slide.";
+  part("#next > p").textContent = following
+    ? `Next: ${following.ariaLabel}`
+    : "This is the last slide.";
   part("#next > main").replaceChildren(...(following ? [pictureOf(following)] : []));
 }
 

@@ -1,4 +1,6 @@
-"""Grade the notebooks of a class: find the answers, judge each in a process of its own, write tables and pages."""
+"""Grade the notebooks of a class: find the answers, judge each in a process of its own, write
+tables and pages.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ NAME = re.compile("[a-z0-9-]{0,80}")  # of a mistake
 # What pictures are made of.
 PIECE = re.compile(
     r"</?(?:table|caption|tbody|tr|td)"
-    r"""(?: style="(?:(?:border|background|color|font|margin|padding|text)[a-z-]*:[\w #%(),.-]+(?:;|(?=")))*")?>"""
+    r"""(?: style="(?:(?:border|background|color|font|margin|padding|text)"""
+    r"""[a-z-]*:[\w #%(),.-]+(?:;|(?=")))*")?>"""
 )
 NBGRADER = (
     "assignment", "duedate", "timestamp", "student_id", "last_name", "first_name", "email",
@@ -42,17 +45,22 @@ NBGRADER = (
 
 
 def grade(folder: Path, out: Path, *, confined: bool = True) -> list[Row]:
-    """Judge all answers in the notebooks of a folder, write the tables and pages, and return the rows.
+    """Judge all answers in the notebooks of a folder, write the tables and pages, and return the
+    rows.
 
-    Args: folder has NAME.ipynb or NAME/*.ipynb; out is where all that is written goes, and where the results of
-        notebooks that are finished are kept, so that the next run goes on from there.
+    Args: folder has NAME.ipynb or NAME/*.ipynb; out is where all that is written goes, and where
+        the results of notebooks that are finished are kept, so that the next run goes on from
+        there.
     Raises: ShapeError, before anything is judged.
     """
     found = hand_ins(folder)
     _prepare(folder, out)
     missing = why_not_confined() if confined else ""
     if missing:
-        what, fix = "answers cannot be confined on this machine", "--unconfined, for notebooks that you trust"
+        what, fix = (
+            "answers cannot be confined on this machine",
+            "--unconfined, for notebooks that you trust",
+        )
         raise ShapeError("grade", what, "Linux with Landlock and seccomp", missing, fix)
     torch.set_num_threads(1)  # a process that is forked beside threads may stand still
     tqdm.monitor_interval = 0
@@ -61,7 +69,9 @@ def grade(folder: Path, out: Path, *, confined: bool = True) -> list[Row]:
     _judge(_read(new, confined), confined)
     by_learner: dict[str, list[Row]] = {learner: [] for learner, _ in sorted(found)}
     for learner, path in found:
-        for row in (Row(learner, *row) for row in json.loads(kept[path].read_text(encoding="utf-8"))):
+        for row in (
+            Row(learner, *row) for row in json.loads(kept[path].read_text(encoding="utf-8"))
+        ):
             about = "" if row.exercise else f"{path.name}: "
             by_learner[learner].append(row._replace(message=about + row.message))
     everything = [row for learner, rows in by_learner.items() for row in _best(learner, rows)]
@@ -78,9 +88,17 @@ def grade(folder: Path, out: Path, *, confined: bool = True) -> list[Row]:
 
 
 def hand_ins(folder: Path) -> list[tuple[str, Path]]:
-    """Return learners and their notebooks; of a learner without one, the folder. Raises: ShapeError if none has any."""
+    """Return learners and their notebooks; of a learner without one, the folder. Raises: ShapeError
+    if none has any.
+    """
     place, expected = "grade: FOLDER", "NAME.ipynb or NAME/*.ipynb for each learner"
-    require(folder.is_dir(), place, "there is no such folder", expected=f"a folder with {expected}", got=str(folder))
+    require(
+        folder.is_dir(),
+        place,
+        "there is no such folder",
+        expected=f"a folder with {expected}",
+        got=str(folder),
+    )
     found = list[tuple[str, Path]]()
     for path in _visible(folder.iterdir(), folder):
         if path.is_dir():
@@ -95,7 +113,11 @@ def hand_ins(folder: Path) -> list[tuple[str, Path]]:
 
 def _visible(paths: Iterable[Path], under: Path) -> list[Path]:
     """Return the paths of which no part below a folder is hidden, in order."""
-    return sorted(path for path in paths if not any(part.startswith(".") for part in path.relative_to(under).parts))
+    return sorted(
+        path
+        for path in paths
+        if not any(part.startswith(".") for part in path.relative_to(under).parts)
+    )
 
 
 def _is_notebook(path: Path) -> bool:
@@ -106,7 +128,9 @@ def _prepare(folder: Path, out: Path) -> None:
     """Make the folders that are written to. Raises: ShapeError."""
     place, inside = "grade: OUT", folder.resolve() in (out.resolve(), *out.resolve().parents)
     expected = f"a folder outside of {folder}"
-    require(not inside, place, "it lies in the folder of the notebooks", expected=expected, got=str(out))
+    require(
+        not inside, place, "it lies in the folder of the notebooks", expected=expected, got=str(out)
+    )
     try:
         for name in ("feedback", "finished"):
             (out / name).mkdir(parents=True, exist_ok=True)
@@ -160,7 +184,9 @@ def _read(new: Mapping[Path, Path], confined: bool) -> dict[Path, list[Answer]]:
 
 
 def _judge(notebooks: Mapping[Path, list[Answer]], confined: bool) -> None:
-    """Judge the answers of all notebooks, and keep the results of each in its file as soon as it is finished."""
+    """Judge the answers of all notebooks, and keep the results of each in its file as soon as it is
+    finished.
+    """
     empty: tuple[str, ...] = ("unattempted", "", "The body is still empty.", "")
     rows = {file: {one.exercise: empty for one in answers} for file, answers in notebooks.items()}
     left = {file: [one for one in answers if one.expression] for file, answers in notebooks.items()}
@@ -182,15 +208,22 @@ def _judge(notebooks: Mapping[Path, list[Answer]], confined: bool) -> None:
 
 
 def _verdict(result: Any) -> tuple[str, ...]:
-    """Return what a process says of an answer; it may be forged, so only if it has the form of what ``judge`` says."""
+    """Return what a process says of an answer; it may be forged, so only if it has the form of what
+    ``judge`` says.
+    """
     found: tuple[str, ...] = "error", "", ENDED, ""
     match result:
         case str():
             found = ("error", "", result, "")
-        case [str(status), str(mistake), str(message), str(picture)] if status in BEST_FIRST and NAME.fullmatch(
-            mistake
+        case [str(status), str(mistake), str(message), str(picture)] if (
+            status in BEST_FIRST and NAME.fullmatch(mistake)
         ):
-            found = (status, mistake, message, "" if re.search("[<>]", PIECE.sub("", picture)) else picture)
+            found = (
+                status,
+                mistake,
+                message,
+                "" if re.search("[<>]", PIECE.sub("", picture)) else picture,
+            )
     return tuple(text.encode("utf-8", "backslashreplace").decode() for text in found)
 
 
@@ -206,18 +239,35 @@ def _prepared(task: Task) -> Task:
 
 
 def _best(learner: str, rows: Sequence[Row]) -> list[Row]:
-    """Return one row for each exercise, the best where it was handed in twice, in the order of the course."""
+    """Return one row for each exercise, the best where it was handed in twice, in the order of the
+    course.
+    """
     unreadable = [row for row in rows if not row.exercise]
-    answers = sorted((row for row in rows if row.exercise), key=lambda row: BEST_FIRST.index(row.status), reverse=True)
+    answers = sorted(
+        (row for row in rows if row.exercise),
+        key=lambda row: BEST_FIRST.index(row.status),
+        reverse=True,
+    )
     best = {row.exercise: row for row in answers}
     found = [best[name] for name in NAMES if name in best] + unreadable
-    return found or [Row(learner, "", "unreadable", "", "There is no exercise of the course in what was handed in.")]
+    return found or [
+        Row(
+            learner,
+            "",
+            "unreadable",
+            "",
+            "There is no exercise of the course in what was handed in.",
+        )
+    ]
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     file = io.StringIO()
     # A name that begins so is a formula to a spreadsheet.
-    safe = ([f"'{cell}" if str(cell).startswith(("=", "+", "-", "@")) else cell for cell in row] for row in rows)
+    safe = (
+        [f"'{cell}" if str(cell).startswith(("=", "+", "-", "@")) else cell for cell in row]
+        for row in rows
+    )
     csv.writer(file, lineterminator="\n").writerows([header, *safe])
     return file.getvalue()
 
@@ -225,10 +275,15 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 def _scores(rows: Sequence[Row]) -> Iterator[tuple[Any, ...]]:
     """Yield how many exercises each learner has right in each lesson, as nbgrader exports it.
 
-    All exercises count that somebody in the class has handed in; what a learner has not is not right.
+    All exercises count that somebody in the class has handed in; what a learner has not is not
+    right.
     """
-    most = Counter(LESSON_OF[name].number for name in {row.exercise for row in rows if row.exercise})
-    right = Counter((row.learner, LESSON_OF[row.exercise].number) for row in rows if row.status == "correct")
+    most = Counter(
+        LESSON_OF[name].number for name in {row.exercise for row in rows if row.exercise}
+    )
+    right = Counter(
+        (row.learner, LESSON_OF[row.exercise].number) for row in rows if row.status == "correct"
+    )
     for learner in dict.fromkeys(row.learner for row in rows):
         for lesson, largest in sorted(most.items()):
             score = right[learner, lesson]
@@ -237,13 +292,22 @@ def _scores(rows: Sequence[Row]) -> Iterator[tuple[Any, ...]]:
 
 def main(argv: Sequence[str]) -> int:
     """Grade a class and say what was found; return the exit status."""
-    about = "Judge all answers in the notebooks of a class, each in a process of its own, and write tables and pages."
+    about = (
+        "Judge all answers in the notebooks of a class, each in a process of its own, and write "
+        "tables and pages."
+    )
     parser = argparse.ArgumentParser(prog="python3 -m mha_course grade", description=about)
-    parser.add_argument("folder", metavar="FOLDER", help="has NAME.ipynb, or NAME/*.ipynb, for each learner")
-    parser.add_argument("--out", required=True, help="where grades.csv, class.html and feedback/NAME.html go")
+    parser.add_argument(
+        "folder", metavar="FOLDER", help="has NAME.ipynb, or NAME/*.ipynb, for each learner"
+    )
+    parser.add_argument(
+        "--out", required=True, help="where grades.csv, class.html and feedback/NAME.html go"
+    )
     text = "run answers with all that you may do yourself: only for notebooks that you trust"
     parser.add_argument("--unconfined", action="store_true", help=text)
-    parser.add_argument("--beside", default=".", help=argparse.SUPPRESS)  # the folder in which the command was given
+    parser.add_argument(
+        "--beside", default=".", help=argparse.SUPPRESS
+    )  # the folder in which the command was given
     chosen = parser.parse_args(argv)
     beside = Path(chosen.beside)
     out = beside / chosen.out
@@ -253,10 +317,18 @@ def main(argv: Sequence[str]) -> int:
         print(f"mha_course: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nmha_course: stopped. What is finished is kept; the same command goes on from there.", file=sys.stderr)
+        print(
+            "\nmha_course: stopped. What is finished is kept; the same command goes on from there.",
+            file=sys.stderr,
+        )
         return 130
     counts = Counter(row.status for row in rows)
-    print(", ".join(f"{counts[status]} {status}" for status in (*BEST_FIRST, "unreadable") if counts[status]) + ".")
+    print(
+        ", ".join(
+            f"{counts[status]} {status}" for status in (*BEST_FIRST, "unreadable") if counts[status]
+        )
+        + "."
+    )
     print(f"The class is in {out / 'class.html'}, the table in {out / 'grades.csv'}.")
     return 0
 

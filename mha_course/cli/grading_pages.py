@@ -1,4 +1,6 @@
-"""The pages of a class that was graded: the class as a whole, and feedback for each learner. No script, no network."""
+"""The pages of a class that was graded: the class as a whole, and feedback for each learner. No
+script, no network.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,13 @@ class Row(NamedTuple):
 
 
 def class_page(rows: Sequence[Row]) -> str:
-    """Return the page of a class: what is misunderstood most, exercises by mistakes, exercises by learners."""
-    answers, learners = [row for row in rows if row.exercise], list(dict.fromkeys(row.learner for row in rows))
+    """Return the page of a class: what is misunderstood most, exercises by mistakes, exercises by
+    learners.
+    """
+    answers, learners = (
+        [row for row in rows if row.exercise],
+        list(dict.fromkeys(row.learner for row in rows)),
+    )
     exercises = [name for name in NAMES if name in {row.exercise for row in answers}]
     begun = sum(row.status != "unattempted" for row in answers)
     right = sum(row.status == "correct" for row in answers)
@@ -50,7 +57,11 @@ def class_page(rows: Sequence[Row]) -> str:
         _count(len(exercises), "exercise"),
         f"{right} of {begun} answers correct",
     )
-    parts = (_frequent(answers, len(learners)), _map(answers, exercises), _learners(rows, exercises))
+    parts = (
+        _frequent(answers, len(learners)),
+        _map(answers, exercises),
+        _learners(rows, exercises),
+    )
     return _page("The class", ["<h1>The class</h1>", _chips(*counted), *parts])
 
 
@@ -58,14 +69,27 @@ def feedback_page(learner: str, rows: Sequence[Row]) -> str:
     """Return the page for one learner: what ``check`` says of each answer, lesson by lesson."""
     answers = [row for row in rows if row.exercise]
     right = sum(row.status == "correct" for row in answers)
-    parts = [f"<h1>{_name(learner)}</h1>", _chips(f"{right} of {_count(len(answers), 'exercise')} correct")]
-    parts += [f'<p class="unreadable">{prose(foreign(row.message))}</p>' for row in rows if not row.exercise]
+    parts = [
+        f"<h1>{_name(learner)}</h1>",
+        _chips(f"{right} of {_count(len(answers), 'exercise')} correct"),
+    ]
+    parts += [
+        f'<p class="unreadable">{prose(foreign(row.message))}</p>'
+        for row in rows
+        if not row.exercise
+    ]
     for lesson in LESSONS:
         theirs = [row for row in answers if LESSON_OF[row.exercise] is lesson]
         if theirs:
             done = sum(row.status == "correct" for row in theirs)
-            parts.append(f"<h2>{lesson.number} · {escape(lesson.title)} <small>{done} of {len(theirs)}</small></h2>")
-        parts += [Report(row.exercise, row.status, row.message, picture=row.picture)._repr_html_() for row in theirs]
+            parts.append(
+                f"<h2>{lesson.number} · {escape(lesson.title)} <small>{done} of "
+                f"{len(theirs)}</small></h2>"
+            )
+        parts += [
+            Report(row.exercise, row.status, row.message, picture=row.picture)._repr_html_()
+            for row in theirs
+        ]
     return _page(learner, parts)
 
 
@@ -88,8 +112,12 @@ def _chips(*texts: str) -> str:
 
 
 def _known(name: str, exercise: str) -> Mistake | None:
-    """Return the mistake of a name that can be made in an exercise; a few are known to their exercise alone."""
-    return next((one for one in MISTAKES if one.name == name and one.applies(find_exercise(exercise))), None)
+    """Return the mistake of a name that can be made in an exercise; a few are known to their
+    exercise alone.
+    """
+    return next(
+        (one for one in MISTAKES if one.name == name and one.applies(find_exercise(exercise))), None
+    )
 
 
 def _frequent(answers: Sequence[Row], learners: int) -> str:
@@ -99,17 +127,31 @@ def _frequent(answers: Sequence[Row], learners: int) -> str:
         if row.mistake:
             made.setdefault(row.mistake, []).append(row)
     items = []
-    for name, rows in sorted(made.items(), key=lambda item: -len({row.learner for row in item[1]}))[:FREQUENT]:
+    for name, rows in sorted(made.items(), key=lambda item: -len({row.learner for row in item[1]}))[
+        :FREQUENT
+    ]:
         (exercise, _), *_ = Counter(row.exercise for row in rows).most_common()
-        known, lesson, many = _known(name, exercise), LESSON_OF[exercise], len({row.learner for row in rows})
-        places = ", ".join(f"`{one}`" for one in sorted({row.exercise for row in rows}, key=NAMES.index))
-        says = f"{known.found} {known.why}" if known else next(row.message for row in rows if row.exercise == exercise)
-        where = f"Lesson {known.place}" if known else f"Lesson {lesson.number}, exercise `{exercise}`"
+        known, lesson, many = (
+            _known(name, exercise),
+            LESSON_OF[exercise],
+            len({row.learner for row in rows}),
+        )
+        places = ", ".join(
+            f"`{one}`" for one in sorted({row.exercise for row in rows}, key=NAMES.index)
+        )
+        says = (
+            f"{known.found} {known.why}"
+            if known
+            else next(row.message for row in rows if row.exercise == exercise)
+        )
+        where = (
+            f"Lesson {known.place}" if known else f"Lesson {lesson.number}, exercise `{exercise}`"
+        )
         bar = f'<i class="share" style="--share:{round(100 * many / learners)}%"></i>'
         share = f"<small>{bar} {many} of {_count(learners, 'learner')}</small>"
         items.append(
-            f"<li><h3><code>{escape(name)}</code> {share}</h3><p>{prose(says)}</p>"
-            f"<p><small>In {prose(places)}. <strong>{prose(where)}</strong> answers it.</small></p></li>"
+            f"<li><h3><code>{escape(name)}</code> {share}</h3><p>{prose(says)}</p><p><small>In "
+            f"{prose(places)}. <strong>{prose(where)}</strong> answers it.</small></p></li>"
         )
     body = f"<ol>{''.join(items)}</ol>" if items else "<p>No mistake that has a name was made.</p>"
     return f"<h2>What is misunderstood most</h2>{body}"
@@ -122,31 +164,45 @@ def _map(answers: Sequence[Row], exercises: Sequence[str]) -> str:
     total = Counter(row.mistake for row in answers if row.mistake)
     mistakes = [name for name, _ in total.most_common()]
     most = max(counts.values(), default=1)
-    head = "".join(f'<th scope="col"><span>{escape(text)}</span></th>' for text in (*WORDS.values(), *mistakes))
+    head = "".join(
+        f'<th scope="col"><span>{escape(text)}</span></th>' for text in (*WORDS.values(), *mistakes)
+    )
     lines = []
     for name in exercises:
-        cells = "".join(f'<td class="status">{statuses[name, status] or ""}</td>' for status in WORDS)
+        cells = "".join(
+            f'<td class="status">{statuses[name, status] or ""}</td>' for status in WORDS
+        )
         cells += "".join(_cell(counts[name, mistake], most) for mistake in mistakes)
         lines.append(f'<tr><th scope="row"><code>{name}</code></th>{cells}</tr>')
     note = (
-        "How many learners made a mistake in an exercise. The four columns on the left: how all their answers came out."
+        "How many learners made a mistake in an exercise. The four columns on the left: how all "
+        "their answers came out."
     )
     return f"<h2>Exercises and mistakes</h2>{_table(note, head, lines)}"
 
 
 def _cell(count: int, most: int) -> str:
-    return f'<td class="count" style="--share:{round(100 * count / most)}%">{count}</td>' if count else "<td></td>"
+    return (
+        f'<td class="count" style="--share:{round(100 * count / most)}%">{count}</td>'
+        if count
+        else "<td></td>"
+    )
 
 
 def _learners(rows: Sequence[Row], exercises: Sequence[str]) -> str:
     """Draw learners by exercises, each name a link to its feedback."""
     found = {(row.learner, row.exercise): row for row in rows}
-    head = "".join(f'<th scope="col"><span>{escape(name)}</span></th>' for name in ("correct", *exercises))
+    head = "".join(
+        f'<th scope="col"><span>{escape(name)}</span></th>' for name in ("correct", *exercises)
+    )
     lines = []
     for learner in dict.fromkeys(row.learner for row in rows):
-        statuses = [found[learner, name].status if (learner, name) in found else "" for name in exercises]
+        statuses = [
+            found[learner, name].status if (learner, name) in found else "" for name in exercises
+        ]
         cells = "".join(
-            f'<td class="{one}" title="{WORDS.get(one, "not handed in")}">{SIGNS[one]}</td>' for one in statuses
+            f'<td class="{one}" title="{WORDS.get(one, "not handed in")}">{SIGNS[one]}</td>'
+            for one in statuses
         )
         link = f"feedback/{quote(learner, errors='surrogateescape')}.html"
         note = " <em>unreadable</em>" if (learner, "") in found else ""
@@ -154,7 +210,9 @@ def _learners(rows: Sequence[Row], exercises: Sequence[str]) -> str:
             f'<tr><th scope="row"><a href="{link}">{_name(learner)}</a>{note}</th>'
             f'<td class="status">{statuses.count("correct")}</td>{cells}</tr>'
         )
-    signs = ", ".join(f"{SIGNS[status]} {word}" for status, word in [*WORDS.items(), ("", "not handed in")])
+    signs = ", ".join(
+        f"{SIGNS[status]} {word}" for status, word in [*WORDS.items(), ("", "not handed in")]
+    )
     return f"<h2>Learners</h2>{_table(signs, head, lines)}"
 
 

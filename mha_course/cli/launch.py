@@ -27,7 +27,8 @@ AUTHORING = {
 }
 SUITS = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
 NETWORK_SIGNS = (
-    "NewConnectionError|NameResolutionError|ConnectTimeout|Read timed out|ProxyError|Max retries|Network is unreachable"
+    "NewConnectionError|NameResolutionError|ConnectTimeout|Read timed out|ProxyError|Max "
+    "retries|Network is unreachable"
 )
 
 
@@ -49,7 +50,10 @@ def main(argv: Sequence[str]) -> int:
 
 def _run(argv: list[str]) -> int:
     """Dispatch on the first word; without one, or with options alone, open the course."""
-    text = "Without a command: set up and open the course in JupyterLab; further options go to JupyterLab."
+    text = (
+        "Without a command: set up and open the course in JupyterLab; further options go to "
+        "JupyterLab."
+    )
     parser = argparse.ArgumentParser(prog="python3 -m mha_course", description=text)
     commands = parser.add_subparsers(dest="command", metavar="command")
     commands.add_parser("setup", help="install what the course needs into .venv, and stop")
@@ -57,13 +61,23 @@ def _run(argv: list[str]) -> int:
     tests = commands.add_parser("test", help=text, allow_abbrev=False)
     extent = tests.add_mutually_exclusive_group()
     extent.add_argument("--fast", action="store_true", help="the quick tests of the package alone")
-    extent.add_argument("--all", action="store_true", help="also what takes long, or needs more than requirements.txt")
-    reset = commands.add_parser("reset", help="bring one lesson back as it was, keeping yours beside it")
+    extent.add_argument(
+        "--all",
+        action="store_true",
+        help="also what takes long, or needs more than requirements.txt",
+    )
+    reset = commands.add_parser(
+        "reset", help="bring one lesson back as it was, keeping yours beside it"
+    )
     reset.add_argument("lesson", help="its number, such as 03")
     for name, text in AUTHORING.items():
         commands.add_parser(name, help=text + " (for maintainers)", add_help=False)
-    commands.add_parser("slides", help="build lecture decks in decks/ (for lecturers)", add_help=False)
-    commands.add_parser("grade", help="judge the notebooks of a class (for lecturers)", add_help=False)
+    commands.add_parser(
+        "slides", help="build lecture decks in decks/ (for lecturers)", add_help=False
+    )
+    commands.add_parser(
+        "grade", help="judge the notebooks of a class (for lecturers)", add_help=False
+    )
     if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
         return open_lab(set_up(), argv)
     if argv[0] == "slides":
@@ -84,16 +98,22 @@ def _run(argv: list[str]) -> int:
 
 
 def set_up() -> Path:
-    """Make .venv hold exactly requirements.txt, and return its Python. Does nothing when it already does."""
+    """Make .venv hold exactly requirements.txt, and return its Python.
+
+    Does nothing when it already does.
+    """
     requirements = ROOT / "requirements.txt"
     if not requirements.exists():
         raise SetupError(
-            f"this copy of the course has no requirements.txt in {ROOT}. Run the command in a clone of it."
+            f"this copy of the course has no requirements.txt in {ROOT}. Run the command in a "
+            f"clone of it."
         )
     venv = ROOT / ".venv"
     python = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     stamp, unfinished = venv / "mha_course.json", venv / "mha_course.unfinished"
-    want = json.dumps({"requirements": hashlib.sha256(requirements.read_bytes()).hexdigest(), "folder": str(venv)})
+    want = json.dumps(
+        {"requirements": hashlib.sha256(requirements.read_bytes()).hexdigest(), "folder": str(venv)}
+    )
     if stamp.exists() and stamp.read_text(errors="replace") == want and _runs(python, "-c", ""):
         return python
     print("Setting up the course in .venv. This happens once and takes some minutes.", flush=True)
@@ -109,8 +129,13 @@ def set_up() -> Path:
     unfinished.unlink()
     print("The course is set up.", flush=True)
     if sys.platform == "win32" and shutil.which("nvidia-smi"):
-        torch = next(line for line in requirements.read_text().splitlines() if line.startswith("torch=="))
-        print(f'To use the NVIDIA GPU: "{python}" -m pip install {torch}+cu130 --extra-index-url {CUDA_INDEX}')
+        torch = next(
+            line for line in requirements.read_text().splitlines() if line.startswith("torch==")
+        )
+        print(
+            f'To use the NVIDIA GPU: "{python}" -m pip install {torch}+cu130 --extra-index-url '
+            f"{CUDA_INDEX}"
+        )
     return python
 
 
@@ -131,7 +156,9 @@ def _require_disk(gib: float) -> None:
 def _runs(python: Path, *arguments: str) -> bool:
     """Return whether this Python starts, and ends without an error."""
     try:
-        return subprocess.run([python, *arguments], capture_output=True, check=False).returncode == 0
+        return (
+            subprocess.run([python, *arguments], capture_output=True, check=False).returncode == 0
+        )
     except OSError:
         return False
 
@@ -149,37 +176,63 @@ def _make_venv(venv: Path) -> None:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
         raise SetupError(
-            f"this Python cannot make environments. expected the modules venv and ensurepip, got {base} without them, "
-            f"fix: on Debian or Ubuntu, sudo apt install python{version}-venv; then run the same command again"
+            f"this Python cannot make environments. expected the modules venv and ensurepip, got "
+            f"{base} without them, fix: on Debian or Ubuntu, sudo apt install "
+            f"python{version}-venv; then run the same command again"
         )
     if venv.is_symlink() or venv.is_file():
-        raise SetupError(f"{venv} is in the way. expected a folder or nothing, got a file or link, fix: move it away")
-    made = subprocess.run([base, "-m", "venv", "--clear", venv], capture_output=True, text=True, check=False)
+        raise SetupError(
+            f"{venv} is in the way. expected a folder or nothing, got a file or link, fix: move "
+            f"it away"
+        )
+    made = subprocess.run(
+        [base, "-m", "venv", "--clear", venv], capture_output=True, text=True, check=False
+    )
     if made.returncode:
         reason = (made.stderr or made.stdout).strip().splitlines() or ["no reason given"]
         raise SetupError(f"the environment could not be made in {venv}: {reason[-1]}")
 
 
 def _install(python: Path, requirements: Path, kind: str) -> None:
-    """Let pip install the requirements, with its own progress, and turn its failures into one sentence."""
+    """Let pip install the requirements, with its own progress, and turn its failures into one
+    sentence.
+    """
     log = python.parent.parent / "setup.log"
-    options = ["--disable-pip-version-check", "--retries", "2", "--log", str(log), "-r", str(requirements)]
+    options = [
+        "--disable-pip-version-check",
+        "--retries",
+        "2",
+        "--log",
+        str(log),
+        "-r",
+        str(requirements),
+    ]
     if sys.platform == "linux" and kind == "cpu" and _answers(f"{CPU_INDEX}/torch/"):
         options += ["--extra-index-url", CPU_INDEX]
     log.unlink(missing_ok=True)
     environment = {**os.environ, "PIP_USER": "0"}
-    if subprocess.run([python, "-m", "pip", "install", *options], env=environment, check=False).returncode == 0:
+    if (
+        subprocess.run(
+            [python, "-m", "pip", "install", *options], env=environment, check=False
+        ).returncode
+        == 0
+    ):
         return
     said = log.read_text(errors="replace") if log.exists() else ""
     if "No space left on device" in said:
         raise SetupError("the disk is full. fix: make room and run the same command again")
     if re.search(NETWORK_SIGNS, said):
-        (python.parent.parent / "mha_course.unfinished").unlink()  # pip fetches before it changes anything
+        (
+            python.parent.parent / "mha_course.unfinished"
+        ).unlink()  # pip fetches before it changes anything
         raise SetupError(
-            "the package index could not be reached. fix: check the network and run the same command again"
+            "the package index could not be reached. fix: check the network and run the same "
+            "command again"
         )
     errors = re.findall(r"ERROR: (.*)", said) or ["no reason given"]
-    raise SetupError(f"pip could not install the requirements: {errors[0]} (the whole story is in {log})")
+    raise SetupError(
+        f"pip could not install the requirements: {errors[0]} (the whole story is in {log})"
+    )
 
 
 def _answers(address: str) -> bool:
@@ -194,19 +247,27 @@ def _quieten_news(venv: Path) -> None:
     """Keep JupyterLab from asking about news and updates over the first lesson."""
     settings = venv / "share" / "jupyter" / "lab" / "settings"
     settings.mkdir(parents=True, exist_ok=True)
-    quiet = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}}
+    quiet = {
+        "@jupyterlab/apputils-extension:notification": {
+            "fetchNews": "false",
+            "checkForUpdates": False,
+        }
+    }
     (settings / "overrides.json").write_text(json.dumps(quiet))
 
 
 def copy_lessons() -> Path:
-    """Copy the lessons that the learner does not have yet, never over a file, and return the first."""
+    """Copy the lessons that the learner does not have yet, never over a file, and return
+    the first.
+    """
     copies = ROOT / COPIES
     try:
         copies.mkdir(exist_ok=True)
     except PermissionError as error:
         raise SetupError(
-            f"lessons are worked on in copies, which go into {copies}. expected a folder that can be written to, "
-            f"got {error.strerror}, fix: copy the course into a folder of your own and run the same command there"
+            f"lessons are worked on in copies, which go into {copies}. expected a folder that can "
+            f"be written to, got {error.strerror}, fix: copy the course into a folder of your own "
+            f"and run the same command there"
         ) from error
     for lesson in sorted((ROOT / LESSONS).glob("*.ipynb")):
         target = copies / lesson.name
@@ -222,7 +283,9 @@ def reset_lesson(number: str) -> int:
     lessons = {path.name[:2]: path for path in sorted((ROOT / LESSONS).glob("*.ipynb"))}
     lesson = lessons.get(number.zfill(2))
     if lesson is None:
-        raise SetupError(f"there is no lesson {number}. expected one of {', '.join(lessons)}, got {number}")
+        raise SetupError(
+            f"there is no lesson {number}. expected one of {', '.join(lessons)}, got {number}"
+        )
     mine = ROOT / COPIES / lesson.name
     if mine.exists():
         count = 1
@@ -250,8 +313,12 @@ def open_lab(python: Path, options: Sequence[str]) -> int:
     return _in_venv(python, "jupyterlab", *settings, *options)
 
 
-def run_tests(python: Path, further: Sequence[str] = (), *, notebooks: bool, everything: bool) -> int:
-    """Run the tests that have no marker, or all; with every notebook as a test; on up to four processors."""
+def run_tests(
+    python: Path, further: Sequence[str] = (), *, notebooks: bool, everything: bool
+) -> int:
+    """Run the tests that have no marker, or all; with every notebook as a test; on up to four
+    processors.
+    """
     options = ["-n", str(min(os.cpu_count() or 1, 4)), "--dist=loadfile", "--no-loadscope-reorder"]
     if notebooks:
         options += ["--nbval", "--nbval-current-env", "--nbval-cell-timeout=300"]
@@ -263,7 +330,9 @@ def run_tests(python: Path, further: Sequence[str] = (), *, notebooks: bool, eve
 
 def _in_venv(python: Path, module: str, *arguments: str) -> int:
     """Run a module of the environment in the course's folder until it ends."""
-    process = subprocess.Popen([python, "-m", module, *arguments], cwd=ROOT, env=_environment(python))
+    process = subprocess.Popen(
+        [python, "-m", module, *arguments], cwd=ROOT, env=_environment(python)
+    )
     while True:
         try:
             return process.wait()
@@ -272,7 +341,9 @@ def _in_venv(python: Path, module: str, *arguments: str) -> int:
 
 
 def _environment(python: Path) -> dict[str, str]:
-    """Return the environment of what is started; where the home folder cannot be used, it gets one in .venv."""
+    """Return the environment of what is started; where the home folder cannot be used, it gets one
+    in .venv.
+    """
     environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
     home = os.path.expanduser("~")
     if os.path.isdir(home) and os.access(home, os.W_OK):

@@ -3,7 +3,9 @@
 export class Model {
   constructor(state) {
     const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-    this.state = JSON.parse(state, (key, value) => (value?.base64 === undefined ? value : bytesOf(value.base64)));
+    this.state = JSON.parse(state, (key, value) =>
+      value?.base64 === undefined ? value : bytesOf(value.base64),
+    );
     this.calls = [];
   }
   get(key) {

@@ -1,4 +1,6 @@
-"""What a slide is made of: words with mathematics, code, pictures and questions, as HTML that asks for nothing else."""
+"""What a slide is made of: words with mathematics, code, pictures and questions, as HTML that asks
+for nothing else.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ LONG = 105  # columns from which on lines of output are broken
 _CODE_OR_MATHS = re.compile(r"(```.*?```|`[^`]*`)|\$\$(.+?)\$\$|\$([^$]+?)\$", re.DOTALL)
 _BADGE = re.compile(r"^\[!\[.*\n?", re.MULTILINE)
 _FIGURE = re.compile(
-    r'<figure[^>]*><img width="[^"]*" (src="[^"]*" alt="[^"]*")[^>]*><figcaption[^>]*>(.*?)</figcaption>', re.DOTALL
+    r'<figure[^>]*><img width="[^"]*" (src="[^"]*" '
+    r'alt="[^"]*")[^>]*><figcaption[^>]*>(.*?)</figcaption>',
+    re.DOTALL,
 )
 
 
@@ -54,16 +58,24 @@ def words(text: str) -> str:
 
 
 def maths(formula: str, *, block: bool) -> str:
-    """Turn LaTeX into MathML: a little room around the names of functions, none around ∞, and primes in full size."""
+    """Turn LaTeX into MathML: a little room around the names of functions, none around ∞, and
+    primes in full size.
+    """
     formula = re.sub(r"(\\(?:sin|cos|ln|tanh))\b\s*(?=[^(\s])", r"\\,\1\\, ", formula)
     made = str(convert(formula.strip(), display="block" if block else "inline"))
     made = made.replace("<mo>&#x0221E;</mo>", "<mi>&#x0221E;</mi>")
-    return re.sub(r"<msup>(<m\w>[^<]*</m\w>)<mi>&#x02032;</mi></msup>", rf"<mrow>\1{_PRIME}</mrow>", made)
+    return re.sub(
+        r"<msup>(<m\w>[^<]*</m\w>)<mi>&#x02032;</mi></msup>", rf"<mrow>\1{_PRIME}</mrow>", made
+    )
 
 
 def python(source: str) -> str:
     """Highlight code."""
-    return str(highlight(source.strip("\n"), PythonLexer(), HtmlFormatter(cssclass="python", wrapcode=True)))
+    return str(
+        highlight(
+            source.strip("\n"), PythonLexer(), HtmlFormatter(cssclass="python", wrapcode=True)
+        )
+    )
 
 
 def styles() -> str:
@@ -73,7 +85,9 @@ def styles() -> str:
 
 
 def outputs(cell: NotebookNode) -> list[str]:
-    """Return the outputs of a cell: widgets that are live, pictures with their sentence, HTML, and text."""
+    """Return the outputs of a cell: widgets that are live, pictures with their sentence, HTML, and
+    text.
+    """
     found: list[str] = []
     for output in cell.get("outputs", []):
         data = output.get("data", {})
@@ -81,7 +95,9 @@ def outputs(cell: NotebookNode) -> list[str]:
         if DECK_VIEW in data:
             found.append(live(data[DECK_VIEW]))
         elif picture := _FIGURE.search(page):
-            found.append(f"<figure><img {picture[1]}><figcaption><p>{picture[2]}</p></figcaption></figure>")
+            found.append(
+                f"<figure><img {picture[1]}><figcaption><p>{picture[2]}</p></figcaption></figure>"
+            )
         elif page:
             found.append(f'<div class="html">{page}</div>')
         else:
@@ -94,7 +110,10 @@ def outputs(cell: NotebookNode) -> list[str]:
 def live(widget: dict[str, str]) -> str:
     """Return the place of a widget, with its state."""
     state = widget["state"].replace("<", "\\u003c")
-    return f'<div class="live" data-widget="{widget["name"]}"><script type="application/json">{state}</script></div>'
+    return (
+        f'<div class="live" data-widget="{widget["name"]}"><script '
+        f'type="application/json">{state}</script></div>'
+    )
 
 
 def script(widget: dict[str, str]) -> str:
@@ -109,4 +128,7 @@ def question(asked: Question) -> tuple[str, str]:
     listed = f"<ol>{choices}</ol>" if choices else ""
     text = f'<p class="ask"><strong>Predict.</strong> {html.escape(asked.text)}</p>{listed}'
     right, reason = html.escape(asked.right), html.escape(asked.answers[asked.right])
-    return f'<div class="question">{text}</div>', f'<div class="answer"><p><strong>{right}:</strong> {reason}</p></div>'
+    return (
+        f'<div class="question">{text}</div>',
+        f'<div class="answer"><p><strong>{right}:</strong> {reason}</p></div>',
+    )

@@ -1,12 +1,14 @@
-"""Lecture decks: each notebook as one HTML file that needs no network, made from its cells and their metadata.
+"""Lecture decks: each notebook as one HTML file that needs no network, made from its cells and
+their metadata.
 
-Every cell says in ``slideshow.slide_type`` what it becomes: ``slide`` and ``subslide`` begin a slide, ``-`` goes on the
-same one, ``fragment`` too, and waits for a key; ``notes`` are for the lecturer alone, ``skip`` is left out. The first
-cell of a section also has ``lecture``: its ``minutes`` and its ``notes``. On any cell, ``lecture.show`` is ``output``,
-``code`` or ``both``, and ``lecture.text`` is what a lecturer shows instead of words that are for a reader: those of a
-Markdown cell, or the sentence below a picture. Lessons are executed for their decks: pictures are drawn for a room, and
-widgets that need no kernel are live. The page itself puts what has no room on a slide on the next, and joins slides
-that are half empty: deck.js.
+Every cell says in ``slideshow.slide_type`` what it becomes: ``slide`` and ``subslide`` begin a
+slide, ``-`` goes on the same one, ``fragment`` too, and waits for a key; ``notes`` are for the
+lecturer alone, ``skip`` is left out. The first cell of a section also has ``lecture``: its
+``minutes`` and its ``notes``. On any cell, ``lecture.show`` is ``output``, ``code`` or ``both``,
+and ``lecture.text`` is what a lecturer shows instead of words that are for a reader: those of a
+Markdown cell, or the sentence below a picture. Lessons are executed for their decks: pictures are
+drawn for a room, and widgets that need no kernel are live. The page itself puts what has no room on
+a slide on the next, and joins slides that are half empty: deck.js.
 """
 
 from __future__ import annotations
@@ -58,24 +60,39 @@ class Slide:
 
 
 def build(
-    numbers: Sequence[str] = (), *, solutions: bool = False, saved: bool = False, folder: Path = DECKS
+    numbers: Sequence[str] = (),
+    *,
+    solutions: bool = False,
+    saved: bool = False,
+    folder: Path = DECKS,
 ) -> list[Path]:
-    """Write the decks of some lessons, of all without numbers, and an index; return what was written.
+    """Write the decks of some lessons, of all without numbers, and an index; return what was
+    written.
 
-    Args: numbers are such as ``"3"`` or ``"03"``; with solutions, each exercise is followed by its reference; saved
-        takes the outputs that the notebooks have, in which pictures are small and no widget is live.
+    Args: numbers are such as ``"3"`` or ``"03"``; with solutions, each exercise is followed by its
+        reference; saved takes the outputs that the notebooks have, in which pictures are small and
+        no widget is live.
     Raises: ShapeError for a number without a lesson, or a cell without a slide type.
     """
     lessons = {path.name[:2]: path for path in sorted(LESSONS.glob("*.ipynb"))}
     chosen = [number.zfill(2) for number in numbers] or list(lessons)
     for number in chosen:
         place, expected = f"slides: lesson {number}", f"one of {', '.join(lessons)}"
-        require(number in lessons, place, "there is none", expected=expected, got=number, fix="choose one")
+        require(
+            number in lessons,
+            place,
+            "there is none",
+            expected=expected,
+            got=number,
+            fix="choose one",
+        )
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for number in chosen:
         written.append(folder / f"{lessons[number].stem}.html")
-        written[-1].write_text(deck(lessons[number], solutions=solutions, saved=saved), encoding="utf-8")
+        written[-1].write_text(
+            deck(lessons[number], solutions=solutions, saved=saved), encoding="utf-8"
+        )
         print(f"built {written[-1].name}", flush=True)
     (folder / "index.html").write_text(_index(folder), encoding="utf-8")
     return [*written, folder / "index.html"]
@@ -85,9 +102,13 @@ def deck(path: Path, *, solutions: bool = False, saved: bool = False) -> str:
     """Return the deck of a notebook as one page of HTML."""
     notebook = nbformat.read(path, as_version=4)
     if not saved:
-        authoring.execute(notebook, MHA_COURSE_FIGURES="slide", MHA_COURSE_PROGRESS="off", OMP_NUM_THREADS="1")
+        authoring.execute(
+            notebook, MHA_COURSE_FIGURES="slide", MHA_COURSE_PROGRESS="off", OMP_NUM_THREADS="1"
+        )
     found = slides(notebook, path.stem, solutions=solutions)
-    outputs = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", ())]
+    outputs = [
+        output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", ())
+    ]
     widgets = {data[DECK_VIEW]["name"]: data[DECK_VIEW] for data in outputs if DECK_VIEW in data}
     styles = [(HERE / "deck.css").read_text(encoding="utf-8"), slide_html.styles()]
     scripts = [*map(slide_html.script, widgets.values()), esm("deck.js", folder=HERE)]
@@ -113,7 +134,9 @@ def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> lis
             stub = re.match(r"(?:def|class) (\w+)\b.*\.\.\.\s*$", cell.source, re.DOTALL)
             if solutions and stub and cell.cell_type == "code":
                 answer = f'<p class="lead">A solution of <code>{stub[1]}</code></p>'
-                shown = re.sub(r'("""[^\n"]+)\n.*?"""', r'\1"""', reference(stub[1]), flags=re.DOTALL)  # no details
+                shown = re.sub(
+                    r'("""[^\n"]+)\n.*?"""', r'\1"""', reference(stub[1]), flags=re.DOTALL
+                )  # no details
                 code = slide_html.python(shown)
                 found.append(Slide(found[-1].heading, [f'<div class="words">{answer}</div>', code]))
     return found
@@ -126,7 +149,14 @@ def _checked(cell: NotebookNode, where: str) -> tuple[str, dict[str, Any]]:
     rule, fix = "slide_type is missing or unknown", "set it in JupyterLab's property inspector"
     require(kind in TYPES, where, rule, expected=f"one of {', '.join(TYPES)}", got=kind, fix=fix)
     show, expected = lecture.get("show", "both"), f"one of {', '.join(SHOWS)}"
-    require(show in SHOWS, where, "lecture.show is unknown", expected=expected, got=show, fix="change it")
+    require(
+        show in SHOWS,
+        where,
+        "lecture.show is unknown",
+        expected=expected,
+        got=show,
+        fix="change it",
+    )
     return kind, lecture
 
 
@@ -141,7 +171,9 @@ def _add(found: list[Slide], cell: NotebookNode, kind: str, lecture: dict[str, A
     for part in _parts(cell, lecture):
         if found[-1].parts and _LIVE in found[-1].parts[-1] + part:
             found.append(Slide(above))
-        found[-1].parts.append(f'<div class="fragment">{part}</div>' if kind == "fragment" else part)
+        found[-1].parts.append(
+            f'<div class="fragment">{part}</div>' if kind == "fragment" else part
+        )
     first.minutes += lecture.get("minutes", 0)
     if "notes" in lecture:
         first.notes.insert(0, slide_html.words(lecture["notes"]))
@@ -157,19 +189,25 @@ def _parts(cell: NotebookNode, lecture: dict[str, Any]) -> list[str]:
         asked, answer = slide_html.question(QUESTIONS[cell.source.split('"')[1]])
         return [asked, f'<div class="fragment">{answer}</div>']
     outputs = slide_html.outputs(cell)
-    drawn = "drawing" in cell.metadata.get("tags", ()) or any(not part.startswith("<pre") for part in outputs)
+    drawn = "drawing" in cell.metadata.get("tags", ()) or any(
+        not part.startswith("<pre") for part in outputs
+    )
     show = lecture.get("show", "output" if drawn else "both")
     code = [slide_html.python(cell.source)] if show != "output" else []
     if "text" in lecture and _LIVE not in "".join(outputs):
         caption = f"<figcaption>{slide_html.words(lecture['text'])}</figcaption></figure>"
-        pictures = [part.partition("<figcaption>")[0] for part in outputs if part.startswith("<figure>")]
+        pictures = [
+            part.partition("<figcaption>")[0] for part in outputs if part.startswith("<figure>")
+        ]
         outputs = [picture + caption for picture in pictures]
     return code + (outputs if show != "code" else [])
 
 
 def _section(slide: Slide) -> str:
     """Write one slide as HTML."""
-    heading = re.sub(r"^<p>|</p>\s*$", "", slide_html.words(slide.heading))  # there may be code or mathematics in it
+    heading = re.sub(
+        r"^<p>|</p>\s*$", "", slide_html.words(slide.heading)
+    )  # there may be code or mathematics in it
     title, level = (' class="title"', 1) if slide.title else ("", 2)
     notes = f'<aside class="notes" hidden>{"".join(slide.notes)}</aside>' if slide.notes else ""
     minutes = f' data-minutes="{slide.minutes:g}"' if slide.minutes else ""
@@ -186,11 +224,16 @@ def _index(folder: Path) -> str:
         title = path.read_text(encoding="utf-8").partition("<title>")[2].partition("</title>")[0]
         rows += f'<li><a href="{path.name}">{title}</a></li>'
     style = """:root { color-scheme: light dark } ul { list-style: none; padding: 0 }
-        body { font: 20px/1.7 system-ui, sans-serif; margin: 3em auto; max-width: 34em; padding: 0 1em;
+        body { font: 20px/1.7 system-ui, sans-serif; margin: 3em auto; max-width: 34em;
+          padding: 0 1em;
           color: light-dark(#1b1f24, #e6edf3); background: light-dark(#fff, #12161c) }
-        h1, a { color: light-dark(#0b57a4, #7cb7ff) } li { border-top: 1px solid light-dark(#d0d7de, #3d444d) }
-        a { display: block; padding: .3em 0; text-decoration: none } a:hover { text-decoration: underline }"""
-    return _PAGE.format(title="Decks", style=style, body=f"<h1>Decks</h1><ul>{rows}</ul>", script="")
+        h1, a { color: light-dark(#0b57a4, #7cb7ff) }
+          li { border-top: 1px solid light-dark(#d0d7de, #3d444d) }
+        a { display: block; padding: .3em 0; text-decoration: none }
+          a:hover { text-decoration: underline }"""
+    return _PAGE.format(
+        title="Decks", style=style, body=f"<h1>Decks</h1><ul>{rows}</ul>", script=""
+    )
 
 
 def main(argv: Sequence[str]) -> int:
@@ -198,7 +241,9 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m mha_course slides")
     parser.add_argument("numbers", nargs="*", help="such as 00 03; all without")
     parser.add_argument("--solutions", action="store_true", help="a solution after each exercise")
-    parser.add_argument("--saved", action="store_true", help="take the outputs that the notebooks have")
+    parser.add_argument(
+        "--saved", action="store_true", help="take the outputs that the notebooks have"
+    )
     chosen = parser.parse_args(argv)
     if not chosen.saved:
         print("Every lesson is executed for its deck. All of them take about four minutes.")
@@ -207,7 +252,10 @@ def main(argv: Sequence[str]) -> int:
     except (ShapeError, CellExecutionError) as error:
         print(f"mha_course: {error}", file=sys.stderr)
         return 1
-    print(f"All decks are listed in {written[-1]}. They need no network; S opens the speaker's window.")
+    print(
+        f"All decks are listed in {written[-1]}. They need no network; S opens the speaker's "
+        f"window."
+    )
     return 0
 
 

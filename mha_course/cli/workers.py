@@ -1,8 +1,9 @@
 """Run calls in processes of their own, with a limit of time, and where Linux can, confined.
 
-A process tells what came out in a file of its folder, the only place where it can write. What it runs may write there
-as well, so a line counts only with a token that was drawn for this process. Whoever searches the memory of the process
-finds it: this holds against accidents and tricks, not against an attack.
+A process tells what came out in a file of its folder, the only place where it can write. What it
+runs may write there as well, so a line counts only with a token that was drawn for this process.
+Whoever searches the memory of the process finds it: this holds against accidents and tricks, not
+against an attack.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ if sys.platform == "linux":
     from mha_course.cli.confine import confine
 
 LINUX = sys.platform == "linux"
-# A process made by fork has all that is imported, and starts in milliseconds. Only Linux forks safely beside torch.
+# A process made by fork has all that is imported, and starts in milliseconds. Only Linux forks
+# safely beside torch.
 CONTEXT: Any = multiprocessing.get_context("fork" if LINUX else "spawn")
 MEMORY = 2 << 30  # bytes that a confined process may take
 LONGEST = 16 << 20  # bytes of an answer that are read
 DISK, ENTRIES = 64 << 20, 1000  # bytes and files that a process may write
 FILE = "results"
-PLACES = min(8, len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1)  # processes side by side
+PLACES = min(
+    8, len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1
+)  # processes side by side
 TOO_LONG = "It was stopped after {:g} seconds."
 FULL = "It was stopped: it wrote more than 64 MB, or a thousand files."
 ENDED = "Its process ended by itself, without a result."
@@ -63,7 +67,10 @@ class Task:
     def read(self) -> list[Any]:
         """Return the results that this process has written so far, up to one that is cut short."""
         found = list[Any]()
-        with suppress(OSError, ValueError, RecursionError), (Path(self.folder.name) / FILE).open("rb") as file:
+        with (
+            suppress(OSError, ValueError, RecursionError),
+            (Path(self.folder.name) / FILE).open("rb") as file,
+        ):
             for line in file.read(LONGEST).splitlines(keepends=True):
                 token, _, text = line.partition(b" ")
                 if secrets.compare_digest(token, self.token.encode()) and text.endswith(b"\n"):
@@ -91,7 +98,9 @@ class Task:
         self.folder.cleanup()
 
     def finish(self, trouble: str) -> None:
-        """End the process, keep its results, and note the trouble of the item at which it stopped, if there is one."""
+        """End the process, keep its results, and note the trouble of the item at which it stopped,
+        if there is one.
+        """
         read = self.read()
         self.end()
         stopped = [trouble] if len(read) < len(self.items) else []
@@ -99,11 +108,13 @@ class Task:
         self.items = self.items[len(read) + 1 :]
 
 
-def run_all(call: Callable[[Any], Any], tasks: Iterable[Task], *, seconds: float, confined: bool) -> Iterator[Task]:
+def run_all(
+    call: Callable[[Any], Any], tasks: Iterable[Task], *, seconds: float, confined: bool
+) -> Iterator[Task]:
     """Run a call on all items of each task, side by side, and yield each task as it ends.
 
-    Args: seconds are those that an item may take. Yields: tasks with results, as JSON brings them back; a result is a
-        str that says why where there is none.
+    Args: seconds are those that an item may take. Yields: tasks with results, as JSON brings them
+        back; a result is a str that says why where there is none.
     """
     waiting, running = iter(tasks), list[Task]()
     try:
@@ -142,17 +153,22 @@ def why_not_confined() -> str:
     return str(task.results[0])
 
 
-def _work(call: Callable[[Any], Any], items: Sequence[Any], folder: Path, token: str, confined: bool) -> None:
+def _work(
+    call: Callable[[Any], Any], items: Sequence[Any], folder: Path, token: str, confined: bool
+) -> None:
     """Run a call on each item, in the process made for it, and tell what came out.
 
-    What the items import of the course is another copy than the one that is at work: they change nothing there.
+    What the items import of the course is another copy than the one that is at work: they change
+    nothing there.
     """
     for name in [name for name in sys.modules if name.partition(".")[0] == "mha_course"]:
         del sys.modules[name]
     importlib.import_module("mha_course")
     os.chdir(folder)
     if confined:
-        for name in [name for name in os.environ if name != "PATH" and not name.startswith(("LANG", "LC_"))]:
+        for name in [
+            name for name in os.environ if name != "PATH" and not name.startswith(("LANG", "LC_"))
+        ]:
             del os.environ[name]  # keys and passwords may be among them
     os.environ.update(dict.fromkeys(("HOME", "TMPDIR", "TEMP", "TMP", "MPLCONFIGDIR"), str(folder)))
     tempfile.tempdir, write, leave, dumps = str(folder), os.write, os._exit, json.dumps

@@ -1,8 +1,10 @@
-"""The sentences of the running example: a small English grammar that knows which words belong together.
+"""The sentences of the running example: a small English grammar that knows which words belong
+together.
 
-In each sentence something can only be worked out from words further away: whether it is *was* or *were*, which noun a
-pronoun stands for, what someone hungry did next. A sentence is a template whose slots are filled, each with one of its
-options, all equally likely. So it can be read back (``recognise``), and its probability is known (``nats``).
+In each sentence something can only be worked out from words further away: whether it is *was* or
+*were*, which noun a pronoun stands for, what someone hungry did next. A sentence is a template
+whose slots are filled, each with one of its options, all equally likely. So it can be read back
+(``recognise``), and its probability is known (``nats``).
 """
 
 from __future__ import annotations
@@ -18,9 +20,19 @@ from mha_course.errors import require
 # Each pronoun, its nouns, and two adjectives that go with that noun alone.
 NOUNS = {
     "he": {"boy": "shy cheeky", "king": "old rich", "uncle": "jolly bald", "monk": "silent pious"},
-    "she": {"girl": "clever brave", "queen": "proud stern", "aunt": "kind chatty", "nun": "humble patient"},
+    "she": {
+        "girl": "clever brave",
+        "queen": "proud stern",
+        "aunt": "kind chatty",
+        "nun": "humble patient",
+    },
     "it": {"cat": "grey sleek", "robot": "rusty shiny", "horse": "lame swift", "fox": "sly red"},
-    "they": {"dogs": "loud muddy", "birds": "tiny tuneful", "bees": "busy striped", "goats": "woolly stubborn"},
+    "they": {
+        "dogs": "loud muddy",
+        "birds": "tiny tuneful",
+        "bees": "busy striped",
+        "goats": "woolly stubborn",
+    },
 }
 OBJECT_FORMS = {"he": "him", "she": "her", "it": "it", "they": "them"}
 
@@ -39,17 +51,32 @@ CONSEQUENCES = {
     "hurt": "limped slowly",
     "angry": "stomped heavily",
 }
-FOLLOW_UPS = {"found": "fed", "caught": "freed", "heard": "answered", "met": "greeted", "missed": "visited"}
+FOLLOW_UPS = {
+    "found": "fed",
+    "caught": "freed",
+    "heard": "answered",
+    "met": "greeted",
+    "missed": "visited",
+}
 SUBJECT_VERBS = ("left", "begged", "obeyed", "fooled")  # "… because it was hungry": the subject was
-OBJECT_VERBS = ("pitied", "helped", "praised", "scolded")  # "… because it was hungry": the object was
+OBJECT_VERBS = (
+    "pitied",
+    "helped",
+    "praised",
+    "scolded",
+)  # "… because it was hungry": the object was
 PREPOSITIONS = ("behind", "beside", "near", "with")
 RELATIVE_VERBS = ("chased", "saw", "followed", "liked")
 
 TEMPLATES = {
-    "agreement": "the {adjective} {noun} {link} the {adjective2} {noun2} {be} {state} and {verb} {adverb}",
-    "so": "the {adjective} {noun} {link} the {adjective2} {noun2} {be} {state} , so {it} {verb} {adverb}",
-    "because_subject": "the {adjective} {noun} {subject_verb} the {adjective2} {noun2} because {it} {be} {state}",
-    "because_object": "the {adjective} {noun} {object_verb} the {adjective2} {noun2} because {it} {be} {state}",
+    "agreement": "the {adjective} {noun} {link} the {adjective2} {noun2} {be} {state} and {verb} "
+    "{adverb}",
+    "so": "the {adjective} {noun} {link} the {adjective2} {noun2} {be} {state} , so {it} {verb} "
+    "{adverb}",
+    "because_subject": "the {adjective} {noun} {subject_verb} the {adjective2} {noun2} because "
+    "{it} {be} {state}",
+    "because_object": "the {adjective} {noun} {object_verb} the {adjective2} {noun2} because {it} "
+    "{be} {state}",
     "and": "the {adjective} {noun} {first} the {adjective2} {noun2} , and {it} {then} {them}",
 }
 MAX_WORDS = 15
@@ -83,12 +110,17 @@ def sentence(rng: random.Random, kind: str, subject: str, other: str) -> Sentenc
     >>> " ".join(sentence(random.Random(1), "so", "cat", "dogs").words)
     'the grey cat that liked the loud dogs was happy , so it danced merrily'
     """
-    return _fill(kind, subject, other, {name: rng.choice(options) for name, options in _slots(subject, other)})
+    return _fill(
+        kind,
+        subject,
+        other,
+        {name: rng.choice(options) for name, options in _slots(subject, other)},
+    )
 
 
 def _slots(subject: str, other: str) -> list[tuple[str, Sequence[str]]]:
-    # All are drawn, in this order, whether the template has them or not: the weights that ship and the lessons rest on
-    # the sentences that each seed gives.
+    # All are drawn, in this order, whether the template has them or not: the weights that ship and
+    # the lessons rest on the sentences that each seed gives.
     return [
         ("adjective", _ADJECTIVES[subject]),
         ("adjective2", _ADJECTIVES[other]),
@@ -106,7 +138,14 @@ def _fill(kind: str, subject: str, other: str, chosen: Mapping[str, str]) -> Sen
     be = "were" if it == "they" else "was"
     state, adjective, adjective2 = chosen["state"], chosen["adjective"], chosen["adjective2"]
     verb, adverb = CONSEQUENCES[state].split()
-    agreed = {"be": be, "it": it, "them": them, "verb": verb, "adverb": adverb, "then": FOLLOW_UPS[chosen["first"]]}
+    agreed = {
+        "be": be,
+        "it": it,
+        "them": them,
+        "verb": verb,
+        "adverb": adverb,
+        "then": FOLLOW_UPS[chosen["first"]],
+    }
     words = tuple(TEMPLATES[kind].format(noun=subject, noun2=other, **chosen, **agreed).split())
 
     related = {
@@ -120,17 +159,30 @@ def _fill(kind: str, subject: str, other: str, chosen: Mapping[str, str]) -> Sen
         related["pronoun"] += [(them, other)]
         related["distractor"] += [(them, subject)]
     if kind in ("agreement", "so"):
-        related |= {"subject": [(be, subject)], "state": [(verb, state)], "adverb": [(verb, adverb)]}
-    pairs = {name: tuple((words.index(a), words.index(b)) for a, b in both) for name, both in related.items()}
+        related |= {
+            "subject": [(be, subject)],
+            "state": [(verb, state)],
+            "adverb": [(verb, adverb)],
+        }
+    pairs = {
+        name: tuple((words.index(a), words.index(b)) for a, b in both)
+        for name, both in related.items()
+    }
     return Sentence(words, kind, pairs)
 
 
 def noun_pairs(split: str) -> list[tuple[str, str]]:
-    """Return the pairs (subject, other), of two pronouns, of one of SPLITS, which share none; another is a KeyError."""
+    """Return the pairs (subject, other), of two pronouns, of one of SPLITS, which share none;
+    another is a KeyError.
+    """
     pairs = [(a, b) for a in _PRONOUNS for b in _PRONOUNS if _PRONOUNS[a] != _PRONOUNS[b]]
     random.Random(0).shuffle(pairs)
     tenth = len(pairs) // 10
-    return {"validation": pairs[:tenth], "test": pairs[tenth : 2 * tenth], "train": pairs[2 * tenth :]}[split]
+    return {
+        "validation": pairs[:tenth],
+        "test": pairs[tenth : 2 * tenth],
+        "train": pairs[2 * tenth :],
+    }[split]
 
 
 def sentences(count: int, split: str, seed: int) -> list[Sentence]:
@@ -159,18 +211,29 @@ def recognise(words: Sequence[str]) -> Sentence | None:
 
 
 def nats(words: Sequence[str], split: str) -> float:
-    """Return -ln P of a sentence, when ``sentences`` draws from a split; it is infinite where it cannot.
+    """Return -ln P of a sentence, when ``sentences`` draws from a split; it is infinite where it
+    cannot.
 
-    Every choice is uniform: its kind, its pair of nouns, and the slots that its template has. Args: split is as for
-    ``noun_pairs``, or ``"any"``: the pairs of all three.
+    Every choice is uniform: its kind, its pair of nouns, and the slots that its template has. Args:
+    split is as for ``noun_pairs``, or ``"any"``: the pairs of all three.
     """
     known = (*SPLITS, "any")
-    require(split in known, "nats", "no split has this name", expected=", ".join(known), got=repr(split))
+    require(
+        split in known, "nats", "no split has this name", expected=", ".join(known), got=repr(split)
+    )
     found, nouns = recognise(words), _nouns(words)
     if found is None or nouns not in _split_pairs(split):
         return math.inf
-    filled = [options for name, options in _slots(nouns[0], nouns[1]) if f"{{{name}}}" in TEMPLATES[found.kind]]
-    return math.log(len(TEMPLATES)) + math.log(len(_split_pairs(split))) + sum(math.log(len(o)) for o in filled)
+    filled = [
+        options
+        for name, options in _slots(nouns[0], nouns[1])
+        if f"{{{name}}}" in TEMPLATES[found.kind]
+    ]
+    return (
+        math.log(len(TEMPLATES))
+        + math.log(len(_split_pairs(split)))
+        + sum(math.log(len(o)) for o in filled)
+    )
 
 
 def _nouns(words: Sequence[str]) -> tuple[str, ...]:
@@ -179,11 +242,15 @@ def _nouns(words: Sequence[str]) -> tuple[str, ...]:
 
 @cache
 def _split_pairs(split: str) -> frozenset[tuple[str, ...]]:
-    return frozenset(pair for name in (SPLITS if split == "any" else (split,)) for pair in noun_pairs(name))
+    return frozenset(
+        pair for name in (SPLITS if split == "any" else (split,)) for pair in noun_pairs(name)
+    )
 
 
 def _standing(options: Sequence[str], words: Sequence[str]) -> str:
-    """Return the option whose words are among these; any other one does where the template has no such slot."""
+    """Return the option whose words are among these; any other one does where the template has no
+    such slot.
+    """
     return next((option for option in options if set(option.split()) <= set(words)), options[0])
 
 
@@ -191,12 +258,29 @@ def _standing(options: Sequence[str], words: Sequence[str]) -> str:
 def word_classes() -> tuple[tuple[str, ...], ...]:
     """Return all words, grouped so that the words of one class can stand in each other's place."""
     verbs, adverbs = zip(*(words.split() for words in CONSEQUENCES.values()), strict=True)
-    subject_forms, object_forms = tuple(NOUNS), tuple(sorted(set(OBJECT_FORMS.values()) - set(NOUNS)))
+    subject_forms, object_forms = (
+        tuple(NOUNS),
+        tuple(sorted(set(OBJECT_FORMS.values()) - set(NOUNS))),
+    )
     adjectives = tuple(word for words in _ADJECTIVES.values() for word in words)
     main_verbs = (*SUBJECT_VERBS, *OBJECT_VERBS, *FOLLOW_UPS)
     open_classes = (tuple(_PRONOUNS), adjectives, tuple(CONSEQUENCES), verbs, adverbs, main_verbs)
-    closed = (RELATIVE_VERBS, PREPOSITIONS, tuple(FOLLOW_UPS.values()), ("was", "were"), ("so", "and"))
-    return (*open_classes, *closed, subject_forms + object_forms, ("the",), ("that",), (",",), ("because",))
+    closed = (
+        RELATIVE_VERBS,
+        PREPOSITIONS,
+        tuple(FOLLOW_UPS.values()),
+        ("was", "were"),
+        ("so", "and"),
+    )
+    return (
+        *open_classes,
+        *closed,
+        subject_forms + object_forms,
+        ("the",),
+        ("that",),
+        (",",),
+        ("because",),
+    )
 
 
 @cache

@@ -1,4 +1,6 @@
-"""Exercises: ``check`` judges an answer, ``hint`` helps, ``predict`` asks, ``solution`` and ``progress`` show."""
+"""Exercises: ``check`` judges an answer, ``hint`` helps, ``predict`` asks, ``solution`` and
+``progress`` show.
+"""
 
 from mha_course.exercises.catalogue import NAMES, QUESTIONS
 from mha_course.exercises.checker import check

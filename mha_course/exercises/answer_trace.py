@@ -15,8 +15,11 @@ from mha_course.exercises.spec import Exercise
 from mha_course.tracing import Trace, trace
 
 
-def trace_answer(exercise: Exercise, answer: Any, arguments: Sequence[Any]) -> tuple[Trace | None, str]:
-    """Return what the first call of an answer did, or None if it made no tensor, and a sentence on why it stopped.
+def trace_answer(
+    exercise: Exercise, answer: Any, arguments: Sequence[Any]
+) -> tuple[Trace | None, str]:
+    """Return what the first call of an answer did, or None if it made no tensor, and a sentence on
+    why it stopped.
 
     Of a class its forward is traced.
     """
@@ -37,7 +40,9 @@ def trace_answer(exercise: Exercise, answer: Any, arguments: Sequence[Any]) -> t
         return traced(module.forward, *given)
 
     spied = (
-        type(answer.__name__, (answer,), {"__call__": forward}) if inspect.isclass(answer) else partial(traced, answer)
+        type(answer.__name__, (answer,), {"__call__": forward})
+        if inspect.isclass(answer)
+        else partial(traced, answer)
     )
     outcome = run(exercise.run, spied, arguments)
     made = found[0] if found and found[0].steps else None
@@ -45,7 +50,9 @@ def trace_answer(exercise: Exercise, answer: Any, arguments: Sequence[Any]) -> t
 
 
 def _axes(call: Callable[..., Any], given: Sequence[Any]) -> dict[str, str]:
-    """Return the axes of the batches among some arguments, read off the sizes that exercises share."""
+    """Return the axes of the batches among some arguments, read off the sizes that
+    exercises share.
+    """
     try:
         bound = inspect.signature(call).bind(*given).arguments
     except (TypeError, ValueError):  # builtins
@@ -53,5 +60,7 @@ def _axes(call: Callable[..., Any], given: Sequence[Any]) -> dict[str, str]:
     letters = {size: letter for letter, size in SIZES.items()} | {1: "1"}
     batches = {name: x.shape for name, x in bound.items() if isinstance(x, Tensor) and x.dim() > 2}
     return {
-        name: " ".join(letters[size] for size in shape) for name, shape in batches.items() if set(shape) <= set(letters)
+        name: " ".join(letters[size] for size in shape)
+        for name, shape in batches.items()
+        if set(shape) <= set(letters)
     }

@@ -1,7 +1,8 @@
-"""Mistakes that people really make in the steps of attention, whatever the exercise in which they take them.
+"""Mistakes that people really make in the steps of attention, whatever the exercise in which they
+take them.
 
-Each is the right answer with one step replaced. Where two come out alike, the one that stands first here is named.
-Mistakes in a whole function stand in the lesson of that function.
+Each is the right answer with one step replaced. Where two come out alike, the one that stands first
+here is named. Mistakes in a whole function stand in the lesson of that function.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def _projected(change: Function, names: str = "qkv") -> Function:
 
     def project(x: Tensor, memory: Tensor, weights: Any, biases: Any, h: int, s: Steps) -> Any:
         parts = zip("qkv", (x, memory, memory), weights, biases, strict=True)
-        return tuple(change(a, w, b, h) if name in names else s.linear(a, w, b) for name, a, w, b in parts)
+        return tuple(
+            change(a, w, b, h) if name in names else s.linear(a, w, b) for name, a, w, b in parts
+        )
 
     return project
 
@@ -65,7 +68,10 @@ def _in_three(split: Function, dim: int = -1) -> Function:
 
 def _orders(*orders: str) -> list[Function]:
     """Hand out q, k and v in these orders."""
-    return [lambda *given, order=order: tuple(given["qkv".index(name)] for name in order) for order in orders]
+    return [
+        lambda *given, order=order: tuple(given["qkv".index(name)] for name in order)
+        for order in orders
+    ]
 
 
 def _pieces(*pieces: Tensor) -> tuple[Tensor, ...]:
@@ -90,10 +96,14 @@ FUSED_LINEAR = "1, Projection: Three Linears or one"
 READS_ALL = "1, Projection: Break it: “each head gets a slice of the embedding”"
 FUSED = "2, Head splitting: A fused q, k, v"
 IN_THREE = ("project_qkv", "split_fused_qkv", "fused_mha", "gpt2_attention")
-LAID_OUT = "It is laid out as (3, H, D): first q, k and v, in each of them the heads, in each head its D numbers."
+LAID_OUT = (
+    "It is laid out as (3, H, D): first q, k and v, in each of them the heads, in each head its D "
+    "numbers."
+)
 PROJECTION = [
     mistake("weight-not-transposed", "The product is with W the wrong way round.",
-        "nn.Linear keeps its weight as (out, in): x @ W.T, or F.linear(x, W), which transposes by itself.", LINEAR,
+        "nn.Linear keeps its weight as (out, in): x @ W.T, or F.linear(x, W), which transposes by "
+        "itself.", LINEAR,
         {"linear": _not_transposed, "output": _not_transposed},
         linear=_not_transposed,
         rows=lambda x, w, i, h: x @ w.chunk(h)[i],
@@ -101,27 +111,37 @@ PROJECTION = [
     mistake("weight-not-transposed", "W_O was not transposed.",
         "It is kept as (out, in), as nn.Linear keeps it: the product is merged @ W_O.T.", LINEAR,
         output=_not_transposed, but=("gpt2_attention",)),
-    mistake("weight-not-transposed", "Columns of W were taken, where the head has rows: x @ W and not x @ W.T.",
-        "nn.Linear keeps its weight as (out, in): a head has D of the rows, and each reads all of x.", READS_ALL,
+    mistake("weight-not-transposed", "Columns of W were taken, where the head has rows: x @ W and "
+                                     "not x @ W.T.",
+        "nn.Linear keeps its weight as (out, in): a head has D of the rows, and each reads all of "
+        "x.", READS_ALL,
         rows=lambda x, w, i, h: x @ w.chunk(h, dim=1)[i]),
     mistake("", "The two factors of the product have changed places: weight @ x.",
-        "Here tokens are rows, so x stands on the left, and the weight is transposed: x @ weight.T.", LINEAR,
+        "Here tokens are rows, so x stands on the left, and the weight is transposed: x @ "
+        "weight.T.", LINEAR,
         linear=lambda x, w, b=None: w @ x,
-        only=("project", "project_qkv", "self_attention", "multi_head_attention", "fused_mha", "cross_attention"),
+        only=("project", "project_qkv", "self_attention", "multi_head_attention", "fused_mha",
+            "cross_attention"),
         same_as=("key-not-transposed",), written=r"@ ?x\b"),
-    mistake("", "Random numbers take part, as in a new nn.Linear, which makes a weight and a bias of its own.",
+    mistake("", "Random numbers take part, as in a new nn.Linear, which makes a weight and a bias "
+                "of its own.",
         "Compute with those that are given: x, the weight and the bias.", LINEAR,
-        stage="repeat", crashes="same dtype, but got Double and Float", only=("project", "project_qkv")),
+        stage="repeat", crashes="same dtype, but got Double and Float",
+        only=("project", "project_qkv")),
     mistake("", "A reshape or view gave the weight the shape (in, out).",
-        "It is no transpose: the numbers stay in their order. weight.T turns rows into columns.", LINEAR,
+        "It is no transpose: the numbers stay in their order. weight.T turns rows into columns.",
+        LINEAR,
         linear=lambda x, w, b: _linear(x, w.reshape(w.size(1), w.size(0)).T, b),
         only=("project", "project_qkv")),
     mistake("", "The weight was cut along its columns.",
         "A head has D of the rows of w_q, and each reads all of x: cut along axis 0.", READS_ALL,
-        rows=lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T, same_as=("weight-not-transposed",), written="dim=1"),
+        rows=lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T, same_as=("weight-not-transposed",),
+        written="dim=1"),
     mistake("", "The rows begin at the number of the head.",
-        "Head 0 has the first D rows, head 1 the next D: the rows of a head begin at head * D.", READS_ALL,
-        rows=[lambda x, w, i, h: x @ w[i : i + w.size(0) // h].T, lambda x, w, i, h: x @ w[i * h : i * h + h].T]),
+        "Head 0 has the first D rows, head 1 the next D: the rows of a head begin at head * D.",
+        READS_ALL,
+        rows=[lambda x, w, i, h: x @ w[i : i + w.size(0) // h].T, lambda x, w, i,
+            h: x @ w[i * h : i * h + h].T]),
     mistake("bias-dropped", "A bias is missing.",
         "A Linear is x Wᵀ + b; the bias shifts every token alike.", LINEAR,
         {"linear": _without_bias, "output": _without_bias},
@@ -135,7 +155,8 @@ PROJECTION = [
     mistake("key-value-swapped", "Keys and values have changed places.",
         "A key says what a token is found by, a value what it hands over; each has its own weight.",
         ROLES, order=_orders("qvk")),
-    mistake("pieces-not-three", "2 pieces came back, not 3: axis 0 was cut, which holds 2 sentences.",
+    mistake("pieces-not-three", "2 pieces came back, not 3: axis 0 was cut, which holds 2 "
+                                "sentences.",
         "q, k and v lie beside each other in the last axis: chunk(3, dim=-1).", FUSED_LINEAR,
         {"unpack": lambda t: t.chunk(3), "order": _pieces},
         {"split_fused": _in_three(_itself, 0), "order": _pieces},
@@ -151,10 +172,12 @@ PROJECTION = [
         unpack=[lambda t: t.tensor_split(3, dim=1), lambda t: t.chunk(3, dim=1)],
         split_fused=[_in_three(_itself, 1), _in_three(_split, 1)]),
     mistake("value-through-key-projection", "The values are made as the keys are.",
-        "Values need their own projection, W_V: what a token hands over is not what it is found by.",
+        "Values need their own projection, W_V: what a token hands over is not what it is found "
+        "by.",
         ROLES, order=_orders("qkk")),
     mistake("key-through-query-projection", "The keys are made as the queries are.",
-        "Keys need their own projection, W_K. Otherwise scores are symmetric: a looks at b as b looks at a.",
+        "Keys need their own projection, W_K. Otherwise scores are symmetric: a looks at b as b "
+        "looks at a.",
         ROLES, order=_orders("qqv")),
     mistake("shared-projection", "q, k and v all come from one projection.",
         "Three roles need three weights.", ROLES,
@@ -166,7 +189,8 @@ PROJECTION = [
         "Each is a projection of x, with a weight of its own.", ROLES,
         project=_projected(_itself)),
     mistake("head-reads-own-slice", "Each head reads only its own D numbers of x.",
-        "A head reads all of x, through its own D rows of the weight. What is cut into heads is the result.",
+        "A head reads all of x, through its own D rows of the weight. What is cut into heads is "
+        "the result.",
         READS_ALL,
         rows=lambda x, w, i, h: _own_slice(x, w, None, h).chunk(h, -1)[i],
         project=_projected(_own_slice), but=("self_attention",)),
@@ -192,7 +216,10 @@ def _each(change: Callable[[Tensor, int], Tensor], only: str = "qkv") -> Functio
     """Split some of q, k and v in another way."""
 
     def apart(q: Tensor, k: Tensor, v: Tensor, h: int, s: Steps) -> Any:
-        return tuple(change(x, h) if name in only else s.split(x, h) for name, x in zip("qkv", (q, k, v), strict=True))
+        return tuple(
+            change(x, h) if name in only else s.split(x, h)
+            for name, x in zip("qkv", (q, k, v), strict=True)
+        )
 
     return apart
 
@@ -214,7 +241,9 @@ def _kept(x: Tensor, h: int) -> Tensor:
 
 
 def _joined(*order: int) -> Function:
-    """Bring the four axes of the context into an order, and lay the rest of each token side by side."""
+    """Bring the four axes of the context into an order, and lay the rest of each token side by
+    side.
+    """
     return lambda c: c.permute(order).reshape(c.size(0), c.size(2), -1)
 
 
@@ -225,7 +254,8 @@ def _folded_as_sentences(context: Tensor) -> Tensor:
 
 # What Python and torch say of a float that stands for a size or an index.
 _FLOAT = (
-    r"ints?(, not|,but got) float|type float at|\(got float\)|indices must be integers|'float' object cannot be interp"
+    r"ints?(, not|,but got) float|type float at|\(got float\)|indices must be integers|'float' "
+    r"object cannot be interp"
 )
 
 SPLIT = "2, Head splitting: The split, cell by cell"
@@ -236,10 +266,12 @@ HEADS = [
         crashes=_FLOAT),
     mistake("view-without-transpose",
         "x was viewed as (B, H, S, D) at once: each head holds parts of several tokens.",
-        "The heads of a token lie side by side, so cut C into (H, D) first, then swap tokens and heads.", SPLIT,
+        "The heads of a token lie side by side, so cut C into (H, D) first, then swap tokens and "
+        "heads.", SPLIT,
         split=_viewed,
         apart=_each(_viewed),
-        split_fused=[_in_three(_viewed), _in_three(lambda x, h: x.view(x.size(0), h, x.size(1), -1)),
+        split_fused=[_in_three(_viewed), _in_three(lambda x,
+            h: x.view(x.size(0), h, x.size(1), -1)),
                      lambda t, h: t.reshape(t.size(0), 3, h, t.size(1), -1).unbind(1),
                      lambda t, h: t.reshape(3, t.size(0), h, t.size(1), -1).unbind(0)]),
     mistake("heads-innermost", "The width was read as (D, H): each head got every H-th number.",
@@ -248,48 +280,58 @@ HEADS = [
         apart=_each(_innermost),
         rows=lambda x, w, i, h: x @ w[i::h].T, same_as=("fused-dim-before-heads",)),
     mistake("never-transposed", "The result is (B, S, H, D): heads stand where tokens should.",
-        "With heads behind the tokens, every token would compare its own heads with each other.", SPLIT,
+        "With heads behind the tokens, every token would compare its own heads with each other.",
+        SPLIT,
         {"split": _kept, "merge": lambda c: c.flatten(2)},
         {"apart": _each(_kept), "merge": lambda c: c.flatten(2)},
         split=_kept,
         split_fused=lambda t, h: t.unflatten(2, (3, h, -1)).unbind(2)),
     mistake("no-split", "There is one head, as wide as C.",
-        "Without a split every token has one weight for each other token, instead of one a head.", SPLIT,
+        "Without a split every token has one weight for each other token, instead of one a head.",
+        SPLIT,
         {"apart": _each(_itself), "merge": _itself},
-        {"apart": _each(_itself), "merge": _itself, "scale": lambda z, q, k, h: z / math.sqrt(q.size(-1) / h)},
+        {"apart": _each(_itself), "merge": _itself, "scale": lambda z, q, k,
+            h: z / math.sqrt(q.size(-1) / h)},
         {"apart": _each(lambda x, h: x[:, None]), "merge": lambda c: c[:, 0]},
         but=("decode_step",)),
     mistake("fold-order-mixed", "Heads and sentences have changed places.",
         "Whoever folds as (B, H) must unfold as (B, H).", "2, Head splitting: Where it lives",
         merge=_folded_as_sentences,
-        split=lambda x, h: x.unflatten(2, (h, -1)).permute(2, 0, 1, 3).reshape(x.size(0), h, x.size(1), -1)),
+        split=lambda x, h: x.unflatten(2, (h, -1)).permute(2, 0, 1, 3).reshape(x.size(0), h,
+            x.size(1), -1)),
     mistake("merge-without-transpose",
         "The heads were joined by a reshape at once: each token got parts of other tokens.",
-        "Swap heads and tokens first, so that the heads of one token lie side by side; then join.", MERGE,
+        "Swap heads and tokens first, so that the heads of one token lie side by side; then join.",
+        MERGE,
         merge=_joined(0, 1, 2, 3)),
     mistake("merge-dim-before-heads", "The merged width is ordered (D, H).",
         "It should be (H, D): all of head 0, then all of head 1.", MERGE,
         merge=_joined(0, 2, 3, 1)),
     mistake("", "Tokens and channels changed places; the heads still stand before them.",
-        "Swap heads and tokens, transpose(1, 2): then the heads of one token lie side by side, and can be joined.",
+        "Swap heads and tokens, transpose(1, 2): then the heads of one token lie side by side, "
+        "and can be joined.",
         MERGE, merge=_joined(0, 1, 3, 2)),
     mistake("", "The sizes are those of the lesson's example, and check gives others.",
         "Read them from the shape, as in B, S, C = x.shape.", SPLIT,
-        crashes=r"shape '\[2, [^]]*\b5\b[^]]*\]' is invalid", only=("split_heads", "split_fused_qkv", "merge_heads")),
+        crashes=r"shape '\[2, [^]]*\b5\b[^]]*\]' is invalid",
+        only=("split_heads", "split_fused_qkv", "merge_heads")),
     mistake("merge-batch-mixed", "Sentences were mixed into one another.",
         "Bring back (B, S, H, D) before joining; the batch stays in front.", MERGE,
         merge=[_joined(1, 0, 2, 3), _joined(1, 2, 0, 3), _joined(2, 0, 1, 3)]),
     mistake("view-on-non-contiguous", "view cannot read these axes as they lie in memory.",
-        "After a transpose the numbers are not in order any more. Use reshape, or contiguous() before view: both copy.",
+        "After a transpose the numbers are not in order any more. Use reshape, or contiguous() "
+        "before view: both copy.",
         "6, Concatenation: Do it",
-        merge=lambda c: c.transpose(1, 2).view(c.size(0), c.size(2), -1), operand=lambda shape: len(shape) == 4,
+        merge=lambda c: c.transpose(1, 2).view(c.size(0), c.size(2), -1),
+        operand=lambda shape: len(shape) == 4,
         same_as=("view-without-transpose",)),
     mistake("view-after-transpose", "The axes were swapped before the width was cut.",
-        "Cut the width of each token first, (B, S, H, D), then bring the heads forward. After a transpose view cannot "
-        "cut, and reshape cuts along other numbers.", SPLIT,
+        "Cut the width of each token first, (B, S, H, D), then bring the heads forward. After a "
+        "transpose view cannot cut, and reshape cuts along other numbers.", SPLIT,
         split=[lambda x, h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1), _swapped_first],
         split_fused=_in_three(_swapped_first),
-        operand=lambda shape: len(shape) == 3, same_as=("view-on-non-contiguous", "view-without-transpose")),
+        operand=lambda shape: len(shape) == 3, same_as=("view-on-non-contiguous",
+            "view-without-transpose")),
     mistake("heads-averaged", "The heads were added up or averaged.",
         "They are laid side by side: averaged, nothing tells them apart afterwards.", MERGE,
         merge=[lambda c: c.mean(1), lambda c: c.sum(1), lambda c: c.mean(1).repeat(1, 1, c.size(1)),
@@ -308,7 +350,8 @@ DIVISOR = "3, Scores and scaling: How large is a dot product?"
 WIDTH = "3, Scores and scaling: Break it: which width?"
 SCORES = [
     mistake("key-not-transposed", "The second factor of the product is not transposed.",
-        "A score is the dot product of two vectors, so the product sums over their width: q @ k.transpose(-2, -1).",
+        "A score is the dot product of two vectors, so the product sums over their width: q @ "
+        "k.transpose(-2, -1).",
         PAIRS, scores=lambda q, k: q @ k),
     mistake("key-transposed-wrong-axes", "The wrong two axes of k were swapped.",
         "Tokens and width change places, the last two axes: k.transpose(-2, -1).", PAIRS,
@@ -324,8 +367,10 @@ SCORES = [
     mistake("query-key-swapped", "Queries and keys have changed places: rows are keys.",
         "A row belongs to a query: q @ k.transpose(-2, -1).", PAIRS,
         scores=lambda q, k: k @ q.transpose(-2, -1), same_as=("wrong-unpack-order",)),
-    mistake("elementwise-product", "Two tensors were multiplied number by number (*), and not as matrices (@).",
-        "A score is one number for a query and a key, their dot product; a context is a sum over keys.", PAIRS,
+    mistake("elementwise-product", "Two tensors were multiplied number by number (*), and not as "
+                                   "matrices (@).",
+        "A score is one number for a query and a key, their dot product; a context is a sum over "
+        "keys.", PAIRS,
         scores=[lambda q, k: q * k, lambda q, k: (q * k).sum(-1), lambda q, k: k * q],
         weigh=[lambda w, v: w * v, lambda w, v: v * w],
         same_as=("key-not-transposed", "query-key-swapped"), written=r"\bq ?\* ?k\b|\bk ?\* ?q\b"),
@@ -344,7 +389,8 @@ SCORES = [
         "The root of D is D ** 0.5, or math.sqrt(D).", DIVISOR,
         scale=[lambda z, q, k, h: z / (q.size(-1) / 2), lambda z, q, k, h: z / q.size(-1) / 2]),
     mistake("scale-missing", "The scores are not scaled.",
-        "Without / sqrt(D) their spread grows with the width; at large D one key takes nearly all, by chance.", DIVISOR,
+        "Without / sqrt(D) their spread grows with the width; at large D one key takes nearly "
+        "all, by chance.", DIVISOR,
         scale=lambda z, q, k, h: z),
     mistake("scale-inverted", "The scores were multiplied by sqrt(D).",
         "Dividing keeps the spread at 1; multiplying makes it D.", DIVISOR,
@@ -354,7 +400,8 @@ SCORES = [
         {"scale": lambda z, q, k, h: z, "post": lambda w, q: w / math.sqrt(q.size(-1))}),
     mistake("scale-by-length", "The scores were divided by sqrt(S), the number of tokens.",
         "Their spread depends on the width of a head, not on the length.", DIVISOR,
-        scale=[lambda z, q, k, h: z / math.sqrt(k.size(-2)), lambda z, q, k, h: z / math.sqrt(q.size(-2))],
+        scale=[lambda z, q, k, h: z / math.sqrt(k.size(-2)), lambda z, q, k,
+            h: z / math.sqrt(q.size(-2))],
         same_as=("scale-missing",)),
     mistake("", "The root of D was rounded to a whole number.",
         "Divide by math.sqrt(D) as it comes: // and int cut it off.", DIVISOR,
@@ -416,23 +463,29 @@ SOFTMAX = [
         "exp makes them positive, and the division makes each row sum to 1.", TO_WEIGHTS,
         softmax=lambda z: z),
     mistake("", "Later tokens are hidden: this is causal, and nobody asked for it.",
-        "Here every query sees all keys, but those that a mask hides. The causal mask comes in lesson 8.", HIDING,
+        "Here every query sees all keys, but those that a mask hides. The causal mask comes in "
+        "lesson 8.", HIDING,
         softmax=[lambda z: _causal(z, 0), lambda z: _causal(z, z.size(-1) - z.size(-2))],
         only=("self_attention", "multi_head_attention", "MultiHeadAttention", "cross_attention")),
     mistake("softmax-unstable", "With scores of 10 000 the result is NaN.",
         "exp overflows. Subtract the largest score of the row first: only differences count.",
         STABLE,
         softmax=lambda z: z.exp() / z.exp().sum(-1, keepdim=True), only=("softmax",)),
-    mistake("softmax-no-keepdim", "The sums, or the largest scores, do not line up with their rows.",
-        "A sum over the last axis drops it; keepdim=True keeps it, so that division goes row by row.", STABLE,
-        softmax=[lambda z: _exponentials(z) / _exponentials(z).sum(-1), lambda z: z.exp() / z.exp().sum(-1),
+    mistake("softmax-no-keepdim", "The sums, or the largest scores, do not line up with their "
+                                  "rows.",
+        "A sum over the last axis drops it; keepdim=True keeps it, so that division goes row by "
+        "row.", STABLE,
+        softmax=[lambda z: _exponentials(z) / _exponentials(z).sum(-1),
+            lambda z: z.exp() / z.exp().sum(-1),
                  lambda z: z - z.amax(-1)],
         but=("decode_step",)),
 ]  # fmt: skip
 
 
 def _behind_a_mask(softmax: Function) -> list[Change]:
-    """Fill hidden scores with -inf and take a wrong softmax; leave a row that sees nothing as it comes, or clean it."""
+    """Fill hidden scores with -inf and take a wrong softmax; leave a row that sees nothing as it
+    comes, or clean it.
+    """
 
     def attend(scores: Tensor, mask: Tensor, s: Steps) -> Tensor:
         return softmax(scores.masked_fill(~mask, -math.inf))
@@ -444,7 +497,10 @@ MASKED_SOFTMAX = [
     replace(
         one,
         changes=tuple(
-            way for change in one.changes if "softmax" in change for way in _behind_a_mask(change["softmax"])
+            way
+            for change in one.changes
+            if "softmax" in change
+            for way in _behind_a_mask(change["softmax"])
         ),
         only=("masked_softmax",),
     )
@@ -486,7 +542,8 @@ MASKS = [
         "That multiplies weights by e, and hides nothing. Add 0 and -inf, or fill.", HIDING,
         *map(_uncleaned, (lambda z, m: z + m, lambda z, m: z + ~m)), hide=lambda z, m: z + m),
     mistake("", "torch does not subtract True and False: a mask has no minus.",
-        "Its opposite is ~mask. And what it hides is filled, not subtracted: scores.masked_fill(~mask, -torch.inf).",
+        "Its opposite is ~mask. And what it hides is filled, not subtracted: "
+        "scores.masked_fill(~mask, -torch.inf).",
         HIDING, crashes="bool tensor is not supported"),
     mistake("mask-after-softmax", "Hidden weights are 0, but rows sum to less than 1.",
         "Hide the scores before softmax, so that what is left shares the whole.", HIDING,
@@ -502,8 +559,10 @@ MASKS = [
         "Softmax of nothing but -inf is 0 / 0. Such a row gets all 0.", HIDING,
         _uncleaned(_fill(-math.inf)), {"hide": _fill(-math.inf)}),
     mistake("masked-row-uniform", "A row with nothing to see looks at everything alike.",
-        "Its scores are all equal, as with a finite fill, or its NaN was filled up. Such a row gets all 0.", HIDING,
-        _uncleaned(_fill(-1e9)), _uncleaned(_fill(-1e4)), {"empty": _itself}, _uncleaned(lambda z, m: z + ~m * -1e9)),
+        "Its scores are all equal, as with a finite fill, or its NaN was filled up. Such a row "
+        "gets all 0.", HIDING,
+        _uncleaned(_fill(-1e9)), _uncleaned(_fill(-1e4)), {"empty": _itself},
+        _uncleaned(lambda z, m: z + ~m * -1e9)),
     mistake("mask-none", "It was called without a mask, and took None for one.",
         "Hide keys only where there is a mask: if mask is not None.", HIDING,
         crashes="NoneType", only=WITH_MASK),
@@ -511,8 +570,8 @@ MASKS = [
         "Write `if mask is not None`, and `~mask` for its opposite.", HIDING,
         crashes="Boolean value of Tensor", only=("masked_softmax", *WITH_MASK)),
     mistake("nan-gradient", "The result is right, but a gradient is NaN.",
-        "A row that sees nothing is NaN before nan_to_num hides it, and backward() meets that NaN. Give such a row "
-        "scores of 0 before the softmax, and weights of 0 after it.", HIDING,
+        "A row that sees nothing is NaN before nan_to_num hides it, and backward() meets that "
+        "NaN. Give such a row scores of 0 before the softmax, and weights of 0 after it.", HIDING,
         stage="nan gradient", but=("online_softmax", "tiled_attention")),
     mistake("mask-times-minus-inf", "Everything became NaN: 0 times inf is not a number.",
         "Fill hidden scores with masked_fill, which leaves the others alone.", HIDING,
@@ -523,21 +582,26 @@ MIXTURE = "5, Weighted sum: See it: a context and what it is made of"
 WHOLE_HEAD = "5, Weighted sum: A whole head"
 W_O = "6, Concatenation: W_O: where the heads meet"
 OUTPUT = [
-    mistake("scores-returned", "The scores were returned in the place of the weights; the context is right.",
+    mistake("scores-returned", "The scores were returned in the place of the weights; the context "
+                               "is right.",
         "The weights are what softmax makes of the scores: return those.", WHOLE_HEAD,
         returned=lambda weights, scores: scores),
     mistake("dropout-at-eval", "Two calls with the same input differ, as with dropout.",
-        "Leave dropout and all that is random away: the same input gives the same result.", WHOLE_HEAD,
+        "Leave dropout and all that is random away: the same input gives the same result.",
+        WHOLE_HEAD,
         stage="repeat",
-        only=("softmax", "masked_softmax", "self_attention", "fused_mha", "decode_step", *WITH_MASK)),
+        only=("softmax", "masked_softmax", "self_attention", "fused_mha", "decode_step",
+            *WITH_MASK)),
     mistake("weights-transposed", "The weights were transposed.",
         "Row t of the weights belongs to query t: weights @ v.", MIXTURE,
         weigh=lambda w, v: w.transpose(-2, -1) @ v, but=("decode_step",)),
     mistake("value-times-weights", "The product is the wrong way round: v @ weights.",
         "Each context is a sum over values: weights @ v.", MIXTURE,
         weigh=lambda w, v: v @ w,
-        same_as=("key-not-transposed",), operand=lambda shape: len(shape) > 1 and shape[-1] == shape[-2]),
-    mistake("output-projection-missing", "The merged heads were returned, without the output projection.",
+        same_as=("key-not-transposed",),
+        operand=lambda shape: len(shape) > 1 and shape[-1] == shape[-2]),
+    mistake("output-projection-missing", "The merged heads were returned, without the output "
+                                         "projection.",
         "Only W_O lets the heads meet.", W_O,
         output=lambda m, w, b, h: m),
     mistake("output-projection-per-head", "Each head was projected with its own block of W_O.",
@@ -546,34 +610,42 @@ OUTPUT = [
     mistake("output-columns-as-rows", "W_O was cut by rows.",
         "Its columns are what reads the heads: D columns for each.", W_O,
         columns=[lambda c, w: torch.einsum("bhsd,hdc->bhsc", c, w.unflatten(0, (c.size(1), -1))),
-                 lambda c, w: torch.stack([x @ w.chunk(c.size(1))[h].T for h, x in enumerate(c.unbind(1))], 1)],
+                 lambda c, w: torch.stack([x @ w.chunk(c.size(1))[h].T for h,
+                     x in enumerate(c.unbind(1))], 1)],
         same_as=("weight-not-transposed",), written=r"\.m?T\b"),
     mistake("weight-not-transposed", "A head's D columns of W_O were not transposed.",
-        "They are (C, D), as nn.Linear keeps them, (out, in): the product is with their transpose, (D, C).", W_O,
-        columns=[lambda c, w: torch.stack([x @ w.chunk(c.size(1), 1)[h] for h, x in enumerate(c.unbind(1))], 1),
+        "They are (C, D), as nn.Linear keeps them, (out, in): the product is with their "
+        "transpose, (D, C).", W_O,
+        columns=[lambda c, w: torch.stack([x @ w.chunk(c.size(1), 1)[h] for h,
+            x in enumerate(c.unbind(1))], 1),
                  lambda c, w: c @ w.unflatten(1, (c.size(1), -1)).transpose(0, 1)]),
     mistake("", "A head's D numbers met all C columns of W_O.",
         "Each head is multiplied with its own D columns alone.", W_O,
         columns=[lambda c, w: c @ w.T, lambda c, w: c @ w]),
     mistake("", "The columns of W_O were cut as (D, H): each head got every H-th one.",
-        "The columns of a head lie side by side, as its numbers do in the merged context: cut as (H, D).", W_O,
+        "The columns of a head lie side by side, as its numbers do in the merged context: cut as "
+        "(H, D).", W_O,
         columns=lambda c, w: torch.einsum("bhsd,cdh->bhsc", c, w.unflatten(1, (-1, c.size(1))))),
 ]  # fmt: skip
 
 KINDS = [
     mistake("", "torch.dot takes two vectors.",
-        "For the dot products of all pairs use the matrix product, @.", "0, Start here: One attention by hand",
+        "For the dot products of all pairs use the matrix product, @.",
+        "0, Start here: One attention by hand",
         crashes="1D tensors expected, but got"),
     mistake("", "torch.mm takes two matrices, and no axes in front of them.",
-        "@ takes the last two axes as matrices, and repeats the product over the axes in front.", SPLIT,
+        "@ takes the last two axes as matrices, and repeats the product over the axes in front.",
+        SPLIT,
         crashes="self must be a matrix"),
     mistake("", "torch.sqrt takes a tensor, and a size is a plain number.",
         "Write math.sqrt(size), or size ** 0.5.", DIVISOR, crashes=r"sqrt\(\): argument 'input'"),
     mistake("", "A function for single numbers was given a tensor.",
-        "Those of math take one number: use torch.exp, torch.log or torch.sqrt on a tensor.", STABLE,
+        "Those of math take one number: use torch.exp, torch.log or torch.sqrt on a tensor.",
+        STABLE,
         crashes="only one element tensors can be converted"),
     mistake("", "max along an axis gives two results: the largest numbers, and where they stand.",
-        "Take .values, or use amax: scores.amax(-1, keepdim=True).", STABLE, crashes=r"return_types\.max"),
+        "Take .values, or use amax: scores.amax(-1, keepdim=True).", STABLE,
+        crashes=r"return_types\.max"),
 ]  # fmt: skip
 
 STEP_MISTAKES = (*PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKED_SOFTMAX, *MASKS, *OUTPUT, *KINDS)

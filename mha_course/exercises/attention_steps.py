@@ -17,7 +17,9 @@ from torch.nn import functional as F
 Three = tuple[Tensor, Tensor, Tensor]
 
 
-def _project(x: Tensor, memory: Tensor, weights: Any, biases: Any, num_heads: int, s: Steps) -> Three:
+def _project(
+    x: Tensor, memory: Tensor, weights: Any, biases: Any, num_heads: int, s: Steps
+) -> Three:
     (w_q, w_k, w_v), (b_q, b_k, b_v) = weights, biases
     return s.linear(x, w_q, b_q), s.linear(memory, w_k, b_k), s.linear(memory, w_v, b_v)
 
@@ -53,7 +55,9 @@ class Steps(SimpleNamespace):
         "project": _project,
         "split": lambda x, num_heads: x.unflatten(2, (num_heads, -1)).transpose(1, 2),
         "apart": _apart,
-        "split_fused": lambda qkv, num_heads: qkv.unflatten(2, (3, num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0),
+        "split_fused": lambda qkv, num_heads: (
+            qkv.unflatten(2, (3, num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+        ),
         "rows": lambda x, w, head, num_heads: x @ w.chunk(num_heads)[head].T,
         "scores": lambda q, k: q @ k.transpose(-2, -1),
         "scale": lambda scores, q, k, num_heads: scores / math.sqrt(q.size(-1)),
@@ -66,15 +70,24 @@ class Steps(SimpleNamespace):
         "post": lambda weights, q: weights,
         "returned": lambda weights, scores: weights,
         "weigh": lambda weights, v: weights @ v,
-        "kernel": lambda q, k, v, is_causal: F.scaled_dot_product_attention(q, k, v, is_causal=is_causal),
+        "kernel": lambda q, k, v, is_causal: F.scaled_dot_product_attention(
+            q, k, v, is_causal=is_causal
+        ),
         "merge": lambda context: context.transpose(1, 2).flatten(2),
         "output": lambda merged, w_o, b_o, num_heads: merged @ w_o.T + (0 if b_o is None else b_o),
         "sources": lambda x, memory: (x, memory),
-        "append": lambda k_past, v_past, k, v: (torch.cat((k_past, k), 2), torch.cat((v_past, v), 2)),
+        "append": lambda k_past, v_past, k, v: (
+            torch.cat((k_past, k), 2),
+            torch.cat((v_past, v), 2),
+        ),
         "seen": lambda keys, values: (keys, values),
         "kept": lambda keys, values: (keys, values),
-        "columns": lambda c, w_o: torch.einsum("bhsd,chd->bhsc", c, w_o.unflatten(1, (c.size(1), -1))),
-        "start": lambda: -math.inf,  # block by block: the first maximum, and what rescales the sum and the context
+        "columns": lambda c, w_o: torch.einsum(
+            "bhsd,chd->bhsc", c, w_o.unflatten(1, (c.size(1), -1))
+        ),
+        "start": lambda: (
+            -math.inf
+        ),  # block by block: the first maximum, and what rescales the sum and the context
         "shrink_sum": lambda old, new: (old - new).exp(),
         "shrink_context": lambda old, new: (old - new).exp(),
     }
@@ -86,13 +99,16 @@ class Steps(SimpleNamespace):
 ATTEND = ("softmax", "attend")
 MASKED = (*ATTEND, "mask", "hide", "empty")
 ALL_SIX = (
-    "linear", "order", "project", "split", "apart", "scores", "scale", "weigh", "merge", "output", "post", "returned",
+    "linear", "order", "project", "split", "apart", "scores", "scale", "weigh", "merge", "output",
+    "post", "returned",
 )  # fmt: skip
 NO_BIAS = (None,) * 4
 
 
 def read_fused(qkv: Tensor, num_heads: int, s: Steps) -> Three:
-    """Return q, k and v of a fused projection: people cut it in three and split each, or do both at once."""
+    """Return q, k and v of a fused projection: people cut it in three and split each, or do both at
+    once.
+    """
     if s.split_fused is not Steps.defaults["split_fused"]:
         return s.order(*s.split_fused(qkv, num_heads))
     q, k, v = s.order(*s.unpack(qkv))

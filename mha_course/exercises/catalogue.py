@@ -13,21 +13,32 @@ from mha_course.errors import ShapeError
 from mha_course.exercises.attention_mistakes import STEP_MISTAKES
 from mha_course.exercises.spec import Exercise, Lesson, Mistake, Question
 
-# The one arrow that goes up: l00_start_here, l01_projection, … are above this room, and are loaded by name.
+# The one arrow that goes up: l00_start_here, l01_projection, … are above this room, and are loaded
+# by name.
 _FOUND = pkgutil.iter_modules([str(Path(__file__).parents[1] / "lessons")])
 _FOLDERS = sorted(module.name for module in _FOUND if module.ispkg)
 LESSONS: tuple[Lesson, ...] = tuple(
     importlib.import_module(f"mha_course.lessons.{folder}.exercises").LESSON for folder in _FOLDERS
 )
-EXERCISES: dict[str, Exercise] = {exercise.name: exercise for lesson in LESSONS for exercise in lesson.exercises}
+EXERCISES: dict[str, Exercise] = {
+    exercise.name: exercise for lesson in LESSONS for exercise in lesson.exercises
+}
 NAMES = tuple(EXERCISES)
 HINTS = {name: exercise.hints for name, exercise in EXERCISES.items()}
-QUESTIONS: dict[str, Question] = {name: asked for lesson in LESSONS for name, asked in lesson.questions.items()}
-MISTAKES: tuple[Mistake, ...] = (*STEP_MISTAKES, *(known for lesson in LESSONS for known in lesson.mistakes))
+QUESTIONS: dict[str, Question] = {
+    name: asked for lesson in LESSONS for name, asked in lesson.questions.items()
+}
+MISTAKES: tuple[Mistake, ...] = (
+    *STEP_MISTAKES,
+    *(known for lesson in LESSONS for known in lesson.mistakes),
+)
 
 
 def find_exercise(name: Any, place: str = "check") -> Exercise:
-    """Return the exercise of a name. Raises: ShapeError, in the name of place, for a name that is not one."""
+    """Return the exercise of a name.
+
+    Raises: ShapeError, in the name of place, for a name that is not one.
+    """
     if isinstance(name, str) and name in EXERCISES:
         return EXERCISES[name]
     meant = name.__name__ if isinstance(name, FunctionType | type) else name

@@ -25,19 +25,27 @@ from mha_course.tracing.torch_internals import WithoutSubclasses
 _NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}  # what dots compile to
 _MANY = 10_000_000  # numbers
 _BESIDE_THE_NUMBERS = ("input", "repeat", "gradient", "nan gradient", "rule")  # stages
-_failures: Counter[str] = Counter()  # checks that failed since the last pass, for each exercise, in this session
+_failures: Counter[str] = (
+    Counter()
+)  # checks that failed since the last pass, for each exercise, in this session
 
 
 def check(name: str, answer: Any, *, record: bool = True) -> Report:
     """Judge an answer to an exercise in float64 and float32, on the CPU, with positional arguments.
 
-    Args: name is one of NAMES; answer is a callable; record=False keeps an answer out of ``progress``, where it is
-        an example and not an attempt of the learner's. Returns: a Report; nothing is printed or raised.
+    Args: name is one of NAMES; answer is a callable; record=False keeps an answer out of
+        ``progress``, where it is
+        an example and not an attempt of the learner's. Returns: a Report; nothing is printed or
+        raised.
     Raises: ShapeError for a name that is not an exercise.
     """
     exercise = find_exercise(name)
     if is_stub(answer):
-        return Report(name, "unattempted", "Replace the dots by your code, run the cell, then run this one again.")
+        return Report(
+            name,
+            "unattempted",
+            "Replace the dots by your code, run the cell, then run this one again.",
+        )
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # many small products: threads would only wait for each other
     try:
@@ -46,8 +54,13 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
     finally:
         torch.set_num_threads(threads)
     if replaced:
-        theirs = f"{', '.join(replaced)}: something else has been put in this place since the notebook began."
-        report = replace(report, message=f"{report.message} {theirs} It was judged with PyTorch's own.")
+        theirs = (
+            f"{', '.join(replaced)}: something else has been put in this place since the notebook "
+            f"began."
+        )
+        report = replace(
+            report, message=f"{report.message} {theirs} It was judged with PyTorch's own."
+        )
     if not record:
         return report
     progress_store.remember(name, report.status)
@@ -57,9 +70,11 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
 
 
 def is_stub(answer: Any) -> bool:
-    """Return True for a function, or the forward of a class, that is still as empty as the notebook has it.
+    """Return True for a function, or the forward of a class, that is still as empty as the notebook
+    has it.
 
-    It does nothing but return None or dots, whether by ``...``, by ``pass`` or by a docstring alone.
+    It does nothing but return None or dots, whether by ``...``, by ``pass`` or by a docstring
+    alone.
     """
     if isinstance(answer, type):
         forward = getattr(answer, "forward", torch.nn.Module.forward)
@@ -100,12 +115,18 @@ class Attempt:
             self.outcomes.append(self._call())
             fault = self._fault()
             if fault:
-                cases = () if fault.stage in _BESIDE_THE_NUMBERS else self.exercise.cases[len(self.outcomes) - 1 :][:1]
+                cases = (
+                    ()
+                    if fault.stage in _BESIDE_THE_NUMBERS
+                    else self.exercise.cases[len(self.outcomes) - 1 :][:1]
+                )
                 return fault._replace(message=" ".join((fault.message, *cases)).rstrip())
         return None
 
     def complete(self) -> list[Outcome]:
-        """Return the outcomes of all inputs, for an answer that crashes: on one input many mistakes crash alike."""
+        """Return the outcomes of all inputs, for an answer that crashes: on one input many mistakes
+        crash alike.
+        """
         rest = self.exercise.inputs[len(self.outcomes) :]
         return self.outcomes + [run(self.exercise.run, self.answer, inputs()) for inputs in rest]
 
@@ -113,7 +134,9 @@ class Attempt:
         return x.to(self.dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
 
     def _call(self, seed: int = 0) -> Outcome:
-        """Run the answer; several results that are stacked in one tensor are taken apart, as unpacking does."""
+        """Run the answer; several results that are stacked in one tensor are taken apart, as
+        unpacking does.
+        """
         outcome = run(self.exercise.run, self.answer, self.arguments, seed=seed)
         got, axes = _plain(outcome.result), self.exercise.axes
         outcome.result = got
@@ -132,7 +155,11 @@ class Attempt:
             return Fault("wrong", "input", "It changes its input. Make a new tensor instead.")
         second = self._call(seed=1) if self.exercise.unique else outcome
         if second.error is None and not _equal(as_list(second.result), as_list(outcome.result)):
-            return Fault("wrong", "repeat", "Two calls with the same input differ: something is drawn at random.")
+            return Fault(
+                "wrong",
+                "repeat",
+                "Two calls with the same input differ: something is drawn at random.",
+            )
         want, got = run_reference(self.exercise, self.arguments), outcome.result
         wanted = as_list(want)
         answers = as_list(got) if isinstance(want, tuple) else [got]
@@ -146,7 +173,11 @@ class Attempt:
                 text += f"one {type(got).__name__}. Put commas between them: return a, b."
             return Fault("wrong", "type", text)
         for number, (one, other) in enumerate(zip(answers, wanted, strict=True)):
-            axes = self.exercise.axes if isinstance(self.exercise.axes, str) else self.exercise.axes[number]
+            axes = (
+                self.exercise.axes
+                if isinstance(self.exercise.axes, str)
+                else self.exercise.axes[number]
+            )
             found = compare.compare(one, other, axes.split(), self.exercise.tolerance)
             if found:
                 stage, clause = found
@@ -154,7 +185,12 @@ class Attempt:
                 subject = f"Result {number}{name}" if len(wanted) > 1 else "The result"
                 return Fault("wrong", stage, f"{subject} {clause}", result=number)
             if self.exercise.exact_zeros and bool((_dense(one) != 0)[other == 0].any()):
-                return Fault("wrong", "values", "What should be exactly 0 is a very small number.", result=number)
+                return Fault(
+                    "wrong",
+                    "values",
+                    "What should be exactly 0 is a very small number.",
+                    result=number,
+                )
         return self._gradient_fault(isinstance(want, tuple)) or self._broken_rule()
 
     def _gradient_fault(self, several: bool) -> Fault | None:
@@ -164,16 +200,26 @@ class Attempt:
         got = run(sandbox.gradients, self.exercise.run, (self.answer, self.arguments, several))
         if got.error is not None:
             in_place = "inplace operation" in str(got.error)  # on tensors of its own: no mistake
-            return None if in_place else Fault("wrong", "gradient", "The result is right, but backward() stops.")
-        want = sandbox.gradients(self.exercise.run, self.exercise.reference, self.arguments, several)
-        pairs = (zip(ours, theirs, strict=False) for ours, theirs in zip(got.result, want, strict=False))
+            return (
+                None
+                if in_place
+                else Fault("wrong", "gradient", "The result is right, but backward() stops.")
+            )
+        want = sandbox.gradients(
+            self.exercise.run, self.exercise.reference, self.arguments, several
+        )
+        pairs = (
+            zip(ours, theirs, strict=False) for ours, theirs in zip(got.result, want, strict=False)
+        )
         for one, other in chain.from_iterable(pairs):
             if one is None or other is None or not bool(other.isfinite().all()):
                 continue
             if not bool(one.isfinite().all()):
                 return Fault("wrong", "nan gradient", "The result is right, but a gradient is NaN.")
             if compare.compare(one, other, "?" * other.dim(), 1e-6):
-                return Fault("wrong", "gradient", "The result is right, but its gradient is another one.")
+                return Fault(
+                    "wrong", "gradient", "The result is right, but its gradient is another one."
+                )
         return None
 
     def _broken_rule(self) -> Fault | None:
@@ -221,8 +267,9 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
     bad = _signature(exercise, answer)
     if bad:
         return Report(exercise.name, "error" if callable(answer) else "wrong", bad, "signature")
-    # In float64 rounding neither hides a mistake nor looks like one, so numbers can be held against those of known
-    # mistakes. float32, in which people compute, then shows what overflows, what loses its digits, and what was
+    # In float64 rounding neither hides a mistake nor looks like one, so numbers can be held against
+    # those of known mistakes. float32, in which people compute, then shows what overflows, what
+    # loses its digits, and what was
     # written for one dtype alone.
     for dtype in (torch.float64, torch.float32):
         attempt = Attempt(exercise, answer, dtype)
@@ -235,9 +282,19 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
         fault = attempt.find_fault()
         if fault:
             shapes = sandbox.shapes_of(attempt.arguments)
-            text = f"It agrees on the first sizes, and not with {shapes}: is a size written as a number? Read it from "
+            text = (
+                f"It agrees on the first sizes, and not with {shapes}: is a size written as a "
+                f"number? Read it from "
+            )
             said = f"{text}the shapes. {fault.message}"
-            return Report(exercise.name, fault.status, said, "sizes", answer=answer, arguments=attempt.arguments)
+            return Report(
+                exercise.name,
+                fault.status,
+                said,
+                "sizes",
+                answer=answer,
+                arguments=attempt.arguments,
+            )
     agrees = "It agrees with the reference on sizes that all differ, in float64 and float32."
     said, arguments = f"{exercise.done} {agrees}".strip(), exercise.inputs[0]()
     return Report(exercise.name, "correct", said, answer=answer, arguments=arguments)
@@ -247,7 +304,10 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
     """Return a sentence on what is wrong with the answer before it is called, or None."""
     wants_class = isinstance(exercise.reference, type)
     if not callable(answer):
-        return f"It takes {'a class' if wants_class else 'a function'}, and got {type(answer).__name__}."
+        return (
+            f"It takes {'a class' if wants_class else 'a function'}, and got "
+            f"{type(answer).__name__}."
+        )
     if wants_class and isinstance(answer, torch.nn.Module):
         return "It takes the class itself, not a module made of it: leave the parentheses away."
     if isinstance(answer, type) and not wants_class:
@@ -263,7 +323,8 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
     except TypeError:
         many = "s" * (len(names) > 1)
         return (
-            f"It is called with {len(names)} argument{many}, ({', '.join(names)}), and takes {foreign(str(signature))}."
+            f"It is called with {len(names)} argument{many}, ({', '.join(names)}), and takes "
+            f"{foreign(str(signature))}."
         )
     return None
 
@@ -276,11 +337,20 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
         known = [one for one in MISTAKES if one.stage == stage and one.belongs_to(exercise)]
         return _named(report, known) if known else report
     if status == "wrong":
-        report = replace(report, picture=compare.picture(outcome.result, run_reference(exercise, attempt.arguments)))
+        report = replace(
+            report,
+            picture=compare.picture(outcome.result, run_reference(exercise, attempt.arguments)),
+        )
     if attempt.dtype != torch.float64:  # in which it has passed
-        lost = "In float64 it agrees, in float32 it does not: digits are lost where large numbers cancel, or overflow."
+        lost = (
+            "In float64 it agrees, in float32 it does not: digits are lost where large numbers "
+            "cancel, or overflow."
+        )
         if status == "error":
-            lost = "In float64 it runs, in float32 it stops: is a dtype written down where that of the input belongs?"
+            lost = (
+                "In float64 it runs, in float32 it stops: is a dtype written down where that of "
+                "the input belongs?"
+            )
         return replace(report, message=f"{lost} {message}")
     found = None
     if exercise.diagnose and status == "wrong":
@@ -304,34 +374,48 @@ def _named(report: Report, known: Sequence[Mistake]) -> Report:
     says = " And: ".join(f"{mistake.found} {mistake.why}" for mistake in known)
     raised = f"{report.message} " if report.status == "error" else ""
     named = next((mistake for mistake in known if mistake.name), known[0])
-    return replace(report, message=f"{raised}{says} See lesson {named.place}.", mistake=named.name or None)
+    return replace(
+        report, message=f"{raised}{says} See lesson {named.place}.", mistake=named.name or None
+    )
 
 
 def _first_stage(exercise: Exercise, answer: Any) -> tuple[str, str] | None:
-    """Return the first stage at which an answer without a name is wrong, and a sentence; None if it has no stages.
+    """Return the first stage at which an answer without a name is wrong, and a sentence; None if it
+    has no stages.
 
     Each stage is tried on arguments that leave one suspect.
     """
     if not exercise.token_arguments:
         return None
     plain = exercise.inputs[0]()  # without a mask
-    one_token = [x[:, :1] if at in exercise.token_arguments else x for at, x in enumerate(plain)]  # it gets weight 1
-    no_query = [x * 0 if at in exercise.query_arguments else x for at, x in enumerate(plain)]  # all weights are alike
+    one_token = [
+        x[:, :1] if at in exercise.token_arguments else x for at, x in enumerate(plain)
+    ]  # it gets weight 1
+    no_query = [
+        x * 0 if at in exercise.query_arguments else x for at, x in enumerate(plain)
+    ]  # all weights are alike
     for arguments, stage, sentence in (
         (one_token, "values and output",
          "It is wrong already with a single token, where only values and output matter."),
         (no_query, "weighted sum",
-         "With one token it is right; with all scores alike it is not. Each query should then mix all values alike: "
-         "look at what is hidden, at what the weights sum to, and at how tokens and heads are split and merged."),
+         "With one token it is right; with all scores alike it is not. Each query should then mix "
+         "all values alike: look at what is hidden, at what the weights sum to, and at how tokens "
+         "and heads are split and merged."),
         (plain, "scores",
-         "With one token, and with all weights alike, it is right: look at the scores, their scale and the softmax."),
+         "With one token, and with all weights alike, it is right: look at the scores, their "
+         "scale and the softmax."),
     ):  # fmt: skip
         outcome = run(exercise.run, answer, arguments)
-        if outcome.error is not None or _differs(outcome.result, run_reference(exercise, arguments)):
+        if outcome.error is not None or _differs(
+            outcome.result, run_reference(exercise, arguments)
+        ):
             return stage, sentence
     return "mask", "Without a mask all is right: look at how it is applied."
 
 
 def _differs(got: Any, want: Any) -> bool:
     pairs = zip(as_list(got), as_list(want), strict=False)
-    return any(not isinstance(a, Tensor) or compare.compare(a, b, "?" * b.dim(), 0.0) is not None for a, b in pairs)
+    return any(
+        not isinstance(a, Tensor) or compare.compare(a, b, "?" * b.dim(), 0.0) is not None
+        for a, b in pairs
+    )

@@ -17,10 +17,12 @@ from mha_course.exercises.catalogue import EXERCISES, MISTAKES
 from mha_course.exercises.sandbox import Outcome, as_list, last_line, run
 from mha_course.exercises.spec import Change, Exercise, Mistake
 
-# Pairs of mistakes that are tried for one answer. No exercise has as many: MultiHeadAttention has 1,114, and they take
-# 0.7 s of one core. A number and no clock, so that a busy machine comes to the same answer.
+# Pairs of mistakes that are tried for one answer. No exercise has as many: MultiHeadAttention has
+# 1,114, and they take 0.7 s of one core. A number and no clock, so that a busy machine comes to the
+# same answer.
 MAX_PAIRS = 1500
-# How near numbers must come to those of a mistake: first as float64 gives them, then as a part taken in float32 does.
+# How near numbers must come to those of a mistake: first as float64 gives them, then as a part
+# taken in float32 does.
 EXACT, NEAR = 1e-12, 1e-6
 MASK_STEPS = {"mask", "hide", "empty"}
 
@@ -36,17 +38,25 @@ class Way:
 def alike(one: Outcome, other: Outcome, precision: float = EXACT) -> bool:
     """Return True where two calls came out the same: the same numbers, or the same error."""
     if one.error is not None or other.error is not None:
-        return type(one.error) is type(other.error) and _first_line(one.error) == _first_line(other.error)
+        return type(one.error) is type(other.error) and _first_line(one.error) == _first_line(
+            other.error
+        )
     ours, theirs = as_list(one.result), as_list(other.result)
-    return len(ours) == len(theirs) and all(_same(a, b, precision) for a, b in zip(ours, theirs, strict=True))
+    return len(ours) == len(theirs) and all(
+        _same(a, b, precision) for a, b in zip(ours, theirs, strict=True)
+    )
 
 
 def _first_line(error: BaseException | None) -> str:
-    return str(error).split("\n")[0]  # torch may add its own call stack, which differs from machine to machine
+    return str(error).split("\n")[
+        0
+    ]  # torch may add its own call stack, which differs from machine to machine
 
 
 def _same(one: Any, other: Any, precision: float = EXACT) -> bool:
-    """Compare two results to the precision of the coarser: an answer may compute in float32 what it got in float64."""
+    """Compare two results to the precision of the coarser: an answer may compute in float32 what it
+    got in float64.
+    """
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return type(one) is type(other) and bool(one == other)
     if one.shape != other.shape:
@@ -77,13 +87,18 @@ _run_once = lru_cache(maxsize=4096)(_run)  # for single mistakes; pairs are too 
 def ways(name: str) -> tuple[Way, ...]:
     """Return all ways in which an exercise can be got wrong so that it shows."""
     exercise = EXERCISES[name]
-    all_ways = [Way(mistake, change) for mistake in MISTAKES for change in mistake.applies(exercise)]
+    all_ways = [
+        Way(mistake, change) for mistake in MISTAKES for change in mistake.applies(exercise)
+    ]
     right = [_run_once(name, at) for at in range(len(exercise.inputs))]
     return tuple(way for way in all_ways if not _reproduces(name, right, way))
 
 
-def recognise(exercise: Exercise, outcomes: Sequence[Outcome], answer: Any = None) -> tuple[Mistake, ...]:
-    """Return the mistake, or the two, that come out as the answer did on all inputs; none if no such is known.
+def recognise(
+    exercise: Exercise, outcomes: Sequence[Outcome], answer: Any = None
+) -> tuple[Mistake, ...]:
+    """Return the mistake, or the two, that come out as the answer did on all inputs; none if no
+    such is known.
 
     Where several come out alike, and there are other sizes, the answer is tried on those as well.
     """
@@ -99,7 +114,9 @@ def recognise(exercise: Exercise, outcomes: Sequence[Outcome], answer: Any = Non
     if error is not None:
         if not found:
             known = [one for one in MISTAKES if one.crashes and one.belongs_to(exercise)]
-            found = [one for one in known if re.search(one.crashes, f"{type(error).__name__}: {error}")]
+            found = [
+                one for one in known if re.search(one.crashes, f"{type(error).__name__}: {error}")
+            ]
         return (_by_line(found, error),) if found else ()
     if found or not _has_all_results(name, outcomes[-1]):
         return tuple(found[:1])
@@ -113,35 +130,51 @@ def _has_all_results(name: str, outcome: Outcome) -> bool:
     return len(as_list(outcome.result)) == len(as_list(_run_once(name, 0).result))
 
 
-def _reproduces(name: str, outcomes: Sequence[Outcome], *ways: Way, precision: float = EXACT) -> bool:
-    """Return True where these mistakes come out so. The last outcome of a wrong answer rules out most: it is first."""
+def _reproduces(
+    name: str, outcomes: Sequence[Outcome], *ways: Way, precision: float = EXACT
+) -> bool:
+    """Return True where these mistakes come out so.
+
+    The last outcome of a wrong answer rules out most: it is first.
+    """
     make = _run_once if len(ways) == 1 else _run
-    return all(alike(outcomes[at], make(name, at, *ways), precision) for at in reversed(range(len(outcomes))))
+    return all(
+        alike(outcomes[at], make(name, at, *ways), precision)
+        for at in reversed(range(len(outcomes)))
+    )
 
 
 def _by_line(found: list[Mistake], error: BaseException) -> Mistake:
-    """Choose between mistakes that crash alike: by what is written there, or by the shape of what took part."""
+    """Choose between mistakes that crash alike: by what is written there, or by the shape of what
+    took part.
+    """
     line, shapes = last_line(error.__traceback__) or ("", {})
     likely = [
         one
         for one in found
-        if (one.written and re.search(one.written, line)) or (one.operand and any(map(one.operand, shapes.values())))
+        if (one.written and re.search(one.written, line))
+        or (one.operand and any(map(one.operand, shapes.values())))
     ]
     return (likely or [one for one in found if not one.written] or found)[0]
 
 
 def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[tuple[Way, Way]]:
-    """Yield the pairs of mistakes, in different steps, that an answer may have made, in a fixed order.
+    """Yield the pairs of mistakes, in different steps, that an answer may have made, in a fixed
+    order.
 
-    Where one mistake alone explains one of several results, it is one of the two. Where none does, both change the
-    weights, and through them the result.
+    Where one mistake alone explains one of several results, it is one of the two. Where none does,
+    both change the weights, and through them the result.
     """
     last = len(outcomes) - 1
     chosen = [way for way in _simple_ways(name, last) if last or not set(way.change) <= MASK_STEPS]
     explain = [way for way in chosen if _explains(name, last, way, outcomes[last])]
     if not explain and len(as_list(outcomes[last].result)) == 2:
         right = as_list(_run_once(name, last).result)[1]
-        chosen = [way for way in chosen if not _same(as_list(_run_once(name, last, way).result)[-1], right)]
+        chosen = [
+            way
+            for way in chosen
+            if not _same(as_list(_run_once(name, last, way).result)[-1], right)
+        ]
     for one, two in combinations([*explain, *(way for way in chosen if way not in explain)], 2):
         if explain and one not in explain:
             return

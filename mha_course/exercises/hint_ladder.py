@@ -1,4 +1,6 @@
-"""A ladder of hints for each exercise: every call of ``hint`` shows one level more. Above it stands the solution."""
+"""A ladder of hints for each exercise: every call of ``hint`` shows one level more. Above it stands
+the solution.
+"""
 
 from __future__ import annotations
 
@@ -60,10 +62,11 @@ class Hint:
 
 
 def hint(name: str) -> Hint:
-    """Show one hint more on an exercise: a question, a pointer, the shape of the line, and the line itself.
+    """Show one hint more on an exercise: a question, a pointer, the shape of the line, and the line
+    itself.
 
-    Args: name is that of an exercise; each keeps its own count in this session, and the last hint repeats. The line
-        itself is left out where solutions are off (see ``solution``).
+    Args: name is that of an exercise; each keeps its own count in this session, and the last hint
+        repeats. The line itself is left out where solutions are off (see ``solution``).
     Raises: ShapeError for a name that is not an exercise.
     """
     find_exercise(name, "hint")
@@ -72,29 +75,40 @@ def hint(name: str) -> Hint:
 
 
 def ladder(name: str) -> tuple[str, ...]:
-    """Return the hints on an exercise; the last one is code, so it is left out where solutions are withheld."""
+    """Return the hints on an exercise; the last one is code, so it is left out where solutions are
+    withheld.
+    """
     return HINTS[name][:-1] if withheld() else HINTS[name]
 
 
 def solution(name: str) -> str:
     """Return the source of the reference itself.
 
-    With ``MHA_COURSE_SOLUTIONS=off`` in the environment, as a class may have it, it is a comment that points to
-    ``hint`` instead; ``MHA_COURSE_LECTURER=1`` shows the source at once, whatever the class has.
+    With ``MHA_COURSE_SOLUTIONS=off`` in the environment, as a class may have it, it is a comment
+    that points to ``hint`` instead; ``MHA_COURSE_LECTURER=1`` shows the source at once, whatever
+    the class has.
     Raises: ShapeError for a name that is not an exercise.
     """
     if withheld():
         find_exercise(name, "solution")  # a name that does not exist is an error all the same
-        return f'# Solutions are off in this class ({SOLUTIONS}=off). hint("{name}") goes on helping.\n'
+        return (
+            f'# Solutions are off in this class ({SOLUTIONS}=off). hint("{name}") goes on '
+            f"helping.\n"
+        )
     return reference(name)
 
 
 def reference(name: str) -> str:
-    """Return the source of the reference, whatever the class has. Raises: ShapeError as solution does."""
+    """Return the source of the reference, whatever the class has.
+
+    Raises: ShapeError as solution does.
+    """
     return inspect.getsource(find_exercise(name, "solution").reference)
 
 
 def withheld() -> bool:
-    """Return True where a class shall not see solutions, and whoever runs it is not the lecturer."""
+    """Return True where a class shall not see solutions, and whoever runs it is not the
+    lecturer.
+    """
     lecturer = os.environ.get(LECTURER, "").strip() == "1"
     return os.environ.get(SOLUTIONS, "").strip().lower() == "off" and not lecturer

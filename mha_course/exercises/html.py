@@ -1,6 +1,7 @@
 """The pieces of HTML that reports, hints, questions and progress are made of, and the live card.
 
-Only tags and inline styles that JupyterLab keeps in an untrusted notebook: no script, no class, no style sheet.
+Only tags and inline styles that JupyterLab keeps in an untrusted notebook: no script, no class, no
+style sheet.
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ def heading(title: str, name: str) -> str:
 
 
 def foreign(text: str, most: int = 300) -> str:
-    """Return a text that somebody else wrote so that it keeps its place: cut where it is long, and set apart.
+    """Return a text that somebody else wrote so that it keeps its place: cut where it is long, and
+    set apart.
 
-    Letters that run from right to left would turn round what stands beside them, so marks isolate them. Signs that
+    Letters that run from right to left would turn round what stands beside them, so marks isolate
+    them. Signs that
     are not seen, and turn all that follows, are written out.
     """
     text = text if len(text) <= most else f"{text[: most - 1]}…"
@@ -45,8 +48,11 @@ def prose(text: str) -> str:
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
-def live(kind: str, content: dict[str, Any], respond: Callable[[str, str], dict[str, Any]]) -> dict[str, Any]:
-    """Return a card that answers in place, as front ends show it; nothing where there are no widgets.
+def live(
+    kind: str, content: dict[str, Any], respond: Callable[[str, str], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return a card that answers in place, as front ends show it; nothing where there are no
+    widgets.
 
     Args: as of ``widgets.card.Card``.
     """

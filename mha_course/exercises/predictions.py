@@ -1,7 +1,7 @@
 """Questions to answer before the reveal, marked at once, with a reason for every choice.
 
-With a kernel choices are buttons, and other answers are typed into a field. On GitHub, and where there are no widgets,
-choices unfold where they are clicked.
+With a kernel choices are buttons, and other answers are typed into a field. On GitHub, and where
+there are no widgets, choices unfold where they are clicked.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ class Prediction:
                 text += f"<details>{summary}{self._verdict(choice)}</details>"
         else:
             call = escape(f'predict("{self.name}", "your answer")')
-            text += f"<br>Type it between the quotes: <code>{call}</code>, and run the cell.{self._fold()}"
+            text += (
+                f"<br>Type it between the quotes: <code>{call}</code>, and run the "
+                f"cell.{self._fold()}"
+            )
         return box("#2f6fdb", text)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
@@ -66,7 +69,11 @@ class Prediction:
         content: dict[str, Any] = {"html": self._asking()}
         if self.question.choices:
             content["choices"] = [
-                {"text": choice, "right": choice == self.question.right, "reason": self._verdict(choice)}
+                {
+                    "text": choice,
+                    "right": choice == self.question.right,
+                    "reason": self._verdict(choice),
+                }
                 for choice in self.question.choices
             ]
         else:
@@ -113,12 +120,18 @@ class Prediction:
 def predict(name: str, answer: object = None) -> Prediction:
     """Ask a question, or mark an answer to it.
 
-    Args: name is a key of QUESTIONS; answer a choice, some of its words or its letter, a shape such as ``"2, 5, 24"``,
-        ``(2, 5, 24)`` or ``"B, S, C"``, or a number, such as ``8``, ``"√64"`` or ``"two thirds"``. Without an answer
-        the question shows itself.
+    Args: name is a key of QUESTIONS; answer a choice, some of its words or its letter, a shape such
+        as ``"2, 5, 24"``, ``(2, 5, 24)`` or ``"B, S, C"``, or a number, such as ``8``, ``"√64"`` or
+        ``"two thirds"``. Without an answer the question shows itself.
     Raises: ShapeError for a name that is not a question.
     """
-    require(name in QUESTIONS, "predict", "no question has this name", expected=", ".join(QUESTIONS), got=repr(name))
+    require(
+        name in QUESTIONS,
+        "predict",
+        "no question has this name",
+        expected=", ".join(QUESTIONS),
+        got=repr(name),
+    )
     if isinstance(answer, Tensor):
         answer = answer.tolist()
     if isinstance(answer, list | tuple):
@@ -134,12 +147,25 @@ def understood(question: Question, given: str) -> str | None:
     if question.choices:
         return choose(given, question.choices, question.text, question.units, question.tolerance)
     if "," in question.right:
-        shapes = [(answer, question.letters if answer == question.right else "") for answer in question.answers]
-        return next((answer for answer, letters in shapes if is_shape(given, answer, letters)), None)
+        shapes = [
+            (answer, question.letters if answer == question.right else "")
+            for answer in question.answers
+        ]
+        return next(
+            (answer for answer, letters in shapes if is_shape(given, answer, letters)), None
+        )
     # 2,708 is a number in thousands, or has decimals after a comma.
     read = [number(text, question.units) for text in (given, given.replace(",", "."))]
     got = [value for value in read if value is not None]
     if any(abs(value - float(question.right)) <= question.tolerance + 1e-9 for value in got):
         return question.right
     wrong = [answer for answer in question.answers if answer != question.right]
-    return next((answer for answer in wrong for value in got if math.isclose(value, float(answer), rel_tol=0.01)), None)
+    return next(
+        (
+            answer
+            for answer in wrong
+            for value in got
+            if math.isclose(value, float(answer), rel_tol=0.01)
+        ),
+        None,
+    )

@@ -1,6 +1,7 @@
 """What is done across lessons, kept in one small file beside the notebooks.
 
-The file is a convenience: without it, or without the right to write it, everything else works as before.
+The file is a convenience: without it, or without the right to write it, everything else works as
+before.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One lesson: how many of its exercises are done, and which are open, with the attempts at each."""
+    """One lesson: how many of its exercises are done, and which are open, with the attempts at
+    each.
+    """
 
     number: int
     title: str
@@ -50,7 +53,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Progress:
-    """A table of all lessons, or one line that says why there is none; shows itself in a notebook."""
+    """A table of all lessons, or one line that says why there is none; shows itself in a
+    notebook.
+    """
 
     rows: tuple[Row, ...] = ()
     note: str = ""
@@ -65,8 +70,13 @@ class Progress:
         """Return the texts of each row; style is a format for the name of an open exercise."""
         cells = []
         for row in self.rows:
-            attempts = [f" ({n} {'attempt' if n == 1 else 'attempts'})" if n else "" for n in row.open.values()]
-            unsolved = [style.format(name) + tried for name, tried in zip(row.open, attempts, strict=True)]
+            attempts = [
+                f" ({n} {'attempt' if n == 1 else 'attempts'})" if n else ""
+                for n in row.open.values()
+            ]
+            unsolved = [
+                style.format(name) + tried for name, tried in zip(row.open, attempts, strict=True)
+            ]
             count = f"{row.done} of {row.done + len(row.open)}"
             cells.append((f"{row.number} · {row.title}", count, ", ".join(unsolved)))
         return cells
@@ -76,7 +86,9 @@ class Progress:
             return self.note
         cells = self._cells("{}")
         width = max(len(lesson) for lesson, _, _ in cells)
-        lines = [f"{lesson:{width}}  {count:7}  {unsolved}".rstrip() for lesson, count, unsolved in cells]
+        lines = [
+            f"{lesson:{width}}  {count:7}  {unsolved}".rstrip() for lesson, count, unsolved in cells
+        ]
         return "\n".join([*([self.note] if self.note else []), *lines, self.total])
 
     def _repr_html_(self) -> str:
@@ -91,7 +103,10 @@ class Progress:
 
 
 def progress() -> Progress:
-    """Show which exercises are done, lesson by lesson. Returns: a Progress; nothing is printed or raised."""
+    """Show which exercises are done, lesson by lesson.
+
+    Returns: a Progress; nothing is printed or raised.
+    """
     if _switched_off():
         return Progress(note=_OFF)
     try:
@@ -100,21 +115,30 @@ def progress() -> Progress:
         return Progress(note=_LOCKED)
     if _LOCKED in _trouble or not os.access(".", os.W_OK):
         return Progress(_table(entries) if entries else (), _LOCKED)
-    return Progress(_table(entries or {}), _AFRESH if entries is None or _AFRESH in _trouble else "")
+    return Progress(
+        _table(entries or {}), _AFRESH if entries is None or _AFRESH in _trouble else ""
+    )
 
 
 def remember(name: str, status: str) -> None:
-    """Keep that an answer was judged: the best status ever, and the number of attempts. Never raises.
+    """Keep that an answer was judged: the best status ever, and the number of attempts. Never
+    raises.
 
-    Args: name is that of an exercise; status one of RANKS. An exercise that was not attempted is not written, so that
+    Args: name is that of an exercise; status one of RANKS. An exercise that was not attempted is
+        not written, so that
         a lesson that is only run leaves no file.
     """
     if status not in RANKS or _switched_off():
         return
     try:
-        # Two notebooks may run in one folder: both would read the same entries, and the second to write undo the
-        # first. The lock's own file stays: to remove it would take it from under whoever waits for it.
-        with warnings.catch_warnings(action="ignore"), FileLock(f"{FILE}.lock", timeout=TIMEOUT, poll_interval=0.005):
+        # Two notebooks may run in one folder: both would read the same entries, and the second to
+        # write undo the
+        # first. The lock's own file stays: to remove it would take it from under whoever waits for
+        # it.
+        with (
+            warnings.catch_warnings(action="ignore"),
+            FileLock(f"{FILE}.lock", timeout=TIMEOUT, poll_interval=0.005),
+        ):
             entries = _read()
             if entries is None:
                 _trouble.add(_AFRESH)
@@ -132,7 +156,10 @@ def _switched_off() -> bool:
 
 
 def _read() -> dict[str, Entry] | None:
-    """Return what is kept, nothing where there is no file, and None where the file is broken. Raises: OSError."""
+    """Return what is kept, nothing where there is no file, and None where the file is broken.
+
+    Raises: OSError.
+    """
     try:
         found = json.loads(Path(FILE).read_text(encoding="utf-8"))
         return {name: entry for name, kept in found["exercises"].items() if (entry := _entry(kept))}
@@ -151,14 +178,18 @@ def _entry(kept: Any) -> Entry | None:
 
 
 def _write(entries: Mapping[str, Entry]) -> None:
-    """Replace the file in one move: a kernel that is killed here, or a full disk, leaves the old one whole."""
+    """Replace the file in one move: a kernel that is killed here, or a full disk, leaves the old
+    one whole.
+    """
     part = Path(f"{FILE}.part")
     content = {"exercises": {name: entry._asdict() for name, entry in sorted(entries.items())}}
     try:
         part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         try:
             part.replace(FILE)
-        except PermissionError:  # Windows refuses while progress(), or a virus scanner, reads the old file
+        except (
+            PermissionError
+        ):  # Windows refuses while progress(), or a virus scanner, reads the old file
             time.sleep(0.2)
             part.replace(FILE)
     finally:
@@ -169,8 +200,13 @@ def _table(entries: Mapping[str, Entry]) -> tuple[Row, ...]:
     """Make a row of each lesson that has exercises to check."""
     rows = []
     for lesson in LESSONS:
-        kept = {exercise.name: entries.get(exercise.name, Entry("error", 0)) for exercise in lesson.exercises}
-        unsolved = {name: entry.attempts for name, entry in kept.items() if entry.status != "correct"}
+        kept = {
+            exercise.name: entries.get(exercise.name, Entry("error", 0))
+            for exercise in lesson.exercises
+        }
+        unsolved = {
+            name: entry.attempts for name, entry in kept.items() if entry.status != "correct"
+        }
         if kept:
             rows.append(Row(lesson.number, lesson.title, len(kept) - len(unsolved), unsolved))
     return tuple(rows)

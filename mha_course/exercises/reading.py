@@ -1,4 +1,6 @@
-"""Read what people type: numbers and small sums, shapes, and choices by a label or a few of their words."""
+"""Read what people type: numbers and small sums, shapes, and choices by a label or a few of their
+words.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,10 @@ from itertools import product
 
 LONGEST = 120  # characters of an answer that is read
 _SIGNS = str.maketrans({
-    "−": "-", "–": "-", "—": "-", "‑": "-", "×": "*", "·": "*", "⋅": "*", "÷": "/", "^": "**", "²": "**2",
-    "√": " sqrt ",    "½": "(1/2)", "⅓": "(1/3)", "⅔": "(2/3)", "¼": "(1/4)", "¾": "(3/4)", "\N{NO-BREAK SPACE}": " ",
+    "−": "-", "–": "-", "—": "-", "‑": "-", "×": "*", "·": "*", "⋅": "*", "÷": "/", "^": "**",
+    "²": "**2",
+    "√": " sqrt ",    "½": "(1/2)", "⅓": "(1/3)", "⅔": "(2/3)", "¼": "(1/4)", "¾": "(3/4)",
+    "\N{NO-BREAK SPACE}": " ",
     **dict.fromkeys("“”„‟\"‘’‚‛'`´", ""),
 })  # fmt: skip
 _OPERATORS: dict[type[ast.AST], Callable[[float, float], float]] = {
@@ -22,17 +26,63 @@ _OPERATORS: dict[type[ast.AST], Callable[[float, float], float]] = {
     ast.Pow: operator.pow,
 }  # fmt: skip
 _FUNCTIONS = {"sqrt": math.sqrt, "ln": math.log, "log": math.log, "exp": math.exp}
-_ONES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_ONES = (
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
 _NUMBERS = {word: number for number, word in enumerate(_ONES)}
 _PARTS = {"half": 2, "halves": 2, "third": 3, "thirds": 3, "quarter": 4, "quarters": 4}
 _SAID_BEFORE = {
-    "about", "approximately", "approx", "roughly", "around", "ca", "circa", "exactly", "only", "just", "it", "is", "a",
+    "about", "approximately", "approx", "roughly", "around", "ca", "circa", "exactly", "only",
+    "just", "it", "is", "a",
 }  # fmt: skip
-_FILLERS = {"the", "a", "an", "it", "its", "is", "are", "be", "of", "to", "they", "them", "and", "i", "think", "by"}
+_FILLERS = {
+    "the",
+    "a",
+    "an",
+    "it",
+    "its",
+    "is",
+    "are",
+    "be",
+    "of",
+    "to",
+    "they",
+    "them",
+    "and",
+    "i",
+    "think",
+    "by",
+}
 _TURNS = {  # words that turn a sentence round
-    "no", "not", "never", "none", "nothing", "neither", "nor", "without", "but", "except", "or", "twice",
+    "no", "not", "never", "none", "nothing", "neither", "nor", "without", "but", "except", "or",
+    "twice",
 }  # fmt: skip
-_LIGHT = {"all", "any", "as", "at", "each", "every", "for", "from", "in", "one", "only", "with"}  # say little alone
+_LIGHT = {
+    "all",
+    "any",
+    "as",
+    "at",
+    "each",
+    "every",
+    "for",
+    "from",
+    "in",
+    "one",
+    "only",
+    "with",
+}  # say little alone
 _SYNONYMS = {"alone": "only", "average": "mean"} | dict.fromkeys(("y", "yep", "true"), "yes")
 _SYNONYMS |= dict.fromkeys(("n", "nope", "false"), "no")
 
@@ -43,23 +93,33 @@ def tidy(text: str) -> str:
 
 
 def number(text: str, units: str = "") -> float | None:
-    """Read a number, or a sum such as ``sqrt(64)``, ``ln 15`` or ``two thirds``; None for anything else.
+    """Read a number, or a sum such as ``sqrt(64)``, ``ln 15`` or ``two thirds``; None for anything
+    else.
 
-    Args: units are words that may stand beside it; with ``%`` among them it may be given in percent.
+    Args: units are words that may stand beside it; with ``%`` among them it may be given in
+        percent.
     """
     units = units.casefold()
-    text = re.sub(r"(?<=\d)[, ](?=\d{3}(?!\d))", "", tidy(text)[:LONGEST].replace("#", "?"))  # 1,800 and 1 800
+    text = re.sub(
+        r"(?<=\d)[, ](?=\d{3}(?!\d))", "", tidy(text)[:LONGEST].replace("#", "?")
+    )  # 1,800 and 1 800
     text = re.sub(r"(?<=\d),(?=\d)", ".", text)  # 2,71
     text = re.sub(r"(?<=\d)\s*x\s*(?=\d)", "*", text)
     if "%" in units:
         text = re.sub(r"([\d.]+)\s*(?:%|percent|per cent)", r"(\1/100)", text)
     known = _SAID_BEFORE | set(units.split())
-    text = re.sub(r"\b(?:math|np|numpy|torch)\.", "", re.sub(r"(?:the )?(?:square )?root of", "sqrt", text))
+    text = re.sub(
+        r"\b(?:math|np|numpy|torch)\.", "", re.sub(r"(?:the )?(?:square )?root of", "sqrt", text)
+    )
     text = re.sub(r"[a-z]+(?:-[a-z]+)?", lambda word: _digits(word[0], known), text)
     text = re.sub(r"(\d+)\s*÷(\d)", r"\1/\2", text).replace("÷", "1/")  # two thirds, a third
     text = re.sub(r"(sqrt|ln|log|exp)\s*(\d+(?:\.\d+)?)", r"\1(\2)", text)
-    *sides, last = [_evaluate(side) for side in re.split("[=≈~]", text) if not _is_name(side)] or [None]
-    alike = last is not None and all(side is not None and math.isclose(side, last, rel_tol=0.01) for side in sides)
+    *sides, last = [_evaluate(side) for side in re.split("[=≈~]", text) if not _is_name(side)] or [
+        None
+    ]
+    alike = last is not None and all(
+        side is not None and math.isclose(side, last, rel_tol=0.01) for side in sides
+    )
     return last if alike else None
 
 
@@ -73,7 +133,9 @@ def _digits(word: str, known: set[str]) -> str:
 
 
 def _is_name(text: str) -> bool:
-    """Return True for what stands before an equals sign without a number of its own: nothing, ``s``, ``sqrt d_k``."""
+    """Return True for what stands before an equals sign without a number of its own: nothing,
+    ``s``, ``sqrt d_k``.
+    """
     return re.fullmatch(r"\s*(?:sqrt\b)?[\s(]*(?:[a-z]|[a-z]+_[a-z]+)?[\s)]*", text) is not None
 
 
@@ -120,18 +182,27 @@ def is_shape(text: str, sizes: str, letters: str = "") -> bool:
     if len(got) != len(want):
         return False
     pairs = zip(got, want, names, strict=True)
-    return all(one.replace(" ", "") == name.replace(" ", "") or number(one) == float(size) for one, size, name in pairs)
+    return all(
+        one.replace(" ", "") == name.replace(" ", "") or number(one) == float(size)
+        for one, size, name in pairs
+    )
 
 
 def words(text: str) -> list[str]:
-    """Return what a text is made of, without what may be left out: words without a plural, numbers, operators."""
+    """Return what a text is made of, without what may be left out: words without a plural, numbers,
+    operators.
+    """
     found = re.findall(r"[a-z_]+|(?<!\w)-\d+(?:\.\d+)?|\d+(?:\.\d+)?|[@<>+/%]|(?<!\w)-", tidy(text))
     plain = [_SYNONYMS.get(word, word) for word in found if word not in _FILLERS]
     return [word[:-1] if len(word) > 3 and re.search("[^s]s$", word) else word for word in plain]
 
 
-def choose(given: str, choices: Sequence[str], question: str, units: str = "", tolerance: float = 0.0) -> str | None:
-    """Return the one choice that is meant: as it is written, by its number, by a label, or by some of its words."""
+def choose(
+    given: str, choices: Sequence[str], question: str, units: str = "", tolerance: float = 0.0
+) -> str | None:
+    """Return the one choice that is meant: as it is written, by its number, by a label, or by some
+    of its words.
+    """
     given = given[:LONGEST]
     read = _readings(given, units)
     # What the question says, and no choice: “they sum to 1” is “1”.
@@ -140,7 +211,9 @@ def choose(given: str, choices: Sequence[str], question: str, units: str = "", t
     ways: list[Callable[[str], bool]] = [
         lambda choice: tidy(choice) == tidy(given),
         lambda choice: bool(words(given)) and words(choice) == words(given),
-        lambda choice: any(_near(*pair, tolerance) for pair in product(read, _readings(choice, units)[:1])),
+        lambda choice: any(
+            _near(*pair, tolerance) for pair in product(read, _readings(choice, units)[:1])
+        ),
         lambda choice: choices.index(choice) == _label(given, choices, question),
         lambda choice: _short_form(words(given), words(choice), words(question)),
         lambda choice: _short_form(own, words(choice), words(question)),
@@ -156,19 +229,25 @@ def _readings(text: str, units: str) -> list[list[float]]:
     """Read a text as one number, and as several: a comma may be either."""
     single, several = number(text, units), [number(part, units) for part in elements(text)]
     found = [[single]] if single is not None else []
-    return found + ([[one for one in several if one is not None]] if several and None not in several else [])
+    return found + (
+        [[one for one in several if one is not None]] if several and None not in several else []
+    )
 
 
 def _near(got: Sequence[float], want: Sequence[float], tolerance: float) -> bool:
     pairs = zip(got, want, strict=False)
-    return len(got) == len(want) and all(abs(one - other) <= tolerance + 1e-9 for one, other in pairs)
+    return len(got) == len(want) and all(
+        abs(one - other) <= tolerance + 1e-9 for one, other in pairs
+    )
 
 
 def _label(given: str, choices: Sequence[str], question: str) -> int | None:
-    """Read ``b``, ``(b)``, ``2`` or ``option 2``: a place among the choices, where that is no answer itself.
+    """Read ``b``, ``(b)``, ``2`` or ``option 2``: a place among the choices, where that is no
+    answer itself.
 
-    A bare letter is a label also where the question has it for a token or an axis, since what is asked for is a choice.
-    Only where it stands in one choice alone, and the label is that of another, is it not clear what is meant.
+    A bare letter is a label also where the question has it for a token or an axis, since what is
+    asked for is a choice. Only where it stands in one choice alone, and the label is that of
+    another, is it not clear what is meant.
     """
     found = re.fullmatch(r"(option|choice)? *(\(?)([a-h]|\d)(\)?)", tidy(given))
     if not found:
@@ -176,7 +255,9 @@ def _label(given: str, choices: Sequence[str], question: str) -> int | None:
     word, *brackets, mark = found.group(1, 2, 4, 3)
     explicit = word or (any(brackets) and not mark.isdigit())
     at = int(mark) - 1 if mark.isdigit() else string.ascii_lowercase.index(mark)
-    counted = "how many" in question.casefold() or any(_is_number(word) for choice in choices for word in words(choice))
+    counted = "how many" in question.casefold() or any(
+        _is_number(word) for choice in choices for word in words(choice)
+    )
     with_it = [place for place, choice in enumerate(choices) if mark in words(choice)]
     if not explicit and (counted if mark.isdigit() else len(with_it) == 1 and with_it != [at]):
         return None
@@ -184,11 +265,18 @@ def _label(given: str, choices: Sequence[str], question: str) -> int | None:
 
 
 def _short_form(given: list[str], choice: list[str], question: list[str]) -> bool:
-    """Return True where a choice has these words side by side, and nothing that turns them round is left out."""
+    """Return True where a choice has these words side by side, and nothing that turns them round is
+    left out.
+    """
     new = [word for word in given if word not in question and re.search(r"\w", word)]
     telling = new and (set(given) - _LIGHT or choice[: len(given)] == given)
     only_numbers = all(map(_is_number, given)) and sum(map(_is_number, choice)) > 1
-    return bool(telling) and not only_numbers and _contains(choice, given) and _TURNS & set(choice) <= set(given)
+    return (
+        bool(telling)
+        and not only_numbers
+        and _contains(choice, given)
+        and _TURNS & set(choice) <= set(given)
+    )
 
 
 def _is_number(word: str) -> bool:

@@ -25,9 +25,12 @@ _MANY = 3  # failures until the solution is offered
 class Report:
     """What was found of an answer: shows itself in a notebook, prints as one line elsewhere.
 
-    ``status`` is ``"correct"``, ``"wrong"``, ``"unattempted"`` or ``"error"``; ``mistake`` the id of a known
-    mistake or None; ``stage`` where it parts from the reference, such as ``"shape"``, or None; ``picture`` HTML
-    that shows the answer beside the target, where that helps; ``offer`` a way to go on after several tries.
+    ``status`` is ``"correct"``, ``"wrong"``, ``"unattempted"`` or ``"error"``; ``mistake`` the id
+    of a known
+    mistake or None; ``stage`` where it parts from the reference, such as ``"shape"``, or None;
+    ``picture`` HTML
+    that shows the answer beside the target, where that helps; ``offer`` a way to go on after
+    several tries.
     """
 
     name: str
@@ -39,7 +42,9 @@ class Report:
     offer: str = ""
     failures: int = field(default=0, compare=False)  # since the last pass
     answer: Any = field(default=None, compare=False)
-    arguments: Sequence[Any] | None = field(default=None, compare=False)  # of the last call, where it was called
+    arguments: Sequence[Any] | None = field(
+        default=None, compare=False
+    )  # of the last call, where it was called
 
     def __repr__(self) -> str:
         title, _, _ = _LOOKS[self.status]
@@ -51,7 +56,9 @@ class Report:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         helper = _Helper(self)
-        return live(self.status, {"html": self.content(), "buttons": helper.buttons()}, helper.respond)
+        return live(
+            self.status, {"html": self.content(), "buttons": helper.buttons()}, helper.respond
+        )
 
     def content(self) -> str:
         """Write a headline, the message and the picture, in HTML."""
@@ -82,7 +89,9 @@ class _Helper:
         """Do what a button asks."""
         widgets = getattr(self, f"_{action}")()
         parts = [self.parts[name] for name in ("hint", "solution", "trace") if name in self.parts]
-        return {"parts": parts, "buttons": self.buttons()} | ({"widgets": widgets} if widgets else {})
+        return {"parts": parts, "buttons": self.buttons()} | (
+            {"widgets": widgets} if widgets else {}
+        )
 
     def _hint(self) -> None:
         given = hint(self.report.name)
@@ -98,10 +107,14 @@ class _Helper:
 
         self.is_traced = True
         report = self.report
-        trace, stopped = trace_answer(find_exercise(report.name), report.answer, report.arguments or ())
+        trace, stopped = trace_answer(
+            find_exercise(report.name), report.answer, report.arguments or ()
+        )
         if stopped or trace is None:
             steps = (
-                "It makes no tensor: there are no steps to show." if trace is None else "It stops after these steps."
+                "It makes no tensor: there are no steps to show."
+                if trace is None
+                else "It stops after these steps."
             )
             again = "" if stopped in report.message else stopped
             self.parts["trace"] = _part("Your code", prose(f"{steps} {again}"))
@@ -114,4 +127,7 @@ class _Helper:
 
 def _part(title: str, content: str) -> str:
     """Set off what a button brought, under a title that folds it."""
-    return f'<details open class="part"><summary><strong>{escape(title)}</strong></summary>{content}</details>'
+    return (
+        f"<details open "
+        f'class="part"><summary><strong>{escape(title)}</strong></summary>{content}</details>'
+    )

@@ -28,7 +28,15 @@ from mha_course.exercises.spec import EXITS, Operation
 from mha_course.tracing.torch_internals import DispatchMode, OpOverload, tree_leaves
 
 TIMEOUT = 5.0  # seconds for one call
-_SHARED: tuple[Any, ...] = (torch, torch.nn, torch.nn.functional, torch.nn.Module, torch.nn.Linear, Tensor, builtins)
+_SHARED: tuple[Any, ...] = (
+    torch,
+    torch.nn,
+    torch.nn.functional,
+    torch.nn.Module,
+    torch.nn.Linear,
+    Tensor,
+    builtins,
+)
 _IMPORTED = [(space, dict(vars(space))) for space in _SHARED if space is not builtins]
 # Frames of these files are no lines of the learner's.
 LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent))
@@ -37,9 +45,10 @@ LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent)
 class AnswerTimeoutError(BaseException):
     """Raised in an answer that runs longer than TIMEOUT.
 
-    No Exception, so that an ``except Exception`` in the answer does not swallow it. A bare ``except`` does: then it is
-    thrown away while the call goes on. So it is raised once more in the next line, which is no longer under the same
-    ``try``, and from there through all the others around it.
+    No Exception, so that an ``except Exception`` in the answer does not swallow it. A bare
+    ``except`` does: then it is thrown away while the call goes on. So it is raised once more in the
+    next line, which is no longer under the same ``try``, and from there through all the others
+    around it.
     """
 
     def __init__(self) -> None:
@@ -82,13 +91,16 @@ def as_list(result: Any) -> list[Any]:
 
 
 def within(seconds: float, call: Callable[[], Any]) -> Any:
-    """Return what a call returns, or raise AnswerTimeoutError in this thread after some seconds, until it ends.
+    """Return what a call returns, or raise AnswerTimeoutError in this thread after some seconds,
+    until it ends.
 
-    By a second thread, because signals reach only the main thread and Windows has no alarm. Python raises it between
-    two of its own instructions, so one long call into C is not cut short, only what comes after it.
+    By a second thread, because signals reach only the main thread and Windows has no alarm. Python
+    raises it between two of its own instructions, so one long call into C is not cut short, only
+    what comes after it.
     """
     thread, running, tracing = threading.get_ident(), threading.Lock(), sys.gettrace()
-    running.acquire()  # no Event: its lock may be left locked where an error is raised in the middle of it
+    # no Event: its lock may be left locked where an error is raised in the middle of it
+    running.acquire()
 
     def watch() -> None:
         pause = seconds
@@ -97,7 +109,9 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
             if call_frame is None or not inside:  # nothing else may be interrupted
                 pause = 0.01
                 continue
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(AnswerTimeoutError))
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(thread), ctypes.py_object(AnswerTimeoutError)
+            )
             pause = 0.1  # enough to end, if nothing catches it
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -117,13 +131,17 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
 
 
 def _call(call: Callable[[], Any]) -> Any:
-    """Call an answer: only in this frame may it be interrupted, and not while its watcher is started or ended."""
+    """Call an answer: only in this frame may it be interrupted, and not while its watcher is
+    started or ended.
+    """
     return call()
 
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """Take back what an answer puts in the place of functions of torch or of Python's own, and let it ask nobody."""
+    """Take back what an answer puts in the place of functions of torch or of Python's own, and let
+    it ask nobody.
+    """
     before = [(space, dict(vars(space))) for space in _SHARED]
     vars(builtins)["input"] = _ask_nobody
     try:
@@ -138,11 +156,15 @@ def _is_of_torch(value: Any) -> bool:
 
 
 def _restore(before: Sequence[tuple[Any, dict[str, Any]]]) -> list[str]:
-    """Put back what stood in modules and classes, and take away what hides what they inherit; return the names."""
+    """Put back what stood in modules and classes, and take away what hides what they inherit;
+    return the names.
+    """
     found = []
     for space, names in before:
         added = vars(space).keys() - names.keys() if isinstance(space, type) else set()
-        for name in [name for name in added if any(name in vars(base) for base in space.__mro__[1:])]:
+        for name in [
+            name for name in added if any(name in vars(base) for base in space.__mro__[1:])
+        ]:
             delattr(space, name)
             found.append(f"{space.__name__}.{name}")
         for name, value in names.items():
@@ -154,19 +176,30 @@ def _restore(before: Sequence[tuple[Any, dict[str, Any]]]) -> list[str]:
 
 @contextlib.contextmanager
 def torch_as_imported() -> Iterator[list[str]]:
-    """Put back, while it lasts, what the notebook has put in the place of torch's own functions; yield their names."""
+    """Put back, while it lasts, what the notebook has put in the place of torch's own functions;
+    yield their names.
+    """
     with guarded():
-        kept = [{name: value for name, value in vars(space).items() if _is_of_torch(value)} for space, _ in _IMPORTED]
-        yield _restore([(space, names | own) for (space, names), own in zip(_IMPORTED, kept, strict=True)])
+        kept = [
+            {name: value for name, value in vars(space).items() if _is_of_torch(value)}
+            for space, _ in _IMPORTED
+        ]
+        yield _restore(
+            [(space, names | own) for (space, names), own in zip(_IMPORTED, kept, strict=True)]
+        )
 
 
 def _ask_nobody(*_: Any) -> str:
-    raise RuntimeError("input() waits for somebody to type. An answer has its arguments, and nothing else.")
+    raise RuntimeError(
+        "input() waits for somebody to type. An answer has its arguments, and nothing else."
+    )
 
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[Operation]]:
-    """Keep every operation that runs on tensors, and what is handed to NumPy or to Python's lists."""
+    """Keep every operation that runs on tensors, and what is handed to NumPy or to Python's
+    lists.
+    """
     operations: list[Operation] = []
     with _Operations(operations), _Exits(operations):
         yield operations
@@ -176,11 +209,17 @@ class _Operations(DispatchMode):
     def __init__(self, operations: list[Operation]) -> None:
         super().__init__()
         self.operations = operations
-        self.made: dict[tuple[int, ...], list[weakref.ref[torch.UntypedStorage]]] = defaultdict(list)  # by shape
+        self.made: dict[tuple[int, ...], list[weakref.ref[torch.UntypedStorage]]] = defaultdict(
+            list
+        )  # by shape
 
-    def ran(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    def ran(
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+    ) -> None:
         """Note one operation."""
-        inputs = tuple(x.detach().clone() for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor))
+        inputs = tuple(
+            x.detach().clone() for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)
+        )
         results = [x for x in as_list(out) if isinstance(x, Tensor)]
         output = tuple(results[0].shape) if results else ()
         held = 0
@@ -188,7 +227,9 @@ class _Operations(DispatchMode):
             known = [one for one in self.made[output] if one() is not None]
             self.made[output] = [*known, weakref.ref(results[0].untyped_storage())]
             held = len({one() for one in self.made[output]})
-        self.operations.append(Operation(func.name().split("::")[-1].split(".")[0], inputs, output, held))
+        self.operations.append(
+            Operation(func.name().split("::")[-1].split(".")[0], inputs, output, held)
+        )
 
 
 class _Exits(TorchFunctionMode):
@@ -197,7 +238,11 @@ class _Exits(TorchFunctionMode):
         self.operations = operations
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         name = getattr(func, "__name__", "")
         if name in EXITS:
@@ -205,12 +250,17 @@ class _Exits(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def run(call: Callable[..., Any], answer: Any, arguments: Sequence[Any], *, seed: int = 0) -> Outcome:
-    """Call an answer on copies of the arguments; what it prints, and what it sets in torch, is undone.
+def run(
+    call: Callable[..., Any], answer: Any, arguments: Sequence[Any], *, seed: int = 0
+) -> Outcome:
+    """Call an answer on copies of the arguments; what it prints, and what it sets in torch, is
+    undone.
 
     What it draws at random comes from the seed.
     """
-    mine = [x.clone() if isinstance(x, Tensor) else x for x in arguments]  # an answer that works in place spoils these
+    mine = [
+        x.clone() if isinstance(x, Tensor) else x for x in arguments
+    ]  # an answer that works in place spoils these
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
     outcome = Outcome()
     try:
@@ -238,10 +288,11 @@ def run(call: Callable[..., Any], answer: Any, arguments: Sequence[Any], *, seed
 def gradients(
     call: Callable[..., Any], answer: Any, arguments: Sequence[Any], several: bool
 ) -> list[list[Tensor | None]]:
-    """Return the gradients of each result by each float argument; none of a result that is not float64, or has none.
+    """Return the gradients of each result by each float argument; none of a result that is not
+    float64, or has none.
 
-    Several results may be one tensor, which can be unpacked. None at all where the answer does without them, in NumPy
-    or in place. Raises: whatever the way back does.
+    Several results may be one tensor, which can be unpacked. None at all where the answer does
+    without them, in NumPy or in place. Raises: whatever the way back does.
     """
     leaves = [x.detach().clone().requires_grad_() if _is_float(x) else x for x in arguments]
     inputs = [x for x in leaves if _is_float(x)]
@@ -254,7 +305,11 @@ def gradients(
         except Exception:  # it has run on arguments that need no gradient
             return []
         return [
-            list(torch.autograd.grad((x * _direction(x)).sum(), inputs, retain_graph=True, allow_unused=True))
+            list(
+                torch.autograd.grad(
+                    (x * _direction(x)).sum(), inputs, retain_graph=True, allow_unused=True
+                )
+            )
             if isinstance(x, Tensor) and x.requires_grad and x.dtype == torch.float64
             else []
             for x in results
@@ -298,7 +353,10 @@ def last_line(entry: TracebackType | None) -> tuple[str, dict[str, tuple[int, ..
         if not file.startswith(LIBRARIES) and line:
             names = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", line))
             values = {name: frame.f_locals.get(name) for name in names}
-            found = line, {name: tuple(x.shape) for name, x in values.items() if isinstance(x, Tensor)}
+            found = (
+                line,
+                {name: tuple(x.shape) for name, x in values.items() if isinstance(x, Tensor)},
+            )
         entry = entry.tb_next
     return found
 

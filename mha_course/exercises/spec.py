@@ -1,4 +1,6 @@
-"""What a lesson of the course declares: exercises with their hints, questions, and mistakes that people make."""
+"""What a lesson of the course declares: exercises with their hints, questions, and mistakes that
+people make.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ from mha_course.exercises.attention_steps import Steps
 
 Function = Callable[..., Any]
 Change = Mapping[str, Function]  # steps that are replaced, by name
-EXITS = {"numpy", "__array__", "__dlpack__", "tolist"}  # by which numbers go to where operations are not seen
+EXITS = {
+    "numpy",
+    "__array__",
+    "__dlpack__",
+    "tolist",
+}  # by which numbers go to where operations are not seen
 
 
 def call(answer: Function, *arguments: Any) -> Any:
@@ -25,10 +32,11 @@ def call(answer: Function, *arguments: Any) -> Any:
 
 
 class Operation(NamedTuple):
-    """One operation of torch that an answer ran: its name, such as ``"amax"``, what went in, and what came out.
+    """One operation of torch that an answer ran: its name, such as ``"amax"``, what went in, and
+    what came out.
 
-    Inputs are copies of the tensors; output is a shape, and held the number of results of this shape that are still in
-    memory. One of EXITS has no output.
+    Inputs are copies of the tensors; output is a shape, and held the number of results of this
+    shape that are still in memory. One of EXITS has no output.
     """
 
     name: str
@@ -57,27 +65,34 @@ class Exercise:
     """One exercise.
 
     Args:
-        reference: the function, or the class, that is to be written: ``solution`` shows it, ``check`` compares with it.
-        question, pointer, shape: the first three hints, in prose with names of code between backticks; the third tells
+        reference: the function, or the class, that is to be written: ``solution`` shows it,
+        ``check`` compares with it. question, pointer, shape: the first three hints, in prose with
+        names of code between backticks; the third tells
             the shapes of the decisive line.
-        inputs: each gives arguments on which answers are judged; a ``Mistake`` should show on one of them.
-        line: the last hint, that line itself, in the names of the lesson; without it the body of the reference.
+        inputs: each gives arguments on which answers are judged; a ``Mistake`` should show on one
+            of them.
+        line: the last hint, that line itself, in the names of the lesson; without it the body of
+            the reference.
         cases: a sentence on each of the inputs that needs one, said where an answer fails on it.
-        axes: of the result, such as ``"B H T S"``; one text for each where there are several that differ.
-        steps: what it is made of, by the names of ``attention_steps``; without them it is one step of its own name.
-        build: puts the steps together; a single step needs none.
+        axes: of the result, such as ``"B H T S"``; one text for each where there are several that
+            differ.
+        steps: what it is made of, by the names of ``attention_steps``; without them it is one step
+        of its own name. build: puts the steps together; a single step needs none.
         run: ``run(answer, *arguments)`` gives what is compared with the same of the reference.
         results: what each of several results is, such as ``("context", "weights")``.
         done: what a learner can do who has solved it, and what to try next.
         tolerance: how close a result must come, where float32 and float64 would not say.
         exact_zeros: whether what is 0 must be 0 to the last digit.
-        other_sizes: arguments of other sizes, on which an answer that agrees on all inputs is tried at the end.
+        other_sizes: arguments of other sizes, on which an answer that agrees on all inputs is tried
+            at the end.
         rules: what it asks for beside the numbers; judged last.
-        unique: False where other answers are right as well, so that gradients, and two calls, need not agree.
-        diagnose: ``diagnose(answer, *arguments)`` finds a mistake that is not known by its numbers, and gives its id
-            (None if it has none) and what to say of it; or None.
-        token_arguments, query_arguments: where tokens and query weights stand among the arguments, so that an answer
-            that is wrong in no known way can be tried on one token, and without queries.
+        unique: False where other answers are right as well, so that gradients, and two calls, need
+            not agree.
+        diagnose: ``diagnose(answer, *arguments)`` finds a mistake that is not known by its numbers,
+            and gives its id (None if it has none) and what to say of it; or None.
+        token_arguments, query_arguments: where tokens and query weights stand among the arguments,
+            so that an answer that is wrong in no known way can be tried on one token, and without
+            queries.
     """
 
     reference: Function
@@ -134,8 +149,10 @@ class Question:
 
     Args:
         text: the question.
-        answers: those to expect; of the right one why it is right, of each wrong one what it overlooks.
-        right_at: where the right one stands among the answers, from 0, which then are choices; without it the answer
+        answers: those to expect; of the right one why it is right, of each wrong one what it
+            overlooks.
+        right_at: where the right one stands among the answers, from 0, which then are choices;
+            without it the answer
             is typed, and the first of them is right.
         nudge: what to say about all other typed answers.
         tolerance: how near a number must come.
@@ -167,7 +184,8 @@ class Question:
 def question(text: str, *answers: str, **rest: Any) -> Question:
     """Write a question down: behind each answer an arrow and its reason.
 
-    A mark, ✔, before the right one makes them choices; without it the answer is typed, and the first is right.
+    A mark, ✔, before the right one makes them choices; without it the answer is typed, and the
+    first is right.
     """
     pairs = [answer.split(" → ", 1) for answer in answers]
     marked = [at for at, (answer, _) in enumerate(pairs) if answer.startswith("✔ ")]
@@ -180,17 +198,21 @@ class Mistake:
     """A wrong answer that is known: the right one with a step replaced.
 
     Args:
-        name: its id; two may share one, where it looks different in different lessons. Empty where it has none.
+        name: its id; two may share one, where it looks different in different lessons. Empty where
+            it has none.
         found: what was done, in words that are true of a crash, too.
         why: why that matters, and what to do.
         section: the lesson and the section to go back to.
-        changes: ways to make it, each the steps that are replaced: one alone, or several that belong together.
+        changes: ways to make it, each the steps that are replaced: one alone, or several that
+            belong together.
         only, but: the exercises in which it can be made, or all but these.
         same_as: mistakes that may come out alike, as two products that crash on the same sizes.
-        stage: the stage of a ``Report`` at which an answer fails that makes it; then no numbers are compared.
+        stage: the stage of a ``Report`` at which an answer fails that makes it; then no numbers are
+            compared.
         crashes: a pattern found in the error that shows the mistake, whatever else the answer does.
         written: a pattern found in the line that crashed, where another mistake crashes alike.
-        operand: true of the shape of a tensor in the line that crashed, where another mistake crashes alike.
+        operand: true of the shape of a tensor in the line that crashed, where another mistake
+            crashes alike.
     """
 
     name: str
@@ -208,12 +230,16 @@ class Mistake:
 
     @property
     def place(self) -> str:
-        """The lesson and the heading to go back to, such as ``3, “How large is a dot product?”``."""
+        """The lesson and the heading to go back to, such as ``3, “How large is a dot
+        product?”``.
+        """
         lesson, heading = self.section.split(": ", 1)
         return f"{lesson.split(',')[0]}, “{heading}”"
 
     def belongs_to(self, exercise: Exercise) -> bool:
-        """Return True where the mistake can be made in an exercise, as far as ``only`` and ``but`` say."""
+        """Return True where the mistake can be made in an exercise, as far as ``only`` and ``but``
+        say.
+        """
         return exercise.name not in self.but and (not self.only or exercise.name in self.only)
 
     def applies(self, exercise: Exercise) -> list[Change]:
@@ -224,19 +250,28 @@ class Mistake:
         return [change for change in self.changes if set(change) <= steps]
 
 
-def mistake(name: str, found: str, why: str, section: str, *changes: Change, **rest: Any) -> Mistake:
+def mistake(
+    name: str, found: str, why: str, section: str, *changes: Change, **rest: Any
+) -> Mistake:
     """Write a mistake down, with the ways to make it.
 
-    ``softmax=[one, other]`` are two ways, in which this step alone is replaced; ``changes`` replace several together.
+    ``softmax=[one, other]`` are two ways, in which this step alone is replaced; ``changes`` replace
+    several together.
     """
     options = {key: rest.pop(key) for key in [*rest] if key in Mistake.__dataclass_fields__}
-    alone = [{step: way} for step, ways in rest.items() for way in (ways if isinstance(ways, list) else [ways])]
+    alone = [
+        {step: way}
+        for step, ways in rest.items()
+        for way in (ways if isinstance(ways, list) else [ways])
+    ]
     return Mistake(name, found, why, section, (*alone, *changes), **options)
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """All that is asked in one lesson, in its order; mistakes of the steps of attention are in attention_mistakes."""
+    """All that is asked in one lesson, in its order; mistakes of the steps of attention are in
+    attention_mistakes.
+    """
 
     number: int
     title: str

@@ -1,4 +1,6 @@
-"""What multi-head attention costs, counted by running it, and which of PyTorch's kernels would run."""
+"""What multi-head attention costs, counted by running it, and which of PyTorch's kernels
+would run.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ from mha_course import errors
 from mha_course.attention import MultiHeadAttention
 from mha_course.models.training import one_thread
 from mha_course.tracing.op_counter import OpCounter
-from mha_course.tracing.torch_internals import DispatchMode, OpOverload, sdpa_backend, storage_key, tree_leaves
+from mha_course.tracing.torch_internals import (
+    DispatchMode,
+    OpOverload,
+    sdpa_backend,
+    storage_key,
+    tree_leaves,
+)
 
 _KERNELS = {
     "flash": SDPBackend.FLASH_ATTENTION,
@@ -28,7 +36,9 @@ _KERNELS = {
 
 
 class Cost(NamedTuple):
-    """Parameters, floating-point operations (a multiply-add counts as 2), bytes of weights, and attention patterns."""
+    """Parameters, floating-point operations (a multiply-add counts as 2), bytes of weights, and
+    attention patterns.
+    """
 
     parameters: int
     flops: int
@@ -37,7 +47,10 @@ class Cost(NamedTuple):
 
 
 def cost(d_model: int, num_heads: int, *, batch: int, tokens: int) -> Cost:
-    """Run one pass in float32 and count. Raises: ShapeError when num_heads does not divide d_model."""
+    """Run one pass in float32 and count.
+
+    Raises: ShapeError when num_heads does not divide d_model.
+    """
     mha = MultiHeadAttention(d_model, num_heads)
     with torch.no_grad(), OpCounter() as counter:
         weights = mha.steps(torch.zeros(batch, tokens, d_model)).weights
@@ -52,7 +65,8 @@ def cost(d_model: int, num_heads: int, *, batch: int, tokens: int) -> Cost:
 def flops(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
     """Run fn and count the floating-point operations of its matrix products: a multiply-add is 2.
 
-    Products that fn makes are counted one by one. A fused kernel is one call: it counts by PyTorch's formula
+    Products that fn makes are counted one by one. A fused kernel is one call: it counts by
+    PyTorch's formula
     for attention without a mask, so a kernel that skips blocks is counted as if it skipped none.
 
     >>> flops(torch.matmul, torch.ones(2, 5, 6), torch.ones(2, 6, 7))
@@ -66,10 +80,13 @@ def flops(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
 def peak_bytes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
     """Run a function and return the most bytes that tensors made in it took at any one time.
 
-    What was there before, such as arguments and parameters, is not counted; what a kernel uses inside itself
+    What was there before, such as arguments and parameters, is not counted; what a kernel uses
+    inside itself
     is not seen. The numbers need not exist: on the "meta" device any length can be tried.
 
-    >>> peak_bytes(lambda x: (x + 1).exp().sum(), torch.zeros(1000))  # x + 1 and its exponentials, in float32
+    x + 1 and its exponentials, in float32:
+
+    >>> peak_bytes(lambda x: (x + 1).exp().sum(), torch.zeros(1000))
     8000
     """
     with _Memory() as memory:
@@ -79,7 +96,8 @@ def peak_bytes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
 
 @torch.no_grad()
 def milliseconds(fn: Callable[..., Any], *args: Any, seconds: float = 0.2) -> float:
-    """Run a function on the CPU, on one thread, for so many seconds, and return the time of its shortest run.
+    """Run a function on the CPU, on one thread, for so many seconds, and return the time of its
+    shortest run.
 
     Where the clock of a thread is fine enough, what other programs take meanwhile is not counted.
     """
@@ -101,7 +119,9 @@ class _Memory(DispatchMode):
         self.known: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self.now = self.peak = 0
 
-    def ran(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    def ran(
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+    ) -> None:
         """Take note of what went in, which weighs nothing if it is new, and of what came out."""
         self.note(tree_leaves((args, kwargs)), made=False)
         self.note(tree_leaves(out), made=True)
@@ -124,8 +144,11 @@ class _Memory(DispatchMode):
         self.now -= size
 
 
-def sdpa_choice(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, causal: bool = False) -> str:
-    """Name the kernel that F.scaled_dot_product_attention would run: "flash", "efficient", "cudnn" or "math".
+def sdpa_choice(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, causal: bool = False
+) -> str:
+    """Name the kernel that F.scaled_dot_product_attention would run: "flash", "efficient", "cudnn"
+    or "math".
 
     Args: as for attention; causal is its is_causal. Raises: ShapeError.
 

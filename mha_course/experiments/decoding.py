@@ -1,4 +1,5 @@
-"""Decoding token by token, with a cache and without, and what it takes: counted and timed by running it.
+"""Decoding token by token, with a cache and without, and what it takes: counted and timed by
+running it.
 
 Axes: B batch, S tokens, C = d_model width, H heads, G key-value heads, D = C / H.
 """
@@ -22,7 +23,9 @@ _Attention = MultiHeadAttention | GroupedQueryAttention
 
 
 class Flops(NamedTuple):
-    """Floating-point operations of the matrix products: the four projections, and q kᵀ with weights · v."""
+    """Floating-point operations of the matrix products: the four projections, and q kᵀ with weights
+    · v.
+    """
 
     projections: int
     attention: int
@@ -45,7 +48,8 @@ def splits(tokens: int) -> list[tuple[int, ...]]:
 
 
 def with_cache(module: _Attention, x: Tensor, chunks: Sequence[int] | None = None) -> Tensor:
-    """Decode with a cache: the new tokens of each chunk come in, those before it are not computed again.
+    """Decode with a cache: the new tokens of each chunk come in, those before it are not computed
+    again.
 
     Args: x (B, S, C); chunks are lengths that add up to S, by default each token alone.
     Returns: out (B, S, C). Raises: ShapeError.
@@ -56,11 +60,15 @@ def with_cache(module: _Attention, x: Tensor, chunks: Sequence[int] | None = Non
     expected, got = f"positive lengths with a sum of S={tokens}", f"chunks={lengths}"
     require(fits, "with_cache", "the chunks must make up the sequence", expected=expected, got=got)
     cache = KVCache()
-    return torch.cat([decode_chunk(module, chunk, cache) for chunk in x.split(lengths, dim=1)], dim=1)  # (B, S, C)
+    return torch.cat(
+        [decode_chunk(module, chunk, cache) for chunk in x.split(lengths, dim=1)], dim=1
+    )  # (B, S, C)
 
 
 def without_cache(module: _Attention, x: Tensor) -> Tensor:
-    """Decode x (B, S, C) without a cache: for each new token everything is done again, and only its own row kept."""
+    """Decode x (B, S, C) without a cache: for each new token everything is done again, and only its
+    own row kept.
+    """
     rows = []
     for length in range(1, x.size(1) + 1):
         out, _ = module(x[:, :length], mask=causal_mask(length, device=x.device))
@@ -76,24 +84,38 @@ def reads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> dict[str, Tensor]:
     """
     q, k, v = (part.detach().clone().requires_grad_() for part in (q, k, v))
     context, _ = attention(q, k, v, mask)  # (1, 1, S, D)
-    rows = [torch.autograd.grad(context[0, 0, t].sum(), (q, k, v), retain_graph=True) for t in range(q.size(2))]
-    return {name: torch.stack([row[i][0, 0].norm(dim=-1) for row in rows]) for i, name in enumerate("qkv")}
+    rows = [
+        torch.autograd.grad(context[0, 0, t].sum(), (q, k, v), retain_graph=True)
+        for t in range(q.size(2))
+    ]
+    return {
+        name: torch.stack([row[i][0, 0].norm(dim=-1) for row in rows])
+        for i, name in enumerate("qkv")
+    }
 
 
 def step_flops(d_model: int, num_heads: int, tokens: int) -> tuple[Flops, Flops]:
-    """Count the FLOPs for the last of so many tokens, of one sentence: with a cache, and without one.
+    """Count the FLOPs for the last of so many tokens, of one sentence: with a cache, and without
+    one.
 
     A multiply-add counts as 2. Raises: ShapeError when num_heads does not divide d_model.
     """
     mha = MultiHeadAttention(d_model, num_heads, bias=False)
-    x, past = torch.zeros(1, tokens, d_model), torch.zeros(1, num_heads, tokens - 1, d_model // num_heads)
-    w_q, w_k, w_v, w_o = (linear.weight for linear in (mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj))
+    x, past = (
+        torch.zeros(1, tokens, d_model),
+        torch.zeros(1, num_heads, tokens - 1, d_model // num_heads),
+    )
+    w_q, w_k, w_v, w_o = (
+        linear.weight for linear in (mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj)
+    )
     cached = count_flops(lambda: decode_step(x[:, -1:], past, past, w_q, w_k, w_v, w_o, num_heads))
     return cached, count_flops(lambda: mha(x, mask=causal_mask(tokens)))
 
 
 def count_flops(run: Callable[[], Any]) -> Flops:
-    """Run attention and count: products of two axes are projections, products in heads are attention."""
+    """Run attention and count: products of two axes are projections, products in heads are
+    attention.
+    """
     with torch.no_grad(), OpCounter() as counter:
         run()
     by_op = counter.flops_by_op

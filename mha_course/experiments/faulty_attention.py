@@ -1,6 +1,7 @@
 """Attention as small language models ship it, and the same with one line wrong: all of it trains.
 
-Axes: B sentences, T new tokens, S all tokens so far, C width, H heads, G heads of k and v, D = C / H.
+Axes: B sentences, T new tokens, S all tokens so far, C width, H heads, G heads of k and v, D = C /
+H.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from mha_course.positions import rope, rope_interleaved
 
 
 class CausalAttention(nn.Module):
-    """Let each token attend to itself and to what came before, with rotary positions and grouped heads.
+    """Let each token attend to itself and to what came before, with rotary positions and grouped
+    heads.
 
     Args: d_model is C; num_heads, H, divides it; num_kv_heads, G, divides H.
     """
@@ -34,11 +36,13 @@ class CausalAttention(nn.Module):
         self.v_proj = nn.Linear(d_model, kv_width)
         self.out_proj = nn.Linear(d_model, d_model)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None, cache: KVCache | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, cache: KVCache | None = None
+    ) -> Tensor:
         """Map x (B, T, C) to out (B, T, C).
 
-        Args: mask (B, S) is True for a token and False for padding, which nobody attends to; with a cache x are the new
-            tokens alone, and S counts those in the cache, too.
+        Args: mask (B, S) is True for a token and False for padding, which nobody attends to; with a
+            cache x are the new tokens alone, and S counts those in the cache, too.
         """
         q, k, v = self.project(x)
         q, k, v = self.turn(q, k, v, 0 if cache is None else cache.length)
@@ -333,11 +337,15 @@ PAIRS = (  # that lie in different methods, and leave both to be found
 
 def methods(*names: str) -> list[str]:
     """Return the methods that these mistakes replace."""
-    return [method for name in names for method in vars(SINGLE[name]) if not method.startswith("__")]
+    return [
+        method for name in names for method in vars(SINGLE[name]) if not method.startswith("__")
+    ]
 
 
 def faulty(*names: str) -> type[CausalAttention]:
-    """Return the attention with these mistakes, no two of them in one method; without names the right one."""
+    """Return the attention with these mistakes, no two of them in one method; without names the
+    right one.
+    """
     parts = {method: vars(SINGLE[name])[method] for name in names for method in methods(name)}
     for method, part in parts.items():
         part.__qualname__ = f"Attention.{method}"  # a black box tells no names
@@ -359,7 +367,13 @@ class _Bare(ast.NodeTransformer):
 
 
 def source(kind: type[CausalAttention]) -> str:
-    """Return one class with the methods that kind has, without annotations, docstrings and comments."""
-    names = [name for name, part in vars(CausalAttention).items() if callable(part) and not name.startswith("__")]
+    """Return one class with the methods that kind has, without annotations, docstrings and
+    comments.
+    """
+    names = [
+        name
+        for name, part in vars(CausalAttention).items()
+        if callable(part) and not name.startswith("__")
+    ]
     text = "\n".join(inspect.getsource(getattr(kind, name)) for name in names)
     return ast.unparse(_Bare().visit(ast.parse("class Attention(nn.Module):\n" + text))) + "\n"

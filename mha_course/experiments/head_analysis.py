@@ -1,6 +1,8 @@
-"""What the heads of a trained model attend to, what they are needed for, and what chance would give.
+"""What the heads of a trained model attend to, what they are needed for, and what chance would
+give.
 
-In tables a column is a head, layer after layer: L·H of them. Axes: N sentences, T = S tokens, L layers, H heads,
+In tables a column is a head, layer after layer: L·H of them. Axes: N sentences, T = S tokens, L
+layers, H heads,
 D head width.
 """
 
@@ -44,7 +46,11 @@ AnyModel = TypeVar("AnyModel", bound=WordModel | PublishedModel)
 
 def all_heads(model: WordModel | PublishedModel) -> list[Head]:
     """Return layer and head of every column of a table."""
-    return [(layer, head) for layer, block in enumerate(model.blocks) for head in range(block.attention.num_heads)]
+    return [
+        (layer, head)
+        for layer, block in enumerate(model.blocks)
+        for head in range(block.attention.num_heads)
+    ]
 
 
 def head_names(model: WordModel | PublishedModel) -> list[str]:
@@ -54,9 +60,11 @@ def head_names(model: WordModel | PublishedModel) -> list[str]:
 
 @torch.no_grad()
 def accuracy(model: MaskedWordModel, texts: Sequence[Sentence], relation: str) -> float:
-    """Return how often the model guesses the first word of a relation when that word is hidden, 0 to 1.
+    """Return how often the model guesses the first word of a relation when that word is hidden, 0
+    to 1.
 
-    Args: relation is a key of ``Sentence.pairs``: ``"pronoun"`` hides pronouns, ``"subject"`` was and were.
+    Args: relation is a key of ``Sentence.pairs``: ``"pronoun"`` hides pronouns, ``"subject"`` was
+        and were.
     Raises: ValueError when no sentence has the relation.
     """
     numbers, starts, _ = _pairs("accuracy", texts, relation)
@@ -77,25 +85,34 @@ def all_weights(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
 def relation_weights(weights: Tensor, texts: Sequence[Sentence], relation: str) -> Tensor:
     """Average each head's weight from the first to the second word of a relation, (L, H).
 
-    Args: weights (L, N, H, S, S) of the same sentences. Raises: ValueError when none has the relation.
+    Args: weights (L, N, H, S, S) of the same sentences. Raises: ValueError when none has the
+        relation.
     """
     rows, starts, ends = _pairs("relation_weights", texts, relation)
     return weights.transpose(1, 2)[:, :, rows, starts, ends].mean(-1)
 
 
 def _pairs(place: str, texts: Sequence[Sentence], relation: str) -> list[tuple[int, ...]]:
-    """Return, for every pair of a relation, the number of its sentence, and the positions of its two words."""
-    found = [(number, *pair) for number, text in enumerate(texts) for pair in text.pairs.get(relation, ())]
+    """Return, for every pair of a relation, the number of its sentence, and the positions of its
+    two words.
+    """
+    found = [
+        (number, *pair)
+        for number, text in enumerate(texts)
+        for pair in text.pairs.get(relation, ())
+    ]
     if not found:
         raise ValueError(f"{place}: no sentence has the relation {relation!r}")
     return list(zip(*found, strict=True))
 
 
 def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str) -> Tensor:
-    """Average the weight at the same two positions of sentences in which they are not related at all, (L, H).
+    """Average the weight at the same two positions of sentences in which they are not related at
+    all, (L, H).
 
-    What a head would score that attends by position and not by word. A sentence in which the two words belong together
-    in another way is left out, too; a pronoun and the other noun do not. Arguments as for relation_weights.
+    What a head would score that attends by position and not by word. A sentence in which the two
+    words belong together in another way is left out, too; a pronoun and the other noun do not.
+    Arguments as for relation_weights.
     """
     lengths = torch.tensor([len(text.words) for text in texts])
     known = {pair for text in texts for pair in text.pairs.get(relation, ())}
@@ -108,7 +125,9 @@ def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str)
             total += int(related.sum()) * weights[:, unrelated, :, start, end].mean(1)
             count += int(related.sum())
     if count == 0:
-        raise ValueError(f"position_baseline: the words of {relation!r} stand at the same places everywhere")
+        raise ValueError(
+            f"position_baseline: the words of {relation!r} stand at the same places everywhere"
+        )
     return total / count
 
 
@@ -118,18 +137,24 @@ def _joined(text: Sentence, pair: tuple[int, int]) -> bool:
 
 @torch.no_grad()
 def mean_contexts(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
-    """Return the mean of the merged contexts of every layer over all words of the sentences, (L, C)."""
+    """Return the mean of the merged contexts of every layer over all words of the sentences, (L,
+    C).
+    """
     ids, mask = encode([text.words for text in texts])
     layers = zip(model.blocks, model.attention_inputs(ids, mask), strict=True)
-    return torch.stack([block.attention.steps(x, mask=mask).merged[mask[:, 0, 0]].mean(0) for block, x in layers])
+    return torch.stack(
+        [block.attention.steps(x, mask=mask).merged[mask[:, 0, 0]].mean(0) for block, x in layers]
+    )
 
 
 def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = None) -> AnyModel:
     """Return a copy of a model in which these heads add nothing, or the same everywhere.
 
-    Args: heads are pairs of a layer and a head; a layer may be counted from the end, -1 for the last. Without means
-        their context is 0 (their columns of the output projection are), with them the mean, see ``mean_contexts``.
-    Returns: a copy; what is frozen and stays as it is shares its memory with the model, which may be large.
+    Args: heads are pairs of a layer and a head; a layer may be counted from the end, -1 for the
+        last. Without means their context is 0 (their columns of the output projection are), with
+        them the mean, see ``mean_contexts``.
+    Returns: a copy; what is frozen and stays as it is shares its memory with the model, which may
+        be large.
     Raises: IndexError for a head or layer that the model does not have.
     """
     shared = {
@@ -141,7 +166,9 @@ def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = 
     for layer, head in heads:
         attention = ablated.blocks[layer].attention
         if not 0 <= head < attention.num_heads:
-            raise IndexError(f"ablate_heads: there is no head {head}, expected 0 to {attention.num_heads - 1}")
+            raise IndexError(
+                f"ablate_heads: there is no head {head}, expected 0 to {attention.num_heads - 1}"
+            )
         width = attention.out_proj.in_features // attention.num_heads
         own = slice(head * width, (head + 1) * width)
         with torch.no_grad():
@@ -152,15 +179,22 @@ def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = 
 
 
 def relevant_sentences(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
-    """Return the sentences with a relation; for was and were those alone in which no pronoun gives the number away."""
-    return [text for text in texts if relation in text.pairs and (relation != "subject" or text.kind == "agreement")]
+    """Return the sentences with a relation; for was and were those alone in which no pronoun gives
+    the number away.
+    """
+    return [
+        text
+        for text in texts
+        if relation in text.pairs and (relation != "subject" or text.kind == "agreement")
+    ]
 
 
 def hide_first_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
     """Return a sentence for each pair of a relation, with the first word of the pair hidden.
 
     >>> from mha_course.datasets.grammar import sentences
-    >>> {sentence.words.count("<mask>") for sentence in hide_first_word(sentences(5, "test", seed=0), "noun")}
+    >>> hidden = hide_first_word(sentences(5, "test", seed=0), "noun")
+    >>> {sentence.words.count("<mask>") for sentence in hidden}
     {1}
     """
     hidden = []
@@ -172,9 +206,11 @@ def hide_first_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
 
 
 def move_second_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
-    """Return a sentence for each pair of a relation, with its second word exchanged with the word before it.
+    """Return a sentence for each pair of a relation, with its second word exchanged with the word
+    before it.
 
-    Their pairs lead from the first word: under "word" to where the second stands now, under "place" to where it stood.
+    Their pairs lead from the first word: under "word" to where the second stands now, under "place"
+    to where it stood.
 
     >>> from mha_course.datasets.grammar import Sentence, sentences
     >>> text = Sentence(("the", "grey", "cat", "slept"), "so", {"subject": ((3, 2),)})
@@ -188,13 +224,19 @@ def move_second_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]
             words = list(text.words)
             words[end - 1], words[end] = words[end], words[end - 1]
             moved.append(
-                replace(text, words=tuple(words), pairs={"word": ((start, end - 1),), "place": ((start, end),)})
+                replace(
+                    text,
+                    words=tuple(words),
+                    pairs={"word": ((start, end - 1),), "place": ((start, end),)},
+                )
             )
     return moved
 
 
 @torch.no_grad()
-def relation_table(model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]) -> Tensor:
+def relation_table(
+    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]
+) -> Tensor:
     """Return the mean weight of every head along each relation, (relations, L·H)."""
     rows = []
     for relation in relations:
@@ -204,36 +246,54 @@ def relation_table(model: MaskedWordModel, texts: Sequence[Sentence], relations:
 
 
 @torch.no_grad()
-def baseline_table(model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]) -> Tensor:
+def baseline_table(
+    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]
+) -> Tensor:
     """Return the position baseline of every head for each relation, (relations, L·H)."""
     weights = all_weights(model, texts)
-    return torch.stack([position_baseline(weights, texts, relation).flatten() for relation in relations])
+    return torch.stack(
+        [position_baseline(weights, texts, relation).flatten() for relation in relations]
+    )
 
 
-def accuracies(model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]) -> Tensor:
+def accuracies(
+    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]
+) -> Tensor:
     """Return how often the hidden first word of each relation is guessed, (relations,)."""
-    return torch.tensor([accuracy(model, relevant_sentences(texts, name), name) for name in relations])
+    return torch.tensor(
+        [accuracy(model, relevant_sentences(texts, name), name) for name in relations]
+    )
 
 
 def accuracy_lost(
-    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str], ablated: Sequence[Sequence[Head]],
+    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str],
+    ablated: Sequence[Sequence[Head]],
     means: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return which part of the guesses is lost without each set of heads, (relations, number of sets).
+    """Return which part of the guesses is lost without each set of heads, (relations, number of
+    sets).
 
-    Args: ablated are sets of heads; ``[[head] for head in all_heads(model)]`` tries each alone; means as for
-        ``ablate_heads``.
+    Args: ablated are sets of heads; ``[[head] for head in all_heads(model)]`` tries each alone;
+        means as for ``ablate_heads``.
     """
     intact = accuracies(model, texts, relations)
     models = [ablate_heads(model, heads, means) for heads in ablated]
-    return torch.stack([intact - accuracies(without, texts, relations) for without in models], dim=1)
+    return torch.stack(
+        [intact - accuracies(without, texts, relations) for without in models], dim=1
+    )
 
 
-def accuracy_lost_in_pairs(model: MaskedWordModel, texts: Sequence[Sentence], relation: str) -> Tensor:
-    """Return what is lost without any two heads, (L·H, L·H), and without one alone on the diagonal."""
+def accuracy_lost_in_pairs(
+    model: MaskedWordModel, texts: Sequence[Sentence], relation: str
+) -> Tensor:
+    """Return what is lost without any two heads, (L·H, L·H), and without one alone on the
+    diagonal.
+    """
     heads = all_heads(model)
     pairs = list(itertools.combinations_with_replacement(range(len(heads)), 2))
-    values = accuracy_lost(model, texts, [relation], [[heads[one], heads[other]] for one, other in pairs])[0]
+    values = accuracy_lost(
+        model, texts, [relation], [[heads[one], heads[other]] for one, other in pairs]
+    )[0]
     table = torch.zeros(len(heads), len(heads))
     for (one, other), value in zip(pairs, values, strict=True):
         table[one, other] = table[other, one] = value
@@ -241,10 +301,11 @@ def accuracy_lost_in_pairs(model: MaskedWordModel, texts: Sequence[Sentence], re
 
 
 def pronoun_report(model: MaskedWordModel) -> dict[str, Any]:
-    """Measure the pronoun's head of a model on sentences about pairs of nouns that it was not trained on.
+    """Measure the pronoun's head of a model on sentences about pairs of nouns that it was not
+    trained on.
 
-    Returns: ``weights`` of every head from pronoun to noun, ``accuracy`` on hidden pronouns, and the accuracy
-    ``without`` the head that has the largest weight; nothing is rounded.
+    Returns: ``weights`` of every head from pronoun to noun, ``accuracy`` on hidden pronouns, and
+    the accuracy ``without`` the head that has the largest weight; nothing is rounded.
     """
     texts = sentences(1000, "test", seed=16)
     weights = relation_table(model, texts, ["pronoun"])[0]

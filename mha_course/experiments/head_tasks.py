@@ -1,7 +1,10 @@
-"""Tasks that tell one head from several with equally many parameters, and the attention that learns them.
+"""Tasks that tell one head from several with equally many parameters, and the attention that learns
+them.
 
-Several runs learn at once, each with its own start and its own examples. Axes: runs, N examples, S tokens, C width,
-H heads, D numbers of q and k in a head (D_v of v), d numbers of a content, wanted the tokens that a target is made of.
+Several runs learn at once, each with its own start and its own examples. Axes: runs, N examples, S
+tokens, C width,
+H heads, D numbers of q and k in a head (D_v of v), d numbers of a content, wanted the tokens that a
+target is made of.
 """
 
 from __future__ import annotations
@@ -21,9 +24,11 @@ from mha_course.models import one_thread, seeded
 
 @dataclass(frozen=True)
 class TwoTokenSum:
-    """Fetch ``c_a + sign · c_b`` from two of 8 tokens, flagged a and b; contents are d unit-normal numbers.
+    """Fetch ``c_a + sign · c_b`` from two of 8 tokens, flagged a and b; contents are d unit-normal
+    numbers.
 
-    Channels: 0 to d - 1 the content, d the flag a, d + 1 the flag b, d + 2 that of the query token, the rest 0.
+    Channels: 0 to d - 1 the content, d the flag a, d + 1 the flag b, d + 2 that of the query token,
+    the rest 0.
     """
 
     d: int = 6
@@ -33,24 +38,35 @@ class TwoTokenSum:
 
     @property
     def bound(self) -> float:
-        """What no single head can pass in R², whatever follows it: ½ + 1/(2d) for a difference, 1 for a sum."""
+        """What no single head can pass in R², whatever follows it: ½ + 1/(2d) for a difference, 1
+        for a sum.
+        """
         return 0.5 + 0.5 / self.d if self.sign < 0 else 1.0
 
-    def draw(self, runs: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Return x (runs, N, 9, C), targets (runs, N, d), and the positions of a and b (runs, N, 2)."""
+    def draw(
+        self, runs: int, count: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return x (runs, N, 9, C), targets (runs, N, d), and the positions of a and b (runs, N,
+        2).
+        """
         contents = torch.randn(runs, count, 8, self.d, generator=generator)  # (runs, N, 8, d)
-        chosen = torch.rand(runs, count, 8, generator=generator).argsort(-1)[..., :2]  # (runs, N, 2)
+        chosen = torch.rand(runs, count, 8, generator=generator).argsort(-1)[
+            ..., :2
+        ]  # (runs, N, 2)
         x = torch.zeros(runs, count, 9, self.width)  # (runs, N, 9, C)
         x[:, :, 1:, : self.d] = contents
         x[:, :, 1:, self.d : self.d + 2].scatter_(2, chosen[:, :, None], 1.0)
         x[:, :, 0, self.d + 2] = 1.0
-        c_a, c_b = contents.gather(2, chosen[..., None].expand(-1, -1, -1, self.d)).unbind(2)  # (runs, N, d) each
+        c_a, c_b = contents.gather(2, chosen[..., None].expand(-1, -1, -1, self.d)).unbind(
+            2
+        )  # (runs, N, d) each
         return x, c_a + self.sign * c_b, chosen + 1  # behind the query token
 
 
 @dataclass(frozen=True)
 class AssociativeRecall:
-    """Fetch the content that stands beside a key: 16 tokens, each with a random key; the query token has one of them.
+    """Fetch the content that stands beside a key: 16 tokens, each with a random key; the query
+    token has one of them.
 
     Channels: 0 to 15 the key, 16 to 30 the content, 31 the flag of the query token.
     """
@@ -58,11 +74,17 @@ class AssociativeRecall:
     width: int = 32
     variance: float = 1.0
 
-    def draw(self, runs: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Return x (runs, N, 17, 32), targets (runs, N, 15), and the position of the key (runs, N, 1)."""
+    def draw(
+        self, runs: int, count: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return x (runs, N, 17, 32), targets (runs, N, 15), and the position of the key (runs, N,
+        1).
+        """
         x = torch.randn(runs, count, 17, self.width, generator=generator)  # (runs, N, 17, C)
         position = torch.randint(16, (runs, count, 1), generator=generator) + 1  # (runs, N, 1)
-        found = x.gather(2, position[..., None].expand(-1, -1, -1, self.width))[:, :, 0]  # (runs, N, C)
+        found = x.gather(2, position[..., None].expand(-1, -1, -1, self.width))[
+            :, :, 0
+        ]  # (runs, N, C)
         x[:, :, 1:, 31] = 0.0
         x[:, :, 0, :16], x[:, :, 0, 16:31], x[:, :, 0, 31] = found[..., :16], 0.0, 1.0
         return x, found[..., 16:31], position
@@ -74,16 +96,18 @@ Task = TwoTokenSum | AssociativeRecall
 class ParallelAttention(nn.Module):
     """Multi-head attentions side by side, one for each run.
 
-    Weights are kept head by head. They are drawn as nn.Linear draws, and are the same numbers for every number of
-    heads. With identical_heads all heads start as copies of head 0. score_dim is D and value_dim is D_v where they are
-    not width / num_heads; dropout is the share of the weights that is dropped while training.
+    Weights are kept head by head. They are drawn as nn.Linear draws, and are the same numbers for
+    every number of heads. With identical_heads all heads start as copies of head 0. score_dim is D
+    and value_dim is D_v where they are not width / num_heads; dropout is the share of the weights
+    that is dropped while training.
 
     >>> sum(p.numel() for p in ParallelAttention(1, 24, 4, torch.Generator()).parameters())
     2400
     """
 
     def __init__(
-        self, runs: int, width: int, num_heads: int, generator: torch.Generator, *, identical_heads: bool = False,
+        self, runs: int, width: int, num_heads: int, generator: torch.Generator, *,
+        identical_heads: bool = False,
         score_dim: int | None = None, value_dim: int | None = None, dropout: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -115,7 +139,9 @@ class ParallelAttention(nn.Module):
         return out.view_as(query), weights
 
     def contexts(self, query: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what each head found, (runs, H, N, T, D_v), and its weights; arguments as for forward."""
+        """Return what each head found, (runs, H, N, T, D_v), and its weights; arguments as for
+        forward.
+        """
         q, k, v = self._project(query, "q"), self._project(x, "k"), self._project(x, "v")
         weights = (q @ k.mT / math.sqrt(q.size(-1))).softmax(-1)  # (runs, H, N, T, S)
         return F.dropout(weights, self.dropout, self.training) @ v, weights
@@ -123,14 +149,17 @@ class ParallelAttention(nn.Module):
     def _project(self, x: Tensor, name: str) -> Tensor:
         """Return q, k or v of all heads, (runs, H, N, S, D)."""
         flat = x.flatten(1, 2)[:, None]  # (runs, 1, N·S, C)
-        projected = flat @ self.get_parameter(f"w_{name}").mT + self.get_parameter(f"b_{name}")[:, :, None]
+        projected = (
+            flat @ self.get_parameter(f"w_{name}").mT + self.get_parameter(f"b_{name}")[:, :, None]
+        )
         return projected.unflatten(2, x.shape[1:3])
 
 
 def read(layers: nn.ModuleList, x: Tensor) -> tuple[Tensor, Tensor]:
     """Send x (runs, N, S, C) through the layers, each of which adds to it what its heads bring.
 
-    Returns: what has been added to the first token (runs, N, C), and its weights in the last layer (runs, H, N, S).
+    Returns: what has been added to the first token (runs, N, C), and its weights in the last layer
+        (runs, H, N, S).
     """
     stream = x
     for layer in layers[:-1]:
@@ -145,24 +174,33 @@ class Outcome(NamedTuple):
     parameters: int  # of one run
     r2: Tensor  # (runs,), on new examples
     curve: Tensor  # (runs, steps), R² of every step on its own examples
-    weights: Tensor  # (runs, H, wanted), the mean weight of each head of the last layer on each token of the target
+    weights: Tensor  # (runs, H, wanted), mean of each head of the last layer on each target
     layers: nn.ModuleList  # of ParallelAttention, trained
 
 
 def learn(
-    task: Task, num_heads: int, *, num_layers: int = 1, runs: int = 5, seed: int = 0, steps: int = 500,
+    task: Task, num_heads: int, *, num_layers: int = 1, runs: int = 5, seed: int = 0,
+    steps: int = 500,
     count: int = 64, lr: float = 1e-2, **options: Any,
 ) -> Outcome:  # fmt: skip
-    """Train models with Adam (a rate that falls along a cosine from lr to 0), then measure on new examples.
+    """Train models with Adam (a rate that falls along a cosine from lr to 0), then measure on new
+    examples.
 
-    Args: count is N, the examples of a step; all is drawn from the seed, on the CPU, and computed on one thread.
-        options go to every layer, see ``ParallelAttention``.
-    Raises: ShapeError unless runs, steps and count are positive and num_heads divides the width of the task.
+    Args: count is N, the examples of a step; all is drawn from the seed, on the CPU, and computed
+        on one thread. options go to every layer, see ``ParallelAttention``.
+    Raises: ShapeError unless runs, steps and count are positive and num_heads divides the width of
+        the task.
     """
-    rule, got = "runs, steps and count must be positive", f"runs={runs}, steps={steps}, count={count}"
+    rule, got = (
+        "runs, steps and count must be positive",
+        f"runs={runs}, steps={steps}, count={count}",
+    )
     require(min(runs, steps, count) >= 1, "learn", rule, expected="1 or more", got=got)
     generator = torch.Generator().manual_seed(seed)
-    made = [ParallelAttention(runs, task.width, num_heads, generator, **options) for _ in range(num_layers)]
+    made = [
+        ParallelAttention(runs, task.width, num_heads, generator, **options)
+        for _ in range(num_layers)
+    ]
     layers = nn.ModuleList(made)
     optimizer = torch.optim.Adam(layers.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
@@ -172,7 +210,8 @@ def learn(
             x, target, _ = task.draw(runs, count, generator)
             errors = _mean_squared_errors(read(layers, x)[0], target)  # (runs,)
             optimizer.zero_grad()
-            errors.sum().backward()  # the runs share no parameter: each gets the gradient of its own error
+            # the runs share no parameter: each gets the gradient of its own error
+            errors.sum().backward()
             optimizer.step()
             schedule.step()
             curve.append(1 - errors.detach() / task.variance)
@@ -183,7 +222,9 @@ def learn(
 
 @torch.no_grad()
 def measure(layers: nn.ModuleList, task: Task, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return R² (runs,) on new examples, and the mean weights on the tokens that are wanted, (runs, H, wanted)."""
+    """Return R² (runs,) on new examples, and the mean weights on the tokens that are wanted, (runs,
+    H, wanted).
+    """
     x, target, positions = task.draw(layers[0].get_parameter("w_q").size(0), 2000, generator)
     guess, weights = read(layers, x)
     at = positions[:, None].expand(-1, weights.size(1), -1, -1)  # (runs, H, N, wanted)
@@ -191,15 +232,20 @@ def measure(layers: nn.ModuleList, task: Task, generator: torch.Generator) -> tu
 
 
 @torch.no_grad()
-def prune(layer: ParallelAttention, task: Task, heads: Sequence[int], *, refit: bool, seed: int = 1) -> Tensor:
+def prune(
+    layer: ParallelAttention, task: Task, heads: Sequence[int], *, refit: bool, seed: int = 1
+) -> Tensor:
     """Keep some heads of a trained layer alone and return R² on new examples, (runs,).
 
     The same heads in all runs: who wants the best pair of each run tries all pairs, and picks.
 
-    Args: refit chooses W_O and its bias anew, by least squares on 2,000 examples; without it they stay as trained.
+    Args: refit chooses W_O and its bias anew, by least squares on 2,000 examples; without it they
+        stay as trained.
     """
     generator = torch.Generator().manual_seed(seed)
-    (known, wanted, _), (x, target, _) = (task.draw(layer.w_q.size(0), 2000, generator) for _ in range(2))
+    (known, wanted, _), (x, target, _) = (
+        task.draw(layer.w_q.size(0), 2000, generator) for _ in range(2)
+    )
 
     def features(x: Tensor) -> Tensor:
         context = layer.contexts(x[:, :, :1], x)[0][:, list(heads), :, 0]  # (runs, heads, N, D_v)
@@ -219,5 +265,7 @@ def _r2(guess: Tensor, target: Tensor) -> Tensor:
 
 
 def _mean_squared_errors(guess: Tensor, target: Tensor) -> Tensor:
-    """Return the mean squared error of each run, (runs,); channels that the target lacks are not judged."""
+    """Return the mean squared error of each run, (runs,); channels that the target lacks are not
+    judged.
+    """
     return (guess[..., : target.size(-1)] - target).square().mean((1, 2))

@@ -1,4 +1,5 @@
-"""Find out by trying which output depends on which token: what a mask says is one thing, what happens another.
+"""Find out by trying which output depends on which token: what a mask says is one thing, what
+happens another.
 
 Axes: B batch, T output tokens, S input tokens, C width.
 """
@@ -16,13 +17,17 @@ from mha_course.errors import ShapeError, require_tokens
 
 @torch.no_grad()
 def find_leaks(fn: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Change each token in turn, by little and by much, and see which outputs change: (S, S), True where t feels s."""
+    """Change each token in turn, by little and by much, and see which outputs change: (S, S), True
+    where t feels s.
+    """
     before, generator = fn(x), torch.Generator().manual_seed(0)
     leaks = torch.zeros(before.size(1), x.size(1), dtype=torch.bool)  # (S, S)
     for size in 3 * (0.01, 30.0):
         for s in range(x.size(1)):
             changed = x.clone()  # (B, S, C)
-            changed[:, s] += size * torch.randn(x[:, s].shape, generator=generator, dtype=x.dtype).to(x.device)
+            changed[:, s] += size * torch.randn(
+                x[:, s].shape, generator=generator, dtype=x.dtype
+            ).to(x.device)
             leaks[:, s] |= (fn(changed) != before).any(-1).any(0).cpu()  # to the bit: no tolerance
     return leaks
 
@@ -30,9 +35,11 @@ def find_leaks(fn: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 def token_dependence(fn: Callable[[Tensor], Any], x: Tensor) -> Tensor:
     """Find by ``find_leaks`` which outputs depend on which tokens, of whatever fn returns.
 
-    Args: fn maps x (B, S, C) to an output (B, T, C), or to a tuple that starts with it; x as fn wants it.
-    Returns: (T, S), bool, on the CPU, True where output t changes with token s, in any sentence of the batch and be it
-        by a single bit. For one causal layer this is causal_mask(S). False is no proof: see lesson 8.
+    Args: fn maps x (B, S, C) to an output (B, T, C), or to a tuple that starts with it; x as fn
+        wants it.
+    Returns: (T, S), bool, on the CPU, True where output t changes with token s, in any sentence of
+        the batch and be it by a single bit. For one causal layer this is causal_mask(S). False is
+        no proof: see lesson 8.
     Raises: ShapeError where fn gives NaN, infinite numbers, or not the same twice.
 
     >>> token_dependence(lambda x: x.cumsum(dim=1), torch.zeros(1, 3, 2)).int().tolist()
@@ -41,7 +48,13 @@ def token_dependence(fn: Callable[[Tensor], Any], x: Tensor) -> Tensor:
     require_tokens("token_dependence", "x", x, "B S C")
     if not torch.equal(_output(fn, x), _output(fn, x)):
         rule, fix = "fn must give the same twice", "fn.eval(), if it is a module with dropout"
-        raise ShapeError("token_dependence", rule, expected="no randomness", got="two outputs that differ", fix=fix)
+        raise ShapeError(
+            "token_dependence",
+            rule,
+            expected="no randomness",
+            got="two outputs that differ",
+            fix=fix,
+        )
     return find_leaks(lambda changed: _output(fn, changed), x)
 
 
@@ -52,6 +65,9 @@ def _output(fn: Callable[[Tensor], Any], x: Tensor) -> Tensor:
     out = result[0] if isinstance(result, tuple) else result
     require_tokens("token_dependence", "the output of fn", out, "B T C")
     if not bool(out.isfinite().all()):
-        rule, got = "the output of fn must be finite", f"NaN or infinity in {int((~out.isfinite()).sum())} places"
+        rule, got = (
+            "the output of fn must be finite",
+            f"NaN or infinity in {int((~out.isfinite()).sum())} places",
+        )
         raise ShapeError("token_dependence", rule, expected="finite numbers", got=got)
     return out

@@ -1,8 +1,8 @@
 """Figures that ship, because they take too long for a lesson: ``data/heads.json``.
 
 Each lesson keeps what makes its own in its ``precompute``: in lesson 16's folder
-``python -m mha_course.lessons.l16_why_many_heads.precompute`` makes all of them again, and with names of parts behind
-it, such as ``thin``, these alone.
+``python -m mha_course.lessons.l16_why_many_heads.precompute`` makes all of them again, and with
+names of parts behind it, such as ``thin``, these alone.
 """
 
 from __future__ import annotations
@@ -19,12 +19,22 @@ PATH = Path(__file__).parents[1] / "data" / "heads.json"
 class Precomputed(NamedTuple):
     """What was found, for each number of heads, or for each seed that training began with."""
 
-    difference: dict[int, list[float]]  # R² of 200 runs on TwoTokenSum, of seeds that lesson 16 does not use
+    difference: dict[
+        int, list[float]
+    ]  # R² of 200 runs on TwoTokenSum, of seeds that lesson 16 does not use
     slower: dict[int, list[float]]  # the same with a rate of 0.003
-    two_layers: dict[int, list[float]]  # the same with two layers of one head, for each width of the head
-    thin: dict[int, dict[str, list[float]]]  # R² of every run on AssociativeRecall, for what is as thin as D = C / H
-    starts: dict[int, dict[str, Any]]  # ``head_analysis.pronoun_report`` of models trained as the one that ships
-    divisors: dict[int, dict[str, float]]  # for every seed, the loss with each of lesson 3's divisors
+    two_layers: dict[
+        int, list[float]
+    ]  # the same with two layers of one head, for each width of the head
+    thin: dict[
+        int, dict[str, list[float]]
+    ]  # R² of every run on AssociativeRecall, for what is as thin as D = C / H
+    starts: dict[
+        int, dict[str, Any]
+    ]  # ``head_analysis.pronoun_report`` of models trained as the one that ships
+    divisors: dict[
+        int, dict[str, float]
+    ]  # for every seed, the loss with each of lesson 3's divisors
     short: dict[int, dict[str, Any]]  # as starts, after as many steps as lesson 13 makes
     vision: dict[int, dict[str, Any]]  # ``vision_start`` of lesson 14
     language: dict[int, dict[str, Any]]  # ``pronouns.report`` of lesson 15
@@ -33,13 +43,16 @@ class Precomputed(NamedTuple):
 def load() -> Precomputed:
     """Return the figures that ship."""
     data = json.loads(PATH.read_text(encoding="utf-8"))
-    return Precomputed(**{part: {int(key): value for key, value in found.items()} for part, found in data.items()})
+    return Precomputed(
+        **{part: {int(key): value for key, value in found.items()} for part, found in data.items()}
+    )
 
 
 def remake(parts: Mapping[str, tuple[Callable[[int], Any], Sequence[int]]]) -> None:
     """Make parts again, all or those named on the command line, and keep them with the others.
 
-    Args: parts are fields of Precomputed, each with the function that makes a figure and the keys to make it for.
+    Args: parts are fields of Precomputed, each with the function that makes a figure and the keys
+        to make it for.
     """
     figures = json.loads(PATH.read_text(encoding="utf-8"))
     for part in sys.argv[1:] or parts:
@@ -50,7 +63,9 @@ def remake(parts: Mapping[str, tuple[Callable[[int], Any], Sequence[int]]]) -> N
 
 def rounded(report: Mapping[str, Any]) -> dict[str, Any]:
     """Return a report of numbers and lists of numbers with three decimals."""
-    return {name: round_all(x) if isinstance(x, list) else round(x, 3) for name, x in report.items()}
+    return {
+        name: round_all(x) if isinstance(x, list) else round(x, 3) for name, x in report.items()
+    }
 
 
 def round_all(numbers: Sequence[float]) -> list[float]:

@@ -1,4 +1,6 @@
-"""One folder a lesson, with all that serves it alone; what several lessons use lies beside this folder."""
+"""One folder a lesson, with all that serves it alone; what several lessons use lies beside this
+folder.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,6 @@ def load_on_demand(package: str, **modules: str) -> Callable[[str], Any]:
     return load
 
 
-# At the end, since this loads the exercises of all lessons, whose folders call the function above: so whichever of
-# lessons and exercises is imported first finds the other.
+# At the end, since this loads the exercises of all lessons, whose folders call the function above:
+# so whichever of lessons and exercises is imported first finds the other.
 import mha_course.exercises  # noqa: E402, F401

@@ -12,6 +12,7 @@ from mha_course.models.blocks import (
 from mha_course.models.training import masked_word_loss, one_thread, random_batches, seeded, train
 
 __all__ = [
-    "CausalLanguageModel", "Encoder", "EncoderBlock", "MaskedWordModel", "WordModel", "generate", "masked_word_loss",
+    "CausalLanguageModel", "Encoder", "EncoderBlock", "MaskedWordModel", "WordModel", "generate",
+    "masked_word_loss",
     "next_token_probabilities", "one_thread", "random_batches", "seeded", "train",
 ]  # fmt: skip

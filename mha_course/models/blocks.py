@@ -1,6 +1,8 @@
-"""Small models built on the reference attention: a block, a stack of them, and models that guess words.
+"""Small models built on the reference attention: a block, a stack of them, and models that guess
+words.
 
-Axes: B sentences or images, S tokens, C = d_model width, V words in the vocabulary, L layers, H heads.
+Axes: B sentences or images, S tokens, C = d_model width, V words in the vocabulary, L layers, H
+heads.
 """
 
 from __future__ import annotations
@@ -20,18 +22,26 @@ from mha_course.variants import to_torch
 
 
 class EncoderBlock(nn.Module):
-    """Let tokens exchange (attention), then let each think (feed-forward), both added to what was there.
+    """Let tokens exchange (attention), then let each think (feed-forward), both added to what was
+    there.
 
     Pre-norm (norm_first): x + attention(norm1(x)), then x + feed_forward(norm2(x)).
     Post-norm: norm1(x + attention(x)), then norm2(x + feed_forward(x)).
 
-    Args: d_model is C, num_heads divides it, d_ff is the width inside the feed-forward part; dropout (0 to 1)
+    Args: d_model is C, num_heads divides it, d_ff is the width inside the feed-forward part;
+        dropout (0 to 1)
         is for the weights, inside the feed-forward part, and for what either part adds.
     Reference: Vaswani et al. 2017, section 3.1 (post-norm); Xiong et al. 2020, figure 1 (both).
     """
 
     def __init__(
-        self, d_model: int, num_heads: int, d_ff: int, *, norm_first: bool = True, dropout: float = 0.0
+        self,
+        d_model: int,
+        num_heads: int,
+        d_ff: int,
+        *,
+        norm_first: bool = True,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.norm_first, self.d_ff = norm_first, d_ff
@@ -42,7 +52,12 @@ class EncoderBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None, cache: KVCache | None = None, *, is_causal: bool = False
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        cache: KVCache | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Tensor:
         """Map x (B, S, C) to (B, S, C); mask and is_causal as for MultiHeadAttention.
 
@@ -61,14 +76,22 @@ class EncoderBlock(nn.Module):
     def to_torch(self) -> nn.TransformerEncoderLayer:
         """Return PyTorch's layer with the same weights, batch first."""
         mha, options = self.attention, {"batch_first": True, "norm_first": self.norm_first}
-        layer = nn.TransformerEncoderLayer(mha.d_model, mha.num_heads, self.d_ff, self.dropout.p, F.gelu, **options)
+        layer = nn.TransformerEncoderLayer(
+            mha.d_model, mha.num_heads, self.d_ff, self.dropout.p, F.gelu, **options
+        )
         layer.to(self.norm1.weight)
-        ours = {"linear1": self.feed_forward[0], "linear2": self.feed_forward[3], "self_attn": to_torch(mha)}
+        ours = {
+            "linear1": self.feed_forward[0],
+            "linear2": self.feed_forward[3],
+            "self_attn": to_torch(mha),
+        }
         for name, module in (ours | {"norm1": self.norm1, "norm2": self.norm2}).items():
             layer.get_submodule(name).load_state_dict(module.state_dict())
         return layer.train(self.training)
 
-    def _attend(self, x: Tensor, mask: Tensor | None, cache: KVCache | None, is_causal: bool) -> Tensor:
+    def _attend(
+        self, x: Tensor, mask: Tensor | None, cache: KVCache | None, is_causal: bool
+    ) -> Tensor:
         if cache is not None:
             return self.dropout(decode_chunk(self.attention, x, cache))
         mixed, _ = self.attention(x, mask=mask, need_weights=False, is_causal=is_causal)
@@ -76,14 +99,24 @@ class EncoderBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Stack num_layers blocks; a last norm follows where they are pre-norm. Args as for EncoderBlock."""
+    """Stack num_layers blocks; a last norm follows where they are pre-norm. Args as for
+    EncoderBlock.
+    """
 
     def __init__(
-        self, d_model: int, num_heads: int, d_ff: int, num_layers: int, *, norm_first: bool = True, dropout: float = 0.0
+        self,
+        d_model: int,
+        num_heads: int,
+        d_ff: int,
+        num_layers: int,
+        *,
+        norm_first: bool = True,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(
-            EncoderBlock(d_model, num_heads, d_ff, norm_first=norm_first, dropout=dropout) for _ in range(num_layers)
+            EncoderBlock(d_model, num_heads, d_ff, norm_first=norm_first, dropout=dropout)
+            for _ in range(num_layers)
         )
         self.norm = nn.LayerNorm(d_model) if norm_first else nn.Identity()
 
@@ -93,9 +126,16 @@ class Encoder(nn.Module):
         return [layer for layer in self.layers if isinstance(layer, EncoderBlock)]
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None, caches: Sequence[KVCache] | None = None, *, is_causal: bool = False
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        caches: Sequence[KVCache] | None = None,
+        *,
+        is_causal: bool = False,
     ) -> Tensor:
-        """Map x (B, S, C) to (B, S, C); mask and is_causal as for MultiHeadAttention, caches one for each layer."""
+        """Map x (B, S, C) to (B, S, C); mask and is_causal as for MultiHeadAttention, caches one
+        for each layer.
+        """
         for block, cache in itertools.zip_longest(self.blocks, caches or ()):
             x = block(x, mask, cache, is_causal=is_causal)  # (B, S, C)
         return self.norm(x)  # (B, S, C)
@@ -111,7 +151,9 @@ class Encoder(nn.Module):
     def attention_weights(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the weights of every head of every layer, (L, B, H, S, S)."""
         pairs = zip(self.blocks, self.attention_inputs(x, mask), strict=True)
-        return torch.stack([block.attention(x, mask=mask)[1] for block, x in pairs])  # (L, B, H, S, S)
+        return torch.stack(
+            [block.attention(x, mask=mask)[1] for block, x in pairs]
+        )  # (L, B, H, S, S)
 
 
 class WordModel(nn.Module):
@@ -122,7 +164,14 @@ class WordModel(nn.Module):
     """
 
     def __init__(
-        self, vocab_size: int, max_len: int, *, d_model: int, num_heads: int, d_ff: int, num_layers: int
+        self,
+        vocab_size: int,
+        max_len: int,
+        *,
+        d_model: int,
+        num_heads: int,
+        d_ff: int,
+        num_layers: int,
     ) -> None:
         super().__init__()
         self.token_embedding = nn.Embedding(vocab_size, d_model)
@@ -140,7 +189,9 @@ class WordModel(nn.Module):
         end, longest = start + ids.size(1), self.position_embedding.num_embeddings
         if end > longest:
             name = type(self).__name__
-            raise SentenceError(name, "the sentence is too long", expected=f"S <= {longest}", got=f"S={end}")
+            raise SentenceError(
+                name, "the sentence is too long", expected=f"S <= {longest}", got=f"S={end}"
+            )
         return self.token_embedding(ids) + self.position_embedding.weight[start:end]  # (B, S, C)
 
 
@@ -153,7 +204,8 @@ class CausalLanguageModel(WordModel):
     def forward(self, ids: Tensor, caches: Sequence[KVCache] | None = None) -> Tensor:
         """Map ids (B, S) to the logits of the word after each, (B, S, V).
 
-        With caches (see new_caches) ids are the new words alone, and stand after those that came before.
+        With caches (see new_caches) ids are the new words alone, and stand after those that came
+        before.
         """
         start = caches[0].length if caches else 0
         x = self.encoder(self.embed(ids, start), caches=caches, is_causal=not caches)  # (B, S, C)
@@ -164,13 +216,16 @@ class CausalLanguageModel(WordModel):
         return [KVCache() for _ in self.blocks]
 
     def attention_weights(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the weights of every head of every layer, (L, B, H, S, S); without a mask, with the causal one."""
+        """Return the weights of every head of every layer, (L, B, H, S, S); without a mask, with
+        the causal one.
+        """
         mask = causal_mask(ids.size(1), device=ids.device) if mask is None else mask
         return self.encoder.attention_weights(self.embed(ids), mask)
 
 
 class MaskedWordModel(WordModel):
-    """Guess words from the words around them, as BERT does, at a size that trains in one to two minutes.
+    """Guess words from the words around them, as BERT does, at a size that trains in one to two
+    minutes.
 
     Reference: Devlin et al. 2019, BERT, section 3.1, task 1.
     """
@@ -189,7 +244,9 @@ class MaskedWordModel(WordModel):
 
 
 def next_token_probabilities(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
-    """Return the softmax of logits / temperature, (B, V), of each row's top_k largest alone; None keeps all."""
+    """Return the softmax of logits / temperature, (B, V), of each row's top_k largest alone; None
+    keeps all.
+    """
     scaled = logits / temperature  # (B, V)
     if top_k is not None:
         smallest = scaled.topk(top_k).values[:, -1:]  # (B, 1), of those that are kept
@@ -200,11 +257,13 @@ def next_token_probabilities(logits: Tensor, temperature: float, top_k: int | No
 @torch.no_grad()
 def generate(
     model: CausalLanguageModel, ids: Tensor, steps: int, *,
-    temperature: float = 0.0, top_k: int | None = None, generator: torch.Generator | None = None, cached: bool = True,
+    temperature: float = 0.0, top_k: int | None = None, generator: torch.Generator | None = None,
+    cached: bool = True,
 ) -> Tensor:  # fmt: skip
     """Append words one at a time: (B, S) to (B, S + steps).
 
-    Args: temperature 0 takes the likeliest word, more draws from the ``next_token_probabilities``, with
+    Args: temperature 0 takes the likeliest word, more draws from the ``next_token_probabilities``,
+        with
         generator; cached reads only the newest word in each step.
     """
     caches = model.new_caches() if cached else None

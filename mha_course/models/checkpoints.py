@@ -1,7 +1,8 @@
 """Published checkpoints, read into the architectures of ``published``: GPT-2, BERT and Llama.
 
-A folder holds a ``config.json`` and a ``model.safetensors``. Each family has one table: our modules, and what they are
-called in the file. Nothing is ever unpickled, since a pickle can run any code.
+A folder holds a ``config.json`` and a ``model.safetensors``. Each family has one table: our
+modules, and what they are called in the file. Nothing is ever unpickled, since a pickle can run any
+code.
 """
 
 from __future__ import annotations
@@ -28,13 +29,21 @@ class Family(NamedTuple):
     """How the files of a family are written."""
 
     architecture: type[PublishedModel]
-    names: dict[str, str]  # our modules and theirs, * is the layer; where several of ours share one, it holds all
+    names: dict[
+        str, str
+    ]  # our modules and theirs, * is the layer; where several of ours share one, it holds all
     prefix: str  # stands before their names, or does not
-    tied: dict[str, str]  # tensors that are the same unless the config unties them: one of both may be absent
+    tied: dict[
+        str, str
+    ]  # tensors that are the same unless the config unties them: one of both may be absent
     is_tied: bool  # what a config means that does not say it
     left_out: tuple[str, ...]  # masks and positions that are stored, and heads for other tasks
-    only: dict[str, object]  # settings that make another model where they have another value than this
-    stored_in_out: tuple[str, ...] = ()  # theirs whose weight is (in, out), not (out, in) as in nn.Linear
+    only: dict[
+        str, object
+    ]  # settings that make another model where they have another value than this
+    stored_in_out: tuple[
+        str, ...
+    ] = ()  # theirs whose weight is (in, out), not (out, in) as in nn.Linear
 
 
 _GPT2 = Family(
@@ -156,24 +165,30 @@ PUBLISHED = {
 
 
 def load(folder: str | Path, *, num_threads: int | None = None) -> PublishedModel:
-    """Build a published model from its config.json and its model.safetensors: float32, on the CPU, not to be trained.
+    """Build a published model from its config.json and its model.safetensors: float32, on the CPU,
+    not to be trained.
 
     Args: num_threads is how many threads it computes on; None leaves that to PyTorch.
-    Raises: ShapeError for what is not there, is not known, or does not fit; nothing is ever unpickled.
+    Raises: ShapeError for what is not there, is not known, or does not fit; nothing is ever
+        unpickled.
     """
     folder = Path(folder)
     if num_threads is not None:
         require_int("load", "num_threads", num_threads)
     config = read_config(folder, "load")
     family, model = _without_numbers(config, "load")
-    tensors = _by_their_names(_read_tensors(folder), family, setting(config, "tie_word_embeddings", family.is_tied))
+    tensors = _by_their_names(
+        _read_tensors(folder), family, setting(config, "tie_word_embeddings", family.is_tied)
+    )
     model.load_state_dict(_state(model, tensors, family), assign=True)
     model.num_threads = num_threads
     return model.requires_grad_(False).eval()
 
 
 def save(model: PublishedModel, config: Config, folder: Path) -> None:
-    """Write a model whose words are tied as ``load`` reads it, under its published names: the other way round."""
+    """Write a model whose words are tied as ``load`` reads it, under its published names: the other
+    way round.
+    """
     family = FAMILIES[config["model_type"]]
     parts: dict[str, list[Tensor]] = {}
     for name, parameter in model.state_dict().items():
@@ -190,9 +205,15 @@ def save(model: PublishedModel, config: Config, folder: Path) -> None:
 
 
 def _name_on_the_hub(name: str, family: Family) -> str:
-    """Give a name of the tables the dialect of the file that is on the hub, which of GPT-2's has no prefix."""
-    name = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
-    return name if family is _GPT2 or name.startswith(("cls.", "lm_head.")) else family.prefix + name
+    """Give a name of the tables the dialect of the file that is on the hub, which of GPT-2's has no
+    prefix.
+    """
+    name = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+        "LayerNorm.bias", "LayerNorm.beta"
+    )
+    return (
+        name if family is _GPT2 or name.startswith(("cls.", "lm_head.")) else family.prefix + name
+    )
 
 
 def shipped(family: str) -> Path:
@@ -201,17 +222,25 @@ def shipped(family: str) -> Path:
     >>> sorted(file.name for file in shipped("bert").iterdir())
     ['config.json', 'model.safetensors', 'tokenizer.json']
     """
-    require(family in FAMILIES, "shipped", "no family has this name", expected=listed(FAMILIES), got=repr(family))
+    require(
+        family in FAMILIES,
+        "shipped",
+        "no family has this name",
+        expected=listed(FAMILIES),
+        got=repr(family),
+    )
     return Path(__file__).parents[1] / "data" / "checkpoints" / family
 
 
 def fetch(name: str) -> Path:
-    """Download a published model into the cache of huggingface_hub, unless it lies there, and return its folder.
+    """Download a published model into the cache of huggingface_hub, unless it lies there, and
+    return its folder.
 
-    A download that broke off goes on with the next call. HF_ENDPOINT, HF_HOME and HF_HUB_OFFLINE mean what they mean to
-    the library.
+    A download that broke off goes on with the next call. HF_ENDPOINT, HF_HOME and HF_HUB_OFFLINE
+    mean what they mean to the library.
 
-    Args: name is one of PUBLISHED, whose revision and digest are pinned, or any OWNER/NAME of a known family.
+    Args: name is one of PUBLISHED, whose revision and digest are pinned, or any OWNER/NAME of a
+        known family.
     Raises: ShapeError for what cannot be had, or is not what was published.
     """
     repo, revision, sha256 = PUBLISHED.get(name, Published(name))
@@ -228,14 +257,25 @@ def _cached(repo: str, file: str, revision: str) -> Path:
     """Return where a file of the hub lies in the cache, and put it there before if it does not."""
     from huggingface_hub import errors, hf_hub_download, try_to_load_from_cache  # noqa: PLC0415 (takes a second)
 
-    known, present = f"{', '.join(PUBLISHED)}, or OWNER/NAME of a public model", "the file in the cache, or a network"
+    known, present = (
+        f"{', '.join(PUBLISHED)}, or OWNER/NAME of a public model",
+        "the file in the cache, or a network",
+    )
     refusals: list[tuple[type[Exception], str, str]] = [  # the first that fits
         (errors.HFValidationError, "this is no name of a model", known),
         (errors.GatedRepoError, "the model is gated: only who was let in gets it", known),
         (errors.RepositoryNotFoundError, "the hub has no such model, or keeps it private", known),
         (errors.RevisionNotFoundError, "the hub lacks this revision of the model", revision),
-        (errors.EntryNotFoundError, "the model lacks a file; weights are read as safetensors, never a pickle", file),
-        (errors.OfflineModeIsEnabled, "HF_HUB_OFFLINE is set, and the file is not in the cache", present),
+        (
+            errors.EntryNotFoundError,
+            "the model lacks a file; weights are read as safetensors, never a pickle",
+            file,
+        ),
+        (
+            errors.OfflineModeIsEnabled,
+            "HF_HUB_OFFLINE is set, and the file is not in the cache",
+            present,
+        ),
         (Exception, "the hub cannot be reached, and the file is not in the cache", present),
     ]
     try:
@@ -253,14 +293,21 @@ def _cached(repo: str, file: str, revision: str) -> Path:
 
 
 def _download(repo: str, file: str, revision: str) -> None:
-    """Put what a file holds into the cache. The library does it, too, but keeps nothing when the network breaks."""
+    """Put what a file holds into the cache.
+
+    The library does it, too, but keeps nothing when the network breaks.
+    """
     from huggingface_hub import constants, file_download  # noqa: PLC0415
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # noqa: PLC0415
 
     url = file_download.hf_hub_url(repo, file, revision=revision)
     found = file_download.get_hf_file_metadata(url)
     etag, size = str(found.etag), found.size or 0
-    folder = Path(constants.HF_HUB_CACHE, file_download.repo_folder_name(repo_id=repo, repo_type="model"), "blobs")
+    folder = Path(
+        constants.HF_HUB_CACHE,
+        file_download.repo_folder_name(repo_id=repo, repo_type="model"),
+        "blobs",
+    )
     folder.mkdir(parents=True, exist_ok=True)
     blob, part = folder / etag, folder / f"{etag}.part"
     with FileLock(f"{part}.lock"):
@@ -269,33 +316,52 @@ def _download(repo: str, file: str, revision: str) -> None:
         with part.open("ab") as opened:
             present, free = opened.tell(), shutil.disk_usage(folder).free
             rule, expected = "the disk has no room", f"{size - present:,} bytes"
-            require(size - present <= free, "fetch", rule, expected=expected, got=f"{free:,} free for the cache")
+            require(
+                size - present <= free,
+                "fetch",
+                rule,
+                expected=expected,
+                got=f"{free:,} free for the cache",
+            )
             options: dict[str, Any] = {"headers": build_hf_headers(), "displayed_filename": file}
             try:
-                file_download.http_get(url, opened, resume_size=present, expected_size=found.size, **options)
+                file_download.http_get(
+                    url, opened, resume_size=present, expected_size=found.size, **options
+                )
             except Exception as error:
                 rule, got = "the download broke off", f"{opened.tell():,}: {type(error).__name__}"
                 fix = "the same call again, which goes on from there"
-                raise ShapeError("fetch", rule, expected=f"{size:,} bytes of {file}", got=got, fix=fix) from error
+                raise ShapeError(
+                    "fetch", rule, expected=f"{size:,} bytes of {file}", got=got, fix=fix
+                ) from error
         if len(etag) == 64:  # of large files it is the digest
             _require_digest(part, etag)
         part.replace(blob)
 
 
 def _require_digest(path: Path, sha256: str) -> None:
-    """Raise unless the bytes are those that were published; remove them then, so that they are downloaded again."""
+    """Raise unless the bytes are those that were published; remove them then, so that they are
+    downloaded again.
+    """
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != sha256:
         path.resolve().unlink()
         rule = "the file is not the one that was published, and was removed"
-        raise ShapeError("fetch", rule, expected=f"sha256 {sha256}", got=found, fix="fetch it again")
+        raise ShapeError(
+            "fetch", rule, expected=f"sha256 {sha256}", got=found, fix="fetch it again"
+        )
 
 
 def read_config(folder: Path, place: str) -> Config:
     """Return the settings of a checkpoint's folder. Raises: ShapeError where there are none."""
     if not folder.is_dir():
-        raise ShapeError(place, "there is no such folder", expected="a folder of a checkpoint", got=repr(folder.name))
+        raise ShapeError(
+            place,
+            "there is no such folder",
+            expected="a folder of a checkpoint",
+            got=repr(folder.name),
+        )
     rule, expected = "config.json must be there and hold an object", "the published config.json"
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -306,7 +372,9 @@ def read_config(folder: Path, place: str) -> Config:
 
 
 def _without_numbers(config: Config, place: str) -> tuple[Family, PublishedModel]:
-    """Return the family and the model of a config, of sizes alone: no number is drawn only to be replaced."""
+    """Return the family and the model of a config, of sizes alone: no number is drawn only to be
+    replaced.
+    """
     family = family_of(config, place)
     for name, only in ({"quantization_config": None} | family.only).items():
         value = config.get(name)
@@ -317,7 +385,10 @@ def _without_numbers(config: Config, place: str) -> tuple[Family, PublishedModel
 
 
 def family_of(config: Config, place: str) -> Family:
-    """Return how the files of a model with these settings are written. Raises: ShapeError for an unknown family."""
+    """Return how the files of a model with these settings are written.
+
+    Raises: ShapeError for an unknown family.
+    """
     kind = config.get("model_type")
     rule = "the model_type of config.json is not known"
     require(kind in FAMILIES, place, rule, expected=listed(FAMILIES), got=repr(kind))
@@ -329,51 +400,80 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
     path = folder / WEIGHTS
     if not path.is_file():
         others = sorted(
-            file.name for file in folder.iterdir() if file.suffix in (".bin", ".pt", ".pth", ".safetensors")
+            file.name
+            for file in folder.iterdir()
+            if file.suffix in (".bin", ".pt", ".pth", ".safetensors")
         )
         others += sorted(file.name for file in folder.glob("*.index.json"))
-        fix = "save_pretrained of the library it comes from, with safetensors and without shards" if others else None
+        fix = (
+            "save_pretrained of the library it comes from, with safetensors and without shards"
+            if others
+            else None
+        )
         raise ShapeError("load", rule, expected=expected, got=listed(others), fix=fix)
     try:
         return load_file(path)
     except SafetensorError as error:
-        raise ShapeError("load", rule, expected=expected, got=f"a file of that name that is none: {error}") from error
+        raise ShapeError(
+            "load", rule, expected=expected, got=f"a file of that name that is none: {error}"
+        ) from error
 
 
 def _by_their_names(stored: Mapping[str, Tensor], family: Family, tied: bool) -> dict[str, Tensor]:
-    """Bring all dialects of a family to one: without the prefix, the tied ones there, and what is not needed not."""
+    """Bring all dialects of a family to one: without the prefix, the tied ones there, and what is
+    not needed not.
+    """
     tensors: dict[str, Tensor] = {}
     for written, tensor in stored.items():
         name = written.removeprefix(family.prefix).replace("LayerNorm.gamma", "LayerNorm.weight")
         name = name.replace("LayerNorm.beta", "LayerNorm.bias")
         rule = "two tensors of the file are the same parameter"
-        require(name not in tensors, "load", rule, expected="one name of each", got=f"{name}, written twice")
+        require(
+            name not in tensors,
+            "load",
+            rule,
+            expected="one name of each",
+            got=f"{name}, written twice",
+        )
         tensors[name] = tensor.float() if tensor.is_floating_point() else tensor
     for one, other in family.tied.items() if tied else ():
         present = tensors.get(one, tensors.get(other))
         if present is not None:
             tensors = {one: present, other: present} | tensors
-    return {name: x for name, x in tensors.items() if re.sub(r"\.\d+\.", ".*.", name) not in family.left_out}
+    return {
+        name: x
+        for name, x in tensors.items()
+        if re.sub(r"\.\d+\.", ".*.", name) not in family.left_out
+    }
 
 
-def _state(model: PublishedModel, tensors: Mapping[str, Tensor], family: Family) -> dict[str, Tensor]:
+def _state(
+    model: PublishedModel, tensors: Mapping[str, Tensor], family: Family
+) -> dict[str, Tensor]:
     """Give their tensors our names: all are turned to (out, in), and stacked ones cut."""
     ours: dict[str, dict[str, Tensor]] = {}  # those that make up each of theirs
     for name, parameter in model.state_dict().items():
         ours.setdefault(_published(name, family.names), {})[name] = parameter
     missing, unknown = sorted(ours.keys() - tensors.keys()), sorted(tensors.keys() - ours.keys())
-    rule, expected = "the file must hold the tensors that config.json speaks of", f"{len(ours)} tensors"
+    rule, expected = (
+        "the file must hold the tensors that config.json speaks of",
+        f"{len(ours)} tensors",
+    )
     got = f"missing: {listed(missing)}; unknown: {listed(unknown)}"
     require(not missing and not unknown, "load", rule, expected=expected, got=got)
     state: dict[str, Tensor] = {}
     wanted, wrong = [], []
     for name, parts in ours.items():
         turned = name.endswith(tuple(f"{module}.weight" for module in family.stored_in_out))
-        stacked = torch.cat(list(parts.values()))  # has a shape alone: the model is still on the device meta
+        stacked = torch.cat(
+            list(parts.values())
+        )  # has a shape alone: the model is still on the device meta
         shape, tensor = tuple(stacked.T.shape if turned else stacked.shape), tensors[name]
         if tensor.shape == shape and tensor.is_floating_point():
             tensor = tensor.T if turned else tensor  # a view: the numbers stay in the mapped file
-            state |= zip(parts, tensor.split([part.size(0) for part in parts.values()]), strict=True)
+            state |= zip(
+                parts, tensor.split([part.size(0) for part in parts.values()]), strict=True
+            )
         else:
             wanted.append(f"{name} {shape}")
             wrong.append(f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}")

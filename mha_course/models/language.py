@@ -32,25 +32,32 @@ def encode(texts: Sequence[Sequence[str]]) -> Tensor:
 
     Raises: ShapeError for no sentence, no word, or an unknown one.
 
-    >>> encode([["the", "cat"], ["the"]])[:, -2:].tolist() == [[WORDS.index("cat"), END], [END, PAD]]
+    >>> cat = WORDS.index("cat")
+    >>> encode([["the", "cat"], ["the"]])[:, -2:].tolist() == [[cat, END], [END, PAD]]
     True
     """
-    require(len(texts) > 0, "encode", "there must be a sentence", expected="one or more", got="none")
+    require(
+        len(texts) > 0, "encode", "there must be a sentence", expected="one or more", got="none"
+    )
     rows = [torch.tensor([START, *_ids(words), END]) for words in texts]
     return pad_sequence(rows, batch_first=True, padding_value=PAD)
 
 
 def prompt(sentence: str) -> Tensor:
-    """Turn the words so far into ids, (1, S): <start> is put before them, where it does not stand yet.
+    """Turn the words so far into ids, (1, S): <start> is put before them, where it does not stand
+    yet.
 
     Raises: ShapeError for an unknown word.
     """
     words = sentence.split()
-    return torch.tensor([[START, *_ids(words[1:] if words[:1] == [WORDS[START]] else words, empty=True)]])
+    return torch.tensor(
+        [[START, *_ids(words[1:] if words[:1] == [WORDS[START]] else words, empty=True)]]
+    )
 
 
 def decode(ids: Tensor) -> tuple[str, ...]:
-    """Return the words of one sentence of ids (S,): behind <start>, and up to <end> where there is one.
+    """Return the words of one sentence of ids (S,): behind <start>, and up to <end> where there is
+    one.
 
     >>> decode(encode([["the", "cat"], ["the"]])[1])
     ('the',)
@@ -69,7 +76,9 @@ class SeesAhead(CausalLanguageModel):
     """The same model without its causal mask, to show what becomes of it. Do not use it."""
 
     def forward(self, ids: Tensor, caches: object = None) -> Tensor:
-        """Map ids (B, S) to logits (B, S, V); each position sees all words, those that it should guess too."""
+        """Map ids (B, S) to logits (B, S, V); each position sees all words, those that it should
+        guess too.
+        """
         del caches
         return self.to_words(self.encoder(self.embed(ids)))  # (B, S, V)
 
@@ -82,21 +91,31 @@ def new_language_model(seed: int, *, see_ahead: bool = False) -> CausalLanguageM
 
 
 def language_loss(model: nn.Module, ids: Tensor) -> Tensor:
-    """Return the mean cross-entropy of each next word of ids (B, S), in nats; padding is not asked for."""
+    """Return the mean cross-entropy of each next word of ids (B, S), in nats; padding is not asked
+    for.
+    """
     targets = ids[:, 1:].masked_fill(ids[:, 1:] == PAD, -100)  # (B, S-1)
     return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), targets.flatten(), ignore_index=-100)
 
 
 def train_language_model(
-    seed: int, *, steps: int = 1000, texts: Sequence[Sentence] = (), see_ahead: bool = False, **options: Any
+    seed: int,
+    *,
+    steps: int = 1000,
+    texts: Sequence[Sentence] = (),
+    see_ahead: bool = False,
+    **options: Any,
 ) -> tuple[CausalLanguageModel, list[float]]:
     """Train on texts; return the model and the loss of every step in nats a word.
 
-    Args: without texts they are ``training_texts``; options are ``progress``, ``look`` and ``every`` of ``train``.
+    Args: without texts they are ``training_texts``; options are ``progress``, ``look`` and
+        ``every`` of ``train``.
     """
     model = new_language_model(seed, see_ahead=see_ahead)
     ids = encode([text.words for text in texts or training_texts(seed)])
-    losses = train(model, random_batches([ids], 64, seed), language_loss, steps=steps, lr=4e-3, **options)
+    losses = train(
+        model, random_batches([ids], 64, seed), language_loss, steps=steps, lr=4e-3, **options
+    )
     return model.eval().requires_grad_(False), losses
 
 
@@ -128,7 +147,9 @@ def bigram(texts: Sequence[Sentence]) -> Predictor:
 
 @torch.no_grad()
 def surprisal(predictor: Predictor, ids: Tensor) -> Tensor:
-    """Return -ln P of each next word of ids (B, S), in nats, 0 for padding: (B, S - 1), entry s of the token s + 1."""
+    """Return -ln P of each next word of ids (B, S), in nats, 0 for padding: (B, S - 1), entry s of
+    the token s + 1.
+    """
     log_chances = predictor(ids[:, :-1]).log_softmax(-1)  # (B, S-1, V)
     found = -log_chances.gather(-1, ids[:, 1:, None]).squeeze(-1)  # (B, S-1)
     return found.masked_fill(ids[:, 1:] == PAD, 0.0)
@@ -155,21 +176,26 @@ def _tokens(texts: Sequence[Sentence]) -> int:
 
 def write(
     model: CausalLanguageModel, count: int, *,
-    temperature: float = 1.0, top_k: int | None = None, seed: int = 0, start: str = "", cached: bool = True,
+    temperature: float = 1.0, top_k: int | None = None, seed: int = 0, start: str = "",
+    cached: bool = True,
 ) -> list[tuple[str, ...]]:  # fmt: skip
     """Let the model write sentences, each to its <end> or until there is no more room.
 
-    Args: temperature 0 takes the likeliest word; start are the first words; the others as for ``models.generate``.
+    Args: temperature 0 takes the likeliest word; start are the first words; the others as for
+        ``models.generate``.
     """
     ids = prompt(start).repeat(count, 1)  # (B, S)
     dice, steps = torch.Generator().manual_seed(seed), LONGEST - ids.size(1)
-    whole = generate(model, ids, steps, temperature=temperature, top_k=top_k, generator=dice, cached=cached)
+    whole = generate(
+        model, ids, steps, temperature=temperature, top_k=top_k, generator=dice, cached=cached
+    )
     return [decode(row) for row in whole]
 
 
 @torch.no_grad()
 def weights(model: CausalLanguageModel, texts: Sequence[Sentence]) -> Tensor:
-    """Return the weights of every head, (L, B, H, T, S): row t is there when word t is guessed, column s is word s.
+    """Return the weights of every head, (L, B, H, T, S): row t is there when word t is guessed,
+    column s is word s.
 
     So the row of a word is that of the token *before* it, and <start> has no column.
     """
@@ -178,10 +204,14 @@ def weights(model: CausalLanguageModel, texts: Sequence[Sentence]) -> Tensor:
 
 
 @torch.no_grad()
-def sentence_weights(model: CausalLanguageModel, sentence: str, mask: Tensor | None = None) -> tuple[Tensor, list[str]]:
-    """Return the weights of all heads over the words so far, (L, 1, H, S, S), and the tokens, <start> first.
+def sentence_weights(
+    model: CausalLanguageModel, sentence: str, mask: Tensor | None = None
+) -> tuple[Tensor, list[str]]:
+    """Return the weights of all heads over the words so far, (L, 1, H, S, S), and the tokens,
+    <start> first.
 
-    Args: mask (S, S), True = may attend; by default the causal mask, which the model was trained with.
+    Args: mask (S, S), True = may attend; by default the causal mask, which the model was trained
+        with.
     Raises: ShapeError for an unknown word, or too many.
     """
     ids = prompt(sentence)

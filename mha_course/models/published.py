@@ -1,8 +1,10 @@
 """The architectures of published models, on the attention of the course: GPT-2, BERT and Llama.
 
-Each is built from the settings of a ``config.json``, with their published names; ``checkpoints`` gives it numbers.
+Each is built from the settings of a ``config.json``, with their published names; ``checkpoints``
+gives it numbers.
 
-Axes: B sentences, S tokens, C width, V words in the vocabulary, L layers, H query heads, G key-value heads, D width
+Axes: B sentences, S tokens, C width, V words in the vocabulary, L layers, H query heads, G
+key-value heads, D width
 of a head.
 """
 
@@ -27,7 +29,8 @@ Value = TypeVar("Value", str, bool, float)
 
 TANH_GELU = nn.GELU("tanh")
 ACTIVATIONS = {
-    "gelu": nn.GELU(), "gelu_new": TANH_GELU, "gelu_fast": TANH_GELU, "gelu_pytorch_tanh": TANH_GELU,
+    "gelu": nn.GELU(), "gelu_new": TANH_GELU, "gelu_fast": TANH_GELU,
+    "gelu_pytorch_tanh": TANH_GELU,
     "relu": nn.ReLU(), "silu": nn.SiLU(), "swish": nn.SiLU(),
 }  # fmt: skip
 
@@ -51,14 +54,20 @@ class PublishedModel(nn.Module):
         return self.encoder.blocks
 
     def embed(self, ids: Tensor, start: int = 0) -> Tensor:
-        """Map ids (B, S), which stand behind start others, to what enters the first layer, (B, S, C)."""
+        """Map ids (B, S), which stand behind start others, to what enters the first layer, (B, S,
+        C).
+        """
         del start
         return self.token_embedding(ids)  # (B, S, C)
 
-    def forward(self, ids: Tensor, mask: Tensor | None = None, caches: Sequence[KVCache] | None = None) -> Tensor:
-        """Map ids (B, S), with a mask (B, S) of the tokens that are no padding, to logits (B, S, V).
+    def forward(
+        self, ids: Tensor, mask: Tensor | None = None, caches: Sequence[KVCache] | None = None
+    ) -> Tensor:
+        """Map ids (B, S), with a mask (B, S) of the tokens that are no padding, to logits (B, S,
+        V).
 
-        With caches (see new_caches) ids are the new tokens alone, of a causal model and without a mask.
+        With caches (see new_caches) ids are the new tokens alone, of a causal model and without a
+        mask.
 
         Raises: ShapeError; SentenceError for more tokens than there are positions.
         """
@@ -75,7 +84,10 @@ class PublishedModel(nn.Module):
         return [KVCache() for _ in self.encoder.blocks]
 
     def attention_weights(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the weights of every head of every layer, (L, B, H, S, S). Arguments as for forward."""
+        """Return the weights of every head of every layer, (L, B, H, S, S).
+
+        Arguments as for forward.
+        """
         may_attend = self._may_attend(ids, mask)
         with threads(self.num_threads):
             return self.encoder.attention_weights(self.embed(ids), may_attend)
@@ -85,10 +97,19 @@ class PublishedModel(nn.Module):
         place, words = type(self).__name__, self.token_embedding.num_embeddings
         require_shape(place, "ids", ids, {"B": None, "S": None})
         rule, fix = "ids must be whole numbers", "ids.long()"
-        require(ids.dtype in (torch.int32, torch.int64), place, rule, expected="int64", got=str(ids.dtype), fix=fix)
+        require(
+            ids.dtype in (torch.int32, torch.int64),
+            place,
+            rule,
+            expected="int64",
+            got=str(ids.dtype),
+            fix=fix,
+        )
         known = ids.numel() > 0 and bool(((ids >= 0) & (ids < words)).all())
         got = f"{ids.min().item()} to {ids.max().item()}" if ids.numel() else "none"
-        require(known, place, "each id must be that of a word", expected=f"0 <= id < {words}", got=got)
+        require(
+            known, place, "each id must be that of a word", expected=f"0 <= id < {words}", got=got
+        )
         length = start + ids.size(1)
         if self.max_len is not None and length > self.max_len:
             rule, expected = "the sentence is too long", f"S <= {self.max_len}"
@@ -96,7 +117,9 @@ class PublishedModel(nn.Module):
         causal = causal_mask(ids.size(1), device=ids.device) if self.causal else None  # (S, S)
         if mask is None:
             return causal
-        require_bool(place, mask, what="bool, True = a token", fix="mask.bool() if it holds 1 for a token")
+        require_bool(
+            place, mask, what="bool, True = a token", fix="mask.bool() if it holds 1 for a token"
+        )
         require_shape(place, "mask", mask, {"B": ids.size(0), "S": ids.size(1)})
         padding = mask[:, None, None].expand(-1, 1, ids.size(1), -1)  # (B, 1, S, S)
         return padding if causal is None else padding & causal
@@ -105,27 +128,36 @@ class PublishedModel(nn.Module):
 class GPT2(PublishedModel):
     """Pre-norm, learned positions, and one stored projection for queries, keys and values.
 
-    Reference: Radford et al. 2019, Language Models are Unsupervised Multitask Learners, section 2.3.
+    Reference: Radford et al. 2019, Language Models are Unsupervised Multitask Learners, section
+        2.3.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         words, self.max_len, width = sizes(config, "vocab_size", "n_positions", "n_embd")
         heads, layers = sizes(config, "n_head", "n_layer")
-        (inner,) = sizes({"n_inner": 4 * width} if config.get("n_inner") is None else config, "n_inner")
+        (inner,) = sizes(
+            {"n_inner": 4 * width} if config.get("n_inner") is None else config, "n_inner"
+        )
         activation = _activation(config, "activation_function", "gelu_new")
         eps = setting(config, "layer_norm_epsilon", 1e-5)
-        self.token_embedding, self.position_embedding = nn.Embedding(words, width), nn.Embedding(self.max_len, width)
+        self.token_embedding, self.position_embedding = (
+            nn.Embedding(words, width),
+            nn.Embedding(self.max_len, width),
+        )
         self.encoder = _encoder(Encoder(width, heads, inner, layers), activation, eps)
         self.to_words = nn.Linear(width, words, bias=False)
 
     def embed(self, ids: Tensor, start: int = 0) -> Tensor:
         """Add what each token is to where it stands, (B, S, C)."""
-        return self.token_embedding(ids) + self.position_embedding.weight[start : start + ids.size(1)]  # (B, S, C)
+        return (
+            self.token_embedding(ids) + self.position_embedding.weight[start : start + ids.size(1)]
+        )  # (B, S, C)
 
 
 class BERT(PublishedModel):
-    """Post-norm, every token sees all others, and a head that guesses masked words. All tokens are of type 0.
+    """Post-norm, every token sees all others, and a head that guesses masked words. All tokens are
+    of type 0.
 
     Reference: Devlin et al. 2019, BERT, section 3.
     """
@@ -134,27 +166,44 @@ class BERT(PublishedModel):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        words, self.max_len, width = sizes(config, "vocab_size", "max_position_embeddings", "hidden_size")
-        heads, layers, inner = sizes(config, "num_attention_heads", "num_hidden_layers", "intermediate_size")
+        words, self.max_len, width = sizes(
+            config, "vocab_size", "max_position_embeddings", "hidden_size"
+        )
+        heads, layers, inner = sizes(
+            config, "num_attention_heads", "num_hidden_layers", "intermediate_size"
+        )
         (types,) = sizes({"type_vocab_size": 2} | dict(config), "type_vocab_size")
-        activation, eps = _activation(config, "hidden_act", "gelu"), setting(config, "layer_norm_eps", 1e-12)
-        self.token_embedding, self.position_embedding = nn.Embedding(words, width), nn.Embedding(self.max_len, width)
+        activation, eps = (
+            _activation(config, "hidden_act", "gelu"),
+            setting(config, "layer_norm_eps", 1e-12),
+        )
+        self.token_embedding, self.position_embedding = (
+            nn.Embedding(words, width),
+            nn.Embedding(self.max_len, width),
+        )
         self.type_embedding = nn.Embedding(types, width)
         self.norm = nn.LayerNorm(width, eps)
-        self.encoder = _encoder(Encoder(width, heads, inner, layers, norm_first=False), activation, eps)
+        self.encoder = _encoder(
+            Encoder(width, heads, inner, layers, norm_first=False), activation, eps
+        )
         dense, norm = nn.Linear(width, width), nn.LayerNorm(width, eps)
         self.to_words = nn.Sequential(dense, activation, norm, nn.Linear(width, words))
 
     def embed(self, ids: Tensor, start: int = 0) -> Tensor:
-        """Add what each token is, where it stands and that it is of type 0; then the norm, (B, S, C)."""
-        x = self.token_embedding(ids) + self.position_embedding.weight[start : start + ids.size(1)]  # (B, S, C)
+        """Add what each token is, where it stands and that it is of type 0; then the norm, (B, S,
+        C).
+        """
+        x = (
+            self.token_embedding(ids) + self.position_embedding.weight[start : start + ids.size(1)]
+        )  # (B, S, C)
         return self.norm(x + self.type_embedding.weight[0])  # (B, S, C)
 
 
 class Llama(PublishedModel):
     """Pre-norm with RMSNorm, queries and keys turned by RoPE, shared key-value heads, SwiGLU.
 
-    Reference: Touvron et al. 2023, LLaMA, section 2.2; shared heads: Ainslie et al. 2023, GQA, section 2.2.
+    Reference: Touvron et al. 2023, LLaMA, section 2.2; shared heads: Ainslie et al. 2023, GQA,
+        section 2.2.
     """
 
     def __init__(self, config: Config) -> None:
@@ -168,16 +217,23 @@ class Llama(PublishedModel):
         require(heads % kv_heads == 0, "load", rule, expected="a divisor", got=got)
         rule, got = "head_dim must be even", f"head_dim={head_dim}"
         require(head_dim % 2 == 0, "load", rule, expected="head_dim % 2 == 0", got=got)
-        activation, eps = _activation(config, "hidden_act", "silu"), setting(config, "rms_norm_eps", 1e-6)
+        activation, eps = (
+            _activation(config, "hidden_act", "silu"),
+            setting(config, "rms_norm_eps", 1e-6),
+        )
         base, bias = _rope_base(config), setting(config, "attention_bias", False)
         mlp_bias = setting(config, "mlp_bias", False)
         self.token_embedding = nn.Embedding(words, width)
         self.encoder = Encoder(width, heads, inner, layers)
         for block in self.encoder.blocks:
             block.add_module("norm1", nn.RMSNorm(width, eps))
-            block.add_module("attention", RotaryAttention(width, heads, kv_heads, head_dim, bias=bias, base=base))
+            block.add_module(
+                "attention", RotaryAttention(width, heads, kv_heads, head_dim, bias=bias, base=base)
+            )
             block.add_module("norm2", nn.RMSNorm(width, eps))
-            block.add_module("feed_forward", GatedFeedForward(width, inner, activation, bias=mlp_bias))
+            block.add_module(
+                "feed_forward", GatedFeedForward(width, inner, activation, bias=mlp_bias)
+            )
         self.encoder.add_module("norm", nn.RMSNorm(width, eps))
         self.to_words = nn.Linear(width, words, bias=False)
 
@@ -189,7 +245,14 @@ class RotaryAttention(nn.Module):
     """
 
     def __init__(
-        self, width: int, num_heads: int, num_kv_heads: int, head_dim: int, *, bias: bool, base: float
+        self,
+        width: int,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        *,
+        bias: bool,
+        base: float,
     ) -> None:
         super().__init__()
         self.num_heads, self.num_kv_heads, self.base = num_heads, num_kv_heads, base
@@ -199,22 +262,35 @@ class RotaryAttention(nn.Module):
         self.out_proj = nn.Linear(num_heads * head_dim, width, bias=bias)
 
     def project(self, x: Tensor, start: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-        """Return q (B, H, S, D), k and v (B, G, S, D) of tokens x (B, S, C) that stand behind start others."""
+        """Return q (B, H, S, D), k and v (B, G, S, D) of tokens x (B, S, C) that stand behind start
+        others.
+        """
         positions = torch.arange(start, start + x.size(1), device=x.device)  # (S,)
         q = rope(split_heads(self.q_proj(x), self.num_heads), positions, self.base)  # (B, H, S, D)
-        k = rope(split_heads(self.k_proj(x), self.num_kv_heads), positions, self.base)  # (B, G, S, D)
+        k = rope(
+            split_heads(self.k_proj(x), self.num_kv_heads), positions, self.base
+        )  # (B, G, S, D)
         return q, k, split_heads(self.v_proj(x), self.num_kv_heads)
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None, *, need_weights: bool = True, is_causal: bool = False
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        *,
+        need_weights: bool = True,
+        is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return out (B, S, C) and weights (B, H, S, S), or None and a fused kernel, as MultiHeadAttention does."""
+        """Return out (B, S, C) and weights (B, H, S, S), or None and a fused kernel, as
+        MultiHeadAttention does.
+        """
         q, k, v = self.project(x)
         mask = causal_mask(x.size(1), device=x.device) if is_causal else mask
         if not need_weights:
             context = fused_attention(q, k, v, mask)  # (B, H, S, D)
             return self.out_proj(merge_heads(context)), None
-        context, weights = attention(q, repeat_kv(k, self.num_heads), repeat_kv(v, self.num_heads), mask)
+        context, weights = attention(
+            q, repeat_kv(k, self.num_heads), repeat_kv(v, self.num_heads), mask
+        )
         return self.out_proj(merge_heads(context)), weights
 
 
@@ -258,26 +334,34 @@ def setting(config: Config, name: str, default: Value) -> Value:
         return default
     fits = type(value) in ((float, int) if isinstance(default, float) else (type(default),))
     kind, got = type(default).__name__, f"{name}={value!r}"
-    require(fits, "load", f"{name} of config.json has the wrong type", expected=f"a {kind}", got=got)
+    require(
+        fits, "load", f"{name} of config.json has the wrong type", expected=f"a {kind}", got=got
+    )
     return value
 
 
 def _activation(config: Config, name: str, default: str) -> nn.Module:
     activation = setting(config, name, default)
     rule = f"{name} of config.json is not known"
-    require(activation in ACTIVATIONS, "load", rule, expected=listed(ACTIVATIONS), got=repr(activation))
+    require(
+        activation in ACTIVATIONS, "load", rule, expected=listed(ACTIVATIONS), got=repr(activation)
+    )
     return ACTIVATIONS[activation]
 
 
 def _rope_base(config: Config) -> float:
     """Return the base of RoPE, which stands at the top of the config, or in a part of its own."""
     part = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    plain = isinstance(part, dict) and part.get("rope_type", part.get("type", "default")) == "default"
+    plain = (
+        isinstance(part, dict) and part.get("rope_type", part.get("type", "default")) == "default"
+    )
     plain = plain and part.get("partial_rotary_factor") in (None, 1)
     rule, expected = "this kind of RoPE is not supported", "rope_type 'default', of whole heads"
     require(plain, "load", rule, expected=expected, got=repr(part))
     base = setting(part, "rope_theta", setting(config, "rope_theta", 10000.0))
-    require(base > 0, "load", "rope_theta must be positive", expected="rope_theta > 0", got=str(base))
+    require(
+        base > 0, "load", "rope_theta must be positive", expected="rope_theta > 0", got=str(base)
+    )
     return base
 
 

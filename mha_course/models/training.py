@@ -13,7 +13,8 @@ from tqdm.auto import tqdm
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Let everything inside draw its random numbers from a seed, and give the caller's random state back after.
+    """Let everything inside draw its random numbers from a seed, and give the caller's random state
+    back after.
 
     >>> with seeded(0):
     ...     first = torch.rand(1)
@@ -21,7 +22,9 @@ def seeded(seed: int) -> Iterator[None]:
     ...     bool(torch.rand(1) == first)
     True
     """
-    with torch.random.fork_rng(devices=[]):  # models are made on the CPU: no GPU's state needs to be saved
+    with torch.random.fork_rng(
+        devices=[]
+    ):  # models are made on the CPU: no GPU's state needs to be saved
         torch.manual_seed(seed)
         yield
 
@@ -30,8 +33,9 @@ def seeded(seed: int) -> Iterator[None]:
 def one_thread() -> Iterator[None]:
     """Compute on one thread inside.
 
-    With more, partial sums are added in another order, so the same seed could train another model; and with tensors as
-    small as these a second thread costs more than it brings: 80 ms a step of the running example, not 60.
+    With more, partial sums are added in another order, so the same seed could train another model;
+    and with tensors as small as these a second thread costs more than it brings: 80 ms a step of
+    the running example, not 60.
     """
     with threads(1):
         yield
@@ -61,8 +65,10 @@ def train(
 ) -> list[float]:
     """Train with AdamW, on one thread, and return the loss of every step.
 
-    Args: ``loss(model, *batch)`` is called on the first ``steps`` batches; lr is the highest learning rate
-        of a one-cycle schedule, reached after 30 % of the steps; progress shows a bar; ``look(model, step)`` is
+    Args: ``loss(model, *batch)`` is called on the first ``steps`` batches; lr is the highest
+        learning rate
+        of a one-cycle schedule, reached after 30 % of the steps; progress shows a bar;
+        ``look(model, step)`` is
         called before the first step, each time so many were made, and at the end.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)

@@ -1,10 +1,21 @@
-"""Pictures of attention, each made by one function: ``from mha_course import plots``, ``plots.heatmap(weights)``.
+"""Pictures of attention, each made by one function: ``from mha_course import plots``,
+``plots.heatmap(weights)``.
 
-What is drawn takes tensors on any device, arrays or lists. A function that draws one panel takes ``ax`` and returns
-its Axes, one that draws several returns their Figure; ``show`` shows either with a caption that says the same.
+What is drawn takes tensors on any device, arrays or lists. A function that draws one panel takes
+``ax`` and returns
+its Axes, one that draws several returns their Figure; ``show`` shows either with a caption that
+says the same.
 """
 
-from mha_course.plots.charts import Lines, bars, curves, learning_curves, line_panels, small_curves, token_bars
+from mha_course.plots.charts import (
+    Lines,
+    bars,
+    curves,
+    learning_curves,
+    line_panels,
+    small_curves,
+    token_bars,
+)
 from mha_course.plots.diagrams import Matrix, pipeline, product
 from mha_course.plots.figures import (
     ACCENT,
@@ -23,7 +34,14 @@ from mha_course.plots.figures import (
     show,
     unregistered,
 )
-from mha_course.plots.heatmaps import head_grid, head_rows, heatmap, heatmap_row, number_tables, strongest
+from mha_course.plots.heatmaps import (
+    head_grid,
+    head_rows,
+    heatmap,
+    heatmap_row,
+    number_tables,
+    strongest,
+)
 from mha_course.plots.masks import MaskGrid, mask_grids
 
 __all__ = [

@@ -10,7 +10,17 @@ from matplotlib.patches import Rectangle
 
 from mha_course.errors import require
 from mha_course.plots.drawing import arrow, box
-from mha_course.plots.figures import ACCENT, INK, LARGE, QUIET, SMALL, STREAMS, TEXT, TITLE, new_figure
+from mha_course.plots.figures import (
+    ACCENT,
+    INK,
+    LARGE,
+    QUIET,
+    SMALL,
+    STREAMS,
+    TEXT,
+    TITLE,
+    new_figure,
+)
 from mha_course.tracing.records import color as axis_color
 
 STAGES = (
@@ -26,8 +36,8 @@ STAGES = (
 def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
     """Draw the steps of multi-head attention; lit are those named as in STAGES.
 
-    q and k meet in the scaling; v goes past it and past the softmax, to the weighted sum; a mask enters before the
-    softmax.
+    q and k meet in the scaling; v goes past it and past the softmax, to the weighted sum; a mask
+    enters before the softmax.
     """
     names = [name for name, _ in STAGES]
     unknown = ", ".join(sorted(set(lit) - set(names)))
@@ -40,7 +50,14 @@ def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
         box(ax, (number * step, bottom), width, 1.0 - bottom, color=color, rounding=0.06)
         middle, centre = number * step + width / 2, (bottom + 1.0) / 2
         ax.text(
-            middle, centre + 0.1, f"{number + 1} {name}", ha="center", va="center", size=TEXT, weight=weight, color=INK
+            middle,
+            centre + 0.1,
+            f"{number + 1} {name}",
+            ha="center",
+            va="center",
+            size=TEXT,
+            weight=weight,
+            color=INK,
         )
         ax.text(middle, centre - 0.12, formula, ha="center", va="center", fontsize=SMALL, color=INK)
     starts = [number * step + width for number in range(len(STAGES))]
@@ -50,7 +67,15 @@ def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
         end = 2 if stream != "v" else 4
         arrow(ax, (starts[1], height), (end * step, height), **style)
         for start in starts[:2]:
-            ax.text(start + 0.13, height + 0.04, stream, ha="center", va="bottom", fontsize=SMALL, color=INK)
+            ax.text(
+                start + 0.13,
+                height + 0.04,
+                stream,
+                ha="center",
+                va="bottom",
+                fontsize=SMALL,
+                color=INK,
+            )
     for start in starts[2:5]:
         arrow(ax, (start, 0.76), (start + step - width, 0.76))
     door = starts[2] + (step - width) / 2
@@ -75,9 +100,15 @@ class Matrix(NamedTuple):
 
 
 def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = None) -> Axes:
-    """Draw left · right = result to scale; a row, a column and the number that they make are lit."""
+    """Draw left · right = result to scale; a row, a column and the number that they make
+    are lit.
+    """
     ax = ax or new_figure(9, 3).subplots()
-    tallest, gap, x = max(left.rows, right.rows), max(3.0, 0.35 * max(left.columns, right.rows)), 0.0
+    tallest, gap, x = (
+        max(left.rows, right.rows),
+        max(3.0, 0.35 * max(left.columns, right.rows)),
+        0.0,
+    )
     for matrix, sign, (width, height) in (
         (left, "·", (left.columns, 1)), (right, "=", (1, right.rows)), (result, "", (1, 1)),
     ):  # fmt: skip
@@ -88,10 +119,23 @@ def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = No
         ax.hlines(np.arange(bottom + 1, top), x, x + matrix.columns, color="white", linewidth=1)
         ax.vlines(x + np.arange(1, matrix.columns), bottom, top, color="white", linewidth=1)
         centred: dict[str, Any] = {"ha": "center", "va": "center", "color": INK}
-        sides = (((x, tallest / 2), (-15, 0), matrix.rows, 90), ((middle, top), (0, 15), matrix.columns, 0))
+        sides = (
+            ((x, tallest / 2), (-15, 0), matrix.rows, 90),
+            ((middle, top), (0, 15), matrix.columns, 0),
+        )
         for letter, (place, beside, size, turn) in zip(matrix.letters, sides, strict=True):
-            chip = {"boxstyle": "round,pad=0.25", "facecolor": axis_color(letter), "edgecolor": "none"}
-            look = {"textcoords": "offset points", "fontsize": TEXT, "rotation": turn, "bbox": chip, **centred}
+            chip = {
+                "boxstyle": "round,pad=0.25",
+                "facecolor": axis_color(letter),
+                "edgecolor": "none",
+            }
+            look = {
+                "textcoords": "offset points",
+                "fontsize": TEXT,
+                "rotation": turn,
+                "bbox": chip,
+                **centred,
+            }
             ax.annotate(f"{letter} = {size}", place, beside, **look)
         ax.text(middle, tallest / 2, matrix.name, fontsize=TITLE, fontweight="bold", **centred)
         ax.text(x + matrix.columns + gap / 3, tallest / 2, sign, fontsize=LARGE, **centred)

@@ -1,9 +1,10 @@
 """Pictures of attention weights, and of other tables of numbers.
 
-Axes: T query tokens, S key tokens, H heads. Everywhere ``weights`` are a tensor on any device, an array or lists, where
-axes of size 1 in front are dropped; ``queries`` and ``keys`` name rows and columns, and keys default to queries where
-T = S; ``mask`` is bool, True = may attend, broadcastable to the weights. Hidden cells and those of -inf are hatched,
-unlike a weight of 0; NaN and inf are a ×. What does not fit raises ShapeError.
+Axes: T query tokens, S key tokens, H heads. Everywhere ``weights`` are a tensor on any device, an
+array or lists, where axes of size 1 in front are dropped; ``queries`` and ``keys`` name rows and
+columns, and keys default to queries where
+T = S; ``mask`` is bool, True = may attend, broadcastable to the weights. Hidden cells and those of
+-inf are hatched, unlike a weight of 0; NaN and inf are a ×. What does not fit raises ShapeError.
 """
 
 from __future__ import annotations
@@ -33,39 +34,56 @@ GAP = 0.17  # inches between heads
 
 def heatmap(
     weights: Any, *, queries: Names = None, keys: Names = None, mask: Any = None,
-    annotate: bool | None = None, title: str | None = None, top: float | None = None, ax: Axes | None = None,
+    annotate: bool | None = None, title: str | None = None, top: float | None = None,
+    ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """Draw one matrix (T, S): a row for each query, a column for each key, with numbers up to 8 columns.
+    """Draw one matrix (T, S): a row for each query, a column for each key, with numbers up to 8
+    columns.
 
-    Colours run from 0 to the largest number, or to top, so that several pictures can share a scale; or evenly to both
-    sides of a white 0. Without ax a figure is made.
+    Colours run from 0 to the largest number, or to top, so that several pictures can share a scale;
+    or evenly to both sides of a white 0. Without ax a figure is made.
 
     >>> heatmap([[0.9, 0.1], [0.5, 0.5]], queries=["it", "sat"]).get_ylabel()
     'query'
     """
-    matrix, rows, columns, hidden = as_named_weights("heatmap", weights, ("T", "S"), queries, keys, mask)
+    matrix, rows, columns, hidden = as_named_weights(
+        "heatmap", weights, ("T", "S"), queries, keys, mask
+    )
     width = 0.36 * len(columns) + max(1.6, 0.9 + _name_width(rows))
     height = 0.36 * len(rows) + max(0.9, 0.3 + _name_height(columns))
     ax = ax or new_figure(min(max(width, 3.2), 11), min(max(height, 2.2), 10)).subplots()
-    side = 0.8 * np.divide(ax.get_window_extent().size, matrix.shape[::-1]).min() * 72 / ax.figure.dpi  # rest: names
+    side = (
+        0.8 * np.divide(ax.get_window_extent().size, matrix.shape[::-1]).min() * 72 / ax.figure.dpi
+    )  # rest: names
     room = ax.get_window_extent().width / ax.figure.dpi  # inches, before the bar takes some
     annotate = len(columns) <= 8 if annotate is None else annotate
     _draw_cells(ax, matrix, hidden, side, **_colors(matrix[~hidden], top), annot=annotate)
     _write_names(ax, rows, columns, side)
     ax.set(xlabel="key" + _note_on_odd(matrix[~hidden]), ylabel="query")
-    ax.set_title(_title(title or ax.get_title("left"), room), loc="left", fontsize=TITLE, fontweight="bold")
+    ax.set_title(
+        _title(title or ax.get_title("left"), room), loc="left", fontsize=TITLE, fontweight="bold"
+    )
     return ax
 
 
 def head_grid(
-    weights: Any, *, queries: Names = None, keys: Names = None, mask: Any = None, layer: int | None = None
+    weights: Any,
+    *,
+    queries: Names = None,
+    keys: Names = None,
+    mask: Any = None,
+    layer: int | None = None,
 ) -> Figure:
-    """Draw the heads (H, T, S) of one layer beside each other, with their numbers, all on one scale.
+    """Draw the heads (H, T, S) of one layer beside each other, with their numbers, all on one
+    scale.
 
-    It runs from 0 to 1, or further where numbers are larger, or evenly to both sides of 0 if some are negative.
+    It runs from 0 to 1, or further where numbers are larger, or evenly to both sides of 0 if some
+    are negative.
     Names stand along the outermost heads; layer, where it is given, above each.
     """
-    heads, rows, columns, hidden = as_named_weights("head_grid", weights, ("H", "T", "S"), queries, keys, mask)
+    heads, rows, columns, hidden = as_named_weights(
+        "head_grid", weights, ("H", "T", "S"), queries, keys, mask
+    )
     colors = _colors(heads[~hidden], top=1.0)
     figure, side, across = _head_axes(len(heads), rows, columns)
     (*panels, bar), above = figure.axes, "" if layer is None else f"layer {layer}, "
@@ -85,12 +103,16 @@ def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
 
     Args: rows maps the title of a row to its weights (H, S, S); names are the S tokens.
     """
-    given = [as_named_weights("head_rows", weights, ("H", "S", "S"), names) for weights in rows.values()]
+    given = [
+        as_named_weights("head_rows", weights, ("H", "S", "S"), names) for weights in rows.values()
+    ]
     layers, names = [named.numbers for named in given], given[0].keys
     across = len(layers[0])
     figure = new_figure(2.4 * across + 1.4, 2.85 * len(rows))
     axes = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)
-    side = 72 * (figure.get_figwidth() / across - 0.6)  # points of a map, which on a slide has no room for all names
+    side = 72 * (
+        figure.get_figwidth() / across - 0.6
+    )  # points of a map, which on a slide has no room for all names
     every = math.ceil(SMALL * len(names) / side)
     places = range(0, len(names), every)
     for row, (title, heads) in enumerate(zip(rows, layers, strict=True)):
@@ -104,18 +126,28 @@ def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
     return figure
 
 
-def heatmap_row(panels: Mapping[str, Any], names: Sequence[str], *, mask: Any = None, unit: str = "weight") -> Figure:
+def heatmap_row(
+    panels: Mapping[str, Any], names: Sequence[str], *, mask: Any = None, unit: str = "weight"
+) -> Figure:
     """Draw heatmaps of the same tokens side by side, two in a row, all on one scale.
 
-    Args: panels maps a title to its weights (S, S); names are the S tokens; mask is that of all panels, or maps a title
-        to its own; unit is what stands beside the scale.
+    Args: panels maps a title to its weights (S, S); names are the S tokens; mask is that of all
+        panels, or maps a title to its own; unit is what stands beside the scale.
     """
-    maps = {title: as_array("heatmap_row", weights, ("T", "S")) for title, weights in panels.items()}
+    maps = {
+        title: as_array("heatmap_row", weights, ("T", "S")) for title, weights in panels.items()
+    }
     colors = _colors(np.stack(list(maps.values())))
     figure = new_figure(11, 5.2 * -(-len(maps) // 2))
     axes = figure.subplots(-(-len(maps) // 2), 2, squeeze=False).ravel()
     for ax, (title, weights) in zip(axes, maps.items(), strict=True):
-        heatmap(weights, queries=names, mask=mask.get(title) if isinstance(mask, Mapping) else mask, title=title, ax=ax)
+        heatmap(
+            weights,
+            queries=names,
+            mask=mask.get(title) if isinstance(mask, Mapping) else mask,
+            title=title,
+            ax=ax,
+        )
         cells = ax.collections[0]
         cells.colorbar.remove()  # one for all stands at the right
         cells.set(cmap=colors["cmap"], clim=(colors["vmin"], colors["vmax"]))
@@ -124,17 +156,25 @@ def heatmap_row(panels: Mapping[str, Any], names: Sequence[str], *, mask: Any = 
 
 
 def number_tables(
-    panels: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str], *, apart: int = 0, unit: str = ""
+    panels: Mapping[str, Any],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    apart: int = 0,
+    unit: str = "",
 ) -> Figure:
     """Draw tables of numbers on one scale: narrow ones side by side, others under one another.
 
-    On a slide, which is wide, all stand side by side, and cells that are too narrow for a number have a colour only.
+    On a slide, which is wide, all stand side by side, and cells that are too narrow for a number
+    have a colour only.
 
-    Args: panels maps a title to its numbers (rows, columns); after every ``apart`` columns, such as those of a layer,
-        there is a gap; unit is what stands beside the colour bar.
+    Args: panels maps a title to its numbers (rows, columns); after every ``apart`` columns, such as
+        those of a layer, there is a gap; unit is what stands beside the colour bar.
     """
     place, letters = "number_tables", ("rows", "columns")
-    tables = [as_named_weights(place, panel, letters, rows, columns).numbers for panel in panels.values()]
+    tables = [
+        as_named_weights(place, panel, letters, rows, columns).numbers for panel in panels.values()
+    ]
     tables = [table.round(2) + 0.0 for table in tables]  # no -0.00
     colors = _colors(np.stack(tables))
     across = len(panels) if figures.ON_SLIDES or len(columns) <= 5 else 1
@@ -144,14 +184,25 @@ def number_tables(
         figure.set_figheight(0.34 * len(rows) + 1.2)  # rows stay as high as letters
     cell = (figure.get_figwidth() - 2.9) / (len(columns) * across)  # inches
     axes = figure.subplots(down, across, squeeze=False).ravel()
-    look = {"annot": bool(cell > 0.32), "fmt": ".2f", "annot_kws": {"fontsize": SMALL}, "cbar": False}
+    look = {
+        "annot": bool(cell > 0.32),
+        "fmt": ".2f",
+        "annot_kws": {"fontsize": SMALL},
+        "cbar": False,
+    }
     turn = 0 if cell > 0.5 else 90
     for ax, title, table in zip(axes, panels, tables, strict=True):
         sns.heatmap(table, ax=ax, linewidths=0.6, **look, **colors)
-        ax.set_title(_title(title, cell * len(columns)), loc="left", fontsize=TITLE, fontweight="bold")
+        ax.set_title(
+            _title(title, cell * len(columns)), loc="left", fontsize=TITLE, fontweight="bold"
+        )
         names = rows if ax is axes[0] or across == 1 else []
-        ax.set_yticks(np.arange(len(rows)) + 0.5, names, rotation=0, fontsize=SMALL, parse_math=False)
-        ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=turn, fontsize=SMALL, parse_math=False)
+        ax.set_yticks(
+            np.arange(len(rows)) + 0.5, names, rotation=0, fontsize=SMALL, parse_math=False
+        )
+        ax.set_xticks(
+            np.arange(len(columns)) + 0.5, columns, rotation=turn, fontsize=SMALL, parse_math=False
+        )
         ax.tick_params(length=0)
         for edge in range(apart, len(columns), apart) if apart else ():
             ax.axvline(edge, color="white", linewidth=6)
@@ -160,30 +211,43 @@ def number_tables(
 
 
 def strongest(weights: Any, queries: Sequence[str], keys: Names = None) -> str:
-    """Write the largest weight of each query as words, for the caption of a heatmap; a comma is quoted.
+    """Write the largest weight of each query as words, for the caption of a heatmap; a comma is
+    quoted.
 
     >>> strongest([[0.9, 0.1], [0.3, 0.7]], ["it", ","])
     'it → it 0.90, “,” → “,” 0.70'
     """
     matrix, rows, columns, _ = as_named_weights("strongest", weights, ("T", "S"), queries, keys)
     best = zip(rows, matrix.argmax(axis=1), matrix.max(axis=1), strict=True)
-    return ", ".join(f"{_quoted(row)} → {_quoted(columns[column])} {weight:.2f}" for row, column, weight in best)
+    return ", ".join(
+        f"{_quoted(row)} → {_quoted(columns[column])} {weight:.2f}" for row, column, weight in best
+    )
 
 
 def _quoted(word: str) -> str:
-    """Return a word as it stands in a sentence: in quotation marks, if else it would be part of its punctuation."""
+    """Return a word as it stands in a sentence: in quotation marks, if else it would be part of its
+    punctuation.
+    """
     shown = apart(word)
     return shown if any(map(str.isalnum, word)) else f"“{shown}”"
 
 
 def _title(text: str, room: float) -> str:
-    """Wrap a title that is longer than so many inches, and cut one that would leave no space for the picture."""
+    """Wrap a title that is longer than so many inches, and cut one that would leave no space for
+    the picture.
+    """
     most = max(24, round(12 * room))  # letters
-    return "\n".join(textwrap.wrap(text, most, max_lines=3, placeholder=" …")) if len(text) > most else text
+    return (
+        "\n".join(textwrap.wrap(text, most, max_lines=3, placeholder=" …"))
+        if len(text) > most
+        else text
+    )
 
 
 def _colors(seen: NDArray[np.float64], top: float | None = None) -> dict[str, Any]:
-    """Return the palette for these numbers, and the numbers at its ends: 0 and top or the largest, or ± it."""
+    """Return the palette for these numbers, and the numbers at its ends: 0 and top or the largest,
+    or ± it.
+    """
     finite = seen[np.isfinite(seen)]
     largest = float(np.abs(finite).max(initial=0.0))
     if (finite < 0).any():
@@ -197,10 +261,16 @@ def _note_on_odd(seen: NDArray[np.float64]) -> str:
     return " (× is no finite number)" if (np.isnan(seen) | np.isposinf(seen)).any() else ""
 
 
-def _draw_cells(ax: Axes, matrix: NDArray[np.float64], hidden: NDArray[np.bool_], side: float, **options: Any) -> None:
-    """Colour the cells, each so many points wide; where one is hidden the hatched background shows."""
+def _draw_cells(
+    ax: Axes, matrix: NDArray[np.float64], hidden: NDArray[np.bool_], side: float, **options: Any
+) -> None:
+    """Colour the cells, each so many points wide; where one is hidden the hatched
+    background shows.
+    """
     figure = ax.figure.canvas.figure
-    figure.set_visible(False)  # else seaborn draws all that the figure has so far, to see whether names overlap
+    figure.set_visible(
+        False
+    )  # else seaborn draws all that the figure has so far, to see whether names overlap
     options["square"] = max(matrix.shape) <= 20 * min(matrix.shape)  # else it would be a line
     sns.heatmap(matrix, mask=hidden, ax=ax, linewidths=0.5 * (side > 6), **options, **LOOK)
     figure.set_visible(True)
@@ -209,11 +279,17 @@ def _draw_cells(ax: Axes, matrix: NDArray[np.float64], hidden: NDArray[np.bool_]
     if odd.any():
         ax.pcolormesh(np.where(odd, 0.0, np.nan), cmap=ListedColormap(["white"]))
         y, x = odd.nonzero()
-        ax.scatter(x + 0.5, y + 0.5, (side / 2) ** 2, color=INK, marker="x", linewidths=min(side / 8, 1.5))
+        ax.scatter(
+            x + 0.5, y + 0.5, (side / 2) ** 2, color=INK, marker="x", linewidths=min(side / 8, 1.5)
+        )
 
 
-def _head_axes(count: int, rows: Sequence[str], columns: Sequence[str]) -> tuple[Figure, float, int]:
-    """Make axes for so many heads and one for the bar; return how wide a cell is, in points, and how many heads."""
+def _head_axes(
+    count: int, rows: Sequence[str], columns: Sequence[str]
+) -> tuple[Figure, float, int]:
+    """Make axes for so many heads and one for the bar; return how wide a cell is, in points, and
+    how many heads.
+    """
     down = max(math.isqrt(count), math.ceil(count / 6))
     across = math.ceil(count / down)
     side = min(0.24, 8.5 / across / len(columns), 9 / down / len(rows))
@@ -223,7 +299,9 @@ def _head_axes(count: int, rows: Sequence[str], columns: Sequence[str]) -> tuple
     left, top, step = _name_width(rows), _name_height(columns) + 2 * GAP, height + 2 * GAP
     long = max(down * step - 2 * GAP, 1.0)  # the bar
     size = left + across * (width + GAP) + 0.9, top + long + 2 * GAP
-    figure = new_figure(*size, layout="none")  # constrained layout would measure every name, several times over
+    figure = new_figure(
+        *size, layout="none"
+    )  # constrained layout would measure every name, several times over
     boxes = [(n % across, n // across * step, width, height) for n in range(count)]
     for column, y, w, h in (*boxes, (across, 0, 0.12, long)):
         x = left + column * (width + GAP)
@@ -233,7 +311,9 @@ def _head_axes(count: int, rows: Sequence[str], columns: Sequence[str]) -> tuple
 
 def _name_width(names: Sequence[str]) -> float:
     """Return how many inches the longest of these names takes at most."""
-    ems = max(sum(1 if letter in "mwMW@%—…" else 0.8 for letter in name[:LONGEST]) for name in names)
+    ems = max(
+        sum(1 if letter in "mwMW@%—…" else 0.8 for letter in name[:LONGEST]) for name in names
+    )
     return (ems * SMALL + 4) / 72
 
 
@@ -243,7 +323,9 @@ def _name_height(names: Sequence[str]) -> float:
 
 
 def _write_names(ax: Axes, rows: Sequence[str], columns: Sequence[str], side: float) -> None:
-    """Write the names along the rows and, at a slant, above the columns, where cells are so many points wide."""
+    """Write the names along the rows and, at a slant, above the columns, where cells are so many
+    points wide.
+    """
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
     ax.xaxis.set_visible(bool(columns))
@@ -259,4 +341,6 @@ def _write_names(ax: Axes, rows: Sequence[str], columns: Sequence[str], side: fl
         every = next((n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n * room >= SMALL), 1000)
         chosen = positions[::every]
         texts = [shorten(names[position], LONGEST) for position in chosen]
-        write(np.array(chosen) + 0.5, texts, fontsize=SMALL, parse_math=False, **look)  # a $ in a word is a $
+        write(
+            np.array(chosen) + 0.5, texts, fontsize=SMALL, parse_math=False, **look
+        )  # a $ in a word is a $

@@ -18,7 +18,9 @@ CELL = 0.3  # inches
 
 
 class MaskGrid(NamedTuple):
-    """One mask in a picture: (T, S), bool, with axes of size 1 in front if any, and names of rows and columns."""
+    """One mask in a picture: (T, S), bool, with axes of size 1 in front if any, and names of rows
+    and columns.
+    """
 
     title: str
     mask: Tensor
@@ -26,11 +28,13 @@ class MaskGrid(NamedTuple):
     keys: Sequence[str] = ()
 
 
-def mask_grids(*grids: MaskGrid, signs: Sequence[str] = (), expected: Tensor | None = None) -> Figure:
+def mask_grids(
+    *grids: MaskGrid, signs: Sequence[str] = (), expected: Tensor | None = None
+) -> Figure:
     """Draw masks side by side: full where a query may attend to a key, hatched where not.
 
-    Args: signs stand between the masks, such as "and", "="; expected (T, S) is what all masks should be: a cell that is
-        open and should not be has another colour and an exclamation mark.
+    Args: signs stand between the masks, such as "and", "="; expected (T, S) is what all masks
+        should be: a cell that is open and should not be has another colour and an exclamation mark.
     Raises: ShapeError where a mask is not one matrix, or names or what is expected do not fit.
     """
     matrices = [_matrix(grid, expected) for grid in grids]
@@ -44,9 +48,20 @@ def mask_grids(*grids: MaskGrid, signs: Sequence[str] = (), expected: Tensor | N
         _draw_cells(ax, matrix, expected)
         _write_names(ax, grid)
     for n, sign in enumerate(signs):
-        left = -0.6 - 0.27 * max([*map(len, grids[n + 1].queries), 0])  # in cells, free of the names of the rows
+        left = -0.6 - 0.27 * max(
+            [*map(len, grids[n + 1].queries), 0]
+        )  # in cells, free of the names of the rows
         middle = min(len(matrices[n]), len(matrices[n + 1])) / 2
-        axes[n + 1].text(left, middle, sign, ha="right", va="center", fontsize=TITLE, fontweight="bold", color=INK)
+        axes[n + 1].text(
+            left,
+            middle,
+            sign,
+            ha="right",
+            va="center",
+            fontsize=TITLE,
+            fontweight="bold",
+            color=INK,
+        )
     return figure
 
 
@@ -57,7 +72,9 @@ def _matrix(grid: MaskGrid, expected: Tensor | None) -> Tensor:
         matrix = matrix[0]
     place, name = "mask_grids", f"the mask “{grid.title}”"
     rows, columns = (None, None) if expected is None else expected.shape
-    require_shape(place, name, matrix, {"T": len(grid.queries) or rows, "S": len(grid.keys) or columns})
+    require_shape(
+        place, name, matrix, {"T": len(grid.queries) or rows, "S": len(grid.keys) or columns}
+    )
     return matrix.bool()
 
 
@@ -78,7 +95,15 @@ def _draw_cells(ax: Axes, matrix: Tensor, expected: Tensor | None) -> None:
 def _write_names(ax: Axes, grid: MaskGrid) -> None:
     ax.xaxis.tick_top()
     across, down = np.arange(len(grid.keys)) + 0.5, np.arange(len(grid.queries)) + 0.5
-    ax.set_xticks(across, grid.keys, rotation=50, ha="left", rotation_mode="anchor", fontsize=SMALL, parse_math=False)
+    ax.set_xticks(
+        across,
+        grid.keys,
+        rotation=50,
+        ha="left",
+        rotation_mode="anchor",
+        fontsize=SMALL,
+        parse_math=False,
+    )
     ax.set_yticks(down, grid.queries, fontsize=SMALL, parse_math=False)
     ax.tick_params(length=0, pad=2)
     ax.set_title(grid.title, loc="left", fontsize=TEXT, color=INK)

@@ -1,4 +1,6 @@
-"""Words from people, in one line: what cannot be seen is shown, and what turns the direction of text is taken away."""
+"""Words from people, in one line: what cannot be seen is shown, and what turns the direction of
+text is taken away.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from collections.abc import Sequence
 
 _BELOW = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _SIGNS = str.maketrans(dict.fromkeys("\n\r\u0085\u2028\u2029", "⏎") | {"\t": "⇥"})
-# Control characters, and marks that turn the direction of what follows them, even of words that are not theirs.
+# Control characters, and marks that turn the direction of what follows them, even of words that are
+# not theirs.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
@@ -33,7 +36,8 @@ def shorten(text: str, most: int = 14) -> str:
 
 
 def apart(text: str, most: int = 24) -> str:
-    """Shorten a word, and keep one that is read from the right from turning the words and numbers around it.
+    """Shorten a word, and keep one that is read from the right from turning the words and numbers
+    around it.
 
     >>> apart("cat"), len(apart("\u05d0"))
     ('cat', 3)

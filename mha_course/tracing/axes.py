@@ -1,9 +1,12 @@
-"""Names of axes that follow the numbers: an axis is a product of factors, and each factor knows where it comes from.
+"""Names of axes that follow the numbers: an axis is a product of factors, and each factor knows
+where it comes from.
 
-An axis of the width C is kept as its factors (H, D) as soon as H is known, so that splitting, transposing and
-merging only move factors about. Sizes name an axis at two places only: where the caller says so, and at the output
-of a Linear, which is new. A factor without a name is told from all others; what it ran beside, in a sum or a product,
-names it when all has run, and only then, so that no warning rests on it.
+An axis of the width C is kept as its factors (H, D) as soon as H is known, so that splitting,
+transposing and
+merging only move factors about. Sizes name an axis at two places only: where the caller says so,
+and at the output
+of a Linear, which is new. A factor without a name is told from all others; what it ran beside, in a
+sum or a product, names it when all has run, and only then, so that no warning rests on it.
 """
 
 from __future__ import annotations
@@ -21,10 +24,13 @@ class Factor(NamedTuple):
     name: str
     size: int
     whole: Factor | None = None  # what it is a part of
-    part: tuple[int, tuple[int, ...]] | None = None  # which part, and the sizes of all; none for a slice
-    # "new": nothing is known of it; "fresh": made by a Linear, whose inner order is free; "repeated": copies of one
-    # number; "taken": for a head's width, since a Linear's output is as wide; the number in part tells each of these
-    # from others; "grouped" and "tiled": heads of which neighbours are alike, and heads that come again after all
+    part: tuple[int, tuple[int, ...]] | None = (
+        None  # which part, and the sizes of all; none for a slice
+    )
+    # "new": nothing is known of it; "fresh": made by a Linear, whose inner order is free;
+    # "repeated": copies of one number; "taken": for a head's width, since a Linear's output is as
+    # wide; the number in part tells each of these from others; "grouped" and "tiled": heads of
+    # which neighbours are alike, and heads that come again after all
     kind: str = ""
 
 
@@ -33,13 +39,17 @@ _numbers = itertools.count()
 
 
 class Size(int):
-    """A size that was read from a shape, and knows its axis: what is made with it has the axis, too."""
+    """A size that was read from a shape, and knows its axis: what is made with it has the axis,
+    too.
+    """
 
     axis: Axis
     is_token: Callable[[Axis], bool]
 
     def __new__(cls, size: int, axis: Axis, is_token: Callable[[Axis], bool]) -> Size:
-        """Return the number, with the axis that is so long, and what tells whether an axis counts tokens."""
+        """Return the number, with the axis that is so long, and what tells whether an axis counts
+        tokens.
+        """
         made = super().__new__(cls, size)
         made.axis, made.is_token = axis, is_token
         return made
@@ -49,22 +59,32 @@ class Size(int):
         return int, (int(self),)
 
     def __add__(self, other: int) -> int:
-        """Return the sum; what is added to tokens, but for the one of a class, makes the tokens of keys and values."""
+        """Return the sum; what is added to tokens, but for the one of a class, makes the tokens of
+        keys and values.
+        """
         total = super().__add__(other)
         if not isinstance(other, Size):
-            if not isinstance(other, int) or other in (0, 1) or not self.is_token(self.axis):  # 0: an empty cache
+            if (
+                not isinstance(other, int) or other in (0, 1) or not self.is_token(self.axis)
+            ):  # 0: an empty cache
                 return self if total == self else total
             return Size(total, (Factor("S", total),), self.is_token)
         one, two = ([factor.name for factor in size.axis] for size in (self, other))
         made = (Factor(one[0] if one == two and len(one) == 1 else "S", total),)
-        return Size(total, made, self.is_token) if any(map(self.is_token, (self.axis, other.axis))) else total
+        return (
+            Size(total, made, self.is_token)
+            if any(map(self.is_token, (self.axis, other.axis)))
+            else total
+        )
 
     __radd__ = __add__
 
 
 def axis_of(size: int) -> Axis:
     """Return the axis that a size belongs to, as far as it is known."""
-    return size.axis if isinstance(size, Size) and size_of(size.axis) == size else unknown(int(size))
+    return (
+        size.axis if isinstance(size, Size) and size_of(size.axis) == size else unknown(int(size))
+    )
 
 
 FEATURES = {"B", "C", "H", "D"}
@@ -86,7 +106,9 @@ def unknown(size: int) -> Axis:
 
 
 def _alone(axis: Axis) -> Factor | None:
-    """Return the one factor without a name that an axis is, if it may get one: it, or what it is a part of, is new."""
+    """Return the one factor without a name that an axis is, if it may get one: it, or what it is a
+    part of, is new.
+    """
     if len(axis) != 1 or axis[0].name != "?" or axis[0].kind == "mixed":
         return None
     whole = axis[0]
@@ -97,27 +119,46 @@ def _alone(axis: Axis) -> Factor | None:
 
 def kept(axes: Sequence[Axis], shape: Sequence[int]) -> list[Axis]:
     """Return the axes as they were where they have kept their length; the others are new."""
-    return [axis if size_of(axis) == size else unknown(size) for axis, size in zip(axes, shape, strict=True)]
+    return [
+        axis if size_of(axis) == size else unknown(size)
+        for axis, size in zip(axes, shape, strict=True)
+    ]
 
 
 class AxisNamer:
-    """The vocabulary of one trace: what each name stands for, and which names mean the same tokens."""
+    """The vocabulary of one trace: what each name stands for, and which names mean the same
+    tokens.
+    """
 
     def __init__(
-        self, sizes: dict[str, int], given: Iterable[str], from_sizes: Iterable[str], whole: Iterable[str]
+        self,
+        sizes: dict[str, int],
+        given: Iterable[str],
+        from_sizes: Iterable[str],
+        whole: Iterable[str],
     ) -> None:
-        """Take all known sizes, the names in the patterns, those in ``sizes=``, and those of whole sequences."""
+        """Take all known sizes, the names in the patterns, those in ``sizes=``, and those of whole
+        sequences.
+        """
         self.sizes = dict(sizes)
         self.extra = {name: sizes[name] for name in from_sizes if name not in FEATURES | {"T", "S"}}
-        words = {name for name in given if name[0].isalpha()} - FEATURES - set(from_sizes)  # no "?", no "3"
+        words = (
+            {name for name in given if name[0].isalpha()} - FEATURES - set(from_sizes)
+        )  # no "?", no "3"
         self.tokens = words | {"T", "S"}
         self.reserved = set(whole) & self.tokens
         self.roots: dict[str, str] = {}
         self.labels: dict[Axis, str] = {}
         self.taken = 0  # how many Linears' outputs were taken for a head's width
-        self.confirmed: set[Factor] = set()  # those that were compared, weighted or laid side by side as heads' are
-        self.met: defaultdict[Factor, list[Axis]] = defaultdict(list)  # what ran beside a factor without a name
-        self.halves: dict[Factor, Factor] = {}  # of a factor that was laid beside itself: what it is half of
+        self.confirmed: set[Factor] = (
+            set()
+        )  # those that were compared, weighted or laid side by side as heads' are
+        self.met: defaultdict[Factor, list[Axis]] = defaultdict(
+            list
+        )  # what ran beside a factor without a name
+        self.halves: dict[
+            Factor, Factor
+        ] = {}  # of a factor that was laid beside itself: what it is half of
         self.doubles: dict[Factor, Factor] = {}  # the other way round
         self.found: dict[Factor, Axis] = {}  # what factors without a name turned out to be
 
@@ -143,7 +184,9 @@ class AxisNamer:
         return tuple(factors)
 
     def linear(self, size: int) -> Axis:
-        """Name the output of a Linear by its width, but for what latent attention lays side by side."""
+        """Name the output of a Linear by its width, but for what latent attention lays side by
+        side.
+        """
         if "kv_rank" in self.extra and size == self.extra["kv_rank"] + self.extra.get("D_rope", 0):
             return (unique(size, "fresh"),)
         full, heads, width = (self.sizes.get(name, 0) for name in "CHD")
@@ -166,7 +209,11 @@ class AxisNamer:
                 return (Factor(name, value),)
             if width and size == value * width:
                 return (Factor(name, value), Factor("D", width))
-        return (Factor("4*C", size, kind="fresh") if full and size == 4 * full else unique(size, "fresh"),)
+        return (
+            Factor("4*C", size, kind="fresh")
+            if full and size == 4 * full
+            else unique(size, "fresh"),
+        )
 
     def readings(self, factor: Factor) -> list[Axis]:
         """Return the ways to read a new axis such as 3*C, the usual order (3, H, D) first."""
@@ -180,14 +227,21 @@ class AxisNamer:
         if len(inner) == 1:
             return [(count, *inner), (*inner, count)]
         first, second = inner  # in (3, D, H) and (H, D, 3) heads would be innermost, or q, k and v
-        return [(count, first, second), (first, count, second), (second, count, first), (first, second, count)]
+        return [
+            (count, first, second),
+            (first, count, second),
+            (second, count, first),
+            (first, second, count),
+        ]
 
     def parts(self, whole: Factor, sizes: tuple[int, ...]) -> list[Axis]:
         """Name the parts into which one factor is split."""
         if whole.size in sizes:
             return [(whole,) if size == whole.size else () for size in sizes]
         names = ["?"] * len(sizes)
-        if sizes == (2, 2) and self.is_width((whole,)):  # which of them is the half, what is done with them will tell
+        if sizes == (2, 2) and self.is_width(
+            (whole,)
+        ):  # which of them is the half, what is done with them will tell
             kind = f"either {next(_numbers)}"
             return [(Factor("?", 2, whole, (position, sizes), kind),) for position in range(2)]
         if len(sizes) == 2 and whole.name == "D" and 2 in sizes:
@@ -196,31 +250,51 @@ class AxisNamer:
             names = next(([n, f"H/{n}"] for n, v in self.extra.items() if v == sizes[0]), names)
         elif len(sizes) == 2 and whole.name in self.tokens:  # windows and what is in each
             names = [f"{whole.name}/{sizes[1]}", str(sizes[1])]
-        elif whole.name == "?" and whole.kind == "fresh" and sizes[:-2] in ((), (3,)) and "H" in self.sizes:
+        elif (
+            whole.name == "?"
+            and whole.kind == "fresh"
+            and sizes[:-2] in ((), (3,))
+            and "H" in self.sizes
+        ):
             names = [*map(str, sizes[:-2]), *self._heads_and_width(*sizes[-2:])]
-        elif whole.kind in ("latent", "fresh") and len(sizes) == 2 and sizes[1] != self.sizes.get("C"):
+        elif (
+            whole.kind in ("latent", "fresh")
+            and len(sizes) == 2
+            and sizes[1] != self.sizes.get("C")
+        ):
             names[0] = "H" if sizes[0] == self.sizes.get("H") else "?"
         doubt = "taken" if names[-2:] == ["?", "D"] else ""  # is it the width of some heads?
         return [
-            (Factor(name, size, whole, (position, sizes), doubt if name == "D" else ""),) if size > 1 else ()
+            (Factor(name, size, whole, (position, sizes), doubt if name == "D" else ""),)
+            if size > 1
+            else ()
             for position, (name, size) in enumerate(zip(names, sizes, strict=True))
         ]
 
     def _heads_and_width(self, number: int, width: int) -> list[str]:
-        """Name what a Linear's output was split into; where C is not known, the first heads tell their width."""
+        """Name what a Linear's output was split into; where C is not known, the first heads tell
+        their width.
+        """
         heads = self.sizes["H"]
-        known = {"H": heads, "H+2": heads + 2} | self.extra  # the two are a key and a value that all heads share
+        known = {
+            "H": heads,
+            "H+2": heads + 2,
+        } | self.extra  # the two are a key and a value that all heads share
         name = next((name for name, size in known.items() if size == number), "?")
         if name == "H" and "C" not in self.sizes:
             self.sizes.setdefault("D", width)
         return [name, "D" if width == self.sizes.get("D") else "?"]
 
     def slice_of(self, axis: Axis, start: int, size: int) -> Axis:
-        """Name a piece of an axis: tokens stay tokens, whole factors stay themselves, the rest is part of its axis."""
+        """Name a piece of an axis: tokens stay tokens, whole factors stay themselves, the rest is
+        part of its axis.
+        """
         if size == size_of(axis):
             return axis
         if len(axis) == 1 and self.is_token(axis):
-            before = axis[0].whole if axis[0].name.endswith("+1") else None  # the tokens, without that of a class
+            before = (
+                axis[0].whole if axis[0].name.endswith("+1") else None
+            )  # the tokens, without that of a class
             return ((before or axis[0])._replace(size=size),)
         if latent := self._latent(axis, start, size):
             return latent
@@ -237,7 +311,9 @@ class AxisNamer:
         if whole in self.doubles and 2 * size == whole.size:
             return (self.doubles[whole],)
         width = whole.name == "C" and size == self.sizes.get("D") and start % size == 0
-        declared = [name for name, known in self.extra.items() if known == size and name.startswith("D")]
+        declared = [
+            name for name, known in self.extra.items() if known == size and name.startswith("D")
+        ]
         if len(declared) == 1 and whole.name in ("D", "?") and start == 0:
             return (Factor(declared[0], size, whole),)
         if self.is_width((whole,)) and 2 * size == whole.size:
@@ -245,24 +321,40 @@ class AxisNamer:
         return (Factor("D" if width else "?", size, whole),)
 
     def _latent(self, axis: Axis, start: int, size: int) -> Axis:
-        """Name one of the two pieces of a query, a latent or a key and value of latent attention, by their order."""
+        """Name one of the two pieces of a query, a latent or a key and value of latent attention,
+        by their order.
+        """
         whole = axis[0]
-        names = ("kv_rank", "D_rope") if whole.kind == "fresh" else ("D_nope", "D_rope" if whole.name == "D" else "D_v")
+        names = (
+            ("kv_rank", "D_rope")
+            if whole.kind == "fresh"
+            else ("D_nope", "D_rope" if whole.name == "D" else "D_v")
+        )
         first, second = (self.extra.get(name, 0) for name in names)
-        if len(axis) > 1 or first + second != whole.size or (start, size) not in ((0, first), (first, second)):
+        if (
+            len(axis) > 1
+            or first + second != whole.size
+            or (start, size) not in ((0, first), (first, second))
+        ):
             return ()
         return (Factor(names[start > 0], size, whole),)
 
     def is_width(self, axis: Axis) -> bool:
-        """Return whether this is the width of a head, or of a declared part of it such as D_rope."""
-        return len(axis) == 1 and (axis[0].name == "D" or (axis[0].name[0] == "D" and axis[0].name in self.extra))
+        """Return whether this is the width of a head, or of a declared part of it such as
+        D_rope.
+        """
+        return len(axis) == 1 and (
+            axis[0].name == "D" or (axis[0].name[0] == "D" and axis[0].name in self.extra)
+        )
 
     def half(self, axis: Axis) -> Axis:
         """Return half of a head's width, or of a part of it."""
         return (Factor(f"{axis[0].name}/2", size_of(axis) // 2, axis[0]),)
 
     def patches(self, axis: Axis, size: int, step: int) -> Axis:
-        """Name the patches into which tokens or pixels are cut, as by a convolution that goes on in such steps."""
+        """Name the patches into which tokens or pixels are cut, as by a convolution that goes on in
+        such steps.
+        """
         if size == size_of(axis):
             return axis
         if step == 1 or size * step != size_of(axis) or len(axis) != 1 or not self.is_token(axis):
@@ -272,13 +364,17 @@ class AxisNamer:
         return (Factor(name, size),)
 
     def take_apart(self, axis: Axis) -> None:
-        """Take note that the elements of an axis go apart: of a width of 4 in (2, 2) it is the 2, the other D/2."""
+        """Take note that the elements of an axis go apart: of a width of 4 in (2, 2) it is the 2,
+        the other D/2.
+        """
         if len(axis) == 1 and axis[0].kind.startswith("either") and axis[0].whole and axis[0].part:
             other = axis[0]._replace(part=(1 - axis[0].part[0], (2, 2)))
             self.found |= {axis[0]: (Factor("2", 2),), other: self.half((axis[0].whole,))}
 
     def tidy(self, axis: Axis) -> Axis:
-        """Put together again what belongs together: all parts of one whole, two halves, repeated heads."""
+        """Put together again what belongs together: all parts of one whole, two halves, repeated
+        heads.
+        """
         out: list[Factor] = []
         for factor in axis:
             if factor.size == 1 and factor in out:
@@ -286,11 +382,15 @@ class AxisNamer:
             out.append(factor)
             whole, (last, sizes) = factor.whole, factor.part or (0, ())
             complete = False
-            if sizes and last + 1 == len(sizes):  # the last part of a whole: do the others stand before it?
+            if sizes and last + 1 == len(
+                sizes
+            ):  # the last part of a whole: do the others stand before it?
                 parts = [(whole, (n, sizes)) for n in range(len(sizes))]
                 complete = [(f.whole, f.part) for f in out[-len(sizes) :]] == parts
             if complete:
-                out[-len(sizes) :] = self.width() if whole and whole.name == "C" else [whole] if whole else []
+                out[-len(sizes) :] = (
+                    self.width() if whole and whole.name == "C" else [whole] if whole else []
+                )
             elif len(out) > 1:
                 out[-2:] = self._pair(out[-2], out[-1])
         return tuple(out)
@@ -306,7 +406,9 @@ class AxisNamer:
             and (two.name == "2" or (two.size == 2 and two is right))
         ):
             return [whole]
-        few, copies, kind = (left, right, "grouped") if right.kind == "repeated" else (right, left, "tiled")
+        few, copies, kind = (
+            (left, right, "grouped") if right.kind == "repeated" else (right, left, "tiled")
+        )
         if copies.kind == "repeated" and few.name in self.extra and few.size * copies.size == heads:
             return [Factor("H", heads, kind=kind)]
         return [left, right]
@@ -316,7 +418,9 @@ class AxisNamer:
         self.confirmed.update(factor for axis in axes for factor in axis if factor.kind == "taken")
 
     def meet(self, left: Axis, right: Axis) -> None:
-        """Take note of two axes that run side by side: one without a name has that of the other, in the end."""
+        """Take note of two axes that run side by side: one without a name has that of the other, in
+        the end.
+        """
         if len(left) > 1 and [factor.size for factor in left] == [factor.size for factor in right]:
             for pair in zip(left, right, strict=True):
                 self.meet(pair[:1], pair[1:])
@@ -327,7 +431,12 @@ class AxisNamer:
             self.met[one].append(other)
             if one in self.doubles and self.is_width(other):
                 self.met[self.doubles[one]].append(self.half(other))
-            if one in self.halves and len(other) == 1 and other[0].whole and other[0].name.endswith("/2"):
+            if (
+                one in self.halves
+                and len(other) == 1
+                and other[0].whole
+                and other[0].name.endswith("/2")
+            ):
                 self.met[self.halves[one]].append((other[0].whole,))
 
     def double(self, axis: Axis) -> Axis:
@@ -337,7 +446,9 @@ class AxisNamer:
         return made
 
     def _find(self, factor: Factor) -> Axis:
-        """Return what a factor turned out to be: what it met, or what others without a name met that it met."""
+        """Return what a factor turned out to be: what it met, or what others without a name met
+        that it met.
+        """
         if factor in self.found:
             return self.found[factor]
         group, following, named = {factor}, [factor], {}
@@ -351,19 +462,30 @@ class AxisNamer:
                     named[self.label(axis)] = axis
         roots = {self.root(label) for label in named}
         for one in group:  # what met axes of two kinds is none of them
-            self.found[one] = named.get(min(roots), next(iter(named.values()))) if len(roots) == 1 else (one,)
+            self.found[one] = (
+                named.get(min(roots), next(iter(named.values()))) if len(roots) == 1 else (one,)
+            )
         return self.found[factor]
 
     def final(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         """Write axes when all is known: a width that was never used as a head's has no name."""
-        unsure = [factor for axis in axes for factor in axis if factor.name == "?" or self.is_doubtful((factor,))]
+        unsure = [
+            factor
+            for axis in axes
+            for factor in axis
+            if factor.name == "?" or self.is_doubtful((factor,))
+        ]
         if unsure:
-            found = [sum([self._find(f) if f in unsure else (f,) for f in axis], ()) for axis in axes]
+            found = [
+                sum([self._find(f) if f in unsure else (f,) for f in axis], ()) for axis in axes
+            ]
             axes = self.separate_tokens(found) if found != list(axes) else axes
         return tuple("?" if self.is_doubtful(axis) else self.label(axis) for axis in axes)
 
     def is_doubtful(self, axis: Axis) -> bool:
-        """Return whether this, or what it is a part of, was taken for a head's width and not yet used as one."""
+        """Return whether this, or what it is a part of, was taken for a head's width and not yet
+        used as one.
+        """
         for factor in axis:
             if factor.kind == "taken" and factor not in self.confirmed:
                 return True
@@ -402,7 +524,9 @@ class AxisNamer:
         return "*".join([self.roots.get(part, part) for part in label.split("*")])
 
     def separate_tokens(self, axes: list[Axis]) -> list[Axis]:
-        """Keep query and key tokens apart: of two equal token axes the first becomes T, the second S."""
+        """Keep query and key tokens apart: of two equal token axes the first becomes T, the second
+        S.
+        """
         if sum([bool(axis) and axis[0].name in self.tokens for axis in axes]) < 2:
             return axes
         labels = [self.label(axis) if self.is_token(axis) else None for axis in axes]
@@ -418,15 +542,23 @@ class AxisNamer:
         return axes
 
     def _roles(self, label: str, alone: bool) -> tuple[str, str]:
-        """Choose the names for tokens that meet themselves, without taking a name that the caller gave to others."""
+        """Choose the names for tokens that meet themselves, without taking a name that the caller
+        gave to others.
+        """
         root = self.root(label)
         if not alone:  # Y of the pixels Y*X
             self.roots[f"{root}'"] = root
             self.tokens.add(f"{root}'")
             return f"{root}'", root
-        free = {name for name in "TS" if self.roots.get(name, root) == root and name not in self.reserved - {root}}
+        free = {
+            name
+            for name in "TS"
+            if self.roots.get(name, root) == root and name not in self.reserved - {root}
+        }
         first = "T" if "T" in free else f"{root}'"
-        second = "S" if root in ("T", "S") and "S" in free else root if root != first else f"{root}'"
+        second = (
+            "S" if root in ("T", "S") and "S" in free else root if root != first else f"{root}'"
+        )
         for name in (first, second):
             if name != root:
                 self.roots[name] = root
@@ -434,7 +566,9 @@ class AxisNamer:
         return first, second
 
     def unify(self, left: Axis, right: Axis, strict: bool = False) -> tuple[Axis, bool]:
-        """Name an axis that two tensors share, and say whether they disagree; where strict, no width may be tokens."""
+        """Name an axis that two tensors share, and say whether they disagree; where strict, no
+        width may be tokens.
+        """
         if size_of(left) != size_of(right):
             return (right, False) if size_of(left) == 1 else (left, False)
         if size_of(left) == 1:
@@ -443,7 +577,12 @@ class AxisNamer:
         one, two = (tuple(f for f in axis if f.size > 1) for axis in (left, right))
         a, b = self.label(one), self.label(two)
         if a == b:
-            orders = [factor.kind for axis in (one, two) for factor in axis if factor.kind in ("grouped", "tiled")]
+            orders = [
+                factor.kind
+                for axis in (one, two)
+                for factor in axis
+                if factor.kind in ("grouped", "tiled")
+            ]
             marked = bool(orders) and right[0].kind in orders
             return (right if marked or len(left) < len(right) else left), len(set(orders)) > 1
         if b == "?" or b.isdigit():

@@ -20,10 +20,12 @@ class Part(NamedTuple):
 
 
 class Comparison:
-    """What traces do alike and where they part: in the names and order of axes, in shape, in memory.
+    """What traces do alike and where they part: in the names and order of axes, in shape, in
+    memory.
 
     Args: traces by the name that stands above their column.
-    Attributes: ``parts``, one for each stage that any trace has; ``differs``, the stages with a difference.
+    Attributes: ``parts``, one for each stage that any trace has; ``differs``, the stages with a
+    difference.
     """
 
     def __init__(self, traces: Mapping[str, render.Reports]) -> None:
@@ -34,7 +36,9 @@ class Comparison:
 
     def _part(self, stage: str) -> Part:
         """Compare one stage: what it ends with, and what it did to memory on the way."""
-        steps = tuple(tuple(s for s in trace.steps if s.stage == stage) for trace in self.traces.values())
+        steps = tuple(
+            tuple(s for s in trace.steps if s.stage == stage) for trace in self.traces.values()
+        )
         lacking = [name for name, mine in zip(self.traces, steps, strict=True) if not mine]
         if lacking:
             return Part(stage, steps, (f"not in {', '.join(lacking)}",))
@@ -44,14 +48,17 @@ class Comparison:
             "axes": not alike,
             "order of axes": alike and len({step.axes for step in last}) > 1,
             "shape": len({step.shape for step in last}) > 1,
-            "strides": len({step.shape for step in last}) == 1 and len({step.strides for step in last}) > 1,
+            "strides": len({step.shape for step in last}) == 1
+            and len({step.strides for step in last}) > 1,
             "memory": len({_filled(mine) for mine in steps}) > 1,
         }
         return Part(stage, steps, tuple(name for name, found in checks.items() if found))
 
     def __str__(self) -> str:
         rows = [("stage", *self.traces, "differ in")]
-        rows += [(part.stage, *map(_last, part.steps), ", ".join(part.differs)) for part in self.parts]
+        rows += [
+            (part.stage, *map(_last, part.steps), ", ".join(part.differs)) for part in self.parts
+        ]
         rows.append(("filled anew", *map(_total, self.traces.values()), ""))
         return f"{render.columns(rows)}\n{self.summary()}"
 
@@ -64,7 +71,10 @@ class Comparison:
             return "The traces do the same at every stage."
         first = next(part for part in self.parts if part.differs)
         what = ", ".join(first.differs)
-        return f"The traces part in {render.count(len(self.differs), 'stage')}, first at {first.stage}: {what}."
+        return (
+            f"The traces part in {render.count(len(self.differs), 'stage')}, first at "
+            f"{first.stage}: {what}."
+        )
 
     def _repr_html_(self) -> str:
         pair = len(self.traces) == 2  # more columns would not fit a page
@@ -73,7 +83,11 @@ class Comparison:
         rows = []
         for part in self.parts:
             differs = [render.escaped(", ".join(part.differs))] * pair
-            rows.append(render.row([render.escaped(part.stage), *map(_html_cell, part.steps), *differs], WRAPPED))
+            rows.append(
+                render.row(
+                    [render.escaped(part.stage), *map(_html_cell, part.steps), *differs], WRAPPED
+                )
+            )
         return render.table(self.summary(), heads, [*rows, render.row(total)])
 
 
@@ -92,7 +106,9 @@ def _html_cell(steps: tuple[Step, ...]) -> str:
 
 def _filled(steps: Sequence[Step]) -> int:
     """Count how often memory was filled anew."""
-    return sum(step.storage in ("copy", "new") for step in steps) + sum(step.hidden_copies for step in steps)
+    return sum(step.storage in ("copy", "new") for step in steps) + sum(
+        step.hidden_copies for step in steps
+    )
 
 
 def _total(trace: render.Reports) -> str:
@@ -109,8 +125,13 @@ class Ledger:
 
     def __repr__(self) -> str:
         rows = self.rows.items()
-        return render.columns([(name, f"({', '.join(found.axes)})", str(found.shape)) for name, found in rows])
+        return render.columns(
+            [(name, f"({', '.join(found.axes)})", str(found.shape)) for name, found in rows]
+        )
 
     def _repr_html_(self) -> str:
-        cells = [(render.escaped(name), render.chips(t.shape, t.axes), str(t.shape)) for name, t in self.rows.items()]
+        cells = [
+            (render.escaped(name), render.chips(t.shape, t.axes), str(t.shape))
+            for name, t in self.rows.items()
+        ]
         return render.table("", ("step", "axes", "shape"), map(render.row, cells))

@@ -9,17 +9,26 @@ from typing import Any
 from mha_course.tracing import torch_internals as internals
 
 COPIES = {"clone", "_to_copy", "copy_", "contiguous", "_reshape_copy"}
-COPY_INSIDE = {"_softmax", "_log_softmax", "native_layer_norm", "convolution"}  # kernels, of an input with strides
+COPY_INSIDE = {
+    "_softmax",
+    "_log_softmax",
+    "native_layer_norm",
+    "convolution",
+}  # kernels, of an input with strides
 Flops = Callable[..., int]  # of the arguments of an operation, and of what came out, out_val
 
 
 def _product(offset: int) -> Flops:
-    """Count a matrix product, batched or not, whose factors are two neighbours among the arguments."""
+    """Count a matrix product, batched or not, whose factors are two neighbours among the
+    arguments.
+    """
     return lambda *args, out_val, **_: 2 * out_val.numel() * args[offset].shape[-1]
 
 
 def _attention(formula: Flops, count: int) -> Flops:
-    """Count attention on the CPU from its first tensors: a gradient when it runs backward, then q, k and v."""
+    """Count attention on the CPU from its first tensors: a gradient when it runs backward, then q,
+    k and v.
+    """
 
     def flops(*args: Any, **_: Any) -> int:
         *first, q, k, v = (tensor.shape for tensor in args[:count])
@@ -29,8 +38,8 @@ def _attention(formula: Flops, count: int) -> Flops:
     return flops
 
 
-# The commonest products, at a tenth of the time that torch's own counting takes; and attention on the CPU, for which
-# torch has a formula, but does not apply it.
+# The commonest products, at a tenth of the time that torch's own counting takes; and attention on
+# the CPU, for which torch has a formula, but does not apply it.
 COUNTED: dict[str, Flops] = {
     "mm": _product(0),
     "bmm": _product(0),
@@ -39,7 +48,9 @@ COUNTED: dict[str, Flops] = {
     internals.CPU_FLASH.__name__: _attention(internals.sdpa_flop_count, 3),
     internals.CPU_FLASH_BACKWARD.__name__: _attention(internals.sdpa_backward_flop_count, 4),
 }
-_known: dict[int, tuple[str, bool, Flops | None]] = {}  # by id: operations live on, and their hash is slow
+_known: dict[
+    int, tuple[str, bool, Flops | None]
+] = {}  # by id: operations live on, and their hash is slow
 
 
 def _rules_of(func: internals.OpOverload) -> tuple[str, bool, Flops | None]:
@@ -47,12 +58,17 @@ def _rules_of(func: internals.OpOverload) -> tuple[str, bool, Flops | None]:
     if id(func) not in _known:
         packet = getattr(func, "overloadpacket", func)  # a higher-order operator has none
         name = str(packet.__name__)
-        _known[id(func)] = name, name in COPIES, COUNTED.get(name) or internals.flop_registry.get(packet)
+        _known[id(func)] = (
+            name,
+            name in COPIES,
+            COUNTED.get(name) or internals.flop_registry.get(packet),
+        )
     return _known[id(func)]
 
 
 class OpCounter(internals.DispatchMode):
-    """Count what runs while it is entered: copies, and the FLOPs of matrix products, by the names of operations.
+    """Count what runs while it is entered: copies, and the FLOPs of matrix products, by the names
+    of operations.
 
     A multiply-add counts as 2. Operations in a backward pass count as well.
 
@@ -78,7 +94,9 @@ class OpCounter(internals.DispatchMode):
         self.copies = 0
         self.flops_by_op.clear()
 
-    def ran(self, func: internals.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    def ran(
+        self, func: internals.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+    ) -> None:
         """Add one operation."""
         name, copies, count = _known.get(id(func)) or _rules_of(func)
         self.copies += copies

@@ -1,4 +1,6 @@
-"""What the caller says about axes: patterns such as ``"B S C"``, and sizes such as ``dict(H=4)``."""
+"""What the caller says about axes: patterns such as ``"B S C"``, and sizes such as
+``dict(H=4)``.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ DECLARED = (  # what arguments, modules and their configs say of sizes
 )
 LETTERS = {  # of other people
     **dict.fromkeys(("b", "bs", "batch", "batch_size"), "B"),
-    **dict.fromkeys(("c", "dim", "embed", "embed_dim", "d_model", "hidden", "hidden_size", "width"), "C"),
+    **dict.fromkeys(
+        ("c", "dim", "embed", "embed_dim", "d_model", "hidden", "hidden_size", "width"), "C"
+    ),
     **dict.fromkeys(("h", *HEADS), "H"),
     **dict.fromkeys(("dh", "d_head", "head_dim", "d_k"), "D"),
     **dict.fromkeys(KV_HEADS, "H_kv"),
@@ -65,7 +69,9 @@ def named_tensors(bound: dict[str, Any]) -> Tensors:
         if isinstance(value, torch.Tensor):
             found[name] = value
         else:
-            found |= {f"{name}[{position}]": tensor for position, tensor in enumerate(tensors_in([value]))}
+            found |= {
+                f"{name}[{position}]": tensor for position, tensor in enumerate(tensors_in([value]))
+            }
     return {name: tensor for name, tensor in found.items() if has_shape(tensor)}
 
 
@@ -74,33 +80,62 @@ def assign(axes: Patterns, tensors: Tensors) -> Words:
     if axes is None:
         return {}
     if not isinstance(axes, (str, Mapping, Sequence)):
-        raise ShapeError("trace", "axes must be patterns", expected='"B S C", or several', got=repr(axes))
+        raise ShapeError(
+            "trace", "axes must be patterns", expected='"B S C", or several', got=repr(axes)
+        )
     names = " ".join(tensors)
     if isinstance(axes, str):  # for the first tensor, and for all others of its shape
         if not tensors:
-            raise ShapeError("trace", "axes needs a tensor argument", expected="a tensor", got="none", fix="axes=None")
+            raise ShapeError(
+                "trace",
+                "axes needs a tensor argument",
+                expected="a tensor",
+                got="none",
+                fix="axes=None",
+            )
         first = next(iter(tensors.values()))
-        given: Mapping[str, str | None] = {name: axes for name, x in tensors.items() if x.shape == first.shape}
+        given: Mapping[str, str | None] = {
+            name: axes for name, x in tensors.items() if x.shape == first.shape
+        }
     elif isinstance(axes, Mapping):
         given = axes
     else:
         if len(axes) > len(tensors):
             expected, got = f"at most {len(tensors)} patterns, for {names}", f"{len(axes)}"
-            raise ShapeError("trace", "axes has more patterns than tensors", expected=expected, got=got)
+            raise ShapeError(
+                "trace", "axes has more patterns than tensors", expected=expected, got=got
+            )
         given = dict(zip(tensors, axes, strict=False))
     strange = ", ".join(repr(name) for name in given if name not in tensors)
     if strange:
-        rule, expected = f"axes names {strange}, which is no tensor argument", names or "no names: there is no tensor"
+        rule, expected = (
+            f"axes names {strange}, which is no tensor argument",
+            names or "no names: there is no tensor",
+        )
         raise ShapeError("trace", rule, expected=expected, got=" ".join(given))
     said = " ".join(text for text in given.values() if isinstance(text, str))
-    chosen = {name: _words(text or "", said) for name, text in given.items() if text or isinstance(axes, str)}
+    chosen = {
+        name: _words(text or "", said)
+        for name, text in given.items()
+        if text or isinstance(axes, str)
+    }
     for name, words in chosen.items():
         if len(words) != tensors[name].dim():
-            expected, got = f"{tensors[name].dim()} names for {tuple(tensors[name].shape)}", " ".join(words)
-            raise ShapeError("trace", f"the pattern of {name} must name each axis", expected=expected, got=got)
-    for name, words in chosen.items():  # one tensor as query and key: attention itself tells its queries apart
+            expected, got = (
+                f"{tensors[name].dim()} names for {tuple(tensors[name].shape)}",
+                " ".join(words),
+            )
+            raise ShapeError(
+                "trace", f"the pattern of {name} must name each axis", expected=expected, got=got
+            )
+    for (
+        name,
+        words,
+    ) in chosen.items():  # one tensor as query and key: attention itself tells its queries apart
         alike = [other for key, other in chosen.items() if tensors[key] is tensors[name]]
-        chosen[name] = next((other for other in alike if "S" in other), words) if "T" in words else words
+        chosen[name] = (
+            next((other for other in alike if "S" in other), words) if "T" in words else words
+        )
     return chosen
 
 
@@ -108,14 +143,21 @@ def _words(text: str, said: str) -> tuple[str, ...]:
     """Take a pattern apart, and refuse what is no pattern."""
     words = tuple(text.replace(",", " ").strip("() ").split()) if isinstance(text, str) else ("",)
     if not words or not all(NAME.fullmatch(part) for word in words for part in word.split("*")):
-        raise ShapeError("trace", "a pattern names each axis once", expected='names such as "B S C"', got=repr(text))
+        raise ShapeError(
+            "trace",
+            "a pattern names each axis once",
+            expected='names such as "B S C"',
+            got=repr(text),
+        )
     letters = {letter.upper() for letter in NAME.findall(said)}
     torchs = {"N", "E"} <= letters and "B" not in letters
     return tuple("*".join(_read(part, words, torchs) for part in word.split("*")) for word in words)
 
 
 def _read(part: str, words: Sequence[str], torchs: bool) -> str:
-    """Return the course's name for a letter; d is the width of a head where heads stand beside it, else the whole."""
+    """Return the course's name for a letter; d is the width of a head where heads stand beside it,
+    else the whole.
+    """
     if {"H", "W"} <= {word.upper() for word in words}:
         return IMAGE.get(part.upper(), LETTERS.get(part, part))
     if torchs:
@@ -126,43 +168,77 @@ def _read(part: str, words: Sequence[str], torchs: bool) -> str:
 
 
 def channels(patterns: Words, tensors: Tensors, known: Mapping[str, int]) -> None:
-    """Read C as the channels of a picture, where the width is known to be another or the heads do not divide it."""
+    """Read C as the channels of a picture, where the width is known to be another or the heads do
+    not divide it.
+    """
     for name, words in patterns.items():
         sizes = dict(zip(words, tensors[name].shape, strict=True))
         number = sizes.get("C", 0)
-        another = number != known["C"] if "C" in known else "D" not in known and number % known.get("H", 1)
+        another = (
+            number != known["C"]
+            if "C" in known
+            else "D" not in known and number % known.get("H", 1)
+        )
         if {"Y", "X"} <= sizes.keys() and another:
             patterns[name] = tuple("Ch" if word == "C" else word for word in words)
 
 
 def translated(axes: Patterns, patterns: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Return a note where the caller's letters are read as others."""
-    given = [axes] if isinstance(axes, str) else list(axes.values() if isinstance(axes, Mapping) else axes or ())
+    given = (
+        [axes]
+        if isinstance(axes, str)
+        else list(axes.values() if isinstance(axes, Mapping) else axes or ())
+    )
     written = [text.replace(",", " ").strip("() ").split() for text in given if text]
     read = [list(words) for words in patterns.values()]
     if isinstance(axes, str):
         read = read[:1]
-    pairs = [(" ".join(one), " ".join(other)) for one, other in zip(written, read, strict=False) if one != other]
+    pairs = [
+        (" ".join(one), " ".join(other))
+        for one, other in zip(written, read, strict=False)
+        if one != other
+    ]
     return tuple(f"{one} was read as {other}" for one, other in dict.fromkeys(pairs))
 
 
-def whole_widths(patterns: Words, tensors: Tensors, sizes: Mapping[str, int], hints: Mapping[str, int]) -> None:
-    """Read D or E as C where it can only be the whole width: of D, there are several heads, but no axis of them."""
-    pairs = [pair for name, row in patterns.items() for pair in zip(row, tensors[name].shape, strict=True)]
+def whole_widths(
+    patterns: Words, tensors: Tensors, sizes: Mapping[str, int], hints: Mapping[str, int]
+) -> None:
+    """Read D or E as C where it can only be the whole width: of D, there are several heads, but no
+    axis of them.
+    """
+    pairs = [
+        pair
+        for name, row in patterns.items()
+        for pair in zip(row, tensors[name].shape, strict=True)
+    ]
     said = {part for word, _ in pairs for part in word.split("*")}
     heads = sizes.get("H", hints.get("H", 1))
     for letter in sorted({"D", "E"} & {row[-1] for row in patterns.values()} - sizes.keys()):
         size = dict(pairs)[letter]
         several = "H" not in said and heads > 1 and not size % heads and hints.get("D") != size
-        if "C" in said or {**hints, **sizes}.get("C", size) != size or (letter == "D" and not several):
+        if (
+            "C" in said
+            or {**hints, **sizes}.get("C", size) != size
+            or (letter == "D" and not several)
+        ):
             continue
         for name, row in patterns.items():
-            patterns[name] = tuple("*".join("C" if p == letter else p for p in word.split("*")) for word in row)
+            patterns[name] = tuple(
+                "*".join("C" if p == letter else p for p in word.split("*")) for word in row
+            )
 
 
-def solve(patterns: Words, tensors: Tensors, sizes: Mapping[str, int], hints: Mapping[str, int]) -> dict[str, int]:
+def solve(
+    patterns: Words, tensors: Tensors, sizes: Mapping[str, int], hints: Mapping[str, int]
+) -> dict[str, int]:
     """Find the size of every name, and D = C / H; a hint gives way where it does not fit."""
-    pairs = [pair for name, words in patterns.items() for pair in zip(words, tensors[name].shape, strict=True)]
+    pairs = [
+        pair
+        for name, words in patterns.items()
+        for pair in zip(words, tensors[name].shape, strict=True)
+    ]
     written = {part for word, _ in pairs for part in word.split("*")}
     found = {name: size for name, size in hints.items() if name not in written}
     found |= sizes
@@ -174,19 +250,33 @@ def solve(patterns: Words, tensors: Tensors, sizes: Mapping[str, int], hints: Ma
         elif not _heads(found):
             got = f"C={found['C']}, H={found['H']}"
             raise ShapeError("trace", "H must divide C", expected="C % H == 0", got=got)
-    missing = [part for word, _ in pairs for part in word.split("*") if part[0].isalpha() and part not in found]
+    missing = [
+        part
+        for word, _ in pairs
+        for part in word.split("*")
+        if part[0].isalpha() and part not in found
+    ]
     if missing:
         rule = f"the size of {missing[0]} cannot be read off"
         fix = f"sizes=dict({missing[0]}=…)"
-        raise ShapeError("trace", rule, expected=f"{missing[0]} alone or in sizes", got="a product", fix=fix)
+        raise ShapeError(
+            "trace", rule, expected=f"{missing[0]} alone or in sizes", got="a product", fix=fix
+        )
     return found
 
 
 def positive(name: str, size: Any) -> int:
     """Return a size that the caller gave as an int, or refuse it."""
-    size = operator.index(size) if hasattr(size, "__index__") and not isinstance(size, bool) else size
+    size = (
+        operator.index(size) if hasattr(size, "__index__") and not isinstance(size, bool) else size
+    )
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise ShapeError("trace", f"sizes[{name!r}] must be a positive int", expected=f"{name} >= 1", got=repr(size))
+        raise ShapeError(
+            "trace",
+            f"sizes[{name!r}] must be a positive int",
+            expected=f"{name} >= 1",
+            got=repr(size),
+        )
     return size
 
 
@@ -202,7 +292,9 @@ def _bind(word: str, size: int, found: dict[str, int]) -> None:
     if len(free) == 1 and known and size % known == 0:
         found[free[0]] = size // known
     elif not free and known != size and not (len(parts) == 1 and size == 1):
-        raise ShapeError("trace", f"the sizes of {word} do not agree", expected=f"{word}={known}", got=str(size))
+        raise ShapeError(
+            "trace", f"the sizes of {word} do not agree", expected=f"{word}={known}", got=str(size)
+        )
 
 
 def _heads(found: dict[str, int]) -> bool:
@@ -230,22 +322,37 @@ def referred(fn: Callable[..., Any]) -> list[Any]:
     """Return what a function finds outside of itself, by its names."""
     try:
         found = inspect.getclosurevars(fn)
-    except (TypeError, ValueError):  # no Python function, or one that refers to what is not there yet
+    except (
+        TypeError,
+        ValueError,
+    ):  # no Python function, or one that refers to what is not there yet
         return []
-    # What Python calls globals includes the names of attributes: x.proj would find a global module called proj.
-    loaded = {step.argval for step in dis.get_instructions(fn) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    return [*found.nonlocals.values(), *(value for name, value in found.globals.items() if name in loaded)]
+    # What Python calls globals includes the names of attributes: x.proj would find a global module
+    # called proj.
+    loaded = {
+        step.argval
+        for step in dis.get_instructions(fn)
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    }
+    return [
+        *found.nonlocals.values(),
+        *(value for name, value in found.globals.items() if name in loaded),
+    ]
 
 
 def declared(fn: Callable[..., Any], bound: dict[str, Any]) -> dict[str, int]:
-    """Return the sizes that arguments, modules and their configs declare; H_kv only where there are fewer."""
+    """Return the sizes that arguments, modules and their configs declare; H_kv only where there are
+    fewer.
+    """
     parts = [vars(part) for module in modules_of(fn) for part in module.modules()]
     configs = [vars(part["config"]) for part in parts if hasattr(part.get("config"), "__dict__")]
     parts += [{"hidden_size": config.get("dim")} | config for config in configs]
     found: dict[str, int] = {}
     for letter, words in DECLARED:
         values = {bound[word] for word in words if _is_count(bound.get(word))}
-        values = values or {part[w] for part in parts for w in words if w in part and _is_count(part[w])}
+        values = values or {
+            part[w] for part in parts for w in words if w in part and _is_count(part[w])
+        }
         if len(values) == 1 and letter not in found:
             found[letter] = values.pop()
     if {"D_nope", "D_rope"} <= found.keys():  # together a head's width; head_dim may be the second

@@ -33,14 +33,24 @@ RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE, **
 SHAPE_ONLY = {*VIEWS, *INDEXING}
 LATER = {"projection": "split", "context": "merged"}  # what a change of shape makes of a stage
 UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "bfloat16", "data"}
-WRAPPED = "tensors inside vmap and other transforms are wrapped, so that their memory and these steps cannot be seen"
-SHAPELESS = "nested and sparse tensors have no shape and strides of their own: steps that make them are not shown"
-IN_NUMPY = "a tensor went to NumPy: what is done there cannot be seen, and what comes back is not known"
+WRAPPED = (
+    "tensors inside vmap and other transforms are wrapped, so that their memory and these steps "
+    "cannot be seen"
+)
+SHAPELESS = (
+    "nested and sparse tensors have no shape and strides of their own: steps that make them are "
+    "not shown"
+)
+IN_NUMPY = (
+    "a tensor went to NumPy: what is done there cannot be seen, and what comes back is not known"
+)
 ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention", "flex_attention"}
 
 
 class Recorder(TorchFunctionMode):
-    """Note every call that makes a tensor; no tensor is kept, and what is known of one goes when it goes."""
+    """Note every call that makes a tensor; no tensor is kept, and what is known of one goes when it
+    goes.
+    """
 
     def __init__(self, names: AxisNamer, parameters: dict[int, str]) -> None:
         super().__init__()
@@ -69,7 +79,11 @@ class Recorder(TorchFunctionMode):
         self.failure: str | None = None
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         if self.compiles:
@@ -80,7 +94,9 @@ class Recorder(TorchFunctionMode):
         except (RuntimeError, IndexError) as error:
             self._guard(self._diagnose, op_name(func), args, kwargs, error)
             raise
-        if isinstance(func, internals.OpOverload) and not self.counter.flops:  # scripted: the counter comes too late
+        if (
+            isinstance(func, internals.OpOverload) and not self.counter.flops
+        ):  # scripted: the counter comes too late
             self.counter.ran(func, args, kwargs, out)
         if isinstance(out, (torch.Tensor, tuple, list)) and not isinstance(out, torch.Size):
             self._guard(self._record, op_name(func), args, kwargs, out)
@@ -97,7 +113,10 @@ class Recorder(TorchFunctionMode):
         return out
 
     def run_as_written(self) -> None:
-        """Compile nothing while it is traced. Importing the compiler takes seconds: only when somebody has done it."""
+        """Compile nothing while it is traced.
+
+        Importing the compiler takes seconds: only when somebody has done it.
+        """
         if internals.compiler_is_loaded():
             self.compiles = False
             self.as_written.enter_context(torch.compiler.set_stance("force_eager"))
@@ -106,7 +125,11 @@ class Recorder(TorchFunctionMode):
         """Return a shape, or one size of it, that remembers its axes."""
         if isinstance(out, torch.Size) and len(out) == len(axes):
             return torch.Size(map(Size, out, axes, itertools.repeat(self.names.is_token)))
-        return Size(out, axes[dim], self.names.is_token) if isinstance(dim, int) and type(out) is int else out
+        return (
+            Size(out, axes[dim], self.names.is_token)
+            if isinstance(dim, int) and type(out) is int
+            else out
+        )
 
     def _guard(self, look: Callable[..., None], op: str, *found: Any) -> None:
         """Look at a call; where the tracer itself fails, the call goes on, and a note says so."""
@@ -116,18 +139,28 @@ class Recorder(TorchFunctionMode):
             line = f"{type(error).__name__}: {error}".splitlines()[0]
             self.notes[f"the tracer failed at {op} ({line}), so this step is not shown"] = None
 
-    def _diagnose(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> None:
+    def _diagnose(
+        self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
+    ) -> None:
         """Find the mistake behind a call that raised."""
-        parts = [self.info(tensor) for tensor in tensors_in((*args, *kwargs.values())) if internals.has_shape(tensor)]
+        parts = [
+            self.info(tensor)
+            for tensor in tensors_in((*args, *kwargs.values()))
+            if internals.has_shape(tensor)
+        ]
         self.failure = warnings.of_crash(op, str(error), parts, self.names)
 
     def info(self, tensor: torch.Tensor) -> TensorInfo:
-        """Return what is known of a tensor; one that was not seen before is a parameter or comes from outside."""
+        """Return what is known of a tensor; one that was not seen before is a parameter or comes
+        from outside.
+        """
         value = self.values.get(id(tensor))
         if value is None:
             name = self.parameters.get(id(tensor), "")
             known = bool(name) or isinstance(tensor, torch.nn.Parameter)
-            value = self.add_argument(name or "tensor", tensor, [unknown(size) for size in tensor.shape])
+            value = self.add_argument(
+                name or "tensor", tensor, [unknown(size) for size in tensor.shape]
+            )
             value.weight = known
         return value
 
@@ -142,15 +175,22 @@ class Recorder(TorchFunctionMode):
         value = TensorInfo(axes)
         self._remember(value, tensor, name)
         whole = tensor.layout == torch.strided
-        strides, offset = (tuple(tensor.stride()), int(tensor.storage_offset())) if whole else ((), 0)
+        strides, offset = (
+            (tuple(tensor.stride()), int(tensor.storage_offset())) if whole else ((), 0)
+        )
         argument = Argument(name, tuple(tensor.shape), labels, strides, offset, value.memory)
         self.arguments[name] = argument, value
         return value
 
     def _remember(self, value: TensorInfo, tensor: torch.Tensor, source: int | str) -> None:
-        """Keep a tensor and what is known of it; tensors that read the same memory get the same number."""
+        """Keep a tensor and what is known of it; tensors that read the same memory get the same
+        number.
+        """
         known, label = self.names.labels, self.names.label
-        value.source, value.labels = source, tuple([known.get(axis) or label(axis) for axis in value.axes])
+        value.source, value.labels = (
+            source,
+            tuple([known.get(axis) or label(axis) for axis in value.axes]),
+        )
         if isinstance(source, int) or internals.is_plain(tensor):  # results were looked at before
             key = internals.storage_key(tensor)
             if key not in self.memories:
@@ -162,7 +202,9 @@ class Recorder(TorchFunctionMode):
         self.alive[id(tensor)] = weakref.ref(tensor, partial(self._let_go, id(tensor)))
 
     def _let_go(self, gone: int, _: object = None) -> None:
-        """Forget a tensor that is no more, or is known anew: its id and its memory may soon be another's."""
+        """Forget a tensor that is no more, or is known anew: its id and its memory may soon be
+        another's.
+        """
         value, _ = self.values.pop(gone, None), self.alive.pop(gone, None)
         if value is not None and value.memory >= 0:
             self.readers[value.key] -= 1
@@ -175,22 +217,41 @@ class Recorder(TorchFunctionMode):
         if not outs:
             return
         if not internals.is_plain(outs[0]):
-            self.notes[WRAPPED if internals.is_functorch_wrapped_tensor(outs[0]) else SHAPELESS] = None
+            self.notes[WRAPPED if internals.is_functorch_wrapped_tensor(outs[0]) else SHAPELESS] = (
+                None
+            )
             return
-        given = args[:1] if op == "deepcopy" else (*args, *kwargs.values())  # its memo holds the copy
+        given = (
+            args[:1] if op == "deepcopy" else (*args, *kwargs.values())
+        )  # its memo holds the copy
         by_id = {id(tensor): tensor for tensor in tensors_in(given) if internals.has_shape(tensor)}
         read = list(by_id.values())
         values = [self.values.get(key) or self.info(tensor) for key, tensor in by_id.items()]
-        call = OpCall(op, args, kwargs, outs, self.names, self.info, len(self.steps), read, self.pending, self.settled)
+        call = OpCall(
+            op,
+            args,
+            kwargs,
+            outs,
+            self.names,
+            self.info,
+            len(self.steps),
+            read,
+            self.pending,
+            self.settled,
+        )
         call.results = [TensorInfo([]) for _ in outs]
         for result, axes in zip(call.results, self._axes(call, outs), strict=True):
             result.axes = axes
         inherit(call, values)
-        inputs = tuple([Operand(v.source, tuple(t.shape), v.labels) for v, t in zip(values, read, strict=True)])
+        inputs = tuple(
+            [Operand(v.source, tuple(t.shape), v.labels) for v, t in zip(values, read, strict=True)]
+        )
         line = self.running.line(self.top, len(self.steps))
         before = {key: value.memory for key, value in zip(by_id, values, strict=True)}
         for number, tensor in enumerate(outs):
-            self._remember(call.results[number], tensor, call.index if op in ONE_ROW else len(self.steps))
+            self._remember(
+                call.results[number], tensor, call.index if op in ONE_ROW else len(self.steps)
+            )
             if number == 0 or op not in ONE_ROW:
                 self._add_step(call, number, inputs, before, line)
         for index, text in call.warnings.items():
@@ -202,7 +263,9 @@ class Recorder(TorchFunctionMode):
         if value is None or not isinstance(value.source, int) or value.source < first:
             return
         step = self.steps[value.source]
-        if step.op in ONE_ROW and step.shape != tuple(map(size_of, value.axes)):  # weights, which are no step
+        if step.op in ONE_ROW and step.shape != tuple(
+            map(size_of, value.axes)
+        ):  # weights, which are no step
             return
         if step.name is None:
             step.name = name
@@ -210,7 +273,9 @@ class Recorder(TorchFunctionMode):
             self.aliases[name] = step.index
 
     def _axes(self, call: OpCall, outs: list[torch.Tensor]) -> list[list[Axis]]:
-        """Name the axes of the results; where no rule fits, or one fits badly, they are not known."""
+        """Name the axes of the results; where no rule fits, or one fits badly, they are not
+        known.
+        """
         base = call.op[:-1] if call.op.endswith("_") and not call.op.startswith("_") else call.op
         rule = RULES.get(call.op) or RULES.get(base)
         try:
@@ -222,7 +287,11 @@ class Recorder(TorchFunctionMode):
 
     def _kept(self, call: OpCall) -> list[list[Axis]]:
         """Return the axes of a tensor that was changed in place."""
-        return [call.axes(call.outs[0])] if call.op.endswith("_") and call.args and call.outs[0] is call.args[0] else []
+        return (
+            [call.axes(call.outs[0])]
+            if call.op.endswith("_") and call.args and call.outs[0] is call.args[0]
+            else []
+        )
 
     def _checked(self, axes: list[Axis], tensor: torch.Tensor) -> list[Axis]:
         """Drop names that do not fit the shape, and keep query and key tokens apart."""
@@ -233,36 +302,61 @@ class Recorder(TorchFunctionMode):
         return self.names.separate_tokens(kept(axes, tensor.shape))
 
     def _add_step(
-        self, call: OpCall, number: int, inputs: tuple[Operand, ...], before: dict[int, int], at: UserFrame | None
+        self,
+        call: OpCall,
+        number: int,
+        inputs: tuple[Operand, ...],
+        before: dict[int, int],
+        at: UserFrame | None,
     ) -> None:
         """Write one step; ``before`` has the inputs' ids and their pieces of memory."""
         tensor, result, op = call.outs[number], call.results[number], call.op
         shared = result.memory in before.values()
-        storage = "same" if id(tensor) in before else "view" if shared else "copy" if op in MOVES and before else "new"
+        storage = (
+            "same"
+            if id(tensor) in before
+            else "view"
+            if shared
+            else "copy"
+            if op in MOVES and before
+            else "new"
+        )
         if storage == "same":
             self.running.read_again()
-        hidden = 0 if number or (op in EXPLICIT_COPIES and storage != "view") else self.counter.copies
+        hidden = (
+            0 if number or (op in EXPLICIT_COPIES and storage != "view") else self.counter.copies
+        )
         self.lines.append(at)
         self.infos.append(result)
         self.steps.append(Step(
-            len(self.steps), op, inputs, tuple(tensor.shape), result.labels, tensor.stride(), tensor.is_contiguous(),
-            storage, tensor.dtype, tensor.device, tensor.nbytes, 0 if number else self._flops(call), "",
+            len(self.steps), op, inputs, tuple(tensor.shape), result.labels, tensor.stride(),
+            tensor.is_contiguous(),
+            storage, tensor.dtype, tensor.device, tensor.nbytes, 0 if number else self._flops(call),
+            "",
             at.lineno if at else 0, hidden, note=NOTES.get(op),
             stage=result.stage, offset=int(tensor.storage_offset()), memory=result.memory,
         ))  # fmt: skip
 
     def _flops(self, call: OpCall) -> int:
-        """Return the FLOPs that were counted, or for a fused kernel that torch does not count those of its products."""
+        """Return the FLOPs that were counted, or for a fused kernel that torch does not count those
+        of its products.
+        """
         if call.op == "scaled_dot_product_attention":
-            q, k, v = (call.arg(position, name) for position, name in enumerate(("query", "key", "value")))
-            return 2 * math.prod(call.outs[0].shape[:-1]) * k.shape[-2] * (q.shape[-1] + v.shape[-1])
+            q, k, v = (
+                call.arg(position, name) for position, name in enumerate(("query", "key", "value"))
+            )
+            return (
+                2 * math.prod(call.outs[0].shape[:-1]) * k.shape[-2] * (q.shape[-1] + v.shape[-1])
+            )
         return self.counter.flops
 
 
 def inherit(call: OpCall, values: list[TensorInfo]) -> None:
     """Let the results keep what is known of the inputs, unless a rule set it."""
     picked = [value.selections for value in values if value.selections]
-    shared = tuple([one for one in picked[0] if all(one in other for other in picked)]) if picked else ()
+    shared = (
+        tuple([one for one in picked[0] if all(one in other for other in picked)]) if picked else ()
+    )
     if shared or call.selections:
         for number, result in enumerate(call.results):
             result.selections = (*call.selections[number], *shared) if call.selections else shared
@@ -292,7 +386,9 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
 
 
 def _begun(names: AxisNamer, before: TensorInfo, result: TensorInfo) -> str:
-    """Return the stage of a change of shape with which a trace begins: heads that appear, or that vanish in C."""
+    """Return the stage of a change of shape with which a trace begins: heads that appear, or that
+    vanish in C.
+    """
     labels = [names.label(axis) for axis in result.axes]
     if "H" in labels and "H" not in before.labels:
         return "split"

@@ -1,4 +1,6 @@
-"""What a trace holds: one Step for each tensor that was made, one Argument for each that was given."""
+"""What a trace holds: one Step for each tensor that was made, one Argument for each that
+was given.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +10,29 @@ from typing import NamedTuple
 import torch
 
 COLORS = {
-    "B": "#c9ced6", "T": "#8f9fe8", "S": "#7cc0ec", "H": "#5fc4a1", "D": "#dd9cc1", "C": "#f0e9d8", "3": "#ee9a7a",
+    "B": "#c9ced6", "T": "#8f9fe8", "S": "#7cc0ec", "H": "#5fc4a1", "D": "#dd9cc1", "C": "#f0e9d8",
+    "3": "#ee9a7a",
 }  # fmt: skip
 OTHER = "#dcd3ee"  # any other name
 UNKNOWN = "#ffffff"  # "?"
 
 
 def color(axis: str) -> str:
-    """Return the colour of an axis: its own, or that of the first letter of a product such as 3*C."""
+    """Return the colour of an axis: its own, or that of the first letter of a product such
+    as 3*C.
+    """
     if axis == "?":
         return UNKNOWN
-    return next((COLORS[part] for part in (axis, *axis.replace("/", "*").split("*")) if part in COLORS), OTHER)
+    return next(
+        (COLORS[part] for part in (axis, *axis.replace("/", "*").split("*")) if part in COLORS),
+        OTHER,
+    )
 
 
 @dataclass(frozen=True)
 class Argument:
-    """A tensor that was there before the first step: an argument, or a parameter when it is first read.
+    """A tensor that was there before the first step: an argument, or a parameter when it is first
+    read.
 
     Fields as in Step; ``name`` is the parameter's name.
     """
@@ -37,7 +46,9 @@ class Argument:
 
 
 class Operand(NamedTuple):
-    """A tensor that a step read: ``source`` is the index of the step that made it, or the name of an Argument."""
+    """A tensor that a step read: ``source`` is the index of the step that made it, or the name of
+    an Argument.
+    """
 
     source: int | str
     shape: tuple[int, ...]
@@ -73,10 +84,13 @@ class Step:
     line: str  # the line of code, stripped
     lineno: int
     hidden_copies: int  # copies that were made on the way though nobody wrote them
-    warning: str | None = None  # what is certainly wrong: "id-of-the-mistake: what happened and how to mend it"
+    warning: str | None = (
+        None  # what is certainly wrong: "id-of-the-mistake: what happened and how to mend it"
+    )
     question: str | None = None  # likewise, of what is unusual and may be meant
     note: str | None = None  # what cannot be seen here, and why
-    stage: str = ""  # projection, split, scores, scaled_scores, masked_scores, weights, context, merged, out or ""
+    # projection, split, scores, scaled_scores, masked_scores, weights, context, merged, out or ""
+    stage: str = ""
     name: str | None = None  # the variable that the line assigns it to
     offset: int = 0  # of the first element in its memory, in elements
     memory: int = 0  # which piece of memory, numbered in order of appearance: views share a number

@@ -13,7 +13,17 @@ from mha_course.tracing.records import Argument, Step, color
 if TYPE_CHECKING:
     import pandas as pd
 
-STAGES = ("projection", "split", "scores", "scaled_scores", "masked_scores", "weights", "context", "merged", "out")
+STAGES = (
+    "projection",
+    "split",
+    "scores",
+    "scaled_scores",
+    "masked_scores",
+    "weights",
+    "context",
+    "merged",
+    "out",
+)
 WIDTH = 88  # characters that fit beside JupyterLab's file list
 WARN, ASK = "⚠", "?"
 
@@ -21,7 +31,10 @@ WARN, ASK = "⚠", "?"
 def shape_text(shape: Sequence[int], axes: Sequence[str]) -> str:
     """Write a shape with its names: ``B 2 · S 5 · C 24``."""
     pairs = zip(axes, shape, strict=True)
-    return " · ".join(f"{size}" if name.isdigit() else f"{name} {size}" for name, size in pairs) or "a number"
+    return (
+        " · ".join(f"{size}" if name.isdigit() else f"{name} {size}" for name, size in pairs)
+        or "a number"
+    )
 
 
 def memory_text(step: Step) -> str:
@@ -65,28 +78,43 @@ class Reports:
             short = code if len(code) <= room else f"{code[: room - 1]}…"
             lines.append("  ".join([*map(str.ljust, cells, widths), short]).rstrip())
             for sign, text in remarks(step) if step is not None else ():
-                lines += textwrap.wrap(f"{sign} {text}", WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8)
+                lines += textwrap.wrap(
+                    f"{sign} {text}", WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8
+                )
         return "\n".join((*lines, *self._closing_lines()))
 
     def _closing_lines(self) -> list[str]:
         """Return the notes, each once, and why the call stopped."""
         notes = dict.fromkeys(f"{step.op}: {step.note}" for step in self.steps if step.note)
-        texts = [*self.notes, *notes, *([f"{WARN} stopped: {self.failure}"] if self.failure else [])]
-        return [line for text in texts for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ")]
+        texts = [
+            *self.notes,
+            *notes,
+            *([f"{WARN} stopped: {self.failure}"] if self.failure else []),
+        ]
+        return [
+            line for text in texts for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ")
+        ]
 
     def __repr__(self) -> str:
         return f"Trace: {self.summary()}"
 
     def summary(self) -> str:
         """Say in one sentence how many steps there were, and what they did to memory."""
-        kinds = [(kind, sum(step.storage == kind for step in self.steps)) for kind in ("new", "view", "copy", "same")]
+        kinds = [
+            (kind, sum(step.storage == kind for step in self.steps))
+            for kind in ("new", "view", "copy", "same")
+        ]
         words = {"view": "view", "copy": "copy", "same": "same object"}
-        made = ", ".join(count(n, words[kind]) if kind in words else f"{n} new" for kind, n in kinds if n)
+        made = ", ".join(
+            count(n, words[kind]) if kind in words else f"{n} new" for kind, n in kinds if n
+        )
         hidden = sum(step.hidden_copies for step in self.steps)
         extra = [count(hidden, "hidden copy")] if hidden else []
         remarks = ((self.warnings, "warning"), (self.questions, "question"))
         extra += [count(len(found), word) for found, word in remarks if found]
-        return "; ".join([f"{count(len(self.steps), 'step')}: {made}" if made else "no steps", *extra])
+        return "; ".join(
+            [f"{count(len(self.steps), 'step')}: {made}" if made else "no steps", *extra]
+        )
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -100,7 +128,9 @@ class Reports:
         return tuple(step.question for step in self.steps if step.question)
 
     def step(self, name: str) -> Step:
-        """Return the last step assigned to a variable, or the last of a stage, or the one that a variable held."""
+        """Return the last step assigned to a variable, or the last of a stage, or the one that a
+        variable held.
+        """
         for field in ("name", "stage"):
             found = [step for step in self.steps if getattr(step, field) == name]
             if found:
@@ -118,7 +148,9 @@ class Reports:
         lines: list[tuple[str, ...]] = []
         for step in self.steps:
             number, op, shape, memory, code = _cells(step)
-            lines.append((number, f"`{_cell(code)}`", _cell(op), _cell(shape), str(step.strides), memory))
+            lines.append(
+                (number, f"`{_cell(code)}`", _cell(op), _cell(shape), str(step.strides), memory)
+            )
             lines += [("", f"{sign} {_cell(text)}", "", "", "", "") for sign, text in remarks(step)]
         head = ("", "line", "step", "shape", "strides", "memory")
         table = [f"| {' | '.join(cells)} |" for cells in (head, *lines)]
@@ -136,7 +168,10 @@ class Reports:
     def _repr_html_(self) -> str:
         rows = [text for step in self.steps for text in _html_rows(step)]
         notes = "".join(f"<p>{escaped(text)}</p>" for text in self._closing_lines())
-        return table(self.summary(), ("no.", "line", "step", "shape", "strides", "memory"), rows) + notes
+        return (
+            table(self.summary(), ("no.", "line", "step", "shape", "strides", "memory"), rows)
+            + notes
+        )
 
 
 def remarks(step: Step) -> list[tuple[str, str]]:
@@ -147,7 +182,13 @@ def remarks(step: Step) -> list[tuple[str, str]]:
 def _cells(step: Step) -> tuple[str, str, str, str, str]:
     """Return what a row says: number, name and op, shape, memory, line."""
     called = f"{step.name} = {step.op}" if step.name else step.op
-    return str(step.index + 1), called, shape_text(step.shape, step.axes), memory_text(step), step.line
+    return (
+        str(step.index + 1),
+        called,
+        shape_text(step.shape, step.axes),
+        memory_text(step),
+        step.line,
+    )
 
 
 def _cell(text: str) -> str:
@@ -160,7 +201,8 @@ CODE = "font-family:monospace;white-space:pre-wrap"
 CHIP = "color:#1f2430;border:1px solid #8a8f99;border-radius:3px;padding:0 4px"
 ALERT = f"{CELL};white-space:normal;border-left:4px solid #d95f02"
 
-# Signs that are not seen, and marks that turn the direction of what follows them, even of words that are not theirs.
+# Signs that are not seen, and marks that turn the direction of what follows them, even of words
+# that are not theirs.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -183,7 +225,9 @@ def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
     return " ".join(spans) or "a number"
 
 
-def table(caption: str, heads: Iterable[str], rows: Iterable[str], style: str = "border-collapse:collapse") -> str:
+def table(
+    caption: str, heads: Iterable[str], rows: Iterable[str], style: str = "border-collapse:collapse"
+) -> str:
     """Write a table that needs neither script nor style sheet; rows are HTML."""
     head = "".join(f'<th scope="col" style="{CELL}">{escaped(text)}</th>' for text in heads)
     top = f"<thead><tr>{head}</tr></thead>" if head else ""
@@ -201,6 +245,16 @@ def _html_rows(step: Step) -> list[str]:
     """Write one step, and below it what is wrong or unusual."""
     number, op, _, memory, code = _cells(step)
     line = f'<span style="{CODE}">{escaped(code)}</span>'
-    cells = [number, line, escaped(op), chips(step.shape, step.axes), str(step.strides), escaped(memory)]
+    cells = [
+        number,
+        line,
+        escaped(op),
+        chips(step.shape, step.axes),
+        str(step.strides),
+        escaped(memory),
+    ]
     alerts = [f"{sign} <strong>{escaped(text)}</strong>" for sign, text in remarks(step)]
-    return [row(cells), *[f'<tr><td></td><td colspan="5" style="{ALERT}">{alert}</td></tr>' for alert in alerts]]
+    return [
+        row(cells),
+        *[f'<tr><td></td><td colspan="5" style="{ALERT}">{alert}</td></tr>' for alert in alerts],
+    ]

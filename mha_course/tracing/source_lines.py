@@ -38,7 +38,9 @@ def _side(file: str) -> str:
 
 @dataclass(slots=True)
 class Running:
-    """A function that is running: the first step made since it began, and what its variables held when last read."""
+    """A function that is running: the first step made since it began, and what its variables held
+    when last read.
+    """
 
     frame: FrameType
     first: int
@@ -50,8 +52,9 @@ class Running:
 class Frames:
     """The code that is running, and which of its variables held what.
 
-    A frame that is kept still has its variables when its function has returned, so that nothing needs to be guessed
-    from the text of the code. ``bind`` is told a variable, what it held, and the first step that it may name.
+    A frame that is kept still has its variables when its function has returned, so that nothing
+    needs to be guessed from the text of the code. ``bind`` is told a variable, what it held, and
+    the first step that it may name.
     """
 
     def __init__(self, bind: Callable[[str, object, int], None]) -> None:
@@ -92,7 +95,9 @@ class Frames:
         return line or fallback
 
     def read_again(self) -> None:
-        """Read all variables once more: one of them now holds the result of another step, though the same object."""
+        """Read all variables once more: one of them now holds the result of another step, though
+        the same object.
+        """
         for running in self.stack:
             running.names = []
 
@@ -109,7 +114,9 @@ class Frames:
             self._read(gone)
 
     def _read(self, running: Running) -> None:
-        """Say what has got into a frame's variables; its parameters name only what was made since it began."""
+        """Say what has got into a frame's variables; its parameters name only what was made since
+        it began.
+        """
         code = running.frame.f_code
         if running.lasti == running.frame.f_lasti or not (code.co_varnames or code.co_cellvars):
             return  # nothing was assigned since, or a notebook's cell
@@ -128,17 +135,27 @@ class Frames:
 
 @lru_cache(maxsize=1024)
 def code_lines(file: str, code: CodeType) -> tuple[int, tuple[str, ...]]:
-    """Return the first line's number and the lines of a function of a file, or none where they are not to be had."""
+    """Return the first line's number and the lines of a function of a file, or none where they are
+    not to be had.
+    """
     try:
         lines, first = inspect.getsourcelines(code)
-    except (OSError, TypeError, IndexError, SyntaxError, tokenize.TokenError):  # or another file than the one that runs
+    except (
+        OSError,
+        TypeError,
+        IndexError,
+        SyntaxError,
+        tokenize.TokenError,
+    ):  # or another file than the one that runs
         return code.co_firstlineno, ()
     return max(first, 1), tuple(textwrap.dedent("".join(lines)).splitlines())
 
 
 @lru_cache(maxsize=1024)
 def statements(file: str, code: CodeType) -> dict[int, str]:
-    """Return by number the lines of a function; where a statement goes over several, each stands for the whole."""
+    """Return by number the lines of a function; where a statement goes over several, each stands
+    for the whole.
+    """
     first, lines = code_lines(file, code)
     found = {first + number: line.strip() for number, line in enumerate(lines)}
     try:
@@ -146,7 +163,11 @@ def statements(file: str, code: CodeType) -> dict[int, str]:
     except SyntaxError:  # a lambda, with what stands around it
         return found
     for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and not hasattr(node, "body") and node.end_lineno != node.lineno:
+        if (
+            isinstance(node, ast.stmt)
+            and not hasattr(node, "body")
+            and node.end_lineno != node.lineno
+        ):
             numbers = range(first + node.lineno - 1, first + (node.end_lineno or node.lineno))
             found |= dict.fromkeys(numbers, ast.unparse(node))
     return found

@@ -1,6 +1,8 @@
-"""Every name of torch that is private, or not documented, and that the course uses: a new torch breaks this file alone.
+"""Every name of torch that is private, or not documented, and that the course uses: a new torch
+breaks this file alone.
 
-Nothing else in the package may use such a name. Each stands here because no public one does the same.
+Nothing else in the package may use such a name. Each stands here because no public one does the
+same.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 __all__ = [
-    "CPU_FLASH", "CPU_FLASH_BACKWARD", "MACHINERY", "DispatchMode", "OpOverload", "OpOverloadPacket",
-    "WithoutSubclasses", "compiler_is_loaded", "flop_registry", "has_shape", "is_functorch_wrapped_tensor", "is_plain",
+    "CPU_FLASH", "CPU_FLASH_BACKWARD", "MACHINERY", "DispatchMode", "OpOverload",
+    "OpOverloadPacket",
+    "WithoutSubclasses", "compiler_is_loaded", "flop_registry", "has_shape",
+    "is_functorch_wrapped_tensor", "is_plain",
     "sdpa_backend", "sdpa_backward_flop_count", "sdpa_flop_count", "storage_key", "tree_leaves",
 ]  # fmt: skip
 
@@ -28,11 +32,15 @@ __all__ = [
 CPU_FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 CPU_FLASH_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 # Files of torch whose frames say nothing to a learner: they call what the learner's line called.
-MACHINERY = tuple(os.path.join(os.path.dirname(torch.__file__), name) for name in ("_compile.py", "_dynamo", "_ops.py"))
+MACHINERY = tuple(
+    os.path.join(os.path.dirname(torch.__file__), name)
+    for name in ("_compile.py", "_dynamo", "_ops.py")
+)
 # While it is entered, what a subclass of Tensor does in place of torch's own functions is not run.
 WithoutSubclasses = torch._C.DisableTorchFunctionSubclass
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
-# By id: operations live on, and their hash is Python code, too slow for what is asked of each one that runs.
+# By id: operations live on, and their hash is Python code, too slow for what is asked of each one
+# that runs.
 _composites: dict[int, bool] = {}
 
 
@@ -43,27 +51,36 @@ def _is_composite(func: Any) -> bool:
 
 
 class DispatchMode(TorchDispatchMode):
-    """See every operation that runs on tensors, while the mode is entered: subclasses say what ``ran`` does."""
+    """See every operation that runs on tensors, while the mode is entered: subclasses say what
+    ``ran`` does.
+    """
 
     supports_higher_order_operators = True  # flex_attention, torch.cond
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
 
-    def ran(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    def ran(
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+    ) -> None:
         """Take note of one operation, its arguments and its result."""
         raise NotImplementedError
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         composite = _composites.get(id(func))
         if composite is None:
             composite = _composites[id(func)] = _is_composite(func)
-        # With tensors of inference mode nothing takes linear, matmul or reshape apart before a mode sees them. Their
-        # parts are what is noted everywhere else, so they are taken apart here. Not by func.decompose: its dropout
-        # copies. Subclasses, such as nested tensors, take them apart by themselves.
+        # With tensors of inference mode nothing takes linear, matmul or reshape apart before a mode
+        # sees them. Their parts are what is noted everywhere else, so they are taken apart here.
+        # Not by func.decompose: its dropout copies. Subclasses, such as nested tensors, take them
+        # apart by themselves.
         if composite and not types:
             with self:
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
@@ -78,29 +95,40 @@ class DispatchMode(TorchDispatchMode):
 
 
 def compiler_is_loaded() -> bool:
-    """Return whether somebody has imported PyTorch's compiler, which torch itself does as late as it can."""
+    """Return whether somebody has imported PyTorch's compiler, which torch itself does as late as
+    it can.
+    """
     return "torch._dynamo" in sys.modules
 
 
 def sdpa_backend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> int:
-    """Return the SDPBackend that F.scaled_dot_product_attention would take; where none can, RuntimeError."""
+    """Return the SDPBackend that F.scaled_dot_product_attention would take; where none can,
+    RuntimeError.
+    """
     return int(torch._fused_sdp_choice(q, k, v, mask, 0.0, causal))
 
 
 def has_shape(tensor: Tensor) -> bool:
     """Return whether a tensor has one shape: a nested one has many, a lazy parameter none yet."""
-    return not (tensor.is_nested or isinstance(tensor, (UninitializedBuffer, UninitializedParameter)))
+    return not (
+        tensor.is_nested or isinstance(tensor, (UninitializedBuffer, UninitializedParameter))
+    )
 
 
 def is_plain(tensor: Tensor) -> bool:
     """Return whether a tensor has one shape, and a memory that can be read."""
-    return has_shape(tensor) and tensor.layout == torch.strided and not is_functorch_wrapped_tensor(tensor)
+    return (
+        has_shape(tensor)
+        and tensor.layout == torch.strided
+        and not is_functorch_wrapped_tensor(tensor)
+    )
 
 
 def storage_key(tensor: Tensor) -> int:
     """Return a number that two living tensors share if they read the same memory.
 
-    ``data_ptr`` would not do: it is 0 for every tensor without numbers, on the meta device and of size 0.
+    ``data_ptr`` would not do: it is 0 for every tensor without numbers, on the meta device and of
+    size 0.
     """
     key: int = tensor.untyped_storage()._cdata
     return key

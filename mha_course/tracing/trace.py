@@ -24,13 +24,23 @@ from mha_course.tracing.rules import warnings as diagnosis
 from mha_course.tracing.source_lines import HERE, code_lines, statements
 from mha_course.tracing.torch_internals import MACHINERY
 
-COMPILED = "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
+COMPILED = (
+    "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
+)
 LATER = "what was returned runs later, as a generator or coroutine does: its steps cannot be seen"
 THREADS = "a thread was begun in this call: what runs in it cannot be seen"
-CUSTOM = "an operator that is not torch's: what it does inside cannot be seen, and its FLOPs are not counted"
-FAST_PATH = "in evaluation without gradients torch takes a fused path through nn.MultiheadAttention and \
-nn.TransformerEncoder, but not while they are traced: results may differ by rounding, and in rows that are padding"
-WIDTH_UNKNOWN = "C is not known, so heads cannot be followed: name it in a pattern, or give sizes=dict(C=…)"
+CUSTOM = (
+    "an operator that is not torch's: what it does inside cannot be seen, and its FLOPs are not "
+    "counted"
+)
+FAST_PATH = (
+    "in evaluation without gradients torch takes a fused path through nn.MultiheadAttention and "
+    "nn.TransformerEncoder, but not while they are traced: results may differ by rounding, and in "
+    "rows that are padding"
+)
+WIDTH_UNKNOWN = (
+    "C is not known, so heads cannot be followed: name it in a pattern, or give sizes=dict(C=…)"
+)
 SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lines cannot be seen"
 
 
@@ -38,9 +48,12 @@ SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lin
 class Trace(render.Reports):
     """What happened in one call, step by step.
 
-    Attributes: steps (one for each tensor that was made), result (what the call returned), arguments (tensors that
-    were there before), sources (the code that ran), sizes (what each name stands for), notes (what could not be
-    seen), failure (why the call stopped, where it did), aliases (further variables that held a step's result).
+    Attributes: steps (one for each tensor that was made), result (what the call returned),
+    arguments (tensors that
+    were there before), sources (the code that ran), sizes (what each name stands for), notes (what
+    could not be
+    seen), failure (why the call stopped, where it did), aliases (further variables that held a
+    step's result).
     """
 
     steps: tuple[Step, ...]
@@ -57,7 +70,8 @@ class Trace(render.Reports):
         return Comparison({"left": self, "right": other})
 
     def ledger(self, *names: str) -> Ledger:
-        """Return a short table of some tensors by the names of variables, stages or arguments; all stages if none.
+        """Return a short table of some tensors by the names of variables, stages or arguments; all
+        stages if none.
 
         >>> import torch
         >>> from mha_course.attention import split_heads
@@ -72,50 +86,83 @@ class Trace(render.Reports):
 
 
 def trace(
-    fn: Callable[..., Any], *args: Any, axes: Patterns = None, sizes: Mapping[str, int] | None = None, **kwargs: Any
+    fn: Callable[..., Any],
+    *args: Any,
+    axes: Patterns = None,
+    sizes: Mapping[str, int] | None = None,
+    **kwargs: Any,
 ) -> Trace:
     """Call ``fn(*args, **kwargs)`` and return what it did, each axis named by where it comes from.
 
     Args:
         fn: any callable or module.
-        axes: a pattern such as ``"B S C"``, or a sequence of them, one for each tensor argument, or a mapping from
-            parameter names; a product is written ``"3*C"``, an unknown axis ``"?"``. One pattern alone also goes to
-            all other arguments of the same shape. Other people's letters ("b n d", "N C H W") are read as the
+        axes: a pattern such as ``"B S C"``, or a sequence of them, one for each tensor argument, or
+            a mapping from parameter names; a product is written ``"3*C"``, an unknown axis ``"?"``.
+            One pattern alone also goes to
+            all other arguments of the same shape. Other people's letters ("b n d", "N C H W") are
+            read as the
             course's where they are known, and a note says so.
-        sizes: what cannot be read off, as ``dict(H=4)``; H is also taken from an argument or attribute num_heads.
-            D is C / H. Keywords of ``fn`` that are called axes or sizes go in by ``functools.partial(fn, axes=…)``.
-    Raises: ShapeError for patterns that do not fit. What ``fn`` raises is raised as it is, with the steps up to there
-        in its notes and as its attribute ``trace``.
+        sizes: what cannot be read off, as ``dict(H=4)``; H is also taken from an argument or
+            attribute num_heads.
+            D is C / H. Keywords of ``fn`` that are called axes or sizes go in by
+            ``functools.partial(fn, axes=…)``.
+    Raises: ShapeError for patterns that do not fit. What ``fn`` raises is raised as it is, with the
+        steps up to there in its notes and as its attribute ``trace``.
 
     >>> from mha_course.attention import split_heads
-    >>> [(step.op, step.axes) for step in trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C").steps]
+    >>> found = trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C")
+    >>> [(step.op, step.axes) for step in found.steps]
     [('unflatten', ('B', 'S', 'H', 'D')), ('transpose', ('B', 'H', 'S', 'D'))]
     """
     if not isinstance(sizes or {}, Mapping):
         raise ShapeError("trace", "sizes must be a mapping", expected="dict(H=4)", got=repr(sizes))
-    known = {patterns.LETTERS.get(name, name): patterns.positive(name, size) for name, size in (sizes or {}).items()}
+    known = {
+        patterns.LETTERS.get(name, name): patterns.positive(name, size)
+        for name, size in (sizes or {}).items()
+    }
     return _run(fn, args, kwargs, _prepare(fn, args, kwargs, axes, known))
 
 
 def _prepare(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], axes: Patterns, sizes: dict[str, int]
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    axes: Patterns,
+    sizes: dict[str, int],
 ) -> Recorder:
     """Read the patterns, and name the arguments by them."""
     bound = patterns.bind(fn, args, kwargs)
-    own = {size for name, size in sizes.items() if name not in {*"BCDHST"}}  # F=128: then no other name is read off 128
+    own = {
+        size for name, size in sizes.items() if name not in {*"BCDHST"}
+    }  # F=128: then no other name is read off 128
     tensors = patterns.named_tensors(bound)
-    hints = {name: size for name, size in patterns.declared(fn, bound).items() if name in {*"CDH"} or size not in own}
+    hints = {
+        name: size
+        for name, size in patterns.declared(fn, bound).items()
+        if name in {*"CDH"} or size not in own
+    }
     rows = patterns.assign(axes, tensors)
     patterns.channels(rows, tensors, hints | sizes)
     patterns.whole_widths(rows, tensors, sizes, hints)
     found = patterns.solve(rows, tensors, sizes, hints)
     given = [part for words in rows.values() for word in words for part in word.split("*")]
-    ids = {name for name, x in tensors.items() if not x.is_floating_point() and x.dtype != torch.bool}
-    whole = [word for name, row in rows.items() if name in ids or {"C", "D", "3*C"} & set(row) for word in row]
-    joined = {part for row in rows.values() for word in row if "*" in word for part in word.split("*")}
+    ids = {
+        name for name, x in tensors.items() if not x.is_floating_point() and x.dtype != torch.bool
+    }
+    whole = [
+        word
+        for name, row in rows.items()
+        if name in ids or {"C", "D", "3*C"} & set(row)
+        for word in row
+    ]
+    joined = {
+        part for row in rows.values() for word in row if "*" in word for part in word.split("*")
+    }
     counts = [name for name in {**hints, **sizes} if name in found and name not in joined]
     names = AxisNamer(found, given, counts, whole)
-    parameters = {id(p): name for module in patterns.modules_of(fn) for name, p in module.named_parameters()}
+    parameters = {
+        id(p): name for module in patterns.modules_of(fn) for name, p in module.named_parameters()
+    }
     recorder = Recorder(names, parameters)
     recorder.notes = dict.fromkeys(patterns.translated(axes, rows))
     batched = any(len(words) > 2 for words in rows.values())
@@ -124,16 +171,32 @@ def _prepare(
             words = rows.get(name, ())
             named = list(map(names.read, words or "?" * tensor.dim(), tensor.shape))
             matrix = not words and batched and tensor.dim() == 2
-            recorder.add_argument(name, tensor, named, words).weight = matrix or isinstance(tensor, torch.nn.Parameter)
+            recorder.add_argument(name, tensor, named, words).weight = matrix or isinstance(
+                tensor, torch.nn.Parameter
+            )
     return recorder
 
 
-def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder) -> Trace:
+def _run(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder
+) -> Trace:
     """Call under both modes, and put the trace together, of a call that raises too."""
-    parts = [fn, *patterns.referred(fn), *(part for module in patterns.modules_of(fn) for part in module.modules())]
-    compiled = any(hasattr(part, "_torchdynamo_orig_callable") or hasattr(part, "_orig_mod") for part in parts)
-    scripted = any(isinstance(part, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for part in parts)
-    notes = (*[COMPILED] * compiled, *[SCRIPTED] * scripted, *[FAST_PATH] * any(map(_has_fast_path, parts)))
+    parts = [
+        fn,
+        *patterns.referred(fn),
+        *(part for module in patterns.modules_of(fn) for part in module.modules()),
+    ]
+    compiled = any(
+        hasattr(part, "_torchdynamo_orig_callable") or hasattr(part, "_orig_mod") for part in parts
+    )
+    scripted = any(
+        isinstance(part, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for part in parts
+    )
+    notes = (
+        *[COMPILED] * compiled,
+        *[SCRIPTED] * scripted,
+        *[FAST_PATH] * any(map(_has_fast_path, parts)),
+    )
     recorder.top, profile = sys._getframe(), threading.getprofile()
 
     def begun(*_: object) -> None:
@@ -149,7 +212,9 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
         failed = _finish(recorder, None, notes, recorder.failure)
         _attach(error, failed)
         raise
-    finally:  # no context manager of Python's: it would set the traceback of what was raised, which may refuse
+    # no context manager of Python's: it would set the traceback of what was raised, which may
+    # refuse
+    finally:
         threading.setprofile(profile)
         recorder.as_written.close()
     return _finish(recorder, result, notes, None)
@@ -159,7 +224,9 @@ def _has_fast_path(part: Any) -> bool:
     """Return whether torch would run another path of a module if it were not traced."""
     kinds = torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer
     quiet = isinstance(part, kinds) and not part.training
-    return quiet and not (torch.is_grad_enabled() and any(p.requires_grad for p in part.parameters()))
+    return quiet and not (
+        torch.is_grad_enabled() and any(p.requires_grad for p in part.parameters())
+    )
 
 
 def _attach(error: Exception, failed: Trace) -> None:
@@ -168,12 +235,17 @@ def _attach(error: Exception, failed: Trace) -> None:
         error.add_note(f"Traced up to here:\n{failed}")
         error.trace = failed  # type: ignore[attr-defined]
         error.__traceback__ = _without_tracer(error.__traceback__)
-    except (AttributeError, TypeError):  # a frozen dataclass, or a __setattr__ of its own: it stays as it was raised
+    except (
+        AttributeError,
+        TypeError,
+    ):  # a frozen dataclass, or a __setattr__ of its own: it stays as it was raised
         return
 
 
 def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
-    """Drop the frames of the tracer and of the modes from a traceback, so that the learner's line stands at its end."""
+    """Drop the frames of the tracer and of the modes from a traceback, so that the learner's line
+    stands at its end.
+    """
     if entry is None:
         return None
     rest = _without_tracer(entry.tb_next)
@@ -184,15 +256,24 @@ def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
 
 def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str | None) -> Trace:
     """Make the steps, with lines, variables and warnings."""
-    codes = {id(line.code): line.code for line in recorder.lines if line}  # by id: their hash is slow
+    codes = {
+        id(line.code): line.code for line in recorder.lines if line
+    }  # by id: their hash is slow
     known = {
-        key: Source(_title(code), code.co_filename, *code_lines(code.co_filename, code)) for key, code in codes.items()
+        key: Source(_title(code), code.co_filename, *code_lines(code.co_filename, code))
+        for key, code in codes.items()
     }
     written = {key: statements(code.co_filename, code) for key, code in codes.items()}
     shown = [key for key, source in known.items() if source.lines]
-    warnings = {i: text for i, text in recorder.pending.items() if i not in recorder.settled} | recorder.warnings
-    if any(text.startswith("heads-innermost") for text in warnings.values()):  # a merge then only repeats its order
-        warnings = {i: text for i, text in warnings.items() if not text.startswith("merge-dim-before-heads")}
+    warnings = {
+        i: text for i, text in recorder.pending.items() if i not in recorder.settled
+    } | recorder.warnings
+    if any(
+        text.startswith("heads-innermost") for text in warnings.values()
+    ):  # a merge then only repeats its order
+        warnings = {
+            i: text for i, text in warnings.items() if not text.startswith("merge-dim-before-heads")
+        }
     warnings |= _of_some_alone(recorder.steps, warnings)
     later = inspect.isgenerator(result) or inspect.isawaitable(result) or inspect.isasyncgen(result)
     custom = dict.fromkeys(f"{step.op}: {CUSTOM}" for step in recorder.steps if "::" in step.op)
@@ -200,7 +281,10 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     notes = (*notes, *recorder.notes, *custom, *[LATER] * later, *[WIDTH_UNKNOWN] * unknown)
     recorder.running.finish()
     final = recorder.names.final
-    arguments = tuple(replace(made, axes=made.axes or final(value.axes)) for made, value in recorder.arguments.values())
+    arguments = tuple(
+        replace(made, axes=made.axes or final(value.axes))
+        for made, value in recorder.arguments.values()
+    )
     known_axes: dict[int | str, tuple[str, ...]] = {made.name: made.axes for made in arguments}
     for step, info in zip(recorder.steps, recorder.infos, strict=True):
         step.axes = known_axes[step.index] = final(info.axes)
@@ -208,10 +292,14 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     stages.settle(recorder.steps, recorder.infos, recorder.names)
     for step, line in zip(recorder.steps, recorder.lines, strict=True):
         text = warnings.get(step.index)
-        step.warning, step.question = (None, text) if isinstance(text, diagnosis.Question) else (text, None)
+        step.warning, step.question = (
+            (None, text) if isinstance(text, diagnosis.Question) else (text, None)
+        )
         if line is not None:
             key, file = id(line.code), line.code.co_filename
-            step.line = written[key].get(step.lineno) or linecache.getline(file, step.lineno).strip()
+            step.line = (
+                written[key].get(step.lineno) or linecache.getline(file, step.lineno).strip()
+            )
             step.source = shown.index(key) if key in shown else None
     sources = tuple(known[key] for key in shown)
     steps, sizes = tuple(recorder.steps), dict(recorder.names.sizes)

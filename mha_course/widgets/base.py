@@ -1,4 +1,6 @@
-"""What pictures drawn in the browser share: a static picture, and a sentence that says what they show."""
+"""What pictures drawn in the browser share: a static picture, and a sentence that says what they
+show.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from mha_course.plots.words import visible
 HERE = Path(__file__).parent
 INTERRUPTED = "your function was interrupted; move a control to call it again"
 COURSES, YOURS = "These numbers are the course's.", "These numbers are your function's."
-DECK_VIEW = "application/vnd.mha-course.deck+json"  # what draws a widget on a slide, where there is no kernel
+# what draws a widget on a slide, where there is no kernel
+DECK_VIEW = "application/vnd.mha-course.deck+json"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 MOST = 300  # letters of an error
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "([^"]+)";$', re.MULTILINE)
@@ -33,7 +36,8 @@ _DEFAULT = re.compile(r"^export default .*$", re.MULTILINE)
 def esm(name: str, *, folder: Path) -> str:
     """Join a script and all that it imports to the one module that a widget may have.
 
-    A file that is imported becomes a function that is called once, and an import takes names from what it returned:
+    A file that is imported becomes a function that is called once, and an import takes names from
+    what it returned:
     so files may use the same names for themselves, as they may where node or eslint reads them.
     """
     variables: dict[Path, str] = {}
@@ -42,15 +46,21 @@ def esm(name: str, *, folder: Path) -> str:
     def linked(file: Path) -> str:
         """Return the text of a file, its imports taken from what stands before it."""
         text = file.read_text(encoding="utf-8")
-        return _IMPORT.sub(lambda found: f"const {found[1]} = {module((file.parent / found[2]).resolve())};", text)
+        return _IMPORT.sub(
+            lambda found: f"const {found[1]} = {module((file.parent / found[2]).resolve())};", text
+        )
 
     def module(file: Path) -> str:
-        """Put a file that is imported before all that needs it, and return the variable that holds what it exports."""
+        """Put a file that is imported before all that needs it, and return the variable that holds
+        what it exports.
+        """
         if file not in variables:
             text = _DEFAULT.sub("", linked(file))
             variables[file] = f"{file.stem}_{len(variables)}"
             body, exports = _EXPORT.sub("", text), ", ".join(_EXPORT.findall(text))
-            parts.append(f"const {variables[file]} = (() => {{\n{body}\nreturn {{ {exports} }};\n}})();")
+            parts.append(
+                f"const {variables[file]} = (() => {{\n{body}\nreturn {{ {exports} }};\n}})();"
+            )
         return variables[file]
 
     main = _EXPORT.sub("", linked(folder / name))
@@ -63,14 +73,23 @@ def style(sheet: Path) -> str:
 
 
 def alone(widget: Any) -> dict[str, Any]:
-    """Return what draws a widget without a kernel: its name, script, style and state, in which bytes are base64."""
+    """Return what draws a widget without a kernel: its name, script, style and state, in which
+    bytes are base64.
+    """
     names = [name for name in widget.keys if not name.startswith("_")]
     state = json.dumps({name: getattr(widget, name) for name in names}, default=_encoded)
-    return {"name": type(widget).__name__, "esm": str(widget._esm), "css": str(widget._css), "state": state}
+    return {
+        "name": type(widget).__name__,
+        "esm": str(widget._esm),
+        "css": str(widget._css),
+        "state": state,
+    }
 
 
 def _encoded(value: Any) -> dict[str, str] | None:
-    """Write bytes as JSON can; a script has no use for what else is no JSON, such as the layout of ipywidgets."""
+    """Write bytes as JSON can; a script has no use for what else is no JSON, such as the layout of
+    ipywidgets.
+    """
     return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else None
 
 
@@ -81,27 +100,37 @@ class LearnerFunctionError(Exception):
 def error_line(error: Exception) -> str:
     """Say in one line what went wrong; an error of ours says it without its kind."""
     if isinstance(error, SentenceError):
-        near = f"; near ones: {error.fix}" if error.fix else f" (expected {error.expected}, got {error.got})"
+        near = (
+            f"; near ones: {error.fix}"
+            if error.fix
+            else f" (expected {error.expected}, got {error.got})"
+        )
         words = error.rule + near
     else:
         words = " ".join(str(error).split())
-        words = words if isinstance(error, ShapeError | LearnerFunctionError) else f"{type(error).__name__}: {words}"
+        words = (
+            words
+            if isinstance(error, ShapeError | LearnerFunctionError)
+            else f"{type(error).__name__}: {words}"
+        )
     return visible(words if len(words) <= MOST else f"{words[: MOST - 1]}…")
 
 
 class StaticFallbackWidget(anywidget.AnyWidget):
-    """A picture that answers to controls; where it cannot, a static figure shows, whose caption is ``text``.
+    """A picture that answers to controls; where it cannot, a static figure shows, whose caption is
+    ``text``.
 
-    A subclass sets ``_esm`` and ``_css`` to the files beside it, and ``text`` (one sentence) before it is displayed.
-    The static figure is ``static`` (HTML that needs no script and no style sheet), or what ``picture`` draws; on a
-    slide it is live if it ``needs_kernel`` not.
+    A subclass sets ``_esm`` and ``_css`` to the files beside it, and ``text`` (one sentence) before
+    it is displayed. The static figure is ``static`` (HTML that needs no script and no style sheet),
+    or what ``picture`` draws; on a slide it is live if it ``needs_kernel`` not.
     """
 
     text: str
     static: str = ""
     needs_kernel = False
 
-    # ipywidgets 7 defines this method, and IPython prefers it to _repr_mimebundle_: the static picture would be lost.
+    # ipywidgets 7 defines this method, and IPython prefers it to _repr_mimebundle_: the static
+    # picture would be lost.
     _ipython_display_ = None
 
     def __repr__(self) -> str:
@@ -125,11 +154,12 @@ class StaticFallbackWidget(anywidget.AnyWidget):
 
 
 class RecomputingWidget(StaticFallbackWidget):
-    """Numbers that a learner's function may replace: the browser asks with a serial number, and so it is answered.
+    """Numbers that a learner's function may replace: the browser asks with a serial number, and so
+    it is answered.
 
-    A subclass keeps the function in ``_recompute``, which it calls in ``_call``; ``_keep`` takes what it returned,
-    ``_message`` is what the browser draws, ``_describe`` sets ``text``. What goes wrong is said in place, and the last
-    picture stays.
+    A subclass keeps the function in ``_recompute``, which it calls in ``_call``; ``_keep`` takes
+    what it returned, ``_message`` is what the browser draws, ``_describe`` sets ``text``. What goes
+    wrong is said in place, and the last picture stays.
     """
 
     _recompute: Any = None
@@ -157,7 +187,8 @@ class RecomputingWidget(StaticFallbackWidget):
             self._keep(result)
         except Exception as error:
             return (
-                f"your function returned something else: {error_line(error).removeprefix(f'{type(self).__name__}: ')}"
+                f"your function returned something else: "
+                f"{error_line(error).removeprefix(f'{type(self).__name__}: ')}"
             )
         return ""
 

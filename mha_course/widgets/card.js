@@ -20,7 +20,12 @@ function makeChoice({ text, right, reason }, mark) {
 
 /** Make a field to type an answer in. */
 function makeField(send) {
-  const input = Object.assign(make("input"), { type: "text", autocomplete: "off", spellcheck: false, maxLength: 120 });
+  const input = Object.assign(make("input"), {
+    type: "text",
+    autocomplete: "off",
+    spellcheck: false,
+    maxLength: 120,
+  });
   const button = Object.assign(make("button", "", "Answer"), { type: "submit" });
   const label = make("label", "", make("span", "", "Your answer"), input);
   const field = make("form", "field", label, button, make("span", "sign"));
@@ -36,7 +41,11 @@ function makeField(send) {
 function makeBar(send) {
   const [bar, buttons] = [make("div", "bar"), new Map()];
   function add(action) {
-    const button = makeButton("", "", () => button.getAttribute("aria-disabled") === "true" || send(action, ""));
+    const button = makeButton(
+      "",
+      "",
+      () => button.getAttribute("aria-disabled") === "true" || send(action, ""),
+    );
     buttons.set(action, button);
     bar.append(button);
   }
@@ -55,7 +64,11 @@ function render({ model, el }) {
   let brought = "";
   const queue = makeAsker(model, "asked", () => say(trouble, `⚠ ${GONE}`));
   const send = (action, text) => queue.ask({ action, text });
-  const [trouble, reason, parts] = [make("p", "trouble"), make("div", "reason"), make("div", "parts")];
+  const [trouble, reason, parts] = [
+    make("p", "trouble"),
+    make("div", "reason"),
+    make("div", "parts"),
+  ];
   for (const node of [trouble, reason, parts]) node.setAttribute("role", "status");
 
   function mark(node, right, why) {

@@ -29,13 +29,16 @@ class Card(W.VBox):  # type: ignore[misc]
 
     Args:
         kind: by which card.css colours it.
-        content: ``html``; below it ``choices`` (each its text, whether it is right, and the HTML of its reason), or a
-            ``field``, and then ``foot``; or ``buttons`` (each its action, its label, and whether it is done).
-        respond: ``respond(action, text)`` returns what changes of it: ``right`` and ``reason`` of what was typed,
-            ``buttons``, ``parts`` (HTML) and ``widgets`` to show below.
+        content: ``html``; below it ``choices`` (each its text, whether it is right, and the HTML of
+            its reason), or a ``field``, and then ``foot``; or ``buttons`` (each its action, its
+            label, and whether it is done).
+        respond: ``respond(action, text)`` returns what changes of it: ``right`` and ``reason`` of
+            what was typed, ``buttons``, ``parts`` (HTML) and ``widgets`` to show below.
     """
 
-    def __init__(self, kind: str, content: dict[str, Any], respond: Callable[[str, str], dict[str, Any]]) -> None:
+    def __init__(
+        self, kind: str, content: dict[str, Any], respond: Callable[[str, str], dict[str, Any]]
+    ) -> None:
         self._face, self._respond = _Face(shown=content), respond
         self._face.observe(self._answer, names="asked")
         super().__init__([self._face])
@@ -54,4 +57,6 @@ class Card(W.VBox):  # type: ignore[misc]
             changed = {"trouble": f"⚠ {INTERRUPTED}"}
         if "widgets" in changed:
             self.children = (self._face, *changed.pop("widgets"))
-        self._face.shown = self._face.shown | {"trouble": ""} | changed | {"number": asked["number"]}
+        self._face.shown = (
+            self._face.shown | {"trouble": ""} | changed | {"number": asked["number"]}
+        )

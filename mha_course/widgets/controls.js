@@ -5,7 +5,10 @@ import { make, short } from "./dom.js";
 
 /** Make a slider: where a value has its place, which value a place has, and how that is written. */
 function makeRange(attributes, place, valueAt, words, moved) {
-  const [range, output] = [Object.assign(make("input"), { type: "range", ...attributes }), make("output")];
+  const [range, output] = [
+    Object.assign(make("input"), { type: "range", ...attributes }),
+    make("output"),
+  ];
   const read = () => valueAt(Number(range.value));
   function write() {
     output.textContent = words(read());
@@ -25,7 +28,13 @@ function makeRange(attributes, place, valueAt, words, moved) {
 const same = (value) => value;
 
 const buildSlider = ({ words }, moved) => {
-  const built = makeRange({ min: 0, max: words.length - 1, step: 1 }, same, same, (at) => words[at], moved);
+  const built = makeRange(
+    { min: 0, max: words.length - 1, step: 1 },
+    same,
+    same,
+    (at) => words[at],
+    moved,
+  );
   const longest = Math.max(...words.map((one) => one.length));
   built.parts[1].style.minWidth = `${longest + 0.5}ch`; // nothing moves when the word does
   return built;
@@ -40,16 +49,24 @@ const buildNumber = ({ kind, start, low, high }, moved) => {
   const step = kind === "whole" ? 1 : (max - min) / 200;
   const near = (at) => Math.abs(at - place(start)) <= step / 2; // it may lie between two steps
   const valueAt = (at) => (near(at) ? start : kind === "log" ? 10 ** at : at);
-  const words = (value) => (kind === "whole" ? `${value}` : value.toFixed(decimalsOf(Math.abs(value))));
+  const words = (value) =>
+    kind === "whole" ? `${value}` : value.toFixed(decimalsOf(Math.abs(value)));
   return makeRange({ min, max, step }, place, valueAt, words, moved);
 };
 
 const buildChoice = ({ name, label, words }, moved, scope) => {
   // Radio buttons of one name are one choice in the whole page, over all pictures of it.
-  const radios = words.map(() => Object.assign(make("input"), { type: "radio", name: `${name}-${scope}` }));
+  const radios = words.map(() =>
+    Object.assign(make("input"), { type: "radio", name: `${name}-${scope}` }),
+  );
   radios.forEach((radio, i) => radio.addEventListener("change", () => moved(i)));
   const buttons = words.map((one, i) => make("label", "button", radios[i], make("span", "", one)));
-  const node = make("fieldset", "control choice", make("legend", "", label), make("span", "buttons", ...buttons));
+  const node = make(
+    "fieldset",
+    "control choice",
+    make("legend", "", label),
+    make("span", "buttons", ...buttons),
+  );
   const show = (value) => radios.forEach((radio, i) => (radio.checked = i === value));
   return { node, show, read: () => radios.findIndex((radio) => radio.checked) };
 };
@@ -58,7 +75,11 @@ const buildMenu = ({ words }, moved) => {
   const select = make("select", "", ...words.map((one, i) => new Option(one, i)));
   select.dataset.lmSuppressShortcuts = true; // else JupyterLab takes its arrow keys
   select.addEventListener("change", () => moved(select.selectedIndex));
-  return { parts: [select], show: (value) => (select.selectedIndex = value), read: () => select.selectedIndex };
+  return {
+    parts: [select],
+    show: (value) => (select.selectedIndex = value),
+    read: () => select.selectedIndex,
+  };
 };
 
 const buildToggle = ({ label }, moved) => {
@@ -69,7 +90,11 @@ const buildToggle = ({ label }, moved) => {
 };
 
 const buildText = (_, moved) => {
-  const field = Object.assign(make("input"), { type: "text", spellcheck: false, autocomplete: "off" });
+  const field = Object.assign(make("input"), {
+    type: "text",
+    spellcheck: false,
+    autocomplete: "off",
+  });
   field.addEventListener("input", () => moved(field.value));
   const show = (value) => {
     if (field !== document.activeElement) field.value = value; // else an answer would undo what was typed meanwhile
@@ -91,9 +116,14 @@ const BUILDERS = {
 /** Build a control; `moved(name, value)` is called whenever somebody moves it, and `scope` is a word of this picture's own. */
 function makeControl(spec, moved, scope) {
   const words = spec.words?.map((word) => short(word, 60)); // which may be tokens
-  const { parts, ...control } = BUILDERS[spec.kind]({ ...spec, words }, (value) => moved(spec.name, value), scope);
+  const { parts, ...control } = BUILDERS[spec.kind](
+    { ...spec, words },
+    (value) => moved(spec.name, value),
+    scope,
+  );
   control.node ??= make("label", `control ${spec.kind}`, make("span", "", spec.label), ...parts);
-  for (const input of control.node.querySelectorAll("input, select")) input.dataset.control = spec.name;
+  for (const input of control.node.querySelectorAll("input, select"))
+    input.dataset.control = spec.name;
   if (spec.start !== undefined) control.show(spec.start);
   return control;
 }
@@ -105,7 +135,8 @@ export function makeControls(specs, moved, scope) {
 }
 
 /** What is said, in all widgets, of a kernel that does not answer: nobody can tell one that is busy from one that is gone. */
-export const GONE = "The kernel does not answer. If it is busy, wait; if it is gone, run the cell again.";
+export const GONE =
+  "The kernel does not answer. If it is busy, wait; if it is gone, run the cell again.";
 const PATIENCE = 3000; // milliseconds until a kernel that says nothing is said not to answer
 
 /**

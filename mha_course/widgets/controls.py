@@ -1,4 +1,6 @@
-"""What can be moved in the browser, described as data: controls.js builds a control, Python checks what it sends."""
+"""What can be moved in the browser, described as data: controls.js builds a control, Python checks
+what it sends.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from mha_course.errors import require
 class Control:
     """Something with a name that can be moved, and the value that it starts with.
 
-    ``kind`` is by which controls.js knows how to build it, ``sent`` what else the browser builds it from.
+    ``kind`` is by which controls.js knows how to build it, ``sent`` what else the browser builds it
+    from.
     """
 
     name: str
@@ -43,7 +46,8 @@ class Control:
 class ChoiceControl(Control):
     """One of several values: a ``slider`` over them, a ``choice`` of buttons, or a ``menu``.
 
-    ``words`` are how the values are written, by default as Python writes them. The browser knows a value by its place.
+    ``words`` are how the values are written, by default as Python writes them. The browser knows a
+    value by its place.
     """
 
     name: str
@@ -55,14 +59,20 @@ class ChoiceControl(Control):
 
     def accept(self, place: str, value: Any) -> Any:
         """Return the option that equals a value, or raise ShapeError."""
-        expected, rule = f"one of {', '.join(map(repr, self.options))}", f"{self.name} has no such value"
+        expected, rule = (
+            f"one of {', '.join(map(repr, self.options))}",
+            f"{self.name} has no such value",
+        )
         require(value in self.options, place, rule, expected=expected, got=repr(value))
         return self.options[self.options.index(value)]
 
     def read(self, place: str, sent: Any) -> Any:
         """Return the option at a place, or raise ShapeError."""
         known = isinstance(sent, int) and 0 <= sent < len(self.options)
-        rule, expected = f"{self.name} has no such value", f"a number from 0 to {len(self.options) - 1}"
+        rule, expected = (
+            f"{self.name} has no such value",
+            f"a number from 0 to {len(self.options) - 1}",
+        )
         require(known, place, rule, expected=expected, got=repr(sent))
         return self.options[sent]
 
@@ -93,7 +103,9 @@ class ToggleControl(Control):
 
 @dataclass(frozen=True)
 class NumberControl(Control):
-    """Any number from low to high: a slider whose scale is ``linear``, ``log`` or ``whole``, of whole numbers."""
+    """Any number from low to high: a slider whose scale is ``linear``, ``log`` or ``whole``, of
+    whole numbers.
+    """
 
     name: str
     label: str
@@ -105,8 +117,12 @@ class NumberControl(Control):
 
     def accept(self, place: str, value: Any) -> float:
         """Return a finite number, rounded where the scale is ``whole``, or raise ShapeError."""
-        finite = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        require(finite, place, f"{self.name} is a number", expected="a finite number", got=repr(value))
+        finite = (
+            isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        )
+        require(
+            finite, place, f"{self.name} is a number", expected="a finite number", got=repr(value)
+        )
         return round(value) if self.kind == "whole" else float(value)
 
 
@@ -122,7 +138,13 @@ class TextControl(Control):
 
     def accept(self, place: str, value: Any) -> str:
         """Return a text as it is, or raise ShapeError."""
-        require(isinstance(value, str), place, f"{self.name} is a text", expected="a str", got=repr(value))
+        require(
+            isinstance(value, str),
+            place,
+            f"{self.name} is a text",
+            expected="a str",
+            got=repr(value),
+        )
         return str(value)
 
 

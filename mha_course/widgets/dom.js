@@ -89,7 +89,9 @@ export function makeSpeaker() {
 
 /** Copy what a trait holds: front ends give it as DataView, typed array or buffer, which need not begin at a multiple of 4. */
 export function bytesOf(value) {
-  const view = value.buffer ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength) : new Uint8Array(value);
+  const view = value.buffer
+    ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
+    : new Uint8Array(value);
   return view.slice();
 }
 
@@ -110,7 +112,9 @@ export const product = (numbers) => numbers.reduce((all, number) => all * number
 /** Return black or white, whichever is read better on a colour (red, green, blue of 255): at least 4.5 to 1. */
 export function inkOn(colour) {
   const parts = colour.map((part) => part / 255);
-  const [red, green, blue] = parts.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+  const [red, green, blue] = parts.map((c) =>
+    c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4,
+  );
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.179 ? "#fff" : "#000"; // WCAG's relative luminance
 }
 
@@ -134,7 +138,8 @@ export function short(text, most = 14) {
   return shortened.get(key) ?? shortened.set(key, cut(text, most)).get(key);
 }
 
-const FROM_RIGHT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]|[\ud802\ud803\ud83a\ud83b][\udc00-\udfff]/;
+const FROM_RIGHT =
+  /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]|[\ud802\ud803\ud83a\ud83b][\udc00-\udfff]/;
 
 /** Shorten a word, and keep one that is read from the right from turning the words and numbers around it. */
 export function apart(text, most = 24) {
@@ -146,6 +151,8 @@ export function apart(text, most = 24) {
 function cut(text, most) {
   const line = visible(String(text).slice(0, 400));
   if (!line.trim()) return line ? "␣" : "(empty)";
-  const letters = segmenter ? Array.from(segmenter.segment(line), (one) => one.segment) : Array.from(line);
+  const letters = segmenter
+    ? Array.from(segmenter.segment(line), (one) => one.segment)
+    : Array.from(line);
   return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : line;
 }

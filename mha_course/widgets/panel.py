@@ -25,16 +25,20 @@ class Panel(Lab):
     """Draw anew whenever a control moves.
 
     Args:
-        draw: takes the controls' values by name, returns a picture and the sentence that says what it shows.
-        controls: by the names that draw takes, the values to choose from, the first at the start; a mapping from words
-            to values is a menu.
+        draw: takes the controls' values by name, returns a picture and the sentence that says what
+            it shows.
+        controls: by the names that draw takes, the values to choose from, the first at the start; a
+            mapping from words to values is a menu.
 
-    Without a kernel the picture of the last reading shows instead. What ``draw`` raises is shown in place, and
+    Without a kernel the picture of the last reading shows instead. What ``draw`` raises is shown in
+    place, and
     the next move of a control tries again.
     """
 
     def __init__(
-        self, draw: Callable[..., tuple[Axes | Figure, str]], **controls: Sequence[Any] | Mapping[str, Any]
+        self,
+        draw: Callable[..., tuple[Axes | Figure, str]],
+        **controls: Sequence[Any] | Mapping[str, Any],
     ) -> None:
         self._draw, self._png = draw, b""
         try:
@@ -52,11 +56,15 @@ class Panel(Lab):
         with plots.unregistered():
             picture, said = self._draw(**values)
             text, self._png = visible(" ".join(said.split())), plots.png(picture)
-        return ({"kind": "picture", "title": "", "note": "", "html": image_html(self._png, text)},), text
+        return (
+            {"kind": "picture", "title": "", "note": "", "html": image_html(self._png, text)},
+        ), text
 
     @traitlets.observe("request")
     def _answer(self, change: dict[str, Any]) -> None:
-        """Draw in the main thread: JupyterLab may report a control in another, and matplotlib bears only one."""
+        """Draw in the main thread: JupyterLab may report a control in another, and matplotlib bears
+        only one.
+        """
         if self._loop is None or threading.current_thread() is threading.main_thread():
             super()._answer(change)
         else:
@@ -64,7 +72,12 @@ class Panel(Lab):
 
 
 def _control(name: str, values: Sequence[Any] | Mapping[str, Any]) -> ChoiceControl:
-    label, options = name.replace("_", " "), tuple(values.values() if isinstance(values, Mapping) else values)
+    label, options = (
+        name.replace("_", " "),
+        tuple(values.values() if isinstance(values, Mapping) else values),
+    )
     if isinstance(values, Mapping):
         return ChoiceControl(name, label, "menu", options, options[0], tuple(values))
-    return ChoiceControl(name, label, "choice" if len(options) <= FEW else "slider", options, options[0])
+    return ChoiceControl(
+        name, label, "choice" if len(options) <= FEW else "slider", options, options[0]
+    )

@@ -37,7 +37,11 @@ export function makePlayer({ model, el }, name, label, show) {
   scrub.setAttribute("aria-label", "Step");
   scrub.addEventListener("input", () => go(Number(scrub.value)));
   const count = make("span", "count");
-  const root = make("div", `${name} mha-player mha-picture`, make("div", "controls", back, play, next, scrub, count));
+  const root = make(
+    "div",
+    `${name} mha-player mha-picture`,
+    make("div", "controls", back, play, next, scrub, count),
+  );
   root.tabIndex = 0;
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", `${label}. Arrow keys step, space plays, Home and End jump.`);
@@ -78,7 +82,11 @@ export function makePlayer({ model, el }, name, label, show) {
     play.setAttribute("aria-label", on ? "Pause" : "Play");
   }
 
-  const actions = { ArrowRight: () => go(at + 1), ArrowLeft: () => go(at - 1), " ": () => toggle() };
+  const actions = {
+    ArrowRight: () => go(at + 1),
+    ArrowLeft: () => go(at - 1),
+    " ": () => toggle(),
+  };
   Object.assign(actions, { Home: () => go(0), End: () => go(last) });
   function answer(event, target) {
     if (target.matches(".lines") && SCROLLS.includes(event.key)) event.stopPropagation(); // the browser scrolls

@@ -1,4 +1,6 @@
-"""What is stepped through in the browser: a position, and the bar, the keys and the looks that all players share."""
+"""What is stepped through in the browser: a position, and the bar, the keys and the looks that all
+players share.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,11 @@ from mha_course.widgets.base import StaticFallbackWidget
 
 
 class Player(StaticFallbackWidget):
-    """A picture in steps. ``position``, the step that is shown, from 0, follows the learner and may be set.
+    """A picture in steps. ``position``, the step that is shown, from 0, follows the learner and may
+    be set.
 
-    A subclass gives ``data``, from which the browser draws; ``last`` in it is the position of the last step.
+    A subclass gives ``data``, from which the browser draws; ``last`` in it is the position of the
+    last step.
     """
 
     data = traitlets.Dict().tag(sync=True)

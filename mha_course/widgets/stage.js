@@ -21,7 +21,10 @@ export class Stage {
     size.observe(this.root);
     this.stops = [
       catchKeys(this.root, (event, target) => this.answer(event, target)),
-      followModel(this.model, { ...Object.fromEntries(traits.map((name) => [name, soon])), ...calls }),
+      followModel(this.model, {
+        ...Object.fromEntries(traits.map((name) => [name, soon])),
+        ...calls,
+      }),
       () => size.disconnect(),
       this.recompute.stop,
       this.speaker.stop,

@@ -3,7 +3,8 @@
 
 import { product, short, svg } from "./dom.js";
 
-export const label = ([axes, sizes], i) => (axes[i] === `${sizes[i]}` ? axes[i] : `${short(axes[i], 14)} ${sizes[i]}`);
+export const label = ([axes, sizes], i) =>
+  axes[i] === `${sizes[i]}` ? axes[i] : `${short(axes[i], 14)} ${sizes[i]}`;
 export const describe = (form) => form[0].map((_, i) => label(form, i)).join(", ") || "one number";
 
 /** A length that is felt: it grows with every doubling. */
@@ -26,14 +27,22 @@ export function layout(sizes, scale) {
     const shown = all ? number : most;
     const places = Array.from({ length: shown }, (_, i) => {
       const end = !all && i === shown - 1;
-      return { at: i * (extent[way] + 5 + 5 * level) + (end ? 14 : 0), index: end ? number - 1 : i };
+      return {
+        at: i * (extent[way] + 5 + 5 * level) + (end ? 14 : 0),
+        index: end ? number - 1 : i,
+      };
     });
     sheets = places.flatMap(({ at, index }) =>
-      sheets.map((one) => ({ x: one.x + (way ? 0 : at), y: one.y + (way ? at : 0), index: [index, ...one.index] })),
+      sheets.map((one) => ({
+        x: one.x + (way ? 0 : at),
+        y: one.y + (way ? at : 0),
+        index: [index, ...one.index],
+      })),
     );
     const length = shown ? places.at(-1).at + extent[way] : 0;
     const middle = length - extent[way] - 9.5 - 2.5 * level;
-    if (!all) dots.push(way ? { x: extent[0] / 2, y: middle, way } : { x: middle, y: extent[1] / 2, way });
+    if (!all)
+      dots.push(way ? { x: extent[0] / 2, y: middle, way } : { x: middle, y: extent[1] / 2, way });
     runs.push({ axis, way, level, places, part: extent[way], length });
     extent[way] = length;
   }
@@ -80,9 +89,12 @@ function shades({ sheet: [width, height], sheets }, sizes, { number, own, of }) 
 function grid({ sheet: [width, height], sheets }, columns, rows, every) {
   let [cells, cuts] = ["", ""];
   for (const { x, y } of sheets) {
-    for (let i = 1, n = drawn(columns, width); i < n; i++) cells += `M${x + (i * width) / n} ${y}v${height}`;
-    for (let i = 1, n = drawn(rows, height); i < n; i++) cells += `M${x} ${y + (i * height) / n}h${width}`;
-    for (let at = every; at < columns; at += every) cuts += `M${x + (at * width) / columns} ${y}v${height}`;
+    for (let i = 1, n = drawn(columns, width); i < n; i++)
+      cells += `M${x + (i * width) / n} ${y}v${height}`;
+    for (let i = 1, n = drawn(rows, height); i < n; i++)
+      cells += `M${x} ${y + (i * height) / n}h${width}`;
+    for (let at = every; at < columns; at += every)
+      cuts += `M${x + (at * width) / columns} ${y}v${height}`;
   }
   return [cells, cuts];
 }
@@ -92,10 +104,24 @@ function edgesOf({ sheet: [width, height], runs, extent: [across, down] }, count
   const edges = runs.map(({ axis, way, level, places, part, length }) => {
     const [out, parts] = [4 + 26 * (level >> 1), places.map(({ at }) => [at, part])];
     return way
-      ? { axis, way, from: [across + out, 0], parts, name: [across + out + 11, length / 2 + 4], anchor: "start" }
+      ? {
+          axis,
+          way,
+          from: [across + out, 0],
+          parts,
+          name: [across + out + 11, length / 2 + 4],
+          anchor: "start",
+        }
       : { axis, way, from: [0, -out - 6], parts, name: [length / 2, -out - 11], anchor: "middle" };
   });
-  const edge = (axis, way, from, length, name, anchor) => ({ axis, way, from, parts: [[0, length]], name, anchor });
+  const edge = (axis, way, from, length, name, anchor) => ({
+    axis,
+    way,
+    from,
+    parts: [[0, length]],
+    name,
+    anchor,
+  });
   const row = edge(count - 1, 0, [0, down + 4], width, [width / 2, down + 24], "middle");
   const column = edge(count - 2, 1, [-10, 0], height, [-14, height / 2 + 4], "end");
   return [row, column, ...edges].filter(({ axis }) => axis >= 0);
@@ -107,18 +133,27 @@ function drawEdge(picture, form, { axis, way, from: [x, y], parts, name: [left, 
     const long = whole / colours.length;
     colours.forEach((fill, i) => {
       const at = start + i * long;
-      const place = way ? { x, y: y + at, width: 6, height: long } : { x: x + at, y, width: long, height: 6 };
+      const place = way
+        ? { x, y: y + at, width: 6, height: long }
+        : { x: x + at, y, width: long, height: 6 };
       picture.append(svg("rect", { ...place, fill, class: "bar" }));
     });
   }
-  picture.append(svg("text", { x: left, y: up, class: "name", "text-anchor": anchor }, label(form, axis)));
+  picture.append(
+    svg("text", { x: left, y: up, class: "name", "text-anchor": anchor }, label(form, axis)),
+  );
 }
 
 /** Return the box around an edge and its name: left, top, right, bottom. */
 function boxOf(form, { axis, from: [x, y], name: [left, up], anchor }) {
   const wide = label(form, axis).length * 7.5 + 4;
   const start = left - { start: 0, middle: wide / 2, end: wide }[anchor];
-  return [Math.min(start, x), Math.min(up - 12, y), Math.max(start + wide, x + 6), Math.max(up + 5, y + 7)];
+  return [
+    Math.min(start, x),
+    Math.min(up - 12, y),
+    Math.max(start + wide, x + 6),
+    Math.max(up + 5, y + 7),
+  ];
 }
 
 function drawSheets(picture, form, plan, { storage, before, every = Infinity }) {
@@ -131,9 +166,13 @@ function drawSheets(picture, form, plan, { storage, before, every = Infinity }) 
   picture.append(svg("path", { d: outline, class: "paper" }));
   for (const [shade, d] of known ? shades(plan, sizes, known) : [])
     picture.append(svg("path", { d, fill: known.colour, "fill-opacity": 0.1 + 0.05 * shade }));
-  picture.append(svg("path", { d: cells, class: "cells" }), svg("path", { d: cuts, class: "cuts" }));
+  picture.append(
+    svg("path", { d: cells, class: "cells" }),
+    svg("path", { d: cuts, class: "cuts" }),
+  );
   picture.append(svg("path", { d: outline, class: `edge ${storage}` }));
-  for (const { x, y, way } of dots) picture.append(svg("text", { x, y: y + 4, class: "dots" }, way ? "⋮" : "…"));
+  for (const { x, y, way } of dots)
+    picture.append(svg("text", { x, y: y + 4, class: "dots" }, way ? "⋮" : "…"));
 }
 
 /** Return an svg. `before`: what it was reshaped from. `every`: the width at which a reshape cuts or glues its rows. */
@@ -145,7 +184,12 @@ export function tensor(form, { scale, ...options }) {
   const [left, top] = [0, 1].map((side) => Math.min(...boxes.map((box) => box[side])) - 1);
   const [right, bottom] = [2, 3].map((side) => Math.max(...boxes.map((box) => box[side])) + 1);
   const [width, height] = [right - left, bottom - top];
-  const picture = svg("svg", { "aria-hidden": "true", viewBox: `${left} ${top} ${width} ${height}`, width, height });
+  const picture = svg("svg", {
+    "aria-hidden": "true",
+    viewBox: `${left} ${top} ${width} ${height}`,
+    width,
+    height,
+  });
   drawSheets(picture, form, plan, options);
   for (const edge of edges) drawEdge(picture, form, edge);
   return picture;

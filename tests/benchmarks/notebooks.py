@@ -1,8 +1,10 @@
-"""What each lesson costs where there is little, as on mybinder.org (1 CPU, 2 GB): time of CPU, and peak memory.
+"""What each lesson costs where there is little, as on mybinder.org (1 CPU, 2 GB): time of CPU, and
+peak memory.
 
     python tests/benchmarks/notebooks.py [NN ...] [--cpus 1] [--write]
 
-Each lesson runs in a process of its own, kernel included, which is held to so many CPUs. With --write the table goes
+Each lesson runs in a process of its own, kernel included, which is held to so many CPUs. With
+--write the table goes
 to binder/MEASURED.md. Linux and macOS; macOS cannot hold a process to a CPU.
 """
 
@@ -40,7 +42,9 @@ def row(path):
 
 
 def server():
-    """Start JupyterLab in a folder of its own; return its name, seconds of CPU until it answers, and MiB."""
+    """Start JupyterLab in a folder of its own; return its name, seconds of CPU until it answers,
+    and MiB.
+    """
     import psutil  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as folder:
@@ -56,7 +60,9 @@ def table(paths):
     lines = ["| lesson | seconds of CPU | peak memory, MiB |", "|---|---|---|"]
     print("\n".join(lines), flush=True)
     rows = []
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as processes:
+    with ProcessPoolExecutor(
+        1, mp_context=get_context("spawn"), max_tasks_per_child=1
+    ) as processes:
         for found in itertools.chain([server()], processes.map(row, paths)):
             rows.append(found)
             lines.append("| {} | {:.0f} | {:.0f} |".format(*found))
@@ -68,21 +74,30 @@ def table(paths):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("numbers", nargs="*", metavar="NN")
     parser.add_argument("--cpus", type=int, default=1)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cpus])  # what is started here inherits it
+        os.sched_setaffinity(
+            0, sorted(os.sched_getaffinity(0))[: options.cpus]
+        )  # what is started here inherits it
     lessons = sorted((ROOT / "notebooks").glob("*.ipynb"))
-    found = table([path for path in lessons if not options.numbers or path.name[:2] in options.numbers])
+    found = table(
+        [path for path in lessons if not options.numbers or path.name[:2] in options.numbers]
+    )
     if options.write:
-        said = ", ".join(f"{name} {version(name)}" for name in ("torch", "jupyterlab", "ipywidgets"))
+        said = ", ".join(
+            f"{name} {version(name)}" for name in ("torch", "jupyterlab", "ipywidgets")
+        )
         words = f"One run of each lesson on {options.cpus} CPU ({platform.machine()}), Python "
         words += f"{platform.python_version()}, {said}. mybinder.org gives 1 CPU and 2 GB. "
         words += (
-            "Peaks are those of one lesson at a time: where memory is short, shut its kernel down before the next. "
+            "Peaks are those of one lesson at a time: where memory is short, shut its kernel down "
+            "before the next. "
         )
         words += "`python tests/benchmarks/notebooks.py --write` measures again."
         TARGET.write_text(f"# What each lesson needs\n\n{words}\n\n{found}\n", encoding="utf-8")

@@ -1,4 +1,6 @@
-"""The attention scene in a browser, without a kernel: what is said and drawn, held against the numbers given."""
+"""The attention scene in a browser, without a kernel: what is said and drawn, held against the
+numbers given.
+"""
 
 import io
 import re
@@ -25,7 +27,9 @@ def steps(draw):
 
 @pytest.fixture
 def show(widget_page, steps):
-    """Show the scene in a page of its own: ``show(reduced_motion="reduce")``; further options go to the page."""
+    """Show the scene in a page of its own: ``show(reduced_motion="reduce")``; further options go to
+    the page.
+    """
     given, options = steps
 
     def open_page(made=None, **page):
@@ -39,7 +43,9 @@ def show(widget_page, steps):
 def settle(page):
     """Wait until it is drawn, and a transition is over."""
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    page.wait_for_function("!document.querySelector('.picture').getAnimations({ subtree: true }).length")
+    page.wait_for_function(
+        "!document.querySelector('.picture').getAnimations({ subtree: true }).length"
+    )
 
 
 def state(page):
@@ -78,7 +84,9 @@ def test_a_score_tells_the_products_whose_sum_it_is(show, steps):
     page, (given, _) = show(), steps
     page.evaluate("model.set('head', 2)")
     settle(page)
-    *products, total, scaled = numbers(point(page, "scores", 3, 4).partition("head 2:")[2].replace("√6", ""))
+    *products, total, scaled = numbers(
+        point(page, "scores", 3, 4).partition("head 2:")[2].replace("√6", "")
+    )
     q, k = given.q[0, 2, 3], given.k[0, 2, 4]
     assert products == pytest.approx((q * k).tolist(), abs=0.006)
     assert total == pytest.approx(float(q @ k), abs=0.006)
@@ -175,13 +183,17 @@ def test_transitions_move_unless_motion_is_to_be_reduced(show):
 def test_it_follows_the_theme(show, steps):
     page, (given, _) = show(reduced_motion="reduce"), steps
     scores = given.scores[0, 0]
-    low, high, zero = (divmod(int(i), 5) for i in (scores.argmin(), scores.argmax(), scores.abs().argmin()))
+    low, high, zero = (
+        divmod(int(i), 5) for i in (scores.argmin(), scores.argmax(), scores.abs().argmin())
+    )
     red, green, blue = pixel(page, "scores", *high)
     assert red > max(green, blue) + 60
     red, green, blue = pixel(page, "scores", *low)
     assert blue > red + 60
     light = pixel(page, "scores", *zero)
-    page.add_style_tag(content=":root { --jp-layout-color0: #111111; --jp-ui-font-color1: #dddddd }")
+    page.add_style_tag(
+        content=":root { --jp-layout-color0: #111111; --jp-ui-font-color1: #dddddd }"
+    )
     page.evaluate("document.body.dataset.jpThemeLight = 'false'")
     settle(page)
     assert min(light) > 190
@@ -205,7 +217,9 @@ def test_recompute_asks_the_kernel_and_says_what_it_answers(show, steps):
     assert page.locator(".whose").inner_text() == "These numbers are the course's."
     page.get_by_role("button", name="Recompute").click()
     assert page.evaluate("model.get('request').serial") == 1
-    page.evaluate("model.set('trouble', { serial: 1, text: 'your function: ValueError: no heads' })")
+    page.evaluate(
+        "model.set('trouble', { serial: 1, text: 'your function: ValueError: no heads' })"
+    )
     assert page.locator(".trouble").inner_text() == "your function: ValueError: no heads"
     page.get_by_role("button", name="Recompute").click()
     page.evaluate("model.set('packet', { ...model.get('packet'), serial: 2, whose: 'Yours.' })")

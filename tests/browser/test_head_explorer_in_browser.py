@@ -1,4 +1,6 @@
-"""The head explorer in a browser: what is drawn, what is said, and what answers, held against the numbers given."""
+"""The head explorer in a browser: what is drawn, what is said, and what answers, held against the
+numbers given.
+"""
 
 import math
 import re
@@ -33,13 +35,23 @@ def show(widget_page):
 def grid(page):
     """Return where the cells of the large picture begin, and how wide and high each of them is."""
     names = ("x", "y", "w", "h")
-    return dict(zip(names, map(float, page.locator(".base").get_attribute("data-place").split()), strict=True))
+    return dict(
+        zip(
+            names,
+            map(float, page.locator(".base").get_attribute("data-place").split()),
+            strict=True,
+        )
+    )
 
 
 def point(page, row, column):
     """Point at the middle of a cell, or at a word where row or column is None."""
     box, place = page.locator(".glass").bounding_box(), grid(page)
-    x = place["x"] - 12 if column is None else place["x"] + (column + 0.5) * place["w"] + 4 * (row is None)
+    x = (
+        place["x"] - 12
+        if column is None
+        else place["x"] + (column + 0.5) * place["w"] + 4 * (row is None)
+    )
     y = place["y"] - 6 if row is None else place["y"] + (row + 0.5) * place["h"]
     page.mouse.move(box["x"] + x, box["y"] + y)
 
@@ -76,10 +88,14 @@ def test_words_light_rows_and_columns(show, draw):
     page = show(HeadExplorer(given, queries=WORDS))
     point(page, 3, None)
     best = given[0, 3].argsort(descending=True)[:3].tolist()
-    assert said(page) == "head 0: cat looks at " + ", ".join(f"{WORDS[j]} {given[0, 3, j]:.2f}" for j in best)
+    assert said(page) == "head 0: cat looks at " + ", ".join(
+        f"{WORDS[j]} {given[0, 3, j]:.2f}" for j in best
+    )
     point(page, None, 1)
     best = given[0, :, 1].argsort(descending=True)[:3].tolist()
-    assert said(page) == "head 0: was is seen by " + ", ".join(f"{WORDS[i]} {given[0, i, 1]:.2f}" for i in best)
+    assert said(page) == "head 0: was is seen by " + ", ".join(
+        f"{WORDS[i]} {given[0, i, 1]:.2f}" for i in best
+    )
 
 
 def test_colours_are_those_of_the_palettes(show, draw):
@@ -98,15 +114,19 @@ def test_colours_are_those_of_the_palettes(show, draw):
 
 
 TEXTS = """() => [...document.querySelectorAll('svg text')].map((node) => {
-  const [box, paper] = [node.getBoundingClientRect(), document.querySelector('.paper').getBoundingClientRect()];
-  const cut = box.left < paper.left || box.right > paper.right || box.top < paper.top || box.bottom > paper.bottom;
+  const [box, paper] = [node.getBoundingClientRect(),
+    document.querySelector('.paper').getBoundingClientRect()];
+  const cut = box.left < paper.left || box.right > paper.right || box.top < paper.top
+    || box.bottom > paper.bottom;
   return [node.getAttribute('class'), node.textContent, box.width, cut];
 })"""
 
 
 @pytest.mark.parametrize(("factor", "decimals"), [(1, 2), (10, 1), (10_000, None)])
 def test_numbers_stay_in_their_cells(show, draw, factor, decimals):
-    page = show(HeadExplorer(draw(15, 15).clamp(-2.9, 2.9) * factor, queries=[f"w{n}" for n in range(15)]))
+    page = show(
+        HeadExplorer(draw(15, 15).clamp(-2.9, 2.9) * factor, queries=[f"w{n}" for n in range(15)])
+    )
     found = [(text, width) for name, text, width, _ in page.evaluate(TEXTS) if name == "number"]
     assert len(found) == (15 * 15 if decimals else 0)
     assert all(width <= grid(page)["w"] for _, width in found)
@@ -129,7 +149,9 @@ def test_hidden_zero_and_nan_look_different(show):
     given = np.array([[0.0, 1.0, 0.0], [math.nan, 0.5, 0.5], [0.0, 0.3, 0.7]])
     mask = np.array([[True, True, False], [True, True, True], [False, True, False]])
     page = show(HeadExplorer(given, queries=["a", "b", "c"], mask=mask))
-    assert "gradient" in page.locator(".base").evaluate("node => getComputedStyle(node).backgroundImage")
+    assert "gradient" in page.locator(".base").evaluate(
+        "node => getComputedStyle(node).backgroundImage"
+    )
     assert cell(page, 0, 2)[3] == 0  # clear: the lines behind it show
     assert cell(page, 0, 0).tolist() == [0, 34, 78, 255]  # the palette's first colour
     assert cell(page, 1, 0).tolist() == [230, 30, 107, 255]
@@ -142,8 +164,14 @@ def test_hidden_zero_and_nan_look_different(show):
 def test_entropy_stands_under_each_head(show, draw):
     given = weights(draw, 2, 6, 6)
     page = show(HeadExplorer(given))
-    entropy = torch.distributions.Categorical(torch.cat([given, given.mean(0, keepdim=True)])).entropy().mean(-1)
-    assert page.locator(".head small").all_inner_texts() == [f"{value:.2f} nats" for value in entropy]
+    entropy = (
+        torch.distributions.Categorical(torch.cat([given, given.mean(0, keepdim=True)]))
+        .entropy()
+        .mean(-1)
+    )
+    assert page.locator(".head small").all_inner_texts() == [
+        f"{value:.2f} nats" for value in entropy
+    ]
     assert page.locator(".head span").all_inner_texts() == ["head 0", "head 1", "average"]
     page = show(HeadExplorer((draw(2, 3, 4) * 2).softmax(-2)))
     assert page.locator(".notes").inner_text().startswith("⚠ rows sum to ")
@@ -162,7 +190,10 @@ def test_layers_and_sentences_stand_in_rows(show, draw):
     page.locator(".head").last.click()
     press(page)
     point(page, 1, 3)
-    assert said(page) == f"layer 2, sentence 1, average of heads: the → sat {given[2, 1, :, 1, 3].mean():.2f}"
+    assert (
+        said(page)
+        == f"layer 2, sentence 1, average of heads: the → sat {given[2, 1, :, 1, 3].mean():.2f}"
+    )
 
 
 def test_all_is_reached_by_keys_and_those_that_are_answered_go_no_further(show, draw):
@@ -171,21 +202,36 @@ def test_all_is_reached_by_keys_and_those_that_are_answered_go_no_further(show, 
     order = []
     for _ in range(3):
         page.keyboard.press("Tab")
-        order.append(page.evaluate("document.activeElement.className || document.activeElement.tagName"))
+        order.append(
+            page.evaluate("document.activeElement.className || document.activeElement.tagName")
+        )
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     assert order == ["head", "glass", "SUMMARY"]
     page.evaluate("leaked.length = 0")
     page.locator(".head").first.focus()
-    for key, head in (("ArrowRight", "head 1"), ("End", "average"), ("ArrowLeft", "head 3"), ("Home", "head 0")):
+    for key, head in (
+        ("ArrowRight", "head 1"),
+        ("End", "average"),
+        ("ArrowLeft", "head 3"),
+        ("Home", "head 0"),
+    ):
         press(page, key)
         assert page.locator(".title b").inner_text().startswith(head)
         assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
-    columns = page.evaluate("getComputedStyle(document.querySelector('.thumbs')).gridTemplateColumns.split(' ').length")
+    columns = page.evaluate(
+        "getComputedStyle(document.querySelector('.thumbs')).gridTemplateColumns.split(' ').length"
+    )
     press(page, "ArrowDown")
     assert page.locator(".title b").inner_text() == f"head {columns}"
     press(page, "ArrowUp")
     page.locator(".glass").focus()
-    cells = {"ArrowRight": (0, 1), "ArrowDown": (1, 1), "End": (1, 4), "ArrowUp": (0, 4), "Home": (0, 0)}
+    cells = {
+        "ArrowRight": (0, 1),
+        "ArrowDown": (1, 1),
+        "End": (1, 4),
+        "ArrowUp": (0, 4),
+        "Home": (0, 0),
+    }
     for key, (row, column) in (*cells.items(), ("ArrowLeft", (0, 0))):
         press(page, key)
         assert said(page) == f"head 0: {WORDS[row]} → {WORDS[column]} {given[0, row, column]:.2f}"
@@ -203,14 +249,19 @@ def test_all_is_reached_by_keys_and_those_that_are_answered_go_no_further(show, 
     assert page.evaluate("leaked") == ["a", "Control", "ArrowDown"]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (700, "dark"), (1280, "light"), (1920, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(360, "light"), (700, "dark"), (1280, "light"), (1920, "dark")]
+)
 def test_nothing_sticks_out_at_any_width(show, draw, width, scheme):
     wide = HeadExplorer(weights(draw, 5, 3, 40), queries=["a very long word indeed"] * 3)
     for explorer in (HeadExplorer(weights(draw, 4, 1, 12, 9, 9)), wide):
         page = show(explorer, width=width, color_scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         cells = grid(page)
-        assert cells["x"] + explorer._maps.shape[3] * cells["w"] <= page.locator(".paper").bounding_box()["width"]
+        assert (
+            cells["x"] + explorer._maps.shape[3] * cells["w"]
+            <= page.locator(".paper").bounding_box()["width"]
+        )
         look = "getComputedStyle(document.querySelector('.mha-heads'))"
         assert page.evaluate(f"{look}.color !== {look}.backgroundColor")
 
@@ -220,7 +271,9 @@ def test_512_tokens_can_be_pointed_at(show, width):
     given = torch.full((2, 512, 512), 0.0)
     given[0, 200:300, 200:300] = 1
     page = show(HeadExplorer(given), width=width)
-    assert grid(page)["w"] == (1 if width == 1280 else pytest.approx(0.7, abs=0.2))  # under a pixel: mean colours
+    assert grid(page)["w"] == (
+        1 if width == 1280 else pytest.approx(0.7, abs=0.2)
+    )  # under a pixel: mean colours
     assert np.abs(cell(page, 250, 250) - [254, 232, 56, 255]).max() < 4
     assert np.abs(cell(page, 100, 250) - [0, 34, 78, 255]).max() < 4
     point(page, 250, 250)
@@ -249,7 +302,8 @@ def test_eight_heads_are_drawn_without_stopping_the_page(show, draw, tokens, fra
     page = show(HeadExplorer(weights(draw, 8, tokens, tokens)))
     times, worst = page.evaluate(
         """async () => {
-             const thumbs = [...document.querySelectorAll('.head')], frame = requestAnimationFrame, times = [];
+             const thumbs = [...document.querySelectorAll('.head')],
+               frame = requestAnimationFrame, times = [];
              let [took, worst, last] = [0, 0, performance.now()];
              window.requestAnimationFrame = (call) => frame((time) => {
                const start = performance.now();
@@ -273,13 +327,21 @@ def test_eight_heads_are_drawn_without_stopping_the_page(show, draw, tokens, fra
 
 
 def test_controls_ask_the_kernel_and_its_answer_is_drawn(show):
-    page = show(HeadExplorer(np.eye(5), queries=WORDS, recompute=lambda temperature, mask, sentence: np.eye(5)))
+    page = show(
+        HeadExplorer(
+            np.eye(5), queries=WORDS, recompute=lambda temperature, mask, sentence: np.eye(5)
+        )
+    )
     fewer = HeadExplorer([[0.25, 0.75], [0.5, 0.5]], queries=["dogs", "were"])
     answer = (
-        "(state) => model.set('packet', { ...new Model(state).get('packet'), serial: model.get('request').serial })"
+        "(state) => model.set('packet', "
+        "{ ...new Model(state).get('packet'), serial: model.get('request').serial })"
     )
     moves = {
-        "temperature": (lambda: page.locator(".control.log input").fill("1"), 10),  # ten to the power of 1
+        "temperature": (
+            lambda: page.locator(".control.log input").fill("1"),
+            10,
+        ),  # ten to the power of 1
         "mask": (lambda: page.locator(".control.menu select").select_option("causal"), 1),
         "sentence": (lambda: page.locator(".control.text input").fill("dogs were"), "dogs were"),
     }

@@ -1,4 +1,6 @@
-"""What widgets say of a kernel that is busy or gone, and that they stop saying it once it has answered."""
+"""What widgets say of a kernel that is busy or gone, and that they stop saying it once it has
+answered.
+"""
 
 CELL = """
 import time
@@ -28,7 +30,8 @@ display(Panel(draw, size=range(2, 12)))
 PANEL = ".mha-lab[aria-label=Panel]"
 GONE = "⚠ The kernel does not answer. If it is busy, wait; if it is gone, run the cell again."
 # Returns what each of the three says, as it is seen.
-SAID = """() => ['.mha-heads', '.mha-lab[aria-label=SoftmaxLab]', '.mha-lab[aria-label=Panel]'].map((name) => {
+SAID = """() => ['.mha-heads', '.mha-lab[aria-label=SoftmaxLab]',
+    '.mha-lab[aria-label=Panel]'].map((name) => {
   const line = document.querySelector(`${name} .trouble`);
   const mark = getComputedStyle(line, '::before').content;
   return (mark === 'none' ? '' : JSON.parse(mark)) + line.textContent;
@@ -41,7 +44,10 @@ def test_all_widgets_say_the_same_of_a_kernel_that_does_not_answer(lab_page):
     page.wait_for_selector(".mha-heads[data-drawn]")
     page.wait_for_selector(f"{PANEL} img")
     assert page.evaluate(SAID) == ["", "", ""]
-    explorer, lab = page.locator(".mha-heads .control.log input"), page.locator(".mha-lab input[type=range]").first
+    explorer, lab = (
+        page.locator(".mha-heads .control.log input"),
+        page.locator(".mha-lab input[type=range]").first,
+    )
     panel = page.locator(f"{PANEL} input[type=range]")
     loops = {".mha-heads": lambda: explorer.fill("1"), ".mha-lab": lambda: lab.fill("0")}
     for number, (name, loop) in enumerate(loops.items()):
@@ -51,11 +57,15 @@ def test_all_widgets_say_the_same_of_a_kernel_that_does_not_answer(lab_page):
         page.evaluate("jupyterapp.commands.execute('notebook:interrupt-kernel')")
         page.wait_for_function(NOW, arg=[name, "your function was interrupted"])
         {".mha-heads": explorer, ".mha-lab": lab}[name].fill("0.1" if number == 0 else "8")
-        page.wait_for_function("(name) => !document.querySelector(`${name} .trouble`).textContent", arg=name)
+        page.wait_for_function(
+            "(name) => !document.querySelector(`${name} .trouble`).textContent", arg=name
+        )
     panel.focus()
     page.keyboard.press("ArrowRight")
     page.wait_for_function(NOW, arg=[PANEL, "does not answer"])  # it draws for four seconds
-    page.wait_for_function("(name) => !document.querySelector(`${name} .trouble`).textContent", arg=PANEL)
+    page.wait_for_function(
+        "(name) => !document.querySelector(`${name} .trouble`).textContent", arg=PANEL
+    )
     assert "An identity of 3" in page.locator(PANEL).inner_text()
     page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session.kernel.shutdown()")
     page.wait_for_timeout(500)

@@ -1,4 +1,6 @@
-"""The labs in JupyterLab: every control by mouse and by key, what is drawn, and what becomes of errors."""
+"""The labs in JupyterLab: every control by mouse and by key, what is drawn, and what becomes of
+errors.
+"""
 
 import re
 
@@ -24,7 +26,8 @@ ALL = [
     "RotaryLab()",
 ]
 MASK, SUM = 2, 3
-# Returns the milliseconds from a move to the frame with its picture: of so many moves, in order of size.
+# Returns the milliseconds from a move to the frame with its picture: of so many moves, in order of
+# size.
 TIMES = """async (root, count) => {
   const control = root.querySelector('input[type=range]');
   const move = () => {
@@ -45,7 +48,8 @@ TIMES = """async (root, count) => {
 # Returns where marks stand that turn the direction of text.
 TURNING = """() => [...document.querySelectorAll('.mha-lab *')].filter((node) => {
   const texts = [...node.attributes].map((one) => one.value);
-  for (const child of node.childNodes) if (child.nodeType === Node.TEXT_NODE) texts.push(child.data);
+  for (const child of node.childNodes)
+      if (child.nodeType === Node.TEXT_NODE) texts.push(child.data);
   return /[\\u202a-\\u202e]/.test(texts.join());
 }).map((node) => node.tagName)"""
 
@@ -57,9 +61,14 @@ def labs(lab_page):
 
     def show(cells=ALL, number=None, **options):
         page = lab_page(cells, **options)
-        page.on("console", lambda message: told.append(message.text) if message.type == "error" else None)
+        page.on(
+            "console",
+            lambda message: told.append(message.text) if message.type == "error" else None,
+        )
         count = number or len(cells) - 1
-        page.wait_for_function(f"document.querySelectorAll('.mha-lab[data-serial]').length === {count}")
+        page.wait_for_function(
+            f"document.querySelectorAll('.mha-lab[data-serial]').length === {count}"
+        )
         return page
 
     yield show
@@ -105,7 +114,9 @@ def test_painting_by_mouse_and_by_keys(labs):
     for column in (4, 5, 6):
         causal[1][column] = 1
     assert painted() == causal
-    assert lab.locator("select").evaluate("node => node.selectedOptions[0].textContent") == "painted"
+    assert (
+        lab.locator("select").evaluate("node => node.selectedOptions[0].textContent") == "painted"
+    )
     page.mouse.move(5, 5)
     board.focus()  # the cursor is where the mouse left it
     assert lab.locator(".readout").inner_text() == "grey → loud: may attend"
@@ -145,7 +156,13 @@ def test_bars_by_mouse_and_by_keys(labs):
     assert sum(shares) == pytest.approx(1, abs=0.03)
     assert "inside the hull" in told
     row = lab.locator(".track input").nth(1)
-    for key, share in (("End", 1.0), ("ArrowLeft", 0.99), ("PageDown", 0.89), ("Home", 0.0), ("ArrowUp", 0.01)):
+    for key, share in (
+        ("End", 1.0),
+        ("ArrowLeft", 0.99),
+        ("PageDown", 0.89),
+        ("Home", 0.0),
+        ("ArrowUp", 0.01),
+    ):
         page.keyboard.press(key)
         assert f"hungry {share:.2f}" in settled(lab)
         assert row.get_attribute("aria-valuetext") == f"hungry {share:.2f}"
@@ -159,7 +176,9 @@ def test_bars_by_mouse_and_by_keys(labs):
 
 
 def test_tips_by_mouse_and_by_keys(labs):
-    page = labs(["from mha_course.widgets import PlaneLab", "PlaneLab()", "PlaneLab(projections=True)"])
+    page = labs(
+        ["from mha_course.widgets import PlaneLab", "PlaneLab()", "PlaneLab(projections=True)"]
+    )
     lab, by_hand = the(page, 0), the(page, 1)
     lab.scroll_into_view_if_needed()
     plane = lab.locator("svg.arrows").bounding_box()
@@ -167,7 +186,9 @@ def test_tips_by_mouse_and_by_keys(labs):
     page.mouse.move(plane["x"] + 5.4 * unit, plane["y"] + 2.4 * unit)  # the tip of b, at (2, 1)
     page.mouse.down()
     page.mouse.move(plane["x"] + 2.4 * unit, plane["y"] + 2.4 * unit, steps=15)
-    assert "b = (-1.00, 1.00)" in lab.locator(".readout").inner_text()  # before the kernel has answered
+    assert (
+        "b = (-1.00, 1.00)" in lab.locator(".readout").inner_text()
+    )  # before the kernel has answered
     page.mouse.up()
     assert "a to a" in settled(lab)
     assert lab.locator("tr").nth(1).locator("td").all_inner_texts()[:3] == ["1.00", "-1.00", "0.00"]
@@ -179,7 +200,9 @@ def test_tips_by_mouse_and_by_keys(labs):
     page.keyboard.press("Tab")
     page.keyboard.press("ArrowLeft")
     settled(lab)
-    assert lab.locator(".handle").nth(2).get_attribute("aria-label").startswith("c at (-0.10, 2.00)")
+    assert (
+        lab.locator(".handle").nth(2).get_attribute("aria-label").startswith("c at (-0.10, 2.00)")
+    )
     lab.get_by_role("button", name="Start again").click()
     assert "a to b (0.58), b to b (0.81), c to c (0.77)" in settled(lab)
 
@@ -207,17 +230,31 @@ def test_keys_stay_in_the_lab(labs):
 
 def test_words_from_people_and_every_width(labs):
     tokens = f"[{EVIL!r}, '', 'w' * 5000, 'مرحبا', '\\u202eit\\n']"
-    many = "['W' * 8 if n in (0, 9, 29) else f't{n}' for n in range(32)]"  # one leans over the last ones
+    # one leans over the last ones
+    many = "['W' * 8 if n in (0, 9, 29) else f't{n}' for n in range(32)]"
     calls = [f"SoftmaxLab(torch.eye(5), {tokens})", f"MaskLab(torch.eye(5), {tokens})"]
-    calls += ["WeightedSumLab()", "SplitLab(64)", "ScalingLab()", f"SoftmaxLab(100 * torch.eye(32), {many})"]
+    calls += [
+        "WeightedSumLab()",
+        "SplitLab(64)",
+        "ScalingLab()",
+        f"SoftmaxLab(100 * torch.eye(32), {many})",
+    ]
     page = labs([SETUP, *calls])
     page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
     for width in (480, 800, 1280, 1920):
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_timeout(400)
-        stays_inside(page, ".mha-lab", "svg:not(.shared), text, .controls *, p:not(.spoken), td, th", by=1, below=True)
+        stays_inside(
+            page,
+            ".mha-lab",
+            "svg:not(.shared), text, .controls *, p:not(.spoken), td, th",
+            by=1,
+            below=True,
+        )
         if width >= 1280:
-            stays_inside(page, ".mha-lab figure", "text, td, th, figcaption, span", by=2, below=True)
+            stays_inside(
+                page, ".mha-lab figure", "text, td, th, figcaption, span", by=2, below=True
+            )
     assert "�it⏎" in the(page, 0).inner_text()
     assert page.evaluate(TURNING) == []
     assert page.evaluate("window.hacked") is None
@@ -232,4 +269,6 @@ def test_a_move_is_drawn_soon(labs):
     print(medians)
     assert min(medians.values()) < 200  # 50 on a machine that does nothing else
     dial = the(page, 0).locator("input[type=range]").first
-    assert dial.get_attribute("aria-valuetext") == dial.evaluate("node => node.nextElementSibling.textContent")
+    assert dial.get_attribute("aria-valuetext") == dial.evaluate(
+        "node => node.nextElementSibling.textContent"
+    )

@@ -1,4 +1,5 @@
-"""Every lesson as people meet it: in JupyterLab in a browser, run, moved by keys, saved, and opened again.
+"""Every lesson as people meet it: in JupyterLab in a browser, run, moved by keys, saved, and opened
+again.
 
 Pictures of the pages go to build/pages, or to the folder that MHA_COURSE_SCREENSHOTS names.
 """
@@ -19,15 +20,24 @@ PICTURES = Path(os.environ.get("MHA_COURSE_SCREENSHOTS") or browsing.ROOT / "bui
 TALL = 12_000  # pixels of one picture; more of a page goes into the next
 SCROLLS = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-WindowedPanel-outer"
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
-VIEWS = (("light", 1920), ("dark", 1280), ("light", 1280))  # a projector and a laptop; the last one stays
+VIEWS = (
+    ("light", 1920),
+    ("dark", 1280),
+    ("light", 1280),
+)  # a projector and a laptop; the last one stays
 
 
 def picture(page, name):
     """Keep the page in its whole height: on a projector, and on a laptop in both themes."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     for theme, width in VIEWS:
-        page.evaluate("(theme) => jupyterapp.commands.execute('apputils:change-theme', { theme })", THEMES[theme])
-        page.wait_for_function(f"document.body.dataset.jpThemeLight === '{str(theme == 'light').lower()}'")
+        page.evaluate(
+            "(theme) => jupyterapp.commands.execute('apputils:change-theme', { theme })",
+            THEMES[theme],
+        )
+        page.wait_for_function(
+            f"document.body.dataset.jpThemeLight === '{str(theme == 'light').lower()}'"
+        )
         page.set_viewport_size({"width": width, "height": 1000})
         page.wait_for_timeout(300)
         whole = page.locator(SCROLLS).evaluate("(node) => node.scrollHeight")
@@ -42,7 +52,9 @@ def picture(page, name):
 
 @pytest.fixture
 def badges(lab):
-    """Put the badges where the lessons look for them: beside their folder, or at the top of what is served."""
+    """Put the badges where the lessons look for them: beside their folder, or at the top of what is
+    served.
+    """
     folder = lab.folder / "mha_course" / "data"
     folder.mkdir(parents=True, exist_ok=True)
     for badge in (browsing.ROOT / "mha_course" / "data").glob("*.svg"):
@@ -54,11 +66,15 @@ def badges(lab):
 def test_a_lesson_in_a_browser(path, lab_page, lab):
     told = []
     page = lab_page(path, run=False, height=1000)
-    page.on("console", lambda message: told.append(message.text) if message.type == "error" else None)
+    page.on(
+        "console", lambda message: told.append(message.text) if message.type == "error" else None
+    )
     page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
     runs(page)
     picture(page, path.stem)
-    page.evaluate("jupyterapp.commands.execute('notebook:expand-all-headings')")  # what is under Deeper, too
+    page.evaluate(
+        "jupyterapp.commands.execute('notebook:expand-all-headings')"
+    )  # what is under Deeper, too
     widgets = page.query_selector_all(walking.WIDGETS)
     for widget in widgets:
         can_be_reached(page, widget)
@@ -82,7 +98,12 @@ def runs(page):
     assert all(cell["execution_count"] for cell in notebook["cells"] if cell["cell_type"] == "code")
     assert walking.troubles(page) == []
     assert page.evaluate("complaints") == []
-    assert page.evaluate("[...document.images].filter((image) => !image.naturalWidth).map((image) => image.src)") == []
+    assert (
+        page.evaluate(
+            "[...document.images].filter((image) => !image.naturalWidth).map((image) => image.src)"
+        )
+        == []
+    )
 
 
 def can_be_reached(page, widget):
@@ -100,7 +121,9 @@ def answers(page, widget):
 
 
 def can_be_opened_again(page, lab):
-    """Save, open again, and once more without a kernel: what does not move any more is still there to see."""
+    """Save, open again, and once more without a kernel: what does not move any more is still there
+    to see.
+    """
     shown = walking.views(walking.contents(page))
     page.evaluate("jupyterapp.commands.execute('docmanager:save')")
     page.wait_for_function("!jupyterapp.shell.currentWidget.context.model.dirty")
@@ -116,12 +139,17 @@ def can_be_opened_again(page, lab):
         assert walking.troubles(page) == []
         for number, count in shown.items():
             cell = page.locator(".jp-Notebook .jp-Cell").nth(number)
-            twins = cell.locator(".jp-OutputArea-output").locator("img, table, strong").filter(visible=True)
+            twins = (
+                cell.locator(".jp-OutputArea-output")
+                .locator("img, table, strong")
+                .filter(visible=True)
+            )
             assert twins.count() >= count, f"cell {number} has no picture"
         assert page.locator(walking.WIDGETS).count() == 0
 
 
-# A control without a name or a mark of the focus, whose kernel stumbles, and which leaves no picture behind.
+# A control without a name or a mark of the focus, whose kernel stumbles, and which leaves no
+# picture behind.
 ROUGH = """
 import sys
 import ipywidgets as W
@@ -139,7 +167,10 @@ def test_what_goes_wrong_on_a_page_is_noticed(lab_page, lab):
     page.evaluate(walking.RUN)
     walking.settle(page)
     wrong = walking.wrong_outputs(walking.contents(page))
-    assert wrong == ["cell 1 writes to stderr: careful\n", "cell 2: ZeroDivisionError: division by zero"]
+    assert wrong == [
+        "cell 1 writes to stderr: careful\n",
+        "cell 2: ZeroDivisionError: division by zero",
+    ]
     widget = page.query_selector(walking.WIDGETS)
     assert len(walking.tab_through(page, widget)) == 1
     assert "" in walking.names(page, widget).values()
@@ -148,12 +179,17 @@ def test_what_goes_wrong_on_a_page_is_noticed(lab_page, lab):
     assert walking.move(page, control) == ""
     assert "ZeroDivisionError" in page.evaluate("complaints")[before]
     control.evaluate("(node) => { node.replaceWith(node.cloneNode(true)) }")
-    assert "noUi-handle" in walking.move(page, walking.controls(widget)[0])  # a copy without what answers
+    assert "noUi-handle" in walking.move(
+        page, walking.controls(widget)[0]
+    )  # a copy without what answers
     with pytest.raises(AssertionError, match="cell 0 has no picture"):
         can_be_opened_again(page, lab)
 
 
-TO_NOBODY = "(name) => jupyterapp.shell.currentWidget.sessionContext.session.kernel.createComm('x', name).send({})"
+TO_NOBODY = (
+    "(name) => jupyterapp.shell.currentWidget.sessionContext.session.kernel.createComm('x', "
+    "name).send({})"
+)
 
 
 def test_what_a_new_kernel_is_asked_by_jupyterlab_is_no_complaint(lab_page):
@@ -166,7 +202,9 @@ def test_what_a_new_kernel_is_asked_by_jupyterlab_is_no_complaint(lab_page):
 
 
 def test_a_progress_bar_does_not_come_back_as_an_error(lab_page, lab):
-    page = lab_page(["from tqdm.auto import tqdm\nfor _ in tqdm(range(3), desc='train'): pass", "1 + 1"])
+    page = lab_page(
+        ["from tqdm.auto import tqdm\nfor _ in tqdm(range(3), desc='train'): pass", "1 + 1"]
+    )
     assert walking.views(walking.contents(page)) == {}
     can_be_opened_again(page, lab)
     assert page.locator(".jp-OutputArea-output").all_inner_texts() == ["2"]

@@ -22,9 +22,15 @@ def untrusted(tmp_path):
     def make(shown):
         cells = [nbformat.v4.new_code_cell("") for _ in shown]
         for cell, one in zip(cells, shown, strict=True):
-            cell.outputs = [nbformat.v4.new_output("display_data", {"text/html": one._repr_html_()})]
+            cell.outputs = [
+                nbformat.v4.new_output("display_data", {"text/html": one._repr_html_()})
+            ]
         made = nbformat.v4.new_notebook(cells=cells)
-        made.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        made.metadata.kernelspec = {
+            "name": "python3",
+            "display_name": "Python 3",
+            "language": "python",
+        }
         nbformat.write(made, tmp_path / "untrusted.ipynb")
         return tmp_path / "untrusted.ipynb"
 
@@ -32,7 +38,10 @@ def untrusted(tmp_path):
 
 
 def test_what_differs_is_framed_and_long_words_wrap(lab_page, untrusted):
-    wrong, crashed = check("attention_scores", too_large_at_one_key), check("attention_scores", crashing)
+    wrong, crashed = (
+        check("attention_scores", too_large_at_one_key),
+        check("attention_scores", crashing),
+    )
     page = lab_page(untrusted([wrong, crashed, predict("row-sum", "z" * 5000)]), run=False)
     outputs = page.locator(".jp-OutputArea-output")
     outputs.nth(2).wait_for()
@@ -65,10 +74,16 @@ def test_a_question_is_answered_by_keys_and_marked_where_it_stands(lab_page):
     page = lab_page([ASKED, 'predict("typical-score")'], windowing=True)
     choices, typed = page.locator(".mha-card").nth(0), page.locator(".mha-card").nth(1)
     buttons, reason = choices.locator("button"), choices.locator(".reason")
-    places = "nodes => nodes.map((node) => [node.offsetLeft, node.offsetTop, node.offsetWidth, node.offsetHeight])"
+    places = (
+        "nodes => nodes.map((node) => [node.offsetLeft, node.offsetTop, node.offsetWidth, "
+        "node.offsetHeight])"
+    )
     before = buttons.evaluate_all(places)
     buttons.nth(0).focus()
-    for key, marks, verdict in (("Enter", ["✘", "", ""], "✘ Not quite."), ("Space", ["✘", "✔", ""], "✔ Right.")):
+    for key, marks, verdict in (
+        ("Enter", ["✘", "", ""], "✘ Not quite."),
+        ("Space", ["✘", "✔", ""], "✔ Right."),
+    ):
         page.keyboard.press(key)
         assert buttons.locator(".sign").all_inner_texts() == marks
         assert reason.inner_text().startswith(verdict)
@@ -79,7 +94,10 @@ def test_a_question_is_answered_by_keys_and_marked_where_it_stands(lab_page):
     assert buttons.evaluate_all(places) == before
 
     field = typed.locator("input")
-    for answer, said in (("64", "You said 64. ✘ Not quite. "), ("√64", "You said √64: 8. ✔ Right. ")):
+    for answer, said in (
+        ("64", "You said 64. ✘ Not quite. "),
+        ("√64", "You said √64: 8. ✔ Right. "),
+    ):
         field.fill(answer)
         field.press("Enter")
         typed.locator(".reason", has_text=said).wait_for()

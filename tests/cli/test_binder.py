@@ -1,4 +1,6 @@
-"""Binder's image, built up as repo2docker does it: requirements.txt, then postBuild, in a clone and nothing else."""
+"""Binder's image, built up as repo2docker does it: requirements.txt, then postBuild, in a clone and
+nothing else.
+"""
 
 import json
 import os
@@ -12,13 +14,24 @@ import pytest
 from mha_course.cli.authoring import ROOT
 
 pytestmark = pytest.mark.elsewhere
-KEPT = ("PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", "PIP_INDEX_URL", "PIP_FIND_LINKS", "PIP_CONFIG_FILE", "PIP_NO_INDEX")
+KEPT = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "SSL_CERT_FILE",
+    "PIP_INDEX_URL",
+    "PIP_FIND_LINKS",
+    "PIP_CONFIG_FILE",
+    "PIP_NO_INDEX",
+)
 ASK = """
 import json, pathlib, sys, mha_course, torch
 from nbformat import read, sign
 notary = sign.NotebookNotary()
-signed = [notary.check_signature(read(path, 4)) for path in sorted(pathlib.Path("notebooks").glob("*.ipynb"))]
-print(json.dumps([mha_course.__file__, torch.version.cuda, torch.__version__.split("+")[0], all(signed), len(signed)]))
+paths = sorted(pathlib.Path("notebooks").glob("*.ipynb"))
+signed = [notary.check_signature(read(path, 4)) for path in paths]
+version = torch.__version__.split("+")[0]
+print(json.dumps([mha_course.__file__, torch.version.cuda, version, all(signed), len(signed)]))
 """
 
 
@@ -35,7 +48,9 @@ def image(tmp_path_factory):
     kept |= {"PIP_RETRIES": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "MHA_COURSE_PROGRESS": "off"}
 
     def run(*command):
-        done = subprocess.run(command, cwd=home / "course", env=kept, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=home / "course", env=kept, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr[-2000:]
         return done.stdout
 
@@ -55,11 +70,16 @@ def test_the_package_is_there_and_the_lessons_are_trusted(image):
 
 def test_the_server_reads_its_settings(image):
     said = json.loads(image("jupyter", "server", "--show-config-json"))
-    assert said["ContentsManager"]["pre_save_hook"] == "mha_course.cli.jupyter_hooks.drop_widget_views"
+    assert (
+        said["ContentsManager"]["pre_save_hook"] == "mha_course.cli.jupyter_hooks.drop_widget_views"
+    )
     assert said["LabApp"]["custom_css"] is True
     (style,) = said["ServerApp"]["tornado_settings"]["static_custom_path"]
     assert Path(style, "custom.css").is_file()
-    assert said["ServerApp"]["kernel_websocket_connection_class"] == "mha_course.cli.jupyter_hooks.PromptConnection"
+    assert (
+        said["ServerApp"]["kernel_websocket_connection_class"]
+        == "mha_course.cli.jupyter_hooks.PromptConnection"
+    )
 
 
 @pytest.mark.parametrize("lesson", ["00_start_here"])

@@ -1,4 +1,6 @@
-"""The script that checks everything: each step is run, whatever became of others, and one that fails fails the run."""
+"""The script that checks everything: each step is run, whatever became of others, and one that
+fails fails the run.
+"""
 
 import os
 import shutil
@@ -17,15 +19,19 @@ case "${{0##*/}} $*" in {fails}) exit 1;; esac
 exit 0
 """
 STEPS = {
-    "python3 -m mha_course setup", "python -m ruff check .", "python -m ruff format --check .", "python -m mypy",
+    "python3 -m mha_course setup", "python -m ruff check .", "python -m ruff format --check .",
+    "python -m mypy",
     "lint-imports --no-cache", "python -m pytest -q --doctest-modules mha_course", "npm ci",
-    "eslint --config .venv/node/eslint.config.mjs mha_course", "prettier --check", "python3 -m mha_course test --all",
+    "eslint --config .venv/node/eslint.config.mjs mha_course", "prettier --check",
+    "python3 -m mha_course test --all",
 }  # fmt: skip
 
 
 @pytest.fixture
 def run(tmp_path):
-    """Run the script where every program is noted alone: ``run(fails="*mypy*")`` gives status, output and calls."""
+    """Run the script where every program is noted alone: ``run(fails="*mypy*")`` gives status,
+    output and calls.
+    """
     clone, programs, log = tmp_path / "clone", tmp_path / "programs", tmp_path / "log"
     places = [programs / name for name in ("python3", "chromium", "node", "npm", "env")]
     places += [clone / ".venv/bin" / name for name in ("python", "lint-imports")]
@@ -41,7 +47,10 @@ def run(tmp_path):
             place.parent.mkdir(parents=True, exist_ok=True)
             text = PROGRAM.format(bash=shutil.which("bash"), log=log, fails=fails)
             if place.name == "env":  # it runs what follows the settings
-                text = f'#!{shutil.which("bash")}\nwhile [[ "$1" == *=* ]]; do shift; done\nexec "$@"\n'
+                text = (
+                    f'#!{shutil.which("bash")}\nwhile [[ "$1" == *=* ]]; do shift; done\nexec '
+                    f'"$@"\n'
+                )
             place.write_text(text)
             place.chmod(0o755)
         for name in ("dirname", "mkdir", "cp"):
@@ -49,7 +58,8 @@ def run(tmp_path):
         for name in without:
             (programs / name).unlink()
         done = subprocess.run(
-            [shutil.which("bash"), clone / ".ci" / "run"], env={"PATH": str(programs)}, capture_output=True, text=True,
+            [shutil.which("bash"), clone / ".ci" / "run"], env={"PATH": str(programs)},
+            capture_output=True, text=True,
             check=False,
         )  # fmt: skip
         return done.returncode, done.stdout, log.read_text()
@@ -66,7 +76,17 @@ def test_every_step_is_run(run):
 
 
 @pytest.mark.parametrize(
-    "fails", ["*ruff*check*", "*format*", "*mypy*", "lint-imports*", "*doctest*", "eslint*", "prettier*", "*--all"]
+    "fails",
+    [
+        "*ruff*check*",
+        "*format*",
+        "*mypy*",
+        "lint-imports*",
+        "*doctest*",
+        "eslint*",
+        "prettier*",
+        "*--all",
+    ],
 )
 def test_a_step_that_fails_fails_the_run_and_stops_no_other(run, fails):
     status, output, calls = run(fails)
@@ -82,7 +102,11 @@ def test_a_step_that_fails_fails_the_run_and_stops_no_other(run, fails):
         (["npm"], "''", "eslint and prettier need Node 20.19 or newer: left out"),
         ([], "node*", "eslint and prettier need Node 20.19 or newer: left out"),
         ([], "npm*", "eslint and prettier could not be installed: left out"),
-        ([], "*playwright*|*tests/requirements.txt", "tests/requirements.txt could not be installed: what needs it"),
+        (
+            [],
+            "*playwright*|*tests/requirements.txt",
+            "tests/requirements.txt could not be installed: what needs it",
+        ),
     ],
 )
 def test_what_cannot_be_had_is_left_out_with_a_line(run, without, fails, left_out):

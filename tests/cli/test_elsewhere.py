@@ -40,7 +40,9 @@ print(json.dumps({
 
 def address():
     """Return the repository's address, which stands in pyproject.toml."""
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"][
+        "Repository"
+    ]
 
 
 def pins(path):
@@ -48,7 +50,9 @@ def pins(path):
 
 
 def alone(path):
-    """Return a lesson as Colab opens it: fetching from this clone, and telling at the end what it stands on."""
+    """Return a lesson as Colab opens it: fetching from this clone, and telling at the end what it
+    stands on.
+    """
     text = path.read_text(encoding="utf-8").replace(address(), ROOT.as_uri())
     notebook = nbformat.reads(text, as_version=4)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(STUB + RECORD))
@@ -58,7 +62,9 @@ def alone(path):
 
 def run_alone(notebook, folder, **environment):
     """Run it in a folder, and return what its last cell tells."""
-    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": folder}})
+    client = NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": folder}}
+    )
     client.execute(env={**os.environ, "MHA_COURSE_PROGRESS": "off", **environment})
     return json.loads(notebook.cells[-1].outputs[0].text)
 
@@ -70,13 +76,19 @@ def test_a_notebook_alone_in_an_empty_folder_on_colab(tmp_path):
     told = run_alone(notebook, tmp_path)
     assert Path(told["course"]).parts[-3:] == ("mha-course", "mha_course", "__init__.py")
     assert told["programs"] == ["git"]
-    assert run_alone(notebook, tmp_path)["programs"] == []  # a restarted runtime finds the folder there
+    assert (
+        run_alone(notebook, tmp_path)["programs"] == []
+    )  # a restarted runtime finds the folder there
 
 
 @pytest.mark.elsewhere
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
-@pytest.mark.parametrize("path", sorted(authoring.LESSONS.glob("*.ipynb")), ids=lambda path: path.stem)
-def test_every_notebook_runs_on_colabs_versions_and_installs_nothing(path, tmp_path, colab_versions):
+@pytest.mark.parametrize(
+    "path", sorted(authoring.LESSONS.glob("*.ipynb")), ids=lambda path: path.stem
+)
+def test_every_notebook_runs_on_colabs_versions_and_installs_nothing(
+    path, tmp_path, colab_versions
+):
     told = run_alone(alone(path), tmp_path, PYTHONPATH=str(colab_versions))
     assert told["versions"] == {name: COLAB[name] for name in told["versions"]}
     assert told["programs"] == ["git"]
@@ -115,5 +127,10 @@ def test_the_address_stands_in_badges_and_first_cells():
     for path in authoring.LESSONS.glob("*.ipynb"):
         text = path.read_text(encoding="utf-8")
         assert text.count(slug) == 3, path.name
-        assert f"https://colab.research.google.com/github/{slug}/blob/main/notebooks/{path.name}" in text
-        assert f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/notebooks/{path.name}" in text
+        assert (
+            f"https://colab.research.google.com/github/{slug}/blob/main/notebooks/{path.name}"
+            in text
+        )
+        assert (
+            f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/notebooks/{path.name}" in text
+        )

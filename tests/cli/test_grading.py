@@ -1,4 +1,6 @@
-"""A class with planted answers is graded: every status and mistake, hostile notebooks, what is kept, the pages."""
+"""A class with planted answers is graded: every status and mistake, hostile notebooks, what is
+kept, the pages.
+"""
 
 import csv
 import html.parser
@@ -141,7 +143,8 @@ def softmax(scores):
     checker.check("softmax", softmax, about=(builtins, exercises))
     return torch.softmax(scores, -2)
 """
-# Cells that stand where the stub of softmax stood, with the status and the mistake that they come out with.
+# Cells that stand where the stub of softmax stood, with the status and the mistake that they come
+# out with.
 PLANTED = {
     "right": (SOFTMAX, "correct", ""),
     "helped": (HELPED, "correct", ""),  # by a function that a later cell defines, too
@@ -154,7 +157,11 @@ PLANTED = {
     "leaves": ("import sys\n@sys.exit\ndef softmax(scores):\n    return scores", "error", ""),
     "loops": ("def softmax(scores):\n    while True: pass", "error", ""),
     "loops in C": ("def softmax(scores):\n    return sum(iter(int, 1))", "error", ""),
-    "50 GB": ("def softmax(scores):\n    return torch.zeros(50 << 30, dtype=torch.uint8)", "error", ""),
+    "50 GB": (
+        "def softmax(scores):\n    return torch.zeros(50 << 30, dtype=torch.uint8)",
+        "error",
+        "",
+    ),
     "50 GB of Python": ("def softmax(scores):\n    return bytearray(50 << 30)", "error", ""),
     "forges": (FORGED, "error", ""),
     "many files": (MANY, "error", ""),
@@ -182,7 +189,8 @@ FILES = {
 
 def hostile(victim, acts):
     return HOSTILE.format(
-        place=str(victim), acts=f"({''.join(f'({name!r}, lambda: {act}),' for name, act in acts.items())})"
+        place=str(victim),
+        acts=f"({''.join(f'({name!r}, lambda: {act}),' for name, act in acts.items())})",
     )
 
 
@@ -202,7 +210,12 @@ def command(folder, out, *options):
 
 def grade(*arguments, **environment):
     done = subprocess.run(
-        command(*arguments), cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False
+        command(*arguments),
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 
@@ -225,7 +238,9 @@ def confining():
 
 @pytest.fixture(scope="module")
 def graded(confining, tmp_path_factory):
-    """Grade a class in which every exercise has an answer, and some answers are hostile; return folder and OUT."""
+    """Grade a class in which every exercise has an answer, and some answers are hostile; return
+    folder and OUT.
+    """
     place = tmp_path_factory.mktemp("class")
     folder, out, victim, temporary = (place / name for name in ("hand-ins", "out", "victim", "tmp"))
     for made in (folder, victim, temporary):
@@ -234,7 +249,10 @@ def graded(confining, tmp_path_factory):
     for name, (source, *_) in PLANTED.items():
         notebook = lesson(4, softmax=source)
         notebook.cells.insert(
-            9, nbformat.v4.new_code_cell("%time x = 1\n!true\ndef share(e): return e / e.sum(-1, keepdim=True)")
+            9,
+            nbformat.v4.new_code_cell(
+                "%time x = 1\n!true\ndef share(e): return e / e.sum(-1, keepdim=True)"
+            ),
         )
         nbformat.write(notebook, folder / f"{name}.ipynb")
     nbformat.write(lesson(4, softmax=hostile(victim, ACTS)), folder / "hostile.ipynb")
@@ -249,8 +267,12 @@ def graded(confining, tmp_path_factory):
     nbformat.write(lesson(4, softmax=SOFTMAX), folder / LONG / "04.ipynb")
     (folder / "mistaken").mkdir()
     for one in LESSONS:
-        sources = {e.name: MISTAKEN.format(name=e.name, at=len(ways(e.name)) // 2) for e in one.exercises}
-        nbformat.write(lesson(one.number, **sources), folder / "mistaken" / f"{one.number:02}.ipynb")
+        sources = {
+            e.name: MISTAKEN.format(name=e.name, at=len(ways(e.name)) // 2) for e in one.exercises
+        }
+        nbformat.write(
+            lesson(one.number, **sources), folder / "mistaken" / f"{one.number:02}.ipynb"
+        )
     nbformat.write(lesson(4, softmax=SOFTMAX), folder / "mistaken" / "04 again.ipynb")
     start = time.monotonic()
     grade(folder, out, TMPDIR=str(temporary), HIDDEN="token")
@@ -265,16 +287,26 @@ def graded(confining, tmp_path_factory):
 class TestOfAClass:
     def test_every_planted_answer_is_judged_as_it_is(self, graded):
         found = {
-            row["learner"]: (row["status"], row["mistake"]) for row in table(graded[1]) if row["exercise"] == "softmax"
+            row["learner"]: (row["status"], row["mistake"])
+            for row in table(graded[1])
+            if row["exercise"] == "softmax"
         }
-        assert {name: found[name] for name in PLANTED} == {name: tuple(rest) for name, (_, *rest) in PLANTED.items()}
+        assert {name: found[name] for name in PLANTED} == {
+            name: tuple(rest) for name, (_, *rest) in PLANTED.items()
+        }
 
     def test_who_fills_the_disk_is_stopped(self, graded):
         for name in ("many files", "large files"):
-            assert workers.FULL in (graded[1] / "feedback" / f"{name}.html").read_text(encoding="utf-8")
+            assert workers.FULL in (graded[1] / "feedback" / f"{name}.html").read_text(
+                encoding="utf-8"
+            )
 
     def test_none_of_the_hostile_acts_succeeds(self, graded):
-        row = next(row for row in table(graded[1]) if (row["learner"], row["exercise"]) == ("hostile", "softmax"))
+        row = next(
+            row
+            for row in table(graded[1])
+            if (row["learner"], row["exercise"]) == ("hostile", "softmax")
+        )
         assert row["status"] == "correct", (graded[1] / "feedback" / "hostile.html").read_text()
 
     def test_what_is_no_notebook_is_one_line(self, graded):
@@ -283,7 +315,9 @@ class TestOfAClass:
 
     def test_each_mistake_of_the_course_is_named_as_check_names_it(self, graded):
         rows = {
-            row["exercise"]: (row["status"], row["mistake"]) for row in table(graded[1]) if row["learner"] == "mistaken"
+            row["exercise"]: (row["status"], row["mistake"])
+            for row in table(graded[1])
+            if row["learner"] == "mistaken"
         }
         assert list(rows) == list(EXERCISES)
         assert rows.pop("softmax") == ("correct", "")  # handed in twice: the better one counts
@@ -300,7 +334,9 @@ class TestOfAClass:
         assert {(row["assignment"], row["max_score"]) for row in rows} == {
             (f"lesson {one.number:02}", str(len(one.exercises))) for one in LESSONS if one.exercises
         }
-        assert len(rows) == len({row["assignment"] for row in rows}) * len({row["learner"] for row in table(graded[1])})
+        assert len(rows) == len({row["assignment"] for row in rows}) * len(
+            {row["learner"] for row in table(graded[1])}
+        )
 
     def test_the_pages_ask_for_nothing_and_run_nothing(self, graded):
         pages = [graded[1] / "class.html", *(graded[1] / "feedback").iterdir()]
@@ -308,7 +344,11 @@ class TestOfAClass:
         for path in pages:
             found = Parts(path.read_text(encoding="utf-8"))
             assert "script" not in found.tags
-            assert all((graded[1] / address).is_file() for address in found.addresses if LONG not in address)
+            assert all(
+                (graded[1] / address).is_file()
+                for address in found.addresses
+                if LONG not in address
+            )
 
     def test_what_is_finished_is_not_judged_again(self, graded, tmp_path):
         folder, out = graded
@@ -338,7 +378,9 @@ def test_without_confinement_the_acts_succeed(tmp_path):
     acts = {name: act for name, act in ACTS.items() if name not in ("memory of another", "fork")}
     nbformat.write(lesson(4, softmax=hostile(victim, acts)), folder / "hostile.ipynb")
     grade(folder, tmp_path / "out", "--unconfined", HIDDEN="token")
-    assert f"done: {', '.join(acts)}" in (tmp_path / "out" / "feedback" / "hostile.html").read_text()
+    assert (
+        f"done: {', '.join(acts)}" in (tmp_path / "out" / "feedback" / "hostile.html").read_text()
+    )
     assert not list(victim.glob("kept"))
 
 
@@ -362,7 +404,10 @@ def test_a_run_that_is_interrupted_goes_on_where_it_was(tmp_path):
     (folder / "z.ipynb").unlink()
     grade(folder, out)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    assert [row["status"] for row in table(out) if row["exercise"] == "softmax"] == ["correct", "wrong"]
+    assert [row["status"] for row in table(out) if row["exercise"] == "softmax"] == [
+        "correct",
+        "wrong",
+    ]
 
 
 def test_no_learner_is_left_out(tmp_path):
@@ -372,7 +417,14 @@ def test_no_learner_is_left_out(tmp_path):
         (tmp_path / name).touch()
     (tmp_path / "f").mkdir()
     (tmp_path / "g.ipynb").mkdir()
-    expected = [("a", names[0]), ("b", names[1]), ("c", names[3]), ("c", names[2]), ("f", "f"), ("g.ipynb", "g.ipynb")]
+    expected = [
+        ("a", names[0]),
+        ("b", names[1]),
+        ("c", names[3]),
+        ("c", names[2]),
+        ("f", "f"),
+        ("g.ipynb", "g.ipynb"),
+    ]
     assert grading.hand_ins(tmp_path) == [(learner, tmp_path / name) for learner, name in expected]
 
 
@@ -406,10 +458,13 @@ def test_what_cannot_be_graded_says_so(tmp_path, monkeypatch):
         ("\ud800", ("error", "", "\\ud800", "")),
         (["correct", "", "well", ""], ("correct", "", "well", "")),
         *((forged, ("error", "", workers.ENDED, "")) for forged in (
-            5, None, {}, ["correct"], [1, 2, 3, 4], ["passed", "", "", ""], ["wrong", "<b>", "", ""],
+            5, None, {}, ["correct"], [1, 2, 3, 4], ["passed", "", "", ""],
+            ["wrong", "<b>", "", ""],
         )),
         *((["wrong", "", "", forged], ("wrong", "", "", "")) for forged in (
-            "<script>", "<img src=x>", "</main>", '<td onclick="x">', '<td style="position:fixed">', "<td", "<!--",
+            "<script>", "<img src=x>", "</main>", '<td onclick="x">', '<td '
+                                                                      'style="position:fixed">',
+                                                                      "<td", "<!--",
             '<td style="' + "color:acolorbcolor" * 99,
         )),
     ],
@@ -418,7 +473,9 @@ def test_a_result_counts_only_in_the_form_that_the_course_gives_it(result, expec
     assert grading._verdict(result) == expected
 
 
-@pytest.mark.parametrize(("name", "expected"), [(f"{sign}1", f"'{sign}1") for sign in "=+-@"] + [("a=1", "a=1")])
+@pytest.mark.parametrize(
+    ("name", "expected"), [(f"{sign}1", f"'{sign}1") for sign in "=+-@"] + [("a=1", "a=1")]
+)
 def test_no_name_is_a_formula(name, expected):
     assert grading._table(("learner", "score"), [(name, 3)]) == f"learner,score\n{expected},3\n"
 
@@ -463,13 +520,15 @@ def test_elsewhere_one_process_judges_a_notebook_and_the_next_one_goes_on(tmp_pa
     entropy = "def entropy(weights):\n    return -torch.special.xlogy(weights, weights).sum(-1)"
     (tmp_path / "hand-ins").mkdir()
     nbformat.write(
-        lesson(4, softmax=QUERIES, masked_softmax=leaves, entropy=entropy), tmp_path / "hand-ins" / "a.ipynb"
+        lesson(4, softmax=QUERIES, masked_softmax=leaves, entropy=entropy),
+        tmp_path / "hand-ins" / "a.ipynb",
     )
     with pytest.raises(ShapeError, match="answers cannot be confined on this machine"):
         grading.grade(tmp_path / "hand-ins", tmp_path / "out")
     rows = grading.grade(tmp_path / "hand-ins", tmp_path / "out", confined=False)
     assert [row[1:4] for row in rows] == [
-        ("softmax", "wrong", "softmax-over-queries"), ("masked_softmax", "error", ""), ("entropy", "correct", ""),
+        ("softmax", "wrong", "softmax-over-queries"), ("masked_softmax", "error", ""),
+        ("entropy", "correct", ""),
     ]  # fmt: skip
 
 
@@ -495,62 +554,82 @@ def test_paths_are_those_of_whoever_gives_the_command(tmp_path, monkeypatch, cap
          ["softmax", ["def softmax(x): return 1"]]),  # as it was when it was checked
         (["def softmax(x): return 1", "def softmax(x): return 2", "check('softmax', softmax)"],
          ["softmax", ["def softmax(x): return 2"]]),
-        (["check('softmax', softmax)", "def softmax(x): return 2"], ["softmax", ["def softmax(x): return 2"]]),
+        (["check('softmax', softmax)", "def softmax(x): return 2"],
+            ["softmax", ["def softmax(x): return 2"]]),
         (["check('softmax', softmax)"], ["", []]),
         (["import torch\ncheck('softmax', torch.softmax)"], ["torch.softmax", ["import torch"]]),
-        ([STUB, "def mine(x): return x", "check('softmax', mine)"], ["mine", ["def mine(x): return x"]]),
+        ([STUB, "def mine(x): return x", "check('softmax', mine)"],
+            ["mine", ["def mine(x): return x"]]),
         ([STUB, "def mine(x): return x", "check('softmax', mine, record=False)"], ["", []]),
         (["def softmax(x): return x", "def mine(x): return x", "check('softmax', mine)"],
          ["softmax", ["def softmax(x): return x"]]),
         (["from torch.nn.functional import softmax"], []),  # nobody's answer
-        (["train()", "n = 3", "for n in 1, 2: pass", "def softmax(x, y=n): return F(x)", "import a, b as F"],
+        (["train()", "n = 3", "for n in 1, 2: pass", "def softmax(x, y=n): return F(x)",
+            "import a, b as F"],
          ["softmax", ["n = 3", "def softmax(x, y=n): return F(x)", "import b as F"]]),
-        (["k = load()\ndef softmax(k): return k"], ["softmax", ["def softmax(k): return k"]]),  # its own k
+        # its own k
+        (["k = load()\ndef softmax(k): return k"], ["softmax", ["def softmax(k): return k"]]),
         (["a = 1", "a = a + 1", "def softmax(x): return a"],
          ["softmax", ["a = 1", "a = a + 1", "def softmax(x): return a"]]),
-        (["class MultiHeadAttention: pass", "def forward(self): return 1", "MultiHeadAttention.forward = forward"],
+        (["class MultiHeadAttention: pass", "def forward(self): return 1",
+            "MultiHeadAttention.forward = forward"],
          ["MultiHeadAttention", ["class MultiHeadAttention: pass", "def forward(self): return 1",
                                  "MultiHeadAttention.forward = forward"]]),
-        (["try:\n    import fast as fn\nexcept ImportError:\n    import slow as fn", "def softmax(x): return fn(x)"],
+        (["try:\n    import fast as fn\nexcept ImportError:\n    import slow as fn",
+            "def softmax(x): return fn(x)"],
          ["softmax", ["try:\n    import fast as fn\nexcept ImportError:\n    import slow as fn",
                       "def softmax(x): return fn(x)"]]),
         (["from torch import *", "def softmax(x): return exp(x)"],
          ["softmax", ["from torch import *", "def softmax(x): return exp(x)"]]),
-        (["!ls\ndef softmax(x): return x  # sums to 1?"], ["softmax", ["def softmax(x): return x  # sums to 1?"]]),
-        (["%%time\nfiles = !ls\ndef softmax(x): return 7 \\\n % 2"], ["softmax", ["def softmax(x): return 7 \\"]]),
+        (["!ls\ndef softmax(x): return x  # sums to 1?"],
+            ["softmax", ["def softmax(x): return x  # sums to 1?"]]),
+        (["%%time\nfiles = !ls\ndef softmax(x): return 7 \\\n % 2"],
+            ["softmax", ["def softmax(x): return 7 \\"]]),
         (["def softmax(x): return '''Over\nwhich?\n'''\n!ls"],
          ["softmax", ["def softmax(x): return '''Over\nwhich?\n'''\nget_ipython().system('ls')"]]),
-        ([STUB, "check('softmax', softmax)", "def softmax(x): return 2"], ["softmax", ["def softmax(x): return 2"]]),
-        (["def softmax(x): return mine(sum(x))", "check('softmax', softmax)", "sum = 1", "def mine(x): return x"],
+        ([STUB, "check('softmax', softmax)", "def softmax(x): return 2"],
+            ["softmax", ["def softmax(x): return 2"]]),
+        (["def softmax(x): return mine(sum(x))", "check('softmax', softmax)", "sum = 1",
+            "def mine(x): return x"],
          ["softmax", ["def softmax(x): return mine(sum(x))", "def mine(x): return x"]]),
         (["def softmax(x): return x", "softmax.seen = None"],
          ["softmax", ["def softmax(x): return x", "softmax.seen = None"]]),
         (["def softmax(x): ...", "softmax.seen = None"], ["", []]),
-        (["with off():\n    def softmax(x): return x"], ["softmax", ["with off():\n    def softmax(x): return x"]]),
+        (["with off():\n    def softmax(x): return x"], ["softmax", ["with off():\n    def "
+                                                                     "softmax(x): return x"]]),
         (["with off():\n    def softmax(x): ..."], ["", []]),
         (["with off() as (A, b):\n    C = 1", "def softmax(x): return A"],
          ["softmax", ["with off() as (A, b):\n    C = 1", "def softmax(x): return A"]]),
-        (["class MultiHeadAttention(Base): pass"], ["MultiHeadAttention", ["class MultiHeadAttention(Base): pass"]]),
+        (["class MultiHeadAttention(Base): pass"], ["MultiHeadAttention",
+            ["class MultiHeadAttention(Base): pass"]]),
         (["class MultiHeadAttention(nn.Module): f = 1"],
          ["MultiHeadAttention", ["class MultiHeadAttention(nn.Module): f = 1"]]),
         (["class MultiHeadAttention(nn.Module): pass"], ["", []]),
         (["import a.b", "import a.c", "import a.d as e", "def softmax(x): return a.b"],
          ["softmax", ["import a.b", "import a.c", "def softmax(x): return a.b"]]),
-        (["def softmax(x): return x", "check('MultiHeadAttention', nothing)"], ["nothing", []]),  # a helper
-        (["softmax = lambda x: x", "check('entropy', nothing)"], ["softmax", ["softmax = lambda x: x"]]),
+        # a helper
+        (["def softmax(x): return x", "check('MultiHeadAttention', nothing)"], ["nothing", []]),
+        (["softmax = lambda x: x", "check('entropy', nothing)"],
+            ["softmax", ["softmax = lambda x: x"]]),
         (["%%time\ndef softmax(x): return x"], ["softmax", ["def softmax(x): return x"]]),
         (["def softmax(x:\n    return x"], ["softmax", ["def softmax(x:\n    return x"]]),
         (["def softmax(x): return x\0"], ["softmax", ["def softmax(x): return x\0"]]),
     ],
 )  # fmt: skip
 def test_an_answer_is_found_with_what_it_needs(cells, expected):
-    answers = [answer for answer in find_answers(cells) if answer.exercise in ("softmax", "MultiHeadAttention")]
+    answers = [
+        answer
+        for answer in find_answers(cells)
+        if answer.exercise in ("softmax", "MultiHeadAttention")
+    ]
     parts = [part for answer in answers for part in answer.statements]
     runs = [part.rstrip("\n") if place == 0 else part.splitlines()[place] for part, place in parts]
     assert [*[answer.expression for answer in answers], runs] == (expected or [[]])
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem
+)
 def test_a_lesson_as_it_ships_has_its_exercises_untouched(path):
     cells = [cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "code"]
     expected = [Answer(exercise.name) for exercise in LESSONS[int(path.stem[:2])].exercises]
@@ -558,7 +637,8 @@ def test_a_lesson_as_it_ships_has_its_exercises_untouched(path):
 
 
 @pytest.mark.parametrize(
-    "body", ["...", "pass", "return", "return None", "'words'\n    ...", "x = 1", "return 0", "print()"]
+    "body",
+    ["...", "pass", "return", "return None", "'words'\n    ...", "x = 1", "return 0", "print()"],
 )
 def test_what_is_empty_is_so_for_the_checker_too(body):
     source = f"def softmax(x):\n    {body}"
@@ -568,14 +648,24 @@ def test_what_is_empty_is_so_for_the_checker_too(body):
 
 
 def test_a_line_of_the_learners_stands_in_the_message():
-    answer = Answer("softmax", "softmax", [("import torch", 0), ("x = 1\ndef softmax(s):\n    return torch.no(s)", 1)])
+    answer = Answer(
+        "softmax",
+        "softmax",
+        [("import torch", 0), ("x = 1\ndef softmax(s):\n    return torch.no(s)", 1)],
+    )
     status, mistake, message, _ = judge(answer)
     assert (status, mistake) == ("error", "")
     assert "In your line `return torch.no(s)`" in message
     for source in ("softmax = MADE", "def softmax(scores):\n    return scores * MADE"):
-        assert "loops and calls of the notebook" in judge(Answer("softmax", "softmax", [(source, 0)]))[2]
+        assert (
+            "loops and calls of the notebook"
+            in judge(Answer("softmax", "softmax", [(source, 0)]))[2]
+        )
     status, _, message, _ = judge(Answer("softmax", "softmax", [("softmax = 1 / 0", 0)]))
-    assert (status, message) == ("error", "ZeroDivisionError: division by zero. In your line `softmax = 1 / 0`.")
+    assert (status, message) == (
+        "error",
+        "ZeroDivisionError: division by zero. In your line `softmax = 1 / 0`.",
+    )
 
 
 def test_the_source_of_each_reference_is_judged_correct():
@@ -595,12 +685,17 @@ class Parts(html.parser.HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         self.tags.add(tag)
-        self.addresses |= {unquote(value) for name, value in attributes if name in ("href", "src", "action")}
+        self.addresses |= {
+            unquote(value) for name, value in attributes if name in ("href", "src", "action")
+        }
 
 
 HOSTILE_NAME = "</title><script>x"
 ROWS = [
-    *(Row(f"learner {n}", "softmax", "wrong", f"mistake-{n % 6}", "It <b>is</b>.") for n in range(20)),
+    *(
+        Row(f"learner {n}", "softmax", "wrong", f"mistake-{n % 6}", "It <b>is</b>.")
+        for n in range(20)
+    ),
     Row("learner 0", "entropy", "wrong", "mistake-5", "Other words."),
     Row("learner 1", "entropy", "wrong", "mistake-1", "The same learner once more."),
     Row("learner 1", "split_heads", "correct"),
@@ -632,7 +727,8 @@ def test_what_people_wrote_is_text(page):
 @pytest.mark.parametrize("width", [420, 1280])
 def test_the_pages_can_be_read(new_page, tmp_path, scheme, width):
     for name, text in {
-        "class": grading_pages.class_page(ROWS), "feedback": grading_pages.feedback_page("learner 0", ROWS[:1]),
+        "class": grading_pages.class_page(ROWS),
+        "feedback": grading_pages.feedback_page("learner 0", ROWS[:1]),
     }.items():  # fmt: skip
         (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
         page = new_page(width=width, color_scheme=scheme)

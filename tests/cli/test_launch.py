@@ -43,7 +43,9 @@ def forbid_installing(monkeypatch):
 
 @pytest.fixture
 def light(course, monkeypatch):
-    """Environments that are made at once, and counted: a real interpreter, to which the pip that runs here is lent."""
+    """Environments that are made at once, and counted: a real interpreter, to which the pip that
+    runs here is lent.
+    """
     made, lent = [], Path(pip.__file__).parent
 
     def make_venv(venv):
@@ -52,7 +54,9 @@ def light(course, monkeypatch):
         packages = next(venv.rglob("site-packages"))
         (packages / "pip").symlink_to(lent)
         for metadata in lent.parent.glob("pip-*.dist-info"):
-            shutil.copytree(metadata, packages / metadata.name)  # not a link: an upgrade may delete what lies in it
+            shutil.copytree(
+                metadata, packages / metadata.name
+            )  # not a link: an upgrade may delete what lies in it
 
     monkeypatch.setattr(launch, "_make_venv", make_venv)
     return made
@@ -71,7 +75,12 @@ def test_set_up_once_then_never_again(course, monkeypatch):
 
 
 def has_pip(python):
-    return subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run(
+            [python, "-m", "pip", "--version"], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
 
 
 def remove(venv, pattern):
@@ -88,11 +97,20 @@ def unstamp(venv):
 
 # How it is damaged, and whether the environment must be made anew or only mended.
 DAMAGES = {
-    "pip was stopped": (lambda venv, python: (unstamp(venv), (venv / "mha_course.unfinished").touch()), True),
+    "pip was stopped": (
+        lambda venv, python: (unstamp(venv), (venv / "mha_course.unfinished").touch()),
+        True,
+    ),
     "ensurepip was stopped": (lambda venv, python: (remove(venv, "pip"), unstamp(venv)), True),
     "made without pip": (lambda venv, python: (remove(venv, "pip*"), unstamp(venv)), False),
-    "a broken interpreter": (lambda venv, python: (python.unlink(), python.write_text("nothing")), True),
-    "other requirements": (lambda venv, python: (venv.parent / "requirements.txt").write_text("# still none\n"), False),
+    "a broken interpreter": (
+        lambda venv, python: (python.unlink(), python.write_text("nothing")),
+        True,
+    ),
+    "other requirements": (
+        lambda venv, python: (venv.parent / "requirements.txt").write_text("# still none\n"),
+        False,
+    ),
     "half a stamp": (lambda venv, python: (venv / "mha_course.json").write_text('{"req'), False),
 }
 
@@ -138,7 +156,9 @@ def message(capsys, *arguments):
 
 def test_no_venv_module(course, monkeypatch, capsys):
     found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "ensurepip" else found(name))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "ensurepip" else found(name)
+    )
     said = message(capsys, "setup")
     assert "expected the modules venv and ensurepip" in said
     assert f"sudo apt install python{sys.version_info.major}.{sys.version_info.minor}-venv" in said
@@ -162,7 +182,8 @@ def test_no_network(course, light, monkeypatch, capsys):
     without_network(monkeypatch)
     said = message(capsys, "setup")
     assert said == (
-        "mha_course: the package index could not be reached. fix: check the network and run the same command again\n"
+        "mha_course: the package index could not be reached. fix: check the network and run the "
+        "same command again\n"
     )
     assert not (course / ".venv/mha_course.json").exists()
 
@@ -223,8 +244,13 @@ def test_opening_is_local_with_the_token_on(course, started):
     assert "--ServerApp.ip=127.0.0.1" in started
     assert not [option for option in started if "token" in option]
     assert started[-3:] == ["--no-browser", "--port", "9999"]
-    assert "--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views" in started
-    assert "--ServerApp.kernel_websocket_connection_class=mha_course.cli.jupyter_hooks.PromptConnection" in started
+    assert (
+        "--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views" in started
+    )
+    assert (
+        "--ServerApp.kernel_websocket_connection_class=mha_course.cli.jupyter_hooks.PromptConnection"
+        in started
+    )
     assert "--LabApp.custom_css=True" in started
     assert f"--ServerApp.tornado_settings={{'static_custom_path': {[launch.STYLE]}}}" in started
     assert (Path(launch.STYLE) / "custom.css").is_file()
@@ -235,7 +261,9 @@ def started(monkeypatch):
     """What would be started in an environment that is there; it ends with the status 3."""
     modules = []
     monkeypatch.setattr(launch, "set_up", lambda: Path("python"))
-    monkeypatch.setattr(launch, "_in_venv", lambda python, *arguments: modules.extend(arguments) or 3)
+    monkeypatch.setattr(
+        launch, "_in_venv", lambda python, *arguments: modules.extend(arguments) or 3
+    )
     return modules
 
 
@@ -244,7 +272,9 @@ def started(monkeypatch):
     [(["--fast"], False, False), ([], True, False), (["--all"], True, True)],
     ids=["fast", "everyday", "all"],
 )
-def test_testing_runs_the_tests_and_the_notebooks_strictly(started, arguments, notebooks, everything):
+def test_testing_runs_the_tests_and_the_notebooks_strictly(
+    started, arguments, notebooks, everything
+):
     assert launch.main(["test", *arguments, "-k", "masks", "tests/test_masks.py"]) == 3
     assert started[0] == "pytest"
     assert started[-3:] == ["-k", "masks", "tests/test_masks.py"]
@@ -267,7 +297,9 @@ def test_an_interrupt_is_one_line(course, monkeypatch, capsys):
 
     monkeypatch.setattr(launch, "set_up", interrupt)
     assert launch.main(["setup"]) == 130
-    assert capsys.readouterr().err == "\nmha_course: stopped. Run the same command again to go on.\n"
+    assert (
+        capsys.readouterr().err == "\nmha_course: stopped. Run the same command again to go on.\n"
+    )
 
 
 @pytest.mark.parametrize(("version", "word"), [((3, 8), "old"), ((3, 15), "new")])
@@ -277,12 +309,15 @@ def test_a_python_that_does_not_suit(version, word, monkeypatch, capsys):
     assert entry.main() == 1
     said = capsys.readouterr().err
     assert said.startswith(
-        f"mha_course: this Python is too {word}. expected Python 3.11 to 3.14, got 3.{version[1]}, fix: "
+        f"mha_course: this Python is too {word}. expected Python 3.11 to 3.14, got "
+        f"3.{version[1]}, fix: "
     )
 
 
 def test_a_python_that_suits_is_found_and_used(monkeypatch):
-    monkeypatch.setattr(shutil, "which", lambda name: sys.executable if name in ("python3.12", "py") else None)
+    monkeypatch.setattr(
+        shutil, "which", lambda name: sys.executable if name in ("python3.12", "py") else None
+    )
     assert entry.find_python()[0] == sys.executable
     monkeypatch.setattr(sys, "version_info", (3, 8))
     monkeypatch.setattr(sys, "argv", ["mha_course", "setup"])
@@ -309,7 +344,9 @@ def test_the_cpu_index_is_asked_only_where_it_helps(course, monkeypatch):
 
 def test_small_answers_do_not_wait_in_the_server(monkeypatch):
     done = []
-    monkeypatch.setattr(ZMQChannelsWebsocketConnection, "connect", lambda self: done.append("connected"))
+    monkeypatch.setattr(
+        ZMQChannelsWebsocketConnection, "connect", lambda self: done.append("connected")
+    )
     handler = KernelWebsocketHandler.__new__(KernelWebsocketHandler)  # without a request
     handler.set_nodelay = done.append
     PromptConnection(websocket_handler=handler).connect()

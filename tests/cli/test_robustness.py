@@ -1,4 +1,6 @@
-"""The course in rough hands: cells run twice and out of order, a kernel that dies, and places that lack something."""
+"""The course in rough hands: cells run twice and out of order, a kernel that dies, and places that
+lack something.
+"""
 
 import contextlib
 import itertools
@@ -49,8 +51,12 @@ def read(path):
 
 @contextlib.contextmanager
 def kernel(notebook, folder=authoring.LESSONS):
-    """Start a kernel for a notebook; what is given back runs the cell of a number, and returns the seconds it took."""
-    client = NotebookClient(notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": folder}})
+    """Start a kernel for a notebook; what is given back runs the cell of a number, and returns the
+    seconds it took.
+    """
+    client = NotebookClient(
+        notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": folder}}
+    )
     with client.setup_kernel():
 
         def run(number):
@@ -66,13 +72,17 @@ def kernel(notebook, folder=authoring.LESSONS):
 
 
 def sections(notebook):
-    """Return the numbers of the cells of each section, in order; the first is what stands before all of them."""
+    """Return the numbers of the cells of each section, in order; the first is what stands before
+    all of them.
+    """
     starts = [number for number, cell in enumerate(notebook.cells) if cell.source.startswith("## ")]
     return [range(*ends) for ends in itertools.pairwise([0, *starts, len(notebook.cells)])]
 
 
 @pytest.mark.notebook
-@pytest.mark.parametrize("path", [path for path in LESSONS if path.name[:2] in TWICE], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in LESSONS if path.name[:2] in TWICE], ids=lambda path: path.stem
+)
 def test_cells_run_twice_and_sections_in_any_order(path):
     notebook = read(path)
     with kernel(notebook) as run:
@@ -89,9 +99,13 @@ def test_cells_run_twice_and_sections_in_any_order(path):
 
 @pytest.fixture
 def course(tmp_path):
-    """Copy the course, with two of its lessons, into a folder with a space and letters beyond ASCII."""
+    """Copy the course, with two of its lessons, into a folder with a space and letters beyond
+    ASCII.
+    """
     place = tmp_path / PLACE
-    shutil.copytree(ROOT / "mha_course", place / "mha_course", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "mha_course", place / "mha_course", ignore=shutil.ignore_patterns("__pycache__")
+    )
     (place / "notebooks").mkdir()
     for path in LESSONS[:2]:
         shutil.copy(path, place / "notebooks")
@@ -100,11 +114,16 @@ def course(tmp_path):
 
 def python(arguments, folder, *, before=(), **environment):
     """Run Python in a folder, knowing nothing of the course, and return what it printed."""
-    keep = {name: value for name, value in os.environ.items() if name in ("HOME", "SYSTEMROOT", "USERPROFILE")}
+    keep = {
+        name: value
+        for name, value in os.environ.items()
+        if name in ("HOME", "SYSTEMROOT", "USERPROFILE")
+    }
     environment = keep | {"PATH": os.defpath, "PYTHONIOENCODING": "utf-8"} | environment
     environment = {name: value for name, value in environment.items() if value is not None}
     done = subprocess.run(
-        [*before, sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, encoding="utf-8",
+        [*before, sys.executable, *arguments], cwd=folder, env=environment, capture_output=True,
+        encoding="utf-8",
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
@@ -125,7 +144,9 @@ def test_a_folder_with_a_space_and_other_letters(course):
 
 
 def without_rights():
-    """Return what to put before a command so that it may not write where the mode forbids it, root or not."""
+    """Return what to put before a command so that it may not write where the mode forbids it, root
+    or not.
+    """
     if not hasattr(os, "geteuid"):
         pytest.skip("folders are made read-only in another way here")
     if os.geteuid():
@@ -145,7 +166,8 @@ def test_a_folder_that_cannot_be_written_to(course):
         done = python(["-c", RIGHT], course / "notebooks", before=before, PYTHONPATH=str(course))
         said = python(["-c", SCRIPT, LESSONS[0].name], course / "notebooks", before=before).stdout
         left = subprocess.run(
-            [*before, sys.executable, "-m", "mha_course", "reset", "0"], cwd=course, capture_output=True, text=True,
+            [*before, sys.executable, "-m", "mha_course", "reset", "0"], cwd=course,
+            capture_output=True, text=True,
             check=False,
         )  # fmt: skip
     finally:
@@ -163,7 +185,10 @@ def test_a_folder_that_cannot_be_written_to(course):
 def without_network():
     """Return what to put before a command so that it reaches nothing, where that can be done."""
     cut = ("unshare", "--net")
-    if shutil.which("unshare") and subprocess.run([*cut, "true"], capture_output=True, check=False).returncode == 0:
+    if (
+        shutil.which("unshare")
+        and subprocess.run([*cut, "true"], capture_output=True, check=False).returncode == 0
+    ):
         return cut
     return ()
 
@@ -171,20 +196,29 @@ def without_network():
 @pytest.mark.setup
 @pytest.mark.parametrize("home", [None, "/dev/null/nowhere"])
 def test_no_network_and_no_home(course, home):
-    dead = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+    dead = dict.fromkeys(
+        ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9"
+    )
     cut = without_network()
-    done = python(["-c", SCRIPT, LESSONS[1].name], course / "notebooks", before=cut, HOME=home, **dead)
+    done = python(
+        ["-c", SCRIPT, LESSONS[1].name], course / "notebooks", before=cut, HOME=home, **dead
+    )
     assert f"PACKAGE {ascii(str(course))[:-1]}" in done.stdout
     dead["PYTHONPATH"] = str(course)
     done = python(["-c", RIGHT], course / "notebooks", before=cut, HOME=home, **dead)
     assert "REPORT correct" in done.stdout
     assert (
-        json.loads((course / "notebooks" / progress_store.FILE).read_text())["exercises"]["similarity"]["attempts"] == 1
+        json.loads((course / "notebooks" / progress_store.FILE).read_text())["exercises"][
+            "similarity"
+        ]["attempts"]
+        == 1
     )
 
 
 @pytest.mark.parametrize("home", ["a file", "a folder that is not there"])
-def test_where_there_is_no_home_settings_are_kept_with_the_course(tmp_path, monkeypatch, capsys, home):
+def test_where_there_is_no_home_settings_are_kept_with_the_course(
+    tmp_path, monkeypatch, capsys, home
+):
     program = tmp_path / "bin" / "python"
     program.parent.mkdir()
     assert launch._environment(program).get("HOME") == os.environ.get("HOME")
@@ -195,14 +229,21 @@ def test_where_there_is_no_home_settings_are_kept_with_the_course(tmp_path, monk
     assert launch._environment(program)["HOME"] == str(own)
     assert own.is_dir()
     told = capsys.readouterr().out
-    assert told == f"The home folder {tmp_path / home} cannot be used, so settings are kept in {own}.\n"
+    assert (
+        told
+        == f"The home folder {tmp_path / home} cannot be used, so settings are kept in {own}.\n"
+    )
 
 
 def pythons():
     """Return the Pythons from 3.11 on that can be started here, besides this one."""
     found = [shutil.which(f"python3.{minor}") for minor in range(11, 15)]
     works = "import sys; sys.exit(sys.version_info < (3, 11))"
-    runs = [name for name in filter(None, found) if not subprocess.run([name, "-c", works], check=False).returncode]
+    runs = [
+        name
+        for name in filter(None, found)
+        if not subprocess.run([name, "-c", works], check=False).returncode
+    ]
     return [name for name in runs if Path(name).resolve() != Path(sys.executable).resolve()]
 
 
@@ -213,9 +254,13 @@ def test_other_pythons_read_all_of_it_and_start_the_set_up(tmp_path):
         pytest.skip("no other Python from 3.11 to 3.14 here")
     for name in others:
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
-        for arguments in (["compileall", "-q", "-f", "mha_course", "tests"], ["mha_course", "--help"]):
+        for arguments in (
+            ["compileall", "-q", "-f", "mha_course", "tests"],
+            ["mha_course", "--help"],
+        ):
             done = subprocess.run(
-                [name, "-W", "error", "-m", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True,
+                [name, "-W", "error", "-m", *arguments], cwd=ROOT, env=environment,
+                capture_output=True, text=True,
                 check=False,
             )  # fmt: skip
             assert (done.returncode, done.stderr) == (0, ""), done.stdout

@@ -1,4 +1,6 @@
-"""Decks: every lesson builds, asks for nothing, fits its slides, moves by keys, and keeps its solutions."""
+"""Decks: every lesson builds, asks for nothing, fits its slides, moves by keys, and keeps its
+solutions.
+"""
 
 import copy
 import functools
@@ -21,30 +23,39 @@ ROOT = Path(__file__).resolve().parents[2]
 BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
 FORMULA = re.compile(r"\$\$.+?\$\$|\$[^$]+?\$", re.DOTALL)
 ASKS = re.compile(
-    r"\b(?:[Cc]hoose (?:an?|the|whom)|[Tt]hen type|[Tt]urn a dial|[Nn]ow try|[Cc]lick|[Dd]rag|[Pp]aint|[Tt]ype other"
-    r"|[Pp]oint at|[Tt]ry (?:it|all of)|[Mm]ove (?:the|both|D)|[Ss]tep through|arrow keys|returns nothing yet)\b"
+    r"\b(?:[Cc]hoose (?:an?|the|whom)|[Tt]hen type|[Tt]urn a dial|[Nn]ow "
+    r"try|[Cc]lick|[Dd]rag|[Pp]aint|[Tt]ype other|[Pp]oint at|[Tt]ry (?:it|all of)|[Mm]ove "
+    r"(?:the|both|D)|[Ss]tep through|arrow keys|returns nothing yet)\b"
 )
 MEASURE = """() => [...document.querySelectorAll("main > section")].map((slide) => {
   const content = slide.querySelector(".content"), stage = content.getBoundingClientRect();
-  const cut = (part) => part.scrollWidth > part.clientWidth + 1 || part.scrollHeight > part.clientHeight + 1;
-  const outside = (box) => box.width && (box.right > stage.right + 2 || box.bottom > stage.bottom + 2);
-  const texts = document.createTreeWalker(content, NodeFilter.SHOW_TEXT), range = document.createRange();
+  const cut = (part) => part.scrollWidth > part.clientWidth + 1
+    || part.scrollHeight > part.clientHeight + 1;
+  const outside = (box) => box.width && (box.right > stage.right + 2
+    || box.bottom > stage.bottom + 2);
+  const texts = document.createTreeWalker(content, NodeFilter.SHOW_TEXT),
+    range = document.createRange();
   let [least, out] = [99, false];
   while (texts.nextNode()) {
     const { data, parentElement: part } = texts.currentNode;
     range.selectNode(texts.currentNode);
-    // Indices in mathematics are as small as its font has them, what is only read aloud as small as can be.
+    // Indices in mathematics are as small as their font has them; what is only read aloud, as
+    // small as can be.
     if (!data.trim() || !range.getBoundingClientRect().width) continue;
     if (part.closest("script, math, option, .spoken")) continue;
     least = Math.min(least, parseFloat(getComputedStyle(part).fontSize) * part.currentCSSZoom);
     out ||= outside(range.getBoundingClientRect());
   }
-  const scaleOf = (image) => image.getBoundingClientRect().width / image.naturalWidth * 1920 / innerWidth;
-  const heightOf = (image) => image.getBoundingClientRect().height / image.naturalHeight * 1920 / innerWidth;
+  const scaleOf = (image) =>
+    image.getBoundingClientRect().width / image.naturalWidth * 1920 / innerWidth;
+  const heightOf = (image) =>
+    image.getBoundingClientRect().height / image.naturalHeight * 1920 / innerWidth;
   const pictures = [...content.querySelectorAll("figure img")];
   return {
-    name: slide.ariaLabel, cut: cut(content) || [...content.querySelectorAll("pre")].some(cut), out, least,
-    pictures: pictures.map((image) => Math.min(scaleOf(image), heightOf(image))), empty: !content.children.length,
+    name: slide.ariaLabel, cut: cut(content) || [...content.querySelectorAll("pre")].some(cut),
+      out, least,
+    pictures: pictures.map((image) => Math.min(scaleOf(image), heightOf(image))),
+      empty: !content.children.length,
   };
 })"""
 
@@ -79,7 +90,10 @@ def open_deck(new_page, deck):
         page.asked = []
         address = deck(name, solutions, saved).as_uri()
         page.on("request", lambda request: page.asked.append(request.url))
-        page.route(re.compile("^(?!data:)"), lambda way: way.continue_() if way.request.url == address else way.abort())
+        page.route(
+            re.compile("^(?!data:)"),
+            lambda way: way.continue_() if way.request.url == address else way.abort(),
+        )
         page.goto(address)
         page.wait_for_selector("html[data-ready]")
         return page
@@ -108,16 +122,22 @@ def test_minutes_make_a_lecture(path):
 def test_every_formula_becomes_mathml(path, deck):
     cells = [cell for cell in read(path).cells if cell.metadata.slideshow.slide_type != "skip"]
     shown = [
-        cell.metadata.get("lecture", {}).get("text", cell.source) for cell in cells if cell.cell_type == "markdown"
+        cell.metadata.get("lecture", {}).get("text", cell.source)
+        for cell in cells
+        if cell.cell_type == "markdown"
     ]
     written = [re.sub("`[^`]*`", "", text) for text in shown]
-    written += [re.sub("`[^`]*`", "", cell.metadata.get("lecture", {}).get("notes", "")) for cell in cells]
+    written += [
+        re.sub("`[^`]*`", "", cell.metadata.get("lecture", {}).get("notes", "")) for cell in cells
+    ]
     formulas = [formula for text in written for formula in FORMULA.findall(text)]
     page = deck(path.stem).read_text()
     body = page[page.index("<main>") : page.index("<script>")]
     assert body.count("<math") == len(formulas)
     assert "\\" not in plain("".join(re.findall("<math.*?</math>", body, re.DOTALL)))
-    assert not FORMULA.search(plain(re.sub(r"<pre.*?</pre>|<code.*?</code>", "", body, flags=re.DOTALL)))
+    assert not FORMULA.search(
+        plain(re.sub(r"<pre.*?</pre>|<code.*?</code>", "", body, flags=re.DOTALL))
+    )
     assert "\ue000" not in page
 
 
@@ -146,12 +166,20 @@ def test_slides_can_be_read_in_a_room_hold_their_content_and_ask_for_nothing(pat
     page = open_deck(path.stem, solutions=True, saved=False)
     found = page.evaluate(MEASURE)
     assert 10 < len(found) == page.evaluate("slides.length")  # a section of a widget is no slide
-    assert [slide["name"] for slide in found if slide["cut"] or slide["out"] or slide["empty"]] == []
+    assert [
+        slide["name"] for slide in found if slide["cut"] or slide["out"] or slide["empty"]
+    ] == []
     assert [(slide["name"], slide["least"]) for slide in found if slide["least"] < 19.9] == []
-    letters = figures.SMALL / 72 * figures.SLIDE_INCH * figures.FINE  # pixels of the smallest in a picture
-    assert [slide["name"] for slide in found if letters * min(slide["pictures"], default=1) < 19.4] == []
+    letters = (
+        figures.SMALL / 72 * figures.SLIDE_INCH * figures.FINE
+    )  # pixels of the smallest in a picture
+    assert [
+        slide["name"] for slide in found if letters * min(slide["pictures"], default=1) < 19.4
+    ] == []
     assert any(slide["pictures"] for slide in found)
-    assert re.findall(r"\w+Warning: [^\n]*", page.text_content("main")) == []  # of a picture that has no room
+    assert (
+        re.findall(r"\w+Warning: [^\n]*", page.text_content("main")) == []
+    )  # of a picture that has no room
     assert [url for url in page.asked if not url.startswith("data:")] == [page.url.split("#")[0]]
 
 
@@ -160,7 +188,9 @@ def test_widgets_are_live_on_slides(open_deck):
     page = open_deck("07_multi_head_attention", solutions=True, saved=False, width=1280, height=720)
 
     def go(widget):
-        place = page.evaluate(f"slides.findIndex((one) => one.querySelector('[data-widget={widget}]'))")
+        place = page.evaluate(
+            f"slides.findIndex((one) => one.querySelector('[data-widget={widget}]'))"
+        )
         page.evaluate(f"show({place})")
         return place, page.locator("section.current .live")
 
@@ -168,10 +198,14 @@ def test_widgets_are_live_on_slides(open_deck):
     explorer.get_by_role("button", name="head 2").click()
     explorer.locator(".title", has_text="head 2").wait_for()
     x, y, w, h = map(float, explorer.locator(".base").get_attribute("data-place").split())
-    grown = explorer.locator(".glass").evaluate("node => node.getBoundingClientRect().width / node.offsetWidth")
+    grown = explorer.locator(".glass").evaluate(
+        "node => node.getBoundingClientRect().width / node.offsetWidth"
+    )
     box = explorer.locator(".glass").bounding_box()
     row, column = example.load().tokens.index("it"), example.load().tokens.index("cat")
-    page.mouse.move(box["x"] + (x + (column + 0.5) * w) * grown, box["y"] + (y + (row + 0.5) * h) * grown)
+    page.mouse.move(
+        box["x"] + (x + (column + 0.5) * w) * grown, box["y"] + (y + (row + 0.5) * h) * grown
+    )
     explorer.locator(".readout", has_text="head 2: it → cat ").wait_for()
     explorer.locator(".glass").focus()
     page.keyboard.press("ArrowRight")
@@ -188,12 +222,20 @@ def test_widgets_are_live_on_slides(open_deck):
 
 def test_slides_of_a_heading_are_joined_where_both_have_room(open_deck):
     page = open_deck("00_start_here")
-    joined = page.evaluate("slides.find((slide) => slide.textContent.includes('Step 1: scores')).textContent")
+    joined = page.evaluate(
+        "slides.find((slide) => slide.textContent.includes('Step 1: scores')).textContent"
+    )
     assert "check on paper" in joined
-    titles = page.evaluate("slides.map((slide) => [slide.dataset.minutes, slide.querySelector('h1, h2').textContent])")
-    sections = [cell for cell in read(LESSONS[0]).cells if "minutes" in cell.metadata.get("lecture", {})]
+    titles = page.evaluate(
+        "slides.map((slide) => [slide.dataset.minutes, slide.querySelector('h1, h2').textContent])"
+    )
+    sections = [
+        cell for cell in read(LESSONS[0]).cells if "minutes" in cell.metadata.get("lecture", {})
+    ]
     assert len([title for minutes, title in titles if minutes]) == len(sections)
-    assert page.evaluate("slides.every((slide) => slide.querySelectorAll(':is(h1, h2)').length === 1)")
+    assert page.evaluate(
+        "slides.every((slide) => slide.querySelectorAll(':is(h1, h2)').length === 1)"
+    )
 
 
 def test_keys_move(open_deck):
@@ -205,7 +247,14 @@ def test_keys_move(open_deck):
         return int(page.evaluate("location.hash.slice(1)"))
 
     assert at() == 1
-    for key, place in (("ArrowRight", 2), ("PageDown", 3), (" ", 4), ("ArrowLeft", 3), ("PageUp", 2), ("End", count)):
+    for key, place in (
+        ("ArrowRight", 2),
+        ("PageDown", 3),
+        (" ", 4),
+        ("ArrowLeft", 3),
+        ("PageUp", 2),
+        ("End", count),
+    ):
         page.keyboard.press(key)
         assert at() == place, key
     page.keyboard.press("ArrowRight")
@@ -227,7 +276,11 @@ def test_a_question_shows_its_choices_and_keeps_its_answer_and_what_follows(open
     assert slide.locator("li").all_inner_texts() == ["15", "1", "It depends on the sentence"]
     assert not slide.locator(".answer").is_visible()
     page.keyboard.press(" ")
-    assert slide.locator(".answer").inner_text().startswith("1: The weights of a row are shares of one whole")
+    assert (
+        slide.locator(".answer")
+        .inner_text()
+        .startswith("1: The weights of a row are shares of one whole")
+    )
     assert slide.locator(".answer").is_visible()
     assert not slide.locator("pre").is_visible()
     page.keyboard.press(" ")
@@ -241,12 +294,16 @@ def test_a_question_shows_its_choices_and_keeps_its_answer_and_what_follows(open
 
 def test_the_speaker_sees_notes_minutes_and_what_comes_next(open_deck):
     page = open_deck("04_softmax", color_scheme="light")
-    place = page.evaluate("slides.findIndex((slide) => slide.textContent.startsWith('Hiding words'))")
+    place = page.evaluate(
+        "slides.findIndex((slide) => slide.textContent.startsWith('Hiding words'))"
+    )
     page.evaluate(f"show({place + 1}, true)")
     with page.expect_popup() as popup:
         page.keyboard.press("s")
     window = popup.value
-    shown = [cell for cell in read(LESSONS[4]).cells if cell.metadata.slideshow.slide_type != "skip"]
+    shown = [
+        cell for cell in read(LESSONS[4]).cells if cell.metadata.slideshow.slide_type != "skip"
+    ]
     cells = [cell.metadata.get("lecture", {}) for cell in shown]
     notes = next(cell for cell in shown if cell.id == "masks").metadata.lecture
     before = sum(lecture.get("minutes", 0) for lecture in cells[: cells.index(notes)])
@@ -254,13 +311,17 @@ def test_the_speaker_sees_notes_minutes_and_what_comes_next(open_deck):
     assert plain(slide_html.words(notes.notes)).strip() in window.locator("#notes").inner_text()
     times = window.locator("#time").inner_text()
     assert f"the plan for here: {before} to {before + notes.minutes} of {whole} min" in times
-    assert f"this section: 0:0{times.partition('section: 0:0')[2][0]} of {notes.minutes} min" in times
+    assert (
+        f"this section: 0:0{times.partition('section: 0:0')[2][0]} of {notes.minutes} min" in times
+    )
     following = page.evaluate("slides[at + 1].ariaLabel")
     assert window.locator("#next > p").inner_text() == f"Next: {following}"
     picture = window.locator("#next main > section")
     assert picture.get_attribute("aria-label") == following
     assert picture.bounding_box()["width"] == pytest.approx(600, abs=1)
-    assert window.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert (
+        window.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    )
     window.keyboard.press("d")
     window.locator("html.dark").wait_for()
     assert window.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 28)"
@@ -276,7 +337,10 @@ def test_only_the_current_slide_is_exposed(open_deck):
     exposed = page.evaluate("slides.map((slide) => !slide.inert && slide.ariaHidden !== 'true')")
     assert [place for place, state in enumerate(exposed) if state] == [1]
     assert page.evaluate("slides.every((slide) => slide.inert === (slide.ariaHidden === 'true'))")
-    assert re.match(r"Slide 2 of \d+: 1 · Projection", page.locator("section.current").get_attribute("aria-label"))
+    assert re.match(
+        r"Slide 2 of \d+: 1 · Projection",
+        page.locator("section.current").get_attribute("aria-label"),
+    )
     assert page.evaluate("document.activeElement === slides[1]")
 
 
@@ -286,11 +350,15 @@ def test_themes_motion_and_print(open_deck):
     image = "getComputedStyle(document.querySelector('figure img'))"
     assert page.evaluate(f"{image}.backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("getComputedStyle(slides[0]).animationName") == "none"
-    pages = len(re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True, print_background=True)))
+    pages = len(
+        re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True, print_background=True))
+    )
     assert pages == page.locator("main > section").count()
     moving = open_deck("05_weighted_sum", reduced_motion="no-preference")
     assert moving.evaluate("getComputedStyle(slides[0]).animationName") == "appear"
-    assert moving.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert (
+        moving.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -298,8 +366,8 @@ def test_themes_motion_and_print(open_deck):
     [
         (
             {"slideshow": {"slide_type": "page"}},
-            "slide_type is missing or unknown. expected one of slide, subslide, fragment, -, notes, skip, got page, "
-            "fix: set it in JupyterLab's property inspector",
+            "slide_type is missing or unknown. expected one of slide, subslide, fragment, -, "
+            "notes, skip, got page, fix: set it in JupyterLab's property inspector",
         ),
         (
             {"slideshow": {"slide_type": "-"}, "lecture": {"show": "all"}},
@@ -322,7 +390,9 @@ def test_a_lesson_that_does_not_exist_is_one_clear_message(capsys, tmp_path, mon
     monkeypatch.setattr(slides, "DECKS", tmp_path)
     assert slides.main(["3", "99"]) == 1
     told = capsys.readouterr().err
-    assert told.startswith("mha_course: slides: lesson 99: there is none. expected one of 00, 01, 02")
+    assert told.startswith(
+        "mha_course: slides: lesson 99: there is none. expected one of 00, 01, 02"
+    )
     assert told.endswith("got 99, fix: choose one\n")
     assert not list(tmp_path.iterdir())
 
@@ -341,7 +411,9 @@ def test_the_command_writes_what_was_asked_for(tmp_path, monkeypatch, capsys):
 
 def test_kinds_of_cells_become_what_they_say():
     def cell(kind, source, **lecture):
-        return nbformat.v4.new_markdown_cell(source, metadata={"slideshow": {"slide_type": kind}, "lecture": lecture})
+        return nbformat.v4.new_markdown_cell(
+            source, metadata={"slideshow": {"slide_type": kind}, "lecture": lecture}
+        )
 
     notebook = nbformat.v4.new_notebook(
         cells=[
@@ -358,7 +430,10 @@ def test_kinds_of_cells_become_what_they_say():
     found = slides.slides(notebook, "01_title")
     assert [slide.heading for slide in found] == ["1 · Title", "Part", "Part"]
     assert [slide.minutes for slide in found] == [2, 3, 0]
-    assert [plain("".join(slide.parts)).split() for slide in found[:2]] == [["words"], ["first", "second", "third"]]
+    assert [plain("".join(slide.parts)).split() for slide in found[:2]] == [
+        ["words"],
+        ["first", "second", "third"],
+    ]
     assert 'class="fragment"' in found[1].parts[2]
     assert "for the lecturer" in found[1].notes[1]
     assert "<em>hello</em>" in found[0].notes[0]
@@ -367,7 +442,8 @@ def test_kinds_of_cells_become_what_they_say():
 
 
 SWITCHES = {
-    (None, None): True, (None, "1"): True, ("off", None): False, ("off", "1"): True, ("off", "0"): False,
+    (None, None): True, (None, "1"): True, ("off", None): False, ("off", "1"): True,
+    ("off", "0"): False,
     ("on", None): True,
 }  # fmt: skip
 
@@ -379,7 +455,10 @@ def test_the_switch_for_solutions(of_class, of_lecturer, monkeypatch):
         if value is not None:
             monkeypatch.setenv(name, value)
     shown = SWITCHES[of_class, of_lecturer]
-    off = '# Solutions are off in this class (MHA_COURSE_SOLUTIONS=off). hint("softmax") goes on helping.\n'
+    off = (
+        '# Solutions are off in this class (MHA_COURSE_SOLUTIONS=off). hint("softmax") goes on '
+        "helping.\n"
+    )
     assert exercises.solution("softmax") == (reference("softmax") if shown else off)
     with pytest.raises(ShapeError, match="no exercise has this name"):
         exercises.solution("sofmax")
@@ -392,10 +471,17 @@ def test_the_switch_for_solutions(of_class, of_lecturer, monkeypatch):
 
 def minutes_of(number, named):
     """Add up the sections that are named, by how their headings begin; each name fits one."""
-    cells = [cell for cell in read(LESSONS[number]).cells if "minutes" in cell.metadata.get("lecture", {})]
+    cells = [
+        cell
+        for cell in read(LESSONS[number]).cells
+        if "minutes" in cell.metadata.get("lecture", {})
+    ]
     found = {re.match(r"##? (.+)", cell.source)[1]: cell.metadata.lecture.minutes for cell in cells}
     begins = named.replace("Opening", f"{number} · ").split("; ")
-    fits = [[minutes for heading, minutes in found.items() if heading.startswith(words)] for words in begins]
+    fits = [
+        [minutes for heading, minutes in found.items() if heading.startswith(words)]
+        for words in begins
+    ]
     return sum(minutes for (minutes,) in fits)
 
 

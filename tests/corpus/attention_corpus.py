@@ -1,7 +1,8 @@
 """Attention as people write it: RIGHT and WRONG, each a list of Case (see attention_corpus_base).
 
-The tracer is judged against it: ``Case.expect`` names the axes of variables, ``Case.storage`` what the last call of a
-line does, ``Case.outcome`` the warnings. A right case must be free of warnings at all SIZES.
+The tracer is judged against it: ``Case.expect`` names the axes of variables, ``Case.storage`` what
+the last call of a line does, ``Case.outcome`` the warnings. A right case must be free of warnings
+at all SIZES.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What every case of the corpus is made of: sizes, seeded weights, the truth to compare with, and Case itself."""
+"""What every case of the corpus is made of: sizes, seeded weights, the truth to compare with, and
+Case itself.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,10 @@ _FACTORS = {"q": 0, "k": 1, "v": 2, "o": 3, "up": 4, "down": 5}
 class Problem:
     """Seeded float64 inputs and layers of one size; biases are not zero.
 
-    ``x`` (B, S, C) is the sequence, ``target`` (B, T, C) another one whose queries look at x, ``token``
-    (B, 1, C) the next one. ``q k v o`` are Linears of width C, ``qkv`` the first three on top of one another.
+    ``x`` (B, S, C) is the sequence, ``target`` (B, T, C) another one whose queries look at x,
+    ``token``
+    (B, 1, C) the next one. ``q k v o`` are Linears of width C, ``qkv`` the first three on top of
+    one another.
     """
 
     def __init__(self, B: int, S: int, C: int, H: int, layer: int = 0) -> None:
@@ -39,7 +43,9 @@ class Problem:
         self.T = S + 2 if S > 4 else S
         self.H_kv = max(H // 2, 1)
         self.layer = layer
-        self.x, self.target, self.token = (self.draw(B, n, C, seed=i) for i, n in enumerate((S, self.T, 1)))
+        self.x, self.target, self.token = (
+            self.draw(B, n, C, seed=i) for i, n in enumerate((S, self.T, 1))
+        )
         self.later = torch.ones(S, S, dtype=torch.bool).triu(1)  # True = hidden
         lengths = torch.tensor([S - 1 - i % 3 for i in range(B)])
         self.keep = torch.arange(S) < lengths[:, None]  # (B, S), True = may be seen
@@ -48,7 +54,9 @@ class Problem:
         """Make the Linears of these names when they are first asked for."""
         if name not in (*_FACTORS, "qkv"):
             raise AttributeError(name)
-        self.__dict__[name] = self.linear(*name) if name in ("q", "k", "v", "o", "qkv") else self.linear(name)
+        self.__dict__[name] = (
+            self.linear(*name) if name in ("q", "k", "v", "o", "qkv") else self.linear(name)
+        )
         return self.__dict__[name]
 
     def draw(self, *shape, seed=0):
@@ -56,20 +64,31 @@ class Problem:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     def linear(self, *names, rows=slice(None), layout=None):
-        """Return the Linears of these names as one; ``layout`` orders the rows of q, k, v as its letters say."""
+        """Return the Linears of these names as one; ``layout`` orders the rows of q, k, v as its
+        letters say.
+        """
         inputs = 4 * self.C if names == ("down",) else self.C
         width = 4 * self.C if names == ("up",) else self.C
-        weight = torch.cat([1.5 * self.draw(width, inputs, seed=10 + _FACTORS[n]) / inputs**0.5 for n in names])
+        weight = torch.cat(
+            [1.5 * self.draw(width, inputs, seed=10 + _FACTORS[n]) / inputs**0.5 for n in names]
+        )
         shift = torch.cat([self.draw(width, seed=20 + _FACTORS[n]) for n in names])
         if layout:
-            order = torch.arange(3 * self.C).view(3, self.H, self.D).permute(["3HD".index(a) for a in layout])
+            order = (
+                torch.arange(3 * self.C)
+                .view(3, self.H, self.D)
+                .permute(["3HD".index(a) for a in layout])
+            )
             weight, shift = weight[order.flatten()], shift[order.flatten()]
         layer = nn.Linear(inputs, len(shift[rows]), dtype=torch.float64)
         layer.load_state_dict({"weight": weight[rows], "bias": shift[rows]})
         return layer
 
     def norm(self, number):
-        layer, scale = nn.LayerNorm(self.C, dtype=torch.float64), 1 + self.draw(self.C, seed=30 + number) / 4
+        layer, scale = (
+            nn.LayerNorm(self.C, dtype=torch.float64),
+            1 + self.draw(self.C, seed=30 + number) / 4,
+        )
         layer.load_state_dict({"weight": scale, "bias": self.draw(self.C, seed=40 + number)})
         return layer
 
@@ -83,16 +102,21 @@ class Case:
     """An implementation, and what an honest tracer must say of it.
 
     ``make(B, S, C, H)`` returns fn, args; ``axes`` and ``hints(at)`` are what trace is told.
-    ``expect`` maps a variable to the axes of the tensor that it is given last: names are separated by spaces,
-    ``|`` separates names that are as good as each other, ``,`` whole patterns, and ``*`` is any name.
+    ``expect`` maps a variable to the axes of the tensor that it is given last: names are separated
+    by spaces,
+    ``|`` separates names that are as good as each other, ``,`` whole patterns, and ``*`` is any
+    name.
     ``storage`` is what the last call of that line must be said to do, at the sizes ``different``.
-    ``equal`` has what changes where sizes coincide. Of a right case: other patterns (None: nothing is asked).
-    Of a wrong one, which has a ``mistake``: ``right`` (same numbers, so no warning), ``unseen`` (same numbers, but
-    a warning does no harm), ``crash``, or the ids that a warning may have, separated by ``|``, with ``none`` where
-    silence is honest; the key ``*`` is for all sizes. Names of axes are not asked for beyond what they mean: where
+    ``equal`` has what changes where sizes coincide. Of a right case: other patterns (None: nothing
+    is asked).
+    Of a wrong one, which has a ``mistake``: ``right`` (same numbers, so no warning), ``unseen``
+    (same numbers, but
+    a warning does no harm), ``crash``, or the ids that a warning may have, separated by ``|``, with
+    ``none`` where silence is honest; the key ``*`` is for all sizes. Names of axes are not asked
+    for beyond what they mean: where
     H is 1, ``D`` is as good as ``C``, ``1`` as ``H``, ``B`` as ``B*H``.
-    ``also`` are ids that may be said beside the mistake, ``where`` the variables on whose lines it may be said.
-    ``truth`` computes the result in another way from the same Problem.
+    ``also`` are ids that may be said beside the mistake, ``where`` the variables on whose lines it
+    may be said. ``truth`` computes the result in another way from the same Problem.
     """
 
     name: str
@@ -115,7 +139,11 @@ class Case:
     def expected(self, at="different"):
         """Return variable -> patterns at these sizes."""
         changes = self.equal.get(at, {}) if self.mistake is None else {}
-        return {name: pattern for name, pattern in {**self.expect, **changes}.items() if pattern is not None}
+        return {
+            name: pattern
+            for name, pattern in {**self.expect, **changes}.items()
+            if pattern is not None
+        }
 
     def accepts(self, variable, axes, at="different"):
         """Tell whether the axes that a tracer gave the variable are among those expected."""
@@ -124,10 +152,14 @@ class Case:
 
     def blames(self, line):
         """Tell whether a warning on this line of code is on one that is at fault."""
-        return not self.where or not set(self.where).isdisjoint(re.findall(r"\w+", line.split(" = ")[0]))
+        return not self.where or not set(self.where).isdisjoint(
+            re.findall(r"\w+", line.split(" = ")[0])
+        )
 
     def outcome(self, at="different"):
-        """Return "right", "unseen", "crash", or the set of ids that a warning may have (None: there may be none)."""
+        """Return "right", "unseen", "crash", or the set of ids that a warning may have (None: there
+        may be none).
+        """
         said = self.equal.get(at, self.equal.get("*", self.mistake)) if self.mistake else "right"
         if said in ("right", "unseen", "crash"):
             return said
@@ -155,11 +187,15 @@ def _fits(pattern, axes, sizes):
 def _plain(name, sizes):
     """Return the name without factors of size 1; with one head D is C."""
     factors = [factor for factor in name.split("*") if sizes.get(factor, 2) != 1]
-    return "*".join("C" if factor == "D" and sizes["H"] == 1 else factor for factor in factors) or "1"
+    return (
+        "*".join("C" if factor == "D" and sizes["H"] == 1 else factor for factor in factors) or "1"
+    )
 
 
 def case(build, axes, sizes, expect, truth, args=lambda p: (p.x,), **rest):
-    """Return the Case of a function of a Problem and its inputs, or of what makes a module or function of a Problem."""
+    """Return the Case of a function of a Problem and its inputs, or of what makes a module or
+    function of a Problem.
+    """
     alone = len(inspect.signature(build).parameters) == 1
 
     def make(B, S, C, H):
@@ -167,13 +203,30 @@ def case(build, axes, sizes, expect, truth, args=lambda p: (p.x,), **rest):
         fn = build(problem) if alone else partial(build, problem)
         return (fn.eval() if isinstance(fn, nn.Module) else fn), args(problem)
 
-    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", build.__name__).lower() if inspect.isclass(build) else build.__name__
+    name = (
+        re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", build.__name__).lower()
+        if inspect.isclass(build)
+        else build.__name__
+    )
     return Case(name, make, axes, sizes, expect, truth, **rest)
 
 
 @torch.no_grad()
-def attend(p, x=None, memory=None, *, keep=None, causal=False, bias=None, kv_heads=None, turn=None, scale=None):
-    """Return what attention with the Linears of p gives, through the course's reference or PyTorch's kernel."""
+def attend(
+    p,
+    x=None,
+    memory=None,
+    *,
+    keep=None,
+    causal=False,
+    bias=None,
+    kv_heads=None,
+    turn=None,
+    scale=None,
+):
+    """Return what attention with the Linears of p gives, through the course's reference or
+    PyTorch's kernel.
+    """
     x = p.x if x is None else x
     memory = x if memory is None else memory
     q, k, v = (split_heads(layer(t), p.H) for layer, t in ((p.q, x), (p.k, memory), (p.v, memory)))
@@ -189,7 +242,9 @@ def attend(p, x=None, memory=None, *, keep=None, causal=False, bias=None, kv_hea
     else:
         bias = torch.zeros((), dtype=x.dtype) if bias is None else bias
         bias = bias if keep is None else bias.masked_fill(~keep, -torch.inf)
-        context = F.scaled_dot_product_attention(q, k, v, bias.expand(p.B, p.H, *bias.shape[-2:]), scale=scale)
+        context = F.scaled_dot_product_attention(
+            q, k, v, bias.expand(p.B, p.H, *bias.shape[-2:]), scale=scale
+        )
     return p.o(merge_heads(context))
 
 
@@ -251,8 +306,12 @@ def fill_attention(module, p):
 
 
 def torch_decoder_layer(p):
-    """Return PyTorch's decoder layer with the weights of p, and of p.second() for the cross-attention."""
-    layer = nn.TransformerDecoderLayer(p.C, p.H, 4 * p.C, batch_first=True, dtype=torch.float64).eval()
+    """Return PyTorch's decoder layer with the weights of p, and of p.second() for the
+    cross-attention.
+    """
+    layer = nn.TransformerDecoderLayer(
+        p.C, p.H, 4 * p.C, batch_first=True, dtype=torch.float64
+    ).eval()
     fill_attention(layer.self_attn, p)
     fill_attention(layer.multihead_attn, p.second())
     layer.linear1.load_state_dict(p.up.state_dict())

@@ -1,4 +1,6 @@
-"""Right implementations of attention: heads folded into the batch, einsum and einops, odd layouts, loops over heads."""
+"""Right implementations of attention: heads folded into the batch, einsum and einops, odd layouts,
+loops over heads.
+"""
 
 # ruff: noqa: RET504 - what is to be judged stands in a variable
 
@@ -23,13 +25,18 @@ FOLDED = {name: pattern.replace("B H", "B*H") for name, pattern in HEADS.items()
     FOLDED | {"merged": "T*B C", "out": "T B C", "average": "B T S"},
     axes={"query": "S B C", "attn_mask": "T S"},
     truth=lambda p: causal(p).transpose(0, 1),
-    args=lambda p: (*sequence_first(p), torch.zeros(p.S, p.S, dtype=torch.float64).masked_fill(p.later, -math.inf)),
+    args=lambda p: (
+        *sequence_first(p),
+        torch.zeros(p.S, p.S, dtype=torch.float64).masked_fill(p.later, -math.inf),
+    ),
     storage={"q": "view", "merged": "view", "average": "new"},
 )
 def torch_functional(p, query, attn_mask):
     tgt_len, bsz, embed_dim = query.shape
     packed = F.linear(query, p.qkv.weight, p.qkv.bias)
-    packed = packed.unflatten(-1, (3, embed_dim)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()
+    packed = (
+        packed.unflatten(-1, (3, embed_dim)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()
+    )
     q, k, v = packed[0], packed[1], packed[2]
     q = q.view(tgt_len, bsz * p.H, p.D).transpose(0, 1)
     k = k.view(k.shape[0], bsz * p.H, p.D).transpose(0, 1)
@@ -46,9 +53,22 @@ def torch_functional(p, query, attn_mask):
 
 
 @right(
-    {"q": "H*B|? S D", "scores": "H*B|? T S", "context": "H*B|? T D", "merged": "B|? T C|?", "out": "B|? T C"},
+    {
+        "q": "H*B|? S D",
+        "scores": "H*B|? T S",
+        "context": "H*B|? T D",
+        "merged": "B|? T C|?",
+        "out": "B|? T C",
+    },
     equal={
-        at: {"q": "* S D|C", "scores": "* T S", "context": "* T D|C", "merged": "* T C|?", "out": "* T C"} for at in ONE
+        at: {
+            "q": "* S D|C",
+            "scores": "* T S",
+            "context": "* T D|C",
+            "merged": "* T C|?",
+            "out": "* T C",
+        }
+        for at in ONE
     },
 )
 def chunks_of_heads_along_the_batch(p, x):
@@ -129,7 +149,9 @@ class Makemore(nn.Module):
 
 
 @right(
-    heads(q="B S H D", k="B S H D", v="B S H D", scores="B T S", weights="B T S", context="B T H D"),
+    heads(
+        q="B S H D", k="B S H D", v="B S H D", scores="B T S", weights="B T S", context="B T H D"
+    ),
     equal={at: {"context": "B T H|? D"} for at in ("square", "all_four", "one_head")},
     storage={"q": "view", "context": "copy", "merged": "view"},
 )

@@ -1,4 +1,6 @@
-"""Right implementations of attention: between two sequences, in blocks and models, in windows, block by block."""
+"""Right implementations of attention: between two sequences, in blocks and models, in windows,
+block by block.
+"""
 
 # ruff: noqa: RET504 - what is to be judged stands in a variable
 
@@ -69,7 +71,14 @@ class Mixer(nn.Module):
 
 
 @right(
-    {"own": "B H T *", "seen": "B H T S", "weights": "B H T S", "context": "B H T D", "merged": "B T C", "x": "B T C"},
+    {
+        "own": "B H T *",
+        "seen": "B H T S",
+        "weights": "B H T S",
+        "context": "B H T D",
+        "merged": "B T C",
+        "x": "B T C",
+    },
     axes={"x": "B T C", "memory": "B S C"},
     truth=lambda p: torch_decoder_layer(p)(
         p.target, p.x, tgt_mask=torch.ones(p.T, p.T, dtype=torch.bool).triu(1)
@@ -146,7 +155,9 @@ def window_truth(p):
     out = torch.empty_like(x)
     for i in range(0, x.size(1), 2):
         for j in range(0, x.size(2), 2):
-            out[:, i : i + 2, j : j + 2] = attend(p, x[:, i : i + 2, j : j + 2].flatten(1, 2)).unflatten(1, (2, 2))
+            out[:, i : i + 2, j : j + 2] = attend(
+                p, x[:, i : i + 2, j : j + 2].flatten(1, 2)
+            ).unflatten(1, (2, 2))
     return out
 
 
@@ -169,14 +180,24 @@ class Swin(nn.Module):
 
     def window_partition(self, x):
         B, Y, X, C = x.shape
-        x = x.view(B, Y // self.window_size, self.window_size, X // self.window_size, self.window_size, C)
-        return x.permute(0, 1, 3, 2, 4, 5).contiguous().view(-1, self.window_size * self.window_size, C)
+        x = x.view(
+            B, Y // self.window_size, self.window_size, X // self.window_size, self.window_size, C
+        )
+        return (
+            x.permute(0, 1, 3, 2, 4, 5)
+            .contiguous()
+            .view(-1, self.window_size * self.window_size, C)
+        )
 
     def forward(self, x):
         _, Y, X, C = x.shape
         windows = self.window_partition(x)
         B_, N, _ = windows.shape
-        qkv = self.qkv(windows).reshape(B_, N, 3, self.num_heads, C // self.num_heads).permute(2, 0, 3, 1, 4)
+        qkv = (
+            self.qkv(windows)
+            .reshape(B_, N, 3, self.num_heads, C // self.num_heads)
+            .permute(2, 0, 3, 1, 4)
+        )
         q, k, v = qkv.unbind(0)
         scores = (q * (C // self.num_heads) ** -0.5) @ k.transpose(-2, -1)
         weights = scores.softmax(dim=-1)

@@ -1,4 +1,6 @@
-"""Right implementations of attention, each in a style that people really use: splitting, merging and layouts."""
+"""Right implementations of attention, each in a style that people really use: splitting, merging
+and layouts.
+"""
 
 # ruff: noqa: RET504 - what is to be judged stands in a variable
 
@@ -19,7 +21,15 @@ HEADS = {
     "merged": "B T C",
     "out": "B T C",
 }
-COPIED = {"q": "view", "k": "view", "scores": "new", "weights": "new", "context": "new", "merged": "copy", "out": "new"}
+COPIED = {
+    "q": "view",
+    "k": "view",
+    "scores": "new",
+    "weights": "new",
+    "context": "new",
+    "merged": "copy",
+    "out": "new",
+}
 
 
 def heads(**changes):
@@ -40,18 +50,27 @@ def right(expect, *, axes="B S C", sizes=("H",), truth=attend, **rest):
 # One Linear for q, k and v
 
 
-@right(heads(), truth=causal, storage={**COPIED, "weights": "same", "merged": "view", "out": "same"})
+@right(
+    heads(), truth=causal, storage={**COPIED, "weights": "same", "merged": "view", "out": "same"}
+)
 class NanoGPT(nn.Module):
     def __init__(self, p):
         super().__init__()
-        self.c_attn, self.c_proj, self.n_head, self.n_embd = p.linear("q", "k", "v"), p.linear("o"), p.H, p.C
+        self.c_attn, self.c_proj, self.n_head, self.n_embd = (
+            p.linear("q", "k", "v"),
+            p.linear("o"),
+            p.H,
+            p.C,
+        )
         self.attn_dropout, self.resid_dropout = nn.Dropout(0.1), nn.Dropout(0.1)
         self.register_buffer("bias", torch.tril(torch.ones(16, 16)).view(1, 1, 16, 16))
 
     def forward(self, x):
         B, T, C = x.size()
         q, k, v = self.c_attn(x).split(self.n_embd, dim=2)
-        k = k.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)  # each on its own line, as people write it
+        k = k.view(B, T, self.n_head, C // self.n_head).transpose(
+            1, 2
+        )  # each on its own line, as people write it
         q = q.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
         v = v.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
         scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
@@ -64,7 +83,11 @@ class NanoGPT(nn.Module):
         return out
 
 
-@right(heads(qkv="B S H 3*D"), truth=causal, storage={"qkv": "view", "q": "view", "v": "view", "merged": "view"})
+@right(
+    heads(qkv="B S H 3*D"),
+    truth=causal,
+    storage={"qkv": "view", "q": "view", "v": "view", "merged": "view"},
+)
 class GptNeox(nn.Module):
     def __init__(self, p):
         super().__init__()
@@ -80,22 +103,30 @@ class GptNeox(nn.Module):
         length = q.size(-2)
         seen = torch.tril(torch.ones(length, length, dtype=torch.bool)).view(1, 1, length, length)
         scores = torch.matmul(q, k.transpose(-1, -2)) * self.head_size**-0.5
-        scores = torch.where(seen, scores, torch.tensor(torch.finfo(scores.dtype).min, dtype=scores.dtype))
+        scores = torch.where(
+            seen, scores, torch.tensor(torch.finfo(scores.dtype).min, dtype=scores.dtype)
+        )
         weights = F.softmax(scores, dim=-1)
         context = torch.matmul(weights, v)
         merged = context.permute(0, 2, 1, 3).contiguous()
-        merged = merged.view(merged.size(0), merged.size(1), self.num_attention_heads * self.head_size)
+        merged = merged.view(
+            merged.size(0), merged.size(1), self.num_attention_heads * self.head_size
+        )
         out = self.dense(merged)
         return out
 
 
 def bloom_truth(p):
     slopes = 2.0 ** -torch.arange(1, p.H + 1, dtype=torch.float64)
-    return attend(p, causal=True, bias=slopes[:, None, None] * torch.arange(p.S, dtype=torch.float64))
+    return attend(
+        p, causal=True, bias=slopes[:, None, None] * torch.arange(p.S, dtype=torch.float64)
+    )
 
 
 @right(
-    heads(qkv="B S H 3 D", q="B*H S D", k="B*H D S", v="B*H S D", scores="B*H T S", context="B*H T D"),
+    heads(
+        qkv="B S H 3 D", q="B*H S D", k="B*H D S", v="B*H S D", scores="B*H T S", context="B*H T D"
+    ),
     truth=bloom_truth,
     storage={"qkv": "view", "q": "copy", "k": "copy", "scores": "new", "merged": "copy"},
 )
@@ -112,12 +143,16 @@ class Bloom(nn.Module):
 
     def forward(self, hidden_states):
         batch_size, length, _ = hidden_states.shape
-        qkv = self.query_key_value(hidden_states).view(batch_size, length, self.num_heads, 3, self.head_dim)
+        qkv = self.query_key_value(hidden_states).view(
+            batch_size, length, self.num_heads, 3, self.head_dim
+        )
         q, k, v = qkv[..., 0, :], qkv[..., 1, :], qkv[..., 2, :]
         q = q.transpose(1, 2).reshape(batch_size * self.num_heads, length, self.head_dim)
         k = k.permute(0, 2, 3, 1).reshape(batch_size * self.num_heads, self.head_dim, length)
         v = v.transpose(1, 2).reshape(batch_size * self.num_heads, length, self.head_dim)
-        scores = self.alibi(batch_size, length).baddbmm(batch1=q, batch2=k, beta=1.0, alpha=self.inv_norm_factor)
+        scores = self.alibi(batch_size, length).baddbmm(
+            batch1=q, batch2=k, beta=1.0, alpha=self.inv_norm_factor
+        )
         mask = torch.ones(length, length, dtype=torch.bool).triu(1)
         by_head = scores.view(batch_size, self.num_heads, length, length)
         weights = F.softmax(by_head.masked_fill(mask, torch.finfo(scores.dtype).min), dim=-1)
@@ -143,13 +178,17 @@ class HfGPT2(nn.Module):
         return flat.view(*x.size()[:-1], weight.size(1))
 
     def forward(self, hidden_states):
-        q, k, v = self.conv1d(hidden_states, self.c_attn, self.c_attn_bias).split(self.split_size, dim=2)
+        q, k, v = self.conv1d(hidden_states, self.c_attn, self.c_attn_bias).split(
+            self.split_size, dim=2
+        )
         shape = (*q.shape[:-1], -1, self.head_dim)
         q, k, v = (t.view(shape).transpose(1, 2) for t in (q, k, v))
         scores = torch.matmul(q, k.transpose(-1, -2))
         scores = scores / torch.full([], v.size(-1) ** 0.5, dtype=scores.dtype)
         seen = torch.ones(q.size(-2), q.size(-2), dtype=torch.bool).tril()[None, None]
-        scores = torch.where(seen, scores, torch.full([], torch.finfo(scores.dtype).min, dtype=scores.dtype))
+        scores = torch.where(
+            seen, scores, torch.full([], torch.finfo(scores.dtype).min, dtype=scores.dtype)
+        )
         weights = F.softmax(scores, dim=-1)
         context = torch.matmul(weights, v)
         merged = context.transpose(1, 2).contiguous()

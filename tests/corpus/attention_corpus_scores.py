@@ -1,4 +1,6 @@
-"""Right implementations of attention: masks, softmax and scale, positions, grouped heads, caches."""
+"""Right implementations of attention: masks, softmax and scale, positions, grouped heads,
+caches.
+"""
 
 # ruff: noqa: RET504 - what is to be judged stands in a variable
 
@@ -8,7 +10,16 @@ import math
 from functools import partial
 
 import torch
-from attention_corpus_base import SIZES, apart, attend, decoded, finish, padded, torch_decoder_layer, turned
+from attention_corpus_base import (
+    SIZES,
+    apart,
+    attend,
+    decoded,
+    finish,
+    padded,
+    torch_decoder_layer,
+    turned,
+)
 from attention_corpus_right import heads, right
 from torch import nn
 from torch.nn import functional as F
@@ -29,7 +40,12 @@ def hidden_after_softmax_then_renormalised(p, x, keep):
 
 
 # Which of the two token axes is whose cannot be told before the second product.
-KEYS_FIRST = {"scores": "B H T S,B H S T", "weights": "B H T S,B H S T", "context": "B H T|S D", "out": "B T|S C"}
+KEYS_FIRST = {
+    "scores": "B H T S,B H S T",
+    "weights": "B H T S,B H S T",
+    "context": "B H T|S D",
+    "out": "B T|S C",
+}
 
 
 @right(heads(merged=None) | KEYS_FIRST)
@@ -42,7 +58,8 @@ def keys_times_queries(p, x):
     return out
 
 
-@right({"scores": "B T S", "weights": "B T S", "context": "B C T", "out": "B T C"}, sizes=(), truth=lambda p: p.o(
+@right({"scores": "B T S", "weights": "B T S", "context": "B C T", "out": "B T C"}, sizes=(),
+    truth=lambda p: p.o(
     F.scaled_dot_product_attention(p.q(p.x), p.k(p.x), p.v(p.x))
 ))  # fmt: skip
 def values_times_transposed_weights(p, x):
@@ -72,7 +89,9 @@ def pytorch_module(p):
 def relative(p, reach=2):
     """Return T5's table of biases (2 reach + 1, H) and the row of it for each pair of tokens."""
     at = torch.arange(p.S)
-    return p.draw(2 * reach + 1, p.H, seed=50), (at[None, :] - at[:, None]).clamp(-reach, reach) + reach
+    return p.draw(2 * reach + 1, p.H, seed=50), (at[None, :] - at[:, None]).clamp(
+        -reach, reach
+    ) + reach
 
 
 def t5_truth(p):
@@ -81,7 +100,9 @@ def t5_truth(p):
 
 
 @right(
-    heads(position_bias="1 H|? *  *"), truth=t5_truth, storage={"q": "view", "position_bias": "view", "merged": "view"}
+    heads(position_bias="1 H|? *  *"),
+    truth=t5_truth,
+    storage={"q": "view", "position_bias": "view", "merged": "view"},
 )
 def t5(p):
     table, rows = relative(p)
@@ -156,7 +177,9 @@ def rotate_half(x):
 @right(
     heads(**GROUPED),
     sizes=("H", "H_kv"),
-    truth=lambda p: attend(p, causal=True, kv_heads=p.H_kv, turn=partial(turned, interleaved=False)),
+    truth=lambda p: attend(
+        p, causal=True, kv_heads=p.H_kv, turn=partial(turned, interleaved=False)
+    ),
     storage={"k": "copy", "merged": "same"},
 )
 def hf_llama(p):
@@ -171,12 +194,20 @@ def hf_llama(p):
     def forward(hidden_states):
         input_shape = hidden_states.shape[:-1]
         cos, sin = (t.unsqueeze(1) for t in rotary(hidden_states))
-        q, k, v = (f(hidden_states).view(*input_shape, -1, p.D).transpose(1, 2) for f in (p.q, k_proj, v_proj))
+        q, k, v = (
+            f(hidden_states).view(*input_shape, -1, p.D).transpose(1, 2)
+            for f in (p.q, k_proj, v_proj)
+        )
         q = (q * cos) + (rotate_half(q) * sin)
         k = (k * cos) + (rotate_half(k) * sin)
-        k, v = (t[:, :, None].expand(p.B, p.H_kv, groups, p.S, p.D).reshape(p.B, p.H, p.S, p.D) for t in (k, v))
+        k, v = (
+            t[:, :, None].expand(p.B, p.H_kv, groups, p.S, p.D).reshape(p.B, p.H, p.S, p.D)
+            for t in (k, v)
+        )
         scores = torch.matmul(q, k.transpose(2, 3)) * p.D**-0.5
-        scores = scores + torch.zeros_like(scores).masked_fill(p.later, torch.finfo(scores.dtype).min)
+        scores = scores + torch.zeros_like(scores).masked_fill(
+            p.later, torch.finfo(scores.dtype).min
+        )
         weights = F.softmax(scores, dim=-1, dtype=scores.dtype)
         context = torch.matmul(weights, v)
         merged = context.transpose(1, 2).contiguous().reshape(*input_shape, -1).contiguous()
@@ -187,10 +218,20 @@ def hf_llama(p):
 
 
 @right(
-    {"q": "B H_kv|? * S D", "k": "B H_kv S D", "scores": "B H_kv|? * T S", "merged": "B T C|?", "out": "B T C"},
+    {
+        "q": "B H_kv|? * S D",
+        "k": "B H_kv S D",
+        "scores": "B H_kv|? * T S",
+        "merged": "B T C|?",
+        "out": "B T C",
+    },
     sizes=("H", "H_kv"),
     truth=lambda p: attend(p, kv_heads=p.H_kv),
-    equal={at: {"q": "B * * S D", "k": "B * S D", "scores": "B * * T S"} for at in SIZES if at != "different"},
+    equal={
+        at: {"q": "B * * S D", "k": "B * S D", "scores": "B * * T S"}
+        for at in SIZES
+        if at != "different"
+    },
 )
 def groups_as_an_axis(p):
     k_proj, v_proj, groups = grouped(p, "k"), grouped(p, "v"), p.H // p.H_kv
@@ -239,7 +280,9 @@ DECODE = {
 def cached(p, room=0):
     """Return keys and values of p.x, heads apart, with room for more tokens after them."""
     made = (apart(p, f, p.x).detach() for f in (p.k, p.v))
-    return tuple(torch.cat([t, torch.zeros(p.B, p.H, room, p.D, dtype=t.dtype)], dim=2) for t in made)
+    return tuple(
+        torch.cat([t, torch.zeros(p.B, p.H, room, p.D, dtype=t.dtype)], dim=2) for t in made
+    )
 
 
 @right(

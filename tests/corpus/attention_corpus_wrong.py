@@ -1,4 +1,6 @@
-"""Wrong implementations of attention: split and merge. What is not wrong is left to three helpers."""
+"""Wrong implementations of attention: split and merge. What is not wrong is left to three
+helpers.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,17 @@ def together(p, context):
     return context.transpose(1, 2).reshape(context.size(0), -1, p.C)
 
 
-# view-without-transpose. With S = H the view is a right split, and what is missing is the transpose.
+# view-without-transpose. With S = H the view is a right split, and what is missing is the
+# transpose.
 VIEWED = {"one_head": "right", "all_four": "view-without-transpose|never-transposed"}
 
 
-@wrong("view-without-transpose", equal=VIEWED, where=("q", "k", "v", "scores"), also=("merge-without-transpose",))
+@wrong(
+    "view-without-transpose",
+    equal=VIEWED,
+    where=("q", "k", "v", "scores"),
+    also=("merge-without-transpose",),
+)
 def folded_without_transpose(p, x):
     q, k, v = (f(x).view(p.B * p.H, -1, p.D) for f in (p.q, p.k, p.v))
     scores = torch.bmm(q, k.transpose(1, 2)) / p.D**0.5
@@ -58,8 +66,12 @@ def fused_reshaped_to_the_final_order(p, x):
     return p.o(together(p, mix(q, k, v)))
 
 
-# heads-innermost. With H = D the sizes of the split are those of the right one; only the permute after it is odd.
-INNERMOST = {"one_head": "right", "all_four": "heads-innermost|fused-dim-before-heads|merge-dim-before-heads|none"}
+# heads-innermost. With H = D the sizes of the split are those of the right one; only the permute
+# after it is odd.
+INNERMOST = {
+    "one_head": "right",
+    "all_four": "heads-innermost|fused-dim-before-heads|merge-dim-before-heads|none",
+}
 
 
 @wrong("heads-innermost", equal=INNERMOST, where=("q", "k", "v", "scores", "context"))
@@ -82,7 +94,11 @@ def left_as_tokens_heads_width(p, x):
 
 
 # no-split: the heads are announced and never made
-WHOLE = {"equal": {"one_head": "right"}, "also": ("scale-d-model",), "where": ("scores", "weights", "context")}
+WHOLE = {
+    "equal": {"one_head": "right"},
+    "also": ("scale-d-model",),
+    "where": ("scores", "weights", "context"),
+}
 
 
 @wrong("no-split", **WHOLE)
@@ -94,7 +110,8 @@ def three_axes_fused(p, x):
     return p.o(context)
 
 
-# fold-order-mixed. With B = H the axes have one size; with one sentence or one head the order is the same.
+# fold-order-mixed. With B = H the axes have one size; with one sentence or one head the order is
+# the same.
 FOLD = {
     **dict.fromkeys(("one_head", "one_item"), "right"),
     **dict.fromkeys(EQUAL, "fold-order-mixed|merge-batch-mixed"),
@@ -104,7 +121,8 @@ FOLD = {
 @wrong("fold-order-mixed", equal=FOLD, also=("merge-batch-mixed",), where=("unfolded", "merged"))
 def folded_by_head_unfolded_by_sentence(p, x):
     q, k, v = (
-        f(x).view(p.B, p.S, p.H, p.D).permute(2, 0, 1, 3).contiguous().view(-1, p.S, p.D) for f in (p.q, p.k, p.v)
+        f(x).view(p.B, p.S, p.H, p.D).permute(2, 0, 1, 3).contiguous().view(-1, p.S, p.D)
+        for f in (p.q, p.k, p.v)
     )
     context = mix(q, k, v)
     unfolded = context.view(p.B, p.H, p.S, p.D)
@@ -112,7 +130,12 @@ def folded_by_head_unfolded_by_sentence(p, x):
     return p.o(merged)
 
 
-@wrong("fold-order-mixed", equal=FOLD, also=("merge-batch-mixed",), where=("q", "scores", "unfolded", "merged"))
+@wrong(
+    "fold-order-mixed",
+    equal=FOLD,
+    also=("merge-batch-mixed",),
+    where=("q", "scores", "unfolded", "merged"),
+)
 def queries_by_head_keys_by_sentence(p, x):
     q = apart(p, p.q, x).transpose(0, 1).reshape(-1, p.S, p.D)
     k = apart(p, p.k, x).reshape(-1, p.S, p.D)
@@ -153,7 +176,9 @@ def merged_with_width_first(p, x):
     equal={
         "one_head": "right",
         "one_item": "merge-batch-mixed|merge-without-transpose",
-        **dict.fromkeys(EQUAL, "merge-batch-mixed|merge-without-transpose|reshape-across-axes|none"),
+        **dict.fromkeys(
+            EQUAL, "merge-batch-mixed|merge-without-transpose|reshape-across-axes|none"
+        ),
     },
     also=("merge-without-transpose",),
     where=("merged",),
@@ -199,7 +224,9 @@ def concatenated_along_tokens(p, x):
 
 
 # only-one-of-qkv-wrongly-split: at sizes all alike it may be seen as another mistake
-ONE_VIEWED = VIEWED | {"all_four": "view-without-transpose|never-transposed|broadcast-of-different-axes"}
+ONE_VIEWED = VIEWED | {
+    "all_four": "view-without-transpose|never-transposed|broadcast-of-different-axes"
+}
 
 
 @wrong("only-one-of-qkv-wrongly-split", equal=ONE_VIEWED, where=("k", "scores"))

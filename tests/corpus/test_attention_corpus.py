@@ -1,4 +1,6 @@
-"""The corpus is what it says: right ones compute attention, wrong ones do not, and what is expected fits the shapes."""
+"""The corpus is what it says: right ones compute attention, wrong ones do not, and what is expected
+fits the shapes.
+"""
 
 import functools
 import sys
@@ -26,7 +28,13 @@ def run(name, at):
 
     def look(frame, event, _):
         if event == "return" and frame.f_code.co_filename.startswith(HERE):
-            found.update({name: held for name, held in frame.f_locals.items() if isinstance(held, torch.Tensor)})
+            found.update(
+                {
+                    name: held
+                    for name, held in frame.f_locals.items()
+                    if isinstance(held, torch.Tensor)
+                }
+            )
 
     sys.setprofile(look)
     try:
@@ -40,7 +48,8 @@ def fits(pattern, shape, problem):
     known = {**vars(problem), "T": problem.S}
     options = [axis.split("|") for axis in pattern.split()]
     possible = [
-        {size_of(name, known) for name in names} | ({problem.T, 1} if "T" in names else set()) for names in options
+        {size_of(name, known) for name in names} | ({problem.T, 1} if "T" in names else set())
+        for names in options
     ]
     return len(possible) == len(shape) and all(
         size in sizes or None in sizes for sizes, size in zip(possible, shape, strict=True)

@@ -1,4 +1,6 @@
-"""Checks and predictions: right answers pass in any style, wrong ones never, and nothing ever raises."""
+"""Checks and predictions: right answers pass in any style, wrong ones never, and nothing ever
+raises.
+"""
 
 import contextlib
 import os
@@ -33,7 +35,11 @@ class AlwaysTrue(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         result = super().__torch_function__(func, types, args, kwargs or {})
-        return torch.ones_like(result) if isinstance(result, torch.Tensor) and result.dtype == torch.bool else result
+        return (
+            torch.ones_like(result)
+            if isinstance(result, torch.Tensor) and result.dtype == torch.bool
+            else result
+        )
 
 
 WRONG = [  # what has no name as a mistake, and the stage at which it is found
@@ -62,7 +68,11 @@ WRONG = [  # what has no name as a mistake, and the stage at which it is found
     ("one_head_queries", lambda x, w, i, h: (x @ w.T).unflatten(2, (h, -1))[:, :, i], "rule"),
     ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h)[0].T, "values"),
     ("attention_scores", lambda q, k: (k @ q.mT).reshape(2, 4, 5, 7), "values"),
-    ("self_attention", lambda x, a, b, c: F.scaled_dot_product_attention(x @ a.T, x @ b.T, x @ c.T), "type"),
+    (
+        "self_attention",
+        lambda x, a, b, c: F.scaled_dot_product_attention(x @ a.T, x @ b.T, x @ c.T),
+        "type",
+    ),
     ("head_contributions", lambda c, w: solutions.head_contributions(c, w).sum(1), "shape"),
     ("build_subtractor", lambda d: solutions.build_subtractor(d)[:3], "run"),
     ("multi_head_attention", lambda x, a, b, c, o, h: (x, x), "values and output"),
@@ -76,7 +86,9 @@ WRONG = [  # what has no name as a mistake, and the stage at which it is found
 ]
 
 
-@pytest.mark.parametrize(("name", "answer", "stage"), WRONG, ids=[f"{name}-{stage}" for name, _, stage in WRONG])
+@pytest.mark.parametrize(
+    ("name", "answer", "stage"), WRONG, ids=[f"{name}-{stage}" for name, _, stage in WRONG]
+)
 def test_wrong_answers_never_pass_and_say_where_they_part(name, answer, stage):
     report = check(name, answer)
     assert report.status in ("wrong", "error")
@@ -93,7 +105,8 @@ def first_try():
 def test_messages_are_one_clear_line():
     report = check("project", lambda x, w, b: (x @ w.T + b).mT)
     assert repr(report) == (
-        "project: Not yet. The result has shape (2, 18, 7), and should have (2, 7, 18), which is (B, S, out)."
+        "project: Not yet. The result has shape (2, 18, 7), and should have (2, 7, 18), which is "
+        "(B, S, out)."
     )
     report = check("project_qkv", F.linear)
     assert repr(report) == "project_qkv: Not yet. It should return 3 tensors, and returned 1."
@@ -132,16 +145,21 @@ def test_what_is_as_the_notebook_has_it_is_not_attempted(answer):
 
 
 @pytest.mark.parametrize(
-    ("answer", "status"), [(Dots, "unattempted"), (DotsInForward, "unattempted"), (Inherited, "correct")]
+    ("answer", "status"),
+    [(Dots, "unattempted"), (DotsInForward, "unattempted"), (Inherited, "correct")],
 )
 def test_a_class_is_not_attempted_until_something_is_written(answer, status):
     assert check("MultiHeadAttention", answer).status == status
 
 
-@pytest.mark.parametrize(("value", "name"), [("abc", "str"), (0, "int"), (1.5, "float"), (True, "bool"), ((), "tuple")])
+@pytest.mark.parametrize(
+    ("value", "name"), [("abc", "str"), (0, "int"), (1.5, "float"), (True, "bool"), ((), "tuple")]
+)
 def test_a_constant_is_an_answer(value, name):
     code = f"lambda x: {value!r}"
-    assert check("similarity", eval(code)).message == f"The result should be a tensor, and is {name}."
+    assert (
+        check("similarity", eval(code)).message == f"The result should be a tensor, and is {name}."
+    )
 
 
 # An answer may do what it likes: check comes to an end, and the course stays as it was
@@ -182,7 +200,12 @@ def catches_nothing(x):
         pass
 
 
-ENDLESS = [catches_nothing, swallows_all, swallows_all_in_each_of_three, swallows_all_in_each_of_many]
+ENDLESS = [
+    catches_nothing,
+    swallows_all,
+    swallows_all_in_each_of_three,
+    swallows_all_in_each_of_many,
+]
 
 
 @pytest.mark.parametrize("answer", ENDLESS)
@@ -216,7 +239,8 @@ def recurses(x):
         (raises_its_own, "OfItsOwn: oh."),
         (
             lambda x: input("A number: "),
-            "RuntimeError: input() waits for somebody to type. An answer has its arguments, and nothing else.",
+            "RuntimeError: input() waits for somebody to type. An answer has its arguments, and "
+            "nothing else.",
         ),
         (recurses, "RecursionError: maximum recursion depth exceeded"),
         (lambda x: torch.ones(10**13), "RuntimeError: DefaultCPUAllocator: can't allocate memory"),
@@ -231,13 +255,29 @@ def test_an_answer_that_goes_astray_gets_a_report(answer, said, capfd):
 
 def test_what_an_answer_puts_in_the_place_of_torch_is_taken_back():
     def change(x):
-        torch.softmax = F.softmax = torch.Tensor.softmax = torch.Tensor.__matmul__ = nn.Linear.forward = lambda *_: x
+        torch.softmax = F.softmax = torch.Tensor.softmax = torch.Tensor.__matmul__ = (
+            nn.Linear.forward
+        ) = lambda *_: x
         torch.manual_seed = None
         return x
 
-    before = [torch.softmax, F.softmax, torch.Tensor.softmax, torch.Tensor.__matmul__, nn.Linear.forward, input]
+    before = [
+        torch.softmax,
+        F.softmax,
+        torch.Tensor.softmax,
+        torch.Tensor.__matmul__,
+        nn.Linear.forward,
+        input,
+    ]
     assert check("similarity", change).stage == "shape"
-    after = [torch.softmax, F.softmax, torch.Tensor.softmax, torch.Tensor.__matmul__, nn.Linear.forward, input]
+    after = [
+        torch.softmax,
+        F.softmax,
+        torch.Tensor.softmax,
+        torch.Tensor.__matmul__,
+        nn.Linear.forward,
+        input,
+    ]
     assert after == before
     assert check("similarity", lambda x: x @ x.T).status == "correct"
 
@@ -248,7 +288,10 @@ def test_what_a_notebook_puts_in_the_place_of_torch_changes_no_reference(monkeyp
     monkeypatch.setattr(torch.Tensor, "__matmul__", broken)
     report = check("self_attention", solutions.self_attention)
     assert (report.status, torch.softmax, torch.Tensor.__matmul__) == ("correct", broken, broken)
-    assert "torch.softmax, Tensor.__matmul__: something else has been put in this place" in report.message
+    assert (
+        "torch.softmax, Tensor.__matmul__: something else has been put in this place"
+        in report.message
+    )
     assert "PyTorch's own" in check("self_attention", lambda x, a, b, c: (x, x @ x.mT)).message
     monkeypatch.undo()
     assert "PyTorch's own" not in check("self_attention", solutions.self_attention).message
@@ -269,7 +312,9 @@ print(sorted({"ipywidgets", "anywidget"} & set(sys.modules)))
 def test_a_check_needs_no_widgets(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     command = [sys.executable, "-c", WITHOUT_WIDGETS]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
@@ -296,7 +341,9 @@ def test_foreign_text_keeps_its_place():
 
 def test_a_crash_has_a_heading_that_is_one():
     report = raising("oh")
-    assert "<strong>⚠ Stopped with an error</strong> <code>similarity</code>" in report._repr_html_()
+    assert (
+        "<strong>⚠ Stopped with an error</strong> <code>similarity</code>" in report._repr_html_()
+    )
     assert repr(report).startswith("similarity: Stopped with an error. ValueError")
 
 

@@ -31,7 +31,9 @@ def square_alone(weight, h):
 
 
 def subtractor(asks=(100.0, 100.0), keys=(0, 1), signs=(1.0, -1.0)):
-    """Return build_subtractor with another lead, other tokens that are looked for, or other signs."""
+    """Return build_subtractor with another lead, other tokens that are looked for, or other
+    signs.
+    """
 
     def build_subtractor(d):
         w_q, w_k, w_v, w_o = solutions.build_subtractor(d)
@@ -46,7 +48,9 @@ def subtractor(asks=(100.0, 100.0), keys=(0, 1), signs=(1.0, -1.0)):
 
 
 def second_row(d):
-    """Put the flag of head 0 one row below its contents: for d = 2 and 4 that is a row of head 1."""
+    """Put the flag of head 0 one row below its contents: for d = 2 and 4 that is a row of
+    head 1.
+    """
     w_q, w_k, w_v, w_o = subtractor()(d)
     w_q, w_k = torch.zeros_like(w_q), torch.zeros_like(w_k)
     w_q[d + 2, d + 2] = w_k[d + 2, d] = 100.0
@@ -94,15 +98,23 @@ def into_linear(x, state, h):
 
 
 def probing(sizes, tokens=None, differ=torch.ne, fresh=True):
-    """Return find_leaks with other sizes of the changes, of some tokens, compared in another way, or adding up."""
+    """Return find_leaks with other sizes of the changes, of some tokens, compared in another way,
+    or adding up.
+    """
 
     def find_leaks(fn, x):
-        before, leaks, generator = fn(x), torch.zeros(x.size(1), x.size(1)), torch.Generator().manual_seed(1)
+        before, leaks, generator = (
+            fn(x),
+            torch.zeros(x.size(1), x.size(1)),
+            torch.Generator().manual_seed(1),
+        )
         changed = x.clone()
         for size in sizes:
             for s in range(x.size(1)) if tokens is None else tokens:
                 changed = x.clone() if fresh else changed.clone()
-                changed[:, s] += size * torch.randn(x[:, s].shape, generator=generator, dtype=x.dtype)
+                changed[:, s] += size * torch.randn(
+                    x[:, s].shape, generator=generator, dtype=x.dtype
+                )
                 leaks[:, s] += differ(fn(changed), before).float().amax((0, 2))
         return leaks > 0 if differ(before, before).dtype == torch.bool else leaks
 
@@ -156,7 +168,10 @@ def starts_low(scores, block_size):
 
 
 def by_queries(q, k, v, block_size):
-    parts = [(rows @ k.transpose(-2, -1) / math.sqrt(q.size(-1))).softmax(-1) @ v for rows in q.split(block_size, 2)]
+    parts = [
+        (rows @ k.transpose(-2, -1) / math.sqrt(q.size(-1))).softmax(-1) @ v
+        for rows in q.split(block_size, 2)
+    ]
     return torch.cat(parts, 2)
 
 
@@ -207,19 +222,25 @@ UNSCALED_AND_NOT_TRANSPOSED = changed(
 
 WRONG = [
     ("similarity", "cosine-not-dot", lambda x: F.cosine_similarity(x[:, None], x[None], dim=-1)),
-    ("layer_norm", "rms-not-layer-norm", lambda x, g, b, eps=1e-5: F.rms_norm(x, x.shape[-1:], g, eps) + b),
-    ("layer_norm", "layer-norm-no-affine", lambda x, g, b, eps=1e-5: F.layer_norm(x, x.shape[-1:], eps=eps)),
+    ("layer_norm", "rms-not-layer-norm", lambda x, g, b,
+        eps=1e-5: F.rms_norm(x, x.shape[-1:], g, eps) + b),
+    ("layer_norm", "layer-norm-no-affine", lambda x, g, b,
+        eps=1e-5: F.layer_norm(x, x.shape[-1:], eps=eps)),
     ("project_qkv", "pieces-not-three", two_pieces),
-    ("split_fused_qkv", "never-transposed", lambda x, h: x.unflatten(2, (3, h, -1)).permute(2, 0, 1, 3, 4)),
-    ("split_fused_qkv", "fused-heads-outermost", lambda x, h: x.unflatten(2, (h, 3, -1)).permute(3, 0, 2, 1, 4)),
+    ("split_fused_qkv", "never-transposed", lambda x,
+        h: x.unflatten(2, (3, h, -1)).permute(2, 0, 1, 3, 4)),
+    ("split_fused_qkv", "fused-heads-outermost", lambda x,
+        h: x.unflatten(2, (h, 3, -1)).permute(3, 0, 2, 1, 4)),
     ("head_contributions", "weight-not-transposed", lambda c, w: torch.stack(
         [c[:, h] @ w[:, 6 * h : 6 * h + 6] for h in range(4)], 1)),
     ("head_contributions", "output-columns-as-rows", lambda c, w: torch.stack(
         [c[:, h] @ w[6 * h : 6 * h + 6].T for h in range(4)], 1)),
     ("attention_scores", "elementwise-product", lambda q, k: k * q),
     ("weighted_sum", "elementwise-product", lambda weights, v: v * weights),
-    ("split_heads", "float-division", lambda x, h: x.view(x.size(0), x.size(1), h, x.size(2) / h).transpose(1, 2)),
-    ("split_heads", "view-after-transpose", lambda x, h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1)),
+    ("split_heads", "float-division", lambda x, h: x.view(x.size(0), x.size(1), h,
+        x.size(2) / h).transpose(1, 2)),
+    ("split_heads", "view-after-transpose", lambda x,
+        h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1)),
     ("attention_scores", "key-all-axes-reversed", lambda q, k: q @ k.T),
     ("attention_scores", "key-transposed-wrong-axes", lambda q, k: q @ k.transpose(1, 2)),
     ("masked_softmax", "nan-gradient", lambda z, m: (
@@ -236,42 +257,55 @@ WRONG = [
         split(x, h).masked_fill(~mask, -math.inf), x)),
     ("fused_mha", "dropout-at-eval", changed("fused_mha", kernel=lambda q, k, v, c: ONE_CALL(
         q, k, v, dropout_p=0.1, is_causal=c))),
-    ("additive_mask", "dtype-ignored", lambda m, dtype: torch.zeros(m.shape).masked_fill(~m, -math.inf)),
-    ("to_attend", "convention-misread", lambda m, c: m if c in ("bool", "sdpa", "seaborn") else m == 0),
-    ("to_attend", "convention-misread", lambda m, c: m == 0 if c == "additive" else ~m if c != "bool" else m),
+    ("additive_mask", "dtype-ignored", lambda m, dtype: torch.zeros(m.shape).masked_fill(~m,
+        -math.inf)),
+    ("to_attend", "convention-misread", lambda m, c: m if c in ("bool", "sdpa",
+        "seaborn") else m == 0),
+    ("to_attend", "convention-misread", lambda m,
+        c: m == 0 if c == "additive" else ~m if c != "bool" else m),
     ("to_attend", "convention-misread", lambda m, c: m if c in ("sdpa", "additive") else ~m),
-    ("additive_mask", "masked-row-uniform", lambda m, dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, -1e30)),
+    ("additive_mask", "masked-row-uniform", lambda m,
+        dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, -1e30)),
     ("find_leaks", "one-token-only", probing((0.01, 30.0) * 3, tokens=[3])),
     ("find_leaks", "values-not-changes", lambda fn, x: fn(x + 1) - fn(x)),
     ("find_leaks", "values-not-changes", probing((30.0,), differ=lambda a, b: (a - b).abs())),
-    ("cross_attention", "memory-and-input-joined", lambda x, memory, *rest: solutions.cross_attention(
+    ("cross_attention", "memory-and-input-joined", lambda x, memory,
+        *rest: solutions.cross_attention(
         x, torch.cat((x, memory), 1), *rest)),
-    ("latent_scores", "keys-made-again", lambda q, w, c: torch.einsum("bsr,hdr,bhtd->bhts", c, w, q)),
+    ("latent_scores", "keys-made-again", lambda q, w,
+        c: torch.einsum("bsr,hdr,bhtd->bhts", c, w, q)),
     ("latent_scores", "keys-made-again", lambda q, w, c: q @ (w @ c.mT[:, None])),
-    ("latent_scores", "keys-made-again", lambda q, w, c: q @ (c @ w.flatten(0, 1).T).unflatten(2, (4, 6)).permute(
+    ("latent_scores", "keys-made-again", lambda q, w,
+        c: q @ (c @ w.flatten(0, 1).T).unflatten(2, (4, 6)).permute(
         0, 2, 3, 1)),
     ("latent_scores", "keys-made-again", lambda q, w, c: torch.stack(
         [q[:, h] @ (c @ w[h].T).mT for h in range(q.size(1))], 1)),
     ("latent_scores", "keys-made-again", lambda q, w, c: torch.stack(
         [(q @ (w @ c[:, s, None, :, None]))[..., 0] for s in range(c.size(1))], -1)),
     ("latent_scores", "latents-without-head-axis", lambda q, w, c: q @ w @ c.mT),
-    ("online_softmax", "online-whole-row", lambda z, size: (z.amax(-1), (z - z.amax(-1, keepdim=True)).exp().sum(-1))),
-    ("tiled_attention", "library-kernel", lambda q, k, v, size: F.scaled_dot_product_attention(q, k, v)),
+    ("online_softmax", "online-whole-row", lambda z,
+        size: (z.amax(-1), (z - z.amax(-1, keepdim=True)).exp().sum(-1))),
+    ("tiled_attention", "library-kernel", lambda q, k, v,
+        size: F.scaled_dot_product_attention(q, k, v)),
     ("tiled_attention", "online-whole-row", by_queries),
     ("gpt2_attention", "not-transposed", into_linear),
-    ("to_half_split", "half-split-inverted", lambda w, h: w.view(h, 2, -1, len(w)).transpose(1, 2).reshape(w.shape)),
+    ("to_half_split", "half-split-inverted", lambda w,
+        h: w.view(h, 2, -1, len(w)).transpose(1, 2).reshape(w.shape)),
     ("generate", "generate-samples", sampled),
     ("next_token_probabilities", "top-k-none", lambda z, t, k: F.normalize(
         (z / t).exp() * (z >= z.topk(k)[0][:, -1:]), 1, -1)),
     ("other_weights", "same-weights", lambda weights, v: weights.clone()),
-    ("other_weights", "same-weights", lambda weights, v: weights + 1e-7 * torch.randn_like(weights)),
+    ("other_weights", "same-weights", lambda weights,
+        v: weights + 1e-7 * torch.randn_like(weights)),
     ("other_weights", "negative-weights", past_zero),
     ("other_weights", "sum-moved", forgets_the_sum),
     ("other_weights", "context-moved", one_row_up),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "mistake", "answer"), WRONG, ids=[f"{name}-{mistake}" for name, mistake, _ in WRONG])
+@pytest.mark.parametrize(
+    ("name", "mistake", "answer"), WRONG, ids=[f"{name}-{mistake}" for name, mistake, _ in WRONG]
+)
 def test_a_first_attempt_is_named(name, mistake, answer):
     report = check(name, answer)
     assert (report.status in ("wrong", "error"), report.mistake) == (True, mistake), report.message
@@ -288,7 +322,9 @@ class NotReady(nn.Module):
 class WithoutBias(nn.Module):
     def __init__(self, d_model, num_heads):
         super().__init__()
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(d_model, d_model, bias=False) for _ in "1234")
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            nn.Linear(d_model, d_model, bias=False) for _ in "1234"
+        )
 
     def forward(self, x, mask=None):
         return x
@@ -296,19 +332,25 @@ class WithoutBias(nn.Module):
 
 # Wrong in ways without a name, and what is said of them.
 SAID = [
-    ("project", lambda x, w, b: nn.Linear(x.size(-1), len(w))(x), "Random numbers take part, as in a new nn.Linear"),
-    ("project", lambda x, w, b: nn.Linear(24, 18, dtype=x.dtype)(x), "Compute with those that are given"),
+    ("project", lambda x, w, b: nn.Linear(x.size(-1), len(w))(x), "Random numbers take part, as "
+                                                                  "in a new nn.Linear"),
+    ("project", lambda x, w, b: nn.Linear(24, 18, dtype=x.dtype)(x), "Compute with those that are "
+                                                                     "given"),
     ("self_attention", asked_in_a_hurry, "x stands on the left"),
-    ("split_heads", lambda x, h: x.view(2, 5, 4, 6).transpose(1, 2), "sizes are those of the lesson"),
+    ("split_heads", lambda x, h: x.view(2, 5, 4, 6).transpose(1, 2), "sizes are those of the "
+                                                                     "lesson"),
     ("merge_heads", lambda c: c.transpose(1, 2).reshape(2, 5, 24), "sizes are those of the lesson"),
     ("build_subtractor", asks_nobody, "head 0 looks at all tokens alike and adds its content"),
     ("build_subtractor", asks_nobody, "In w_q stands the channel of the token that asks, d + 2"),
     ("project_qkv", splits_by_three, "split(3) cuts pieces of size 3"),
-    ("project_qkv", lambda x, w, b: (part for part in (x @ w.T + b).chunk(3, -1)), "one generator. Put commas"),
-    ("project_qkv", lambda x, w, b: dict(zip("qkv", (x @ w.T + b).chunk(3, -1), strict=True)), "returned one dict."),
+    ("project_qkv", lambda x, w, b: (part for part in (x @ w.T + b).chunk(3, -1)),
+        "one generator. Put commas"),
+    ("project_qkv", lambda x, w, b: dict(zip("qkv", (x @ w.T + b).chunk(3, -1), strict=True)),
+        "returned one dict."),
     ("project_qkv", lambda x, w, b: None if x.dim() else x, "Is a return missing?"),
     ("patchify", lambda x, p: F.unfold(x, p, stride=p).mT + 1, "at image 0, patch"),
-    ("add_class_token", lambda x, c: torch.cat((2 * c.expand(len(x), 1, -1), x), 1), "at image 0, token 0"),
+    ("add_class_token", lambda x, c: torch.cat((2 * c.expand(len(x), 1, -1), x), 1),
+        "at image 0, token 0"),
 
     ("masked_softmax", lambda s, m: (s + (1 - m) * -1e9).softmax(-1), "Its opposite is ~mask"),
     ("masked_softmax", lambda s, m: s.masked_fill(-m, -1e9).softmax(-1), "Its opposite is ~mask"),
@@ -318,8 +360,10 @@ SAID = [
     ("scaled_scores", lambda q, k: q @ k.mT / torch.sqrt(q.size(-1)), "Write math.sqrt(size)"),
     ("entropy", lambda w: -sum(w * math.log(w)), "use torch.exp, torch.log"),
     ("softmax", lambda z: z - z.max(-1, keepdim=True), "max along an axis gives two results"),
-    ("softmax", lambda z: (e := (z - z.mean(-1, keepdim=True)).exp()) / e.sum(-1, keepdim=True), "of 10 000 and more"),
-    ("self_attention", lambda *a: solutions.self_attention(*a)[::-1], "Result 0 (context) has shape (2, 7, 7)"),
+    ("softmax", lambda z: (e := (z - z.mean(-1, keepdim=True)).exp()) / e.sum(-1, keepdim=True),
+        "of 10 000 and more"),
+    ("self_attention", lambda *a: solutions.self_attention(*a)[::-1], "Result 0 (context) has "
+                                                                      "shape (2, 7, 7)"),
     ("multi_head_attention", asks_the_mask, "if mask is not None"),
     ("multi_head_attention", UNSCALED_AND_NOT_TRANSPOSED, "The scores are not scaled."),
     ("multi_head_attention", UNSCALED_AND_NOT_TRANSPOSED, "W_O was not transposed."),
@@ -328,27 +372,34 @@ SAID = [
     ("to_half_split", square_alone, "The weight has another number of rows"),
     ("find_leaks", probing((30.0,)), "fewer than 3 times"),
     ("find_leaks", probing((0.01,) * 6), "draw several, small and large ones"),
-    ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a - b).abs() > 1e-5), "Is there a tolerance?"),
+    ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a - b).abs() > 1e-5),
+        "Is there a tolerance?"),
     ("find_leaks", last_change_only, "keep what was found before"),
     ("find_leaks", with_all_later, "Several tokens are changed at once"),
     ("find_leaks", in_one_batch, "tokens of another shape"),
     ("find_leaks", by_gradient, "no token was ever changed"),
     ("find_leaks", probing((0.01, 30.0) * 3, fresh=False), "Several tokens are changed at once"),
     ("build_subtractor", second_row, "With d = 2, head 0 looks at all tokens alike"),
-    ("build_subtractor", second_row, "Each makes its scores from rows of its own: 0 to 2 for head 0"),
-    ("build_subtractor", subtractor(asks=(1.0, 100.0)), "token a with weight 0.182 and adds its content; head 1"),
+    ("build_subtractor", second_row, "Each makes its scores from rows of its own: 0 to 2 for head "
+                                     "0"),
+    ("build_subtractor", subtractor(asks=(1.0, 100.0)), "token a with weight 0.182 and adds its "
+                                                        "content; head 1"),
     ("build_subtractor", lambda d: subtractor()(8), "it should return four matrices (6, 6)"),
     ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T, "cut along its columns"),
     ("fused_mha", changed("fused_mha", kernel=ONE_CALL), "in the place of the mask"),
     ("MultiHeadAttention", NotReady, "super().__init__()"),
     ("MultiHeadAttention", WithoutBias, "there is no q_proj.bias"),
     ("layer_norm", by_squares, "In float64 it agrees, in float32 it does not"),
-    ("layer_norm", lambda x, *rest: solutions.layer_norm(x, *rest) @ torch.eye(24).double(), "is a dtype written down"),
-    ("relation_score", lambda w, pairs: torch.stack([w[:, a, b] for a, b in set(pairs)]).mean(0), "other numbers"),
+    ("layer_norm", lambda x, *rest: solutions.layer_norm(x, *rest) @ torch.eye(24).double(),
+        "is a dtype written down"),
+    ("relation_score", lambda w, pairs: torch.stack([w[:, a, b] for a, b in set(pairs)]).mean(0),
+        "other numbers"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "answer", "part"), SAID, ids=[f"{name}-{part}" for name, _, part in SAID])
+@pytest.mark.parametrize(
+    ("name", "answer", "part"), SAID, ids=[f"{name}-{part}" for name, _, part in SAID]
+)
 def test_what_is_said_helps(name, answer, part):
     report = check(name, answer)
     assert report.status in ("wrong", "error")
@@ -393,7 +444,10 @@ HOLES = [
     ("softmax", lambda s: torch.softmax(s, -1)),
     ("tiled_attention", lambda q, k, v, size: changed("tiled_attention")(q, k, v, 6)),
     ("tiled_attention", attends_in_numpy),
-    ("latent_scores", lambda q, w, c: torch.from_numpy(q.numpy() @ (w.numpy() @ c.mT[:, None].numpy()))),
+    (
+        "latent_scores",
+        lambda q, w, c: torch.from_numpy(q.numpy() @ (w.numpy() @ c.mT[:, None].numpy())),
+    ),
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a != b)[:1])),
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a != b)[..., :1])),
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a - b).abs() > 1e-12)),
@@ -401,17 +455,26 @@ HOLES = [
     ("online_softmax", starts_low),
     ("tiled_attention", keeps_all_blocks),
     ("online_softmax", lambda scores, size: two_passes(scores.split(size, -1))),
-    ("online_softmax", lambda scores, size: two_passes([block.clone() for block in scores.split(size, -1)])),
+    (
+        "online_softmax",
+        lambda scores, size: two_passes([block.clone() for block in scores.split(size, -1)]),
+    ),
     ("online_softmax", by_columns),
     ("online_softmax", lambda scores, size: in_numpy(scores.numpy())),
     ("online_softmax", lambda scores, size: in_numpy(np.array(scores.tolist()))),
-    ("masked_softmax", lambda s, m: s.masked_fill(~m, -100.0).softmax(-1) * m.any(-1, keepdim=True)),
+    (
+        "masked_softmax",
+        lambda s, m: s.masked_fill(~m, -100.0).softmax(-1) * m.any(-1, keepdim=True),
+    ),
     ("split_heads", lambda x, h: "abc"),
     # right on easy inputs alone
     ("entropy", lambda w: torch.nan_to_num(-(w * w.log()).sum(-1))),
     ("entropy", lambda w: -(w * w.clamp(min=1e-3).log()).sum(-1)),
     ("masked_softmax", lambda s, m: (e := s.exp() * m) / e.sum(-1, keepdim=True).clamp_min(1e-9)),
-    ("masked_softmax", lambda s, m: (s * m).masked_fill(s * m == 0, -math.inf).softmax(-1).nan_to_num(0.0)),
+    (
+        "masked_softmax",
+        lambda s, m: (s * m).masked_fill(s * m == 0, -math.inf).softmax(-1).nan_to_num(0.0),
+    ),
     ("generate", lambda model, ids, steps: window(model, ids, steps, 2)),
     ("padding_mask", lambda n, size: (torch.arange(int(n.max())) < n[:, None])[:, None, None]),
 ]
@@ -424,7 +487,13 @@ def test_what_breaks_the_rules_or_is_right_on_easy_inputs_alone_does_not_pass(na
 
 
 def test_what_other_weights_must_keep_is_said_in_words():
-    for answer in (past_zero, forgets_the_sum, one_row_up, lambda weights, v: weights, lambda weights, v: weights @ v):
+    for answer in (
+        past_zero,
+        forgets_the_sum,
+        one_row_up,
+        lambda weights, v: weights,
+        lambda weights, v: weights @ v,
+    ):
         assert "Result" not in check("other_weights", answer).message
 
 
@@ -436,7 +505,10 @@ WRITTEN_DOWN = [
     ("project_qkv", lambda x, w, b: (x @ w.T + b).split(24, -1)),
     ("one_head_queries", lambda x, w, i, h: x @ w[6 * i : 6 * i + 6].T),
     ("scaled_scores", lambda q, k: q @ k.mT / math.sqrt(6)),
-    ("masked_softmax", lambda s, m: s.masked_fill(~m, -math.inf).softmax(-1).nan_to_num(0.0).view(2, 4, 5, 7)),
+    (
+        "masked_softmax",
+        lambda s, m: s.masked_fill(~m, -math.inf).softmax(-1).nan_to_num(0.0).view(2, 4, 5, 7),
+    ),
     ("causal_mask", lambda n: torch.ones(7, 7).tril().bool()),
     (
         "multi_head_attention",
@@ -450,7 +522,9 @@ def test_a_size_that_is_written_down_is_noticed(name, answer):
     report = check(name, answer)
     assert (report.status in ("wrong", "error"), report.stage) == (True, "sizes"), report
     assert "is a size written as a number?" in report.message
-    assert not any(case and case in report.message for case in EXERCISES[name].cases)  # they tell of other inputs
+    assert not any(
+        case and case in report.message for case in EXERCISES[name].cases
+    )  # they tell of other inputs
 
 
 def angles_in_float32(x, positions, base=10000.0):
@@ -463,4 +537,7 @@ def angles_in_float32(x, positions, base=10000.0):
 
 def test_what_is_computed_in_float32_is_right_and_wrong_as_the_rest():
     assert check("rope", angles_in_float32).mistake == "rope-wrong-sign"
-    assert check("scaled_scores", lambda q, k: q @ k.mT / torch.sqrt(torch.tensor(q.size(-1)))).status == "correct"
+    assert (
+        check("scaled_scores", lambda q, k: q @ k.mT / torch.sqrt(torch.tensor(q.size(-1)))).status
+        == "correct"
+    )

@@ -1,4 +1,6 @@
-"""Every mistake is recognised, told apart from the others and from right; and the order in which answers are judged."""
+"""Every mistake is recognised, told apart from the others and from right; and the order in which
+answers are judged.
+"""
 
 import itertools
 import time
@@ -15,7 +17,9 @@ from mha_course.exercises.catalogue import EXERCISES, LESSONS, MISTAKES, NAMES
 from mha_course.exercises.diagnose import alike, pairs, ways
 from mha_course.exercises.sandbox import Outcome, run, within
 
-FIRST = {way.mistake: name for name in reversed(NAMES) for way in ways(name)}  # where each mistake can first be made
+FIRST = {
+    way.mistake: name for name in reversed(NAMES) for way in ways(name)
+}  # where each mistake can first be made
 WAYS = [
     pytest.param(
         name,
@@ -70,7 +74,11 @@ def test_diagnoses_read_well(mistake):
 def test_a_pass_says_what_comes_next_and_no_two_say_the_same():
     said = [exercise.done for exercise in EXERCISES.values() if exercise.done]
     assert len(set(said)) == len(said)
-    assert all(exercise.done and "Next: " in exercise.done for lesson in LESSONS[:8] for exercise in lesson.exercises)
+    assert all(
+        exercise.done and "Next: " in exercise.done
+        for lesson in LESSONS[:8]
+        for exercise in lesson.exercises
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,21 +97,32 @@ def test_of_two_products_that_crash_alike_the_shapes_tell_which(step, name):
     ("one", "two"),
     [
         ({"scale": lambda z, q, k, h: z}, {"softmax": lambda z: z.softmax(-2)}),
-        ({"order": lambda q, k, v: (q, v, k)}, {"merge": lambda c: c.reshape(c.size(0), c.size(2), -1)}),
+        (
+            {"order": lambda q, k, v: (q, v, k)},
+            {"merge": lambda c: c.reshape(c.size(0), c.size(2), -1)},
+        ),
         ({"scale": lambda z, q, k, h: z / q.size(-1)}, {"output": lambda m, w, b, h: m}),
     ],
 )
 def test_two_mistakes_at_once_are_both_named(one, two):
     start = time.thread_time()
-    report = check("multi_head_attention", EXERCISES["multi_head_attention"].implementation(one, two))
-    assert report.mistake in ("scale-missing", "key-value-swapped", "scale-no-root")  # the one that stands first
+    report = check(
+        "multi_head_attention", EXERCISES["multi_head_attention"].implementation(one, two)
+    )
+    assert report.mistake in (
+        "scale-missing",
+        "key-value-swapped",
+        "scale-no-root",
+    )  # the one that stands first
     assert " And: " in report.message
     assert time.thread_time() - start < 3
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_pair_of_mistakes_is_within_the_bound(name):
-    """What is found depends on no clock: all pairs are tried, in one order, on however slow a machine."""
+    """What is found depends on no clock: all pairs are tried, in one order, on however slow a
+    machine.
+    """
     for last, _ in enumerate(EXERCISES[name].inputs):
         right = [diagnose._run_once(name, at) for at in range(last + 1)]
         assert len(list(pairs(name, [*right[:-1], halved(right[-1])]))) <= diagnose.MAX_PAIRS
@@ -112,7 +131,9 @@ def test_every_pair_of_mistakes_is_within_the_bound(name):
 def halved(outcome):
     """Change a result in a way that no mistake explains."""
     results = outcome.result if isinstance(outcome.result, tuple) else (outcome.result,)
-    results = tuple(x / 2 if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in results)
+    results = tuple(
+        x / 2 if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in results
+    )
     return Outcome(results if isinstance(outcome.result, tuple) else results[0])
 
 
@@ -137,7 +158,11 @@ ODD = [  # wrong in ways that have no name, and the stage that is suspected
         "values and output",
         lambda *a: tuple(1.5 * t for t in solutions.multi_head_attention(*a)),
     ),
-    ("multi_head_attention", "values and output", by_steps(output=lambda m, w, b, h: 1.1 * m @ w.T)),
+    (
+        "multi_head_attention",
+        "values and output",
+        by_steps(output=lambda m, w, b, h: 1.1 * m @ w.T),
+    ),
     ("multi_head_attention", "weighted sum", by_steps(weigh=lambda w, v: w.sqrt() @ v)),
     ("multi_head_attention", "scores", by_steps(scores=lambda q, k: (q @ k.mT).tanh())),
     ("multi_head_attention", "mask", by_steps(hide=lambda z, m: z.masked_fill(~m, -1.5))),
@@ -151,7 +176,9 @@ ODD = [  # wrong in ways that have no name, and the stage that is suspected
 ]
 
 
-@pytest.mark.parametrize(("name", "stage", "answer"), ODD, ids=[f"{name}-{stage}" for name, stage, _ in ODD])
+@pytest.mark.parametrize(
+    ("name", "stage", "answer"), ODD, ids=[f"{name}-{stage}" for name, stage, _ in ODD]
+)
 def test_a_wrong_answer_without_a_name_has_one_suspect(name, stage, answer):
     report = check(name, answer)
     assert (report.status, report.stage, report.mistake) == ("wrong", stage, None)
@@ -160,10 +187,15 @@ def test_a_wrong_answer_without_a_name_has_one_suspect(name, stage, answer):
 
 def test_what_can_be_seen_is_said():
     assert "Rows sum to" in check("softmax", lambda z: z.softmax(-1) ** 2).message
-    half = check("multi_head_attention", lambda *a: tuple(t / 2 for t in solutions.multi_head_attention(*a)))
+    half = check(
+        "multi_head_attention", lambda *a: tuple(t / 2 for t in solutions.multi_head_attention(*a))
+    )
     assert half.picture.count("<table") == 3
     factors = torch.tensor([1, 1, 1, 2.0])[:, None, None]
-    assert "3 of 4 heads agree." in check("split_heads", lambda x, h: solutions.split_heads(x, h) * factors).message
+    assert (
+        "3 of 4 heads agree."
+        in check("split_heads", lambda x, h: solutions.split_heads(x, h) * factors).message
+    )
 
 
 class EvalDropout(solutions.MultiHeadAttention):
@@ -215,7 +247,10 @@ def crashing(q, k):
 def test_a_crash_shows_the_learners_line_and_its_shapes():
     report = check("attention_scores", crashing)
     assert (report.status, report.mistake) == ("error", "key-transposed-wrong-axes")
-    assert "In your line `return q @ other`; q is (2, 4, 5, 6); other is (2, 7, 4, 6)" in report.message
+    assert (
+        "In your line `return q @ other`; q is (2, 4, 5, 6); other is (2, 7, 4, 6)"
+        in report.message
+    )
 
 
 @pytest.mark.parametrize(
@@ -224,8 +259,8 @@ def test_a_crash_shows_the_learners_line_and_its_shapes():
         ("similarity", 3, "It takes a function, and got int."),
         ("similarity", nn.Identity, "It takes a function, and got the class Identity."),
         ("similarity", lambda a, b: a, "It is called with 1 argument, (x), and takes (a, b)."),
-        ("MultiHeadAttention", nn.Linear(2, 2), "It takes the class itself, not a module made of it: leave the "
-         "parentheses away."),
+        ("MultiHeadAttention", nn.Linear(2, 2), "It takes the class itself, not a module made of "
+                                                "it: leave the parentheses away."),
     ],
 )  # fmt: skip
 def test_what_cannot_be_called_gets_one_clear_line(name, answer, message):

@@ -1,4 +1,6 @@
-"""Every question has the answer that comes out when it is tried, and a reason for each wrong one."""
+"""Every question has the answer that comes out when it is tried, and a reason for each
+wrong one.
+"""
 
 import math
 import re
@@ -69,7 +71,9 @@ def whose_heads():
     x = torch.zeros(1, 5, 24)
     changed = x.clone()
     changed[0, 2, 0] = 1.0
-    moved = (F.linear(changed, weight) - F.linear(x, weight)).unflatten(2, (4, 6)).abs().sum((0, 1, 3))  # (H,)
+    moved = (
+        (F.linear(changed, weight) - F.linear(x, weight)).unflatten(2, (4, 6)).abs().sum((0, 1, 3))
+    )  # (H,)
     return {4: "all four", 1: "head 0 alone", 0: "none"}[int((moved > 0).sum())]
 
 
@@ -78,7 +82,9 @@ def softmax_axis():
     q, k = torch.randn(2, 4, 5, 6), torch.randn(2, 4, 7, 6)
     want = attend(q, k, torch.eye(7).expand(2, 4, 7, 7))  # values that show the weights
     scores = q @ k.mT / 6**0.5
-    return next(f"dim={dim}" for dim in (1, -2, -1) if torch.allclose(scores.softmax(dim), want, atol=1e-5))
+    return next(
+        f"dim={dim}" for dim in (1, -2, -1) if torch.allclose(scores.softmax(dim), want, atol=1e-5)
+    )
 
 
 def all_hidden():
@@ -114,7 +120,9 @@ def output_mixes():
 
 # 8 Masks
 def seen(mask, *, heads=4):
-    """Return which keys have a weight above 0, (B, H, 5, 5), found by values that show the weights."""
+    """Return which keys have a weight above 0, (B, H, 5, 5), found by values that show the
+    weights.
+    """
     q, k = torch.randn(2, 2, heads, 5, 6)
     return attend(q, k, torch.eye(5).expand(2, heads, 5, 5), mask) > 0
 
@@ -127,7 +135,9 @@ def works(mask, want):
 
 
 def padding_shape():
-    """Try each shape, and find the one that hides from everybody the padding of sentence 1 alone."""
+    """Try each shape, and find the one that hides from everybody the padding of sentence 1
+    alone.
+    """
     real = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])  # (B, S)
     want = real[:, None, None].expand(2, 4, 5, 5)
     ways = {
@@ -156,7 +166,9 @@ def the_past_of_the_past_differs():
     layer, x = MultiHeadAttention(24, 4).double(), torch.randn(2, 7, 24).double()
     both = torch.stack((x, x[:, [1, 0, *range(2, 7)]]))
     for _ in range(2):
-        both = torch.stack([one + layer(one, mask=torch.ones(7, 7).tril().bool())[0] for one in both])
+        both = torch.stack(
+            [one + layer(one, mask=torch.ones(7, 7).tril().bool())[0] for one in both]
+        )
     return "no" if torch.allclose(*both[:, :, -1]) else "yes"
 
 
@@ -165,17 +177,26 @@ def who_ignores():
     real = torch.tensor([[True, True, True, False, False]])
     weights = module(x, x, x, key_padding_mask=real)[1]
     seen = tuple((weights[0, 0] > 0).tolist())
-    ways = {tuple(real[0].tolist()): "the three words", tuple((~real[0]).tolist()): "the two paddings"}
+    ways = {
+        tuple(real[0].tolist()): "the three words",
+        tuple((~real[0]).tolist()): "the two paddings",
+    }
     return ways.get(seen, "everything")
 
 
 def after_softmax():
     allowed = causal_mask(5)
-    found = token_dependence(lambda x: (x @ x.mT).softmax(-1).masked_fill(~allowed, 0.0) @ x, torch.ones(1, 5, 6))
+    found = token_dependence(
+        lambda x: (x @ x.mT).softmax(-1).masked_fill(~allowed, 0.0) @ x, torch.ones(1, 5, 6)
+    )
     ahead = (found & ~allowed).nonzero()
     if not len(ahead):
         return "no, its weight is 0"
-    return "yes, through the sum" if int((ahead[:, 1] - ahead[:, 0]).max()) > 1 else "only if it is the next one"
+    return (
+        "yes, through the sum"
+        if int((ahead[:, 1] - ahead[:, 0]).max()) > 1
+        else "only if it is the next one"
+    )
 
 
 # 9 Cross-attention
@@ -231,14 +252,22 @@ def always_zero():
 def flash_work():
     q, k, v = torch.zeros(3, 2, 4, 32, 6)
     whole, tiled = costs.flops(attention, q, k, v), costs.flops(flash.tiled_attention, q, k, v, 8)
-    return "the same number" if tiled == whole else "half as many" if 2 * tiled == whole else "32 times fewer"
+    return (
+        "the same number"
+        if tiled == whole
+        else "half as many"
+        if 2 * tiled == whole
+        else "32 times fewer"
+    )
 
 
 def flash_saved():
     """Look at what tiled attention saves beside its inputs and its result."""
     q, k, v = (x.requires_grad_() for x in torch.randn(3, 2, 4, 16, 6).unbind(0))
     saved = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(tensor) or tensor, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: saved.append(tensor) or tensor, lambda tensor: tensor
+    ):
         context = flash.tiled_attention(q, k, v, 4)
     known = {context.data_ptr(), *(x.data_ptr() for x in (q, k, v))}
     sizes = {tensor.numel() for tensor in saved if tensor.data_ptr() not in known}
@@ -249,7 +278,11 @@ def flash_saved():
 def rising_scores():
     """Add up blocks without shrinking the sum, and see which order of scores comes out wrong."""
     rising, found = torch.arange(8.0), []
-    orders = {"largest first": rising.flip(0), "all the same": torch.ones(8), "largest last": rising}
+    orders = {
+        "largest first": rising.flip(0),
+        "all the same": torch.ones(8),
+        "largest last": rising,
+    }
     for name, scores in orders.items():
         running_max, total = torch.tensor(-torch.inf), torch.tensor(0.0)
         for block in scores.split(2):
@@ -317,7 +350,9 @@ def patch_order():
     first = vision.patchify(images, 4)[0, 0, :4].tolist()
     ways = {
         "four pixels of the top row, red": images[0, 0, 0, :4],
-        "red, green and blue of the first pixel, and red of the next": images[0, :, 0, :2].T.flatten()[:4],
+        "red, green and blue of the first pixel, and red of the next": images[
+            0, :, 0, :2
+        ].T.flatten()[:4],
         "four pixels of the left column, red": images[0, 0, :4, 0],
     }
     return next(name for name, want in ways.items() if want.tolist() == first)
@@ -340,10 +375,15 @@ def shuffled_patches():
 
 
 def votes_of_patches():
-    """Look for votes of two colours, one number each, that answer all four pictures by their sum."""
+    """Look for votes of two colours, one number each, that answer all four pictures by
+    their sum.
+    """
     steps = torch.linspace(-1, 1, 21)
     red, blue = torch.cartesian_prod(steps, steps).T
-    best = max(int(right) for right in ((2 * red > 0).int() + (2 * blue > 0).int() + 2 * (red + blue < 0).int()))
+    best = max(
+        int(right)
+        for right in ((2 * red > 0).int() + (2 * blue > 0).int() + 2 * (red + blue < 0).int())
+    )
     return str(best)
 
 
@@ -373,7 +413,9 @@ def loss_at_best():
 
 
 def without_mask():
-    """See whether a place of a model without a mask depends on the very word that it should guess."""
+    """See whether a place of a model without a mask depends on the very word that it should
+    guess.
+    """
     model, ids = language.new_language_model(0, see_ahead=True).eval(), CAT[:, :-1]
     other = ids.clone()
     other[0, 3] += 1  # the target of place 2
@@ -383,16 +425,23 @@ def without_mask():
 
 
 def below_the_limit():
-    """Know one sentence by heart, looking at nothing but the newest word, and be asked for others."""
+    """Know one sentence by heart, looking at nothing but the newest word, and be asked for
+    others.
+    """
     known, fresh = sentences(1, "train", 0), sentences(50, "train", 1)
     by_heart = language.bigram(known * 10_000)
-    below = [language.perplexity(by_heart, texts) < language.limit(texts, "train") for texts in (known, fresh)]
+    below = [
+        language.perplexity(by_heart, texts) < language.limit(texts, "train")
+        for texts in (known, fresh)
+    ]
     return "nothing yet: look at fresh text" if below == [True, False] else "the mask leaks"
 
 
 # 16 Why many heads
 def one_head_difference():
-    """Try all shares of a and b, and the best factor for each: what share of c_a - c_b can the mixture explain?"""
+    """Try all shares of a and b, and the best factor for each: what share of c_a - c_b can the
+    mixture explain?
+    """
     a, b = torch.cartesian_prod(*[torch.linspace(0, 1, 11)] * 2)[1:].T  # never negative
     best = float(((a - b).square() / (2 * (a.square() + b.square()))).max())
     ways = {"about 0": 0.0, "about ½": 0.5, "about 1": 1.0}
@@ -412,7 +461,9 @@ def twin_heads():
 def thin_part():
     """Compare what ships: what widening one of the two leaves thin."""
     r2 = {part: sum(runs) / len(runs) for part, runs in precomputed.load().thin[16].items()}
-    return "q and k" if r2["v"] > 0.95 > r2["q and k"] else "v" if r2["q and k"] > 0.95 else "neither"
+    return (
+        "q and k" if r2["v"] > 0.95 > r2["q and k"] else "v" if r2["q and k"] > 0.95 else "neither"
+    )
 
 
 def largest_contribution():
@@ -422,17 +473,29 @@ def largest_contribution():
 
 
 def layers_that_know_the_word_before(model):
-    """Change the word before one of two keys: in which layers do the shares of the two change against each other?"""
+    """Change the word before one of two keys: in which layers do the shares of the two change
+    against each other?
+    """
     ids, _ = induction.repeated_words(1, torch.Generator().manual_seed(0))
     changed = ids.clone()
     changed[0, 3] = (ids[0, 3] + 1) % 32
-    rows = [model.weights_and_logits(one)[0][:, 0, :, 9] for one in (ids, changed)]  # (L, H, S) each
+    rows = [
+        model.weights_and_logits(one)[0][:, 0, :, 9] for one in (ids, changed)
+    ]  # (L, H, S) each
     before, after = (row[..., 4] / row[..., 6] for row in rows)
-    return [layer for layer, pair in enumerate(zip(before, after, strict=True)) if not torch.allclose(*pair, rtol=1e-4)]
+    return [
+        layer
+        for layer, pair in enumerate(zip(before, after, strict=True))
+        if not torch.allclose(*pair, rtol=1e-4)
+    ]
 
 
 def copy_layers():
-    for name, layers, heads in (("one head", 1, 1), ("two heads side by side", 1, 2), ("two layers", 2, 1)):
+    for name, layers, heads in (
+        ("one head", 1, 1),
+        ("two heads side by side", 1, 2),
+        ("two layers", 2, 1),
+    ):
         if layers_that_know_the_word_before(induction.AttentionOnly(layers, heads)):
             return next(answer for answer in QUESTIONS["copy-layers"].answers if name in answer)
     return "none"
@@ -441,7 +504,9 @@ def copy_layers():
 def square_weight():
     """Compare each weight, stored as (in, out), with that of a Linear of these sizes."""
     answers = QUESTIONS["square-weight"].answers
-    sizes = {answer: tuple(map(int, re.findall(r"\d{3,}", answer))) for answer in answers}  # (in, out)
+    sizes = {
+        answer: tuple(map(int, re.findall(r"\d{3,}", answer))) for answer in answers
+    }  # (in, out)
     fits = [answer for answer, size in sizes.items() if nn.Linear(*size).weight.shape == size]
     return " and ".join(fits)
 
@@ -455,7 +520,9 @@ def free_directions():
 
 # 19 Bug hunt
 def lowest_loss():
-    """Compare what ships of cases 1 and 7: below the right one on fresh text, and above it where nothing is ahead."""
+    """Compare what ships of cases 1 and 7: below the right one on fresh text, and above it where
+    nothing is ahead.
+    """
     best, found = bug_hunt.load()["right"], bug_hunt.load()
     records = [found[name] for name in ("mask-after-softmax", "view-without-transpose")]
     if any(record.at_once > best.at_once for record in records):
@@ -466,33 +533,60 @@ def lowest_loss():
 
 def padding_unseen():
     best, found = bug_hunt.load()["right"].losses, bug_hunt.load()["mask-inverted"].losses
-    return "nothing at all" if found == best else "it becomes NaN" if None in found else "it ends somewhat higher"
+    return (
+        "nothing at all"
+        if found == best
+        else "it becomes NaN"
+        if None in found
+        else "it ends somewhat higher"
+    )
 
 
 def own_order():
     best, found = bug_hunt.load()["right"], bug_hunt.load()["kv-repeat-interleaved-wrongly"]
-    costs = [after / before - 1 for after, before in ((found.in_use, best.in_use), (found.losses[-1], best.losses[-1]))]
-    return "nothing" if max(costs) < 0.01 else "a little on every word" if max(costs) < 1 else "it cannot learn"
+    costs = [
+        after / before - 1
+        for after, before in ((found.in_use, best.in_use), (found.losses[-1], best.losses[-1]))
+    ]
+    return (
+        "nothing"
+        if max(costs) < 0.01
+        else "a little on every word"
+        if max(costs) < 1
+        else "it cannot learn"
+    )
 
 
 # The right answer of a question is computed by the function of its name, or by its line here.
 SHORT = {
-    "context-of-a": lambda: "({:.1f}, {:.1f})".format(*itself(torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]]))[0]),
+    "context-of-a": lambda: "({:.1f}, {:.1f})".format(
+        *itself(torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]]))[0]
+    ),
     "row-sum": lambda: f"{torch.randn(15).softmax(-1).sum():.0f}",
     "linear-weight": lambda: shape_of(nn.Linear(24, 18).weight),
     "linear-result": lambda: shape_of(nn.Linear(24, 18)(torch.ones(2, 5, 24))),
     "fused-parameters": lambda: str(sum(p.numel() for p in nn.Linear(24, 72).parameters())),
-    "which-crashes": lambda: raising("which-crashes", x=torch.ones(2, 5, 24), W=torch.ones(18, 24), F=F),
+    "which-crashes": lambda: raising(
+        "which-crashes", x=torch.ones(2, 5, 24), W=torch.ones(18, 24), F=F
+    ),
     "split-shape": lambda: shape_of(torch.ones(2, 5, 24).unflatten(2, (4, 6)).transpose(1, 2)),
     "two-at-once": lambda: f"{1 - 0.94:.2f}",
     "wrong-row": lambda: f"token {int(torch.arange(24).view(1, 2, 3, 4)[0, 0, 1, 0]) // 8}",
-    "view-or-not": lambda: raising("view-or-not", heads=torch.ones(2, 5, 24).view(2, 5, 4, 6).transpose(1, 2)),
-    "contiguous-copies": lambda: "yes" if torch.ones(2, 1, 5, 6).transpose(1, 2).is_contiguous() is False else "no",
+    "view-or-not": lambda: raising(
+        "view-or-not", heads=torch.ones(2, 5, 24).view(2, 5, 4, 6).transpose(1, 2)
+    ),
+    "contiguous-copies": lambda: (
+        "yes" if torch.ones(2, 1, 5, 6).transpose(1, 2).is_contiguous() is False else "no"
+    ),
     "typical-score": lambda: f"{64**0.5:.0f}",
     "scale-of-one": lambda: (
-        "it comes close to 1" if SMALL.softmax(-1).max() < 0.5 and (100 * SMALL).softmax(-1).max() > 0.99 else "nothing"
+        "it comes close to 1"
+        if SMALL.softmax(-1).max() < 0.5 and (100 * SMALL).softmax(-1).max() > 0.99
+        else "nothing"
     ),
-    "scores-shape": lambda: shape_of(torch.ones(2, 4, 5, 6) @ torch.ones(2, 4, 7, 6).transpose(-2, -1)),
+    "scores-shape": lambda: shape_of(
+        torch.ones(2, 4, 5, 6) @ torch.ones(2, 4, 7, 6).transpose(-2, -1)
+    ),
     "which-width": lambda: f"{(512 // 8) ** 0.5:.0f}",
     "softmax-shift": lambda: (
         "nothing" if torch.allclose(ROW.softmax(-1), (ROW + 5).softmax(-1)) else "the largest grows"
@@ -505,15 +599,19 @@ SHORT = {
     ),
     "own-width": lambda: (
         "any number"
-        if [attend(SENTENCE, SENTENCE, SENTENCE.repeat(1, 1, n)).size(-1) for n in (1, 2)] == [6, 12]
+        if [attend(SENTENCE, SENTENCE, SENTENCE.repeat(1, 1, n)).size(-1) for n in (1, 2)]
+        == [6, 12]
         else "6 only"
     ),
     "fused-merge": lambda: (
-        "no" if attend(*torch.randn(3, 2, 5, 4, 6).transpose(2, 3)).transpose(1, 2).is_contiguous() else "yes"
+        "no"
+        if attend(*torch.randn(3, 2, 5, 4, 6).transpose(2, 3)).transpose(1, 2).is_contiguous()
+        else "yes"
     ),
     "context-shape": lambda: shape_of(torch.ones(2, 4, 5, 7) @ torch.ones(2, 4, 7, 6)),
     "count-heads": lambda: ", ".join(
-        str(sum(p.numel() for p in nn.MultiheadAttention(12, heads).parameters())) for heads in (1, 2, 12)
+        str(sum(p.numel() for p in nn.MultiheadAttention(12, heads).parameters()))
+        for heads in (1, 2, 12)
     ),
     "which-is-other": lambda: (
         "none"
@@ -524,31 +622,44 @@ SHORT = {
         int((attend(torch.ones(1, 6), torch.ones(7, 6), torch.eye(7), is_causal=True) > 0).sum())
     ),
     "causal-count": lambda: str(int(causal_mask(6).sum())),
-    "blind-rows": lambda: str(int((~combine_masks(causal_mask(5), padding_mask([2], 5, side="left")).any(-1)).sum())),
+    "blind-rows": lambda: str(
+        int((~combine_masks(causal_mask(5), padding_mask([2], 5, side="left")).any(-1)).sum())
+    ),
     "keys-once": lambda: str(
         len({tuple((torch.ones(7, 24) @ torch.ones(24, 24)).flatten().tolist()) for _ in range(5)})
     ),
-    "cross-weights": lambda: shape_of(MultiHeadAttention(24, 4)(torch.ones(2, 5, 24), torch.ones(2, 7, 24))[1]),
+    "cross-weights": lambda: shape_of(
+        MultiHeadAttention(24, 4)(torch.ones(2, 5, 24), torch.ones(2, 7, 24))[1]
+    ),
     "first-two-exchanged": the_past_of_the_past_differs,
     "bag-of-words": lambda: (
-        "the same" if torch.allclose(itself(SENTENCE)[:, 1], itself(SENTENCE.flip(1))[:, 1]) else "another one"
+        "the same"
+        if torch.allclose(itself(SENTENCE)[:, 1], itself(SENTENCE.flip(1))[:, 1])
+        else "another one"
     ),
     "slowest-pair": lambda: f"about {round(2 * math.pi * 10000 ** (62 / 64), -3):,.0f}",
-    "twice-as-long": lambda: f"{sum(n * n for n in range(20_001)) / sum(n * n for n in range(10_001)):.0f} times",
+    "twice-as-long": lambda: (
+        f"{sum(n * n for n in range(20_001)) / sum(n * n for n in range(10_001)):.0f} times"
+    ),
     "which-kv-head": lambda: str(int(repeat_kv(torch.arange(2.0).view(1, 2, 1, 1), 6)[0, 2])),
     "narrow-key": lambda: shape_of(GroupedQueryAttention(24, 4, 2).k_proj.weight),
     "latent-width": lambda: str((torch.zeros(1, 1, 1, 128) @ torch.zeros(1, 128, 512)).size(-1)),
     "bytes-a-token": lambda: str(kv_cache_bytes(32, 1, 1, 8, 128, 2) // 1024),
     "scores-bytes": lambda: str(
-        attention(*torch.zeros(3, 1, 1, 28, 6))[1].numel() // attention(*torch.zeros(3, 1, 1, 7, 6))[1].numel()
+        attention(*torch.zeros(3, 1, 1, 28, 6))[1].numel()
+        // attention(*torch.zeros(3, 1, 1, 7, 6))[1].numel()
     ),
-    "running-sum": lambda: f"{flash.online_softmax(torch.tensor([0.0] * 8 + [math.log(4.0)]), 8)[1]:.3g}",
+    "running-sum": lambda: (
+        f"{flash.online_softmax(torch.tensor([0.0] * 8 + [math.log(4.0)]), 8)[1]:.3g}"
+    ),
     "dropout-values": lambda: " or ".join(
         f"{x:.4g}" for x in F.dropout(torch.ones(1000), 0.25, training=True).unique().tolist()
     ),
     "norm-by-hand": lambda: f"{F.layer_norm(torch.tensor([1.0, 2.0, 3.0, 6.0]), (4,)).max():.2f}",
     "vit-tokens": lambda: str(
-        vision.VisionTransformer((224, 224), 16, d_model=4, num_layers=1).embed(torch.zeros(1, 3, 224, 224)).size(1)
+        vision.VisionTransformer((224, 224), 16, d_model=4, num_layers=1)
+        .embed(torch.zeros(1, 3, 224, 224))
+        .size(1)
     ),
     "patches-shape": lambda: shape_of(vision.patchify(torch.zeros(2, 3, 20, 28), 4)),
     "colder": lambda: f"{(torch.tensor([0.8, 0.2]).log() / 0.5).softmax(-1)[0]:.2f}",
@@ -557,7 +668,9 @@ SHORT = {
         if torch.allclose(attend(0 * SENTENCE, SENTENCE, SENTENCE), SENTENCE.mean(1))
         else "nothing"
     ),
-    "first-induction": lambda: str(layers_that_know_the_word_before(induction.AttentionOnly(3, 2))[0]),
+    "first-induction": lambda: str(
+        layers_that_know_the_word_before(induction.AttentionOnly(3, 2))[0]
+    ),
     "narrow-file": lambda: shape_of(nn.Linear(576, 576 // 9 * 3).weight),
     "read-in-all": lambda: str(sum(range(1, 17))),
     "shift-shape": lambda: shape_of(next_token_targets(torch.zeros(64, 17, dtype=torch.long))[0]),
@@ -590,10 +703,27 @@ def test_every_answer_gets_its_own_reason_and_one_choice_is_right(name):
 # What people type
 
 RIGHT = {
-    "row-sum": ["one", "1.0", "100%", "b", "(b)", "option 2", "They sum to 1", "the weights sum to 1."],
+    "row-sum": [
+        "one",
+        "1.0",
+        "100%",
+        "b",
+        "(b)",
+        "option 2",
+        "They sum to 1",
+        "the weights sum to 1.",
+    ],
     "linear-weight": ["18 24", "18x24", "18 by 24", "(out, in)", "out in", "OUT, IN."],
     "linear-result": [
-        *("2 5 18", "2,5,18", "2, 5 and 18", "[2, 5, 18]", "2x5x18", "2 × 5 × 18", "torch.Size([2, 5, 18])"),
+        *(
+            "2 5 18",
+            "2,5,18",
+            "2, 5 and 18",
+            "[2, 5, 18]",
+            "2x5x18",
+            "2 × 5 × 18",
+            "torch.Size([2, 5, 18])",
+        ),
         *([2, 5, 18], torch.Size([2, 5, 18]), "B, S, out", "(B S out)", ("B", "S", "out")),
     ],
     "which-crashes": ["x@W", "x @ w", "1", "a"],
@@ -603,14 +733,34 @@ RIGHT = {
     "two-at-once": [".06", "0,06", "b"],
     "contiguous-copies": ["No", "n", False, "no copy"],
     "typical-score": [
-        *("√64", "sqrt(64)", "64**0.5", "64^0.5", "8.0", "eight", "= 8", "root of 64", torch.tensor(8.0), "√D = 8"),
+        *(
+            "√64",
+            "sqrt(64)",
+            "64**0.5",
+            "64^0.5",
+            "8.0",
+            "eight",
+            "= 8",
+            "root of 64",
+            torch.tensor(8.0),
+            "√D = 8",
+        ),
     ],
     "which-width": ["√D = 8", "sqrt(d_k)=8", "√64"],
     "three-axes": ["c", "h", "head h"],
     "turned-values": ["it changes"],
     "later-word": ["no, it cannot"],
     "softmax-axis": ["a", -1, "dim = −1", "the last axis", "3"],
-    "most-entropy": ["ln(15)", "ln 15", "log(15)", "2,71", "2.7", "2.708 nats", "2,708", "-log(1/15)"],
+    "most-entropy": [
+        "ln(15)",
+        "ln 15",
+        "log(15)",
+        "2,71",
+        "2.7",
+        "2.708 nats",
+        "2,708",
+        "-log(1/15)",
+    ],
     "own-width": ["any", "any number of them"],
     "count-heads": ["624 624 624", "624 each"],
     "causal-count": ["21 entries", "6*7/2"],
@@ -630,13 +780,30 @@ RIGHT = {
 }
 WRONG = {
     "row-sum": ["1%", "2", "15%", "They sum to 15", "they do not sum to 1", "not 1", "one or 15"],
-    "whose-heads": ["not all heads", "all heads but one", "not all", "nearly all four", "all or none", "four and none"],
+    "whose-heads": [
+        "not all heads",
+        "all heads but one",
+        "not all",
+        "nearly all four",
+        "all or none",
+        "four and none",
+    ],
     "linear-result": ["2, 5, 1, 8"],
     "split-shape": ["B, S, H, D"],
     "shuffle": ["the same results", "same", "the same result"],
     "softmax-axis": ["not dim=-1", "dim=-2, not dim=-1", "1", "dim=-2 or dim=-1"],
     "which-width": ["√D = 64", "not = 8", "d = 64 = 8", "√D = 22.6"],
-    "typical-score": ["8.1", "7.9", "8 or 64", "64 = 8", "-8", "8 * 8", "9**9**9**9", "(" * 500, "__import__('os')"],
+    "typical-score": [
+        "8.1",
+        "7.9",
+        "8 or 64",
+        "64 = 8",
+        "-8",
+        "8 * 8",
+        "9**9**9**9",
+        "(" * 500,
+        "__import__('os')",
+    ],
     "most-entropy": ["2.72", "2.70", "log2(15)", "2.71 bits", "ln 16"],
     "padding-shape": ["(2, 1, 1, 5) or (2, 5)", "2, 1, 1", "2, 1, 1, 5, 1", "21 15"],
     "own-width": ["number", "any number but 6", "not any number"],
@@ -654,15 +821,23 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("name", "given"), [(name, given) for name in RIGHT for given in RIGHT[name]], ids=str)
+@pytest.mark.parametrize(
+    ("name", "given"), [(name, given) for name in RIGHT for given in RIGHT[name]], ids=str
+)
 def test_what_means_the_right_answer_is_right(name, given):
     assert predict(name, given).correct, predict(name, given)
 
 
 def test_buttons_and_fields_mark_as_the_call_does():
     for name, question in QUESTIONS.items():
-        card, typed = LiveCard(predict(name)), [*RIGHT.get(name, ()), *WRONG.get(name, ()), *question.answers]
-        choices = {choice["text"]: (choice["right"], choice["reason"]) for choice in card.shown.get("choices", ())}
+        card, typed = (
+            LiveCard(predict(name)),
+            [*RIGHT.get(name, ()), *WRONG.get(name, ()), *question.answers],
+        )
+        choices = {
+            choice["text"]: (choice["right"], choice["reason"])
+            for choice in card.shown.get("choices", ())
+        }
         assert list(choices) == question.choices
         for given in choices or typed:
             right, reason = choices[given] if choices else card.press("answer", str(given))
@@ -671,7 +846,9 @@ def test_buttons_and_fields_mark_as_the_call_does():
             assert reason in called._repr_html_()
 
 
-@pytest.mark.parametrize(("name", "given"), [(name, given) for name in WRONG for given in WRONG[name]], ids=str)
+@pytest.mark.parametrize(
+    ("name", "given"), [(name, given) for name in WRONG for given in WRONG[name]], ids=str
+)
 def test_what_only_looks_like_it_is_wrong(name, given):
     assert not predict(name, given).correct
 
@@ -683,7 +860,12 @@ def test_an_answer_may_be_written_in_any_way(name):
         typed = [f" {answer.upper()} ", f"{answer}.", f"“{answer}”", answer.replace("-", "−")]
         if question.choices:
             letter = "abcde"[question.choices.index(answer)]
-            typed += [f"({letter})", f"{letter})", f"option {letter}", f"Option {question.choices.index(answer) + 1}."]
+            typed += [
+                f"({letter})",
+                f"{letter})",
+                f"option {letter}",
+                f"Option {question.choices.index(answer) + 1}.",
+            ]
         for text in typed:
             assert repr(predict(name, text)) == repr(predict(name, answer)), text
 
@@ -693,10 +875,36 @@ def test_no_wrong_answer_is_taken_for_right(name):
     question = QUESTIONS[name]
     right, twisted = question.right, []
     for wrong in set(question.answers) - {right}:
-        twisted += [wrong, f"{right} or {wrong}", f"{right} and {wrong}", f"{wrong}, not {right}", f"{wrong} {right}"]
-    for word in ("not", "never", "nearly", "all but", "neither", "twice", "half of", "less than", "except"):
+        twisted += [
+            wrong,
+            f"{right} or {wrong}",
+            f"{right} and {wrong}",
+            f"{wrong}, not {right}",
+            f"{wrong} {right}",
+        ]
+    for word in (
+        "not",
+        "never",
+        "nearly",
+        "all but",
+        "neither",
+        "twice",
+        "half of",
+        "less than",
+        "except",
+    ):
         twisted.append(f"{word} {right}")
-    twisted += [f"{right} not", f"{right} twice", f"{right}?? no", "?", "", "what", "-", "()", question.text]
+    twisted += [
+        f"{right} not",
+        f"{right} twice",
+        f"{right}?? no",
+        "?",
+        "",
+        "what",
+        "-",
+        "()",
+        question.text,
+    ]
     for text in twisted:
         assert not predict(name, text).correct, text
 

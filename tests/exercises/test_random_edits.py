@@ -1,4 +1,5 @@
-"""Small edits to the references, all that can be made: none passes unless it agrees on inputs that check never saw.
+"""Small edits to the references, all that can be made: none passes unless it agrees on inputs that
+check never saw.
 
 Everyday the first exercise of each lesson, the others are slow.
 """
@@ -18,18 +19,24 @@ from mha_course.exercises.sandbox import as_list
 EVERYDAY = {lesson.exercises[0].name for lesson in LESSONS if lesson.exercises}
 OTHER_SIZES = {"B": 3, "T": 6, "S": 9, "C": 48, "H": 6, "D": 8}
 SWAPS = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
-    ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.Pow: ast.Mult, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.Pow: ast.Mult, ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt, ast.Gt: ast.GtE,
     ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
 }  # fmt: skip
 TWINS = {
-    "sin": "cos", "cos": "sin", "amax": "amin", "sum": "mean", "mean": "sum", "tril": "triu", "any": "all",
-    "maximum": "minimum", "repeat_interleave": "repeat", "unbind": "chunk", "exp": "exp2", "log": "log2",
+    "sin": "cos", "cos": "sin", "amax": "amin", "sum": "mean", "mean": "sum", "tril": "triu",
+    "any": "all",
+    "maximum": "minimum", "repeat_interleave": "repeat", "unbind": "chunk", "exp": "exp2",
+    "log": "log2",
 }  # fmt: skip
 
 
 def edits_of(node, names):
-    """Return what may stand in the place of a part: another sign, axis, size, slice, name or operation."""
+    """Return what may stand in the place of a part: another sign, axis, size, slice, name or
+    operation.
+    """
     match node:
         case ast.Constant(value=int() as number) if type(number) is int:
             return [ast.Constant(number - 1), ast.Constant(number + 1)]
@@ -43,7 +50,11 @@ def edits_of(node, names):
         case ast.Compare(left=left, ops=[op], comparators=rest) if type(op) in SWAPS:
             return [ast.Compare(left, [SWAPS[type(op)]()], rest)]
         case ast.Slice(lower=lower, upper=upper, step=step):
-            return [ast.Slice(None, upper, step), ast.Slice(lower, None, step), ast.Slice(upper, lower, step)]
+            return [
+                ast.Slice(None, upper, step),
+                ast.Slice(lower, None, step),
+                ast.Slice(upper, lower, step),
+            ]
         case ast.Attribute(value=value, attr=attr, ctx=ctx) if attr in TWINS:
             return [ast.Attribute(value, TWINS[attr], ctx)]
         case ast.Name(id=name, ctx=ast.Load()) if name in names:
@@ -52,7 +63,11 @@ def edits_of(node, names):
             swapped = [[args[1], args[0], *args[2:]], args[:-1]] if len(args) > 1 else []
             fewer = [given[:number] + given[number + 1 :] for number in range(len(given))]
             without = [func.value] if isinstance(func, ast.Attribute) else []
-            return [*(ast.Call(func, a, given) for a in swapped), *(ast.Call(func, args, g) for g in fewer), *without]
+            return [
+                *(ast.Call(func, a, given) for a in swapped),
+                *(ast.Call(func, args, g) for g in fewer),
+                *without,
+            ]
     return []
 
 
@@ -63,7 +78,9 @@ class Edit(ast.NodeTransformer):
         self.names, self.number, self.seen = names, number, 0
 
     def generic_visit(self, node):
-        """Count the edits of a part, then those of its parts; put the one that is wanted in its place."""
+        """Count the edits of a part, then those of its parts; put the one that is wanted in its
+        place.
+        """
         for edit in edits_of(node, self.names):
             self.seen += 1
             if self.seen == self.number + 1:
@@ -91,22 +108,34 @@ def edited(reference):
         for number in range(counter.seen):
             tree, fresh = bodies(reference)
             edit = Edit(names, number)
-            fresh[place].body[start:] = [edit.visit(statement) for statement in fresh[place].body[start:]]
+            fresh[place].body[start:] = [
+                edit.visit(statement) for statement in fresh[place].body[start:]
+            ]
             text = ast.unparse(ast.fix_missing_locations(tree))
             space = dict(inspect.getmodule(reference).__dict__)
             try:
                 exec(compile(text, "<edited>", "exec"), space)
             except SyntaxError:
                 continue
-            yield "\n".join(line for line in text.split("\n") if line not in before), space[reference.__name__]
+            yield (
+                "\n".join(line for line in text.split("\n") if line not in before),
+                space[reference.__name__],
+            )
 
 
 def results_and_gradients(exercise, answer, arguments):
-    """Return what an answer gives, and the gradient of each input; no gradients where it does not bear any."""
+    """Return what an answer gives, and the gradient of each input; no gradients where it does not
+    bear any.
+    """
     results = as_list(exercise.run(answer, *map(copy.deepcopy, arguments)))
-    leaves = [x.clone().requires_grad_() if torch.is_tensor(x) and x.is_floating_point() else x for x in arguments]
+    leaves = [
+        x.clone().requires_grad_() if torch.is_tensor(x) and x.is_floating_point() else x
+        for x in arguments
+    ]
     try:
-        again = as_list(exercise.run(answer, *(x.clone() if torch.is_tensor(x) else x for x in leaves)))
+        again = as_list(
+            exercise.run(answer, *(x.clone() if torch.is_tensor(x) else x for x in leaves))
+        )
     except (RuntimeError, TypeError):
         return results, None
     smooth = [x for x in again if torch.is_tensor(x) and x.requires_grad]
@@ -123,7 +152,9 @@ def agree(one, other):
         if not torch.is_tensor(a) or not torch.is_tensor(b):
             if a is not None and b is not None and a != b:
                 return False
-        elif a.shape != b.shape or not torch.allclose(a.double(), b.double(), rtol=1e-4, atol=1e-5, equal_nan=True):
+        elif a.shape != b.shape or not torch.allclose(
+            a.double(), b.double(), rtol=1e-4, atol=1e-5, equal_nan=True
+        ):
             return False
     return True
 
@@ -138,7 +169,10 @@ def other_inputs(monkeypatch):
         with monkeypatch.context() as patch:
             for module in modules:
                 patch.setattr(
-                    module, "draw", lambda *shape, seed=0, by=seed: draw(*shape, seed=seed + by), raising=False
+                    module,
+                    "draw",
+                    lambda *shape, seed=0, by=seed: draw(*shape, seed=seed + by),
+                    raising=False,
                 )
                 for name in OTHER_SIZES.keys() & vars(module).keys():
                     patch.setattr(module, name, OTHER_SIZES[name])
@@ -168,10 +202,13 @@ def unseen_faults(exercise, edits, fresh):
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in EVERYDAY else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
+    "name",
+    [name if name in EVERYDAY else pytest.param(name, marks=pytest.mark.slow) for name in NAMES],
 )
 def test_no_small_edit_passes_unless_it_is_right(name, other_inputs, monkeypatch):
-    monkeypatch.setattr(diagnose, "MAX_PAIRS", 0)  # to try pairs of mistakes takes longer than to find the answer wrong
+    monkeypatch.setattr(
+        diagnose, "MAX_PAIRS", 0
+    )  # to try pairs of mistakes takes longer than to find the answer wrong
     exercise = EXERCISES[name]
     fresh = [arguments for seed in (100, 200, 300) for arguments in other_inputs(exercise, seed)]
     wrong = unseen_faults(exercise, edited(exercise.reference), fresh)

@@ -1,4 +1,6 @@
-"""The card that a check answers in: its buttons do what the calls do, and say in place what goes wrong."""
+"""The card that a check answers in: its buttons do what the calls do, and say in place what goes
+wrong.
+"""
 
 import sys
 from html import escape
@@ -52,8 +54,14 @@ def test_what_is_offered_depends_on_what_was_found(monkeypatch):
     found = [LiveCard(check("similarity", wrong)).labels() for _ in range(3)]
     assert [labels[2:] for labels in found] == [[], [], ["Show the solution"]]
     assert LiveCard(check("similarity", ...)).labels() == ["Hint"]
-    assert LiveCard(check("similarity", lambda: 0)).labels() == ["Hint", "Show the solution"]  # never called
-    assert LiveCard(check("similarity", lambda x: x @ x.T)).labels() == ["Trace my code", "Show the solution"]
+    assert LiveCard(check("similarity", lambda: 0)).labels() == [
+        "Hint",
+        "Show the solution",
+    ]  # never called
+    assert LiveCard(check("similarity", lambda x: x @ x.T)).labels() == [
+        "Trace my code",
+        "Show the solution",
+    ]
     monkeypatch.setenv(hint_ladder.SOLUTIONS, "off")
     assert LiveCard(check("similarity", lambda x: x @ x.T)).labels() == ["Trace my code"]
 
@@ -101,7 +109,8 @@ def test_an_interrupted_trace_lets_the_card_answer_again(monkeypatch):
     assert card.shown["trouble"] == ""
 
 
-# The names that the tracer gives to what comes last, in which T and S are tokens alike, and cached ones too.
+# The names that the tracer gives to what comes last, in which T and S are tokens alike, and cached
+# ones too.
 @pytest.mark.parametrize("exercise", EXERCISES.values(), ids=list(EXERCISES))
 def test_the_trace_of_a_right_answer_warns_of_nothing_and_names_axes_as_the_exercise_does(exercise):
     trace, stopped = trace_answer(exercise, exercise.reference, exercise.inputs[0]())
@@ -112,7 +121,9 @@ def test_the_trace_of_a_right_answer_warns_of_nothing_and_names_axes_as_the_exer
     wanted = [exercise.axes] if isinstance(exercise.axes, str) else exercise.axes
     named = [axis.replace("T", "S") for axis in trace.steps[-1].axes]
     wanted = [axes.replace("T", "S").replace("N", "S").split() for axes in wanted]
-    assert any(all(one in ("?", other) for one, other in zip(named, axes, strict=False)) for axes in wanted)
+    assert any(
+        all(one in ("?", other) for one, other in zip(named, axes, strict=False)) for axes in wanted
+    )
 
 
 def test_a_module_is_traced_from_its_forward_on():
@@ -131,6 +142,10 @@ def test_text_and_html_are_those_of_a_page_without_widgets(monkeypatch):
         assert sorted(data)[1:] == ["text/html", "text/plain"]
         assert "<button" not in data["text/html"]
         with monkeypatch.context() as patch:
-            patch.setitem(sys.modules, "mha_course.widgets.card", None)  # as where anywidget is missing
+            patch.setitem(
+                sys.modules, "mha_course.widgets.card", None
+            )  # as where anywidget is missing
             assert one._repr_mimebundle_() == {}
-            assert formatter.format(one)[0] == {kind: data[kind] for kind in ("text/html", "text/plain")}
+            assert formatter.format(one)[0] == {
+                kind: data[kind] for kind in ("text/html", "text/plain")
+            }

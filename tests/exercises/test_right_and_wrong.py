@@ -38,14 +38,23 @@ class Fused(nn.Module):
             setattr(self, name, nn.Linear(width, width))
 
     def forward(self, tokens, mask=None):
-        q, k, v = (p(tokens).unflatten(2, (self.heads, -1)).transpose(1, 2) for p in list(self.children())[:3])
-        return self.out_proj(F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2))
+        q, k, v = (
+            p(tokens).unflatten(2, (self.heads, -1)).transpose(1, 2)
+            for p in list(self.children())[:3]
+        )
+        return self.out_proj(
+            F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2)
+        )
 
 
 def step(x, k_cache, v_cache, w_q, w_k, w_v, w_o, h):
     q, k, v = ((x @ w.T).view(x.size(0), h, 1, -1) for w in (w_q, w_k, w_v))
     keys, values = torch.cat([k_cache, k], dim=-2), torch.cat([v_cache, v], dim=-2)
-    return F.linear(F.scaled_dot_product_attention(q, keys, values).flatten(1)[:, None], w_o), keys, values
+    return (
+        F.linear(F.scaled_dot_product_attention(q, keys, values).flatten(1)[:, None], w_o),
+        keys,
+        values,
+    )
 
 
 def sines(n, c):
@@ -60,14 +69,18 @@ def sines(n, c):
 
 def rotate(x, positions, base=10000.0):
     half = x.size(-1) // 2
-    angles = torch.outer(positions.float(), base ** (-torch.arange(0, x.size(-1), 2).float() / x.size(-1)))
+    angles = torch.outer(
+        positions.float(), base ** (-torch.arange(0, x.size(-1), 2).float() / x.size(-1))
+    )
     cos, sin = (torch.cat((t, t), -1) for t in (angles.cos(), angles.sin()))
     return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
 
 
 def as_complex(x, positions, base=10000.0):
     a, b = x.double().chunk(2, -1)
-    angles = positions.double()[:, None] * base ** (-torch.arange(0, x.size(-1), 2).double() / x.size(-1))
+    angles = positions.double()[:, None] * base ** (
+        -torch.arange(0, x.size(-1), 2).double() / x.size(-1)
+    )
     turned = torch.complex(a, b) * torch.polar(torch.ones_like(angles), angles)
     return torch.cat((turned.real, turned.imag), -1).to(x.dtype)
 
@@ -77,12 +90,19 @@ def running(scores, size):
     for start in range(0, scores.size(-1), size):
         part = scores[..., start : start + size]
         new = torch.maximum(high, part.max(-1, keepdim=True).values)
-        total, high = total * torch.exp(high - new) + torch.exp(part - new).sum(-1, keepdim=True), new
+        total, high = (
+            total * torch.exp(high - new) + torch.exp(part - new).sum(-1, keepdim=True),
+            new,
+        )
     return [high.squeeze(-1), total.squeeze(-1)]
 
 
 def tiles(q, k, v, size):
-    out, high, total = torch.zeros_like(q), torch.full(q.shape[:-1], -math.inf).to(q), torch.zeros(q.shape[:-1]).to(q)
+    out, high, total = (
+        torch.zeros_like(q),
+        torch.full(q.shape[:-1], -math.inf).to(q),
+        torch.zeros(q.shape[:-1]).to(q),
+    )
     for start in range(0, k.size(2), size):
         keys, values = k[:, :, start : start + size], v[:, :, start : start + size]
         scores = torch.einsum("bhtd,bhsd->bhts", q, keys) / math.sqrt(q.size(-1))
@@ -107,9 +127,12 @@ def scattered(logits, temperature, top_k):
 
 def named(mask, convention):
     """Know the four conventions of the exercise, and no other."""
-    return {"sdpa": lambda: mask, "multihead": lambda: ~mask, "seaborn": lambda: ~mask, "additive": lambda: mask == 0}[
-        convention
-    ]()
+    return {
+        "sdpa": lambda: mask,
+        "multihead": lambda: ~mask,
+        "seaborn": lambda: ~mask,
+        "additive": lambda: mask == 0,
+    }[convention]()
 
 
 def replaced(fn, x):
@@ -119,14 +142,18 @@ def replaced(fn, x):
         found = 0
         for scale in (0.01, 30) * 3:
             other = x.clone()
-            other[:, s] = torch.where(torch.tensor(scale < 1), other[:, s], 0) + scale * torch.randn_like(x[:, s])
+            other[:, s] = torch.where(
+                torch.tensor(scale < 1), other[:, s], 0
+            ) + scale * torch.randn_like(x[:, s])
             found = found + (fn(other) - before).abs().sum((0, 2))
         columns.append(found)
     return torch.stack(columns, -1).bool()
 
 
 def blocks_at_once(scores, block_size):
-    blocks = F.pad(scores, (0, -scores.size(-1) % block_size), value=-math.inf).unflatten(-1, (-1, block_size))
+    blocks = F.pad(scores, (0, -scores.size(-1) % block_size), value=-math.inf).unflatten(
+        -1, (-1, block_size)
+    )
     largest = blocks.amax(-1)
     sums = (blocks - largest[..., None]).exp().sum(-1)
     return largest.amax(-1), (sums * (largest - largest.amax(-1, keepdim=True)).exp()).sum(-1)
@@ -171,19 +198,29 @@ def drawn(weights, v):
     """Move all rows along a direction that is drawn at random, until a weight is 0."""
     free = torch.linalg.svd(F.pad(v, (0, 1), value=1.0).T).Vh[v.size(1) + 1 :]
     direction = torch.randn(len(free)).to(v) @ free
-    return weights + (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True) * direction
+    return (
+        weights
+        + (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True) * direction
+    )
 
 
 def by_split(x, w_qkv, w_o, h, is_causal=False):
     """Write it as nanoGPT does."""
-    q, k, v = (part.view(*x.shape[:2], h, -1).transpose(1, 2) for part in F.linear(x, w_qkv).split(x.size(2), dim=2))
-    context = F.scaled_dot_product_attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=is_causal)
+    q, k, v = (
+        part.view(*x.shape[:2], h, -1).transpose(1, 2)
+        for part in F.linear(x, w_qkv).split(x.size(2), dim=2)
+    )
+    context = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=None, dropout_p=0.0, is_causal=is_causal
+    )
     return F.linear(context.transpose(1, 2).contiguous().view(x.shape), w_o)
 
 
 def by_einsum(x, w_qkv, w_o, h, is_causal=False):
     q, k, v = torch.einsum("bsc,nhdc->nbhsd", x, w_qkv.unflatten(0, (3, h, -1)))
-    context = F.scaled_dot_product_attention(q * q.size(-1) ** -0.5, k, v, scale=1.0, is_causal=is_causal)
+    context = F.scaled_dot_product_attention(
+        q * q.size(-1) ** -0.5, k, v, scale=1.0, is_causal=is_causal
+    )
     return torch.einsum("bhsd,chd->bsc", context, w_o.unflatten(1, (h, -1)))
 
 
@@ -191,7 +228,8 @@ def by_module(x, state, h):
     """Put the tensors into PyTorch's module."""
     module = nn.MultiheadAttention(x.size(2), h, batch_first=True, dtype=x.dtype)
     parameters = {"in_proj_weight": state["c_attn.weight"].T, "in_proj_bias": state["c_attn.bias"],
-                  "out_proj.weight": state["c_proj.weight"].T, "out_proj.bias": state["c_proj.bias"]}  # fmt: skip
+                  "out_proj.weight": state["c_proj.weight"].T,
+                  "out_proj.bias": state["c_proj.bias"]}  # fmt: skip
     module.load_state_dict(parameters)
     return module(x, x, x, attn_mask=~rows_and_columns(x.size(1)), need_weights=False)[0]
 
@@ -213,7 +251,9 @@ RIGHT = {
     "split_fused_qkv": [
         lambda x, h: [part.unflatten(2, (h, -1)).transpose(1, 2) for part in x.chunk(3, -1)],
         lambda x, h: x.unflatten(2, (3, h, -1)).transpose(3, 1).unbind(2),
-        lambda x, h: x.unflatten(2, (3, h, -1)).permute(2, 0, 3, 1, 4),  # one tensor, which can be unpacked
+        lambda x, h: x.unflatten(2, (3, h, -1)).permute(
+            2, 0, 3, 1, 4
+        ),  # one tensor, which can be unpacked
     ],
     "one_head_queries": [
         lambda x, w, i, h: torch.einsum("bsc,dc->bsd", x, w.unflatten(0, (h, -1))[i]),
@@ -222,7 +262,9 @@ RIGHT = {
     "attention_scores": [lambda q, k: torch.einsum("bhtd,bhsd->bhts", q, k)],
     "scaled_scores": [lambda q, k: (q / q.size(-1) ** 0.5) @ k.mT],
     "score_form": [
-        lambda a, b, i, h: torch.einsum("di,dj->ij", a.unflatten(0, (h, -1))[i], b.unflatten(0, (h, -1))[i]),
+        lambda a, b, i, h: torch.einsum(
+            "di,dj->ij", a.unflatten(0, (h, -1))[i], b.unflatten(0, (h, -1))[i]
+        ),
     ],
     "softmax": [
         lambda x: (e := (x - x.max(-1, keepdim=True).values).exp()) / e.sum(-1, keepdim=True),
@@ -249,22 +291,30 @@ RIGHT = {
     ],
     "merge_heads": [lambda c: c.permute(0, 2, 1, 3).reshape(c.size(0), c.size(2), -1)],
     "head_contributions": [
-        lambda c, w: torch.stack([c[:, h] @ w.chunk(c.size(1), 1)[h].T for h in range(c.size(1))], 1)
+        lambda c, w: torch.stack(
+            [c[:, h] @ w.chunk(c.size(1), 1)[h].T for h in range(c.size(1))], 1
+        )
     ],
     "build_subtractor": [
-        lambda d: [a * b for a, b in zip(solutions.build_subtractor(d), (2, 1, -3, -1 / 3), strict=True)],
+        lambda d: [
+            a * b for a, b in zip(solutions.build_subtractor(d), (2, 1, -3, -1 / 3), strict=True)
+        ],
         lambda d: [nn.Parameter(w.float()) for w in solutions.build_subtractor(d)],
         lambda d: torch.stack(solutions.build_subtractor(d)).numpy(),
     ],
     "multi_head_attention": [lambda x, *rest: whole(x, x, *rest)],
     "MultiHeadAttention": [Fused],
     "parameter_count": [
-        lambda c, h, bias: sum(p.numel() for _ in range(4) for p in nn.Linear(c, c, bias=bias).parameters()),
+        lambda c, h, bias: sum(
+            p.numel() for _ in range(4) for p in nn.Linear(c, c, bias=bias).parameters()
+        ),
         lambda c, h, bias: np.int64(4 * c * (c + bias)),
     ],
     "fold_value_bias": [lambda w, v, o: F.linear(v, w, o)],
     "project_qkv": [
-        lambda x, w, b: [F.linear(x, ww, bb) for ww, bb in zip(w.chunk(3), b.chunk(3), strict=True)],
+        lambda x, w, b: [
+            F.linear(x, ww, bb) for ww, bb in zip(w.chunk(3), b.chunk(3), strict=True)
+        ],
         lambda x, w, b: F.linear(x, w, b).unflatten(2, (3, -1)).unbind(2),
         lambda x, w, b: torch.stack(F.linear(x, w, b).chunk(3, -1)),
     ],
@@ -275,7 +325,10 @@ RIGHT = {
     "causal_mask_for_cache": [lambda new, total: rows_and_columns(total)[-new:]],
     "find_leaks": [replaced],
     "to_attend": [named],
-    "additive_mask": [lambda m, dtype: torch.where(m, 0.0, -math.inf).to(dtype), lambda m, dtype: m.to(dtype).log()],
+    "additive_mask": [
+        lambda m, dtype: torch.where(m, 0.0, -math.inf).to(dtype),
+        lambda m, dtype: m.to(dtype).log(),
+    ],
     "cross_attention": [whole, lambda *a: list(whole(*a))],
     "decode_step": [step],
     "sinusoidal_encoding": [sines, lambda n, c: sines(n, c).double()],
@@ -293,7 +346,10 @@ RIGHT = {
     "encoder_block": [lambda x, a, f, n, m: (y := a(n(x)) + x) + f(m(y))],
     "patchify": [lambda images, p: F.unfold(images, p, stride=p).mT],
     "add_class_token": [lambda x, c: torch.cat([c.repeat(len(x), 1, 1), x], 1)],
-    "next_token_targets": [lambda t: [t[:, :-1], t[:, 1:]], lambda t: (t[:, :-1].clone(), t.roll(-1, 1)[:, :-1])],
+    "next_token_targets": [
+        lambda t: [t[:, :-1], t[:, 1:]],
+        lambda t: (t[:, :-1].clone(), t.roll(-1, 1)[:, :-1]),
+    ],
     "generate": [written],
     "next_token_probabilities": [scattered],
     "gpt2_qkv": [
@@ -306,7 +362,9 @@ RIGHT = {
     "ablate_heads": [lambda c, h: c.index_fill(1, torch.tensor(h), 0.0)],
     "other_weights": [drawn],
     "contribution_norms": [
-        lambda w, v, w_o: torch.einsum("hts,hsd,chd->htsc", w, v, w_o.unflatten(1, (len(v), -1))).norm(dim=-1)
+        lambda w, v, w_o: torch.einsum(
+            "hts,hsd,chd->htsc", w, v, w_o.unflatten(1, (len(v), -1))
+        ).norm(dim=-1)
     ],
     "relation_score": [lambda w, pairs: sum(w[:, i, j] for i, j in pairs) / len(pairs)],
 }
@@ -320,7 +378,9 @@ def test_right_answers_pass_in_any_style(name):
 
 
 def with_a_mask(q, k, v, is_causal):
-    return F.scaled_dot_product_attention(q, k, v, rows_and_columns(q.size(2)) if is_causal else None)
+    return F.scaled_dot_product_attention(
+        q, k, v, rows_and_columns(q.size(2)) if is_causal else None
+    )
 
 
 def row_by_row(q, k, v, is_causal):

@@ -1,4 +1,6 @@
-"""What right answers in other styles, in test_right_and_wrong.py, do not prove of the references."""
+"""What right answers in other styles, in test_right_and_wrong.py, do not prove of the
+references.
+"""
 
 import itertools
 import math
@@ -21,7 +23,9 @@ DTYPES = tuple(TOLERANCE)
 
 def encoder_block_equals_torchs_layer(dtype):
     torch.manual_seed(1)
-    layer = nn.TransformerEncoderLayer(C, H, 40, 0.0, F.gelu, batch_first=True, norm_first=True, dtype=dtype)
+    layer = nn.TransformerEncoderLayer(
+        C, H, 40, 0.0, F.gelu, batch_first=True, norm_first=True, dtype=dtype
+    )
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.normal_(std=0.3)
@@ -41,7 +45,9 @@ def encoder_block_equals_torchs_layer(dtype):
 def other_weights_give_the_same_context(dtype):
     for tokens, width in ((9, 3), (8, 6), (12, 6), (40, 12)):
         for seed in range(5):
-            weights = (numbers(T, tokens, seed=seed) * (seed > 0)).softmax(-1).to(dtype)  # the first ones uniform
+            weights = (
+                (numbers(T, tokens, seed=seed) * (seed > 0)).softmax(-1).to(dtype)
+            )  # the first ones uniform
             v = numbers(tokens, width, seed=seed + 9, dtype=dtype)
             before = weights.clone()
             got = solutions.other_weights(weights, v)
@@ -51,7 +57,9 @@ def other_weights_give_the_same_context(dtype):
             assert (got >= 0).all()
             assert ((got - weights).abs().sum(-1) > 0.02).all()  # every row
             change = (got - weights).double()
-            null = torch.linalg.svd(torch.cat((v, torch.ones_like(v[:, :1])), 1).double().T).Vh[width + 1 :]
+            null = torch.linalg.svd(torch.cat((v, torch.ones_like(v[:, :1])), 1).double().T).Vh[
+                width + 1 :
+            ]
             assert torch.allclose(change @ null.T @ null, change, atol=1e-6)
 
 
@@ -72,7 +80,9 @@ def other_weights_leave_hidden_keys_hidden(dtype):
 def generated_text_begins_as_it_did_and_keeps_no_graph(dtype):
     pairs, graphs = numbers(11, 11, 11, dtype=dtype).requires_grad_(), []
     start = torch.tensor([[1, 2, 3], [4, 5, 6]])
-    got = solutions.generate(lambda ids: graphs.append(pairs[ids.roll(1, 1), ids]) or graphs[-1], start, 2)
+    got = solutions.generate(
+        lambda ids: graphs.append(pairs[ids.roll(1, 1), ids]) or graphs[-1], start, 2
+    )
     assert torch.equal(got[:, :3], start)
     assert torch.equal(solutions.generate(lambda ids: pairs[0][ids], start, 0), start)
     assert not any(logits.requires_grad for logits in graphs)
@@ -86,13 +96,19 @@ CHECKS = {
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("check", dict.fromkeys(itertools.chain(*CHECKS.values())), ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    "check", dict.fromkeys(itertools.chain(*CHECKS.values())), ids=lambda check: check.__name__
+)
 def test_agrees(check, dtype):
     check(dtype)
 
 
 def disagrees(name, wrong):
-    return any(fails_with(check, solutions, {name: wrong}, dtype) for check in CHECKS[name] for dtype in DTYPES)
+    return any(
+        fails_with(check, solutions, {name: wrong}, dtype)
+        for check in CHECKS[name]
+        for dtype in DTYPES
+    )
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -152,9 +168,13 @@ def test_other_mistakes_disagree(name, wrong):
     assert disagrees(name, wrong)
 
 
-@pytest.mark.parametrize(("name", "right"), [("other_weights", reweighing()), ("generate", generating())])
+@pytest.mark.parametrize(
+    ("name", "right"), [("other_weights", reweighing()), ("generate", generating())]
+)
 def test_what_other_mistakes_are_made_with_is_right(name, right):
-    assert not any(fails_with(check, solutions, {name: right}, torch.float64) for check in CHECKS[name])
+    assert not any(
+        fails_with(check, solutions, {name: right}, torch.float64) for check in CHECKS[name]
+    )
 
 
 def test_seaborn_leaves_out_what_is_hidden():
@@ -168,7 +188,9 @@ def test_tiles_need_keys_and_a_value_for_each():
     q, cache = numbers(B, H, T, D), numbers(B, H, S, D)
     message = "tiled_attention: there must be a key to attend to. expected S >= 1, got S=0"
     refused(lambda: flash.tiled_attention(q, cache[:, :, :0], cache[:, :, :0], 2), message)
-    message = "tiled_attention: v has the wrong S. expected (B=2, H=4, S=7, D), got (B=2, H=4, S=5, D=6)"
+    message = (
+        "tiled_attention: v has the wrong S. expected (B=2, H=4, S=7, D), got (B=2, H=4, S=5, D=6)"
+    )
     refused(lambda: flash.tiled_attention(q, cache, cache[:, :, :5], 2), message)
 
 

@@ -1,4 +1,6 @@
-"""The memory meter against sums done by hand, and what is said of kernels against the kernels themselves."""
+"""The memory meter against sums done by hand, and what is said of kernels against the kernels
+themselves.
+"""
 
 import subprocess
 import sys
@@ -66,14 +68,20 @@ def test_known_amounts(name):
 
 def test_backward_counts():
     x = torch.zeros(N, requires_grad=True)
-    # exp keeps its result; the gradient of the sum is a view of one number, and becomes exp's gradient, 4 N more
+    # exp keeps its result; the gradient of the sum is a view of one number, and becomes exp's
+    # gradient, 4 N more
     assert costs.peak_bytes(lambda: x.exp().sum().backward()) == 4 * N + 4 + 4 + 4 * N
     linear = nn.Linear(30, 20)
-    assert costs.peak_bytes(lambda: linear(torch.zeros(10, 30)).sum()) == 4 * (10 * 30 + 10 * 20 + 1)
+    assert costs.peak_bytes(lambda: linear(torch.zeros(10, 30)).sum()) == 4 * (
+        10 * 30 + 10 * 20 + 1
+    )
 
 
 def test_arguments_by_name_are_not_counted():
-    assert costs.peak_bytes(lambda *, pair: pair[0] + pair[1], pair=(torch.zeros(N), torch.zeros(N))) == 4 * N
+    assert (
+        costs.peak_bytes(lambda *, pair: pair[0] + pair[1], pair=(torch.zeros(N), torch.zeros(N)))
+        == 4 * N
+    )
 
 
 def test_numbers_need_not_exist():
@@ -96,10 +104,18 @@ class Ran(TorchDispatchMode):
 
 def inputs(device):
     """Inputs of every kind that some kernel refuses, as (q, k, v, mask, causal)."""
-    q, k, v = (numbers(B, H, n, 8, seed=seed, dtype=torch.float32).to(device) for seed, n in enumerate((T, S, S)))
+    q, k, v = (
+        numbers(B, H, n, 8, seed=seed, dtype=torch.float32).to(device)
+        for seed, n in enumerate((T, S, S))
+    )
     mask = torch.ones(T, S, dtype=torch.bool, device=device)
     wide, strided = torch.cat((v, v), dim=-1), q.mT.contiguous().mT
-    yield from ((q, k, v, None, False), (q, k, v, None, True), (q, k, v, mask, False), (q, k, wide, None, False))
+    yield from (
+        (q, k, v, None, False),
+        (q, k, v, None, True),
+        (q, k, v, mask, False),
+        (q, k, wide, None, False),
+    )
     yield from ((strided, k, v, None, False), (q.half(), k.half(), v.half(), None, False))
     yield (*(x.detach().requires_grad_() for x in (q, k, v)), mask, False)
     yield (q.double(), k.double(), v.double(), None, False)
@@ -136,17 +152,26 @@ def test_inference_mode_takes_as_much_memory():
         with torch.no_grad():
             found = costs.peak_bytes(F.scaled_dot_product_attention, q, k, v)
         with torch.inference_mode():
-            assert costs.peak_bytes(F.scaled_dot_product_attention, q, k, v) == found > 4 * B * H * T * S
+            assert (
+                costs.peak_bytes(F.scaled_dot_product_attention, q, k, v)
+                == found
+                > 4 * B * H * T * S
+            )
 
 
 def test_the_meter_is_there_at_once():
-    code = "import sys, torch; from mha_course.experiments import costs; costs.peak_bytes(torch.zeros, 3)"
+    code = (
+        "import sys, torch; from mha_course.experiments import costs; "
+        "costs.peak_bytes(torch.zeros, 3)"
+    )
     code += "; sys.exit('torch._dynamo' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
     assert done.returncode == 0
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the clock of a thread is coarse there, and wall time is taken")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="the clock of a thread is coarse there, and wall time is taken"
+)
 def test_time_grows_with_the_work_and_not_with_what_else_runs():
     small, large = torch.zeros(64, 64), torch.zeros(512, 512)  # 512 times the operations
     assert costs.milliseconds(torch.mm, large, large, seconds=0.05) > 20 * costs.milliseconds(

@@ -1,4 +1,6 @@
-"""Lesson 11's rooms: decoding with and without a cache, counted work, published sizes, shared heads, pictures."""
+"""Lesson 11's rooms: decoding with and without a cache, counted work, published sizes, shared
+heads, pictures.
+"""
 
 import itertools
 
@@ -20,7 +22,10 @@ NAMES = ["the", "grey", "cat", "that", "chased"]
 
 def modules():
     torch.manual_seed(0)
-    return [MultiHeadAttention(C, H).double(), *(GroupedQueryAttention(C, H, g).double() for g in (1, 2, 4))]
+    return [
+        MultiHeadAttention(C, H).double(),
+        *(GroupedQueryAttention(C, H, g).double() for g in (1, 2, 4)),
+    ]
 
 
 @pytest.mark.parametrize("module", modules(), ids=["H", "G=1", "G=2", "G=4"])
@@ -71,7 +76,9 @@ def test_cache_bytes_are_those_of_tensors():
     assert model.cache_bytes(7, batch=5) == sum(x.numel() * x.element_size() for x in made)
     assert model.cache_bytes(7, num_kv_heads=1, bytes_per_value=4) == 2 * 3 * 7 * 6 * 4
     assert (model.kind, model.weight_bytes) == ("GQA", 20)
-    assert model.flops_per_byte == 2  # a number of 2 bytes serves 2 query heads, with a multiply-add each
+    assert (
+        model.flops_per_byte == 2
+    )  # a number of 2 bytes serves 2 query heads, with a multiply-add each
 
 
 def test_latents_are_cached_in_the_place_of_keys_and_values():
@@ -79,7 +86,10 @@ def test_latents_are_cached_in_the_place_of_keys_and_values():
     made = torch.zeros(5, 7, model.latent, dtype=torch.float16)
     assert model.cache_bytes(7, batch=5) == model.layers * made.numel() * made.element_size()
     as_heads = torch.zeros(2, 128, 128, dtype=torch.float16)  # keys and values of a token and layer
-    assert model.cache_bytes(1, num_kv_heads=128) == model.layers * as_heads.numel() * as_heads.element_size()
+    assert (
+        model.cache_bytes(1, num_kv_heads=128)
+        == model.layers * as_heads.numel() * as_heads.element_size()
+    )
     q, absorbed = torch.zeros(1, 128, 1, 576), torch.zeros(1, 1, 7, 576)
     with OpCounter() as counter:
         weights = q @ absorbed.mT
@@ -97,7 +107,9 @@ def test_shared_heads_are_means_in_every_layer():
         assert torch.allclose(other.attention.k_proj.weight[:12], (heads[0] + heads[1]) / 2)
     assert not torch.allclose(shared(ids, mask), model(ids, mask), atol=0.1)
     assert torch.allclose(gqa.group_kv_heads(model, 4)(ids, mask), model(ids, mask), atol=1e-4)
-    assert isinstance(model.blocks[0].attention, MultiHeadAttention)  # the original is left as it was
+    assert isinstance(
+        model.blocks[0].attention, MultiHeadAttention
+    )  # the original is left as it was
 
 
 def test_uptraining_trains_a_copy_for_its_share_of_the_steps():
@@ -114,15 +126,21 @@ def test_other_starts_of_shared_heads_are_the_first_of_a_group_or_new():
     model = example.trained_model()
     first, anew = (gqa.group_kv_heads(model, 2, start) for start in ("first", "anew"))
     other = gqa.group_kv_heads(model, 2, "anew", seed=1)
-    for block, kept, new, newer in zip(model.blocks, first.blocks, anew.blocks, other.blocks, strict=True):
+    for block, kept, new, newer in zip(
+        model.blocks, first.blocks, anew.blocks, other.blocks, strict=True
+    ):
         for name in ("k_proj", "v_proj"):
             heads = getattr(block.attention, name).weight.unflatten(0, (4, 12))
-            assert torch.equal(getattr(kept.attention, name).weight.unflatten(0, (2, 12)), heads[[0, 2]])
+            assert torch.equal(
+                getattr(kept.attention, name).weight.unflatten(0, (2, 12)), heads[[0, 2]]
+            )
             drawn = getattr(new.attention, name).weight
             assert not torch.isclose(drawn, getattr(newer.attention, name).weight).all(-1).any()
             assert drawn.abs().max() <= 48**-0.5  # as nn.Linear begins
         assert torch.equal(new.attention.q_proj.weight, block.attention.q_proj.weight)
-    assert not torch.equal(anew.blocks[0].attention.k_proj.weight, anew.blocks[1].attention.k_proj.weight)
+    assert not torch.equal(
+        anew.blocks[0].attention.k_proj.weight, anew.blocks[1].attention.k_proj.weight
+    )
 
 
 @pytest.mark.train
@@ -130,7 +148,10 @@ def test_runs_that_ship_come_out_again():
     for start in ("mean of the group", "drawn anew"):
         again, shipped = gqa.uptrained(start, 1), gqa.load()[start]["1"]
         for rate, found in again.items():
-            assert found == pytest.approx(shipped[rate], abs=0.15), (start, rate)  # processors round differently
+            assert found == pytest.approx(shipped[rate], abs=0.15), (
+                start,
+                rate,
+            )  # processors round differently
 
 
 def test_one_step_draws_all_keys_and_one_query():

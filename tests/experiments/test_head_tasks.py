@@ -1,4 +1,6 @@
-"""What lessons 16 and 17 rest on: a task that one head cannot do, tables of heads, ablation, induction, pictures."""
+"""What lessons 16 and 17 rest on: a task that one head cannot do, tables of heads, ablation,
+induction, pictures.
+"""
 
 import math
 import re
@@ -14,7 +16,12 @@ from mha_course.attention import MultiHeadAttention
 from mha_course.datasets.grammar import sentences, vocabulary
 from mha_course.errors import ShapeError
 from mha_course.experiments import head_analysis, head_tasks, precomputed
-from mha_course.experiments.head_tasks import AssociativeRecall, ParallelAttention, TwoTokenSum, learn
+from mha_course.experiments.head_tasks import (
+    AssociativeRecall,
+    ParallelAttention,
+    TwoTokenSum,
+    learn,
+)
 from mha_course.lessons.l03_scaling import scaling
 from mha_course.lessons.l06_concatenation.exercises import build_subtractor
 from mha_course.lessons.l16_why_many_heads import precompute
@@ -55,7 +62,9 @@ def test_what_is_looked_up_stands_beside_the_key():
     assert not x[:, :, 0, 16:31].any()
 
 
-@pytest.mark.parametrize("task", [TwoTokenSum(), TwoTokenSum(sign=1), TwoTokenSum(d=1), AssociativeRecall()])
+@pytest.mark.parametrize(
+    "task", [TwoTokenSum(), TwoTokenSum(sign=1), TwoTokenSum(d=1), AssociativeRecall()]
+)
 def test_the_variance_is_that_of_the_target(task):
     target = task.draw(1, 20_000, generator())[1]
     assert target.var() == pytest.approx(task.variance, rel=0.05)
@@ -148,13 +157,19 @@ def test_the_hand_made_heads_of_lesson_6_solve_the_task(hand_made):
 
 
 def test_pruning_cuts_heads_and_refitting_is_least_squares(hand_made):
-    """Head 0 of the hand-made two fetches c_a, so alone it explains half, whatever W_O; both together all."""
+    """Head 0 of the hand-made two fetches c_a, so alone it explains half, whatever W_O; both
+    together all.
+    """
     task = TwoTokenSum(width=18)
     for refit in (False, True):
-        assert head_tasks.prune(hand_made, task, [0], refit=refit).item() == pytest.approx(0.5, abs=0.05)
+        assert head_tasks.prune(hand_made, task, [0], refit=refit).item() == pytest.approx(
+            0.5, abs=0.05
+        )
     hand_made.w_o.mul_(0.3)
     assert head_tasks.prune(hand_made, task, [0, 1], refit=False).item() < 0.6
-    assert head_tasks.prune(hand_made, task, [0, 1], refit=True).item() == pytest.approx(1, abs=1e-4)
+    assert head_tasks.prune(hand_made, task, [0, 1], refit=True).item() == pytest.approx(
+        1, abs=1e-4
+    )
 
 
 # What is learned
@@ -172,7 +187,8 @@ def test_what_cannot_be_learned_is_said():
     with pytest.raises(ShapeError) as caught:
         learn(TwoTokenSum(), 2, steps=0)
     assert str(caught.value) == (
-        "learn: runs, steps and count must be positive. expected 1 or more, got runs=5, steps=0, count=64"
+        "learn: runs, steps and count must be positive. expected 1 or more, got runs=5, steps=0, "
+        "count=64"
     )
     with pytest.raises(ShapeError, match="ParallelAttention: num_heads must divide width"):
         learn(TwoTokenSum(), 5)
@@ -198,12 +214,25 @@ def test_tables_hold_what_the_measures_say(model, texts):
         want = head_analysis.relation_weights(weights, texts, relation).flatten()
         assert torch.allclose(found[row], want, atol=1e-5)
     place = head_analysis.baseline_table(model, texts, ["pronoun"])
-    assert torch.equal(place[0], head_analysis.position_baseline(weights, texts, "pronoun").flatten())
-    assert head_analysis.head_names(model) == ["L0 H0", "L0 H1", "L0 H2", "L0 H3", "L1 H0", "L1 H1", "L1 H2", "L1 H3"]
+    assert torch.equal(
+        place[0], head_analysis.position_baseline(weights, texts, "pronoun").flatten()
+    )
+    assert head_analysis.head_names(model) == [
+        "L0 H0",
+        "L0 H1",
+        "L0 H2",
+        "L0 H3",
+        "L1 H0",
+        "L1 H1",
+        "L1 H2",
+        "L1 H3",
+    ]
 
 
 def test_places_where_words_belong_together_in_another_way_do_not_count():
-    """Heads that look at related words alone, and at nothing else: whatever the relation, places explain nothing."""
+    """Heads that look at related words alone, and at nothing else: whatever the relation, places
+    explain nothing.
+    """
     drawn, baseline = sentences(300, "test", seed=5), head_analysis.position_baseline
     weights = torch.zeros(1, len(drawn), 1, 15, 15)
     for n, text in enumerate(drawn):
@@ -211,7 +240,9 @@ def test_places_where_words_belong_together_in_another_way_do_not_count():
             for start, end in pairs:
                 weights[0, n, 0, start, end] = float(relation != "distractor")
     for relation in head_analysis.RELATIONS:
-        assert head_analysis.relation_weights(weights, drawn, relation).item() == float(relation != "distractor")
+        assert head_analysis.relation_weights(weights, drawn, relation).item() == float(
+            relation != "distractor"
+        )
         assert baseline(weights, drawn, relation).item() == 0
         alone = torch.zeros_like(weights)
         for n, text in enumerate(drawn):
@@ -229,13 +260,21 @@ def test_a_hidden_word_is_the_one_that_asks(model, texts):
         assert text.words[pair[0]] == "<mask>"
         back = (*text.words[: pair[0]], before.words[pair[0]], *text.words[pair[0] + 1 :])
         assert (back, text.kind) == (before.words, before.kind)
-    assert head_analysis.relation_table(model, head_analysis.hide_first_word(texts, "pronoun"), ["pronoun"])[0, 5] > 0.8
+    assert (
+        head_analysis.relation_table(
+            model, head_analysis.hide_first_word(texts, "pronoun"), ["pronoun"]
+        )[0, 5]
+        > 0.8
+    )
 
 
 def test_was_and_were_are_measured_where_no_pronoun_tells(texts):
     chosen = head_analysis.relevant_sentences(texts, "subject")
     assert {text.kind for text in chosen} == {"agreement"}
-    assert {text.kind for text in head_analysis.relevant_sentences(texts, "state")} == {"agreement", "so"}
+    assert {text.kind for text in head_analysis.relevant_sentences(texts, "state")} == {
+        "agreement",
+        "so",
+    }
     assert not {"it", "he", "she", "they"} & {word for text in chosen for word in text.words}
 
 
@@ -244,22 +283,31 @@ def test_mean_ablation_puts_the_mean_in_the_place_of_a_head(model, texts):
     means = head_analysis.mean_contexts(model, texts)
     assert means.shape == (2, 48)
     block, width = model.blocks[1], 12
-    rows = [block.attention.steps(model.attention_inputs(example.encode([text.words])[0])[1]).merged for text in texts]
+    rows = [
+        block.attention.steps(model.attention_inputs(example.encode([text.words])[0])[1]).merged
+        for text in texts
+    ]
     merged = torch.cat([row[0] for row in rows])  # all words, (N, C)
     assert torch.allclose(means[1], merged.mean(0), atol=1e-5)
     ablated = head_analysis.ablate_heads(model, [(-1, 2)], means)
     replaced = rows[0].clone()
     replaced[..., 2 * width : 3 * width] = means[1, 2 * width : 3 * width]
     x = model.attention_inputs(example.encode([texts[0].words])[0])[1]
-    assert torch.allclose(ablated.blocks[1].attention(x)[0], block.attention.out_proj(replaced), atol=1e-5)
+    assert torch.allclose(
+        ablated.blocks[1].attention(x)[0], block.attention.out_proj(replaced), atol=1e-5
+    )
     assert torch.equal(model.blocks[1].attention.out_proj.bias, block.attention.out_proj.bias)
 
 
-@pytest.mark.parametrize("means", [None, torch.linspace(-1, 1, 96).view(2, 48)], ids=["zero", "mean"])
+@pytest.mark.parametrize(
+    "means", [None, torch.linspace(-1, 1, 96).view(2, 48)], ids=["zero", "mean"]
+)
 def test_what_is_lost_is_the_difference_of_two_accuracies(model, texts, means):
     heads = [(0, 0), (1, 1)]
     found = head_analysis.accuracy_lost(model, texts, ["pronoun"], [heads, []], means)[0]
-    ablated = head_analysis.ablate_heads(head_analysis.ablate_heads(model, [(0, 0)], means), [(1, 1)], means)
+    ablated = head_analysis.ablate_heads(
+        head_analysis.ablate_heads(model, [(0, 0)], means), [(1, 1)], means
+    )
     full, both = (head_analysis.accuracy(m, texts, "pronoun") for m in (model, ablated))
     assert found[0].item() == pytest.approx(full - both, abs=1e-6)
     assert found[1] == 0
@@ -269,7 +317,9 @@ def test_pairs_are_symmetric_and_hold_the_single_heads(model, texts):
     few = texts[:60]
     found = head_analysis.accuracy_lost_in_pairs(model, few, "adjective")
     assert torch.equal(found, found.T)
-    lost = head_analysis.accuracy_lost(model, few, ["adjective"], [[(0, 0)], [(1, 3)], [(1, 2), (1, 3)]])[0]
+    lost = head_analysis.accuracy_lost(
+        model, few, ["adjective"], [[(0, 0)], [(1, 3)], [(1, 2), (1, 3)]]
+    )[0]
     assert torch.equal(lost, torch.stack([found[0, 0], found[7, 7], found[6, 7]]))
 
 
@@ -279,7 +329,9 @@ def test_other_maps_leave_the_output_alone(model):
     assert torch.allclose(logits.float(), model(ids), atol=1e-4)
     assert torch.allclose(computed[:, None].float(), model.attention_weights(ids), atol=1e-5)
     assert (used - computed).abs().sum(-1).max() > 0.2
-    wrong, *_ = alternative_weights.run_with_weights(model, ids, lambda weights, v: weights.roll(1, -1))
+    wrong, *_ = alternative_weights.run_with_weights(
+        model, ids, lambda weights, v: weights.roll(1, -1)
+    )
     assert not torch.allclose(wrong.float(), model(ids), atol=0.1)
 
 
@@ -290,7 +342,10 @@ def test_other_maps_leave_the_output_alone(model):
 def test_the_lab_says_what_the_ablated_model_guesses(model, layer):
     lab, who = AblationLab(layer=layer), "L1 H1" if layer is None else "head 1"
     models = {"all heads on": model, f"without {who}": head_analysis.ablate_heads(model, [(1, 1)])}
-    first = [max(found, key=found.get) for found in (dict(example_guess(model, one)) for one in SENTENCES)]
+    first = [
+        max(found, key=found.get)
+        for found in (dict(example_guess(model, one)) for one in SENTENCES)
+    ]
     for ablated, (title, its) in zip((False, True), models.items(), strict=True):
         lab.set(l1_h1=ablated)
         (panel,) = lab.view["panels"]
@@ -300,18 +355,26 @@ def test_the_lab_says_what_the_ablated_model_guesses(model, layer):
             chances = dict(example_guess(its, sentence))
             now, (*words, rest) = max(chances, key=chances.get), row["parts"]
             assert words[0]["name"] == best
-            assert [part["value"] for part in words] == pytest.approx([chances[w["name"]] for w in words], abs=1e-3)
-            assert {word for word, chance in chances.items() if chance >= LEAST} <= {word["name"] for word in words}
+            assert [part["value"] for part in words] == pytest.approx(
+                [chances[w["name"]] for w in words], abs=1e-3
+            )
+            assert {word for word, chance in chances.items() if chance >= LEAST} <= {
+                word["name"] for word in words
+            }
             assert sum(part["value"] for part in row["parts"]) == pytest.approx(1, abs=1e-3)
             assert rest["name"] == "others"
-            assert row["mark"] == pytest.approx(dict(example_guess(model, sentence))[best], abs=1e-3)
+            assert row["mark"] == pytest.approx(
+                dict(example_guess(model, sentence))[best], abs=1e-3
+            )
             assert f"“{now}” {chances[now]:.2f}" in lab.text
             changed += now != best
         assert not ablated or lab.text.endswith(f"; {changed} of {len(SENTENCES)} guesses change.")
 
 
 def test_head_1_alone_knows_who_was_hungry(model):
-    """What lesson 0 shows: without it the model follows the verb, and with it alone it follows the meaning."""
+    """What lesson 0 shows: without it the model follows the verb, and with it alone it follows the
+    meaning.
+    """
     chased, because = (
         "the {} that chased the {} were hungry , so <mask> ate greedily",
         "the {} {} the {} because <mask> were hungry",
@@ -347,9 +410,13 @@ def test_the_lab_starts_with_the_heads_ablated_that_it_is_told():
     moved.set(l1_h1=True)
     assert first.text == moved.text
     for sentence, count in (("the cat", 0), ("the <mask> <mask>", 2)):
-        with pytest.raises(ShapeError, match=f"must be hidden. expected one <mask>, got {count} in '{sentence}'"):
+        with pytest.raises(
+            ShapeError, match=f"must be hidden. expected one <mask>, got {count} in '{sentence}'"
+        ):
             AblationLab((sentence,))
-    with pytest.raises(ShapeError, match=r"ablated must name heads. expected L0 H0, .* got \['L2 H0'\]"):
+    with pytest.raises(
+        ShapeError, match=r"ablated must name heads. expected L0 H0, .* got \['L2 H0'\]"
+    ):
         AblationLab(ablated=["L2 H0"])
 
 
@@ -387,7 +454,9 @@ def test_thin_heads_ship_as_they_come_out():
 
 
 def test_a_word_is_moved_and_its_place_stays():
-    """All words of a sentence stay, and the two pairs lead to the word that moved and to where it stood."""
+    """All words of a sentence stay, and the two pairs lead to the word that moved and to where it
+    stood.
+    """
     texts = sentences(50, "test", seed=3)
     pairs = [(text, pair) for text in texts for pair in text.pairs.get("pronoun", ())]
     moved = head_analysis.move_second_word(texts, "pronoun")
@@ -424,9 +493,9 @@ def test_only_words_that_stood_there_before_are_asked_for():
         return logits
 
     assert induction.repeated_loss(knows, ids, period) < 1e-6
-    assert induction.repeated_loss(lambda words: torch.zeros(9, 23, 32), ids, period).item() == pytest.approx(
-        math.log(32)
-    )
+    assert induction.repeated_loss(
+        lambda words: torch.zeros(9, 23, 32), ids, period
+    ).item() == pytest.approx(math.log(32))
 
 
 def test_attention_alone_is_causal_and_has_a_map_for_each_layer():
@@ -443,22 +512,30 @@ def test_attention_alone_is_causal_and_has_a_map_for_each_layer():
 
 @pytest.mark.train
 def test_training_with_other_divisors_ships_as_it_comes_out():
-    """A short run with √D is that of the model itself, so what ships with √D is no other model's."""
+    """A short run with √D is that of the model itself, so what ships with √D is no other
+    model's.
+    """
     shipped = precomputed.load().divisors
     losses = train_once(scaling.train_with, math.sqrt(12), 0, steps=300)
-    assert losses == pytest.approx(train_once(example.train_model, 0, steps=300, progress=False)[1], rel=1e-3)
+    assert losses == pytest.approx(
+        train_once(example.train_model, 0, steps=300, progress=False)[1], rel=1e-3
+    )
     assert sum(losses[-100:]) / 100 > max(shipped[0].values())  # longer runs have learned more
 
 
 def test_a_report_says_what_the_measures_say(model):
     found = head_analysis.pronoun_report(model)
     texts = [text for text in sentences(1000, "test", seed=16) if "pronoun" in text.pairs]
-    assert found["accuracy"] == pytest.approx(head_analysis.accuracy(model, texts, "pronoun"), abs=1e-3)
+    assert found["accuracy"] == pytest.approx(
+        head_analysis.accuracy(model, texts, "pronoun"), abs=1e-3
+    )
     looks = head_analysis.relation_table(model, texts, ["pronoun"])[0].tolist()
     assert found["weights"] == pytest.approx(looks, abs=1e-6)  # not rounded twice
     ablated = head_analysis.ablate_heads(model, [(1, 1)])
     assert max(found["weights"]) == found["weights"][5]
-    assert found["without"] == pytest.approx(head_analysis.accuracy(ablated, texts, "pronoun"), abs=1e-3)
+    assert found["without"] == pytest.approx(
+        head_analysis.accuracy(ablated, texts, "pronoun"), abs=1e-3
+    )
 
 
 # Pictures
@@ -471,6 +548,10 @@ def test_tables_have_one_scale(columns, shape):
     first, second, _bar = figure.axes
     grid = first.get_subplotspec().get_gridspec()
     assert (grid.nrows, grid.ncols) == shape
-    assert first.collections[0].get_clim() == second.collections[0].get_clim() == pytest.approx((0, 0.9))
+    assert (
+        first.collections[0].get_clim()
+        == second.collections[0].get_clim()
+        == pytest.approx((0, 0.9))
+    )
     assert [text.get_text() for text in second.texts] == ["0.90"] * 2 * columns
     assert first.get_title("left") == "small"

@@ -20,7 +20,9 @@ def test_the_spread_of_scores_is_that_of_theory(head_dim):
 
 
 def test_gradients_of_the_experiment_are_those_of_softmax():
-    """At the scores of one row the gradient is w * (g - w · g); its length must be what is reported."""
+    """At the scores of one row the gradient is w * (g - w · g); its length must be what is
+    reported.
+    """
     found = scaling.saturation(16, 4.0, count=3, seed=5)
     generator = torch.Generator().manual_seed(5)
     q, k = (torch.randn(3, n, 16, generator=generator, dtype=torch.float64) for n in (1, 64))
@@ -39,15 +41,21 @@ def test_an_experiment_that_cannot_be_run():
 
 @pytest.mark.parametrize("head_dim", [32, 128])
 def test_fresh_linears_spread_scores_by_a_third_of_theory(head_dim):
-    """nn.Linear draws its weight from ± 1 / √C, of variance 1 / (3C), so the numbers of q and k have variance 1/3."""
+    """nn.Linear draws its weight from ± 1 / √C, of variance 1 / (3C), so the numbers of q and k
+    have variance 1/3.
+    """
     drawn = scaling.draw_fresh(head_dim, 4)
     assert drawn.q.var() == pytest.approx(1 / 3, rel=0.05)
     assert drawn.k.var() == pytest.approx(1 / 3, rel=0.05)
-    assert scaling.by_divisors(drawn, [1.0])[0].spread == pytest.approx(math.sqrt(head_dim) / 3, rel=0.05)
+    assert scaling.by_divisors(drawn, [1.0])[0].spread == pytest.approx(
+        math.sqrt(head_dim) / 3, rel=0.05
+    )
 
 
 def test_another_divisor_is_another_scale_of_the_same_model(monkeypatch):
-    """Before its first update, the model is the untrained one with q as much larger as the divisor is smaller."""
+    """Before its first update, the model is the untrained one with q as much larger as the divisor
+    is smaller.
+    """
     ids = torch.randint(2, 100, (4, 9), generator=torch.Generator().manual_seed(0))
     batch = ids, torch.ones(4, 1, 1, 9, dtype=torch.bool), ids
     monkeypatch.setattr(example, "training_batches", lambda seed: iter([batch]))
@@ -56,7 +64,9 @@ def test_another_divisor_is_another_scale_of_the_same_model(monkeypatch):
         for block in model.blocks:
             for parameter in block.attention.q_proj.parameters():
                 parameter.data *= math.sqrt(12) / divisor
-        assert scaling.train_with(divisor, 0, steps=1) == pytest.approx([masked_word_loss(model, *batch).item()])
+        assert scaling.train_with(divisor, 0, steps=1) == pytest.approx(
+            [masked_word_loss(model, *batch).item()]
+        )
 
 
 @pytest.mark.parametrize("heads", [1, 4])
@@ -70,7 +80,9 @@ def test_costs_are_those_of_the_formula(heads):
 
 
 def test_curves_draw_every_line_under_its_name():
-    ax = plots.curves([1, 2, 4], {"one": [1, 2, 3], "two": [3.0, 2.0, 1.0]}, xlabel="n", ylabel="times")
+    ax = plots.curves(
+        [1, 2, 4], {"one": [1, 2, 3], "two": [3.0, 2.0, 1.0]}, xlabel="n", ylabel="times"
+    )
     assert [line.get_ydata().tolist() for line in ax.get_lines()] == [[1, 2, 3], [3, 2, 1]]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "two"]
 

@@ -1,4 +1,6 @@
-"""The encoder block against PyTorch's layer; the stacks, what they refuse, and that training repeats itself exactly."""
+"""The encoder block against PyTorch's layer; the stacks, what they refuse, and that training
+repeats itself exactly.
+"""
 
 import copy
 
@@ -19,10 +21,16 @@ LENGTHS = [5, 3]  # words of each sentence
 MASKS = {
     "none": (None, {}),
     "causal": (masks.causal_mask(S), {"src_mask": ~masks.causal_mask(S)}),
-    "padding": (masks.padding_mask(LENGTHS, S), {"src_key_padding_mask": ~masks.padding_mask(LENGTHS, S)[:, 0, 0]}),
+    "padding": (
+        masks.padding_mask(LENGTHS, S),
+        {"src_key_padding_mask": ~masks.padding_mask(LENGTHS, S)[:, 0, 0]},
+    ),
     "per sentence": (
         masks.combine_masks(masks.causal_mask(S), masks.padding_mask(LENGTHS, S)),
-        {"src_mask": ~masks.causal_mask(S), "src_key_padding_mask": ~masks.padding_mask(LENGTHS, S)[:, 0, 0]},
+        {
+            "src_mask": ~masks.causal_mask(S),
+            "src_key_padding_mask": ~masks.padding_mask(LENGTHS, S)[:, 0, 0],
+        },
     ),
 }
 
@@ -38,7 +46,9 @@ def block_of(cls=EncoderBlock, *, norm_first=True, dropout=0.0, dtype=torch.floa
 
 
 def passes(module, x, target, options):
-    """Run a module forward and backward: its output, the gradient at x, and all gradients at weights, summed up."""
+    """Run a module forward and backward: its output, the gradient at x, and all gradients at
+    weights, summed up.
+    """
     x = x.clone().requires_grad_()
     out = module(x, **options)
     gradients = torch.autograd.grad((out * target).sum(), [x, *module.parameters()])
@@ -46,7 +56,9 @@ def passes(module, x, target, options):
     return out.detach(), gradients[0], norm
 
 
-def equals_torchs_layer(cls, name="per sentence", norm_first=True, dtype=torch.float64, device="cpu"):
+def equals_torchs_layer(
+    cls, name="per sentence", norm_first=True, dtype=torch.float64, device="cpu"
+):
     """Demand that a block computes what PyTorch's layer computes, forward and backward."""
     mask, options = MASKS[name]
     generator = torch.Generator().manual_seed(1)
@@ -78,17 +90,28 @@ def test_a_wrong_block_differs():
 
 
 def test_dropout_is_there_in_training_alone(device):
-    block, x = block_of(dropout=0.5, device=device), torch.ones(B, S, C, dtype=torch.float64, device=device)
+    block, x = (
+        block_of(dropout=0.5, device=device),
+        torch.ones(B, S, C, dtype=torch.float64, device=device),
+    )
     assert not torch.equal(block(x), block(x))
     assert torch.equal(block.eval()(x), block(x))
     assert torch.allclose(block(x), block_of(device=device)(x))
     theirs = block.train().to_torch()
     assert theirs.training
-    assert theirs.dropout.p == theirs.dropout1.p == theirs.dropout2.p == theirs.self_attn.dropout == 0.5
+    assert (
+        theirs.dropout.p
+        == theirs.dropout1.p
+        == theirs.dropout2.p
+        == theirs.self_attn.dropout
+        == 0.5
+    )
 
 
 def test_dropout_stands_where_pytorch_has_it():
-    """With attention and feed-forward silent but for a constant, only the dropout of what they add is left."""
+    """With attention and feed-forward silent but for a constant, only the dropout of what they add
+    is left.
+    """
     block = block_of(dropout=0.5)
     with torch.no_grad():
         for last in (block.attention.out_proj, block.feed_forward[3]):
@@ -106,7 +129,9 @@ def test_an_encoder_equals_pytorchs(norm_first, draw, device):
     torch.manual_seed(3)
     ours = Encoder(C, H, D_FF, L, norm_first=norm_first).double().to(device)
     norm = ours.norm if norm_first else None
-    theirs = nn.TransformerEncoder(ours.blocks[0].to_torch(), L, norm=norm, enable_nested_tensor=False)
+    theirs = nn.TransformerEncoder(
+        ours.blocks[0].to_torch(), L, norm=norm, enable_nested_tensor=False
+    )
     for layer, block in zip(theirs.layers, ours.blocks, strict=True):
         layer.load_state_dict(block.to_torch().state_dict())
     x, hidden = draw(B, S, C, device=device), ~masks.causal_mask(S, device=device)
@@ -115,7 +140,9 @@ def test_an_encoder_equals_pytorchs(norm_first, draw, device):
     assert weights.shape == (L, B, H, S, S)
     inputs = ours.attention_inputs(x, ~hidden)
     for layer, (inside, theirs_layer) in enumerate(zip(inputs, theirs.layers, strict=True)):
-        _, want = theirs_layer.self_attn(inside, inside, inside, attn_mask=hidden, average_attn_weights=False)
+        _, want = theirs_layer.self_attn(
+            inside, inside, inside, attn_mask=hidden, average_attn_weights=False
+        )
         assert torch.allclose(weights[layer], want, rtol=0, atol=1e-12)
 
 
@@ -130,11 +157,15 @@ def words(*shape, device="cpu", seed=5):
 
 
 def test_a_causal_model_makes_no_mask(device):
-    """A mask that is given keeps the flash kernel of a GPU away: the block is told that it is causal instead."""
+    """A mask that is given keeps the flash kernel of a GPU away: the block is told that it is
+    causal instead.
+    """
     model, ids = causal_model(device), words(B, 7, device=device)
     given = []
     for block in model.blocks:
-        block.attention.register_forward_pre_hook(lambda module, args, kwargs: given.append(kwargs), with_kwargs=True)
+        block.attention.register_forward_pre_hook(
+            lambda module, args, kwargs: given.append(kwargs), with_kwargs=True
+        )
     logits = model(ids)
     assert [(kwargs["mask"], kwargs["is_causal"]) for kwargs in given] == [(None, True)] * L
     mask = masks.causal_mask(7, device=device)
@@ -158,19 +189,27 @@ def test_generating_with_a_cache_writes_the_same(device):
         cached, plain = (models.generate(model, ids, 8, cached=way) for way in (True, False))
         assert torch.equal(cached, plain)
         assert torch.equal(cached[:, :3], ids)
-        assert torch.equal(cached[:, 3:], model(cached[:, :-1])[:, 2:].argmax(-1))  # each word is the likeliest
+        assert torch.equal(
+            cached[:, 3:], model(cached[:, :-1])[:, 2:].argmax(-1)
+        )  # each word is the likeliest
         assert cached.shape == (B, 11)
 
 
 def test_generating_draws_by_the_model_and_the_temperature():
     model, ids = causal_model(), words(1, 3).expand(4000, 3)
-    drawn = models.generate(model, ids, 1, temperature=2.0, generator=torch.Generator().manual_seed(0))[:, -1]
-    again = models.generate(model, ids, 1, temperature=2.0, generator=torch.Generator().manual_seed(0))[:, -1]
+    drawn = models.generate(
+        model, ids, 1, temperature=2.0, generator=torch.Generator().manual_seed(0)
+    )[:, -1]
+    again = models.generate(
+        model, ids, 1, temperature=2.0, generator=torch.Generator().manual_seed(0)
+    )[:, -1]
     assert torch.equal(drawn, again)
     want = (model(ids[:1])[0, -1] / 2).softmax(-1)
     shares = torch.bincount(drawn, minlength=V) / 4000
     assert (shares - want).abs().max() < 0.03
-    other = models.generate(model, ids, 1, temperature=0.5, generator=torch.Generator().manual_seed(0))[:, -1]
+    other = models.generate(
+        model, ids, 1, temperature=0.5, generator=torch.Generator().manual_seed(0)
+    )[:, -1]
     assert (torch.bincount(other, minlength=V) / 4000 - want).abs().max() > 0.03
 
 
@@ -183,7 +222,9 @@ def test_a_text_that_grows_too_long_is_refused(cached):
 
 def test_a_masked_word_model_reads_both_ways_and_no_padding(device):
     torch.manual_seed(6)
-    model = MaskedWordModel(V, 9, d_model=C, num_heads=H, d_ff=D_FF, num_layers=L).double().to(device)
+    model = (
+        MaskedWordModel(V, 9, d_model=C, num_heads=H, d_ff=D_FF, num_layers=L).double().to(device)
+    )
     ids, mask = words(B, S, device=device), masks.padding_mask(LENGTHS, S).to(device)
     logits = model(ids, mask)
     assert logits.shape == (B, S, V)

@@ -1,4 +1,6 @@
-"""Published checkpoints against the library that publishes them, in every dialect; and what is refused."""
+"""Published checkpoints against the library that publishes them, in every dialect; and what is
+refused.
+"""
 
 import json
 import pickle
@@ -23,11 +25,13 @@ GPT2 = {
     "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 BERT = {
-    "hidden_size": C, "num_attention_heads": 4, "num_hidden_layers": L, "intermediate_size": 10, "vocab_size": V,
+    "hidden_size": C, "num_attention_heads": 4, "num_hidden_layers": L, "intermediate_size": 10,
+    "vocab_size": V,
     "max_position_embeddings": PLACES, "type_vocab_size": 3,
 }  # fmt: skip
 LLAMA = {
-    "hidden_size": C, "num_attention_heads": 4, "num_hidden_layers": L, "intermediate_size": 10, "vocab_size": V,
+    "hidden_size": C, "num_attention_heads": 4, "num_hidden_layers": L, "intermediate_size": 10,
+    "vocab_size": V,
     "num_key_value_heads": 2, "max_position_embeddings": PLACES,
 }  # fmt: skip
 CLASSES = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "llama": "LlamaForCausalLM"}
@@ -49,14 +53,17 @@ CONFIGS = {
     "llama, tied": ("llama", LLAMA | {"tie_word_embeddings": True}),
     "llama, biases": ("llama", LLAMA | {"attention_bias": True, "mlp_bias": True}),
     "llama, wide heads": ("llama", LLAMA | {"head_dim": 10}),
-    "llama, base, gelu, eps": ("llama", LLAMA | {"rope_theta": 100.0, "hidden_act": "gelu", "rms_norm_eps": 0.1}),
+    "llama, base, gelu, eps": ("llama", LLAMA | {"rope_theta": 100.0, "hidden_act": "gelu",
+        "rms_norm_eps": 0.1}),
 }  # fmt: skip
 LEFT = torch.tensor([7, 4, 1])[:, None] > torch.arange(S).flip(0)
 MASKS = {"none": None, "right": LEFT.flip(1), "left": LEFT}
 
 
 def publish(folder, kind, changes=(), seed=0):
-    """Write what the library writes for a random model in which no number is at its default; return that model."""
+    """Write what the library writes for a random model in which no number is at its default; return
+    that model.
+    """
     torch.manual_seed(seed)
     cls = getattr(library, CLASSES[kind])
     config = cls.config_class(**PLAIN[kind] | dict(changes))
@@ -80,8 +87,13 @@ def close(got, want):
 
 
 def agrees(ours, theirs, mask=None, tokens=None):
-    """Demand the library's logits and weights, at every token: what padding sees is nobody's business."""
-    tokens, options = ids() if tokens is None else tokens, {} if mask is None else {"attention_mask": mask.long()}
+    """Demand the library's logits and weights, at every token: what padding sees is nobody's
+    business.
+    """
+    tokens, options = (
+        ids() if tokens is None else tokens,
+        {} if mask is None else {"attention_mask": mask.long()},
+    )
     with torch.no_grad():
         want = theirs(tokens, output_attentions=True, **options)
     logits, weights = ours(tokens, mask), ours.attention_weights(tokens, mask)
@@ -101,7 +113,11 @@ def rewrite(folder, change):
 def configure(folder, without=(), **changes):
     path = folder / "config.json"
     config = json.loads(path.read_text())
-    path.write_text(json.dumps({name: value for name, value in (config | changes).items() if name not in without}))
+    path.write_text(
+        json.dumps(
+            {name: value for name, value in (config | changes).items() if name not in without}
+        )
+    )
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -142,7 +158,10 @@ def test_cached_in_chunks_is_the_whole_and_what_the_library_gives(name, tmp_path
 @pytest.mark.parametrize("kind", PLAIN)
 def test_what_ships_is_what_the_library_reads(kind):
     """Its tokenizers read the file, its models the tensors, none of them missing or unknown."""
-    folder, texts = checkpoints.shipped(kind), ["The grey cat ate.", "Naïve? 42 “quotes”, and\nlines"]
+    folder, texts = (
+        checkpoints.shipped(kind),
+        ["The grey cat ate.", "Naïve? 42 “quotes”, and\nlines"],
+    )
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     found = [tokenizer.encode(text).ids for text in texts]
     assert library.AutoTokenizer.from_pretrained(folder)(texts)["input_ids"] == found
@@ -158,17 +177,23 @@ def test_what_ships_is_what_the_library_reads(kind):
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_numbers_stay_in_the_mapped_file(kind, tmp_path, monkeypatch):
-    """A copy of what is stored as (in, out) would cost a third of a gigabyte for the published GPT-2."""
+    """A copy of what is stored as (in, out) would cost a third of a gigabyte for the published
+    GPT-2.
+    """
     publish(tmp_path, kind)
     stored = load_file(tmp_path / "model.safetensors")
     monkeypatch.setattr(checkpoints, "load_file", lambda _: stored)
     places = {tensor.untyped_storage().data_ptr() for tensor in stored.values()}
-    assert {x.untyped_storage().data_ptr() for x in checkpoints.load(tmp_path).parameters()} <= places
+    assert {
+        x.untyped_storage().data_ptr() for x in checkpoints.load(tmp_path).parameters()
+    } <= places
 
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_every_tensor_takes_part(kind, tmp_path):
-    """With other numbers in it the logits differ; only a key's bias moves all scores of a row alike."""
+    """With other numbers in it the logits differ; only a key's bias moves all scores of a row
+    alike.
+    """
     publish(tmp_path, kind)
     before = checkpoints.load(tmp_path)(ids())
     for name, x in load_file(tmp_path / "model.safetensors").items():
@@ -179,20 +204,26 @@ def test_every_tensor_takes_part(kind, tmp_path):
         rewrite(tmp_path, lambda tensors, name=name, x=x: tensors | {name: x})
 
 
-MASKS_OF_GPT2 = {f"h.{n}.attn.{name}": torch.ones(1) for n in range(L) for name in ("bias", "masked_bias")}
+MASKS_OF_GPT2 = {
+    f"h.{n}.attn.{name}": torch.ones(1) for n in range(L) for name in ("bias", "masked_bias")
+}
 DIALECTS = {
     "gpt2": (lambda name: name.removeprefix("transformer."), MASKS_OF_GPT2),
     "bert": (
-        lambda name: name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"),
+        lambda name: name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias",
+            "LayerNorm.beta"),
         {
             "bert.pooler.dense.weight": torch.ones(C, C), "bert.pooler.dense.bias": torch.ones(C),
-            "cls.seq_relationship.weight": torch.ones(2, C), "cls.seq_relationship.bias": torch.ones(2),
+            "cls.seq_relationship.weight": torch.ones(2, C),
+            "cls.seq_relationship.bias": torch.ones(2),
             "bert.embeddings.position_ids": torch.arange(PLACES)[None],
         },
     ),
     "bert without its prefix": (lambda name: name.removeprefix("bert."), {}),
-    "llama": (lambda name: name, {f"model.layers.{n}.self_attn.rotary_emb.inv_freq": torch.ones(3) for n in range(L)}),
-    "llama without its prefix": (lambda name: name.removeprefix("model."), {"rotary_emb.inv_freq": torch.ones(3)}),
+    "llama": (lambda name: name,
+        {f"model.layers.{n}.self_attn.rotary_emb.inv_freq": torch.ones(3) for n in range(L)}),
+    "llama without its prefix": (lambda name: name.removeprefix("model."),
+        {"rotary_emb.inv_freq": torch.ones(3)}),
 }  # fmt: skip
 
 
@@ -218,7 +249,9 @@ def test_a_tied_tensor_may_be_there_twice_or_once(kind, copy, original, tmp_path
     value = tensors.get(original, tensors.get(copy))
     for names in ((copy, original), (original,), (copy,)):
         others = {name: x for name, x in tensors.items() if name not in (copy, original)}
-        rewrite(tmp_path, lambda _, others=others, names=names: others | dict.fromkeys(names, value))
+        rewrite(
+            tmp_path, lambda _, others=others, names=names: others | dict.fromkeys(names, value)
+        )
         agrees(checkpoints.load(tmp_path), theirs)
     rewrite(tmp_path, lambda _: others)
     with pytest.raises(ShapeError, match="missing: "):
@@ -233,7 +266,9 @@ def test_other_precisions_become_float32(dtype, tmp_path):
     rewrite(tmp_path, lambda tensors: {name: x.to(dtype) for name, x in tensors.items()})
     ours = checkpoints.load(tmp_path)
     agrees(ours, theirs, LEFT)
-    assert ours.to_words.weight.data_ptr() == ours.token_embedding.weight.data_ptr()  # tied, and converted once
+    assert (
+        ours.to_words.weight.data_ptr() == ours.token_embedding.weight.data_ptr()
+    )  # tied, and converted once
 
 
 @pytest.mark.parametrize("rope", [
@@ -244,8 +279,12 @@ def test_other_precisions_become_float32(dtype, tmp_path):
     {"rope_scaling": {"type": "default"}, "rope_theta": 100.0},
 ])  # fmt: skip
 def test_the_base_of_rope_stands_in_several_places(rope, tmp_path):
-    theirs = publish(tmp_path, "llama", {"rope_parameters": {"rope_theta": 100.0, "rope_type": "default"}})
-    configure(tmp_path, without={"rope_parameters", "rope_theta", "rope_scaling"} - rope.keys(), **rope)
+    theirs = publish(
+        tmp_path, "llama", {"rope_parameters": {"rope_theta": 100.0, "rope_type": "default"}}
+    )
+    configure(
+        tmp_path, without={"rope_parameters", "rope_theta", "rope_scaling"} - rope.keys(), **rope
+    )
     agrees(checkpoints.load(tmp_path), theirs)
     configure(tmp_path, without=rope)
     assert fails(agrees, checkpoints.load(tmp_path), theirs)
@@ -291,7 +330,10 @@ def test_what_is_not_there_is_said(tmp_path):
         lambda: checkpoints.load(tmp_path / "no"),
         "load: there is no such folder. expected a folder of a checkpoint, got 'no'",
     )
-    rule_of_config = "load: config.json must be there and hold an object. expected the published config.json, got "
+    rule_of_config = (
+        "load: config.json must be there and hold an object. expected the published config.json, "
+        "got "
+    )
     refused(lambda: checkpoints.load(tmp_path), rule_of_config + "FileNotFoundError")
     for text, got in (("{", "JSONDecodeError"), ("[]", "list")):
         (tmp_path / "config.json").write_text(text)
@@ -323,12 +365,26 @@ NOT_SUPPORTED = [
     ("llama", "sliding_window", None, 5),
     ("llama", "quantization_config", None, {}),
 ]
-FLOAT = "layer_norm_eps of config.json has the wrong type. expected a float, got layer_norm_eps='small'"
+FLOAT = (
+    "layer_norm_eps of config.json has the wrong type. expected a float, got layer_norm_eps='small'"
+)
 CONFIG_ERRORS = [
-    ("bert", {"model_type": "t5"}, "the model_type of config.json is not known. expected gpt2, bert, llama, got 't5'"),
-    ("gpt2", {"n_layer": None}, "n_layer must be a positive int. expected n_layer >= 1, got n_layer=None"),
+    (
+        "bert",
+        {"model_type": "t5"},
+        "the model_type of config.json is not known. expected gpt2, bert, llama, got 't5'",
+    ),
+    (
+        "gpt2",
+        {"n_layer": None},
+        "n_layer must be a positive int. expected n_layer >= 1, got n_layer=None",
+    ),
     *(
-        (kind, {name: got}, f"{name} of config.json is not supported. expected {expected!r}, got {got!r}")
+        (
+            kind,
+            {name: got},
+            f"{name} of config.json is not supported. expected {expected!r}, got {got!r}",
+        )
         for kind, name, expected, got in NOT_SUPPORTED
     ),
     (
@@ -343,10 +399,22 @@ CONFIG_ERRORS = [
         {"num_key_value_heads": 3},
         "num_key_value_heads must divide num_attention_heads. expected a divisor, got 3 and 4",
     ),
-    ("llama", {"rope_scaling": {"type": "linear", "factor": 2}}, WHOLE + "{'type': 'linear', 'factor': 2}"),
+    (
+        "llama",
+        {"rope_scaling": {"type": "linear", "factor": 2}},
+        WHOLE + "{'type': 'linear', 'factor': 2}",
+    ),
     ("llama", {"rope_parameters": {"rope_type": "llama3"}}, WHOLE + "{'rope_type': 'llama3'}"),
-    ("llama", {"rope_parameters": {"partial_rotary_factor": 0.5}}, WHOLE + "{'partial_rotary_factor': 0.5}"),
-    ("llama", {"rope_parameters": {"rope_theta": 0}}, "rope_theta must be positive. expected rope_theta > 0, got 0"),
+    (
+        "llama",
+        {"rope_parameters": {"partial_rotary_factor": 0.5}},
+        WHOLE + "{'partial_rotary_factor': 0.5}",
+    ),
+    (
+        "llama",
+        {"rope_parameters": {"rope_theta": 0}},
+        "rope_theta must be positive. expected rope_theta > 0, got 0",
+    ),
     ("llama", {"head_dim": 5}, "head_dim must be even. expected head_dim % 2 == 0, got head_dim=5"),
 ]
 
@@ -366,7 +434,11 @@ NAMES = "the file must hold the tensors that config.json speaks of. expected "
 SIZES = "the tensors must be floats of the sizes in config.json. expected "
 FUSED = [f"h.{layer}.attn.c_attn.{kind}" for layer in range(L) for kind in ("bias", "weight")]
 TENSOR_ERRORS = [
-    ("gpt2", {"h.0.attn.rotary": 1}, NAMES + "29 tensors, got missing: none; unknown: h.0.attn.rotary"),
+    (
+        "gpt2",
+        {"h.0.attn.rotary": 1},
+        NAMES + "29 tensors, got missing: none; unknown: h.0.attn.rotary",
+    ),
     (
         "gpt2",
         {f"transformer.{name}": None for name in FUSED},
@@ -380,12 +452,14 @@ TENSOR_ERRORS = [
     (
         "gpt2",
         {"wte.weight": (V, C)},
-        "two tensors of the file are the same parameter. expected one name of each, got wte.weight, written twice",
+        "two tensors of the file are the same parameter. expected one name of each, got "
+        "wte.weight, written twice",
     ),
     (
         "gpt2",
         {"transformer.h.1.attn.c_attn.weight": (3 * C, C), "transformer.ln_f.bias": (C, 1)},
-        SIZES + "h.1.attn.c_attn.weight (24, 72), ln_f.bias (24,), got (72, 24) float32, (24, 1) float32",
+        SIZES
+        + "h.1.attn.c_attn.weight (24, 72), ln_f.bias (24,), got (72, 24) float32, (24, 1) float32",
     ),
     (
         "bert",
@@ -399,8 +473,14 @@ TENSOR_ERRORS = [
 def test_tensors_that_do_not_fit_are_refused(kind, changes, message, tmp_path):
     """Changes are tensors or their sizes; None takes one away."""
     publish(tmp_path, kind)
-    changed = {name: torch.ones(new) if isinstance(new, int | tuple) else new for name, new in changes.items()}
-    rewrite(tmp_path, lambda tensors: {name: x for name, x in (tensors | changed).items() if x is not None})
+    changed = {
+        name: torch.ones(new) if isinstance(new, int | tuple) else new
+        for name, new in changes.items()
+    }
+    rewrite(
+        tmp_path,
+        lambda tensors: {name: x for name, x in (tensors | changed).items() if x is not None},
+    )
     refused(lambda: checkpoints.load(tmp_path), f"load: {message}")
 
 
@@ -408,10 +488,14 @@ def test_ids_and_masks_that_do_not_fit_are_refused(tmp_path):
     publish(tmp_path, "bert")
     model = checkpoints.load(tmp_path)
     for call in (model, model.attention_weights):
-        refused(lambda call=call: call(ids()[0]), "BERT: ids must have 2 axes. expected (B, S), got (7,)")
+        refused(
+            lambda call=call: call(ids()[0]),
+            "BERT: ids must have 2 axes. expected (B, S), got (7,)",
+        )
         refused(
             lambda call=call: call(ids() + 5),
-            f"BERT: each id must be that of a word. expected 0 <= id < {V}, got {ids().min() + 5} to {ids().max() + 5}",
+            f"BERT: each id must be that of a word. expected 0 <= id < {V}, got {ids().min() + 5} "
+            f"to {ids().max() + 5}",
         )
         with pytest.raises(SentenceError, match=f"expected S <= {PLACES}, got S={2 * S}"):
             call(ids().repeat(1, 2))
@@ -420,5 +504,6 @@ def test_ids_and_masks_that_do_not_fit_are_refused(tmp_path):
         with pytest.raises(ShapeError, match="ids must be whole numbers"):
             call(ids().float())
         refused(
-            lambda call=call: call(ids(), LEFT[:2]), "BERT: mask has the wrong B. expected (B=3, S=7), got (B=2, S=7)"
+            lambda call=call: call(ids(), LEFT[:2]),
+            "BERT: mask has the wrong B. expected (B=3, S=7), got (B=2, S=7)",
         )

@@ -1,4 +1,6 @@
-"""Checkpoints from a hub that stands in for the real one on this machine, and says what that says."""
+"""Checkpoints from a hub that stands in for the real one on this machine, and says what
+that says.
+"""
 
 import hashlib
 import json
@@ -25,7 +27,9 @@ FILES = ("config.json", "tokenizer.json", "model.safetensors")
 
 
 class Hub(ThreadingHTTPServer):
-    """Serve models at /OWNER/NAME/resolve/…, large files by way of another host; keep what was asked for."""
+    """Serve models at /OWNER/NAME/resolve/…, large files by way of another host; keep what was
+    asked for.
+    """
 
     daemon_threads = True
 
@@ -55,13 +59,18 @@ class Answer(BaseHTTPRequestHandler):
 
     def answer(self):
         hub, (_, owner, name, *_, file) = self.server, self.path.split("/")
-        self.server.asked.append((self.command, self.path, self.headers["Range"], self.headers["Authorization"]))
+        self.server.asked.append(
+            (self.command, self.path, self.headers["Range"], self.headers["Authorization"])
+        )
         files = hub.models.get(f"{owner}/{name}")
         error = hub.errors.get(file) or (
             "RepoNotFound" if files is None else None if file in files else "EntryNotFound"
         )
         if error:
-            return self.reply(403 if error == "GatedRepo" else 404, {"X-Error-Code": error, "X-Repo-Commit": COMMIT})
+            return self.reply(
+                403 if error == "GatedRepo" else 404,
+                {"X-Error-Code": error, "X-Repo-Commit": COMMIT},
+            )
         if hub.gate and file == "model.safetensors":
             hub.gate.wait()
             hub.gate = None
@@ -69,7 +78,11 @@ class Answer(BaseHTTPRequestHandler):
         digest = hub.digests.get(file) or hashlib.sha256(whole).hexdigest()
         if file == "model.safetensors" and "/cdn/" not in self.path:
             there = f"http://localhost:{hub.server_port}/{owner}/{name}/cdn/{file}"
-            linked = {"X-Linked-Etag": f'"{digest}"', "X-Linked-Size": len(whole), "Location": there}
+            linked = {
+                "X-Linked-Etag": f'"{digest}"',
+                "X-Linked-Size": len(whole),
+                "Location": there,
+            }
             return self.reply(302, {"X-Repo-Commit": COMMIT, **linked})
         start = int((self.headers["Range"] or "bytes=0-")[6:-1])
         etag = {"X-Repo-Commit": COMMIT, "ETag": f'"{digest[:40]}"'}
@@ -93,18 +106,29 @@ def hub(tmp_path, monkeypatch):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setattr(hub_constants, "ENDPOINT", server.url)
     monkeypatch.setattr(
-        hub_constants, "HUGGINGFACE_CO_URL_TEMPLATE", server.url + "/{repo_id}/resolve/{revision}/{filename}"
+        hub_constants,
+        "HUGGINGFACE_CO_URL_TEMPLATE",
+        server.url + "/{repo_id}/resolve/{revision}/{filename}",
     )
     monkeypatch.setattr(hub_constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(hub_constants, "DOWNLOAD_CHUNK_SIZE", 100)  # what is smaller is lost where a connection breaks
-    monkeypatch.setattr(file_download, "time", namedtuple("time", "sleep")(lambda _: None))  # between tries
+    monkeypatch.setattr(
+        hub_constants, "DOWNLOAD_CHUNK_SIZE", 100
+    )  # what is smaller is lost where a connection breaks
+    monkeypatch.setattr(
+        file_download, "time", namedtuple("time", "sleep")(lambda _: None)
+    )  # between tries
     for short, family in zip(checkpoints.PUBLISHED, checkpoints.FAMILIES, strict=True):
         folder = checkpoints.shipped(family)
         files = {file: (folder / file).read_bytes() for file in FILES}
-        repo, sha256 = checkpoints.PUBLISHED[short].repo, hashlib.sha256(files["model.safetensors"]).hexdigest()
+        repo, sha256 = (
+            checkpoints.PUBLISHED[short].repo,
+            hashlib.sha256(files["model.safetensors"]).hexdigest(),
+        )
         server.models[repo] = server.models[f"someone/{family}"] = files
-        monkeypatch.setitem(checkpoints.PUBLISHED, short, checkpoints.Published(repo, COMMIT, sha256))
+        monkeypatch.setitem(
+            checkpoints.PUBLISHED, short, checkpoints.Published(repo, COMMIT, sha256)
+        )
     yield server
     server.shutdown()
     server.server_close()
@@ -112,7 +136,9 @@ def hub(tmp_path, monkeypatch):
 
 def downloads(hub):
     """Return the ranges of weights that were asked for."""
-    return [extent for command, path, extent, _ in hub.asked if command == "GET" and "/cdn/" in path]
+    return [
+        extent for command, path, extent, _ in hub.asked if command == "GET" and "/cdn/" in path
+    ]
 
 
 @pytest.mark.parametrize("name", [*checkpoints.PUBLISHED, "someone/llama"])
@@ -124,8 +150,14 @@ def test_what_is_fetched_is_what_lies_there_and_comes_once(name, hub, monkeypatc
     assert checkpoints.load(folder).causal == (name != "bert")
     asked = f"/resolve/{COMMIT}/" if name in checkpoints.PUBLISHED else "/resolve/main/config.json"
     assert asked in hub.asked[0][1]
-    later = {path for _, path, *_ in hub.asked if "/resolve/" in path and not path.endswith("config.json")}
-    assert later == {f"/{repo}/resolve/{COMMIT}/{file}" for file in FILES[1:]}  # of one commit, should main move on
+    later = {
+        path
+        for _, path, *_ in hub.asked
+        if "/resolve/" in path and not path.endswith("config.json")
+    }
+    assert later == {
+        f"/{repo}/resolve/{COMMIT}/{file}" for file in FILES[1:]
+    }  # of one commit, should main move on
     count = len(hub.asked)
     monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", True)
     assert checkpoints.fetch(name) == folder
@@ -135,7 +167,9 @@ def test_what_is_fetched_is_what_lies_there_and_comes_once(name, hub, monkeypatc
 def test_a_connection_that_breaks_is_taken_up_again(hub):
     hub.cut = [1000, 500]
     folder = checkpoints.fetch("someone/gpt2")
-    assert (folder / "model.safetensors").read_bytes() == hub.models["someone/gpt2"]["model.safetensors"]
+    assert (folder / "model.safetensors").read_bytes() == hub.models["someone/gpt2"][
+        "model.safetensors"
+    ]
     assert downloads(hub) == [None, "bytes=1000-", "bytes=1500-"]
 
 
@@ -167,7 +201,9 @@ def test_a_download_that_broke_off_goes_on_with_the_next_call(hub):
     hub.asked.clear()
     hub.cut.clear()
     folder = checkpoints.fetch("someone/gpt2")
-    assert (folder / "model.safetensors").read_bytes() == hub.models["someone/gpt2"]["model.safetensors"]
+    assert (folder / "model.safetensors").read_bytes() == hub.models["someone/gpt2"][
+        "model.safetensors"
+    ]
     assert downloads(hub) == ["bytes=1000-"]
     assert not list(folder.parents[1].glob("blobs/*.part"))
 
@@ -181,7 +217,9 @@ def test_at_once_it_comes_once(hub):
 
 @pytest.mark.parametrize("name", ["gpt2", "someone/gpt2"])
 def test_wrong_weights_are_refused_and_do_not_stay(name, hub):
-    """What is pinned may come from a mirror that says otherwise; of all else the hub says what it should be."""
+    """What is pinned may come from a mirror that says otherwise; of all else the hub says what it
+    should be.
+    """
     repo = checkpoints.PUBLISHED.get(name, checkpoints.Published(name)).repo
     right = hub.models[repo]["model.safetensors"]
     want, other = hashlib.sha256(right).hexdigest(), right[:-1] + b"!"
@@ -207,7 +245,8 @@ def test_weights_that_changed_in_the_cache_are_refused(hub):
 KNOWN = "gpt2, bert, smollm2, or OWNER/NAME of a public model"
 LACKS = "the model lacks a file; weights are read as safetensors, never a pickle"
 UNREACHED = "the hub cannot be reached, and the file is not in the cache"
-REFUSALS = [  # a name, what the hub answers to a file, and what is said: rule, expected, type of the error
+# a name, what the hub answers to a file, and what is said: rule, expected, type of the error
+REFUSALS = [
     ("a b/c", "config.json", None, "this is no name of a model", KNOWN, "HFValidationError"),
     (
         "a/nothing", "config.json", None,
@@ -221,8 +260,10 @@ REFUSALS = [  # a name, what the hub answers to a file, and what is said: rule, 
         "a/bert", "config.json", "RevisionNotFound",
         "the hub lacks this revision of the model", "main", "RevisionNotFoundError",
     ),
-    ("someone/bert", "tokenizer.json", "EntryNotFound", LACKS, "tokenizer.json", "RemoteEntryNotFoundError"),
-    ("someone/bert", "model.safetensors", "EntryNotFound", LACKS, "model.safetensors", "RemoteEntryNotFoundError"),
+    ("someone/bert", "tokenizer.json", "EntryNotFound", LACKS, "tokenizer.json",
+        "RemoteEntryNotFoundError"),
+    ("someone/bert", "model.safetensors", "EntryNotFound", LACKS, "model.safetensors",
+        "RemoteEntryNotFoundError"),
     (
         "someone/bert", "model.safetensors", "Busy",
         UNREACHED, "the file in the cache, or a network", "HfHubHTTPError",
@@ -233,7 +274,10 @@ REFUSALS = [  # a name, what the hub answers to a file, and what is said: rule, 
 @pytest.mark.parametrize(("name", "file", "answer", "rule", "expected", "kind"), REFUSALS)
 def test_what_cannot_be_had_is_said_in_one_sentence(name, file, answer, rule, expected, kind, hub):
     hub.errors[file] = answer
-    refused(lambda: checkpoints.fetch(name), f"fetch: {rule}. expected {expected}, got {kind} for {file} of {name}")
+    refused(
+        lambda: checkpoints.fetch(name),
+        f"fetch: {rule}. expected {expected}, got {kind} for {file} of {name}",
+    )
     assert not downloads(hub)
     assert {path.rpartition("/")[2] for _, path, *_ in hub.asked} <= set(FILES)
 
@@ -243,9 +287,13 @@ def test_what_cannot_be_had_is_said_in_one_sentence(name, file, answer, rule, ex
     [
         (
             {"model_type": "t5"},
-            "fetch: the model_type of config.json is not known. expected gpt2, bert, llama, got 't5'",
+            "fetch: the model_type of config.json is not known. expected gpt2, bert, llama, got "
+            "'t5'",
         ),
-        ({"sliding_window": 9}, "fetch: sliding_window of config.json is not supported. expected None, got 9"),
+        (
+            {"sliding_window": 9},
+            "fetch: sliding_window of config.json is not supported. expected None, got 9",
+        ),
         (
             {"rope_scaling": {"rope_type": "llama3"}},
             "load: this kind of RoPE is not supported. "
@@ -264,7 +312,9 @@ def test_what_is_not_known_is_refused_before_its_weights_come(config, message, h
 def test_a_full_disk_is_seen_before(hub, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: namedtuple("usage", "free")(100_000))
     size = len(hub.models["someone/llama"]["model.safetensors"])
-    message = f"fetch: the disk has no room. expected {size:,} bytes, got 100,000 free for the cache"
+    message = (
+        f"fetch: the disk has no room. expected {size:,} bytes, got 100,000 free for the cache"
+    )
     refused(lambda: checkpoints.fetch("someone/llama"), message)
     assert not downloads(hub)
 
@@ -279,19 +329,34 @@ def test_a_token_stays_with_the_hub(hub, monkeypatch):
 @pytest.mark.slow
 def test_the_variables_of_the_library_are_heeded(hub, tmp_path):
     """In a process of its own, since the library reads them when it is imported."""
-    script = "import sys; from mha_course.models import checkpoints as c; print(c.fetch(sys.argv[1]))"
+    script = (
+        "import sys; from mha_course.models import checkpoints as c; print(c.fetch(sys.argv[1]))"
+    )
 
     def ask(name, **variables):
         kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-        command, options = [sys.executable, "-c", script, name], {"HF_HOME": str(tmp_path / "home")} | variables
-        return subprocess.run(command, env=kept | options, capture_output=True, text=True, check=False)
+        command, options = (
+            [sys.executable, "-c", script, name],
+            {"HF_HOME": str(tmp_path / "home")} | variables,
+        )
+        return subprocess.run(
+            command, env=kept | options, capture_output=True, text=True, check=False
+        )
 
     nowhere = ask("someone/gpt2", HF_ENDPOINT="http://127.0.0.1:9")
-    assert "fetch: the hub cannot be reached, and the file is not in the cache. " in nowhere.stderr.splitlines()[-1]
+    assert (
+        "fetch: the hub cannot be reached, and the file is not in the cache. "
+        in nowhere.stderr.splitlines()[-1]
+    )
     offline = ask("someone/gpt2", HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="1")
-    assert "fetch: HF_HUB_OFFLINE is set, and the file is not in the cache. " in offline.stderr.splitlines()[-1]
+    assert (
+        "fetch: HF_HUB_OFFLINE is set, and the file is not in the cache. "
+        in offline.stderr.splitlines()[-1]
+    )
     assert not hub.asked
-    online = ask("someone/gpt2", HF_ENDPOINT=hub.url, TQDM_POSITION="-1")  # as where there is a screen
+    online = ask(
+        "someone/gpt2", HF_ENDPOINT=hub.url, TQDM_POSITION="-1"
+    )  # as where there is a screen
     assert online.stdout.startswith(str(tmp_path / "home" / "hub" / "models--someone--gpt2"))
     assert "model.safetensors: 100%" in online.stderr
     again = ask("someone/gpt2", HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_OFFLINE="1")

@@ -45,7 +45,9 @@ def test_all_sentences_of_a_kind_about_two_nouns_are_equally_likely(kind):
     every = {grammar.sentence(rng, kind, *pairs[0]).words for _ in range(6000)}
     assert len(every) == SENTENCES_OF_A_PAIR[kind]
     for words in every:
-        assert grammar.nats(words, "validation") == pytest.approx(math.log(5 * len(pairs) * len(every)))
+        assert grammar.nats(words, "validation") == pytest.approx(
+            math.log(5 * len(pairs) * len(every))
+        )
         assert grammar.recognise(words).kind == kind
 
 
@@ -65,7 +67,9 @@ def test_only_the_pairs_of_a_split_can_be_drawn():
     for text in UNSEEN:
         assert grammar.nats(text.words, "train") == math.inf
         more = math.log(192 / len(grammar.noun_pairs("test")))
-        assert grammar.nats(text.words, "any") - grammar.nats(text.words, "test") == pytest.approx(more)
+        assert grammar.nats(text.words, "any") - grammar.nats(text.words, "test") == pytest.approx(
+            more
+        )
 
 
 def test_ids_go_there_and_back():
@@ -84,18 +88,25 @@ def test_ids_go_there_and_back():
 def test_surprise_is_cross_entropy_and_the_loss_its_mean(model):
     ids = language.encode([text.words for text in DRAWN])
     logits, targets = model(ids[:, :-1]), ids[:, 1:]
-    want = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
+    want = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(
+        targets
+    )
     found = language.surprisal(model, ids)
     real = targets != language.PAD
     torch.testing.assert_close(found[real], want[real])
     assert not found[~real].any()
     torch.testing.assert_close(language.language_loss(model, ids), want[real].mean())
-    assert language.perplexity(model, DRAWN) == pytest.approx(want[real].mean().exp().item(), rel=1e-5)
+    assert language.perplexity(model, DRAWN) == pytest.approx(
+        want[real].mean().exp().item(), rel=1e-5
+    )
     assert language.perplexity(language.uniform, DRAWN) == pytest.approx(126)
 
 
 def test_a_bigram_counts():
-    texts = [grammar.Sentence(tuple(words.split()), "so", {}) for words in ("the cat", "the cat", "the king")]
+    texts = [
+        grammar.Sentence(tuple(words.split()), "so", {})
+        for words in ("the cat", "the cat", "the king")
+    ]
     table = language.bigram(texts)(torch.arange(128)[None])[0].exp()  # (V, V)
     the, cat, king = (language.WORDS.index(word) for word in ("the", "cat", "king"))
     torch.testing.assert_close(table.sum(-1), torch.ones(128, dtype=torch.float64))
@@ -108,7 +119,9 @@ def test_rows_of_weights_are_the_places_that_guess(model):
     ids = language.encode([text.words for text in DRAWN])[:, :-1]
     whole = model.attention_weights(ids)
     found = language.weights(model, DRAWN)
-    torch.testing.assert_close(found[..., 4, 2], whole[..., 4, 3])  # word 4 is guessed at place 4; word 2 stands at 3
+    torch.testing.assert_close(
+        found[..., 4, 2], whole[..., 4, 3]
+    )  # word 4 is guessed at place 4; word 2 stands at 3
     weights, tokens = language.sentence_weights(model, CAT)
     assert tokens == ["<start>", *CAT.split()]
     torch.testing.assert_close(weights, model.attention_weights(language.prompt(CAT)))
@@ -127,11 +140,15 @@ def test_the_lab_says_what_the_model_says(trained):
         lab.set(temperature=temperature, top_k=top_k, start=start, seed=seed)
         bars, table = lab.view["panels"]
         logits = model(language.prompt(start))[0, -1]
-        likeliest = logits.topk(1 if temperature == 0 else top_k or 128).values / (temperature or 1.0)
+        likeliest = logits.topk(1 if temperature == 0 else top_k or 128).values / (
+            temperature or 1.0
+        )
         assert bars["note"] == "probability"
         assert bars["values"][0] == pytest.approx(likeliest.softmax(-1)[0].item(), abs=1e-3)
         assert bars["names"][0] == language.WORDS[int(logits.argmax())]
-        written = language.write(model, 6, temperature=temperature, top_k=top_k, seed=seed, start=start)
+        written = language.write(
+            model, 6, temperature=temperature, top_k=top_k, seed=seed, start=start
+        )
         assert [row[0] for row in table["rows"]] == [" ".join(words) for words in written]
         marks = ["✓" if grammar.recognise(words) else "✗" for words in written]
         assert [row[1] for row in table["rows"]] == marks
@@ -142,10 +159,16 @@ def test_the_lab_says_what_the_model_says(trained):
 
 ERRORS = {
     "encode: there must be a sentence. expected one or more, got none": lambda: language.encode([]),
-    "words of language.WORDS, got 'whale', '<pad>'": lambda: language.encode([["the", "whale", "<pad>"]]),
-    "a sentence needs at least one word. expected words of language.WORDS, got an empty": lambda: language.encode([[]]),
+    "words of language.WORDS, got 'whale', '<pad>'": lambda: language.encode(
+        [["the", "whale", "<pad>"]]
+    ),
+    "a sentence needs at least one word. expected words of language.WORDS, got an empty": lambda: (
+        language.encode([[]])
+    ),
     "got '<end>'": lambda: language.prompt("the <end>"),
-    "nats: no split has this name. expected train, validation, test, any": lambda: grammar.nats(["the"], "half"),
+    "nats: no split has this name. expected train, validation, test, any": lambda: grammar.nats(
+        ["the"], "half"
+    ),
     "a run must be as long as the window": lambda: plots.learning_curves({"one": [1.0]}),
 }
 

@@ -1,6 +1,8 @@
-"""Lessons for those who do not see pictures, or do not want motion: what can be told from the files.
+"""Lessons for those who do not see pictures, or do not want motion: what can be told from the
+files.
 
-What needs a browser is in test_pages.py (keys, names, marks of the focus) and in test_players.py (motion).
+What needs a browser is in test_pages.py (keys, names, marks of the focus) and in test_players.py
+(motion).
 """
 
 import re
@@ -26,19 +28,26 @@ def headings(notebook):
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             text = re.sub(r"(?ms)^(```|~~~).*?^\1", "", cell.source)
-            found += [(len(marks), words.strip()) for marks, words in re.findall(r"(?m)^(#{1,6})\s+(.*)$", text)]
+            found += [
+                (len(marks), words.strip())
+                for marks, words in re.findall(r"(?m)^(#{1,6})\s+(.*)$", text)
+            ]
     return found
 
 
 def heading_problems(notebook):
-    """Say which headings are out of order: one of the first level, at the top, and none left out on the way down."""
+    """Say which headings are out of order: one of the first level, at the top, and none left out on
+    the way down.
+    """
     levels = [level for level, _ in headings(notebook)]
     if levels.count(1) != 1 or levels[0] != 1:
         yield f"headings of the first level: {levels.count(1)}"
     for before, (after, words) in zip(levels, headings(notebook)[1:], strict=False):
         if after > before + 1:
             yield f"“{words}” jumps from level {before} to {after}"
-    yield from (f"an empty heading of level {level}" for level, words in headings(notebook) if not words)
+    yield from (
+        f"an empty heading of level {level}" for level, words in headings(notebook) if not words
+    )
 
 
 class Pictures(HTMLParser):
@@ -69,7 +78,8 @@ def picture_problems(notebook):
         if cell.cell_type == "markdown":
             yield from (f"{cell.id}: {problem}" for problem in Pictures(cell.source).found)
             yield from (
-                f"{cell.id}: {place} without alt text" for place in re.findall(r"!\[\s*\]\(([^)]*)\)", cell.source)
+                f"{cell.id}: {place} without alt text"
+                for place in re.findall(r"!\[\s*\]\(([^)]*)\)", cell.source)
             )
         for output in cell.get("outputs", []):
             page = output.get("data", {}).get("text/html", "")
@@ -79,7 +89,9 @@ def picture_problems(notebook):
 def link_problems(text):
     """Say which links have words that tell nothing."""
     prose = re.sub(r"(?s)```.*?```|`[^`]*`", "code", text)
-    for words, target in re.findall(r"(?<!!)\[((?:!\[[^\]]*\]\([^)]*\)|[^\[\]])*)\]\(([^)\s]+)\)", prose):
+    for words, target in re.findall(
+        r"(?<!!)\[((?:!\[[^\]]*\]\([^)]*\)|[^\[\]])*)\]\(([^)\s]+)\)", prose
+    ):
         told = re.sub(r"!\[([^\]]*)\]\([^)]*\)", r"\1", words).strip(" *_.")
         if not re.search(r"\w", told) or told.lower() in EMPTY_WORDS:
             yield f"the link to {target} says “{told}”"
@@ -100,8 +112,14 @@ def test_a_page_beside_the_lessons_can_be_read_without_seeing_it(name):
     path = authoring.ROOT / name
     if not path.exists():
         pytest.skip(f"no {name}")
-    page = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(path.read_text(encoding="utf-8"))])
-    problems = [*heading_problems(page), *picture_problems(page), *link_problems(page.cells[0].source)]
+    page = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_markdown_cell(path.read_text(encoding="utf-8"))]
+    )
+    problems = [
+        *heading_problems(page),
+        *picture_problems(page),
+        *link_problems(page.cells[0].source),
+    ]
     assert problems == []
 
 
@@ -116,7 +134,11 @@ WRONG = {
     "a badge without words": ("# a\n\n[![](x.svg)](y.html)", None),
     "a bare table": (
         "# a",
-        [nbformat.v4.new_output("display_data", {"text/html": "<table><tr><td>1</td></tr></table>"})],
+        [
+            nbformat.v4.new_output(
+                "display_data", {"text/html": "<table><tr><td>1</td></tr></table>"}
+            )
+        ],
     ),
 }
 
@@ -124,20 +146,30 @@ WRONG = {
 @pytest.mark.parametrize("how", WRONG)
 def test_what_cannot_be_read_is_noticed(how):
     text, outputs = WRONG[how]
-    cells = [nbformat.v4.new_markdown_cell(text), nbformat.v4.new_code_cell("", outputs=outputs or [])]
+    cells = [
+        nbformat.v4.new_markdown_cell(text),
+        nbformat.v4.new_code_cell("", outputs=outputs or []),
+    ]
     notebook = nbformat.v4.new_notebook(cells=cells)
     assert [*heading_problems(notebook), *picture_problems(notebook), *link_problems(text)]
 
 
 def test_code_is_no_heading_and_no_link():
-    text = "# a\n\n```python\n### not a heading\n```\n\n`[here](x)` and ![A line](x.png) and [lesson 3](03.ipynb)"
+    text = (
+        "# a\n\n```python\n### not a heading\n```\n\n`[here](x)` and ![A line](x.png) and [lesson "
+        "3](03.ipynb)"
+    )
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])
     assert [*heading_problems(notebook), *picture_problems(notebook), *link_problems(text)] == []
 
 
-@pytest.mark.parametrize("path", sorted([*HERE.rglob("*.js"), *HERE.rglob("*.css")]), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted([*HERE.rglob("*.js"), *HERE.rglob("*.css")]), ids=lambda path: path.name
+)
 def test_what_moves_by_itself_asks_whether_it_may(path):
     text = path.read_text(encoding="utf-8")
     assert not MOVES.search(text) or "prefers-reduced-motion" in text
     scripts = "".join(one.read_text(encoding="utf-8") for one in path.parent.glob("*.js"))
-    assert not PLAYS.search(text) or "prefers-reduced-motion" in scripts  # who plays a picture need not draw it
+    assert (
+        not PLAYS.search(text) or "prefers-reduced-motion" in scripts
+    )  # who plays a picture need not draw it

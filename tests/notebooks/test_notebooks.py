@@ -1,4 +1,6 @@
-"""The notebooks as they are kept: executed in order, rounded, with alt text, and the same when rendered again."""
+"""The notebooks as they are kept: executed in order, rounded, with alt text, and the same when
+rendered again.
+"""
 
 import ast
 import copy
@@ -16,17 +18,42 @@ from mha_course.cli import authoring, slides
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 
 NAMES = [  # whoever links to a lesson counts on its name
-    *("00_start_here", "01_projection", "02_head_splitting", "03_scaling", "04_softmax", "05_weighted_sum"),
-    *("06_concatenation", "07_multi_head_attention", "08_masks", "09_cross_attention", "10_positions", "11_kv_cache"),
-    *("12_flash_attention", "13_encoder_block", "14_vision", "15_language_model", "16_why_many_heads"),
+    *(
+        "00_start_here",
+        "01_projection",
+        "02_head_splitting",
+        "03_scaling",
+        "04_softmax",
+        "05_weighted_sum",
+    ),
+    *(
+        "06_concatenation",
+        "07_multi_head_attention",
+        "08_masks",
+        "09_cross_attention",
+        "10_positions",
+        "11_kv_cache",
+    ),
+    *(
+        "12_flash_attention",
+        "13_encoder_block",
+        "14_vision",
+        "15_language_model",
+        "16_why_many_heads",
+    ),
     *("17_what_heads_do", "18_real_models", "19_bug_hunt"),
 ]
-EXPERIMENTS = {"16_why_many_heads", "19_bug_hunt"}  # lessons without an exercise: experiments, or cases, are it
+EXPERIMENTS = {
+    "16_why_many_heads",
+    "19_bug_hunt",
+}  # lessons without an exercise: experiments, or cases, are it
 FREE = {"nbval-ignore-output"}
 
 
 def texts(output):
-    """Return all that an output says in words, without the bytes of pictures, in which anything may stand by chance."""
+    """Return all that an output says in words, without the bytes of pictures, in which anything may
+    stand by chance.
+    """
     data = output.get("data", {})
     page = re.sub(r"base64,[^\"]*", "", data.get("text/html", ""))
     return [output.get("text", ""), data.get("text/plain", ""), page]
@@ -42,7 +69,9 @@ def problems(notebook):
         found.append("foreign kernel")
     if len({cell.id for cell in notebook.cells}) != len(notebook.cells):
         found.append("ids are not unique")
-    found += [f"{cell.id}: {problem}" for cell in notebook.cells for problem in lecture_problems(cell)]
+    found += [
+        f"{cell.id}: {problem}" for cell in notebook.cells for problem in lecture_problems(cell)
+    ]
     for cell in cells:
         free = FREE & set(cell.metadata.get("tags", ()))
         if "execution" in cell.metadata:
@@ -110,9 +139,19 @@ def test_a_lesson_has_all_its_parts(path):
     source = "\n".join(cell.source for cell in code_cells(notebook))
     exercises_asked = source.count("check(")
     assert exercises_asked or path.stem in EXPERIMENTS
-    for part in ("See it", *(["Do it"] if exercises_asked else []), "Break it", "Where it lives", "Recap"):
+    for part in (
+        "See it",
+        *(["Do it"] if exercises_asked else []),
+        "Break it",
+        "Where it lives",
+        "Recap",
+    ):
         assert any(line.startswith(f"## {part}") for line in heads), part
-    for needed in ("**You need**", "**After this lesson you can**", authoring.minutes_line(notebook)):
+    for needed in (
+        "**You need**",
+        "**After this lesson you can**",
+        authoring.minutes_line(notebook),
+    ):
         assert needed in notebook.cells[0].source, needed
     assert source.count("predict(") >= 2
 
@@ -122,17 +161,24 @@ def test_minutes_are_those_of_words_code_exercises_and_things_to_move():
         return nbformat.v4.new_notebook(cells=list(cells))
 
     text, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
-    words, exercise = text("## See it\n" + "word " * 597), text("**Exercise `f`** ●●○ 4 minutes. " + "word " * 115)
+    words, exercise = (
+        text("## See it\n" + "word " * 597),
+        text("**Exercise `f`** ●●○ 4 minutes. " + "word " * 115),
+    )
     folded = {"tags": ["drawing"]}
     assert authoring.minutes(lesson(words)) == (5, 5)  # 600 words
     assert authoring.minutes(lesson(words, text("more"))) == (10, 10)
     assert authoring.minutes(lesson(words, exercise)) == (10, 10)  # 120 words and what it says
     assert authoring.minutes(lesson(words, exercise, text("more"))) == (15, 15)
-    assert authoring.minutes(lesson(words, code("x = 1\n\n" * 75))) == (10, 10)  # 75 lines that are not empty
+    assert authoring.minutes(lesson(words, code("x = 1\n\n" * 75))) == (
+        10,
+        10,
+    )  # 75 lines that are not empty
     assert authoring.minutes(lesson(words, code("x = 1\n" * 76))) == (15, 15)
     assert authoring.minutes(lesson(words, code("# Draw.\n" * 300, metadata=folded))) == (5, 5)
     labs = [
-        code(f"# Show.\n{name}(weights)", metadata=folded) for name in ("ScalingLab", "HeadExplorer", "ShapeTracer")
+        code(f"# Show.\n{name}(weights)", metadata=folded)
+        for name in ("ScalingLab", "HeadExplorer", "ShapeTracer")
     ]
     assert authoring.minutes(lesson(words, code("from w import Lab", metadata=folded))) == (5, 5)
     assert authoring.minutes(lesson(words, *labs)) == (15, 15)  # 6 for three
@@ -147,11 +193,15 @@ def test_part_1_keeps_to_its_hours():
     assert max(core[:7]) <= 60
     assert core[7] <= 80
     for path in LESSONS[:8]:
-        assert any(authoring.MOVES.search(cell.source) for cell in code_cells(read(path))), path.stem
+        assert any(authoring.MOVES.search(cell.source) for cell in code_cells(read(path))), (
+            path.stem
+        )
 
 
 def test_every_lesson_is_set_up_in_the_same_way():
-    assert len({code_cells(read(path))[0].source.partition("\n\nimport ")[0] for path in LESSONS}) == 1
+    assert (
+        len({code_cells(read(path))[0].source.partition("\n\nimport ")[0] for path in LESSONS}) == 1
+    )
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
@@ -168,28 +218,48 @@ def test_what_is_no_lesson_is_folded(path):
     for cell in [setup, *others]:
         tagged = authoring.HIDDEN & set(cell.metadata.get("tags", ()))
         lines = [line for line in cell.source.splitlines() if line.strip()]
-        assert tagged or not draws(cell.source) or len(lines) <= 6, f"{cell.id} shows how a picture is drawn"
-        assert tagged or not is_picture_alone(cell.source), f"{cell.id} shows nothing but how a picture is drawn"
+        assert tagged or not draws(cell.source) or len(lines) <= 6, (
+            f"{cell.id} shows how a picture is drawn"
+        )
+        assert tagged or not is_picture_alone(cell.source), (
+            f"{cell.id} shows nothing but how a picture is drawn"
+        )
         if tagged:
-            assert cell.source.startswith("# "), f"{cell.id}: its first line stays in sight and should say what it does"
-        folded = cell.metadata.get("jupyter") == {"source_hidden": True} and cell.metadata.get("cellView") == "form"
+            assert cell.source.startswith("# "), (
+                f"{cell.id}: its first line stays in sight and should say what it does"
+            )
+        folded = (
+            cell.metadata.get("jupyter") == {"source_hidden": True}
+            and cell.metadata.get("cellView") == "form"
+        )
         assert folded == bool(tagged), cell.id
     shown = [
-        line for cell in others for line in cell.source.splitlines() if re.match(r"(import|from \S+ import) ", line)
+        line
+        for cell in others
+        for line in cell.source.splitlines()
+        if re.match(r"(import|from \S+ import) ", line)
     ]
     assert len(shown) <= 3
 
 
 def draws(source):
-    """Return whether a cell calls anything that draws: of plots all but what writes words, and of matplotlib."""
-    names = {ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)}
-    return bool({name for name in names if re.match(r"plots\.|plt\.|Panel$", name)} - {"plots.strongest"})
+    """Return whether a cell calls anything that draws: of plots all but what writes words, and of
+    matplotlib.
+    """
+    names = {
+        ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)
+    }
+    return bool(
+        {name for name in names if re.match(r"plots\.|plt\.|Panel$", name)} - {"plots.strongest"}
+    )
 
 
 def is_picture_alone(source):
     """Return whether a cell is one call of plots.show and nothing else."""
     match ast.parse(source).body:
-        case [ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="plots"), attr="show")))]:
+        case [
+            ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="plots"), attr="show")))
+        ]:
             return True
     return False
 
@@ -232,12 +302,18 @@ def test_a_tampered_lesson_is_noticed(how):
 def test_normalising_drops_what_changes_and_what_needs_a_kernel():
     before = read(LESSONS[0])
     notebook = copy.deepcopy(before)
-    cell = next(cell for cell in code_cells(notebook) if cell.outputs and cell.outputs[0].output_type == "stream")
+    cell = next(
+        cell
+        for cell in code_cells(notebook)
+        if cell.outputs and cell.outputs[0].output_type == "stream"
+    )
     first, rest = cell.outputs[0].text[:5], cell.outputs[0].text[5:]
     cell.outputs[0].text = first
     cell.outputs.insert(1, nbformat.v4.new_output("stream", text=rest))
     cell.outputs.append(
-        nbformat.v4.new_output("display_data", {"text/plain": "  0%|          | 0/600", WIDGET_VIEW: {}})
+        nbformat.v4.new_output(
+            "display_data", {"text/plain": "  0%|          | 0/600", WIDGET_VIEW: {}}
+        )
     )
     cell.metadata["execution"] = {"iopub.execute_input": "now"}
     notebook.metadata["widgets"] = {"state": {}}
@@ -247,14 +323,18 @@ def test_normalising_drops_what_changes_and_what_needs_a_kernel():
 
 
 @pytest.mark.notebook
-@pytest.mark.parametrize("path", LESSONS[::5], ids=lambda path: path.stem)  # nbval compares the others' outputs
+@pytest.mark.parametrize(
+    "path", LESSONS[::5], ids=lambda path: path.stem
+)  # nbval compares the others' outputs
 def test_rendering_again_changes_no_byte(path):
     kept = path.read_text(encoding="utf-8")
     assert lasting(authoring.render(kept)) == lasting(kept)
 
 
 def lasting(text):
-    """Return a notebook without pixels, which depend on the processor, and without what is measured in time."""
+    """Return a notebook without pixels, which depend on the processor, and without what is measured
+    in time.
+    """
     text = re.sub(r'"image/png": "[^"]*"', '"image/png": ""', text)
     text = re.sub(r'width=\\"\d+\\" src=\\"data:image/png;base64,[^"]*"', "src", text)
     notebook = nbformat.reads(text, as_version=4)
@@ -266,12 +346,17 @@ def lasting(text):
 
 def test_the_readme_lists_every_lesson_with_its_minutes():
     rows = [
-        line for line in (authoring.LESSONS.parent / "README.md").read_text().splitlines() if re.match(r"\| \d", line)
+        line
+        for line in (authoring.LESSONS.parent / "README.md").read_text().splitlines()
+        if re.match(r"\| \d", line)
     ]
     assert len(rows) == len(LESSONS)
     for row, path in zip(rows, LESSONS, strict=True):
         opening = read(path).cells[0].source
-        title, minutes = re.search(r"# \d+ · (.+)", opening)[1], re.search(r"About (\d+) minutes", opening)[1]
+        title, minutes = (
+            re.search(r"# \d+ · (.+)", opening)[1],
+            re.search(r"About (\d+) minutes", opening)[1],
+        )
         assert row.startswith(f"| {int(path.stem[:2])} | [{title}](notebooks/{path.name}) |")
         assert row.endswith(f"| {minutes} |")
 
@@ -285,7 +370,9 @@ def test_every_exercise_stands_in_one_lesson_right_above_its_check():
             if match:
                 name, answer = match.groups()
                 assert name == answer
-                assert re.match(rf"(def|class) {name}\b", stub.source), f"{path.stem}: {name} does not follow its stub"
+                assert re.match(rf"(def|class) {name}\b", stub.source), (
+                    f"{path.stem}: {name} does not follow its stub"
+                )
                 assert stub.source.rstrip().endswith("...")
                 assert "○ Not attempted" in texts(cell.outputs[0])[2], f"{path.stem}: {name}"
                 found.append(name)
@@ -293,7 +380,9 @@ def test_every_exercise_stands_in_one_lesson_right_above_its_check():
 
 
 def test_every_question_is_asked_once():
-    asked = re.findall(r'predict\("([\w-]+)"\)', "\n".join(c.source for p in LESSONS for c in code_cells(read(p))))
+    asked = re.findall(
+        r'predict\("([\w-]+)"\)', "\n".join(c.source for p in LESSONS for c in code_cells(read(p)))
+    )
     assert sorted(asked) == sorted(exercises.QUESTIONS)
 
 
@@ -314,10 +403,20 @@ FIGURE = '<figure><img width="9" src="data:image/png;base64,AA" alt="Two lines."
 def test_nbval_compares_what_a_figure_says_and_not_its_bytes(tmp_path, kept, passes):
     output = nbformat.v4.new_output("display_data", {"text/html": kept, "text/plain": "x"})
     source = f"display({{'text/html': {FIGURE!r}, 'text/plain': 'x'}}, raw=True)"
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, outputs=[output], execution_count=1)])
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source, outputs=[output], execution_count=1)]
+    )
     notebook.metadata["kernelspec"] = authoring.KERNEL
     nbformat.write(notebook, tmp_path / "figure.ipynb")
-    command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "--nbval", "--nbval-current-env"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-c",
+        "pyproject.toml",
+        "--nbval",
+        "--nbval-current-env",
+    ]
     command += [str(tmp_path / "figure.ipynb")]
     done = subprocess.run(command, cwd=authoring.ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode == 0) == passes, done.stdout

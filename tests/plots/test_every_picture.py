@@ -23,7 +23,12 @@ from mha_course.lessons.l07_multi_head_attention.scene.static import attention_s
 from mha_course.lessons.l09_cross_attention.pictures import cross_attention
 from mha_course.lessons.l10_positions.pictures import encoding_waves, rope_pairs
 from mha_course.lessons.l11_kv_cache.pictures import decoding_step, kv_sharing
-from mha_course.lessons.l12_flash_attention.pictures import memory_traffic, online_softmax, recomputation, tiles
+from mha_course.lessons.l12_flash_attention.pictures import (
+    memory_traffic,
+    online_softmax,
+    recomputation,
+    tiles,
+)
 from mha_course.lessons.l13_encoder_block.pictures import block_wirings, norm_groups
 from mha_course.lessons.l14_vision.overlays import attention_overlay, image_grid, patches
 from mha_course.masks import causal_mask
@@ -53,17 +58,22 @@ ONE_PANEL = {
 HEADS = torch.rand(4, 15, 15, generator=torch.Generator().manual_seed(0)).softmax(-1)
 X = torch.randn(1, 15, 48, generator=torch.Generator().manual_seed(0))
 STAGES = {
-    name: tensor[0].numpy() for name, tensor in vars(MultiHeadAttention(48, 4).requires_grad_(False).steps(X)).items()
+    name: tensor[0].numpy()
+    for name, tensor in vars(MultiHeadAttention(48, 4).requires_grad_(False).steps(X)).items()
 }
 SEVERAL = {
     "attention_scene": lambda: attention_scene(STAGES, WORDS, head=1, follow=12),
-    "attention_overlay": lambda: attention_overlay(X[0, :12].view(3, 12, 16).sigmoid(), {"a": torch.ones(12)}, (3, 4)),
+    "attention_overlay": lambda: attention_overlay(
+        X[0, :12].view(3, 12, 16).sigmoid(), {"a": torch.ones(12)}, (3, 4)
+    ),
     "block_wirings": block_wirings,
     "decoding_step": lambda: decoding_step(X[0, 14], X[0], X[0], HEADS[0, 0], WORDS),
     "encoding_waves": lambda: encoding_waves(sinusoidal_encoding(64, 24), (0, 4, 8, 16)),
     "head_grid": lambda: plots.head_grid(HEADS, queries=WORDS),
     "head_rows": lambda: plots.head_rows({"step 0": HEADS, "step 400": HEADS}, WORDS),
-    "heatmap_row": lambda: plots.heatmap_row({"computed": HEADS[0], "the same context": HEADS[1]}, WORDS),
+    "heatmap_row": lambda: plots.heatmap_row(
+        {"computed": HEADS[0], "the same context": HEADS[1]}, WORDS
+    ),
     "image_grid": lambda: image_grid({f"{n}: different": torch.rand(3, 20, 28) for n in range(8)}),
     "kv_sharing": lambda: kv_sharing(4, (4, 2, 1)),
     "line_panels": lambda: plots.line_panels(
@@ -73,7 +83,9 @@ SEVERAL = {
         *[plots.MaskGrid("causal (S, S)", causal_mask(7), WORDS[:7], WORDS[:7])] * 2, signs=["and"]
     ),
     "memory_traffic": memory_traffic,
-    "norm_groups": lambda: norm_groups({"dim=-1: layer norm": (2,), "dim=1": (1,), "dim=0": (0,)}, (2, 5, 8)),
+    "norm_groups": lambda: norm_groups(
+        {"dim=-1: layer norm": (2,), "dim=1": (1,), "dim=0": (0,)}, (2, 5, 8)
+    ),
     "number_tables": lambda: plots.number_tables(
         {"trained": HEADS[:, :7, 7], "not": HEADS[:, :7, 8]}, WORDS[:4], WORDS[:7]
     ),
@@ -81,7 +93,9 @@ SEVERAL = {
         torch.tensor([0.5, 1.0, -0.4, 0.2, 1.8, 3.0, 0.7, -1.0, 2.2, 0.1, 2.6]), 4
     ),
     "patches": lambda: patches(torch.rand(3, 20, 28), 4),
-    "small_curves": lambda: plots.small_curves({f"case {n}": [3, 2, n / 6] for n in range(6)}, [1, 2, 3], [3, 2, 1]),
+    "small_curves": lambda: plots.small_curves(
+        {f"case {n}": [3, 2, n / 6] for n in range(6)}, [1, 2, 3], [3, 2, 1]
+    ),
     "token_bars": lambda: plots.token_bars(
         {f"weights of head {n}": HEADS[n, 0] for n in range(3)}, WORDS, unit="weight"
     ),
@@ -104,12 +118,24 @@ exec(START, SPACE)
 
 def returning(kind):
     """Name the public functions whose annotation says that they return this."""
-    functions = {name: getattr(plots, name) for name in plots.__all__ if inspect.isfunction(getattr(plots, name))}
+    functions = {
+        name: getattr(plots, name)
+        for name in plots.__all__
+        if inspect.isfunction(getattr(plots, name))
+    }
     for room in PICTURES_OF_LESSONS:
         module = import_module(f"mha_course.lessons.{room}")
         found = inspect.getmembers(module, inspect.isfunction)
-        functions |= {name: fn for name, fn in found if fn.__module__ == module.__name__ and not name.startswith("_")}
-    return {name for name, fn in functions.items() if inspect.signature(fn, eval_str=True).return_annotation is kind}
+        functions |= {
+            name: fn
+            for name, fn in found
+            if fn.__module__ == module.__name__ and not name.startswith("_")
+        }
+    return {
+        name
+        for name, fn in functions.items()
+        if inspect.signature(fn, eval_str=True).return_annotation is kind
+    }
 
 
 def test_examples_are_of_all_functions_that_draw_one_panel():
@@ -129,9 +155,13 @@ def test_a_panel_is_drawn_where_the_caller_wants_it(name):
 
 
 def written(figure, monkeypatch):
-    """Draw a figure, and return all texts that were drawn, each with the outline of its letters, turned as they are."""
+    """Draw a figure, and return all texts that were drawn, each with the outline of its letters,
+    turned as they are.
+    """
     drawn, draw = {}, Text.draw
-    monkeypatch.setattr(Text, "draw", lambda text, *given: (drawn.update({id(text): text}), draw(text, *given))[1])
+    monkeypatch.setattr(
+        Text, "draw", lambda text, *given: (drawn.update({id(text): text}), draw(text, *given))[1]
+    )
     figure.canvas.draw()
     for text in drawn.values():
         if text.get_visible() and text.get_text().strip():
@@ -139,9 +169,17 @@ def written(figure, monkeypatch):
             text.set_rotation(0)
             flat = text.get_window_extent()
             text.set_rotation(angle)
-            width, height = 0.96 * flat.width, 0.7 * flat.height  # without the room above and below letters
+            width, height = (
+                0.96 * flat.width,
+                0.7 * flat.height,
+            )  # without the room above and below letters
             corners = [(-width, -height), (width, -height), (width, height), (-width, height)]
-            turned = Affine2D().scale(0.5).rotate_deg(angle).translate((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2)
+            turned = (
+                Affine2D()
+                .scale(0.5)
+                .rotate_deg(angle)
+                .translate((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2)
+            )
             yield text, Path(turned.transform([*corners, corners[0]]))
 
 
@@ -156,7 +194,9 @@ def test_type_has_four_sizes_and_words_keep_apart(name, monkeypatch):
     texts = list(written(figure, monkeypatch))
     sizes = {text.get_fontsize() for text, _ in texts}
     assert sizes <= {figures.SMALL, figures.TEXT, figures.TITLE, figures.LARGE}
-    assert min(sizes) / 72 * plots.display_width(b"-" * 16 + (150).to_bytes(4, "big")) >= 11  # px: an inch on a page
+    assert (
+        min(sizes) / 72 * plots.display_width(b"-" * 16 + (150).to_bytes(4, "big")) >= 11
+    )  # px: an inch on a page
     for (one, place), (other, elsewhere) in itertools.combinations(texts, 2):
         assert not place.intersects_path(elsewhere), (one.get_text(), other.get_text())
 

@@ -28,7 +28,8 @@ def cells(ax):
 
 @pytest.mark.parametrize(
     "make",
-    [lambda t: t, lambda t: t[None, None], lambda t: t.half(), lambda t: t.bfloat16(), lambda t: t.numpy(),
+    [lambda t: t, lambda t: t[None, None], lambda t: t.half(), lambda t: t.bfloat16(),
+        lambda t: t.numpy(),
      lambda t: t.tolist(), lambda t: t.requires_grad_()],
 )  # fmt: skip
 def test_heatmap_takes_numbers_in_any_form(make):
@@ -45,21 +46,29 @@ def test_names_stand_where_they_belong(device):
     assert [label.get_text() for label in ax.get_xticklabels()] == WORDS
     ax = plots.heatmap(weights[:2], queries=WORDS[:2], keys=WORDS)
     assert [label.get_text() for label in ax.get_yticklabels()] == WORDS[:2]
-    assert [label.get_text() for label in plots.heatmap(weights[:2]).get_xticklabels()] == list("01234")
+    assert [label.get_text() for label in plots.heatmap(weights[:2]).get_xticklabels()] == list(
+        "01234"
+    )
 
 
 def test_colours_have_a_sign_only_where_numbers_do():
     assert plots.heatmap([[0.1, 0.4]]).collections[0].get_clim() == (0, 0.4)
     assert plots.heatmap([[-0.1, 0.4]]).collections[0].get_clim() == (-0.4, 0.4)
     assert plots.heatmap([[0.0, 0.0]]).collections[0].get_clim() == (0, 1)
-    masked = plots.head_grid([[[0.5, -9.0]]], mask=np.array([[True, False]]))  # what is hidden has no say
+    masked = plots.head_grid(
+        [[[0.5, -9.0]]], mask=np.array([[True, False]])
+    )  # what is hidden has no say
     assert masked.axes[0].collections[0].get_clim() == (0, 1)
 
 
-@pytest.mark.parametrize(("columns", "annotate", "count"), [(8, None, 16), (9, None, 0), (9, True, 18)])
+@pytest.mark.parametrize(
+    ("columns", "annotate", "count"), [(8, None, 16), (9, None, 0), (9, True, 18)]
+)
 def test_numbers_are_written_up_to_eight_columns_or_when_wanted(columns, annotate, count):
     assert len(plots.heatmap(np.ones((2, columns)), annotate=annotate).texts) == count
-    assert len(plots.heatmap(torch.zeros(5, 5), mask=causal_mask(5)).texts) == 15  # in the cells that are seen
+    assert (
+        len(plots.heatmap(torch.zeros(5, 5), mask=causal_mask(5)).texts) == 15
+    )  # in the cells that are seen
 
 
 @pytest.mark.parametrize("heads", [1, 4, 12])
@@ -85,7 +94,9 @@ def test_head_grid_shows_every_head_on_one_scale(heads):
 def test_the_scale_of_a_grid_holds_all_numbers(numbers, limits, label):
     *panels, bar = plots.head_grid([[[0.0] * 3], [numbers]]).axes
     assert {ax.collections[0].get_clim() for ax in panels} == {limits}
-    assert {ax.collections[0].get_cmap().name for ax in panels} == {"cividis" if limits[0] == 0 else "vlag"}
+    assert {ax.collections[0].get_cmap().name for ax in panels} == {
+        "cividis" if limits[0] == 0 else "vlag"
+    }
     assert bar.get_ylabel() == label
 
 
@@ -99,19 +110,29 @@ def texts(figure):
 
 
 def long_names(number):
-    return [("it", "antidisestablishmentarianism", "MMMMMMMMMMMM", "grey")[i % 4] for i in range(number)]
+    return [
+        ("it", "antidisestablishmentarianism", "MMMMMMMMMMMM", "grey")[i % 4] for i in range(number)
+    ]
 
 
 PICTURES = {
     "heatmap": lambda number: plots.heatmap(np.eye(number), queries=long_names(number)).figure,
-    "twelve heads": lambda number: plots.head_grid(np.stack([np.eye(number)] * 12), queries=long_names(number)),
-    "a row": lambda number: plots.head_grid(np.ones((3, 1, number)), queries=["it"], keys=long_names(number)),
-    "a column": lambda number: plots.head_grid(np.ones((3, number, 1)), queries=long_names(number), keys=["it"]),
+    "twelve heads": lambda number: plots.head_grid(
+        np.stack([np.eye(number)] * 12), queries=long_names(number)
+    ),
+    "a row": lambda number: plots.head_grid(
+        np.ones((3, 1, number)), queries=["it"], keys=long_names(number)
+    ),
+    "a column": lambda number: plots.head_grid(
+        np.ones((3, number, 1)), queries=long_names(number), keys=["it"]
+    ),
 }
 
 
 def lines_apart(ax, axis):
-    """Return how far the names along an axis are from each other, in heights of their letters, from line to line."""
+    """Return how far the names along an axis are from each other, in heights of their letters, from
+    line to line.
+    """
     places = [(place, 0) if axis is ax.xaxis else (0, place) for place in axis.get_ticklocs()]
     across = 0 if axis is ax.xaxis else 1
     turned = np.sin(np.radians(heatmaps.SLANT)) if axis is ax.xaxis else 1
@@ -119,13 +140,20 @@ def lines_apart(ax, axis):
     return steps / ax.figure.dpi * 72 / axis.get_ticklabels()[0].get_size()
 
 
-@pytest.mark.parametrize(("picture", "number"), [*itertools.product(PICTURES, [1, 15, 256]), ("heatmap", 1024)])
+@pytest.mark.parametrize(
+    ("picture", "number"), [*itertools.product(PICTURES, [1, 15, 256]), ("heatmap", 1024)]
+)
 def test_names_are_legible_at_any_length(picture, number):
     figure = PICTURES[picture](number)
     found = texts(figure)
-    named = [(ax, axis) for ax in figure.axes[:-1] for axis in (ax.xaxis, ax.yaxis) if axis.get_visible()]
+    named = [
+        (ax, axis) for ax in figure.axes[:-1] for axis in (ax.xaxis, ax.yaxis) if axis.get_visible()
+    ]
     for ax, axis in named:
-        assert all(name.get_size() == figures.SMALL and len(name.get_text()) <= 14 for name in axis.get_ticklabels())
+        assert all(
+            name.get_size() == figures.SMALL and len(name.get_text()) <= 14
+            for name in axis.get_ticklabels()
+        )
         assert min(lines_apart(ax, axis), default=2) >= 1.15
     assert max(len(axis.get_ticklabels()) for _, axis in named) > min(number - 1, 5)
     for _, box in found:
@@ -158,7 +186,10 @@ def test_a_long_title_leaves_the_picture_its_space(title, size):
 def test_what_is_punctuation_is_quoted_among_the_strongest():
     words = ["it", ",", "<mask>", "“", "c\u202e\nat"]
     said = plots.strongest(np.eye(5), words)
-    assert said == "it → it 1.00, “,” → “,” 1.00, <mask> → <mask> 1.00, ““” → ““” 1.00, c�⏎at → c�⏎at 1.00"
+    assert (
+        said
+        == "it → it 1.00, “,” → “,” 1.00, <mask> → <mask> 1.00, ““” → ““” 1.00, c�⏎at → c�⏎at 1.00"
+    )
     assert plots.strongest([[0.2, 0.5, 0.3]], ["it"], ["$x^$", "$5", "a_$b$"]) == "it → $5 0.50"
     assert plots.strongest([[1.0]], ["שלום"]) == "\u2068שלום\u2069 → \u2068שלום\u2069 1.00"
 
@@ -170,7 +201,9 @@ def pixels(picture):
 def shades(image, row, column, number):
     """Return the colours within one cell of a picture without names, away from its edge."""
     height, width = (size / number for size in image.shape[:2])
-    part = image[int((row + 0.2) * height) : int((row + 0.8) * height), int((column + 0.2) * width) :]
+    part = image[
+        int((row + 0.2) * height) : int((row + 0.8) * height), int((column + 0.2) * width) :
+    ]
     return {tuple(color) for color in part[:, : int(0.6 * width)].reshape(-1, 3)}
 
 
@@ -184,7 +217,9 @@ def test_hidden_zero_and_no_number_look_different():
     ax.set(xlabel="", ylabel="", xticks=[], yticks=[], position=(0, 0, 1, 1))
     ax.set_anchor("C")
     image = pixels(ax)
-    zero, hidden, nan, one, low, high, *_ = (shades(image, *divmod(cell, 3), 3) for cell in range(9))
+    zero, hidden, nan, one, low, high, *_ = (
+        shades(image, *divmod(cell, 3), 3) for cell in range(9)
+    )
     dark, hatch = (0, 34, 78), tuple(bytes.fromhex(plots.HATCH["edgecolor"][1:]))
     assert zero == {dark}
     assert hatch in hidden
@@ -197,11 +232,18 @@ def test_hidden_zero_and_no_number_look_different():
 
 @pytest.mark.parametrize(("shape", "seconds"), [((12, 64, 64), 2), ((1, 1024, 1024), 8)])
 def test_a_grid_is_quick(draw, shape, seconds):
-    """Four times what it takes on a quiet machine are allowed; seaborn left to itself takes ten times as long."""
+    """Four times what it takes on a quiet machine are allowed; seaborn left to itself takes ten
+    times as long.
+    """
     weights = draw(*shape).softmax(-1)
     plots.png(plots.head_grid(weights[:1, :5, :5]))  # fonts are read once
-    grid = partial(plots.head_grid, weights, queries=["word"] * shape[-1], mask=causal_mask(shape[-1]))
-    assert min(timeit.repeat(lambda: plots.png(grid()), time.thread_time, number=1, repeat=3)) < seconds
+    grid = partial(
+        plots.head_grid, weights, queries=["word"] * shape[-1], mask=causal_mask(shape[-1])
+    )
+    assert (
+        min(timeit.repeat(lambda: plots.png(grid()), time.thread_time, number=1, repeat=3))
+        < seconds
+    )
 
 
 @pytest.mark.parametrize(
@@ -214,15 +256,17 @@ def test_a_grid_is_quick(draw, shape, seconds):
         (lambda: plots.heatmap(np.ones((0, 0))),
          "heatmap: weights must have 2 axes. expected (T, S), none of them 0, got (0, 0)"),
         (lambda: plots.head_grid(np.ones((2, 4, 5, 5))),
-         "head_grid: weights must have 3 axes. expected (H, T, S), none of them 0, got (2, 4, 5, 5), "
-         "fix: weights[0], one sentence"),
+         "head_grid: weights must have 3 axes. expected (H, T, S), none of them 0, got (2, 4, 5, "
+         "5), fix: weights[0], one sentence"),
         (lambda: plots.heatmap(np.ones((5, 5)), mask=np.ones((4, 4), dtype=bool)),
-         "heatmap: mask must be bool, True = may attend. expected bool, broadcastable to (5, 5), got bool (4, 4)"),
+         "heatmap: mask must be bool, True = may attend. expected bool, broadcastable to (5, 5), "
+         "got bool (4, 4)"),
         (lambda: plots.heatmap(np.ones((5, 5)), mask=torch.ones(5, 5)),
-         "heatmap: mask must be bool, True = may attend. expected bool, broadcastable to (5, 5), got float32 (5, 5)"),
+         "heatmap: mask must be bool, True = may attend. expected bool, broadcastable to (5, 5), "
+         "got float32 (5, 5)"),
         (lambda: plots.pipeline("hope"),
-         "pipeline: lit must name steps. expected projection, head splitting, scaling, softmax, weighted sum, "
-         "concatenation, got hope"),
+         "pipeline: lit must name steps. expected projection, head splitting, scaling, softmax, "
+         "weighted sum, concatenation, got hope"),
         (lambda: plots.token_bars({"one": [1, 2]}, WORDS),
          "bars: queries must name every row. expected 2 names, got 5 names"),
     ],

@@ -1,4 +1,6 @@
-"""Colours can be read and told apart: contrast as WCAG 2.2 counts it, three kinds of colour blindness simulated."""
+"""Colours can be read and told apart: contrast as WCAG 2.2 counts it, three kinds of colour
+blindness simulated.
+"""
 
 import itertools
 import re
@@ -16,13 +18,26 @@ from mha_course.tracing.records import COLORS, OTHER
 from mha_course.widgets.labs.panels import HEADS
 from mha_course.widgets.layout_player.cells import HUES, PLAIN
 
-# Machado, Oliveira, Fernandes, "A Physiologically-based Model for Simulation of Color Vision Deficiency" (2009),
+# Machado, Oliveira, Fernandes, "A Physiologically-based Model for Simulation of Color Vision
+# Deficiency" (2009),
 # table of severity 1.0, for linear RGB.
 SIGHT = {
     "normal": np.eye(3),
-    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritanopia": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
 }
 WHITE, DARK = "#ffffff", "#111111"  # JupyterLab's paper in its two themes
 APART = 8.0  # CIE76; 2.3 is what can just be noticed
@@ -44,10 +59,14 @@ def test_the_measures_are_those_that_are_published():
     assert contrast("#000", "#fff") == pytest.approx(21, abs=1e-3)
     assert contrast("#777", "#fff") == pytest.approx(4.48, abs=0.01)  # as WCAG's examples have it
     assert seen("#ff0000", "normal") == pytest.approx([53.24, 80.09, 67.20], abs=0.05)
-    assert all(np.array(matrix).sum(axis=1) == pytest.approx(1, abs=1e-5) for matrix in SIGHT.values())  # grey stays
+    assert all(
+        np.array(matrix).sum(axis=1) == pytest.approx(1, abs=1e-5) for matrix in SIGHT.values()
+    )  # grey stays
 
 
-@pytest.mark.parametrize("fill", [plots.ACCENT, plots.QUIET, PLAIN, OTHER, WHITE, *COLORS.values(), *HUES])
+@pytest.mark.parametrize(
+    "fill", [plots.ACCENT, plots.QUIET, PLAIN, OTHER, WHITE, *COLORS.values(), *HUES]
+)
 def test_ink_can_be_read_on_every_fill(fill):
     assert contrast(plots.INK, fill) >= TEXT
 
@@ -61,10 +80,21 @@ def test_contrasts_are_those_that_are_written_down():
     darkest = min(COLORS.values(), key=lambda color: contrast(plots.INK, color))
     papers = {"card": WHITE, "accent": plots.ACCENT, "chip of an axis, the darkest": darkest}
     papers |= {"light page": WHITE, "dark page": DARK}
-    inks = {"ink": plots.INK, "hatching of hidden cells": plots.HATCH["edgecolor"], "bars and lines": plots.BAR}
+    inks = {
+        "ink": plots.INK,
+        "hatching of hidden cells": plots.HATCH["edgecolor"],
+        "bars and lines": plots.BAR,
+    }
     inks |= {"accent, the one thing to look at": plots.ACCENT, "edge of the card": WHITE, **STREAMS}
-    captions = {"light page": "#212121", "dark page": WHITE}  # JupyterLab's ink: black at 87 %, and white
-    rows = re.findall(r"^\| (.+?) \| (.+?) \| ([\d.]+) \| ([\d.]+) \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+    captions = {
+        "light page": "#212121",
+        "dark page": WHITE,
+    }  # JupyterLab's ink: black at 87 %, and white
+    rows = re.findall(
+        r"^\| (.+?) \| (.+?) \| ([\d.]+) \| ([\d.]+) \|$",
+        (ROOT / "CONTRIBUTING.md").read_text(),
+        re.M,
+    )
     assert len(rows) == 12
     for paper, ink, said, least in rows:
         found = contrast(captions[paper] if ink == "caption" else inks[ink], papers[paper])
@@ -72,11 +102,15 @@ def test_contrasts_are_those_that_are_written_down():
         assert found >= float(least) >= MARK
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "mha_course/widgets").rglob("*.css")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "mha_course/widgets").rglob("*.css")), ids=lambda path: path.name
+)
 def test_marks_of_widgets_stand_out_in_both_themes(path):
     text = path.read_text(encoding="utf-8")
     dark = "".join(re.findall(r'theme-light="false"[^{]*{([^}]*)}', text))
-    themed = dict(re.findall(r"(--[\w-]+): (#[0-9a-f]{6})", dark))  # letters that have a colour for each theme
+    themed = dict(
+        re.findall(r"(--[\w-]+): (#[0-9a-f]{6})", dark)
+    )  # letters that have a colour for each theme
     for name, color in set(re.findall(r"(?:(--[\w-]+): )?(#[0-9a-f]{6}\b|#[0-9a-f]{3}\b)", text)):
         if themed.get(name) == color:
             assert contrast(color, DARK) >= TEXT, color
@@ -106,10 +140,17 @@ def test_colours_with_a_meaning_stay_apart(colors, least, sight):
 def test_words_of_widgets_can_be_read(lab_page, dark):
     calls = [call for call, *_ in CASES.values()]
     page = lab_page([f"import torch, numpy as np{START}", *calls], dark=dark, height=1000)
-    page.wait_for_function(f"document.querySelectorAll('.jp-OutputArea [class^=mha-]').length >= {len(calls)}")
+    page.wait_for_function(
+        f"document.querySelectorAll('.jp-OutputArea [class^=mha-]').length >= {len(calls)}"
+    )
     page.wait_for_timeout(1500)  # until all are drawn
     found = page.evaluate(WORDS, "[class^=mha-] *")
-    assert {kind.split()[0] for *_, kind in found} >= {"mha-tracer", "mha-layout", "mha-heads", "mha-lab"}
+    assert {kind.split()[0] for *_, kind in found} >= {
+        "mha-tracer",
+        "mha-layout",
+        "mha-heads",
+        "mha-lab",
+    }
     assert len(found) > 200
     poor = {tuple(row) for row in found if contrast(*row[:2]) < TEXT}
     assert not poor, "\n".join(map(str, sorted(poor)))

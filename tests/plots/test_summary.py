@@ -1,4 +1,6 @@
-"""The page that sums up Part I: its code is right, its shapes are those of a pass, and it prints on one sheet."""
+"""The page that sums up Part I: its code is right, its shapes are those of a pass, and it prints on
+one sheet.
+"""
 
 import html
 import re
@@ -16,7 +18,9 @@ SIZES = {"B": 2, "S": 5, "T": 5, "C": 24, "H": 4, "D": 6}
 
 def written():
     """Return the function that stands on the page."""
-    code = html.unescape(re.search(r"<pre>(.*?)</pre>", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1])
+    code = html.unescape(
+        re.search(r"<pre>(.*?)</pre>", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
+    )
     space = {"torch": torch}
     exec(code, space)
     return space["multi_head_attention"]
@@ -24,17 +28,23 @@ def written():
 
 def test_its_code_computes_what_the_reference_does(draw):
     mha = MultiHeadAttention(SIZES["C"], SIZES["H"], bias=False).double()
-    parameters = [linear.weight.detach() for linear in (mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj)]
+    parameters = [
+        linear.weight.detach() for linear in (mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj)
+    ]
     x = draw(*(SIZES[letter] for letter in "BSC"))
     for mask in (None, causal_mask(SIZES["S"])):
-        for got, want in zip(written()(x, *parameters, SIZES["H"], mask), mha(x, mask=mask), strict=True):
+        for got, want in zip(
+            written()(x, *parameters, SIZES["H"], mask), mha(x, mask=mask), strict=True
+        ):
             assert torch.allclose(got, want, atol=1e-12)
 
 
 def test_its_shapes_are_those_of_a_pass(draw):
     mha = MultiHeadAttention(SIZES["C"], SIZES["H"]).double()
     steps = mha.steps(draw(*(SIZES[letter] for letter in "BSC")))
-    rows = re.findall(r"<td><code>([\w ]+)</code></td><td>\((.*?)\)</td>", PAGE.read_text(encoding="utf-8"))
+    rows = re.findall(
+        r"<td><code>([\w ]+)</code></td><td>\((.*?)\)</td>", PAGE.read_text(encoding="utf-8")
+    )
     assert len(rows) == 7
     for names, axes in rows[1:]:  # the first are q, k and v before they are split
         shape = tuple(SIZES[letter] for letter in axes.split(", "))

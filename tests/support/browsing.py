@@ -1,4 +1,6 @@
-"""How tests and benchmarks reach a browser: a page for one widget, and JupyterLab with notebooks in it."""
+"""How tests and benchmarks reach a browser: a page for one widget, and JupyterLab with notebooks in
+it.
+"""
 
 import json
 import os
@@ -18,15 +20,19 @@ from mha_course.cli import launch, slide_html
 from mha_course.widgets.base import alone, esm
 
 ROOT = Path(__file__).resolve().parents[2]
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage")
-PAGE = """<!doctype html><meta charset="utf-8"><style>body { margin: 8px; font-family: sans-serif } %(css)s</style>
+PAGE = """<!doctype html><meta charset="utf-8">
+<style>body { margin: 8px; font-family: sans-serif } %(css)s</style>
 <div id="one"></div><div id="two"></div>
 <script>%(live)s</script><script>%(script)s</script>
 <script type="module">
 window.leaked = [];
 document.addEventListener("keydown", (event) => leaked.push(event.key), %(capture)s);
-window.model = Object.assign(new Model(%(state)s), { saved: 0, save_changes: () => (model.saved += 1) });
+window.model = Object.assign(new Model(%(state)s), { saved: 0, save_changes: () =>
+  (model.saved += 1) });
 window.draw = (id) => widgets[%(name)s].render({ model, el: document.getElementById(id) });
 window.tidy = await draw("one");
 document.body.dataset.ready = "yes";
@@ -34,7 +40,8 @@ document.body.dataset.ready = "yes";
 SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
-IDLE = "#jp-main-statusbar >> text=/Python 3.*Idle/"  # the indicator in the toolbar fires before there is a kernel
+# the indicator in the toolbar fires before there is a kernel
+IDLE = "#jp-main-statusbar >> text=/Python 3.*Idle/"
 
 
 def page_of(widget, capture):
@@ -58,21 +65,38 @@ class Lab:
             free.bind(("127.0.0.1", 0))
             self.address = f"http://127.0.0.1:{free.getsockname()[1]}"
         own = {"SETTINGS": self.settings, "WORKSPACES": folder / "workspaces"}
-        environment = os.environ | {f"JUPYTERLAB_{name}_DIR": str(path) for name, path in own.items()}
-        environment |= {"PYTHONPATH": str(ROOT), "JUPYTER_PREFER_ENV_PATH": "1", "JUPYTER_RUNTIME_DIR": str(folder)}
+        environment = os.environ | {
+            f"JUPYTERLAB_{name}_DIR": str(path) for name, path in own.items()
+        }
+        environment |= {
+            "PYTHONPATH": str(ROOT),
+            "JUPYTER_PREFER_ENV_PATH": "1",
+            "JUPYTER_RUNTIME_DIR": str(folder),
+        }
         environment |= {"JUPYTER_CONFIG_DIR": str(folder), "MHA_COURSE_PROGRESS": "off"}
-        options = ["--no-browser", "--allow-root", f"--port={self.address.rpartition(':')[2]}", "--ip=127.0.0.1"]
+        options = [
+            "--no-browser",
+            "--allow-root",
+            f"--port={self.address.rpartition(':')[2]}",
+            "--ip=127.0.0.1",
+        ]
         options += ["--IdentityProvider.token=", f"--ServerApp.root_dir={self.folder}"]
         options += ["--ServerApp.disable_check_xsrf=True", "--LabApp.expose_app_in_browser=True"]
-        options += ["--ServerApp.kernel_websocket_connection_class=mha_course.cli.jupyter_hooks.PromptConnection"]
+        options += [
+            "--ServerApp.kernel_websocket_connection_class=mha_course.cli.jupyter_hooks.PromptConnection"
+        ]
         options += [
             "--LabApp.custom_css=True",
             f"--ServerApp.tornado_settings={{'static_custom_path': ['{launch.STYLE}']}}",
         ]
-        options += ["--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views"]
+        options += [
+            "--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views"
+        ]
         self.log = (folder / "server.log").open("wb")
         command = [sys.executable, "-m", "jupyterlab", *options]
-        self.process = subprocess.Popen(command, env=environment, stdout=self.log, stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen(
+            command, env=environment, stdout=self.log, stderr=subprocess.STDOUT
+        )
         self._await()
 
     def _set(self, name, values):
@@ -100,25 +124,36 @@ class Lab:
         self.log.close()
 
     def notebook(self, cells):
-        """Put a notebook into the folder, made of sources or copied from a path, and return its name."""
+        """Put a notebook into the folder, made of sources or copied from a path, and return its
+        name.
+        """
         name = f"{uuid.uuid4().hex[:8]}.ipynb"
         if isinstance(cells, Path):
             shutil.copyfile(cells, self.folder / name)
         else:
-            made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-            made.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+            made = nbformat.v4.new_notebook(
+                cells=[nbformat.v4.new_code_cell(cell) for cell in cells]
+            )
+            made.metadata.kernelspec = {
+                "name": "python3",
+                "display_name": "Python 3",
+                "language": "python",
+            }
             nbformat.write(made, self.folder / name)
         return name
 
     def open(self, page, cells, *, dark=False, run=True, windowing=False):
         """Open a notebook of these cells in a page, and run all of it.
 
-        With windowing JupyterLab does not lay out what is out of sight, as people have it; without, all is in the page.
+        With windowing JupyterLab does not lay out what is out of sight, as people have it; without,
+        all is in the page.
         """
         mode = {"windowingMode": "contentVisibility" if windowing else "none"}
         self._set("notebook-extension/tracker", mode)
         name = self.notebook(cells)
-        self._set("apputils-extension/themes", {"theme": f"JupyterLab {'Dark' if dark else 'Light'}"})
+        self._set(
+            "apputils-extension/themes", {"theme": f"JupyterLab {'Dark' if dark else 'Light'}"}
+        )
         page.goto(f"{self.address}/lab/workspaces/{name[:8]}/tree/{name}")
         page.locator(IDLE).wait_for(timeout=90_000)
         if run:
@@ -129,7 +164,9 @@ class Lab:
         """End what runs, without a page that looks on."""
         with urllib.request.urlopen(f"{self.address}/api/sessions", timeout=20) as answer:
             for session in json.load(answer):
-                gone = urllib.request.Request(f"{self.address}/api/sessions/{session['id']}", method="DELETE")
+                gone = urllib.request.Request(
+                    f"{self.address}/api/sessions/{session['id']}", method="DELETE"
+                )
                 urllib.request.urlopen(gone, timeout=20).close()
 
     def leave(self, page):

@@ -5,11 +5,15 @@ from matplotlib.colors import to_rgb
 
 TEXT, MARK = 4.5, 3.0  # WCAG 1.4.3 and 1.4.11, level AA
 XYZ = np.array(
-    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+    [
+        [0.4124564, 0.3575761, 0.1804375],
+        [0.2126729, 0.7151522, 0.0721750],
+        [0.0193339, 0.1191920, 0.9503041],
+    ]
 )
 
-# The words in parts of a page: their ink and what lies beneath them, opacity of all that they stand in included, their
-# size and what they are, and the widget.
+# The words in parts of a page: their ink and what lies beneath them, opacity of all that they stand
+# in included, their size and what they are, and the widget.
 WORDS = """(parts) => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const rgba = (color) => {
@@ -19,14 +23,17 @@ WORDS = """(parts) => {
   };
   const faded = (node, until) => {
     let all = 1;
-    for (; node && node !== until; node = node.parentElement) all *= +getComputedStyle(node).opacity;
+    for (; node && node !== until;
+      node = node.parentElement) all *= +getComputedStyle(node).opacity;
     return all;
   };
   const over = (top, share, below) => below.map((value, i) => top[i] * share + value * (1 - share));
-  const hex = (color) => "#" + color.map((value) => Math.round(value).toString(16).padStart(2, "0")).join("");
+  const hex = (color) => "#" + color.map((value) => Math.round(value).toString(16).padStart(2,
+    "0")).join("");
   const found = [];
   const texts = [...document.querySelectorAll(parts)].filter((node) =>
-    !["STYLE", "SCRIPT", "OPTION"].includes(node.tagName) && !node.closest("[aria-disabled=true], :disabled") &&
+    !["STYLE", "SCRIPT", "OPTION"].includes(node.tagName)
+      && !node.closest("[aria-disabled=true], :disabled") &&
     [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim()));
   for (const node of texts) {
     if (!node.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
@@ -45,16 +52,20 @@ WORDS = """(parts) => {
     for (const one of under.reverse()) {
       if (one.tagName === "CANVAS") { paper = null; break; }
       const look = getComputedStyle(one);
-      const shape = one.namespaceURI.endsWith("svg") && !["svg", "text", "tspan", "g"].includes(one.tagName);
-      const image = look.backgroundImage.match(/rgba?\\([^)]*\\)/)?.[0]; // the first colour of a gradient
-      const fill = shape ? (look.fill === "none" ? "#0000" : look.fill) : image ?? look.backgroundColor;
+      const shape = one.namespaceURI.endsWith("svg") && !["svg", "text", "tspan",
+        "g"].includes(one.tagName);
+      const image = look.backgroundImage.match(/rgba?\\([^)]*\\)/)?.[0];
+        // the first colour of a gradient
+      const fill = shape ? (look.fill === "none" ? "#0000" : look.fill) : image
+        ?? look.backgroundColor;
       const [r, g, b, a] = rgba(fill.startsWith("url") ? "#0000" : fill);
       paper = over([r, g, b], a * (shape ? +look.fillOpacity : 1) * faded(one), paper);
     }
     if (!paper) continue;
     const [r, g, b, a] = rgba(drawn ? style.fill : style.color);
     const ink = over([r, g, b], a * faded(node), paper);
-    found.push([hex(ink), hex(paper), parseFloat(style.fontSize), node.className.baseVal ?? node.className,
+    found.push([hex(ink), hex(paper), parseFloat(style.fontSize), node.className.baseVal
+      ?? node.className,
       node.textContent.trim().slice(0, 30), node.closest("[class^=mha-]")?.className]);
   }
   return found;

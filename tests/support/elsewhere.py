@@ -3,15 +3,19 @@
 import subprocess
 import sys
 
-# What Colab has of what widgets stand on, and what these need that newer versions no longer do. torch stays as it is.
+# What Colab has of what widgets stand on, and what these need that newer versions no longer do.
+# torch stays as it is.
 COLAB = {
-    "ipywidgets": "7.7.1", "ipython": "7.34.0", "ipykernel": "6.17.1", "anywidget": "0.9.21", "traitlets": "5.7.1",
-    "numpy": "2.1.3", "matplotlib": "3.10.0", "ipython-genutils": "0.2.0", "backcall": "0.2.0", "pickleshare": "0.7.5",
+    "ipywidgets": "7.7.1", "ipython": "7.34.0", "ipykernel": "6.17.1", "anywidget": "0.9.21",
+    "traitlets": "5.7.1",
+    "numpy": "2.1.3", "matplotlib": "3.10.0", "ipython-genutils": "0.2.0", "backcall": "0.2.0",
+    "pickleshare": "0.7.5",
     "decorator": "4.4.2",
 }  # fmt: skip
 STUB = """
 import sys, types
-colab = types.ModuleType("google.colab"); colab.output = types.ModuleType("google.colab.output"); managers = []
+colab = types.ModuleType("google.colab"); managers = []
+colab.output = types.ModuleType("google.colab.output")
 colab.output.enable_custom_widget_manager = lambda *_: managers.append(1)
 sys.modules |= {"google.colab": colab, "google.colab.output": colab.output}
 """
@@ -19,7 +23,16 @@ sys.modules |= {"google.colab": colab, "google.colab.output": colab.output}
 
 def install(folder):
     """Install Colab's versions into a folder; return why it could not be done, or nothing."""
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--retries=1", f"--target={folder}"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--retries=1",
+        f"--target={folder}",
+    ]
     pins = [f"{name}=={version}" for name, version in COLAB.items()]
     done = subprocess.run([*pip, *pins], capture_output=True, text=True, check=False)
     return (done.stderr.strip() or "no reason given").splitlines()[-1] if done.returncode else ""

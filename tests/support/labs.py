@@ -7,7 +7,12 @@ from mha_course import lessons
 from mha_course.widgets.labs import Lab
 
 for _folder in pkgutil.iter_modules(lessons.__path__):
-    if any(module.name == "lab" for module in pkgutil.iter_modules([f"{lessons.__path__[0]}/{_folder.name}"])):
+    if any(
+        module.name == "lab"
+        for module in pkgutil.iter_modules([f"{lessons.__path__[0]}/{_folder.name}"])
+    ):
         import_module(f"{lessons.__name__}.{_folder.name}.lab")
 
-LABS = {lab.__name__: lab for lab in Lab.__subclasses__() if lab.__name__ != "Panel"}  # which draws what it is given
+LABS = {
+    lab.__name__: lab for lab in Lab.__subclasses__() if lab.__name__ != "Panel"
+}  # which draws what it is given

@@ -1,4 +1,6 @@
-"""What tests do with a widget in a page: go to a step, and ask where it is and whether all is seen."""
+"""What tests do with a widget in a page: go to a step, and ask where it is and whether all
+is seen.
+"""
 
 
 def go(page, position):
@@ -10,9 +12,12 @@ def now(page):
 
 
 def stays_inside(page, around, parts=".stage *", by=0, below=False):
-    """Demand that no part leaves what it stands in, but by some pixels (or, with below, downwards), and all fits."""
+    """Demand that no part leaves what it stands in, but by some pixels (or, with below, downwards),
+    and all fits.
+    """
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    outside = """([around, parts, by, below]) => [...document.querySelectorAll(around)].flatMap((whole) => {
+    outside = """([around, parts, by, below]) =>
+  [...document.querySelectorAll(around)].flatMap((whole) => {
       const outer = whole.getBoundingClientRect();
       return [...whole.querySelectorAll(parts)].filter((node) => {
         const { width, left, right, bottom } = node.getBoundingClientRect();

@@ -16,7 +16,8 @@ SCENE = """from mha_course import example
 from mha_course.widgets import AttentionScene
 
 cat = example.load()
-AttentionScene(cat.mha.steps(cat.x), tokens=cat.tokens, x=cat.x, out_proj=cat.mha.out_proj, follow="it", head=1)"""
+AttentionScene(cat.mha.steps(cat.x), tokens=cat.tokens, x=cat.x, out_proj=cat.mha.out_proj,
+  follow="it", head=1)"""
 FOLLOWED = 10  # “hungry” in the menu of words, which begins with none
 MISTAKE = """import torch
 from mha_course.exercises import check
@@ -27,12 +28,15 @@ def split_heads(x, num_heads):
     return x.reshape(batch, num_heads, length, width // num_heads)"""
 CHECK = 'check("split_heads", split_heads)'
 UNMARKED = """.jp-Collapser { visibility: hidden }
-.jp-Cell { border-color: transparent !important; outline: none !important; box-shadow: none !important }"""
+.jp-Cell { border-color: transparent !important; outline: none !important;
+  box-shadow: none !important }"""
 TRACE = 'trace(split_heads, torch.randn(2, 5, 12), 3, axes={"x": "B S C"}, sizes={"H": 3, "D": 4})'
 
 
 class Film:
-    """Frames of one part of a page, down to the end of another, each shown for some milliseconds."""
+    """Frames of one part of a page, down to the end of another, each shown for some
+    milliseconds.
+    """
 
     def __init__(self, page, selector, last):
         self.page, self.frames, self.times = page, [], []
@@ -49,14 +53,27 @@ class Film:
 
     def save(self, path):
         first, *rest = self.frames
-        first.save(path, save_all=True, append_images=rest, duration=self.times, loop=0, quality=70, method=6)
+        first.save(
+            path,
+            save_all=True,
+            append_images=rest,
+            duration=self.times,
+            loop=0,
+            quality=70,
+            method=6,
+        )
         print(path.name, f"{len(self.frames)} frames, {path.stat().st_size / 1000:.0f} kB")
 
 
 def walk(page):
-    """Film the scene: walk through the whole pass, then follow another word, and light another head."""
+    """Film the scene: walk through the whole pass, then follow another word, and light another
+    head.
+    """
     page.wait_for_selector(".mha-scene[data-drawn]")
-    film, ahead = Film(page, ".mha-scene", ".mha-scene .paper"), page.get_by_role("button", name="Next")
+    film, ahead = (
+        Film(page, ".mha-scene", ".mha-scene .paper"),
+        page.get_by_role("button", name="Next"),
+    )
     film.take(2000)
     while ahead.is_enabled():
         ahead.click()
@@ -70,20 +87,29 @@ def walk(page):
 
 
 def mistake(page):
-    """Keep what is said of a reshape that mixes tokens and heads: by the check, and by the tracer."""
+    """Keep what is said of a reshape that mixes tokens and heads: by the check, and by the
+    tracer.
+    """
     page.add_style_tag(content=UNMARKED)
     page.wait_for_timeout(500)
     cells = page.locator(".jp-CodeCell")
     boxes = [cells.nth(n).bounding_box() for n in range(3)]
     top, low = boxes[0], boxes[2]
-    clip = {"x": top["x"], "y": top["y"], "width": top["width"], "height": low["y"] + low["height"] - top["y"]}
+    clip = {
+        "x": top["x"],
+        "y": top["y"],
+        "width": top["width"],
+        "height": low["y"] + low["height"] - top["y"],
+    }
     page.screenshot(path=DATA / "readme.png", clip=clip)
     print("readme.png", f"{(DATA / 'readme.png').stat().st_size / 1000:.0f} kB")
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as player:
-        chromium = player.chromium.launch(executable_path=browsing.CHROMIUM, args=browsing.ARGUMENTS)
+        chromium = player.chromium.launch(
+            executable_path=browsing.CHROMIUM, args=browsing.ARGUMENTS
+        )
         lab = browsing.Lab(Path(folder))
         try:
             for cells, keep in (([MISTAKE, CHECK, TRACE], mistake), ([SCENE], walk)):

@@ -1,4 +1,6 @@
-"""Numbers, comparisons, and wrong parts put in the place of right ones, for tests of the references."""
+"""Numbers, comparisons, and wrong parts put in the place of right ones, for tests of the
+references.
+"""
 
 from unittest import mock
 
@@ -13,7 +15,9 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6}
 
 def numbers(*shape, seed=0, dtype=torch.float64):
     """Draw normal numbers, the same in every run."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+    return torch.randn(
+        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    ).to(dtype)
 
 
 def bottom_right(queries, keys, device=None):
@@ -34,14 +38,18 @@ def same(got, want, dtype=torch.float64):
 
 
 def same_when_compiled(module, inputs, **options):
-    """Demand that a module compiles as one graph, and that its results and all gradients stay what they were."""
+    """Demand that a module compiles as one graph, and that its results and all gradients stay what
+    they were.
+    """
     torch.compiler.reset()
     compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
     results, gradients = [], []
     for run in (compiled, module):
         result = run(*inputs, **options)
         results.append(result if isinstance(result, tuple) else (result,))
-        gradients.append(torch.autograd.grad(results[-1][0].square().sum(), [inputs[0], *module.parameters()]))
+        gradients.append(
+            torch.autograd.grad(results[-1][0].square().sum(), [inputs[0], *module.parameters()])
+        )
     for mine, theirs in (*zip(*results, strict=True), *zip(*gradients, strict=True)):
         assert (mine is theirs is None) or torch.allclose(mine, theirs)
     return results[0]
@@ -71,7 +79,9 @@ class Largest(TorchDispatchMode):
 
 
 def fails(check, *arguments):
-    """Return whether a check fails, or an operation in it does; a slip of the wrong version's own is raised."""
+    """Return whether a check fails, or an operation in it does; a slip of the wrong version's own
+    is raised.
+    """
     try:
         check(*arguments)
     except (AssertionError, RuntimeError, ValueError, IndexError, pytest.fail.Exception):
@@ -80,12 +90,20 @@ def fails(check, *arguments):
 
 
 def fails_with(check, target, parts, *arguments):
-    """Return whether a check fails while a module or class has other parts, which are given by name."""
+    """Return whether a check fails while a module or class has other parts, which are given by
+    name.
+    """
     with mock.patch.multiple(target, **parts):
         return fails(check, *arguments)
 
 
 def wrong_versions(groups):
-    """Give a test each check that must see a wrong version, and its wrong parts: {check: {what is wrong: parts}}."""
-    cases = [pytest.param(check, parts, id=wrong) for check, group in groups.items() for wrong, parts in group.items()]
+    """Give a test each check that must see a wrong version, and its wrong parts: {check: {what is
+    wrong: parts}}.
+    """
+    cases = [
+        pytest.param(check, parts, id=wrong)
+        for check, group in groups.items()
+        for wrong, parts in group.items()
+    ]
     return pytest.mark.parametrize(("check", "parts"), cases)

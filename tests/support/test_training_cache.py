@@ -42,7 +42,8 @@ def test_what_was_trained_is_not_trained_again(course):
 
 
 TIMES = {
-    "start.py": 2, "mha_course/models/blocks.py": 2, "mha_course/masks.py": 2, "mha_course/widgets/base.py": 1,
+    "start.py": 2, "mha_course/models/blocks.py": 2, "mha_course/masks.py": 2,
+    "mha_course/widgets/base.py": 1,
     "torch": 2,
 }  # fmt: skip
 

@@ -1,4 +1,6 @@
-"""What takes long to train is kept between runs, in ``.cache``, until anything changes that has a part in it."""
+"""What takes long to train is kept between runs, in ``.cache``, until anything changes that has a
+part in it.
+"""
 
 import hashlib
 import inspect
@@ -11,31 +13,51 @@ import torch
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KEPT = ROOT / ".cache" / "trained"
-ABOVE = {"cli", "exercises", "widgets", "plots"}  # what no model is made of: imports go down only
+ABOVE = {
+    "cli",
+    "exercises",
+    "widgets",
+    "plots",
+    "exercises.py",
+    "lab.py",
+    "pictures.py",
+    "scene",
+}  # what no model is made of: imports go down only
 
 
 def train_once(function, *args, folder=KEPT, root=ROOT, **kwargs):
-    """Return ``function(*args, **kwargs)``: from the disk, if it was made of the same sources by the same torch."""
+    """Return ``function(*args, **kwargs)``: from the disk, if it was made of the same sources by
+    the same torch.
+    """
     call = f"{function.__module__}.{function.__qualname__} {args!r} {sorted(kwargs.items())!r}"
     if " at 0x" in call:
-        raise ValueError(f"arguments must be known by what they say of themselves, and one is not: {call}")
-    path = folder / f"{function.__qualname__}-{fingerprint(call, Path(inspect.getsourcefile(function)), root)}.pickle"
+        raise ValueError(
+            f"arguments must be known by what they say of themselves, and one is not: {call}"
+        )
+    made_of = fingerprint(call, Path(inspect.getsourcefile(function)), root)
+    path = folder / f"{function.__qualname__}-{made_of}.pickle"
     if not path.exists():
         made = pickle.dumps(function(*args, **kwargs))
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}")  # another process may write the same file at the same time
+        part = path.with_suffix(
+            f".{os.getpid()}"
+        )  # another process may write the same file at the same time
         part.write_bytes(made)
         part.replace(path)
     return pickle.loads(path.read_bytes())
 
 
 def fingerprint(call, start, root=ROOT):
-    """Return a hash of a call, of its file, of all files of the course that may have a part in it, and of torch."""
+    """Return a hash of a call, of its file, of all files of the course that may have a part in it,
+    and of torch.
+    """
     found = hashlib.sha256()
     for part in (call, sys.version, torch.__version__, torch.backends.cpu.get_cpu_capability()):
         found.update(part.encode() + b"\0")
     package = root / "mha_course"
-    files = [path for path in package.rglob("*.py") if path.relative_to(package).parts[0] not in ABOVE]
+    files = [
+        path for path in package.rglob("*.py") if not ABOVE & set(path.relative_to(package).parts)
+    ]
     for path in sorted({start, *files}):
         found.update(os.path.relpath(path, root).encode() + b"\0" + path.read_bytes() + b"\0")
     return found.hexdigest()[:32]

@@ -1,4 +1,6 @@
-"""How tests go through a lesson in JupyterLab as somebody without a mouse does: what is there, and one move of each."""
+"""How tests go through a lesson in JupyterLab as somebody without a mouse does: what is there, and
+one move of each.
+"""
 
 import json
 
@@ -6,7 +8,8 @@ from mha_course.cli.jupyter_hooks import WIDGET_VIEW, is_progress
 
 WIDGETS = ".mha-lab, .mha-heads, .mha-layout, .mha-tracer, .mha-card"
 CONTROLS = "input, select, textarea, button, summary, [role=slider], [tabindex='0']"
-# Not on the way of Tab, because arrow keys lead there from something that is: heads, steps, the other radio buttons.
+# Not on the way of Tab, because arrow keys lead there from something that is: heads, steps, the
+# other radio buttons.
 ROVING = ".head, .pill, .step, .link, input[type=radio], .widget-readout"
 SETTLED = """async (seconds) => {
   const end = performance.now() + 1000 * seconds;
@@ -18,15 +21,18 @@ SETTLED = """async (seconds) => {
   }
   return true;
 }"""
-# A new kernel is asked for widgets before it has ipywidgets: it finds neither that target nor the comm that the page
-# made. The page's comms have dashes in their names, those of widgets have none, and a widget that is missing counts.
+# A new kernel is asked for widgets before it has ipywidgets: it finds neither that target nor the
+# comm that the page made. The page's comms have dashes in their names, those of widgets have none,
+# and a widget that is missing counts.
 LISTEN = r"""() => {
   window.complaints = [];
-  const asked = /^No such comm(?: target registered: jupyter\.widget\.control|: [0-9a-f]{8}-[-0-9a-f]{27})\n/gm;
+  const told = 'target registered: jupyter\\.widget\\.control|: [0-9a-f]{8}-[-0-9a-f]{27}';
+  const asked = new RegExp(`^No such comm(?: ${told})\\n`, 'gm');
   const { kernel } = jupyterapp.shell.currentWidget.sessionContext.session;
   kernel.iopubMessage.connect((_, { header, content }) => {
     if (header.msg_type === 'error') complaints.push(content.traceback.join('\n'));
-    const text = header.msg_type === 'stream' && content.name === 'stderr' ? content.text.replace(asked, '') : '';
+    const text = header.msg_type === 'stream' && content.name === 'stderr'
+      ? content.text.replace(asked, '') : '';
     if (text) complaints.push(text);
   });
 }"""
@@ -35,23 +41,32 @@ RUN = """() => Promise.race([
   new Promise((done) => setTimeout(() => done(false), 600000)),
 ])"""
 FIND = """(root, controls) => [root, ...root.querySelectorAll(controls)].filter((node) =>
-  node.matches(controls) && node.checkVisibility() && !node.disabled && node.getAttribute('aria-hidden') !== 'true')"""
+  node.matches(controls) && node.checkVisibility() && !node.disabled
+    && node.getAttribute('aria-hidden') !== 'true')"""
 # What is under the keys: is it seen to be, which control is it, and in which widget?
 FOCUSED = """(widgets) => {
   const node = document.activeElement, track = node.querySelector('.track');
   const near = [node, node.parentElement, node.nextElementSibling, track].filter(Boolean);
   const marked = (one) => {
     const { outlineStyle, outlineWidth, boxShadow, stroke, strokeWidth } = getComputedStyle(one);
-    const lined = one.matches('.track, .handle') && stroke !== 'none' && parseFloat(strokeWidth) >= 2;
-    return (outlineStyle !== 'none' && parseFloat(outlineWidth) >= 1) || boxShadow !== 'none' || lined;
+    const lined = one.matches('.track, .handle') && stroke !== 'none'
+      && parseFloat(strokeWidth) >= 2;
+    return (outlineStyle !== 'none' && parseFloat(outlineWidth) >= 1) || boxShadow !== 'none'
+      || lined;
   };
-  const [inside, again] = [node.closest(widgets)?.dataset.walked === 'now', node.dataset.tabbed === 'yes'];
+  const [inside, again] = [node.closest(widgets)?.dataset.walked === 'now',
+    node.dataset.tabbed === 'yes'];
   if (inside) node.dataset.tabbed = 'yes';
   return { inside, again, seen: near.some(marked), who: node.outerHTML.slice(0, 160) };
 }"""
-STATE = "(node) => JSON.stringify([node.value, node.checked, node.getAttribute('aria-valuenow'), node.selectedIndex])"
-KIND = """(node) => node.matches('[type=range], [role=slider]') ? 'slider' : node.type === 'text' ? 'text' :
-  node.type === 'number' ? 'number' : ({ checkbox: 'switch', radio: 'choice', 'select-one': 'menu' })[node.type] ??
+STATE = (
+    "(node) => JSON.stringify([node.value, node.checked, node.getAttribute('aria-valuenow'), "
+    "node.selectedIndex])"
+)
+KIND = """(node) => node.matches('[type=range], [role=slider]') ? 'slider' :
+  node.type === 'text' ? 'text' :
+  node.type === 'number' ? 'number' : ({ checkbox: 'switch', radio: 'choice',
+    'select-one': 'menu' })[node.type] ??
   (node.matches('button, summary') ? 'button' : 'board')"""
 
 
@@ -79,7 +94,9 @@ def wrong_outputs(notebook):
 
 
 def views(notebook):
-    """Return how many live widgets each cell shows, but for progress bars: {number of the cell: count}."""
+    """Return how many live widgets each cell shows, but for progress bars: {number of the cell:
+    count}.
+    """
     counts = {}
     for number, output in outputs(notebook):
         if WIDGET_VIEW in output.get("data", {}) and not is_progress(output):
@@ -95,21 +112,27 @@ def settle(page, seconds=300):
 def troubles(page):
     """Return what widgets complain of, and what the page shows where a widget cannot be drawn."""
     return page.evaluate(
-        """() => [...document.querySelectorAll(':is(.mha-lab, .mha-heads, .mha-card) .trouble, .widget-html p')]
+        """() => [...document.querySelectorAll(
+             ':is(.mha-lab, .mha-heads, .mha-card) .trouble, .widget-html p')]
              .map((node) => node.textContent).filter((text, i) => text.trim())
              .filter((text) => !/^[^⚠]*$/.test(text) || /kernel has not answered/.test(text))
-             .concat(/Error displaying widget|Javascript Error|model not found/.exec(document.body.innerText) ?? [])"""
+             .concat(/Error displaying widget|Javascript Error|model not found/.exec(
+               document.body.innerText) ?? [])"""
     )
 
 
 def controls(widget):
-    """Return the controls of a widget that can be seen, the widget itself included where keys move it."""
+    """Return the controls of a widget that can be seen, the widget itself included where keys move
+    it.
+    """
     found = widget.evaluate_handle(FIND, CONTROLS)
     return [one.as_element() for one in found.get_properties().values() if one.as_element()]
 
 
 def tab_through(page, widget):
-    """Go through a widget with Tab from its first control; return who has no mark of the focus, or gets it again."""
+    """Go through a widget with Tab from its first control; return who has no mark of the focus, or
+    gets it again.
+    """
     unseen, inside = [], controls(widget)
     widget.evaluate("(root) => { root.dataset.walked = 'now'; root.scrollIntoView() }")
     inside[0].evaluate("(node) => node.focus({ focusVisible: true })")
@@ -126,7 +149,10 @@ def tab_through(page, widget):
 
 def unreached(widget):
     """Return the controls that Tab did not come to, though no arrow keys lead there."""
-    js = "(node, roving) => node.dataset.tabbed || node.matches(roving) ? '' : node.outerHTML.slice(0, 160)"
+    js = (
+        "(node, roving) => node.dataset.tabbed || node.matches(roving) ? '' : "
+        "node.outerHTML.slice(0, 160)"
+    )
     return [who for control in controls(widget) if (who := control.evaluate(js, ROVING))]
 
 
@@ -135,7 +161,9 @@ def names(page, widget):
     session, found, ask = page.context.new_cdp_session(page), {}, "Accessibility.getPartialAXTree"
     widget.evaluate(f"(root) => {{ window.walked = ({FIND})(root, {json.dumps(CONTROLS)}) }}")
     for number in range(page.evaluate("walked.length")):
-        node = session.send("Runtime.evaluate", {"expression": f"walked[{number}]"})["result"]["objectId"]
+        node = session.send("Runtime.evaluate", {"expression": f"walked[{number}]"})["result"][
+            "objectId"
+        ]
         (tree, *_) = session.send(ask, {"objectId": node, "fetchRelatives": False})["nodes"]
         who = page.evaluate("(number) => walked[number].outerHTML.slice(0, 160)", number)
         found[f"{number}: {who}"] = tree.get("name", {}).get("value", "").strip()

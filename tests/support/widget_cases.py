@@ -12,7 +12,8 @@ from mha_course.models import CausalLanguageModel, language
 from mha_course.tracing import trace
 from mha_course.lessons.l07_multi_head_attention import AttentionScene
 from mha_course.widgets import *
-scores, words = torch.randn(6, 6, generator=torch.Generator().manual_seed(0)), "the grey cat sat on it".split()
+scores = torch.randn(6, 6, generator=torch.Generator().manual_seed(0))
+words = "the grey cat sat on it".split()
 small = {"d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1}
 def split(x): return x.view(1, 3, 2, 4).transpose(1, 2)
 followed = trace(split, torch.zeros(1, 3, 8), axes="B S C", sizes={"H": 2})
@@ -25,14 +26,25 @@ START += "\n".join(f"from {lab.__module__} import {name}" for name, lab in LABS.
 
 
 # What labs must be given, by the names of their parameters.
-GIVEN = {"scores": "scores", "tokens": "words", "model": "CausalLanguageModel(len(language.WORDS), 32, **small)"}
+GIVEN = {
+    "scores": "scores",
+    "tokens": "words",
+    "model": "CausalLanguageModel(len(language.WORDS), 32, **small)",
+}
 # What the browser moves in a lab, where its first control changes nothing that can be read.
-MOVED_IN_LABS = {"WeightedSumLab": {"weights": [0.1, 0.1, 0.1, 0.1, 0.6]}, "PlaneLab": {"length": 1.5}}
+MOVED_IN_LABS = {
+    "WeightedSumLab": {"weights": [0.1, 0.1, 0.1, 0.1, 0.6]},
+    "PlaneLab": {"length": 1.5},
+}
 
 
 def call_of(lab):
     """Return how a lab is made."""
-    needed = [each.name for each in inspect.signature(lab).parameters.values() if each.default is each.empty]
+    needed = [
+        each.name
+        for each in inspect.signature(lab).parameters.values()
+        if each.default is each.empty
+    ]
     return f"{lab.__name__}({', '.join(GIVEN[name] for name in needed)})"
 
 
@@ -45,10 +57,12 @@ def first_move(name, controls, values):
     return {spec["name"]: not now if spec["kind"] == "toggle" else (now + 1) % len(spec["words"])}
 
 
-# How it is made, what the browser sets, what is true then, and which trait the browser gets back. Labs are found.
+# How it is made, what the browser sets, what is true then, and which trait the browser gets back.
+# Labs are found.
 CASES = {
     "AttentionScene": (
-        "AttentionScene(seen.steps(inputs), tokens=words, recompute=lambda: seen(3 * inputs), follow='it')",
+        "AttentionScene(seen.steps(inputs), tokens=words, recompute=lambda: seen(3 * inputs), "
+        "follow='it')",
         {"request": {"serial": 1}}, "'q' in made.packet['yours']", "packet",
     ),
     "HeadExplorer": (
@@ -59,5 +73,6 @@ CASES = {
     "LayoutPlayer": ("LayoutPlayer(followed)", {"position": 2}, "made.position == 2", None),
     "Panel": ("Panel(draw, size=range(2, 12))", None, "made.text == 'An identity of 3.'", "view"),
     "ShapeTracer": ("ShapeTracer(followed)", {"position": 1}, "made.position == 1", None),
-    **{name: (call_of(lab), None, "made.view['number'] == 1", "view") for name, lab in LABS.items()},
+    **{name: (call_of(lab), None, "made.view['number'] == 1", "view") for name,
+        lab in LABS.items()},
 }  # fmt: skip

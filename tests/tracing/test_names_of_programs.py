@@ -1,4 +1,6 @@
-"""Names of the variables of programs as people write them, the same where sizes coincide as where all differ."""
+"""Names of the variables of programs as people write them, the same where sizes coincide as where
+all differ.
+"""
 # ruff: noqa: RET504 (what is returned has a name, since names are tested)
 
 import types
@@ -11,16 +13,25 @@ from mha_course.tracing import trace
 
 PROGRAMS = {}
 COINCIDENCES = [
-    {}, {"H": 6}, {"S": 6}, {"S": 4}, {"B": 4}, {"P": 5}, {"S": 24}, {"S": 8}, {"B": 4, "S": 4, "D": 4, "P": 4},
-    {"rope": 9}, {"v": 4}, {"rank": 24, "rope": 24}, {"nope": 6, "v": 6}, {"nope": 8, "rope": 8, "v": 8, "rank": 8},
+    {}, {"H": 6}, {"S": 6}, {"S": 4}, {"B": 4}, {"P": 5}, {"S": 24}, {"S": 8},
+    {"B": 4, "S": 4, "D": 4, "P": 4},
+    {"rope": 9}, {"v": 4}, {"rank": 24, "rope": 24}, {"nope": 6, "v": 6},
+    {"nope": 8, "rope": 8, "v": 8, "rank": 8},
 ]  # fmt: skip
 
 
 def program(axes, *sizes, **expected):
-    """Enter what makes a call and its arguments of sizes and a maker of tensors, and the names of its variables."""
+    """Enter what makes a call and its arguments of sizes and a maker of tensors, and the names of
+    its variables.
+    """
 
     def enter(build):
-        PROGRAMS[build.__name__] = build, axes, sizes, {name: tuple(text.split()) for name, text in expected.items()}
+        PROGRAMS[build.__name__] = (
+            build,
+            axes,
+            sizes,
+            {name: tuple(text.split()) for name, text in expected.items()},
+        )
 
     return enter
 
@@ -43,7 +54,9 @@ def keys_read_from_a_cache(z, draw):
     return step, draw(z.B, z.S, z.C).float(), z.P
 
 
-@program(("B T C", "B H P D"), "H", keys="B H S D", at="T", all_keys="S", seen="T S", scores="B H T S")
+@program(
+    ("B T C", "B H P D"), "H", keys="B H S D", at="T", all_keys="S", seen="T S", scores="B H T S"
+)
 def masks_made_beside_a_cache(z, draw):
     def step(x, past):
         q = x.unflatten(-1, (z.H, -1)).transpose(1, 2)
@@ -69,11 +82,17 @@ def lengths_repeated_for_all_rows(z, draw):
     return masked, draw(z.B * z.H, z.P, z.S), torch.ones(z.B)
 
 
-@program("B T C", q="B H T D", q_nope="B T H D_nope", q_rope="B T H D_rope", latent="B T kv_rank", k_rope="B T D_rope",
+@program("B T C", q="B H T D", q_nope="B T H D_nope", q_rope="B T H D_rope", latent="B T kv_rank",
+    k_rope="B T D_rope",
          k_nope="B T H D_nope", v="B T H D_v", scores="B H T S", out="B T H D_v")  # fmt: skip
 def latent_attention(z, draw):
     m = nn.Module()
-    m.num_heads, m.kv_lora_rank, m.qk_nope_head_dim, m.qk_rope_head_dim = z.H, z.rank, z.nope, z.rope
+    m.num_heads, m.kv_lora_rank, m.qk_nope_head_dim, m.qk_rope_head_dim = (
+        z.H,
+        z.rank,
+        z.nope,
+        z.rope,
+    )
     m.v_head_dim = z.v
     m.q, m.down = nn.Linear(z.C, z.H * (z.nope + z.rope)), nn.Linear(z.C, z.rank + z.rope)
     m.up = nn.Linear(z.rank, z.H * (z.nope + z.v))
@@ -94,14 +113,20 @@ def latent_attention(z, draw):
 
 @program("B S C", slots="B ? C", updates="B ? C")
 def slots_that_are_updated(z, draw):
-    first, to_q, cell = nn.Parameter(torch.randn(1, 1, z.C)), nn.Linear(z.C, z.C), nn.GRUCell(z.C, z.C)
+    first, to_q, cell = (
+        nn.Parameter(torch.randn(1, 1, z.C)),
+        nn.Linear(z.C, z.C),
+        nn.GRUCell(z.C, z.C),
+    )
 
     def forward(x):
         slots = first.expand(x.shape[0], 3, -1)
         for _ in range(2):
             weights = torch.einsum("bid,bjd->bij", to_q(slots), x).softmax(-1)
             updates = torch.einsum("bij,bjd->bid", weights, x)
-            slots = cell(updates.reshape(-1, z.C), slots.reshape(-1, z.C)).reshape(x.shape[0], -1, z.C)
+            slots = cell(updates.reshape(-1, z.C), slots.reshape(-1, z.C)).reshape(
+                x.shape[0], -1, z.C
+            )
         return slots, updates
 
     return forward, draw(z.B, z.S, z.C).float()
@@ -124,7 +149,9 @@ def heads_one_after_another(z, draw):
 @program(("B H T D", "B H S D"), logits="B H T S+1", weights="B H T S", out="B H T D")
 def a_sink_beside_the_keys(z, draw):
     def forward(q, k):
-        logits = torch.cat([q @ k.mT, q.new_zeros(1, z.H, 1, 1).expand(z.B, -1, q.shape[-2], -1)], -1)
+        logits = torch.cat(
+            [q @ k.mT, q.new_zeros(1, z.H, 1, 1).expand(z.B, -1, q.shape[-2], -1)], -1
+        )
         weights = logits.softmax(-1)[..., :-1]
         out = weights @ k
         return out
@@ -161,7 +188,19 @@ def keys_of_heads_that_nobody_counted(z, draw):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_variables_are_named(name, at, draw):
     build, axes, sizes, expected = PROGRAMS[name]
-    every = {"B": 2, "S": 5, "H": 4, "D": 6, "P": 11, "nope": 9, "rope": 4, "v": 7, "rank": 13, "Y": 6, "X": 15}
+    every = {
+        "B": 2,
+        "S": 5,
+        "H": 4,
+        "D": 6,
+        "P": 11,
+        "nope": 9,
+        "rope": 4,
+        "v": 7,
+        "rank": 13,
+        "Y": 6,
+        "X": 15,
+    }
     every |= COINCIDENCES[at]
     z = types.SimpleNamespace(**every, C=every["H"] * every["D"])
     fn, *args = build(z, draw)

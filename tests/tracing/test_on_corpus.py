@@ -1,4 +1,6 @@
-"""The tracer against attention as people write it: names, storage and strides of right code, mistakes of wrong code."""
+"""The tracer against attention as people write it: names, storage and strides of right code,
+mistakes of wrong code.
+"""
 
 import functools
 
@@ -44,7 +46,9 @@ def test_axes_are_named_and_nothing_right_is_warned_about(case, at):
 def test_no_name_lies_where_all_sizes_differ(case):
     """A batch is B, a width C, a head D long, wherever they stand; tokens may be a part of all."""
     found, _ = traced(case.name, "different")
-    sizes = {name: size for name, size in found.sizes.items() if name in ("B", "C", "H", "D", "H_kv")}
+    sizes = {
+        name: size for name, size in found.sizes.items() if name in ("B", "C", "H", "D", "H_kv")
+    }
     for step in found.steps:
         for name, size in zip(step.axes, step.shape, strict=True):
             assert size_of(name, sizes) in (None, size), (step.op, step.axes, step.shape)
@@ -55,7 +59,9 @@ def test_the_trace_changes_nothing(case, at):
     fn, args = case.make(**SIZES[at])
     expected = fn(*args)
     found = traced(case.name, at)[0].result
-    pairs = zip(found, expected, strict=True) if isinstance(expected, tuple) else [(found, expected)]
+    pairs = (
+        zip(found, expected, strict=True) if isinstance(expected, tuple) else [(found, expected)]
+    )
     for ours, theirs in pairs:
         if isinstance(theirs, torch.Tensor):
             torch.testing.assert_close(ours, theirs, atol=0, rtol=0)

@@ -1,6 +1,8 @@
-"""Short programs, right and wrong: the wrong ones get a warning or a question, the right ones no warning.
+"""Short programs, right and wrong: the wrong ones get a warning or a question, the right ones no
+warning.
 
-Attention as people write it, whole and with the commonest mistakes, is in the corpus (test_on_corpus).
+Attention as people write it, whole and with the commonest mistakes, is in the corpus
+(test_on_corpus).
 """
 
 import pytest
@@ -36,32 +38,46 @@ def of_heads(fn, heads=H):
     return lambda x, *others: fn(*qkv(x, heads), *others)
 
 
-# A function of (B, S, C); or of one or more tensors, with their axes and the sizes that differ from those in traced().
+# A function of (B, S, C); or of one or more tensors, with their axes and the sizes that differ from
+# those in traced().
 RIGHT = {
     "patches_merged": lambda x: linear(4 * C, C)(x.view(B, S // 2, 2 * C).repeat(1, 1, 2)),
-    "frames_stacked_then_heads": lambda x: x.reshape(B, S // 2, 2 * C).reshape(B, S // 2, 2 * H, D).transpose(1, 2),
+    "frames_stacked_then_heads": lambda x: (
+        x.reshape(B, S // 2, 2 * C).reshape(B, S // 2, 2 * H, D).transpose(1, 2)
+    ),
     "tokens_cut_in_two": lambda x: linear()(x.view(B, 2 * S, C // 2).repeat(1, 1, 2)),
     "tokens_mixed": (lambda x: x + linear(D)(x.mT).mT, "B S C", {"S": D}),
     "as_many_tokens_as_the_width_mixed": (lambda x: x + linear(C)(x.mT).mT, "B S C", {"S": C}),
     "as_many_words_as_the_width": lambda x: linear()(x) + x,
     "positions_by_another_name": (lambda x, positions: x + positions, "B S C,P C", {"P": S}),
-    "heads_averaged_in_the_last_layer": of_heads(lambda q, k, v: ((q @ k.mT).softmax(-1) @ v).mean(1)),
+    "heads_averaged_in_the_last_layer": of_heads(
+        lambda q, k, v: ((q @ k.mT).softmax(-1) @ v).mean(1)
+    ),
     "one_sentence_and_one_head": (
         of_heads(lambda q, k, v: merge((q @ k.mT).softmax(-1) @ v), 1),
         "B S C",
         {"B": 1, "H": 1},
     ),
-    "kernels_without_softmax": of_heads(lambda q, k, v: merge((F.elu(q) + 1) @ ((F.elu(k) + 1).mT @ v))),
+    "kernels_without_softmax": of_heads(
+        lambda q, k, v: merge((F.elu(q) + 1) @ ((F.elu(k) + 1).mT @ v))
+    ),
     "padding_where_all_sizes_are_alike": (
         of_heads(
-            lambda q, k, v, keep: merge((q @ k.mT).masked_fill(keep[:, None, None, :] < 0, -1e9).softmax(-1) @ v), 4
+            lambda q, k, v, keep: merge(
+                (q @ k.mT).masked_fill(keep[:, None, None, :] < 0, -1e9).softmax(-1) @ v
+            ),
+            4,
         ),
         "B S C,B S",
         SQUARE,
     ),
     "keys_times_queries": of_heads(lambda q, k, v: merge((k @ q.mT).softmax(-2).mT @ v)),
     "chunks_of_tokens_for_a_loop": (
-        of_heads(lambda q, k, v: merge(torch.cat([(part @ k.mT).softmax(-1) @ v for part in q.chunk(3, dim=2)], 2))),
+        of_heads(
+            lambda q, k, v: merge(
+                torch.cat([(part @ k.mT).softmax(-1) @ v for part in q.chunk(3, dim=2)], 2)
+            )
+        ),
         "B S C",
         {"S": C},
     ),
@@ -70,7 +86,11 @@ WRONG = {
     "batch_first_forgotten": lambda x: nn.MultiheadAttention(C, H)(x, x, x)[0],
     "batch_first_forgotten_in_a_layer": lambda x: nn.TransformerEncoderLayer(C, H, 9)(x),  # noqa: PLW0108  made inside
     "picture_viewed_as_tokens": (lambda x: linear()(x.view(B, 24, C)), "B C Y X", {}),
-    "patches_without_permute": (lambda x: x.reshape(B, C, 2, 2, 3, 2).reshape(B, 6, C * 4), "B C Y X", {}),
+    "patches_without_permute": (
+        lambda x: x.reshape(B, C, 2, 2, 3, 2).reshape(B, 6, C * 4),
+        "B C Y X",
+        {},
+    ),
     "windows_without_permute": (lambda x: x.view(B * 6, 4, C), "B Y X C", {}),
     "angles_on_the_heads": (
         lambda q: q * torch.outer(torch.arange(q.size(1)), torch.ones(q.size(-1))).cos(),
@@ -81,7 +101,9 @@ WRONG = {
     "kernel_on_tokens_before_heads": lambda x: F.scaled_dot_product_attention(
         *(linear()(x).unflatten(-1, (H, D)) for _ in range(3))
     ),
-    "einsum_sums_over_queries": of_heads(lambda q, k, v: torch.einsum("bhts,bhtd->bhsd", (q @ k.mT).softmax(-1), v)),
+    "einsum_sums_over_queries": of_heads(
+        lambda q, k, v: torch.einsum("bhts,bhtd->bhsd", (q @ k.mT).softmax(-1), v)
+    ),
     "keys_times_queries_turned_late": of_heads(lambda q, k, v: (k @ q.mT).softmax(-1).mT @ v),
     "cache_joined_along_the_batch": (
         lambda past, new: new.repeat(2, 1, 1, 1) @ torch.cat([past, new]).mT,
@@ -104,7 +126,11 @@ WRONG = {
         {"S": B},
     ),
     "padding_laid_on_the_queries": (
-        of_heads(lambda q, k, v, keep: (q @ k.mT).masked_fill((keep < 0)[:, None, :, None], -1e9).softmax(-1) @ v),
+        of_heads(
+            lambda q, k, v, keep: (
+                (q @ k.mT).masked_fill((keep < 0)[:, None, :, None], -1e9).softmax(-1) @ v
+            )
+        ),
         "B S C,B S",
         {"S": B},
     ),
@@ -191,7 +217,10 @@ def relative_shift_with_a_column_of_zeros(q, positions):
 @program(RIGHT)
 def heads_of_two_widths_that_are_alike(x):
     rope = linear(C, D)(x)[:, None].expand(B, H, S, D)
-    q, k = torch.cat(linear(C, 2 * C)(x).view(B, S, H, 2 * D).transpose(1, 2).split(D, -1), -1), qkv(x)[0]
+    q, k = (
+        torch.cat(linear(C, 2 * C)(x).view(B, S, H, 2 * D).transpose(1, 2).split(D, -1), -1),
+        qkv(x)[0],
+    )
     return (q @ torch.cat([k, rope], -1).mT).softmax(-1)
 
 
@@ -319,7 +348,16 @@ def stored_head_by_head_and_merged_without_transpose(x):
 def traced(name):
     entry = (RIGHT | WRONG)[name]
     fn, axes, sizes = entry if isinstance(entry, tuple) else (entry, "B S C", {})
-    known = {"B": B, "S": S, "T": 5, "H": H, "D": D, "C": sizes.get("H", H) * sizes.get("D", D), "Y": 4, "X": 6}
+    known = {
+        "B": B,
+        "S": S,
+        "T": 5,
+        "H": H,
+        "D": D,
+        "C": sizes.get("H", H) * sizes.get("D", D),
+        "Y": 4,
+        "X": 6,
+    }
     sizes = known | sizes
     shapes = [[sizes[letter] for letter in pattern.split()] for pattern in axes.split(",")]
     torch.manual_seed(0)
@@ -346,7 +384,10 @@ def test_wrong_programs_are_warned_about_or_asked(name):
      ("pixels_as_keys", "softmax", "B Y'*X' Y*X"), ("pixels_as_keys", "view", "B C Y' X'"),
      ("softmax_over_the_queries_of_a_picture", "softmax", "B Y'*X' Y*X"),
      ("windows_reversed_without_permute", "permute", "B Y/2 X/2 2 2 C"),
-     ("groups_repeated_alike", "repeat_interleave", "B H S D"), ("groups_repeated_in_two_ways", "repeat", "B H S D")],
+     ("groups_repeated_alike", "repeat_interleave", "B H S D"),
+     ("groups_repeated_in_two_ways", "repeat", "B H S D")],
 )  # fmt: skip
 def test_names_in_these_programs(name, op, expected):
-    assert [step.axes for step in traced(name).steps if step.op == op][-1] == tuple(expected.split())
+    assert [step.axes for step in traced(name).steps if step.op == op][-1] == tuple(
+        expected.split()
+    )

@@ -1,4 +1,6 @@
-"""Random programs of views: names do not depend on sizes, and a number that changes is found along its axis."""
+"""Random programs of views: names do not depend on sizes, and a number that changes is found along
+its axis.
+"""
 
 import random
 
@@ -8,13 +10,21 @@ import torch
 from mha_course.tracing import trace
 
 NAMES = "BHSD"
-SIZES = {"different": (6, 3, 5, 7), "alike": (4, 4, 4, 4), "in pairs": (4, 6, 6, 4), "swapped": (6, 4, 4, 6)}
+SIZES = {
+    "different": (6, 3, 5, 7),
+    "alike": (4, 4, 4, 4),
+    "in pairs": (4, 6, 6, 4),
+    "swapped": (6, 4, 4, 6),
+}
 
 
 def program(seed):
-    """Return a function of (B, H, S, D) that merges, splits, moves, cuts and joins axes, whatever their sizes are."""
+    """Return a function of (B, H, S, D) that merges, splits, moves, cuts and joins axes, whatever
+    their sizes are.
+    """
     choose = random.Random(seed)
-    plan = [(choose.choice(["move", "merge", "split", "halve", "new", "pile"]), choose.random(), choose.random())
+    plan = [(choose.choice(["move", "merge", "split", "halve", "new", "pile"]), choose.random(),
+        choose.random())
             for _ in range(8)]  # fmt: skip
 
     def run(x):

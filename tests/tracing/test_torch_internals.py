@@ -1,4 +1,6 @@
-"""What the course uses of torch that torch does not promise: it does what is expected, and stands in one file."""
+"""What the course uses of torch that torch does not promise: it does what is expected, and stands
+in one file.
+"""
 
 import ast
 import re
@@ -17,8 +19,10 @@ from mha_course.tracing.op_counter import OpCounter
 
 # Private attributes that torch alone has, wherever they are read.
 OWNED = {
-    "_cdata", "_dispatch_has_kernel_for_dispatch_key", "_fused_sdp_choice", "_op_dk", "_overloadpacket",
-    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention_for_cpu_backward",
+    "_cdata", "_dispatch_has_kernel_for_dispatch_key", "_fused_sdp_choice", "_op_dk",
+    "_overloadpacket",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention_for_cpu_backward",
     "_should_skip_dynamo",
 }  # fmt: skip
 PACKAGE = Path(mha_course.__file__).parent
@@ -26,7 +30,9 @@ HOME = PACKAGE / "tracing" / "torch_internals.py"
 
 
 def private_names(tree):
-    """Yield what a file takes from torch's private modules, and every private attribute that torch alone has."""
+    """Yield what a file takes from torch's private modules, and every private attribute that torch
+    alone has.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             module = getattr(node, "module", None)
@@ -35,14 +41,17 @@ def private_names(tree):
                 if full.startswith("torch.") and ("._" in full or "flop_counter" in full):
                     yield full
         elif isinstance(node, ast.Attribute) and (
-            node.attr in OWNED or (re.match("_[^_]", node.attr) and ast.unparse(node.value) == "torch")
+            node.attr in OWNED
+            or (re.match("_[^_]", node.attr) and ast.unparse(node.value) == "torch")
         ):
             yield ast.unparse(node)
         elif isinstance(node, ast.FunctionDef) and node.name in OWNED:
             yield node.name
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
+)
 def test_private_names_stand_in_one_file(path):
     found = list(private_names(ast.parse(path.read_text(encoding="utf-8"))))
     if path == HOME:
@@ -66,11 +75,15 @@ def backward():
 
 RUNS = {
     "products": lambda: torch.randn(2, 5, 6) @ torch.randn(2, 6, 7),
-    "products added to a sum": lambda: torch.baddbmm(torch.randn(2, 5, 7), torch.randn(2, 5, 6), torch.randn(2, 6, 7)),
+    "products added to a sum": lambda: torch.baddbmm(
+        torch.randn(2, 5, 7), torch.randn(2, 5, 6), torch.randn(2, 6, 7)
+    ),
     "convolution": lambda: F.conv1d(torch.randn(1, 3, 9), torch.randn(4, 3, 2)),
     "a module": lambda: MultiHeadAttention(24, 4)(torch.randn(2, 5, 24)),
     "a backward pass": backward,
-    "attention by the plain kernel": lambda: F.scaled_dot_product_attention(*qkv(kv_heads=2), enable_gqa=True),
+    "attention by the plain kernel": lambda: F.scaled_dot_product_attention(
+        *qkv(kv_heads=2), enable_gqa=True
+    ),
 }
 
 
@@ -95,12 +108,16 @@ def test_the_fused_kernel_of_the_cpu_counts_as_its_products(kv_heads):
         out = F.scaled_dot_product_attention(q, k, v, enable_gqa=kv_heads < 4)
         assert counter.flops == 2 * product
         out.sum().backward()
-    assert counter.flops == 2 * product + 5 * product  # scores again, and a product for each of four gradients
+    assert (
+        counter.flops == 2 * product + 5 * product
+    )  # scores again, and a product for each of four gradients
 
 
 def test_a_module_of_torch_is_counted_with_the_kernel_inside():
     module, x = torch.nn.MultiheadAttention(24, 4, batch_first=True), torch.randn(2, 5, 24)
-    with_weights, without = (sum(s.flops for s in trace(module, x, x, x, need_weights=n).steps) for n in (True, False))
+    with_weights, without = (
+        sum(s.flops for s in trace(module, x, x, x, need_weights=n).steps) for n in (True, False)
+    )
     assert with_weights == without > 0
 
 
@@ -109,7 +126,9 @@ def test_inference_mode_changes_neither_flops_nor_copies():
     steps = trace(mha, x).steps
     with torch.inference_mode():
         again = trace(mha, x).steps
-    assert [(s.op, s.flops, s.hidden_copies) for s in again] == [(s.op, s.flops, s.hidden_copies) for s in steps]
+    assert [(s.op, s.flops, s.hidden_copies) for s in again] == [
+        (s.op, s.flops, s.hidden_copies) for s in steps
+    ]
     product = 2 * 2 * 5 * 5 * 24  # B T S C, a multiply-add is 2
     assert [s.flops for s in steps if s.op == "matmul"] == [product, product]
     assert sum(s.flops for s in steps) == 4 * 2 * 2 * 5 * 24 * 24 + 2 * product

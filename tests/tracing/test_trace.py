@@ -107,11 +107,20 @@ OF_X = {  # from (B, S, C)
     "setitem": (lambda x: x.clone().__setitem__((0, 0), 1.0), "B S C"),
     "einsum": (lambda x: torch.einsum("bsc,btc->bts", x, x), "B T S"),
     "einsum_of_a_list": (lambda x: torch.einsum("bsc,btc->bts", [x, x]), "B T S"),
-    "einsum_without_arrow": (lambda x: torch.einsum("...c,dc", x, torch.ones(7, 24, dtype=x.dtype)), "B S ?"),
+    "einsum_without_arrow": (
+        lambda x: torch.einsum("...c,dc", x, torch.ones(7, 24, dtype=x.dtype)),
+        "B S ?",
+    ),
     "einsum_of_one": (lambda x: torch.einsum("bsc->bc", x), "B C"),
-    "einsum_with_weights": (lambda x: torch.einsum("bsc,chd->bshd", x, nn.Parameter(x.new_ones(24, 4, 6))), "B S H D"),
+    "einsum_with_weights": (
+        lambda x: torch.einsum("bsc,chd->bshd", x, nn.Parameter(x.new_ones(24, 4, 6))),
+        "B S H D",
+    ),
     "matmul": (lambda x: x @ x.mT, "B T S"),
-    "einsum_without_arrow_and_dots": (lambda x: torch.einsum("sc,dc", x[0], torch.ones(7, 24, dtype=x.dtype)), "? S"),
+    "einsum_without_arrow_and_dots": (
+        lambda x: torch.einsum("sc,dc", x[0], torch.ones(7, 24, dtype=x.dtype)),
+        "? S",
+    ),
     "vector_at_right": (lambda x: x @ x[0, 0], "B S"),
     "vector_at_left": (lambda x: x[0, :, 0] @ x, "B C"),
     "bmm": (lambda x: torch.bmm(x, x.transpose(1, 2)), "B T S"),
@@ -126,7 +135,10 @@ OF_X = {  # from (B, S, C)
     "convolution": (lambda x: F.conv1d(x.mT, x.new_ones(72, 24, 1)), "B 3*C S"),
     "convolution_over_tokens": (lambda x: F.conv1d(x.mT, x.new_ones(24, 24, 3)), "B C ?"),
     "complex": (lambda x: torch.view_as_complex(x.view(2, 5, 4, 3, 2)), "B S H D/2"),
-    "real_again": (lambda x: torch.view_as_real(torch.view_as_complex(x.view(2, 5, 4, 3, 2))).flatten(3), "B S H D"),
+    "real_again": (
+        lambda x: torch.view_as_real(torch.view_as_complex(x.view(2, 5, 4, 3, 2))).flatten(3),
+        "B S H D",
+    ),
     "halves": (lambda x: torch.cat(x.view(2, 5, 4, 6).chunk(2, -1)[::-1], -1), "B S H D"),
     "every_second": (lambda x: x.view(2, 5, 4, 6)[..., ::2], "B S H D/2"),
     "an_unknown_operation": (torch.fft.rfft, "? ? ?"),
@@ -168,8 +180,14 @@ OF_SCORES = {  # scores and a row of numbers for each query
     "scaled_after_masking": (lambda scores, row: (scores + row) / 2, "masked_scores"),
     "larger": (lambda scores, row: scores.max(row), "scores"),
     "divided_by_their_sum": (lambda scores, row: scores / scores.sum(-1, keepdim=True), "weights"),
-    "divided_by_a_sum_of_all": (lambda scores, row: scores / scores.sum((-1, -2), keepdim=True), "scaled_scores"),
-    "divided_by_their_largest": (lambda scores, row: scores / scores.amax(-1, keepdim=True), "scaled_scores"),
+    "divided_by_a_sum_of_all": (
+        lambda scores, row: scores / scores.sum((-1, -2), keepdim=True),
+        "scaled_scores",
+    ),
+    "divided_by_their_largest": (
+        lambda scores, row: scores / scores.amax(-1, keepdim=True),
+        "scaled_scores",
+    ),
     "times_their_sum": (lambda scores, row: scores * scores.sum(-1, keepdim=True), "scaled_scores"),
 }
 
@@ -208,7 +226,9 @@ def cache_of_nine(k):
     return cache
 
 
-OF_ONES = [  # what is one long goes where it is needed: a shape, its axes, the shape and the axes of a view of it
+# what is one long goes where it is needed: a shape, its axes, the shape and the axes of a view of
+# it
+OF_ONES = [
     ((1, 5, 24), "B S C", (5, 24), "B*S C"),
     ((2, 1, 24), "B S C", (2, 4, 6), "B*S H D"),
     ((2, 5, 1, 6), "B S H D", (2, 5, 6), "B S C"),
@@ -219,7 +239,8 @@ OF_ONES = [  # what is one long goes where it is needed: a shape, its axes, the 
     ((2, 1, 6), "B H D", (2, 6), "B*H D"),
     ((1, 5, 24), "B S C", (1, 5, 4, 6), "B S H D"),
 ]
-OF_SHAPES = [  # a function of a tensor of this shape, its axes, further sizes, the axes of the last step
+# a function of a tensor of this shape, its axes, further sizes, the axes of the last step
+OF_SHAPES = [
     *[(operator.methodcaller("view", new), old, axes, {"H": H} if axes == "B S C" else {}, expected)
       for old, axes, new, expected in OF_ONES],
     (lambda x: x[:, ::2], (2, 1, 24), "B S C", {}, "B S C"),
@@ -228,10 +249,12 @@ OF_SHAPES = [  # a function of a tensor of this shape, its axes, further sizes, 
     (lambda ids: F.one_hot(ids.long() * 0, 7), (2, 5), "B S", {"V": 7}, "B S V"),
     (lambda ids: nn.Embedding(10, C)(ids.long() * 0), (2, 5), "B S", {"C": C}, "B S C"),
     # as many heads as numbers in each; halves of four, which a view alone does not tell
-    (lambda x: torch.einsum("bsc,chd->bhsd", x, nn.Parameter(x.new_ones(16, 4, 4))), (2, 5, 16), "B S C", {"H": 4},
+    (lambda x: torch.einsum("bsc,chd->bhsd", x, nn.Parameter(x.new_ones(16, 4, 4))), (2, 5, 16),
+        "B S C", {"H": 4},
      "B H S D"),
     (lambda q: q.view(2, 4, 5, 2, 2), (2, 4, 5, 4), "B H S D", {"C": 16}, "B H S ? ?"),
-    (lambda q: torch.view_as_complex(q.view(2, 4, 5, 2, 2)), (2, 4, 5, 4), "B H S D", {"C": 16}, "B H S D/2"),
+    (lambda q: torch.view_as_complex(q.view(2, 4, 5, 2, 2)), (2, 4, 5, 4), "B H S D", {"C": 16},
+        "B H S D/2"),
     # what is unknown is no token, a height no head, and channels none where they are as wide
     (lambda x: x * 1, (3, 4, 5), "B ? ?", {}, "B ? ?"),
     (lambda x: torch.randn(6, 7) * 1, (3, 4, 5), "B S ?", {}, "? ?"),
@@ -239,32 +262,45 @@ OF_SHAPES = [  # a function of a tensor of this shape, its axes, further sizes, 
     *[(channels, (2, width, 3, 5), "B C Y X", {"H": 4}, "B Y*X ?") for width in (8, 16)],
     (lambda x: x.flatten(1), (2, 24, 3, 5), "B C H W", {"H": 4}, "B C*Y*X"),
     (lambda x: x.flatten(2), (2, 7, 3, 5), "B C H W", {"H": 4}, "B Ch Y*X"),
-    (lambda q: torch.view_as_real(torch.view_as_complex(q.view(2, 4, 5, 1, 2))).flatten(3), (2, 4, 5, 2), "B H S D",
+    (lambda q: torch.view_as_real(torch.view_as_complex(q.view(2, 4, 5, 1, 2))).flatten(3),
+        (2, 4, 5, 2), "B H S D",
      {"C": 8}, "B H S D"),
-    (lambda q: (mask := torch.tril(torch.ones(q.shape[2], q.shape[2]))).view(1, 1, *mask.shape) * (q @ q.mT),
+    (lambda q: (mask := torch.tril(torch.ones(q.shape[2], q.shape[2]))).view(1, 1,
+        *mask.shape) * (q @ q.mT),
      (2, 4, 1, 6), "B H T D", {}, "B H T S"),
     (lambda q, D_rope=3: q[..., D_rope:] * 1, (2, 4, 5, 6), "B H S D", {"D_rope": 3}, "B H S D/2"),
-    (lambda x: x.view(-1, 6, 15, 24).view(-1, 2, 3, 3, 5, 24), (2, 90, 24), "B Y*X C", {"Y": 6, "X": 15},
+    (lambda x: x.view(-1, 6, 15, 24).view(-1, 2, 3, 3, 5, 24), (2, 90, 24), "B Y*X C",
+        {"Y": 6, "X": 15},
      "B Y/3 3 X/5 5 C"),
     (lambda x: x.flatten(2).softmax(2) @ x.flatten(2).mT, (2, 24, 9, 13), "B C Y X", {}, "B C C"),
-    (lambda x: torch.cat([x.new_zeros(2, 1, 24), x], 1)[:, 1:] + x, (2, 5, 24), "B S C", {}, "B S C"),
-    (lambda x: torch.cat([x.new_zeros(2, 1, 24), x], 1) + torch.ones(9, 24)[: x.shape[1] + 1], (2, 5, 24), "B S C", {},
+    (lambda x: torch.cat([x.new_zeros(2, 1, 24), x], 1)[:, 1:] + x, (2, 5, 24), "B S C", {},
+        "B S C"),
+    (lambda x: torch.cat([x.new_zeros(2, 1, 24), x], 1) + torch.ones(9, 24)[: x.shape[1] + 1],
+        (2, 5, 24), "B S C", {},
      "B S+1 C"),
-    (lambda x: torch.cat([x[:, 1:], x.new_zeros(2, 1, 24)], 1) + x, (2, 5, 24), "B S C", {}, "B S C"),
-    (lambda x: nn.Linear(C, 2 * D, dtype=x.dtype)(x).unflatten(-1, (2, D)), (2, 5, 24), "B S C", {"H": H}, "B S ? ?"),
-    (lambda x: nn.Linear(C, 4 * C, dtype=x.dtype)(x).unflatten(-1, (3, -1)), (2, 5, 24), "B S C", {"H": 3}, "B S H ?"),
-    (lambda x: nn.Linear(C, D, dtype=x.dtype)(x).chunk(2, -1), (2, 5, 24), "B S C", {"H": 4}, "B S ?"),
-    (lambda q: q @ nn.Parameter(torch.ones(24, 6).double()).mT, (2, 4, 5, 6), "B H S D", {"C": 24}, "B H S ?"),
+    (lambda x: torch.cat([x[:, 1:], x.new_zeros(2, 1, 24)], 1) + x, (2, 5, 24), "B S C", {},
+        "B S C"),
+    (lambda x: nn.Linear(C, 2 * D, dtype=x.dtype)(x).unflatten(-1, (2, D)), (2, 5, 24), "B S C",
+        {"H": H}, "B S ? ?"),
+    (lambda x: nn.Linear(C, 4 * C, dtype=x.dtype)(x).unflatten(-1, (3, -1)), (2, 5, 24), "B S C",
+        {"H": 3}, "B S H ?"),
+    (lambda x: nn.Linear(C, D, dtype=x.dtype)(x).chunk(2, -1), (2, 5, 24), "B S C", {"H": 4},
+        "B S ?"),
+    (lambda q: q @ nn.Parameter(torch.ones(24, 6).double()).mT, (2, 4, 5, 6), "B H S D", {"C": 24},
+        "B H S ?"),
     (lambda q: (q @ q.mT)[:, :, -1].softmax(-1), (2, 4, 5, 6), "B H S D", {}, "B H S"),
     (lambda q: torch.cat([q[..., :0], q * 2], -1), (2, 4, 5, 6), "B H S D", {}, "B H S D"),
     (lambda q: torch.cat([torch.zeros(2, H, 9, D), q], 2), (2, 4, 5, 6), "B H T D", {}, "B H S D"),
-    (lambda q: torch.zeros(2, H, 9, D).double().index_copy(2, torch.arange(S), q), (2, 4, 5, 6), "B H T D", {},
+    (lambda q: torch.zeros(2, H, 9, D).double().index_copy(2, torch.arange(S), q), (2, 4, 5, 6),
+        "B H T D", {},
      "B H ? D"),
-    *[(lambda x, n=n: laid_behind_itself(FUSED(x)[..., :24].unflatten(-1, (n, -1)).transpose(1, 2).flatten(0, 1)),
+    *[(lambda x, n=n: laid_behind_itself(FUSED(x)[..., :24].unflatten(-1, (n, -1)).transpose(1,
+        2).flatten(0, 1)),
        (2, 5, 24), "B S C", {"H": n}, "B*H S D") for n in (2, 4)],
     # cat and stack count nothing; a part of a cache is written whole
     (lambda q: torch.cat([q, q * 2], -1), (2, 4, 5, 6), "B H S D", SIZES, "B H S ?"),
-    (lambda q: torch.stack([q[:, 0] * n for n in range(H)], 1), (2, 4, 5, 6), "B H S D", SIZES, "B ? S D"),
+    (lambda q: torch.stack([q[:, 0] * n for n in range(H)], 1), (2, 4, 5, 6), "B H S D", SIZES,
+        "B ? S D"),
     (lambda past: torch.cat([past, past], 1), (2, 5, 6), "B S D", {"H": 2, "C": 12}, "B S D"),
     (cache_of_nine, (2, 4, 5, 6), "B H S D", {}, "B H ? D"),
 ]  # fmt: skip
@@ -287,7 +323,11 @@ def pixels(x):
     return (q @ q.transpose(1, 2)).softmax(-1) @ q
 
 
-X, HEADS, CUT = (2, 5, 24), (2, 4, 5, 6), "view-without-transpose: this reshape cuts across tokens and "
+X, HEADS, CUT = (
+    (2, 5, 24),
+    (2, 4, 5, 6),
+    "view-without-transpose: this reshape cuts across tokens and ",
+)
 OF_MISTAKES = [  # a function of a tensor of this shape, its axes, further sizes, what is said last
     (lambda x: x.view(2, 4, 5, 6), X, "B S C", {}, f"{CUT}the width, "),
     (lambda x: x.view(2, 4, 5, 6), X, "B S C", SIZES, f"{CUT}heads"),
@@ -296,17 +336,21 @@ OF_MISTAKES = [  # a function of a tensor of this shape, its axes, further sizes
      "reshape-across-axes: this reshape cuts across heads and head width: "),
     (lambda x: x.view(2, 5, 4, 6)[:, 0].reshape(4, 2, 6), X, "B S C", SIZES, "fold-order-mixed: "),
     (lambda x: x[:, 0].reshape(3, 16), X, "B S C", SIZES, "merge-batch-mixed: "),
-    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), X, "B S C", {}, "padding-broadcast-raw: an axis B meets an axis S"),
+    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), X, "B S C", {}, "padding-broadcast-raw: an "
+                                                                    "axis B meets an axis S"),
     (lambda x: x[:, :2, :6].flatten(0, 1) + x.view(2, 5, 4, 6)[0, 0], X, "B S C", SIZES,
      "broadcast-of-different-axes: broadcasting laid B*S on H"),
     (lambda x: x.view(5, 2, 24), X, "? ? C", {}, ""),
     (lambda t: t.unflatten(2, (4, 3, 6)), (2, 5, 72), "B S 3*C", SIZES, "fused-heads-outermost: "),
     (lambda t: t.unflatten(2, (4, 6, 3)), (2, 5, 72), "B S 3*C", SIZES, "fused-three-innermost: "),
     (lambda t: t.unflatten(2, (3, 6, 4)), (2, 5, 72), "B S 3*C", SIZES, "heads-innermost: "),
-    (lambda x: padding_inside(x, x[:, 0, 0].argsort() + 1), (5, 5, 24), "B S C", {}, "padding-broadcast-raw: "),
-    (lambda q: torch.einsum("bhts,bhsd->btd", (q @ q.mT).softmax(-1), q), HEADS, "B H S D", {}, "heads-averaged: "),
+    (lambda x: padding_inside(x, x[:, 0, 0].argsort() + 1), (5, 5, 24), "B S C", {},
+        "padding-broadcast-raw: "),
+    (lambda q: torch.einsum("bhts,bhsd->btd", (q @ q.mT).softmax(-1), q), HEADS, "B H S D", {},
+        "heads-averaged: "),
     (averaged, HEADS, "B H S D", {}, "heads-averaged: "),
-    # of softmax; without an axis it runs over the columns of a matrix, and over the first of three axes
+    # of softmax; without an axis it runs over the columns of a matrix, and over the first of three
+    # axes
     (lambda x: F.softmax(x[0] @ x[0].T), X, "B S C", {}, ""),
     (lambda x: F.softmax(x @ x.mT), X, "B S C", {}, "softmax-over-batch: "),
     (lambda x: (x @ x.mT).softmax(1), X, "B S C", {}, "softmax-over-queries: "),
@@ -329,12 +373,18 @@ def test_what_is_said_of_mistakes(fn, shape, axes, sizes, text, draw):
 
 def test_heads_that_only_one_factor_names_are_summed(draw):
     heads = draw(B, S, H, D)
-    step = last(lambda q, k: torch.einsum("bshd,bthe->bstde", q, k), heads, heads * 1, axes=["B T H D", "B S ? D"])
+    step = last(
+        lambda q, k: torch.einsum("bshd,bthe->bstde", q, k),
+        heads,
+        heads * 1,
+        axes=["B T H D", "B S ? D"],
+    )
     assert step.question.startswith("heads-innermost")
 
 
 def test_a_wrong_fold_is_told_once(draw):
-    found = trace(lambda x: x.transpose(0, 1).flatten(1).unflatten(1, (8, 1)), draw(4, 6, 2), axes="B S C",
+    found = trace(lambda x: x.transpose(0, 1).flatten(1).unflatten(1, (8, 1)), draw(4, 6, 2),
+        axes="B S C",
                   sizes={"H": 1})  # fmt: skip
     assert [step.question is None for step in found.steps] == [True, False, True]
 
@@ -344,8 +394,10 @@ def test_s0_example_with_all_sizes_alike(draw):
     module = variants.FusedQKV(8, 2).double()
     steps = trace(module, draw(2, 4, 8), axes="B S C", sizes={"H": 2}).steps
     assert [step.axes for step in steps] == [
-        ("B", "S", "3*C"), ("B", "S", "3", "H", "D"), ("B", "H", "3", "S", "D"), *[("B", "H", "S", "D")] * 3,
-        ("B", "H", "D", "S"), *[("B", "H", "T", "S")] * 3, ("B", "H", "T", "D"), ("B", "T", "H", "D"),
+        ("B", "S", "3*C"), ("B", "S", "3", "H", "D"), ("B", "H", "3", "S", "D"),
+        *[("B", "H", "S", "D")] * 3,
+        ("B", "H", "D", "S"), *[("B", "H", "T", "S")] * 3, ("B", "H", "T", "D"),
+        ("B", "T", "H", "D"),
         ("B", "T", "C"), ("B", "T", "C"),
     ]  # fmt: skip
     assert all(step.warning is None for step in steps)
@@ -365,7 +417,9 @@ def test_the_five_variants_agree_on_every_stage(name, x):
 
 
 def test_stages_come_in_their_order(x):
-    found = trace(MultiHeadAttention(C, H).double(), x, mask=torch.ones(S, S, dtype=torch.bool), axes="B S C")
+    found = trace(
+        MultiHeadAttention(C, H).double(), x, mask=torch.ones(S, S, dtype=torch.bool), axes="B S C"
+    )
     assert list(dict.fromkeys(step.stage for step in found.steps if step.stage)) == list(STAGES)
 
 
@@ -390,10 +444,16 @@ def test_steps_tell_what_happened_to_memory(heads):
 
 
 def test_hidden_copies_of_products(heads):
-    found = trace(lambda q, k, v: (q @ k.transpose(-2, -1)).softmax(-1) @ v, *[heads.transpose(1, 2).contiguous().
+    found = trace(lambda q, k, v: (q @ k.transpose(-2, -1)).softmax(-1) @ v,
+        *[heads.transpose(1, 2).contiguous().
                   transpose(1, 2)] * 3, axes="B H S D")  # fmt: skip
     assert [step.hidden_copies for step in found.steps if step.op == "matmul"] == [2, 1]
-    plain = trace(lambda q, k: torch.bmm(q, k.mT), *[heads.flatten(0, 1)] * 2, axes="B*H S D", sizes={"H": H, "B": B})
+    plain = trace(
+        lambda q, k: torch.bmm(q, k.mT),
+        *[heads.flatten(0, 1)] * 2,
+        axes="B*H S D",
+        sizes={"H": H, "B": B},
+    )
     assert plain.steps[-1].hidden_copies == 0
 
 
@@ -428,7 +488,9 @@ def test_the_module_of_torch_is_one_honest_row(training, batch_first, x):
     ],
 )
 def test_the_weights_of_the_module_of_torch(prepare, averaged, sizes, expected, x):
-    module = prepare(nn.MultiheadAttention(C, H, batch_first=True, dtype=x.dtype).eval().requires_grad_(False))
+    module = prepare(
+        nn.MultiheadAttention(C, H, batch_first=True, dtype=x.dtype).eval().requires_grad_(False)
+    )
 
     def attend(x):
         return [tensor.clone() for tensor in module(x, x, x, average_attn_weights=averaged)]
@@ -439,7 +501,8 @@ def test_the_weights_of_the_module_of_torch(prepare, averaged, sizes, expected, 
 
 
 @pytest.mark.parametrize(
-    "layer", [nn.TransformerEncoderLayer(C, H, 4 * C, batch_first=True), models.EncoderBlock(C, H, 4 * C)]
+    "layer",
+    [nn.TransformerEncoderLayer(C, H, 4 * C, batch_first=True), models.EncoderBlock(C, H, 4 * C)],
 )
 def test_encoder_blocks_keep_their_names(layer, x):
     found = trace(nn.Sequential(layer, layer).double().eval(), x, axes="B S C")
@@ -477,9 +540,13 @@ def test_wrapped_tensors_do_not_stop_the_trace(x):
 
 def test_einops_is_seen_through(x):
     einops = pytest.importorskip("einops")
-    found = trace(lambda x: einops.rearrange(x, "b s (h d) -> b h s d", h=4), x, axes="B S C", sizes={"H": 4})
+
+    def split(x):
+        return einops.rearrange(x, "b s (h d) -> b h s d", h=4)
+
+    found = trace(split, x, axes="B S C", sizes={"H": 4})
     assert found.steps[-1].axes == ("B", "H", "S", "D")
-    assert found.steps[-1].line.startswith("found = trace(lambda x: einops.rearrange")
+    assert found.steps[-1].line.startswith("return einops.rearrange")
 
 
 def wrong_merge(context):
@@ -499,7 +566,12 @@ def test_what_the_learner_raises_comes_through_with_the_steps(heads):
 
 
 @pytest.mark.parametrize(
-    "fn", [lambda x: nn.Linear(7, 7)(x.flatten(0, 1)), lambda x: x @ x, lambda x: x @ x[:1].repeat(3, 1, 1).mT]
+    "fn",
+    [
+        lambda x: nn.Linear(7, 7)(x.flatten(0, 1)),
+        lambda x: x @ x,
+        lambda x: x @ x[:1].repeat(3, 1, 1).mT,
+    ],
 )
 def test_sizes_that_do_not_fit_are_no_mistake_with_heads(fn, x):
     with pytest.raises(RuntimeError) as caught:
@@ -519,17 +591,33 @@ def test_errors_of_any_kind_come_through(x):
 
 
 BAD = [
-    ({"axes": "B S"}, "the pattern of x must name each axis. expected 3 names for (2, 5, 24), got B S"),
-    ({"axes": ["B S C", "B S"]}, "axes has more patterns than tensors. expected at most 1 patterns, for x, got 2"),
-    ({"axes": "B S-C"}, "a pattern names each axis once. expected names such as \"B S C\", got 'B S-C'"),
+    (
+        {"axes": "B S"},
+        "the pattern of x must name each axis. expected 3 names for (2, 5, 24), got B S",
+    ),
+    (
+        {"axes": ["B S C", "B S"]},
+        "axes has more patterns than tensors. expected at most 1 patterns, for x, got 2",
+    ),
+    (
+        {"axes": "B S-C"},
+        "a pattern names each axis once. expected names such as \"B S C\", got 'B S-C'",
+    ),
     ({"axes": {"y": "B S C"}}, "axes names 'y', which is no tensor argument. expected x, got y"),
     ({"axes": "B S C", "sizes": {"H": 7}}, "H must divide C. expected C % H == 0, got C=24, H=7"),
-    ({"axes": "B S C", "sizes": {"H": 0}}, "sizes['H'] must be a positive int. expected H >= 1, got 0"),
-    ({"axes": "B T D", "sizes": {"H": "4"}}, "sizes['H'] must be a positive int. expected H >= 1, got '4'"),
+    (
+        {"axes": "B S C", "sizes": {"H": 0}},
+        "sizes['H'] must be a positive int. expected H >= 1, got 0",
+    ),
+    (
+        {"axes": "B T D", "sizes": {"H": "4"}},
+        "sizes['H'] must be a positive int. expected H >= 1, got '4'",
+    ),
     ({"axes": "B B C"}, "the sizes of B do not agree. expected B=2, got 5"),
     (
         {"axes": "B S H*D"},
-        "the size of H cannot be read off. expected H alone or in sizes, got a product, fix: sizes=dict(H=…)",
+        "the size of H cannot be read off. expected H alone or in sizes, got a product, fix: "
+        "sizes=dict(H=…)",
     ),
 ]
 
@@ -548,7 +636,11 @@ def test_patterns_for_several_arguments(x, draw):
         found = trace(module, x, memory, axes=axes)
         assert found.step("scores").axes == ("B", "H", "T", "S")
         assert found.step("out").axes == ("B", "T", "C")
-    assert trace(lambda pair: pair[1] * 2, (x, memory), axes=[None, "B S C"]).steps[-1].axes == ("B", "S", "C")
+    assert trace(lambda pair: pair[1] * 2, (x, memory), axes=[None, "B S C"]).steps[-1].axes == (
+        "B",
+        "S",
+        "C",
+    )
 
 
 def test_one_tensor_as_query_and_key_has_the_names_of_the_key(x):
@@ -558,7 +650,9 @@ def test_one_tensor_as_query_and_key_has_the_names_of_the_key(x):
 
 
 def test_a_keyword_of_the_same_name_goes_in_by_partial(x):
-    found = trace(functools.partial(lambda x, axes: x.transpose(*axes), axes=(0, 1)), x, axes="B S C")
+    found = trace(
+        functools.partial(lambda x, axes: x.transpose(*axes), axes=(0, 1)), x, axes="B S C"
+    )
     assert found.steps[-1].axes == ("S", "B", "C")
     module = MultiHeadAttention(C, H).double()
     assert trace(functools.partial(module, need_weights=False), x, axes="B S C").sizes["H"] == H
@@ -581,7 +675,12 @@ def test_a_global_that_is_called_like_an_attribute_declares_nothing(x):
 def test_heads_are_read_from_a_declared_number(x):
     found = trace(split_heads, x, num_heads=4, axes="B S C")
     assert found.steps[-1].axes == ("B", "H", "S", "D")
-    assert trace(lambda x: x.view(2, 5, 4, 6), x, axes="B S C").steps[-1].axes == ("B", "S", "?", "?")
+    assert trace(lambda x: x.view(2, 5, 4, 6), x, axes="B S C").steps[-1].axes == (
+        "B",
+        "S",
+        "?",
+        "?",
+    )
     odd = trace(lambda x, num_heads: x * 2, x, 7, axes="B S C")  # it will be told by its own error
     assert "H" not in odd.sizes
 
@@ -589,7 +688,9 @@ def test_heads_are_read_from_a_declared_number(x):
 @pytest.mark.parametrize(("sizes", "inner"), [({}, "d_ff"), ({"F": 44}, "F"), ({"V": 97}, "d_ff")])
 def test_a_width_that_the_caller_names_is_not_what_a_module_declares(sizes, inner, x):
     block = models.EncoderBlock(C, H, 44).double()
-    wide = next(step for step in trace(block, x, axes="B S C", sizes=sizes).steps if step.shape[-1] == 44)
+    wide = next(
+        step for step in trace(block, x, axes="B S C", sizes=sizes).steps if step.shape[-1] == 44
+    )
     assert wide.axes == ("B", "S", inner)
 
 
@@ -609,7 +710,8 @@ def test_grouped_heads_have_a_name_if_they_are_given_one(x, draw):
 
     found = trace(keys, x, axes="B S C", sizes={"H": 4, "H_kv": 2})
     assert [step.axes for step in found.steps] == [
-        ("B", "S", "H_kv*D"), ("B", "S", "H_kv", "D"), ("B", "H_kv", "S", "D"), ("B", "H", "S", "D"),
+        ("B", "S", "H_kv*D"), ("B", "S", "H_kv", "D"), ("B", "H_kv", "S", "D"),
+        ("B", "H", "S", "D"),
         ("B", "H_kv", "1", "S", "D"), ("B", "H_kv", "H/H_kv", "S", "D"), ("B", "H", "S", "D"),
     ]  # fmt: skip
 
@@ -685,7 +787,9 @@ def test_a_result_is_found_by_every_variable_that_held_it(draw):
 
 def test_comparing_says_where_traces_part(x):
     mha = MultiHeadAttention(C, H, bias=False).double()
-    one, other = (variants.VARIANTS[name].from_reference(mha) for name in ("ReturnsWeights", "PermuteView"))
+    one, other = (
+        variants.VARIANTS[name].from_reference(mha) for name in ("ReturnsWeights", "PermuteView")
+    )
     alike = trace(one, x, axes="B S C").compare(trace(other, x, axes="B S C"))
     assert alike.differs == ()
     folded = variants.FoldedHeads.from_reference(mha)
@@ -703,7 +807,9 @@ def test_comparing_a_wrong_split_with_the_right_one(x):
     def right(x):
         return linear(x).view(2, 5, 4, 6).transpose(1, 2)
 
-    compared = Comparison({f.__name__: trace(f, x, axes="B S C", sizes={"H": 4}) for f in (wrong, right)})
+    compared = Comparison(
+        {f.__name__: trace(f, x, axes="B S C", sizes={"H": 4}) for f in (wrong, right)}
+    )
     assert compared.differs == ("split",)
     assert compared.parts[-1].differs == ("axes", "strides")
 
@@ -749,7 +855,9 @@ class BareDispatch(TorchDispatchMode):
 
 @pytest.mark.parametrize("name", ["FusedQKV", "FoldedHeads"])
 def test_a_trace_costs_at_most_six_times_the_bare_modes(name, x):
-    """Both run in turn, so that they find the same caches and clock; other processes only make a run longer."""
+    """Both run in turn, so that they find the same caches and clock; other processes only make a
+    run longer.
+    """
     module = variants.VARIANTS[name].from_reference(MultiHeadAttention(C, H, bias=False).double())
 
     def bare():
@@ -777,7 +885,9 @@ def test_twelve_layers_take_less_than_a_second(draw):
     start = time.thread_time()
     found = trace(layers, x, axes="B S C")
     assert len(found.steps) >= 12 * 18
-    assert time.thread_time() - start < 1 + sum(step.flops for step in found.steps) / 2e10  # the work itself
+    assert (
+        time.thread_time() - start < 1 + sum(step.flops for step in found.steps) / 2e10
+    )  # the work itself
 
 
 def chain(x, living):
@@ -799,7 +909,9 @@ def test_no_tensor_is_kept(x):
     assert max(traced) <= 2 * max(plain)
     assert [step.name for step in found.steps] == ["y", "turned", "x"] * 40
     assert [step.storage for step in found.steps] == ["new", "view", "view"] * 40
-    assert [step.memory for step in found.steps] == [number for n in range(1, 41) for number in [n] * 3]
+    assert [step.memory for step in found.steps] == [
+        number for n in range(1, 41) for number in [n] * 3
+    ]
 
 
 def deep(x, depth):
@@ -811,9 +923,13 @@ def with_others(x, number):
     return trace(lambda: [x + one for one in others])
 
 
-@pytest.mark.parametrize(("run", "number"), [(lambda x, n: trace(deep, x, n), 200), (with_others, 1500)])
+@pytest.mark.parametrize(
+    ("run", "number"), [(lambda x, n: trace(deep, x, n), 200), (with_others, 1500)]
+)
 def test_time_grows_with_the_number_of_steps(run, number, x):
-    """Calls in calls, and tensors that nobody named: four times as many took sixteen times as long."""
+    """Calls in calls, and tensors that nobody named: four times as many took sixteen times
+    as long.
+    """
     times = []
     gc.disable()  # its own time grows faster
     for count in (number, number, 4 * number, 4 * number):
@@ -853,8 +969,10 @@ def in_a_thread(x):
 
 @pytest.mark.parametrize(
     ("fn", "note"),
-    [(in_a_thread, "a thread was begun"), (lambda x: torch.from_numpy(x.numpy() * 2), "a tensor went to NumPy"),
-     (double, "mine::double: an operator that is not torch's"), (lambda x: (row * 2 for row in x), "what was returned"),
+    [(in_a_thread, "a thread was begun"), (lambda x: torch.from_numpy(x.numpy() * 2),
+        "a tensor went to NumPy"),
+     (double, "mine::double: an operator that is not torch's"),
+     (lambda x: (row * 2 for row in x), "what was returned"),
      (torch.neg, "")],
 )  # fmt: skip
 def test_what_is_not_seen_is_noted(fn, note, x):
@@ -896,7 +1014,8 @@ def test_copies_inside_kernels_are_those_of_the_profiler(fn, x):
 @pytest.mark.parametrize(
     ("fn", "storage"),
     [(copy.deepcopy, "copy"), (torch.Tensor.long, "copy"), (lambda x: x.new_zeros(2), "new"),
-     (lambda x: torch.tensor([1.0]), "new"), (lambda x: torch.hstack([x, x]), "copy"), (lambda x: x[x > 0], "copy")],
+     (lambda x: torch.tensor([1.0]), "new"), (lambda x: torch.hstack([x, x]), "copy"),
+     (lambda x: x[x > 0], "copy")],
 )  # fmt: skip
 def test_copies_that_were_asked_for(fn, storage, x):
     step = trace(fn, x).steps[-1]
@@ -933,7 +1052,10 @@ def test_questions_are_no_warnings(fn, question, draw):
         ("batch seq embed", {"num_heads": H}, "B seq C"),
         ("N L E", {"H": H}, "B L C"),
         ("B S C", {"H": H}, "B S C"),
-        *[(letters, {"H": H}, read) for letters, read in (("B T D", "B T C"), ("b t d", "B T C"), ("n l e", "B l C"))],
+        *[
+            (letters, {"H": H}, read)
+            for letters, read in (("B T D", "B T C"), ("b t d", "B T C"), ("n l e", "B l C"))
+        ],
         ("B N E", {"H": H}, "B N C"),
     ],
 )
@@ -947,7 +1069,8 @@ def test_the_letters_of_other_people(axes, sizes, expected, x):
 
 @pytest.mark.parametrize(
     ("axes", "sizes"),
-    [*[("B T D", sizes) for sizes in ({}, {"H": 1}, {"H": 5}, {"H": H, "C": C * H}, {"H": H, "D": C})],
+    [*[("B T D", sizes) for sizes in ({}, {"H": 1}, {"H": 5}, {"H": H, "C": C * H},
+        {"H": H, "D": C})],
      ({"q": "B T D", "k": "B H S D"}, {})],
 )  # fmt: skip
 def test_a_width_that_may_be_of_one_head_is_none_of_all(axes, sizes, draw):
@@ -964,7 +1087,9 @@ def test_a_declared_head_width_tells_the_whole_width(declared, read, x):
 
 
 def test_letters_of_torch_are_read_alike_in_all_patterns(x):
-    found = trace(lambda x, padding: x * padding[..., None], x, torch.ones(B, S), axes=("N S E", "N S"))
+    found = trace(
+        lambda x, padding: x * padding[..., None], x, torch.ones(B, S), axes=("N S E", "N S")
+    )
     assert [argument.axes for argument in found.arguments] == [("B", "S", "C"), ("B", "S")]
 
 
@@ -972,13 +1097,18 @@ def test_letters_of_torch_are_read_alike_in_all_patterns(x):
 def test_what_a_product_is_added_to_is_judged_as_in_a_sum(order, said, draw):
     bias, q, k = draw(B * H, 1, S), draw(B * H, S, D), draw(B * H, S, D, seed=1)
     axes, sizes = {"bias": order, "q": "B*H T D", "k": "B*H S D"}, {"B": B, "H": H}
-    for score in (lambda bias, q, k: torch.baddbmm(bias, q, k.mT), lambda bias, q, k: bias + q @ k.mT):
+    for score in (
+        lambda bias, q, k: torch.baddbmm(bias, q, k.mT),
+        lambda bias, q, k: bias + q @ k.mT,
+    ):
         warning = trace(score, bias, q, k, axes=axes, sizes=sizes).steps[-1].warning or ""
         assert warning.startswith(said)
         assert bool(warning) == bool(said)
 
 
-@pytest.mark.parametrize(("sizes", "read"), [({}, "C"), ({"C": C}, "C"), ({"C": 2 * C}, "E"), ({"E": C}, "E")])
+@pytest.mark.parametrize(
+    ("sizes", "read"), [({}, "C"), ({"C": C}, "C"), ({"C": 2 * C}, "E"), ({"E": C}, "E")]
+)
 def test_an_e_that_stands_last_is_the_width_if_it_can_be(sizes, read, x):
     found = trace(lambda x: x * 2, x, axes="B S E", sizes=sizes)
     assert found.steps[-1].axes == ("B", "S", read)
@@ -986,8 +1116,18 @@ def test_an_e_that_stands_last_is_the_width_if_it_can_be(sizes, read, x):
 
 
 def test_what_is_not_known_of_the_width_is_said():
-    for sizes, noted in (({"H": H}, True), ({}, False), ({"H": H, "C": C}, False), ({"H": 1}, False)):
-        notes = trace(lambda x: F.one_hot(x) * 2.0, torch.ones(B, S, dtype=torch.long), axes="B S", sizes=sizes).notes
+    for sizes, noted in (
+        ({"H": H}, True),
+        ({}, False),
+        ({"H": H, "C": C}, False),
+        ({"H": 1}, False),
+    ):
+        notes = trace(
+            lambda x: F.one_hot(x) * 2.0,
+            torch.ones(B, S, dtype=torch.long),
+            axes="B S",
+            sizes=sizes,
+        ).notes
         assert any("sizes=dict(C=" in note for note in notes) == noted
 
 
@@ -1049,7 +1189,11 @@ def test_a_variable_is_what_it_holds(x):
 
     found = trace(block, x, axes="B S C")
     assert found.step("y") is found.step("out")
-    assert (found.step("out").op, found.step("first").op, found.step("x").op) == ("matmul", "chunk", "add")
+    assert (found.step("out").op, found.step("first").op, found.step("x").op) == (
+        "matmul",
+        "chunk",
+        "add",
+    )
     assert "count" not in (*found.names(), *found.aliases)
 
 
@@ -1085,7 +1229,9 @@ def test_a_failure_of_the_tracer_is_a_note(x, monkeypatch):
     found = trace(lambda x: x * 2, x)
     assert torch.equal(found.result, x * 2)
     assert found.steps == ()
-    assert found.notes == ("the tracer failed at mul (ZeroDivisionError: division by zero), so this step is not shown",)
+    assert found.notes == (
+        "the tracer failed at mul (ZeroDivisionError: division by zero), so this step is not shown",
+    )
 
 
 def test_the_path_that_a_trace_leaves_is_noted(x):
@@ -1097,7 +1243,9 @@ def test_the_path_that_a_trace_leaves_is_noted(x):
 
 def test_flops_of_a_query_that_is_broadcast(draw):
     q, k = draw(1, 2, 5, 8), draw(3, 2, 7, 8)
-    together, one = (trace(F.scaled_dot_product_attention, q, *[keys] * 2).steps[-1] for keys in (k, k[:1]))
+    together, one = (
+        trace(F.scaled_dot_product_attention, q, *[keys] * 2).steps[-1] for keys in (k, k[:1])
+    )
     assert together.flops == 3 * one.flops == 3 * 2 * 2 * (2 * 5 * 7 * 8)
 
 
@@ -1138,25 +1286,53 @@ def stored_head_by_head(q):
 OF_SIZES = {
     "mask": (causal_inside, "B S C", {"ones": "T S", "masked_fill": "B T S"}),
     "angles": (angles_inside, "B H S D", {"outer": "S D/2", "cat": "S D", "mul": "B H S D"}),
-    "frequencies": (rotated, "B H S D", {"ones": "D/2", "outer": "S D/2", "cat": "S D", "cos": "S D"}),
-    "slopes": (lambda q: q @ q.mT + torch.ones(4)[:, None, None], "B H S D", {"ones": "H", "getitem": "H 1 1"}),
-    "by_way_of_others": (lambda x: (torch.ones(24) + torch.zeros(24)) * x, "B S C", {"ones": "C", "zeros": "C"}),
-    "stored_head_by_head": (stored_head_by_head, "B H S D", {"setitem": "B H S D", "zeros": "B H S D"}),
+    "frequencies": (
+        rotated,
+        "B H S D",
+        {"ones": "D/2", "outer": "S D/2", "cat": "S D", "cos": "S D"},
+    ),
+    "slopes": (
+        lambda q: q @ q.mT + torch.ones(4)[:, None, None],
+        "B H S D",
+        {"ones": "H", "getitem": "H 1 1"},
+    ),
+    "by_way_of_others": (
+        lambda x: (torch.ones(24) + torch.zeros(24)) * x,
+        "B S C",
+        {"ones": "C", "zeros": "C"},
+    ),
+    "stored_head_by_head": (
+        stored_head_by_head,
+        "B H S D",
+        {"setitem": "B H S D", "zeros": "B H S D"},
+    ),
     "filled": (lambda x: x.new_zeros(x.shape), "B S C", {"new_zeros": "B S C"}),
     "square": (lambda x: torch.eye(x.size(1)), "B S C", {"eye": "T S"}),
     "of_past_and_new": (lambda x: torch.arange(0 + x.size(1)), "B S C", {"arange": "S"}),
     "shown": (lambda x: torch.zeros(1, 1).expand(x.size(0), 3), "B S C", {"expand": "B ?"}),
     "cut": (lambda x: torch.zeros(9)[: x.size(1)], "B S C", {"getitem": "S"}),
     "copied": (lambda x: torch.zeros(B, S, C, dtype=x.dtype).copy_(x), "B S C", {"copy_": "B S C"}),
-    "kept_in_place": (lambda x: x.clone().index_fill_(1, torch.tensor([0]), 0.0), "B S C", {"index_fill_": "B S C"}),
+    "kept_in_place": (
+        lambda x: x.clone().index_fill_(1, torch.tensor([0]), 0.0),
+        "B S C",
+        {"index_fill_": "B S C"},
+    ),
     "squeezed_in_place": (lambda x: x[:, :1].clone().squeeze_(1), "B S C", {"squeeze_": "B C"}),
     "turned_in_place": (lambda x: x[0].clone().t_(), "B S C", {"t_": "C S"}),
     "gathered": (lambda x: x.gather(1, torch.zeros(B, 3, C).long()), "B S C", {"gather": "B ? C"}),
     "largest": (lambda x: x.topk(2, dim=1).values, "B S C", {"topk": "B ? C"}),
     "windows": (lambda x: x.unfold(1, 2, 1), "B S C", {"unfold": "B ? C ?"}),
     "windows_apart": (lambda q: q.unfold(3, 2, 2), "B H S D", {"unfold": "B H S D/2 2"}),
-    "windows_of_tokens_apart": (lambda x: x[:, :4].unfold(1, 2, 2), "B S C", {"unfold": "B S/2 C 2"}),
-    "products": (lambda x: torch.tensordot(x, x[0], dims=([1], [0])), "B S C", {"tensordot": "B C C"}),
+    "windows_of_tokens_apart": (
+        lambda x: x[:, :4].unfold(1, 2, 2),
+        "B S C",
+        {"unfold": "B S/2 C 2"},
+    ),
+    "products": (
+        lambda x: torch.tensordot(x, x[0], dims=([1], [0])),
+        "B S C",
+        {"tensordot": "B C C"},
+    ),
     "inner": (lambda x: torch.inner(x, other=x[0]), "B S C", {"inner": "B T S"}),
 }
 
@@ -1171,7 +1347,10 @@ def test_a_size_from_a_shape_brings_its_axis(fn, axes, expected, x, heads):
 
 def test_where_all_sizes_are_alike_names_are_the_same(draw):
     steps = trace(angles_inside, draw(4, 4, 4, 4), axes="B H S D", sizes={"C": 16}).steps
-    assert [step.axes for step in steps if step.op in ("outer", "cat")] == [("S", "D/2"), ("S", "D")]
+    assert [step.axes for step in steps if step.op in ("outer", "cat")] == [
+        ("S", "D/2"),
+        ("S", "D"),
+    ]
 
 
 def test_what_met_axes_of_two_kinds_is_none_of_them(draw):
@@ -1180,7 +1359,9 @@ def test_what_met_axes_of_two_kinds_is_none_of_them(draw):
 
 
 def test_an_argument_and_what_reads_it_have_the_same_names(x):
-    found = trace(lambda x, mask: (x @ x.mT).masked_fill(mask, 0), x, torch.ones(S, S).bool(), axes=["B S C"])
+    found = trace(
+        lambda x, mask: (x @ x.mT).masked_fill(mask, 0), x, torch.ones(S, S).bool(), axes=["B S C"]
+    )
     assert found.arguments[1].axes == found.steps[-1].inputs[1].axes == ("T", "S")
 
 
@@ -1200,16 +1381,23 @@ def pairs_as_complex_numbers(q):
 
 @pytest.mark.parametrize("fn", [halves_by_a_view, pairs_by_a_view, pairs_as_complex_numbers])
 def test_halves_of_a_width_of_four_have_the_names_of_others(fn, draw):
-    four, six = (trace(fn, draw(2, 3, 5, width), axes="B H S D", sizes={"C": 3 * width}) for width in (4, 6))
+    four, six = (
+        trace(fn, draw(2, 3, 5, width), axes="B H S D", sizes={"C": 3 * width}) for width in (4, 6)
+    )
     assert [step.axes for step in four.steps] == [step.axes for step in six.steps]
     assert six.steps[-1].axes == ("B", "H", "S", "D")
 
 
-MLA = {"kv_lora_rank": 8, "q_lora_rank": 10, "qk_nope_head_dim": 5, "qk_rope_head_dim": 4, "v_head_dim": 7,
-       "num_key_value_heads": 4, "n_routed_experts": 4, "n_group": 2, "moe_intermediate_size": 16}  # fmt: skip
-PUBLISHED = {  # what is said of a model beside what is said of all, and the share of steps that may have a "?"
-    "gpt2": ({}, 0.04), "bert": ({}, 0.03), "llama": ({}, 0.04), "albert": ({"embedding_size": 13}, 0.12),
-    "mixtral": ({"num_key_value_heads": 2, "num_local_experts": 3}, 0.3), "gptj": ({"rotary_dim": 4}, 0.25),
+MLA = {"kv_lora_rank": 8, "q_lora_rank": 10, "qk_nope_head_dim": 5, "qk_rope_head_dim": 4,
+    "v_head_dim": 7,
+       "num_key_value_heads": 4, "n_routed_experts": 4, "n_group": 2,
+       "moe_intermediate_size": 16}  # fmt: skip
+# what is said of a model beside what is said of all, and the share of steps that may have a "?"
+PUBLISHED = {
+    "gpt2": ({}, 0.04), "bert": ({}, 0.03), "llama": ({}, 0.04),
+    "albert": ({"embedding_size": 13}, 0.12),
+    "mixtral": ({"num_key_value_heads": 2, "num_local_experts": 3}, 0.3),
+    "gptj": ({"rotary_dim": 4}, 0.25),
     "deepseek_v3": (MLA | {"hidden_size": 32, "intermediate_size": 48}, 0.25),
 }  # fmt: skip
 
@@ -1217,10 +1405,18 @@ PUBLISHED = {  # what is said of a model beside what is said of all, and the sha
 def published(name):
     transformers = pytest.importorskip("transformers")
     common = {"vocab_size": 97, "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 24}
-    common |= {"intermediate_size": 44, "max_position_embeddings": 33, "attn_implementation": "eager"}
+    common |= {
+        "intermediate_size": 44,
+        "max_position_embeddings": 33,
+        "attn_implementation": "eager",
+    }
     config = transformers.AutoConfig.for_model(name, **common | PUBLISHED[name][0])
     with torch.no_grad():
-        return trace(transformers.AutoModel.from_config(config).eval(), torch.randint(0, 90, (2, 7)), axes="B S")
+        return trace(
+            transformers.AutoModel.from_config(config).eval(),
+            torch.randint(0, 90, (2, 7)),
+            axes="B S",
+        )
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -1236,11 +1432,23 @@ def test_published_models_are_named(name):
 def test_published_models_are_compared_by_what_attention_does():
     """Not by their feed-forward layers, their sums and what comes after the last layer."""
     compared = Comparison({name: published(name) for name in ("gpt2", "bert")})
-    ends = {part.stage: [steps[-1].axes for steps in part.steps if steps] for part in compared.parts}
-    both = {"split": "B H S D", "scores": "B H T S", "weights": "B H T S", "context": "B H T D", "out": "B T C"}
-    assert {stage: ends[stage] for stage in both} == {stage: [tuple(axes.split())] * 2 for stage, axes in both.items()}
+    ends = {
+        part.stage: [steps[-1].axes for steps in part.steps if steps] for part in compared.parts
+    }
+    both = {
+        "split": "B H S D",
+        "scores": "B H T S",
+        "weights": "B H T S",
+        "context": "B H T D",
+        "out": "B T C",
+    }
+    assert {stage: ends[stage] for stage in both} == {
+        stage: [tuple(axes.split())] * 2 for stage, axes in both.items()
+    }
     assert ends["projection"] == [("B*S", "3*C"), ("B", "S", "C")]
-    others = [step for step in compared.traces["bert"].steps if step.op in ("gelu", "layer_norm", "tanh")]
+    others = [
+        step for step in compared.traces["bert"].steps if step.op in ("gelu", "layer_norm", "tanh")
+    ]
     assert {step.stage for step in others} == {""}
 
 
@@ -1255,9 +1463,12 @@ def attend_over_channels(x):
 
 def test_stages_of_attention_over_channels(x):
     found = trace(attend_over_channels, x, axes="B S C", sizes=SIZES)
-    expected = [("linear", "projection"), ("reshape", "split"), ("permute", "split"), *[("unbind", "split")] * 3,
-                *[("normalize", "split")] * 2, ("transpose", "scores"), ("matmul", "scores"), ("softmax", "weights"),
-                ("matmul", "context"), ("permute", "merged"), ("reshape", "merged"), ("linear", "out")]  # fmt: skip
+    expected = [("linear", "projection"), ("reshape", "split"), ("permute", "split"),
+        *[("unbind", "split")] * 3,
+                *[("normalize", "split")] * 2, ("transpose", "scores"), ("matmul", "scores"),
+                ("softmax", "weights"),
+                ("matmul", "context"), ("permute", "merged"), ("reshape", "merged"),
+                ("linear", "out")]  # fmt: skip
     assert [(step.op, step.stage) for step in found.steps if step.stage] == expected
 
 
@@ -1268,7 +1479,8 @@ def test_sums_of_keys_and_values_are_no_scores(heads):
 
 @pytest.mark.parametrize(
     ("name", "options", "given", "axes", "expected"),
-    [*[(name, {"image_size": 12, "patch_size": 4, "num_hidden_layers": 1, "num_attention_heads": 4, "hidden_size": 24},
+    [*[(name, {"image_size": 12, "patch_size": 4, "num_hidden_layers": 1, "num_attention_heads": 4,
+        "hidden_size": 24},
         (2, 3, 12, 12), "B C H W",
         {"conv2d": "B C Y/4 X/4", "flatten": "B C Y/4*X/4", "cat": "B S C", "softmax": "B H T S"})
        for name in ("vit", "deit")],  # with one and with two tokens that are no patches
@@ -1277,7 +1489,9 @@ def test_sums_of_keys_and_values_are_no_scores(heads):
 )  # fmt: skip
 def test_widths_that_a_config_declares(name, options, given, axes, expected):
     transformers = pytest.importorskip("transformers")
-    config = transformers.AutoConfig.for_model(name, intermediate_size=44, attn_implementation="eager", **options)
+    config = transformers.AutoConfig.for_model(
+        name, intermediate_size=44, attn_implementation="eager", **options
+    )
     tensor = torch.rand(given) if len(given) > 2 else torch.ones(given, dtype=torch.long)
     with torch.no_grad():
         found = trace(transformers.AutoModel.from_config(config).eval(), tensor, axes=axes)
@@ -1289,7 +1503,11 @@ def test_widths_that_a_config_declares(name, options, given, axes, expected):
 
 
 def talking_heads(q):
-    weights = nn.Linear(4, 4, dtype=q.dtype)((q @ q.mT).permute(0, 2, 3, 1)).permute(0, 3, 1, 2).softmax(-1)
+    weights = (
+        nn.Linear(4, 4, dtype=q.dtype)((q @ q.mT).permute(0, 2, 3, 1))
+        .permute(0, 3, 1, 2)
+        .softmax(-1)
+    )
     return weights @ q
 
 
@@ -1317,14 +1535,26 @@ def test_a_width_alone_names_no_head(fn, axes, expected, x, draw):
     found = trace(fn, given, axes=axes, sizes=sizes)
     assert found.warnings == found.questions == ()
     assert [" ".join(step.axes) for step in found.steps if step.op == "linear"] == expected
-    inner = [operand for step in found.steps for operand in step.inputs if isinstance(operand.source, int)]
-    assert [operand.axes for operand in inner] == [found.steps[operand.source].axes for operand in inner]
+    inner = [
+        operand
+        for step in found.steps
+        for operand in step.inputs
+        if isinstance(operand.source, int)
+    ]
+    assert [operand.axes for operand in inner] == [
+        found.steps[operand.source].axes for operand in inner
+    ]
 
 
-@pytest.mark.parametrize(("width", "heads", "kv_heads", "head_dim"), [(32, 4, 2, 16), (32, 4, 1, 9)])
+@pytest.mark.parametrize(
+    ("width", "heads", "kv_heads", "head_dim"), [(32, 4, 2, 16), (32, 4, 1, 9)]
+)
 def test_keys_of_fewer_heads_may_be_as_wide_as_the_model(width, heads, kv_heads, head_dim, draw):
     def split(x):
-        q, k = (nn.Linear(width, n * head_dim, dtype=x.dtype)(x).view(B, S, n, head_dim) for n in (heads, kv_heads))
+        q, k = (
+            nn.Linear(width, n * head_dim, dtype=x.dtype)(x).view(B, S, n, head_dim)
+            for n in (heads, kv_heads)
+        )
         return q, k
 
     sizes = {"C": width, "H": heads, "H_kv": kv_heads, "D": head_dim}
@@ -1337,11 +1567,15 @@ def test_keys_of_fewer_heads_may_be_as_wide_as_the_model(width, heads, kv_heads,
 def test_all_queries_with_one_key_and_one_value(draw):
     def attend(x):
         fused = nn.Linear(C, C + 2 * D, dtype=x.dtype)(x).view(B, S, H + 2, D)
-        q, k, v = (part.transpose(1, 2) for part in (fused[:, :, :-2], fused[:, :, [-2]], fused[:, :, [-1]]))
+        q, k, v = (
+            part.transpose(1, 2)
+            for part in (fused[:, :, :-2], fused[:, :, [-2]], fused[:, :, [-1]])
+        )
         return (q @ k.mT).softmax(-1) @ v
 
     found = trace(attend, draw(B, S, C), axes="B S C", sizes={"H": H})
-    assert [" ".join(step.axes) for step in found.steps if step.op in ("view", "getitem", "matmul")] == [
+    assert [" ".join(step.axes) for step in found.steps if step.op in ("view", "getitem",
+        "matmul")] == [
         "B S H+2 D", "B S H D", "B S 1 D", "B S 1 D", "B H T S", "B H T D",
     ]  # fmt: skip
     assert found.warnings == found.questions == ()
@@ -1350,7 +1584,9 @@ def test_all_queries_with_one_key_and_one_value(draw):
 def test_patches_that_are_unfolded_are_tokens(draw):
     def see(x):
         patches = x.unfold(2, 2, 2).unfold(3, 3, 3).permute(0, 2, 3, 1, 4, 5).reshape(B, 6, -1)
-        tokens = torch.cat([torch.zeros(B, 1, C, dtype=x.dtype), nn.Linear(18, C, dtype=x.dtype)(patches)], 1)
+        tokens = torch.cat(
+            [torch.zeros(B, 1, C, dtype=x.dtype), nn.Linear(18, C, dtype=x.dtype)(patches)], 1
+        )
         return (tokens @ tokens.mT).softmax(-1)
 
     found = trace(see, draw(B, 3, 4, 9), axes="B Ch Y X", sizes={"C": C})
@@ -1374,7 +1610,11 @@ def encode_and_decode(source, target):
 
 @pytest.mark.parametrize(
     ("source", "target", "expected"),
-    [("S", "T", ["S' S", "T T'", "T S"]), ("N", "M", ["T N", "M' M", "M N"]), ("S", "Q", ["T S", "Q' Q", "Q S"])],
+    [
+        ("S", "T", ["S' S", "T T'", "T S"]),
+        ("N", "M", ["T N", "M' M", "M N"]),
+        ("S", "Q", ["T S", "Q' Q", "Q S"]),
+    ],
 )
 @pytest.mark.parametrize("ids", [False, True])
 def test_two_sequences_keep_their_names(source, target, expected, ids, draw):
@@ -1382,7 +1622,9 @@ def test_two_sequences_keep_their_names(source, target, expected, ids, draw):
     table = nn.Embedding(9, C, dtype=torch.float64) if ids else nn.Identity()
     given = [torch.ones(x.shape[:2], dtype=torch.long) for x in given] if ids else given
     axes = [" ".join(["B", tokens, *width]) for tokens in (source, target)]
-    found = trace(lambda x, y: encode_and_decode(table(x), table(y)), *given, axes=axes, sizes=SIZES)
+    found = trace(
+        lambda x, y: encode_and_decode(table(x), table(y)), *given, axes=axes, sizes=SIZES
+    )
     assert found.warnings == found.questions == ()
     assert [" ".join(step.axes[2:]) for step in found.steps if step.op == "softmax"] == expected
     assert [step.axes[1] for step in found.steps if step.op == "add"] == [source, target, target]

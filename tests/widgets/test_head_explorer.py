@@ -1,4 +1,6 @@
-"""What the head explorer sends to a browser, held against the numbers it was given; and what it makes of bad input."""
+"""What the head explorer sends to a browser, held against the numbers it was given; and what it
+makes of bad input.
+"""
 
 import json
 import math
@@ -30,7 +32,9 @@ def weights(draw, *shape, **options):
 
 
 def opened(packet):
-    """Read a packet as the browser does: itself, facts of each map, cells (M, T, S), hidden (L · B, slots, T, S)."""
+    """Read a packet as the browser does: itself, facts of each map, cells (M, T, S), hidden (L · B,
+    slots, T, S).
+    """
     R, _, T, S = packet["shape"]
     four = (R, packet["slots"], T, S)
     numbers = np.frombuffer(packet["numbers"], "<f4").reshape(-1, T, S)
@@ -51,7 +55,9 @@ def ask(explorer, **values):
 # ---- what is sent ----
 
 
-@pytest.mark.parametrize("shape", [(3, 5), (4, 3, 5), (2, 4, 3, 5), (3, 2, 4, 7, 5), (1, 1, 1, 2, 2), (2, 512, 512)])
+@pytest.mark.parametrize(
+    "shape", [(3, 5), (4, 3, 5), (2, 4, 3, 5), (3, 2, 4, 7, 5), (1, 1, 1, 2, 2), (2, 512, 512)]
+)
 def test_every_cell_comes_whole(draw, shape):
     given = draw(*shape) * 7
     explorer = HeadExplorer(given, queries=tokens(shape[-2]), keys=tokens(shape[-1], "s"))
@@ -63,11 +69,15 @@ def test_every_cell_comes_whole(draw, shape):
     wanted = four.reshape(-1, *shape[-2:])
     assert head["slots"] == four.shape[1]
     assert np.array_equal(cells, wanted)
-    assert [(fact["low"], fact["high"]) for fact in facts] == [(one.min(), one.max()) for one in wanted]
+    assert [(fact["low"], fact["high"]) for fact in facts] == [
+        (one.min(), one.max()) for one in wanted
+    ]
     assert (head["low"], head["high"]) == (wanted.min(), wanted.max())
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str
+)
 def test_any_float_on_any_device(draw, device, dtype):
     given = weights(draw, 4, 6, 6).to(device=device, dtype=dtype)
     explorer = HeadExplorer(given.requires_grad_(), queries=tokens(6))
@@ -86,14 +96,19 @@ def test_what_is_no_number_stays_none(draw):
     assert np.array_equal(cells[1] == np.inf, given[1] == math.inf)
     assert [fact["nans"] for fact in facts[:2]] == [1, 0]
     given = given.float()
-    assert (facts[0]["low"], facts[1]["high"]) == (given[0][given[0].isfinite()].min(), given[1][given[1] < 99].max())
+    assert (facts[0]["low"], facts[1]["high"]) == (
+        given[0][given[0].isfinite()].min(),
+        given[1][given[1] < 99].max(),
+    )
     assert np.array_equal(hidden[0, :2], given.isneginf())  # a score of -inf is hidden
     nothing = opened(HeadExplorer(np.full((2, 2), np.nan)).packet)
     assert np.isnan(nothing[2]).all()
 
 
 def test_numbers_too_large_for_the_browser_are_infinite():
-    _, facts, cells, hidden = opened(HeadExplorer([[1.0, torch.finfo(torch.float64).min], [0.5, 0.5]]).packet)
+    _, facts, cells, hidden = opened(
+        HeadExplorer([[1.0, torch.finfo(torch.float64).min], [0.5, 0.5]]).packet
+    )
     assert cells[0].tolist() == [[1, -math.inf], [0.5, 0.5]]
     assert hidden.tolist() == [[[[False, True], [False, False]]]]
     assert facts[0]["low"] == 0.5
@@ -105,7 +120,9 @@ def test_numbers_too_large_for_the_browser_are_infinite():
 def test_entropy_is_the_mean_over_rows_that_see_something(draw):
     mask = causal_mask(6).clone()
     mask[2] = False
-    given = torch.where(mask, draw(3, 6, 6), -math.inf).softmax(-1).nan_to_num(1 / 6)  # what sees nothing is even
+    given = (
+        torch.where(mask, draw(3, 6, 6), -math.inf).softmax(-1).nan_to_num(1 / 6)
+    )  # what sees nothing is even
     _, facts, *_ = opened(HeadExplorer(given, mask=mask).packet)
     for head, fact in zip(given, facts, strict=False):
         rows = torch.distributions.Categorical(head[[0, 1, 3, 4, 5]]).entropy()
@@ -120,14 +137,27 @@ def test_rows_that_do_not_sum_to_1_have_no_entropy(draw):
         assert fact["entropy"] is None
         assert fact["sums"] == pytest.approx([float(head.sum(-1).min()), float(head.sum(-1).max())])
         assert fact["over_queries"]
-    assert not any(fact["over_queries"] for fact in opened(HeadExplorer(weights(draw, 2, 4, 6)).packet)[1])
+    assert not any(
+        fact["over_queries"] for fact in opened(HeadExplorer(weights(draw, 2, 4, 6)).packet)[1]
+    )
 
 
 # ---- masks and tokens ----
 
 
 @pytest.mark.parametrize(
-    "shape", [(5, 6), (1, 6), (6,), (4, 5, 6), (1, 5, 6), (2, 1, 1, 6), (2, 4, 5, 6), (1, 4, 1, 1), (3, 2, 4, 5, 6)]
+    "shape",
+    [
+        (5, 6),
+        (1, 6),
+        (6,),
+        (4, 5, 6),
+        (1, 5, 6),
+        (2, 1, 1, 6),
+        (2, 4, 5, 6),
+        (1, 4, 1, 1),
+        (3, 2, 4, 5, 6),
+    ],
 )
 def test_masks_spread_as_torch_spreads_them(draw, shape):
     full = (3, 2, 4, 5, 6) if len(shape) == 5 else (2, 4, 5, 6)
@@ -145,7 +175,9 @@ def test_tokens_of_each_sentence(draw):
     head, *_ = opened(HeadExplorer(weights(draw, 2, 4, 3, 3), queries=lists).packet)
     assert head["tokens"] == [(one, one) for one in lists]
     assert head["rows"] == ["sentence 0", "sentence 1"]
-    head, *_ = opened(HeadExplorer(weights(draw, 3, 2, 4, 3, 5), queries=lists, keys=tokens(5)).packet)
+    head, *_ = opened(
+        HeadExplorer(weights(draw, 3, 2, 4, 3, 5), queries=lists, keys=tokens(5)).packet
+    )
     assert head["tokens"] == [(one, tokens(5)) for one in lists] * 3
     assert head["rows"][:3] == ["layer 0, sentence 0", "layer 0, sentence 1", "layer 1, sentence 0"]
     head, *_ = opened(HeadExplorer(weights(draw, 3, 5)).packet)
@@ -153,21 +185,31 @@ def test_tokens_of_each_sentence(draw):
 
 
 BAD = {
-    "six axes": ((np.zeros((1, 1, 2, 2, 3, 3)),), {}, "weights must have 2 to 5 axes.*fix: weights\\[0\\]"),
+    "six axes": ((np.zeros((1, 1, 2, 2, 3, 3)),), {}, "weights must have 2 to 5 axes.*fix: "
+                                                      "weights\\[0\\]"),
     "one axis": (([0.5, 0.5],), {}, "weights must have 2 to 5 axes.*got \\(2,\\)"),
     "no tokens": ((np.zeros((4, 0, 0)),), {}, "must not be empty.*got \\(4, 0, 0\\)"),
     "strings": (([["a", "b"], ["c", "d"]],), {}, "weights must be numbers"),
     "ragged": (([[1, 2], [3]],), {}, "weights must be numbers"),
-    "complex tensor": ((torch.zeros(2, 2, dtype=torch.complex64),), {}, "weights must be real.*complex64"),
-    "few queries": ((np.eye(3),), {"queries": ["a", "b"]}, "queries must name every row.*expected 3 names, got 2"),
-    "many keys": ((np.zeros((2, 3)),), {"keys": tokens(4)}, "keys must name every column.*expected 3 names, got 4"),
-    "a sentence": ((np.eye(3),), {"queries": "a b c"}, "queries must name every row.*fix: queries=queries.split\\(\\)"),
-    "two lists for three": ((np.zeros((3, 2, 2, 2)),), {"queries": [["a", "b"]] * 2}, "one list, or 3.*got 2 lists"),
-    "a short list": ((np.zeros((2, 2, 2, 2)),), {"queries": [["a", "b"], ["a"]]}, "sentence 1: .*2 names, got 1"),
-    "additive mask": ((np.eye(3),), {"mask": torch.zeros(3, 3)}, "mask must be bool, True = may attend.*float32"),
-    "mask of other tokens": ((np.eye(3),), {"mask": causal_mask(4)}, "\\(3, 3\\), got bool \\(4, 4\\)"),
+    "complex tensor": ((torch.zeros(2, 2, dtype=torch.complex64),), {},
+        "weights must be real.*complex64"),
+    "few queries": ((np.eye(3),), {"queries": ["a", "b"]}, "queries must name every row.*expected "
+                                                           "3 names, got 2"),
+    "many keys": ((np.zeros((2, 3)),), {"keys": tokens(4)}, "keys must name every "
+                                                            "column.*expected 3 names, got 4"),
+    "a sentence": ((np.eye(3),), {"queries": "a b c"}, "queries must name every row.*fix: "
+                                                       "queries=queries.split\\(\\)"),
+    "two lists for three": ((np.zeros((3, 2, 2, 2)),), {"queries": [["a", "b"]] * 2},
+        "one list, or 3.*got 2 lists"),
+    "a short list": ((np.zeros((2, 2, 2, 2)),), {"queries": [["a", "b"], ["a"]]},
+        "sentence 1: .*2 names, got 1"),
+    "additive mask": ((np.eye(3),), {"mask": torch.zeros(3, 3)}, "mask must be bool, True = may "
+                                                                 "attend.*float32"),
+    "mask of other tokens": ((np.eye(3),), {"mask": causal_mask(4)}, "\\(3, 3\\), got bool \\(4, "
+                                                                     "4\\)"),
     "ambiguous mask": (
-        (np.zeros((3, 3, 5, 5)),), {"mask": torch.ones(3, 5, 5, dtype=torch.bool)}, "ambiguous.*fix: mask\\[:, None\\]",
+        (np.zeros((3, 3, 5, 5)),), {"mask": torch.ones(3, 5, 5, dtype=torch.bool)},
+        "ambiguous.*fix: mask\\[:, None\\]",
     ),
     "recompute": ((np.eye(3),), {"recompute": 3}, "recompute must be a function"),
     "no parameter": ((np.eye(3),), {"recompute": lambda: 1}, "recompute must have a parameter"),
@@ -177,10 +219,13 @@ BAD = {
         "fix: weights\\[..., :512, :512\\], and tokens and mask that fit it$",
     ),
     "too many numbers": (
-        (torch.zeros(1).expand(12, 1, 12, 512, 512),), {}, "up to 64 MiB. expected fewer layers, sentences or heads: "
-        "with their average, 64 MiB of float32, got \\(12, 1, 12, 512, 512\\), 156 MiB$",
+        (torch.zeros(1).expand(12, 1, 12, 512, 512),), {}, "up to 64 MiB. expected fewer layers, "
+                                                           "sentences or heads: with their "
+                                                           "average, 64 MiB of float32, got "
+                                                           "\\(12, 1, 12, 512, 512\\), 156 MiB$",
     ),
-    "strange parameter": ((np.eye(3),), {"recompute": lambda warmth: 1}, "no control for its parameter 'warmth'"),
+    "strange parameter": ((np.eye(3),), {"recompute": lambda warmth: 1},
+        "no control for its parameter 'warmth'"),
 }  # fmt: skip
 
 
@@ -197,7 +242,8 @@ def test_what_cannot_be_drawn_gets_one_clear_message(name):
 
 def test_parameters_become_controls():
     def function(
-        temperature, scale=0.25, *args, mask=None, sentence="", window=3, rate=0.1, shift=0.0, flag=True, other=None,
+        temperature, scale=0.25, *args, mask=None, sentence="", window=3, rate=0.1, shift=0.0,
+        flag=True, other=None,
         **more,
     ):  # fmt: skip
         assert (args, more) == ((), {})
@@ -255,16 +301,33 @@ def test_a_function_gets_what_the_controls_say():
 def test_weights_follow_a_control(draw):
     scores = draw(3, 4, 4)
     explorer = HeadExplorer(
-        scores.softmax(-1), queries=tokens(4), recompute=lambda temperature: (scores / temperature).softmax(-1)
+        scores.softmax(-1),
+        queries=tokens(4),
+        recompute=lambda temperature: (scores / temperature).softmax(-1),
     )
-    for sent, temperature in ((0.1, 0.1), ("hot", 1.0), (math.nan, 1.0), (None, 1.0), (3.0, 3.0), (3.0, 3.0)):
-        assert ask(explorer, temperature=sent) == ""  # where it makes no sense, the control is at its start
+    for sent, temperature in (
+        (0.1, 0.1),
+        ("hot", 1.0),
+        (math.nan, 1.0),
+        (None, 1.0),
+        (3.0, 3.0),
+        (3.0, 3.0),
+    ):
+        assert (
+            ask(explorer, temperature=sent) == ""
+        )  # where it makes no sense, the control is at its start
         head, _, cells, _ = opened(explorer.packet)
         assert np.abs(cells[:3] - (scores / temperature).softmax(-1).numpy()).max() < 1e-5
-        assert (head["serial"], head["tokens"]) == (explorer.request["serial"], [(tokens(4), tokens(4))])
+        assert (head["serial"], head["tokens"]) == (
+            explorer.request["serial"],
+            [(tokens(4), tokens(4))],
+        )
     course = HeadExplorer((scores / 3).softmax(-1), queries=tokens(4))
     assert explorer.text == course.text
-    assert (explorer.packet["whose"], course.packet["whose"]) == ("These numbers are your function's.", "")
+    assert (explorer.packet["whose"], course.packet["whose"]) == (
+        "These numbers are your function's.",
+        "",
+    )
 
 
 @pytest.mark.parametrize(
@@ -280,7 +343,9 @@ def test_weights_follow_a_control(draw):
 )
 def test_results_in_any_form(draw, returned, queries, keys):
     given = weights(draw, 2, 3, 4)
-    explorer = HeadExplorer(given, queries=tokens(3), keys=tokens(4, "s"), recompute=lambda scale: returned(given))
+    explorer = HeadExplorer(
+        given, queries=tokens(3), keys=tokens(4, "s"), recompute=lambda scale: returned(given)
+    )
     assert ask(explorer, scale=2.0) == ""
     head, *_ = opened(explorer.packet)
     assert head["tokens"] == [(queries, keys)]
@@ -305,7 +370,8 @@ def raises(temperature):
 def test_what_goes_wrong_is_shown_and_the_picture_stays(function, trouble):
     broken = [True]
     explorer = HeadExplorer(
-        np.eye(2), recompute=lambda temperature: function(temperature) if broken else np.ones((2, 2)) / 2
+        np.eye(2),
+        recompute=lambda temperature: function(temperature) if broken else np.ones((2, 2)) / 2,
     )
     before = explorer.packet
     assert before["whose"] == "These numbers are the course's."
@@ -343,13 +409,18 @@ def test_masks_that_can_be_chosen(T, S):
         (causal_mask(4), "causal"),
         (causal_mask(4).triu(-2), "window of 3"),
         (~causal_mask(4), GIVEN),
-        (torch.stack([causal_mask(4), ~causal_mask(4)]), "none"),  # a menu cannot say a mask for each head
+        (
+            torch.stack([causal_mask(4), ~causal_mask(4)]),
+            "none",
+        ),  # a menu cannot say a mask for each head
     ],
 )
 def test_the_choice_starts_with_the_mask_that_was_given(mask, start):
     got = []
     explorer = HeadExplorer(
-        np.stack([np.eye(4)] * 2), mask=mask, recompute=lambda mask=None: got.append(mask) or np.eye(4)
+        np.stack([np.eye(4)] * 2),
+        mask=mask,
+        recompute=lambda mask=None: got.append(mask) or np.eye(4),
     )
     (control,) = explorer.options["controls"]
     assert control["words"][explorer.request["values"]["mask"]] == start
@@ -362,7 +433,9 @@ def test_the_choice_starts_with_the_mask_that_was_given(mask, start):
 
 
 def test_a_mask_of_other_tokens_is_left_out():
-    explorer = HeadExplorer(np.eye(3), mask=causal_mask(3), recompute=lambda sentence: np.eye(len(sentence.split())))
+    explorer = HeadExplorer(
+        np.eye(3), mask=causal_mask(3), recompute=lambda sentence: np.eye(len(sentence.split()))
+    )
     assert ask(explorer, sentence="a b c d") == ""
     assert opened(explorer.packet)[3] is None
     assert ask(explorer, sentence="a b c") == ""
@@ -387,7 +460,9 @@ def test_a_sentence_starts_from_its_default_or_from_the_queries():
         (lambda sentence="the old dog": None, "the old dog"),
         (lambda sentence: None, "dogra oldem"),
     ):
-        explorer = HeadExplorer(np.full((2, 3), 1 / 3), queries=["dogra", "oldem"], recompute=function)
+        explorer = HeadExplorer(
+            np.full((2, 3), 1 / 3), queries=["dogra", "oldem"], recompute=function
+        )
         assert explorer.request["values"] == {"sentence": start}
 
 
@@ -396,17 +471,22 @@ def test_the_sentence_names_the_strongest_pair_that_can_be_seen():
     given[0, 0, 2], given[1, 2, 1] = 0.9, 0.8
     explorer = HeadExplorer(given, queries=["it", "was", "sat"], mask=causal_mask(3), head=1)
     assert repr(explorer) == (
-        "HeadExplorer: 2 heads, 3 query and 3 key tokens; in head 1 the largest number is 0.80, from “sat” to “was”."
+        "HeadExplorer: 2 heads, 3 query and 3 key tokens; in head 1 the largest number is 0.80, "
+        "from “sat” to “was”."
     )
     explorer.head = 0
-    assert explorer.text.endswith("in head 0 the largest number is 0.10, from “was” to “it”.")  # “it” sees itself alone
+    assert explorer.text.endswith(
+        "in head 0 the largest number is 0.10, from “was” to “it”."
+    )  # “it” sees itself alone
     explorer.head = 2
     assert "in the average of heads" in explorer.text
     hidden = HeadExplorer(np.eye(2), mask=torch.zeros(2, 2, dtype=torch.bool))
     assert hidden.text.endswith("in head 0 there is no number to be seen.")
 
 
-@pytest.mark.parametrize("case", ["many heads", "long", "masked scores", "nothing but NaN", "emoji"])
+@pytest.mark.parametrize(
+    "case", ["many heads", "long", "masked scores", "nothing but NaN", "emoji"]
+)
 def test_anything_can_be_drawn_without_a_browser(draw, case):
     given = {
         "many heads": weights(draw, 17, 4, 4), "long": weights(draw, 2, 200, 130),
@@ -424,7 +504,9 @@ def test_the_static_picture_draws_the_heads_that_are_shown(draw):
     given = weights(draw, 2, 4, 5, 5)
     explorer = HeadExplorer(given, layer=1)
     figure = explorer.picture()
-    assert [ax.get_title("left") for ax in figure.axes[:4]] == [f"layer 1, head {n}" for n in range(4)]
+    assert [ax.get_title("left") for ax in figure.axes[:4]] == [
+        f"layer 1, head {n}" for n in range(4)
+    ]
     assert HeadExplorer(-given[0], head=1).picture().get_title("left") == "head 1"
     meshes = [ax.collections[0].get_array() for ax in figure.axes[:4]]
     for mesh, head in zip(meshes, given[1], strict=True):
@@ -435,25 +517,35 @@ def test_the_static_picture_draws_the_heads_that_are_shown(draw):
 
 
 def in_node(expression, explorer=None):
-    """Return what an expression is in the widget's scripts, where ``maps`` are those of an explorer."""
+    """Return what an expression is in the widget's scripts, where ``maps`` are those of an
+    explorer.
+    """
     node = shutil.which("node")
     if node is None:
         pytest.skip("the widget's scripts are tested where node is installed")
     state = json.dumps(explorer.packet if explorer else None, default=list)
     read = (
-        "const maps = packet && readMaps({ ...packet, numbers: bytes(packet.numbers), hidden: bytes(packet.hidden) });"
+        "const maps = packet && "
+        "readMaps({ ...packet, numbers: bytes(packet.numbers), hidden: bytes(packet.hidden) });"
     )
     helpers = f"const packet = {state}, bytes = (list) => list && new Uint8Array(list);"
     folder = Path(maps.__file__).parent.as_uri()
     script = (
         f'import {{ readMaps, rgbOf }} from "{folder}/data.js";\n'
-        f'import {{ inkOn }} from "{folder}/../dom.js"; import {{ notesOf, readoutOf }} from "{folder}/text.js";'
+        f'import {{ inkOn }} from "{folder}/../dom.js"; import {{ notesOf, readoutOf }} from '
+        f'"{folder}/text.js";'
     )
     # JSON knows no NaN and no infinity.
-    plain = "(_, value) => (typeof value === 'number' && !Number.isFinite(value) ? `${value}` : value)"
+    plain = (
+        "(_, value) => (typeof value === 'number' && !Number.isFinite(value) ? `${value}` : value)"
+    )
     program = f"{script}\n{helpers}\n{read}\nconsole.log(JSON.stringify({expression}, {plain}));"
     done = subprocess.run(
-        [node, "--input-type=module", "-"], input=program, capture_output=True, text=True, check=False
+        [node, "--input-type=module", "-"],
+        input=program,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -475,7 +567,10 @@ def test_numbers_can_be_read_on_every_colour():
 
 def test_cells_rows_and_columns_are_put_into_words():
     given = np.array(
-        [[[0.0, 1.0, 0.0], [math.nan, 0.5, 0.5], [0.0, 0.3, 0.7]], [[-1, -np.inf, 2], [1, 1, 1], [0, 0, 0]]]
+        [
+            [[0.0, 1.0, 0.0], [math.nan, 0.5, 0.5], [0.0, 0.3, 0.7]],
+            [[-1, -np.inf, 2], [1, 1, 1], [0, 0, 0]],
+        ]
     )
     mask = np.array([[True, True, False], [True, True, True], [False, True, False]])
     explorer = HeadExplorer(given, queries=["a", "b", "c"], mask=mask)
@@ -496,7 +591,12 @@ def test_colours_reach_as_far_as_numbers_do(draw):
         return in_node("[maps.low, maps.high]", HeadExplorer(given))
 
     given = np.array([[[0.25, 0.5]], [[0.0, 1.0]]])
-    assert (ends(given), ends(given / 2), ends(4 * given), ends(-given)) == ([0, 1], [0, 1], [0, 4], [-1, 1])
+    assert (ends(given), ends(given / 2), ends(4 * given), ends(-given)) == (
+        [0, 1],
+        [0, 1],
+        [0, 4],
+        [-1, 1],
+    )
 
 
 def test_what_is_unusual_is_noted():
@@ -505,13 +605,19 @@ def test_what_is_unusual_is_noted():
 
     assert notes(np.eye(2)) == []
     over = notes([[0.9, 0.6], [0.1, 0.4]])
-    assert over == [{"warning": True, "text": "rows sum to 0.50 … 1.50, not 1; the columns sum to 1, as after a "
-                                              "softmax over the queries"}]  # fmt: skip
+    said = (
+        "rows sum to 0.50 … 1.50, not 1; the columns sum to 1, as after a softmax over the queries"
+    )
+    assert over == [{"warning": True, "text": said}]
     assert notes([[2.0, 2.0]]) == [{"warning": False, "text": "rows sum to 4.00, not 1"}]
-    assert notes([[1.5, -0.5]]) == [{"warning": False, "text": "rows sum to 1.00, with numbers below 0"}]
+    assert notes([[1.5, -0.5]]) == [
+        {"warning": False, "text": "rows sum to 1.00, with numbers below 0"}
+    ]
     leaking = notes([[0.5, 0.5], [0.25, 0.75]], mask=causal_mask(2))
     assert leaking == [{"warning": True, "text": "hidden cells hold weight, up to 0.50"}]
-    assert {"warning": True, "text": "2 cells are NaN, not a number"} in notes([[np.nan, np.nan], [0.5, 0.5]])
+    assert {"warning": True, "text": "2 cells are NaN, not a number"} in notes(
+        [[np.nan, np.nan], [0.5, 0.5]]
+    )
 
 
 # ---- whose numbers, and what is wrong with what was typed ----
@@ -521,11 +627,18 @@ def test_a_word_that_is_not_known_is_no_fault_of_the_function():
     def function(sentence):
         return example.load(sentence).mha(example.load(sentence).x)[1]
 
-    explorer = HeadExplorer(function(example.SENTENCE), queries=example.SENTENCE.split(), recompute=function)
+    explorer = HeadExplorer(
+        function(example.SENTENCE), queries=example.SENTENCE.split(), recompute=function
+    )
     line = "is not one of the 127 words; grammar.vocabulary() lists them"
-    assert ask(explorer, sentence="the foo slept") == f"“foo” {line}; near ones: fox, fooled, followed"
+    assert (
+        ask(explorer, sentence="the foo slept") == f"“foo” {line}; near ones: fox, fooled, followed"
+    )
     assert ask(explorer, sentence="the c\u202ea slept").startswith(f"“c�a” {line}")
-    assert ask(explorer, sentence="the " * 16) == "the sentence is too long (expected S <= 15, got S=16)"
+    assert (
+        ask(explorer, sentence="the " * 16)
+        == "the sentence is too long (expected S <= 15, got S=16)"
+    )
     assert ask(explorer, sentence="the cat slept") == ""
 
 
@@ -539,7 +652,12 @@ def test_a_sentence_may_have_more_tokens_than_words():
         return np.eye(len(words)), words
 
     explorer = HeadExplorer(np.eye(3), queries=["<start>", "it", "sat"], recompute=function)
-    for sentence, last in (("it sat", "sat"), ("it sat down", "down"), ("down", "down"), ("it was it", "it₂")):
+    for sentence, last in (
+        ("it sat", "sat"),
+        ("it sat down", "down"),
+        ("down", "down"),
+        ("it was it", "it₂"),
+    ):
         assert ask(explorer, sentence=sentence, mask="causal") == ""
         ((queries, keys),) = explorer.packet["tokens"]
         assert queries == keys

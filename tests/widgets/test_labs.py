@@ -1,4 +1,6 @@
-"""The labs tell the truth: every control is moved, and what is drawn is held against PyTorch and the formulas."""
+"""The labs tell the truth: every control is moved, and what is drawn is held against PyTorch and
+the formulas.
+"""
 
 import json
 import math
@@ -62,10 +64,13 @@ def panel(lab, kind, n=0):
 
 def tensor(numbers):
     """Return numbers that were sent; NaN was sent as None."""
-    return torch.tensor([[math.nan if x is None else x for x in row] for row in numbers], dtype=torch.float64)
+    return torch.tensor(
+        [[math.nan if x is None else x for x in row] for row in numbers], dtype=torch.float64
+    )
 
 
-# Controls whose value may be another than the one that was sent: lists, and what others set bounds to.
+# Controls whose value may be another than the one that was sent: lists, and what others set bounds
+# to.
 RECONCILED = {"mask", "weights", "scores", "num_kv_heads", "tile"}
 
 
@@ -104,7 +109,9 @@ def test_the_static_figure_has_all_panels_and_follows(name):
     assert lab.png() != before
 
 
-@pytest.mark.parametrize("sent", [{"nothing": 1}, {"num_heads": 99}, {"num_heads": "2"}, {"num_heads": -1}, None, 7])
+@pytest.mark.parametrize(
+    "sent", [{"nothing": 1}, {"num_heads": 99}, {"num_heads": "2"}, {"num_heads": -1}, None, 7]
+)
 def test_nonsense_from_the_browser_is_told_in_place(sent):
     lab = SplitLab()
     before = lab.view["panels"]
@@ -117,7 +124,9 @@ def test_nonsense_from_the_browser_is_told_in_place(sent):
 def test_an_answer_names_who_asked():
     lab = SplitLab()
     request = {"asker": "me", "number": 5, "moved": {"num_heads": 2}}
-    thread = threading.Thread(target=lambda: lab.set_trait("request", request))  # JupyterLab may report in another one
+    thread = threading.Thread(
+        target=lambda: lab.set_trait("request", request)
+    )  # JupyterLab may report in another one
     thread.start()
     thread.join()
     assert lab.values["num_heads"] == 3
@@ -140,8 +149,13 @@ def test_scaling_shows_what_the_experiment_measures(width, divide_by):
     assert panel(lab, "bars")["values"] == pytest.approx(found.weights[0, :12].tolist(), rel=1e-3)
     told = dict(row[:2] for row in panel(lab, "table")["rows"])
     assert told["spread of the scores"] == f"{found.spread:.2f}"
-    assert told["rows with a share above .99"] == f"{(found.weights[:, 0] > 0.99).double().mean():.0%}"
-    drawn = {line["name"]: line["values"][panel(lab, "lines")["at"]] for line in panel(lab, "lines")["lines"]}
+    assert (
+        told["rows with a share above .99"] == f"{(found.weights[:, 0] > 0.99).double().mean():.0%}"
+    )
+    drawn = {
+        line["name"]: line["values"][panel(lab, "lines")["at"]]
+        for line in panel(lab, "lines")["lines"]
+    }
     assert drawn["largest share, mean"] == pytest.approx(found.top, rel=1e-3)
 
 
@@ -157,7 +171,9 @@ def test_ones_own_scaling_is_one_more_way():
     wrong = ScalingLab(scores=lambda q, k: q @ k.mT)
     assert "spread by 8" in wrong.text
     unfinished = ScalingLab(scores=lambda q, k: None)
-    assert unfinished.text.endswith("Your scaled_scores returns nothing yet: computed by the course's.")
+    assert unfinished.text.endswith(
+        "Your scaled_scores returns nothing yet: computed by the course's."
+    )
     assert unfinished.view["panels"][1] == yours[1]
 
 
@@ -178,7 +194,10 @@ def test_ones_own_function_that_fails_is_told_and_the_next_move_recovers():
     flat = ScalingLab(scores=lambda q, k: q @ k.mT.flatten(0, 1))
     assert "your scaled_scores" in flat.view["trouble"]
     shape = ScalingLab(scores=lambda q, k: torch.ones(3))
-    told = "⚠ your scaled_scores: the result must be a tensor of the right shape. expected (400, 1, 1, 64), got (3,)"
+    told = (
+        "⚠ your scaled_scores: the result must be a tensor of the right shape. expected (400, 1, "
+        "1, 64), got (3,)"
+    )
     assert shape.view["trouble"] == told
 
 
@@ -195,21 +214,31 @@ def test_a_function_through_which_no_gradient_flows():
 def test_softmax_is_torchs(scores, dim, temperature, shift):
     lab = SoftmaxLab(scores, TOKENS)
     lab.set(
-        word=3, temperature=temperature, shift=shift, over=f"the {'keys (dim=-1)' if dim == -1 else 'queries (dim=-2)'}"
+        word=3,
+        temperature=temperature,
+        shift=shift,
+        over=f"the {'keys (dim=-1)' if dim == -1 else 'queries (dim=-2)'}",
     )
     expected = (scores.double() / temperature).softmax(dim)  # the shift changes nothing
     drawn = panel(lab, "matrix")
     assert torch.allclose(tensor(drawn["values"]), expected, atol=2e-3)
     assert panel(lab, "bars", 1)["values"] == drawn["values"][3]
     for along, name in ((1, "rows_sum"), (0, "columns_sum")):
-        assert [float(x) for x in drawn[name]] == pytest.approx(expected.sum(along).tolist(), abs=6e-3)
+        assert [float(x) for x in drawn[name]] == pytest.approx(
+            expected.sum(along).tolist(), abs=6e-3
+        )
     assert f"the row sums to {expected[3].sum():.2f}" in lab.text
     if dim == -1:
-        assert f"entropy {torch.special.entr(expected[3]).sum():.2f} of at most {math.log(6):.2f}" in lab.text
+        assert (
+            f"entropy {torch.special.entr(expected[3]).sum():.2f} of at most {math.log(6):.2f}"
+            in lab.text
+        )
 
 
 def test_ones_own_softmax_that_overflows_shows_it(scores):
-    lab = SoftmaxLab(scores, TOKENS, softmax=lambda s: s.exp() / s.exp().sum(-1, keepdim=True), word="it")
+    lab = SoftmaxLab(
+        scores, TOKENS, softmax=lambda s: s.exp() / s.exp().sum(-1, keepdim=True), word="it"
+    )
     right = panel(lab, "matrix")["values"]
     assert lab.text.endswith("Computed by your softmax.")
     lab.set(shift=10)
@@ -223,33 +252,45 @@ def test_ones_own_softmax_that_overflows_shows_it(scores):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda s: SoftmaxLab(s, TOKENS[:5]), "scores has the wrong T and S. expected (T=5, S=5), got (T=6, S=6)"),
-        (lambda s: TilingLab(s, TOKENS[:5]), "scores has the wrong T and S. expected (T=5, S=5), got (T=6, S=6)"),
+        (lambda s: SoftmaxLab(s, TOKENS[:5]), "scores has the wrong T and S. expected (T=5, S=5), "
+                                              "got (T=6, S=6)"),
+        (lambda s: TilingLab(s, TOKENS[:5]), "scores has the wrong T and S. expected (T=5, S=5), "
+                                             "got (T=6, S=6)"),
         (lambda s: SoftmaxLab(s[None].repeat(4, 1, 1), TOKENS),
-         "scores must have 2 axes. expected (T=6, S=6), got (4, 6, 6), fix: scores[0, 0], one head of one sentence"),
-        (lambda s: SoftmaxLab(s, "thecat"), "tokens must be a list of words. expected 1 to 32 tokens, got 'thecat'"),
-        (lambda s: SoftmaxLab(s, None), "tokens must be a list of words. expected 1 to 32 tokens, got None"),
-        (lambda s: MaskLab(s, ["x"] * 33), "tokens must be a list of words. expected 1 to 32 tokens, got 33 tokens"),
+         "scores must have 2 axes. expected (T=6, S=6), got (4, 6, 6), fix: scores[0, 0], one "
+         "head of one sentence"),
+        (lambda s: SoftmaxLab(s, "thecat"), "tokens must be a list of words. expected 1 to 32 "
+                                            "tokens, got 'thecat'"),
+        (lambda s: SoftmaxLab(s, None), "tokens must be a list of words. expected 1 to 32 tokens, "
+                                        "got None"),
+        (lambda s: MaskLab(s, ["x"] * 33), "tokens must be a list of words. expected 1 to 32 "
+                                           "tokens, got 33 tokens"),
         (lambda s: SoftmaxLab(s, TOKENS, word="dog"),
          "word must be one of the tokens. expected the, cat, it, dogs, ,, got 'dog'"),
         (lambda s: MaskLab(s / 0, TOKENS),
-         "scores must be finite. expected finite numbers, got inf or NaN among them, fix: the scaled scores, before "
-         "a mask hides any"),
+         "scores must be finite. expected finite numbers, got inf or NaN among them, fix: the "
+         "scaled scores, before a mask hides any"),
         (lambda s: MaskLab(s, TOKENS, mask=torch.ones(6, 6)),
-         "mask must be bool, True = may attend. expected torch.bool, got torch.float32, fix: mask.bool() if it holds 1 "
-         "for may attend, mask == 0 if it is additive (0 and -inf)"),
+         "mask must be bool, True = may attend. expected torch.bool, got torch.float32, fix: "
+         "mask.bool() if it holds 1 for may attend, mask == 0 if it is additive (0 and -inf)"),
         (lambda s: MaskLab(s, TOKENS, mask=[[1, 0], [1]]),
-         "mask must be a table of 0 and 1. expected 6 rows of 6, got expected sequence of length 2 at dim 1 (got 1)"),
-        (lambda s: ScalingLab(scores=3), "scaled_scores must be a function. expected a callable, got int"),
-        (lambda s: SplitLab(65), "d_model must be drawn cell by cell. expected an int from 2 to 64, got d_model=65"),
-        (lambda s: SplitLab(2.0), "d_model must be drawn cell by cell. expected an int from 2 to 64, got d_model=2.0"),
+         "mask must be a table of 0 and 1. expected 6 rows of 6, got expected sequence of length "
+         "2 at dim 1 (got 1)"),
+        (lambda s: ScalingLab(scores=3), "scaled_scores must be a function. expected a callable, "
+                                         "got int"),
+        (lambda s: SplitLab(65), "d_model must be drawn cell by cell. expected an int from 2 to "
+                                 "64, got d_model=65"),
+        (lambda s: SplitLab(2.0), "d_model must be drawn cell by cell. expected an int from 2 to "
+                                  "64, got d_model=2.0"),
         (lambda s: WeightedSumLab().set(weights=[0.5, "x", 0, 0, 0]),
          "every token needs a number. expected finite numbers (5,), got [0.5, 'x', 0, 0, 0]"),
         (lambda s: SplitLab().set(num_heads=5),
          "num_heads has no such value. expected one of 1, 2, 3, 4, 6, 8, 12, 24, got 5"),
         (lambda s: WeightedSumLab().set(free=3), "free is a switch. expected True or False, got 3"),
-        (lambda s: PlaneLab().set(length=math.nan), "length is a number. expected a finite number, got nan"),
-        (lambda s: SplitLab().set(heads=2), "no control has this name. expected num_heads, got heads"),
+        (lambda s: PlaneLab().set(length=math.nan), "length is a number. expected a finite "
+                                                    "number, got nan"),
+        (lambda s: SplitLab().set(heads=2), "no control has this name. expected num_heads, got "
+                                            "heads"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(scores, make, message):
@@ -263,7 +304,9 @@ def test_any_float_on_any_device(scores, dtype, device):
     lab = SoftmaxLab(scores.to(device, dtype)[None, None], TOKENS)
     expected = scores.double().softmax(-1)
     assert torch.allclose(tensor(panel(lab, "matrix")["values"]), expected, atol=2e-2)
-    masked = MaskLab(scores.to(device, dtype), TOKENS, mask=torch.ones(6, 6, dtype=torch.bool, device=device))
+    masked = MaskLab(
+        scores.to(device, dtype), TOKENS, mask=torch.ones(6, 6, dtype=torch.bool, device=device)
+    )
     masked.set(fill=FINITE)
     told = "value cannot be converted" in masked.view["trouble"]
     assert told == (dtype == torch.float16)  # where -1e9 does not exist
@@ -303,7 +346,12 @@ def test_every_convention_reads_back_as_the_painted_mask(scores, draw):
         assert torch.equal(masks.to_attend(cells, convention), painted)
     additive = torch.zeros(6, 6).masked_fill(written[3], -math.inf)
     assert torch.equal(additive, masks.additive_mask(painted, torch.float32))
-    assert [one["on"] for one in small] == ["True = may attend", "True = ignore", "True = do not draw", "-inf"]
+    assert [one["on"] for one in small] == [
+        "True = may attend",
+        "True = ignore",
+        "True = do not draw",
+        "-inf",
+    ]
     assert panel(lab, "matrix")["values"] == painted.int().tolist()
 
 
@@ -357,7 +405,9 @@ def test_the_context_is_weights_times_v():
         assert float(weights[i]) == 0.7
         assert float(weights.sum()) == pytest.approx(1)
         assert bool((weights >= 0).all())
-        assert panel(lab, "arrows")["dots"][0]["at"] == pytest.approx((weights @ VALUES).tolist(), abs=1e-3)
+        assert panel(lab, "arrows")["dots"][0]["at"] == pytest.approx(
+            (weights @ VALUES).tolist(), abs=1e-3
+        )
         near = (VALUES - weights @ VALUES).norm(dim=-1).argmin()
         assert f"The nearest value is that of “{WORDS[near]}”" in lab.text
         assert "inside the hull" in lab.text
@@ -403,7 +453,9 @@ def rows_of(lab):
     """Return the scores and the shares that are shown, (3, 3) each."""
     rows = panel(lab, "shares")["rows"]
     assert [[part["name"] for part in row["parts"]] for row in rows] == [list("abc")] * 3
-    return tensor([row["numbers"] for row in rows]), tensor([[part["value"] for part in row["parts"]] for row in rows])
+    return tensor([row["numbers"] for row in rows]), tensor(
+        [[part["value"] for part in row["parts"]] for row in rows]
+    )
 
 
 def test_the_plane_shows_what_torch_computes(draw):
@@ -412,10 +464,14 @@ def test_the_plane_shows_what_torch_computes(draw):
         lab.set(tokens=x)
         scores, weights = rows_of(lab)
         assert torch.allclose(scores, x @ x.T, atol=5e-3)
-        assert torch.allclose(weights, F.scaled_dot_product_attention(x, x, torch.eye(3).double()), atol=1e-3)
+        assert torch.allclose(
+            weights, F.scaled_dot_product_attention(x, x, torch.eye(3).double()), atol=1e-3
+        )
         contexts = tensor([one["at"] for one in panel(lab, "arrows")["dots"]])
         assert torch.allclose(contexts, F.scaled_dot_product_attention(x, x, x), atol=2e-3)
-        assert f"The largest share of a row is {weights.amax(-1).mean():.2f} on average." in lab.text
+        assert (
+            f"The largest share of a row is {weights.amax(-1).mean():.2f} on average." in lab.text
+        )
 
 
 def test_a_tip_moves_alone_and_length_moves_all():
@@ -433,7 +489,9 @@ def test_a_tip_moves_alone_and_length_moves_all():
     lab.set(length=99)
     assert lab.values["tokens"] == short  # else one would leave the picture
     told = ask(lab, tokens=[[0, 1], [0], None])["trouble"]
-    assert told.startswith("⚠ PlaneLab: every token needs a point. expected finite numbers (3, 2), got [[0, 1], [0], ")
+    assert told.startswith(
+        "⚠ PlaneLab: every token needs a point. expected finite numbers (3, 2), got [[0, 1], [0], "
+    )
 
 
 @pytest.mark.parametrize(("turn", "stretch"), [(120, 1.5), (-60, 0.5)])
@@ -441,13 +499,18 @@ def test_projections_are_those_of_a_linear(turn, stretch):
     lab = PlaneLab(projections=True)
     linear = torch.nn.Linear(2, 2, bias=False).double().requires_grad_(False)
     radians = torch.tensor(turn).double().deg2rad()
-    linear.weight.copy_(stretch * torch.stack([radians.cos(), -radians.sin(), radians.sin(), radians.cos()]).view(2, 2))
+    linear.weight.copy_(
+        stretch
+        * torch.stack([radians.cos(), -radians.sin(), radians.sin(), radians.cos()]).view(2, 2)
+    )
     lab.set(queries_turn=turn, queries_stretch=stretch, keys_turn=-30)
     set_by_control = lab.view["panels"]
     q, k = linear(ARROWS), torch.tensor(lab.values["keys"], dtype=torch.float64)
     scores, weights = rows_of(lab)
     assert torch.allclose(scores, q @ k.T, atol=5e-3)
-    assert torch.allclose(weights, F.scaled_dot_product_attention(q, k, torch.eye(3).double()), atol=1e-3)
+    assert torch.allclose(
+        weights, F.scaled_dot_product_attention(q, k, torch.eye(3).double()), atol=1e-3
+    )
     assert ("✓ Reached" in lab.text) == bool(weights[0, 2] >= TARGET) == (turn == 120)
     lab.set(queries_turn=0, queries_stretch=1)
     ask(lab, queries=[None, q[1].tolist(), None])  # one is dragged, and all turn with it
@@ -473,7 +536,9 @@ def test_splitting_changes_the_patterns_and_not_the_parameters(width):
         assert len(grid) == heads
         q, k = (x.view(5, heads, -1).transpose(0, 1)[None] for x in (lab._q, lab._k))
         _, weights = attention(q, k, k)
-        assert torch.allclose(torch.stack([tensor(one["values"]) for one in grid]), weights[0], atol=1e-3)
+        assert torch.allclose(
+            torch.stack([tensor(one["values"]) for one in grid]), weights[0], atol=1e-3
+        )
         assert torch.equal(lab.ranks(heads), torch.full((heads,), width // heads))
 
 

@@ -1,4 +1,6 @@
-"""The layout player tells where every number lies: held against torch's own views and copies of 0, 1, 2, …"""
+"""The layout player tells where every number lies: held against torch's own views and copies of 0,
+1, 2, …
+"""
 
 import itertools
 import math
@@ -21,14 +23,18 @@ CHAINS = {
     "wrong": ((2, 4, 8), [lambda x: x.view(2, 2, 4, 4)]),
     "merge": ((1, 2, 3, 4), [lambda x: x.transpose(1, 2), lambda x: x.reshape(1, 3, 8)]),
     "contiguous twice": (
-        (1, 2, 3, 4), [lambda x: x.transpose(1, 2), lambda x: x.contiguous(), lambda x: x.contiguous(),
+        (1, 2, 3, 4), [lambda x: x.transpose(1, 2), lambda x: x.contiguous(),
+            lambda x: x.contiguous(),
         lambda x: x.view(3, 8), lambda x: x.mT, lambda x: x.reshape(4, 6)],
     ),
     "fused": (
-        (1, 3, 24), [lambda x: x.reshape(1, 3, 3, 2, 4), lambda x: x.transpose(3, 1), lambda x: x.select(2, 1)],
+        (1, 3, 24), [lambda x: x.reshape(1, 3, 3, 2, 4), lambda x: x.transpose(3, 1),
+            lambda x: x.select(2, 1)],
     ),
-    "expanded": ((3, 4), [lambda x: x.unsqueeze(0), lambda x: x.expand(2, 3, 4), lambda x: x.reshape(6, 4)]),
-    "piece": ((2, 6, 4), [lambda x: x[:, 1:4], lambda x: x.flatten(1), lambda x: x.unflatten(1, (4, 3))]),
+    "expanded": ((3, 4), [lambda x: x.unsqueeze(0), lambda x: x.expand(2, 3, 4),
+        lambda x: x.reshape(6, 4)]),
+    "piece": ((2, 6, 4), [lambda x: x[:, 1:4], lambda x: x.flatten(1),
+        lambda x: x.unflatten(1, (4, 3))]),
     "clone": ((3, 8), [lambda x: x.T, lambda x: x.clone(), lambda x: x.reshape(4, 6)]),
 }  # fmt: skip
 
@@ -65,7 +71,9 @@ def lanes(player):
 
 @pytest.fixture
 def both():
-    return LayoutPlayer(trace(right, counted(1, 3, 8), **KNOWN), trace(wrong, counted(1, 3, 8), **KNOWN))
+    return LayoutPlayer(
+        trace(right, counted(1, 3, 8), **KNOWN), trace(wrong, counted(1, 3, 8), **KNOWN)
+    )
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -86,7 +94,9 @@ def test_every_cell_is_the_number_that_torch_has_there_and_new_memory_a_strip(na
         assert [memory[place] for place in frame["places"]] == frame["ids"]
     storages = [tensor.untyped_storage().data_ptr() for tensor in tensors]
     new = [after != before for before, after in itertools.pairwise(storages)]
-    assert [frame["strip"] for frame in lane["frames"]] == list(itertools.accumulate(new, initial=0))
+    assert [frame["strip"] for frame in lane["frames"]] == list(
+        itertools.accumulate(new, initial=0)
+    )
     assert len(lane["strips"]) == sum(new) + 1
 
 
@@ -106,7 +116,11 @@ def test_token_head_and_colour_are_those_of_the_right_split(both):
         for head, token in itertools.product(range(2), range(3)):
             for number in heads[0, head, token].tolist():
                 cell = lane["cells"][str(number)]
-                assert (cell["token"], cell["head"], cell["tag"]) == (token, head, f"t{token} h{head}")
+                assert (cell["token"], cell["head"], cell["tag"]) == (
+                    token,
+                    head,
+                    f"t{token} h{head}",
+                )
 
 
 @pytest.mark.parametrize(
@@ -115,9 +129,14 @@ def test_token_head_and_colour_are_those_of_the_right_split(both):
 def test_odd_are_the_numbers_that_stand_elsewhere_in_the_right_split(batch, tokens, heads, width):
     x = counted(batch, tokens, heads * width)
     known = {"axes": "B S C", "sizes": {"H": heads}}
-    good, bad = x.view(batch, tokens, heads, width).transpose(1, 2), x.view(batch, heads, tokens, width)
+    good, bad = (
+        x.view(batch, tokens, heads, width).transpose(1, 2),
+        x.view(batch, heads, tokens, width),
+    )
     made = trace(lambda x: x.view(batch, tokens, heads, width).transpose(1, 2), x, **known)
-    one, two = lanes(LayoutPlayer(made, trace(lambda x: x.view(batch, heads, tokens, width), x, **known)))
+    one, two = lanes(
+        LayoutPlayer(made, trace(lambda x: x.view(batch, heads, tokens, width), x, **known))
+    )
     assert [frame["odd"] for frame in one["frames"]] == [[], [], []]
     assert two["frames"][1]["odd"] == (good != bad).flatten().nonzero().flatten().tolist()
     assert two["frames"][1]["axes"] == ["B", "H", "S", "D"]
@@ -132,17 +151,22 @@ def test_odd_are_the_numbers_that_stand_elsewhere_in_the_right_split(batch, toke
          "each token's row holds parts of 2 of 3 tokens"),
         (merge, lambda x: x.permute(0, 2, 3, 1).reshape(1, 3, 8), (1, 2, 3, 4), {"axes": "B H S D"},
          "the numbers of a head no longer lie side by side"),
-        (right, wrong, (1, 3, 8), KNOWN, "each head holds slices of 2 heads, from only 2 of 3 tokens"),
+        (right, wrong, (1, 3, 8), KNOWN, "each head holds slices of 2 heads, from only 2 of 3 "
+                                         "tokens"),
     ],
 )  # fmt: skip
-def test_what_came_together_is_said_and_what_stands_elsewhere_is_odd(meant, mixes, shape, known, words):
+def test_what_came_together_is_said_and_what_stands_elsewhere_is_odd(
+    meant, mixes, shape, known, words
+):
     x = counted(*shape)
     one, two = lanes(LayoutPlayer(trace(meant, x, **known), trace(mixes, x, **known)))
     assert not any(frame["odd"] for frame in one["frames"])
     frame = two["frames"][-1]
     assert frame["mixing"] == words
     elsewhere = (meant(x) != mixes(x)).flatten().nonzero().flatten().tolist()
-    inside = words.startswith("the numbers of a head")  # what stays in its token and head is not odd
+    inside = words.startswith(
+        "the numbers of a head"
+    )  # what stays in its token and head is not odd
     assert (set(frame["odd"]) < set(elsewhere)) if inside else (frame["odd"] == elsewhere)
     assert not re.match(r"[\w-]+: ", frame["warning"])
 
@@ -161,7 +185,12 @@ def test_nothing_is_said_of_tokens_and_heads_where_no_axis_is_known():
 
 
 def test_queries_keys_and_values_share_a_strip():
-    made = trace(lambda x: x.view(1, 3, 3, 2, 4)[:, :, 1], counted(1, 3, 24), axes="B S 3*C", sizes={"H": 2, "C": 8})
+    made = trace(
+        lambda x: x.view(1, 3, 3, 2, 4)[:, :, 1],
+        counted(1, 3, 24),
+        axes="B S 3*C",
+        sizes={"H": 2, "C": 8},
+    )
     (lane,) = lanes(LayoutPlayer(made))
     assert {lane["cells"][str(n)]["tag"][0] for n in lane["frames"][-1]["ids"]} == {"k"}
 
@@ -171,11 +200,19 @@ def test_a_line_with_two_calls_gives_each_its_own():
         return x.transpose(1, 2).transpose(0, 2).reshape(-1)
 
     frames = lanes(LayoutPlayer(trace(turn, counted(2, 3, 4))))[0]["frames"]
-    assert [frame["call"] for frame in frames] == ["x", "transpose(1, 2)", "transpose(0, 2)", "reshape(-1)"]
+    assert [frame["call"] for frame in frames] == [
+        "x",
+        "transpose(1, 2)",
+        "transpose(0, 2)",
+        "reshape(-1)",
+    ]
     x = counted(1, 3, 8)
     good, bad = trace(lambda x: x.view(1, 3, 2, 4), x), trace(lambda x: x.view(1, 2, 3, 4), x)
     one, two = lanes(LayoutPlayer(good, bad))
-    assert (one["frames"][1]["call"], two["frames"][1]["call"]) == ("view(1, 3, 2, 4)", "view(1, 2, 3, 4)")
+    assert (one["frames"][1]["call"], two["frames"][1]["call"]) == (
+        "view(1, 3, 2, 4)",
+        "view(1, 2, 3, 4)",
+    )
 
 
 def test_the_first_chain_with_a_reshape_comes_before_others():
@@ -188,7 +225,8 @@ def test_the_first_chain_with_a_reshape_comes_before_others():
 
 def test_nothing_to_lay_out():
     rule = (
-        "the trace must hold a step that lays a tensor out anew. expected view, reshape, transpose, permute …, got relu"
+        "the trace must hold a step that lays a tensor out anew. expected view, reshape, "
+        "transpose, permute …, got relu"
     )
     refused(lambda: LayoutPlayer(trace(torch.relu, torch.zeros(1, 3, 8))), f"LayoutPlayer: {rule}")
 
@@ -198,18 +236,23 @@ def test_numbers_that_cannot_be_drawn(shape):
     batch, tokens, width = shape
     made = trace(lambda x: x.view(batch, tokens, 2, width // 2), torch.zeros(shape), **KNOWN)
     message = (
-        f"LayoutPlayer: each number is drawn as a cell. expected 1 to 512 numbers, got (B={batch}, S={tokens}, "
-        f"C={width}), {math.prod(shape)} numbers, fix: trace it with smaller sizes, e.g. B=1, S=3, C=8, H=2"
+        f"LayoutPlayer: each number is drawn as a cell. expected 1 to 512 numbers, got "
+        f"(B={batch}, S={tokens}, C={width}), {math.prod(shape)} numbers, fix: trace it with "
+        f"smaller sizes, e.g. B=1, S=3, C=8, H=2"
     )
     refused(lambda: LayoutPlayer(made), message)
 
 
-GRID = """(lane) => [...document.querySelectorAll('#one .lane')[lane].querySelectorAll('.board .cell')].map((cell) => {
+GRID = """(lane) =>
+  [...document.querySelectorAll("#one .lane")[lane]
+    .querySelectorAll(".board .cell")].map((cell) => {
     const box = cell.getBoundingClientRect();
     const around = cell.closest('.board').getBoundingClientRect();
-    return [+cell.firstChild.textContent, +cell.dataset.id, Math.round(box.x - around.x), Math.round(box.y - around.y)];
+    return [+cell.firstChild.textContent, +cell.dataset.id, Math.round(box.x - around.x),
+      Math.round(box.y - around.y)];
   })"""
-STRIP = """(lane) => [...document.querySelectorAll('#one .lane')[lane].querySelectorAll('.strip .cell')]
+STRIP = """(lane) =>
+  [...document.querySelectorAll('#one .lane')[lane].querySelectorAll('.strip .cell')]
   .filter((cell) => cell.checkVisibility()).map((cell) => cell.outerHTML)"""
 
 
@@ -221,7 +264,9 @@ def show(widget_page):
 
 @pytest.mark.parametrize("name", ["split", "merge", "wrong"])
 def test_the_cells_stand_where_the_axes_say(show, name):
-    """Along each row numbers stand from left to right, rows below one another, whatever box they are in."""
+    """Along each row numbers stand from left to right, rows below one another, whatever box they
+    are in.
+    """
     shape, moves = CHAINS[name]
     x = counted(*shape)
     page = show(LayoutPlayer(trace(follow(moves), x)))
@@ -233,10 +278,14 @@ def test_the_cells_stand_where_the_axes_say(show, name):
         for matrix in tensor.reshape(-1, *tensor.shape[-2:]).tolist():
             for row in matrix:
                 assert len({spots[number][1] for number in row}) == 1
-                assert [spots[number][0] for number in row] == sorted({spots[number][0] for number in row})
+                assert [spots[number][0] for number in row] == sorted(
+                    {spots[number][0] for number in row}
+                )
             for column in zip(*matrix, strict=True):
                 assert len({spots[number][0] for number in column}) == 1
-                assert [spots[number][1] for number in column] == sorted({spots[number][1] for number in column})
+                assert [spots[number][1] for number in column] == sorted(
+                    {spots[number][1] for number in column}
+                )
         assert len(set(spots.values())) == len(spots)
 
 
@@ -246,7 +295,9 @@ def test_a_view_leaves_the_strip_as_it_is_and_a_copy_writes_another(show):
     assert len(strip) == 24
     go(page, 1)
     assert page.evaluate(STRIP, 0) == strip
-    assert page.locator(".strip .label:visible").all_inner_texts() == ["memory, strip 1: unchanged, no number moved"]
+    assert page.locator(".strip .label:visible").all_inner_texts() == [
+        "memory, strip 1: unchanged, no number moved"
+    ]
     go(page, 2)
     assert len(page.evaluate(STRIP, 0)) == 48
     assert page.locator(".strip .label").all_inner_texts() == [
@@ -259,7 +310,10 @@ def test_a_view_leaves_the_strip_as_it_is_and_a_copy_writes_another(show):
 
 
 def test_cells_fly_and_a_copy_is_written_first(show):
-    page = show(LayoutPlayer(trace(merge, counted(1, 2, 3, 4), axes="B H S D")), reduced_motion="no-preference")
+    page = show(
+        LayoutPlayer(trace(merge, counted(1, 2, 3, 4), axes="B H S D")),
+        reduced_motion="no-preference",
+    )
     page.clock.install()
     start, strip = page.evaluate(GRID, 0), page.evaluate(STRIP, 0)
     page.locator(".mha-layout").focus()
@@ -292,7 +346,9 @@ def test_what_is_said_of_a_frame(show, both):
             assert node.locator(".sentence").inner_text() == frame["sentence"]
             assert node.locator("[aria-current]").inner_text().split("\n")[0] == frame["call"]
             pairs = zip(frame["axes"], frame["shape"], frame["strides"], strict=True)
-            assert node.locator(".chip").all_inner_texts() == [f"{a} = {n}\nstride {s}" for a, n, s in pairs]
+            assert node.locator(".chip").all_inner_texts() == [
+                f"{a} = {n}\nstride {s}" for a, n, s in pairs
+            ]
             assert node.locator(".cell.odd").count() == len(frame["odd"])
             assert node.locator(".warning").is_visible() == bool(frame["odd"])
     good, bad = page.locator(".lane").all()

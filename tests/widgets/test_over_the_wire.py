@@ -1,4 +1,6 @@
-"""Every widget is made, displayed and moved over the wire, with the versions installed here and with Colab's."""
+"""Every widget is made, displayed and moved over the wire, with the versions installed here and
+with Colab's.
+"""
 
 import ast
 import os
@@ -17,7 +19,10 @@ from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 
 
 def test_every_widget_has_a_case():
-    folders = [import_module(f"{lessons.__name__}.{module.name}") for module in pkgutil.iter_modules(lessons.__path__)]
+    folders = [
+        import_module(f"{lessons.__name__}.{module.name}")
+        for module in pkgutil.iter_modules(lessons.__path__)
+    ]
     of_lessons = [name for folder in folders for name in getattr(folder, "__all__", ())]
     assert sorted(CASES) == sorted([*widgets.__all__, *of_lessons])
 
@@ -33,8 +38,15 @@ class Kernel:
 
     def __init__(self, folder):
         path = os.pathsep.join(map(str, [*([folder] if folder else []), ROOT]))
-        environment = {**os.environ, "PYTHONPATH": path, "MHA_COURSE_PROGRESS": "off", "MPLBACKEND": "agg"}
-        self.manager, self.client = start_new_kernel(kernel_name="python3", env=environment, cwd=ROOT)
+        environment = {
+            **os.environ,
+            "PYTHONPATH": path,
+            "MHA_COURSE_PROGRESS": "off",
+            "MPLBACKEND": "agg",
+        }
+        self.manager, self.client = start_new_kernel(
+            kernel_name="python3", env=environment, cwd=ROOT
+        )
 
     def run(self, code):
         """Run code, and return the messages that it sent; what it raises fails the test."""
@@ -46,11 +58,16 @@ class Kernel:
     def value(self, expression):
         """Return the repr of an expression."""
         sent = self.run(f"print(repr({expression}))")
-        return "".join(one["content"]["text"] for one in sent if one["msg_type"] == "stream").strip()
+        return "".join(
+            one["content"]["text"] for one in sent if one["msg_type"] == "stream"
+        ).strip()
 
     def move(self, model, state):
         """Set traits of a model as a browser does, and return the traits that came back."""
-        content = {"comm_id": model, "data": {"method": "update", "state": state, "buffer_paths": []}}
+        content = {
+            "comm_id": model,
+            "data": {"method": "update", "state": state, "buffer_paths": []},
+        }
         message = self.client.session.msg("comm_msg", content)
         self.client.shell_channel.send(message)
         sent = self._until_idle(message["header"]["msg_id"])
@@ -70,7 +87,10 @@ class Kernel:
             message = self.client.get_iopub_msg(timeout=seconds)
             if message["parent_header"].get("msg_id") == parent:
                 sent.append(message)
-                if message["msg_type"] == "status" and message["content"]["execution_state"] == "idle":
+                if (
+                    message["msg_type"] == "status"
+                    and message["content"]["execution_state"] == "idle"
+                ):
                     return sent
         raise TimeoutError(f"not idle after {seconds} s")
 
@@ -82,17 +102,23 @@ class Kernel:
 @pytest.fixture(scope="module")
 def kernel(folder):
     started = Kernel(folder)
-    started.run((STUB if folder else "") + "import ipywidgets as W, anywidget, IPython, warnings" + START)
+    started.run(
+        (STUB if folder else "") + "import ipywidgets as W, anywidget, IPython, warnings" + START
+    )
     yield started
     started.stop()
 
 
 def test_the_kernel_has_the_versions_that_are_meant(kernel, folder):
-    have = kernel.value("(W.__version__, IPython.__version__, anywidget.__version__, np.__version__)")
+    have = kernel.value(
+        "(W.__version__, IPython.__version__, anywidget.__version__, np.__version__)"
+    )
     if folder is None:
         assert "7.7.1" not in have
     else:
-        assert have == str(tuple(COLAB[name] for name in ("ipywidgets", "ipython", "anywidget", "numpy")))
+        assert have == str(
+            tuple(COLAB[name] for name in ("ipywidgets", "ipython", "anywidget", "numpy"))
+        )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -106,11 +132,17 @@ def test_it_is_made_displayed_and_answers(name, kernel, folder):
     assert shown["text/plain"].startswith(f"{name}: ")
     assert not [one["content"]["text"] for one in sent if one["msg_type"] == "stream"]
     if folder:
-        assert kernel.value("bool(managers)") == "True"  # Colab draws no other widgets than its own unless asked
+        assert (
+            kernel.value("bool(managers)") == "True"
+        )  # Colab draws no other widgets than its own unless asked
     before = kernel.value("repr(made)")
     if state is None:  # a lab, or a panel
-        controls, values = ast.literal_eval(kernel.value("(made.spec['controls'], made.view['values'])"))
-        state = {"request": {"asker": "a", "number": 1, "moved": first_move(name, controls, values)}}
+        controls, values = ast.literal_eval(
+            kernel.value("(made.spec['controls'], made.view['values'])")
+        )
+        state = {
+            "request": {"asker": "a", "number": 1, "moved": first_move(name, controls, values)}
+        }
     came = kernel.move(kernel.value("made.model_id").strip("'"), state)
     assert kernel.value(f"bool({holds})") == "True"
     assert answer is None or answer in came

@@ -49,7 +49,10 @@ def test_a_control_changes_picture_and_sentence(panel):
 
 def test_controls_are_chosen_by_what_they_choose_from():
     panel = Panel(draw, size=range(4, 20), word={"a cat": "cat", "a dog": "dog"})
-    assert [(spec["kind"], spec["label"]) for spec in panel.spec["controls"]] == [("slider", "size"), ("menu", "word")]
+    assert [(spec["kind"], spec["label"]) for spec in panel.spec["controls"]] == [
+        ("slider", "size"),
+        ("menu", "word"),
+    ]
     assert repr(panel) == "Panel: An identity of 4 for “cat”."
     assert Panel(draw, size=[4, 5], word="ab").spec["controls"][0]["kind"] == "choice"
 

@@ -1,4 +1,6 @@
-"""What both players share: a position, keys, buttons, two views of one model, and words that stay words."""
+"""What both players share: a position, keys, buttons, two views of one model, and words that stay
+words.
+"""
 
 import json
 import re
@@ -21,16 +23,25 @@ def steps(x):
 
 def hostile(evil=EVIL, given=EVIL):
     """Make a trace in which every word comes from someone who means harm."""
-    common = {"dtype": torch.float32, "device": torch.device("cpu"), "strides": (3, 1), "contiguous": True}
+    common = {
+        "dtype": torch.float32,
+        "device": torch.device("cpu"),
+        "strides": (3, 1),
+        "contiguous": True,
+    }
     common |= {"bytes": 24, "flops": 0}
     shape, axes = (2, 3), ("__proto__", given)
     first = Step(
-        index=0, op=evil, inputs=(Operand(given, shape, axes),), shape=shape, axes=axes, storage="new", line=evil,
-        lineno=8, hidden_copies=1, warning=evil, note=evil, stage=evil, name=evil, source=0, **common,
+        index=0, op=evil, inputs=(Operand(given, shape, axes),), shape=shape, axes=axes,
+        storage="new", line=evil,
+        lineno=8, hidden_copies=1, warning=evil, note=evil, stage=evil, name=evil, source=0,
+        **common,
     )  # fmt: skip
     second = Step(
-        index=1, op="constructor", inputs=(Operand(0, shape, axes),), shape=shape, axes=("?", "1"), storage="view",
-        line=evil, lineno=0, hidden_copies=0, warning=evil, stage="toString", name="hasOwnProperty", **common,
+        index=1, op="constructor", inputs=(Operand(0, shape, axes),), shape=shape, axes=("?", "1"),
+        storage="view",
+        line=evil, lineno=0, hidden_copies=0, warning=evil, stage="toString", name="hasOwnProperty",
+        **common,
     )  # fmt: skip
     code = Source(evil, evil, 7, ("    def f(x):", f"        return '{evil}'"))
     argument = Argument(given, shape, axes, (3, 1), 0, 0)
@@ -44,7 +55,9 @@ def player(request):
 
 @pytest.fixture
 def page(player, widget_page):
-    """The player in a page that listens to keys before it does, as JupyterLab may, and asks for less motion."""
+    """The player in a page that listens to keys before it does, as JupyterLab may, and asks for
+    less motion.
+    """
     return widget_page(player, capture=True, reduced_motion="reduce")
 
 
@@ -65,7 +78,13 @@ def test_keys_step_and_go_no_further(page, last):
     page.keyboard.press("End")
     assert now(page) == 0  # it is not in focus
     page.locator(".mha-player").focus()
-    for key, to in (("ArrowLeft", 0), ("ArrowRight", 1), ("End", last), ("ArrowRight", last), ("Home", 0)):
+    for key, to in (
+        ("ArrowLeft", 0),
+        ("ArrowRight", 1),
+        ("End", last),
+        ("ArrowRight", last),
+        ("Home", 0),
+    ):
         page.keyboard.press(key)
         assert now(page) == to
         assert page.evaluate("document.getAnimations().length") == 0
@@ -125,7 +144,11 @@ def test_two_views_of_one_model_agree_and_leave_nothing_behind(page, last):
     words = [page.locator(f"#{view} .count").inner_text() for view in ("one", "two")]
     assert words == [f"{last + 1} / {last + 1}"] * 2
     page.evaluate("() => { tidy(); tidy_two() }")
-    assert page.evaluate("[model.calls.length, one.childElementCount, two.childElementCount]") == [0, 0, 0]
+    assert page.evaluate("[model.calls.length, one.childElementCount, two.childElementCount]") == [
+        0,
+        0,
+        0,
+    ]
     page.keyboard.press("Home")
     assert now(page) == last
 

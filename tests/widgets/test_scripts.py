@@ -1,4 +1,6 @@
-"""The scripts of widgets: each is a module that node can load, and what is not drawn is tested there."""
+"""The scripts of widgets: each is a module that node can load, and what is not drawn is tested
+there.
+"""
 
 import json
 import re
@@ -18,7 +20,9 @@ pytestmark = pytest.mark.skipif(NODE is None, reason="Node is not installed")
 
 
 def node(*arguments, **options):
-    return subprocess.run([NODE, *arguments], capture_output=True, text=True, timeout=120, check=False, **options)
+    return subprocess.run(
+        [NODE, *arguments], capture_output=True, text=True, timeout=120, check=False, **options
+    )
 
 
 def test_what_is_not_drawn_does_what_it_says():
@@ -29,11 +33,19 @@ def test_what_is_not_drawn_does_what_it_says():
 
 def test_every_script_finds_what_it_imports():
     paths = [path.as_uri() for path in sorted(ROOMS.rglob("*.js"))]
-    told = node("--input-type=module", "--eval", f"for (const path of {json.dumps(paths)}) await import(path);")
+    told = node(
+        "--input-type=module",
+        "--eval",
+        f"for (const path of {json.dumps(paths)}) await import(path);",
+    )
     assert told.returncode == 0, told.stderr
 
 
-SCRIPTED = {name: kind for name, kind in vars(widgets).items() if name in widgets.__all__ and hasattr(kind, "_esm")}
+SCRIPTED = {
+    name: kind
+    for name, kind in vars(widgets).items()
+    if name in widgets.__all__ and hasattr(kind, "_esm")
+}
 
 
 @pytest.mark.parametrize("name", SCRIPTED)

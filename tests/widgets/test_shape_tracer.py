@@ -1,4 +1,6 @@
-"""The shape tracer tells of each step what the trace holds, in Python, in words and in a browser."""
+"""The shape tracer tells of each step what the trace holds, in Python, in words and in a
+browser.
+"""
 
 import json
 import re
@@ -17,7 +19,9 @@ from mha_course.widgets.shape_tracer.widget import ShapeTracer, payload, sentenc
 def straight_to_heads(x, num_heads):
     batch, tokens, width = x.shape
     wide = x + 0.0
-    return wide.reshape(batch, num_heads, tokens, width // num_heads)  # each head gets pieces of several tokens
+    return wide.reshape(
+        batch, num_heads, tokens, width // num_heads
+    )  # each head gets pieces of several tokens
 
 
 def split(x, num_heads):
@@ -67,15 +71,23 @@ def test_a_step_in_words_and_its_line_lit(show, reference):
     page = show(reference)
     for step in reference.steps:
         go(page, step.index)
-        shape = ", ".join(f"{axis} {size}" for axis, size in zip(step.axes, step.shape, strict=True))
-        assert said(page).startswith(f"Step {step.index + 1} of {len(reference.steps)}: {step.op} makes ")
+        shape = ", ".join(
+            f"{axis} {size}" for axis, size in zip(step.axes, step.shape, strict=True)
+        )
+        assert said(page).startswith(
+            f"Step {step.index + 1} of {len(reference.steps)}: {step.op} makes "
+        )
         assert f" of shape {shape}, " in said(page)
         assert page.locator(".heading").inner_text() == reference.sources[step.source].name
         assert page.locator(".line.lit .number").inner_text() == str(step.lineno)
         lit, list_ = page.locator(".line.lit").bounding_box(), page.locator(".lines").bounding_box()
         assert list_["y"] <= lit["y"] <= list_["y"] + list_["height"] - 10
         assert page.locator(".flow > .block .chip").all_inner_texts() == shape.split(", ")
-        assert page.locator(".pill.now").get_attribute("aria-label").startswith(f"Step {step.index + 1}: {step.op}")
+        assert (
+            page.locator(".pill.now")
+            .get_attribute("aria-label")
+            .startswith(f"Step {step.index + 1}: {step.op}")
+        )
 
 
 def test_the_facts_of_a_step(show, reference):
@@ -83,7 +95,13 @@ def test_the_facts_of_a_step(show, reference):
     scores = reference.step("scores")
     go(page, scores.index)
     facts = page.locator(".facts").inner_text()
-    for words in ("new", "contiguous", "800 bytes", "float32 on cpu", "2,400 FLOPs (multiply-add = 2)"):
+    for words in (
+        "new",
+        "contiguous",
+        "800 bytes",
+        "float32 on cpu",
+        "2,400 FLOPs (multiply-add = 2)",
+    ):
         assert words in facts
     assert "2 copies that nobody wrote" in facts
     go(page, 2)
@@ -100,16 +118,22 @@ def test_a_click_goes_where_it_points(show, reference):
     assert now(page) == reference.steps[10].inputs[0].source
     page.keyboard.press("ArrowRight")  # the keys still work, though what was clicked is gone
     assert now(page) == reference.steps[10].inputs[0].source + 1
-    first = next(step for step in reference.steps if step.source == reference.steps[now(page)].source)
+    first = next(
+        step for step in reference.steps if step.source == reference.steps[now(page)].source
+    )
     page.locator(".line.ran", has_text=str(first.lineno)).first.click()
     assert now(page) == first.index
     page.wait_for_function("model.saved > 0")
 
 
 def sheets_of_tokens(page):
-    """Return over how many sheets side by side the numbers of each token are spread, by their shades."""
+    """Return over how many sheets side by side the numbers of each token are spread, by their
+    shades.
+    """
     found = page.locator(".flow > .block path[fill-opacity]")
-    shades = found.evaluate_all("all => all.map(node => [+node.getAttribute('fill-opacity'), node.getAttribute('d')])")
+    shades = found.evaluate_all(
+        "all => all.map(node => [+node.getAttribute('fill-opacity'), node.getAttribute('d')])"
+    )
     return [len(set(re.findall(r"M(\S+) ", path))) for _, path in sorted(shades)]
 
 
@@ -121,7 +145,13 @@ def test_shades_show_which_token_a_number_belongs_to(show):
     assert sheets_of_tokens(page) == [1, 1, 1, 1, 1]  # a sheet for each token
     page = show(wrong)
     go(page, 1)
-    assert sheets_of_tokens(page) == [1, 2, 2, 2, 1]  # a sheet for each "head", where tokens run on into the next
+    assert sheets_of_tokens(page) == [
+        1,
+        2,
+        2,
+        2,
+        1,
+    ]  # a sheet for each "head", where tokens run on into the next
     assert page.locator(".warning").inner_text().startswith("Warning view-without-transpose\n")
     assert page.locator(".pill .warns").count() == 1
 

@@ -18,14 +18,14 @@ EXERCISES = [
     Exercise(
         similarity,
         "Which two vectors meet in the number at row t and column s?",
-        "A table of dot products is a matrix product: rows of the left one with columns of the right one. See step 1 "
-        "of “One attention by hand”.",
+        "A table of dot products is a matrix product: rows of the left one with columns of the "
+        "right one. See step 1 of “One attention by hand”.",
         "x (S, C) times something of shape (C, S) gives (S, S).",
         inputs=[lambda: (draw(S, C, seed=1),)],
         other_sizes=lambda: others("SC"),
         axes="S S",
-        done="You can compare all tokens with all tokens in one product. Next: make one token twice as long. Which "
-        "numbers grow?",
+        done="You can compare all tokens with all tokens in one product. Next: make one token "
+        "twice as long. Which numbers grow?",
     ),
 ]
 
@@ -33,22 +33,28 @@ QUESTIONS = {
     "row-sum": question(
         "The row of “it” holds 15 weights, one for each word of the sentence. What do they sum to?",
         "15 → That would be one whole share for each word. There is only one share to hand out.",
-        "✔ 1 → The weights of a row are shares of one whole: none is negative, and together they make 1.",
-        "It depends on the sentence → The single weights do. Their sum does not: they are shares of one whole.",
+        "✔ 1 → The weights of a row are shares of one whole: none is negative, and together they "
+        "make 1.",
+        "It depends on the sentence → The single weights do. Their sum does not: they are shares "
+        "of one whole.",
         units="%",
     ),
     "without-head-1": question(
-        "“The grey cat that chased the loud dogs were hungry, so …”: the verb is wrong. What does the model guess "
-        "without head 1?",
-        "it, as before → Three heads are left, but none brings what head 1 brought. Switch it off and see.",
-        "✔ they → Without head 1 the model believes the verb, which stands next to the pronoun and is plural.",
+        "“The grey cat that chased the loud dogs were hungry, so …”: the verb is wrong. What does "
+        "the model guess without head 1?",
+        "it, as before → Three heads are left, but none brings what head 1 brought. Switch it off "
+        "and see.",
+        "✔ they → Without head 1 the model believes the verb, which stands next to the pronoun "
+        "and is plural.",
         "no word in particular → It still sees a verb, which is plural, and believes that.",
     ),
     "context-of-a": question(
-        "Tokens a = (1, 0), b = (2, 1) and c = (0, 2) attend to each other. Which point can be the context of a?",
-        "(0.3, 0.2) → This lies outside the triangle, towards the origin: no mixture of the three reaches it.",
-        "✔ (1.4, 0.9) → A context is a mixture with shares between 0 and 1, so it lies inside the triangle of the "
-        "three.",
+        "Tokens a = (1, 0), b = (2, 1) and c = (0, 2) attend to each other. Which point can be "
+        "the context of a?",
+        "(0.3, 0.2) → This lies outside the triangle, towards the origin: no mixture of the three "
+        "reaches it.",
+        "✔ (1.4, 0.9) → A context is a mixture with shares between 0 and 1, so it lies inside the "
+        "triangle of the three.",
         "(3.0, 3.0) → This is a + b + c. The shares are not 1 each; they sum to 1.",
     ),
 }
@@ -59,13 +65,17 @@ MISTAKES = [
     mistake("cosine-not-dot", "Each vector was divided by its length first: this is the cosine.",
         "A dot product counts how long the vectors are, too. Multiply them as they are.", MISLEADS,
         similarity=lambda x: normalize(x, dim=-1) @ normalize(x, dim=-1).T),
-    mistake("elementwise-product", "x was multiplied number by number (*), and nothing was added up.",
-        "A dot product multiplies number by number and adds up: the matrix product @ does both.", BY_HAND,
+    mistake("elementwise-product", "x was multiplied number by number (*), and nothing was added "
+                                   "up.",
+        "A dot product multiplies number by number and adds up: the matrix product @ does both.",
+        BY_HAND,
         similarity=[lambda x: x * x, lambda x: (x * x).sum(-1), lambda x: x * x.T]),
     mistake("key-not-transposed", "The second factor of the product is not transposed.",
-        "@ joins rows of the left with columns of the right. The tokens must be the columns there: x @ x.T.", BY_HAND,
+        "@ joins rows of the left with columns of the right. The tokens must be the columns "
+        "there: x @ x.T.", BY_HAND,
         similarity=lambda x: x @ x),
-    mistake("key-reshaped", "A reshape gave x the shape of x.T, but the numbers stayed in their order.",
+    mistake("key-reshaped", "A reshape gave x the shape of x.T, but the numbers stayed in their "
+                            "order.",
         "It mixes numbers of different tokens. x.T turns rows into columns.", BY_HAND,
         similarity=lambda x: x @ x.reshape(x.size(1), x.size(0))),
     mistake("", "The columns of x were compared, not its rows: x.T @ x.",
@@ -73,7 +83,8 @@ MISTAKES = [
         similarity=lambda x: x.T @ x),
     mistake("", "The dot products are there, but divided, or turned into shares.",
         "That is step 2 or step 3. Here it is step 1 alone.", BY_HAND,
-        similarity=[lambda x: x @ x.T / x.size(1) ** 0.5, lambda x: x @ x.T / 2**0.5, lambda x: (x @ x.T).softmax(-1),
+        similarity=[lambda x: x @ x.T / x.size(1) ** 0.5, lambda x: x @ x.T / 2**0.5,
+            lambda x: (x @ x.T).softmax(-1),
                     lambda x: (x @ x.T / x.size(1) ** 0.5).softmax(-1)]),
 ]  # fmt: skip
 

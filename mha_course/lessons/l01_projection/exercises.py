@@ -26,28 +26,30 @@ EXERCISES = [
     Exercise(
         project,
         "weight is stored as (out, in). Which of its two axes must meet the C numbers of a token?",
-        "A matrix product and a sum. `@` joins the last axis of the left with the last but one of the right. See “A "
-        "Linear, taken apart”.",
-        "x (B, S, C) times a matrix (C, out) gives (B, S, out); the bias (out) is added to every token.",
+        "A matrix product and a sum. `@` joins the last axis of the left with the last but one of "
+        "the right. See “A Linear, taken apart”.",
+        "x (B, S, C) times a matrix (C, out) gives (B, S, out); the bias (out) is added to every "
+        "token.",
         inputs=[lambda: (tokens(), draw(18, C, seed=2), draw(18, seed=3))],
         other_sizes=lambda: others("BSC", "SC", "S"),
         axes="B S out",
-        done="You can tell from two shapes which product fits, and where a transpose belongs. Next: what if the "
-        "weight were square?",
+        done="You can tell from two shapes which product fits, and where a transpose belongs. "
+        "Next: what if the weight were square?",
         steps=("linear",),
     ),
     Exercise(
         project_qkv,
         "How many products do you need, if the three weights already lie on top of each other?",
-        "Project as before, then cut the result, not the weights. `chunk` cuts into equal parts along an axis: which "
-        "one? See “Three Linears or one”.",
-        "x (B, S, C) times (C, 3C), plus the bias, gives (B, S, 3C). Cut along its last axis, it is three tensors (B, "
-        "S, C), in the order q, k, v.",
+        "Project as before, then cut the result, not the weights. `chunk` cuts into equal parts "
+        "along an axis: which one? See “Three Linears or one”.",
+        "x (B, S, C) times (C, 3C), plus the bias, gives (B, S, 3C). Cut along its last axis, it "
+        "is three tensors (B, S, C), in the order q, k, v.",
         inputs=[lambda: (tokens(), draw(3 * C, C, seed=2), draw(3 * C, seed=3))],
         other_sizes=lambda: others("BSC", "XC", "X"),
         axes="B S C",
         results=("q", "k", "v"),
-        done="One product now makes q, k and v. Next: what changes if the rows of `w_qkv` are stacked v, k, q?",
+        done="One product now makes q, k and v. Next: what changes if the rows of `w_qkv` are "
+        "stacked v, k, q?",
         steps=("linear", "unpack", "order"),
         build=lambda s: lambda x, w, b: s.order(*s.unpack(s.linear(x, w, b))),
     ),
@@ -57,7 +59,8 @@ QUESTIONS = {
     "linear-weight": question(
         "nn.Linear(24, 18) takes 24 numbers and gives 18. What is the shape of its weight?",
         "18, 24 → PyTorch stores (out, in): one row for each number that comes out.",
-        "24, 18 → That is the order in which you write the arguments. It is stored the other way round.",
+        "24, 18 → That is the order in which you write the arguments. It is stored the other way "
+        "round.",
         letters="out, in",
         also=("out_features, in_features",),
     ),
@@ -76,17 +79,22 @@ QUESTIONS = {
         "F.linear(x, W) → It transposes W itself, as nn.Linear does: it gives (2, 5, 18).",
     ),
     "fused-parameters": question(
-        "How many numbers, biases included, does nn.Linear(24, 72) learn, which gives q, k and v at once?",
+        "How many numbers, biases included, does nn.Linear(24, 72) learn, which gives q, k and v "
+        "at once?",
         "1800 → 72 · 24 weights and 72 biases, just what three Linears of 24 have together.",
         "1728 → Those are the weights. Each of the 72 outputs has a bias too.",
         "600 → That is one Linear of 24. Here are three.",
-        nudge="Count the weights, one for each pair of input and output, and one bias for each output.",
+        nudge="Count the weights, one for each pair of input and output, and one bias for each "
+        "output.",
         units="numbers parameters",
     ),
     "whose-heads": question(
-        "You change the first of a token’s 24 channels. With 4 heads of 6 channels, in which heads can its q change?",
-        "head 0 alone → That would be so if heads shared out the channels of x. They share out the rows of W_Q.",
-        "✔ all four → Every row of W_Q reads all 24 channels. What is cut into heads is the result, not x.",
+        "You change the first of a token’s 24 channels. With 4 heads of 6 channels, in which "
+        "heads can its q change?",
+        "head 0 alone → That would be so if heads shared out the channels of x. They share out "
+        "the rows of W_Q.",
+        "✔ all four → Every row of W_Q reads all 24 channels. What is cut into heads is the "
+        "result, not x.",
         "none → q is computed from x, so it changes with it.",
         units="all heads",
         also=("all heads", "in all heads", "all of them", "every head", "in every head"),
@@ -95,12 +103,14 @@ QUESTIONS = {
 
 MISTAKES = [
     mistake("weight-not-transposed", "The three weights were not transposed: x @ W.",
-        "nn.Linear keeps its weight as (out, in), so the product is with the transpose: x @ W.T.", LINEAR,
+        "nn.Linear keeps its weight as (out, in), so the product is with the transpose: x @ W.T.",
+        LINEAR,
         linear=[lambda x, w, b: torch.cat([x @ part for part in w.chunk(3)], -1) + b,
                 lambda x, w, b: torch.cat([x @ part for part in w.chunk(3)], -1)],
         only=("project_qkv",)),
     mistake("fused-three-innermost", "Every third channel was taken.",
-        "The rows are stacked: first all of q, then all of k, then all of v. chunk(3, dim=-1) cuts so.", FUSED_LINEAR,
+        "The rows are stacked: first all of q, then all of k, then all of v. chunk(3, dim=-1) "
+        "cuts so.", FUSED_LINEAR,
         unpack=lambda t: t.unflatten(2, (-1, 3)).unbind(-1)),
     mistake("", "A view or reshape made the three: it cuts across tokens.",
         "q, k and v lie beside each other in each token: chunk(3, dim=-1).", FUSED_LINEAR,

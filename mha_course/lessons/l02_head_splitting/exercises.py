@@ -25,53 +25,60 @@ def one_head_queries(x: Tensor, w_q: Tensor, head: int, num_heads: int) -> Tenso
 
 
 def _computes_all_heads(operations: Sequence[Operation], _: Tensor, w_q: Tensor, *__: Any) -> bool:
-    return any(one.name in {"mm", "bmm", "addmm"} and one.output[-1] == w_q.size(0) for one in operations)
+    return any(
+        one.name in {"mm", "bmm", "addmm"} and one.output[-1] == w_q.size(0) for one in operations
+    )
 
 
 EXERCISES = [
     Exercise(
         split_heads,
         "In which order do the C numbers of a token lie in memory, and where does head 1 begin?",
-        "Two moves: first cut the last axis, then swap two axes. Neither moves a number. See “The split, cell by "
-        "cell”.",
-        "(B, S, C) is cut to (B, S, H, D); then tokens and heads change places, which gives (B, H, S, D).",
+        "Two moves: first cut the last axis, then swap two axes. Neither moves a number. See “The "
+        "split, cell by cell”.",
+        "(B, S, C) is cut to (B, S, H, D); then tokens and heads change places, which gives (B, "
+        "H, S, D).",
         inputs=[lambda: (tokens(), H)],
         other_sizes=lambda: (*others("BSC"), 5),
         axes="B H S D",
-        done="You cut the width into heads without moving a number. Next: run the tracer on it, and read its axes.",
+        done="You cut the width into heads without moving a number. Next: run the tracer on it, "
+        "and read its axes.",
         steps=("split",),
     ),
     Exercise(
         split_fused_qkv,
-        "The last axis holds 3 · H · D numbers. Which of the three changes slowest as you walk along it?",
-        "Cut the last axis into three, in the order in which it was stacked; then `permute`, and take q, k and v "
-        "apart. See “A fused q, k, v”.",
-        "(B, S, 3C) is cut to (B, S, 3, H, D). Brought into the order (3, B, H, S, D), its first axis holds q, k and "
-        "v.",
+        "The last axis holds 3 · H · D numbers. Which of the three changes slowest as you walk "
+        "along it?",
+        "Cut the last axis into three, in the order in which it was stacked; then `permute`, and "
+        "take q, k and v apart. See “A fused q, k, v”.",
+        "(B, S, 3C) is cut to (B, S, 3, H, D). Brought into the order (3, B, H, S, D), its first "
+        "axis holds q, k and v.",
         inputs=[lambda: (draw(B, S, 3 * C, seed=1), H)],
         other_sizes=lambda: (*others("BSX"), 5),
         axes="B H S D",
         results=("q", "k", "v"),
-        done="You can read a fused tensor in the order in which it was stacked. Next: what would you change for rows "
-        "that are stacked as (H, 3, D)?",
+        done="You can read a fused tensor in the order in which it was stacked. Next: what would "
+        "you change for rows that are stacked as (H, 3, D)?",
         steps=("split_fused", "order"),
         build=lambda s: lambda qkv, num_heads: s.order(*s.split_fused(qkv, num_heads)),
     ),
     Exercise(
         one_head_queries,
         "Which rows of w_q make the numbers of this head, and how much of x do they read?",
-        "A head owns D rows of w_q, one head after the other, and reads all of x. `chunk` or a slice takes them out. "
-        "See “Deeper: one head alone” and the end of lesson 1.",
-        "The rows of one head are (D, C); x (B, S, C) times their transpose (C, D) gives (B, S, D).",
+        "A head owns D rows of w_q, one head after the other, and reads all of x. `chunk` or a "
+        "slice takes them out. See “Deeper: one head alone” and the end of lesson 1.",
+        "The rows of one head are (D, C); x (B, S, C) times their transpose (C, D) gives (B, S, "
+        "D).",
         inputs=[lambda: (tokens(), *square(2), 3, H), lambda: (tokens(), *square(2), 1, H)],
         other_sizes=lambda: (*others("BSC", "CC"), 4, 5),
         axes="B S D",
-        done="You know which rows of W_Q belong to a head, and that they read all of x. Next: a single head with `@` "
-        "alone, without ever splitting.",
+        done="You know which rows of W_Q belong to a head, and that they read all of x. Next: a "
+        "single head with `@` alone, without ever splitting.",
         steps=("rows",),
         rules=(
             Rule(
-                "All heads were computed, and one was kept. Multiply x by the rows of this head alone.",
+                "All heads were computed, and one was kept. Multiply x by the rows of this head "
+                "alone.",
                 _computes_all_heads,
             ),
         ),
@@ -88,30 +95,36 @@ QUESTIONS = {
         letters="B, H, S, D",
     ),
     "two-at-once": question(
-        "In one row of shares, “ate” gives 0.94 to “hungry”. How much can it give to “greedily” at most?",
+        "In one row of shares, “ate” gives 0.94 to “hungry”. How much can it give to “greedily” "
+        "at most?",
         "0.94 → Then the row would sum to 1.88. The shares of a row sum to 1.",
         "✔ 0.06 → A row sums to 1, so what one word gets is taken from all others.",
         "0.47 → Only if “hungry” gave up half of what it has. It keeps its 0.94.",
     ),
     "wrong-row": question(
-        "The player's wrong split, view(1, 2, 3, 4): row 1 of head 0 ought to be token 1's. Whose numbers are there?",
-        "✔ token 0 → view deals the strip out in order. Row 1 of head 0 gets places 4 to 7, which are token 0's.",
+        "The player's wrong split, view(1, 2, 3, 4): row 1 of head 0 ought to be token 1's. Whose "
+        "numbers are there?",
+        "✔ token 0 → view deals the strip out in order. Row 1 of head 0 gets places 4 to 7, which "
+        "are token 0's.",
         "token 1 → Token 1 has the places 8 to 15. Row 1 of head 0 gets the places 4 to 7.",
         "token 2 → Token 2 has the places 16 to 23. Row 1 of head 0 gets the places 4 to 7.",
         units="token",
     ),
     "view-or-not": question(
         "heads = x.view(2, 5, 4, 6).transpose(1, 2). Which of these raises an error?",
-        "✔ heads.view(2, 5, 24) → After the transpose the memory order no longer matches, and view refuses to copy.",
-        "heads.reshape(2, 5, 24) → reshape copies where a view is not possible. It runs (and is wrong: lesson 6).",
-        "heads.contiguous().view(2, 5, 24) → It copies first, and that can be viewed. It runs (and is wrong like "
-        "reshape).",
+        "✔ heads.view(2, 5, 24) → After the transpose the memory order no longer matches, and "
+        "view refuses to copy.",
+        "heads.reshape(2, 5, 24) → reshape copies where a view is not possible. It runs (and is "
+        "wrong: lesson 6).",
+        "heads.contiguous().view(2, 5, 24) → It copies first, and that can be viewed. It runs "
+        "(and is wrong like reshape).",
         also=("view", "heads.view", "the view", "view alone"),
     ),
     "contiguous-copies": question(
         "With num_heads = 1, does heads.contiguous() copy the memory?",
         "yes → Only where the order of the memory has to change. With one head it need not.",
-        "✔ no → An axis of size 1 can stand anywhere. The tensor is contiguous already, so it comes back as it is.",
+        "✔ no → An axis of size 1 can stand anywhere. The tensor is contiguous already, so it "
+        "comes back as it is.",
     ),
 }
 

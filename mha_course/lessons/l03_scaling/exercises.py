@@ -13,7 +13,9 @@ from mha_course.exercises.spec import Change, Exercise, Lesson, mistake, questio
 
 
 def attention_scores(q: Tensor, k: Tensor) -> Tensor:
-    """Return the dot product of every query with every key, (B, H, T, D), (B, H, S, D) -> (B, H, T, S)."""
+    """Return the dot product of every query with every key, (B, H, T, D), (B, H, S, D) -> (B, H, T,
+    S).
+    """
     return q @ k.transpose(-2, -1)  # (B, H, T, S)
 
 
@@ -32,55 +34,62 @@ EXERCISES = [
     Exercise(
         attention_scores,
         "The result has no axis D. Where must D stand in k, so that the product sums over it?",
-        "One matrix product of the last two axes; `@` repeats it for every sentence and head. See “See it: all pairs "
-        "at once”.",
+        "One matrix product of the last two axes; `@` repeats it for every sentence and head. See "
+        "“See it: all pairs at once”.",
         "q (B, H, T, D) times k with its last two axes swapped, (B, H, D, S), gives (B, H, T, S).",
         inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
         other_sizes=lambda: others("BHTD", "BHSD"),
         axes="B H T S",
-        done="One line compares all queries with all keys, in every head. Next: which axis of k may be longer "
-        "than that of q, and which may not?",
+        done="One line compares all queries with all keys, in every head. Next: which axis of k "
+        "may be longer than that of q, and which may not?",
         steps=("scores",),
     ),
     Exercise(
         scaled_scores,
         "By how much does the spread of a dot product grow when a head gets wider?",
-        "Divide by a root. The shape of q tells the width of one head. See “How large is a dot product?”.",
-        "The scores (B, H, T, S) are divided by one number, which is made from the last size of q, D.",
+        "Divide by a root. The shape of q tells the width of one head. See “How large is a dot "
+        "product?”.",
+        "The scores (B, H, T, S) are divided by one number, which is made from the last size of "
+        "q, D.",
         line="return q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)",
         inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
         other_sizes=lambda: others("BHTD", "BHSD"),
         axes="B H T S",
-        done="The spread of your scores no longer depends on the width of a head. Next: move D in the lab below, with "
-        "your function in it.",
+        done="The spread of your scores no longer depends on the width of a head. Next: move D in "
+        "the lab below, with your function in it.",
         steps=("scores", "scale"),
         build=lambda s: lambda q, k: s.scale(s.scores(q, k), q, k, q.size(1)),
     ),
     Exercise(
         score_form,
-        "A score is (W_Q x_t) · (W_K x_s). Write it without the brackets: what stands between x_t and x_s?",
-        "Take the D rows of the head out of both weights, as in `one_head_queries`, and multiply them with each "
-        "other. See “Deeper: one matrix for each head”.",
-        "The head has (D, C) of both weights. Those of w_q transposed, (C, D), times those of w_k give (C, C).",
+        "A score is (W_Q x_t) · (W_K x_s). Write it without the brackets: what stands between x_t "
+        "and x_s?",
+        "Take the D rows of the head out of both weights, as in `one_head_queries`, and multiply "
+        "them with each other. See “Deeper: one matrix for each head”.",
+        "The head has (D, C) of both weights. Those of w_q transposed, (C, D), times those of w_k "
+        "give (C, C).",
         inputs=[lambda: (*square(1, 2), 3, H), lambda: (*square(1, 2), 1, H)],
         other_sizes=lambda: (*others("CC", "CC"), 4, 5),
         axes="C C",
-        done="A head's two weights have become one matrix, by which it compares. Next: look at its rank with "
-        "`torch.linalg.matrix_rank`.",
+        done="A head's two weights have become one matrix, by which it compares. Next: look at "
+        "its rank with `torch.linalg.matrix_rank`.",
     ),
 ]
 
 QUESTIONS = {
     "typical-score": question(
-        "q and k hold 64 independent numbers each, of mean 0 and variance 1. What is the standard deviation of q · k?",
-        "8 → Each of 64 products has variance 1, variances add up to 64, and the root of that is 8.",
+        "q and k hold 64 independent numbers each, of mean 0 and variance 1. What is the standard "
+        "deviation of q · k?",
+        "8 → Each of 64 products has variance 1, variances add up to 64, and the root of that is "
+        "8.",
         "64 → That is the variance. The standard deviation is its root.",
         "1 → One product has that. Here 64 of them are added.",
         "0 → That is the mean.",
         nudge="How do the variances of 64 independent products add up?",
     ),
     "scores-shape": question(
-        "q has shape (2, 4, 5, 6) and k (2, 4, 7, 6). What is the shape of q @ k.transpose(-2, -1)?",
+        "q has shape (2, 4, 5, 6) and k (2, 4, 7, 6). What is the shape of q @ k.transpose(-2, "
+        "-1)?",
         "2, 4, 5, 7 → One number for every query and every key, in every head: D is summed away.",
         "2, 4, 7, 5 → Queries come first: a row for each query.",
         "2, 4, 5, 6 → D is what the product sums over, so it is gone.",
@@ -88,18 +97,21 @@ QUESTIONS = {
         letters="B, H, T, S",
     ),
     "which-width": question(
-        "C, the full width, is 512, and there are H = 8 heads. By what should each head divide its scores?",
+        "C, the full width, is 512, and there are H = 8 heads. By what should each head divide "
+        "its scores?",
         "✔ 8 → A head sums over its own D = 64 products, so their spread is the root of 64.",
         "22.6 → That is the root of C. No head ever adds 512 products.",
         "64 → That is D itself. The spread grows with the root of D.",
         "2.8 → That is the root of the number of heads, which has no part in a dot product.",
     ),
     "scale-of-one": question(
-        "In a row one score leads by 1. All its scores are made 100 times larger. What happens to the largest share?",
-        "nothing: the sum of the shares stays the same → It does. How it is shared out is another matter.",
+        "In a row one score leads by 1. All its scores are made 100 times larger. What happens to "
+        "the largest share?",
+        "nothing: the sum of the shares stays the same → It does. How it is shared out is another "
+        "matter.",
         "it gets 100 times larger → No share can be larger than 1.",
-        "✔ it comes close to 1 → What counts is the lead over the others. A hundred times as long, it leaves them "
-        "next to nothing.",
+        "✔ it comes close to 1 → What counts is the lead over the others. A hundred times as "
+        "long, it leaves them next to nothing.",
     ),
 }
 
@@ -114,10 +126,12 @@ MISTAKES = [
     mistake("form-transposed", "This is the transpose: W_Kᵀ W_Q stands where W_Qᵀ W_K should.",
         "The query's token stands on the left of the matrix, so W_Qᵀ comes first.", FORM,
         _forms(lambda a, b: b.T @ a)),
-    mistake("form-of-all-heads", "All rows of both weights were used: these are the forms of all heads, added up.",
+    mistake("form-of-all-heads", "All rows of both weights were used: these are the forms of all "
+                                 "heads, added up.",
         "One head has D rows of each weight: w_q.chunk(num_heads)[head].", FORM,
         score_form=lambda w_q, w_k, head, h: w_q.T @ w_k),
-    mistake("", "The rows of the two weights were multiplied with each other: the product summed over C.",
+    mistake("", "The rows of the two weights were multiplied with each other: the product summed "
+                "over C.",
         "The product must sum over the D rows of the head: (C, D) times (D, C).", FORM,
         _forms(lambda a, b: a @ b.T),
         _forms(lambda a, b: b @ a.T),
@@ -125,16 +139,20 @@ MISTAKES = [
     mistake("key-not-transposed", "Neither of the two is transposed.",
         "The product must sum over the D rows of the head: (C, D) times (D, C).", FORM,
         _forms(lambda a, b: a @ b)),
-    mistake("elementwise-product", "The two were multiplied number by number (*), and not as matrices (@).",
+    mistake("elementwise-product", "The two were multiplied number by number (*), and not as "
+                                   "matrices (@).",
         "The product must sum over the D rows of the head: (C, D) times (D, C).", FORM,
         _forms(lambda a, b: a * b)),
-    mistake("weight-not-transposed", "A head's columns were taken from both weights, in the place of its rows.",
-        "nn.Linear keeps its weight as (out, in), so a head has D rows: w_q.chunk(num_heads)[head].", FORM,
+    mistake("weight-not-transposed", "A head's columns were taken from both weights, in the place "
+                                     "of its rows.",
+        "nn.Linear keeps its weight as (out, in), so a head has D rows: "
+        "w_q.chunk(num_heads)[head].", FORM,
         score_form=[lambda w_q, w_k, i, h: w_q.chunk(h, 1)[i] @ w_k.chunk(h, 1)[i].T,
                     lambda w_q, w_k, i, h: w_q.chunk(h, 1)[i].T @ w_k.chunk(h, 1)[i]]),
     mistake("", "The scores are divided by sqrt(D) already.",
         "That is the next exercise. Here it is the dot products alone.", PAIRS,
-        scores=lambda q, k: q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)), only=("attention_scores",)),
+        scores=lambda q, k: q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)),
+        only=("attention_scores",)),
 ]  # fmt: skip
 
 LESSON = Lesson(3, "Scores and scaling", EXERCISES, QUESTIONS, MISTAKES)

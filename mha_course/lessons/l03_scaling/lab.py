@@ -26,7 +26,8 @@ class ScalingLab(Lab):
 
     Args:
         scores: your ``scaled_scores(q, k)``, one more thing to divide by: ``yours``.
-    The set-up is that of ``experiments``: 400 queries, each with 64 keys of its own; d_model = 8 · D.
+    The set-up is that of ``experiments``: 400 queries, each with 64 keys of its own; d_model = 8 ·
+    D.
     """
 
     question = "Which divisor makes a row look alike at every width D?"
@@ -38,12 +39,20 @@ class ScalingLab(Lab):
         super().__init__(
             [
                 ChoiceControl("head_dim", "D", "slider", WIDTHS, 64),
-                ChoiceControl("divide_by", "divide by", "choice", options, "nothing" if scores is None else YOURS),
+                ChoiceControl(
+                    "divide_by",
+                    "divide by",
+                    "choice",
+                    options,
+                    "nothing" if scores is None else YOURS,
+                ),
             ]
         )
 
     def draw(self, head_dim: int, divide_by: str) -> tuple[Panels, str]:
-        """Draw one row's weights, the measurements, and the largest share along D, that of √D faintly beside it."""
+        """Draw one row's weights, the measurements, and the largest share along D, that of √D
+        faintly beside it.
+        """
         at, along = WIDTHS.index(head_dim), self._measured(divide_by)
         found = along[at]
         row = found.weights[0, :SHOWN]
@@ -66,21 +75,29 @@ class ScalingLab(Lab):
         said = self._scores.caption if divide_by == YOURS else ""
         by = "scaled by your scaled_scores" if divide_by == YOURS else f"divided by {divide_by}"
         return panels, (
-            f"D = {head_dim}, {by}: the scores spread by {found.spread:.2f}, the largest of {KEYS} shares is "
-            f"{found.top:.2f} on average, and {found.saturated:.0%} of the rows give one key more than .99. "
-            f"Over 400 queries.{said}"
+            f"D = {head_dim}, {by}: the scores spread by {found.spread:.2f}, the largest of "
+            f"{KEYS} shares is {found.top:.2f} on average, and {found.saturated:.0%} of the rows "
+            f"give one key more than .99. Over 400 queries.{said}"
         )
 
     def _measured(self, divide_by: str) -> list[Saturation]:
-        """Return what was measured at each width. It is measured once: every later move only looks it up."""
+        """Return what was measured at each width.
+
+        It is measured once: every later move only looks it up.
+        """
         if divide_by not in self._found:
             drawn = [scaling.draw(width) for width in WIDTHS]
             if divide_by == YOURS:
                 self._found[YOURS] = [scaling.measure(each, self._yours)[0] for each in drawn]
             else:
                 divisors = [list(scaling.divisors(width, HEADS).values()) for width in WIDTHS]
-                every = [scaling.by_divisors(each, among) for each, among in zip(drawn, divisors, strict=True)]
-                self._found |= {name: [found[i] for found in every] for i, name in enumerate(DIVISORS)}
+                every = [
+                    scaling.by_divisors(each, among)
+                    for each, among in zip(drawn, divisors, strict=True)
+                ]
+                self._found |= {
+                    name: [found[i] for found in every] for i, name in enumerate(DIVISORS)
+                }
         return self._found[divide_by]
 
     def _yours(self, q: Tensor, k: Tensor) -> Tensor:

@@ -1,6 +1,8 @@
-"""What scaling does to a softmax and to the gradients behind it: one set-up for lessons, labs and tests.
+"""What scaling does to a softmax and to the gradients behind it: one set-up for lessons, labs and
+tests.
 
-Axes: N queries, each with 64 keys of its own, D head width, ways to scale that are measured side by side.
+Axes: N queries, each with 64 keys of its own, D head width, ways to scale that are measured side by
+side.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ class Saturation(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """Unit-normal numbers: q (N, 1, 1, D), k (N, 1, 64, D), v (N, 1, 64, 16), the gradient at the context."""
+    """Unit-normal numbers: q (N, 1, 1, D), k (N, 1, 64, D), v (N, 1, 64, 16), the gradient at the
+    context.
+    """
 
     q: Tensor
     k: Tensor
@@ -43,26 +47,40 @@ def draw(head_dim: int, *, count: int = 400, seed: int = 0) -> Draws:
     """Draw what N queries of width D >= 1 need to attend. All in float64 on the CPU."""
     generator = torch.Generator().manual_seed(seed)
     shapes = (1, head_dim), (KEYS, head_dim), (KEYS, VALUE_WIDTH), (1, VALUE_WIDTH)
-    return Draws(*(torch.randn(count, 1, *shape, generator=generator, dtype=torch.float64) for shape in shapes))
+    return Draws(
+        *(
+            torch.randn(count, 1, *shape, generator=generator, dtype=torch.float64)
+            for shape in shapes
+        )
+    )
 
 
 def draw_fresh(head_dim: int, num_heads: int, *, seed: int = 0) -> Draws:
-    """Draw the same, but let q and k be what one head of a new nn.Linear(C, C) makes of unit-normal x; C = H · D."""
+    """Draw the same, but let q and k be what one head of a new nn.Linear(C, C) makes of unit-normal
+    x; C = H · D.
+    """
     width = head_dim * num_heads
     x = draw(width, seed=seed)
-    with seeded(seed + 1), torch.no_grad():  # the same seed would make x and the Linears of the same numbers
+    with (
+        seeded(seed + 1),
+        torch.no_grad(),
+    ):  # the same seed would make x and the Linears of the same numbers
         q_proj, k_proj = (nn.Linear(width, width, dtype=torch.float64) for _ in range(2))
         return x._replace(q=q_proj(x.q)[..., :head_dim], k=k_proj(x.k)[..., :head_dim])
 
 
 def saturation(head_dim: int, divisor: float, *, count: int = 400, seed: int = 0) -> Saturation:
-    """Let N queries attend to 64 keys each: unit-normal q, k, values of width 16, and gradient at the context.
+    """Let N queries attend to 64 keys each: unit-normal q, k, values of width 16, and gradient at
+    the context.
 
-    Args: head_dim is D, divisor what q · k is divided by. All in float64 on the CPU, drawn from the seed.
+    Args: head_dim is D, divisor what q · k is divided by. All in float64 on the CPU, drawn from the
+        seed.
     Raises: ValueError unless both are positive.
     """
     if head_dim < 1 or divisor <= 0:
-        raise ValueError(f"saturation: head_dim and divisor must be positive, got {head_dim} and {divisor}")
+        raise ValueError(
+            f"saturation: head_dim and divisor must be positive, got {head_dim} and {divisor}"
+        )
     return by_divisors(draw(head_dim, count=count, seed=seed), [divisor])[0]
 
 
@@ -73,20 +91,27 @@ def by_divisors(drawn: Draws, divisors: Sequence[float]) -> list[Saturation]:
 
 
 @torch.enable_grad()
-def measure(drawn: Draws, scale: Callable[[Tensor, Tensor], Tensor], *, ways: int = 1) -> list[Saturation]:
-    """Follow the same queries through several ways to scale: row r of every tensor belongs to way r.
+def measure(
+    drawn: Draws, scale: Callable[[Tensor, Tensor], Tensor], *, ways: int = 1
+) -> list[Saturation]:
+    """Follow the same queries through several ways to scale: row r of every tensor belongs to way
+    r.
 
-    Args: scale takes q (N, 1, ways, D), the same query every time, and k (N, 1, 64, D), gives scores (N, 1, ways, 64).
-    Where no gradient flows through it, its length is 0.
+    Args: scale takes q (N, 1, ways, D), the same query every time, and k (N, 1, 64, D), gives
+    scores (N, 1, ways, 64). Where no gradient flows through it, its length is 0.
     """
     q = drawn.q.repeat(1, 1, ways, 1).requires_grad_()
     scores = scale(q, drawn.k)  # (N, 1, ways, 64)
-    if not scores.requires_grad:  # a learner's scale may detach q: the scores' own gradient is still there
+    if (
+        not scores.requires_grad
+    ):  # a learner's scale may detach q: the scores' own gradient is still there
         scores.requires_grad_()
     weights = scores.softmax(-1)  # (N, 1, ways, 64)
     gain = (weights @ drawn.v * drawn.upstream).sum()
     found: tuple[Tensor | None, ...] = torch.autograd.grad(gain, [scores, q], allow_unused=True)
-    at_scores, at_q = (torch.zeros(len(q), ways) if grad is None else grad[:, 0].norm(dim=-1) for grad in found)
+    at_scores, at_q = (
+        torch.zeros(len(q), ways) if grad is None else grad[:, 0].norm(dim=-1) for grad in found
+    )
     rows = weights.detach()[:, 0].sort(-1, descending=True).values  # (N, ways, 64)
     return [
         Saturation(
@@ -102,7 +127,8 @@ def measure(drawn: Draws, scale: Callable[[Tensor, Tensor], Tensor], *, ways: in
 
 
 def train_with(divisor: float, seed: int, *, steps: int = 1500) -> list[float]:
-    """Train the model of the running example, its scores divided by another number than √D; return all losses.
+    """Train the model of the running example, its scores divided by another number than √D; return
+    all losses.
 
     Everything else is equal: the start, the sentences, the hidden words. Args: divisor is positive.
     """
@@ -110,9 +136,13 @@ def train_with(divisor: float, seed: int, *, steps: int = 1500) -> list[float]:
     model = example.new_model(seed)
     for block in model.blocks:
         root = math.sqrt(block.attention.d_model / block.attention.num_heads)
-        block.attention.q_proj.register_forward_hook(lambda _, __, q, by=root / divisor: q * by)  # what √D then undoes
+        block.attention.q_proj.register_forward_hook(
+            lambda _, __, q, by=root / divisor: q * by
+        )  # what √D then undoes
     batches = example.training_batches(seed)
-    return train(model, batches, masked_word_loss, steps=steps, lr=example.LEARNING_RATE, progress=False)
+    return train(
+        model, batches, masked_word_loss, steps=steps, lr=example.LEARNING_RATE, progress=False
+    )
 
 
 def divisors(head_dim: int, num_heads: int) -> dict[str, float]:

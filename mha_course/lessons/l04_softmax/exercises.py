@@ -41,27 +41,36 @@ def _is_library_softmax(operations: Sequence[Operation], *_: Any) -> bool:
 EXERCISES = [
     Exercise(
         softmax,
-        "What may you add to all scores of a row without changing its weights, and which choice prevents overflow?",
-        "Subtract the largest score of a row, raise e to what is left, and divide by the sum of the row. "
-        "`keepdim=True` keeps the axis. See “A softmax that does not overflow”.",
-        "The largest of each row is (B, H, T, 1). The exponentials (B, H, T, S) are divided by their sums, (B, H, T, "
-        "1).",
+        "What may you add to all scores of a row without changing its weights, and which choice "
+        "prevents overflow?",
+        "Subtract the largest score of a row, raise e to what is left, and divide by the sum of "
+        "the row. `keepdim=True` keeps the axis. See “A softmax that does not overflow”.",
+        "The largest of each row is (B, H, T, 1). The exponentials (B, H, T, S) are divided by "
+        "their sums, (B, H, T, 1).",
         inputs=[lambda: (draw(B, H, T, S, seed=1),), lambda: (1e4 * draw(B, H, T, S, seed=1),)],
         other_sizes=lambda: others("BHTS"),
         cases=("", "It was called with scores of 10 000 and more."),
         axes="B H T S",
         done="Your softmax gives shares however large the scores are. Next: feed it a row of -inf.",
-        unique=False,  # 1 / (exponentials of differences).sum() is right, with an infinity on the way back
+        # 1 / (exponentials of differences).sum() is right, with an infinity on the way back
+        unique=False,
         steps=("softmax",),
-        rules=(Rule("A softmax of PyTorch did the work. Write its three steps yourself.", _is_library_softmax),),
+        rules=(
+            Rule(
+                "A softmax of PyTorch did the work. Write its three steps yourself.",
+                _is_library_softmax,
+            ),
+        ),
     ),
     Exercise(
         masked_softmax,
-        "Which score gives a weight of exactly 0? And what comes out of a row in which all scores are like that?",
-        "Fill hidden scores with -inf before the softmax. Rows with nothing to see need a treatment of their own; "
-        "`mask.any` finds them. See “Hiding words”.",
-        "`mask.any` over the keys, with the axis kept, is (…, T, 1): which rows see something. The others get "
-        "harmless scores before the softmax, and times 0 behind it. All else is (B, H, T, S).",
+        "Which score gives a weight of exactly 0? And what comes out of a row in which all scores "
+        "are like that?",
+        "Fill hidden scores with -inf before the softmax. Rows with nothing to see need a "
+        "treatment of their own; `mask.any` finds them. See “Hiding words”.",
+        "`mask.any` over the keys, with the axis kept, is (…, T, 1): which rows see something. "
+        "The others get harmless scores before the softmax, and times 0 behind it. All else is "
+        "(B, H, T, S).",
         inputs=[
             lambda: (draw(B, H, T, S, seed=1), mask(T)),
             lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0]),
@@ -76,8 +85,8 @@ EXERCISES = [
             "It was called with whole scores, some of them 0.",
         ),
         axes="B H T S",
-        done="A hidden key gets exactly 0, and a row without a key stays finite. Next: choose another mask "
-        "below, and watch your function.",
+        done="A hidden key gets exactly 0, and a row without a key stays finite. Next: choose "
+        "another mask below, and watch your function.",
         exact_zeros=True,
         steps=MASKED,
         build=lambda s: lambda scores, mask: s.attend(scores, mask, s),
@@ -85,14 +94,14 @@ EXERCISES = [
     Exercise(
         entropy,
         "What does 0 · log 0 give in floating point, and what should it give here?",
-        "Each weight times its logarithm, summed, with a minus. `torch.special.xlogy` takes 0 · log 0 as 0. See "
-        "“Deeper: entropy, a number for undecided”.",
+        "Each weight times its logarithm, summed, with a minus. `torch.special.xlogy` takes 0 · "
+        "log 0 as 0. See “Deeper: entropy, a number for undecided”.",
         "Number by number from (…, S) to (…, S), then a sum over the last axis: (…).",
         inputs=[lambda: (weights(),), lambda: (normalize(weights() ** 3, p=1, dim=-1),)],
         cases=("", "Here some weights are small, but not 0."),
         axes="B H T",
-        done="You can put a number on how undecided a row is. Next: at which temperature is the row of “it” half as "
-        "undecided?",
+        done="You can put a number on how undecided a row is. Next: at which temperature is the "
+        "row of “it” half as undecided?",
         tolerance=1e-6,
     ),
 ]
@@ -100,7 +109,8 @@ EXERCISES = [
 QUESTIONS = {
     "softmax-axis": question(
         "scores has shape (2, 4, 5, 7), which is (B, H, T, S). Over which axis must softmax go?",
-        "✔ dim=-1 → Each query shares out one whole among the keys, and the keys are the last axis.",
+        "✔ dim=-1 → Each query shares out one whole among the keys, and the keys are the last "
+        "axis.",
         "dim=-2 → Then each key would be shared out among the queries: columns sum to 1, not rows.",
         "dim=1 → Then the heads would compete with each other for each pair of tokens.",
         units="dim axis",
@@ -108,17 +118,27 @@ QUESTIONS = {
     ),
     "softmax-shift": question(
         "You add 5 to all scores of a row. What happens to its weights?",
-        "✔ nothing → Every exponential is multiplied by the same number, e to the 5, and the division takes it out "
-        "again.",
-        "they become more alike → That is what dividing the scores does. Adding keeps the differences.",
-        "the largest gets larger → That is what multiplying the scores does. Adding leaves the differences.",
-        also=("the same", "they stay the same", "they do not change", "unchanged", "no change", "none"),
+        "✔ nothing → Every exponential is multiplied by the same number, e to the 5, and the "
+        "division takes it out again.",
+        "they become more alike → That is what dividing the scores does. Adding keeps the "
+        "differences.",
+        "the largest gets larger → That is what multiplying the scores does. Adding leaves the "
+        "differences.",
+        also=(
+            "the same",
+            "they stay the same",
+            "they do not change",
+            "unchanged",
+            "no change",
+            "none",
+        ),
     ),
     "all-hidden": question(
         "All keys of a row are hidden by the score -1e9 (float32). What are its weights?",
         "all 0 → Softmax always shares out one whole, however low the scores are.",
         "NaN → That is so with -inf, where inf - inf has no value. -1e9 is an ordinary number.",
-        "✔ all alike → Softmax sees differences, and there are none: every key gets the same share.",
+        "✔ all alike → Softmax sees differences, and there are none: every key gets the same "
+        "share.",
         also=("equal", "all equal", "all the same", "uniform"),
     ),
     "most-entropy": question(
@@ -135,7 +155,8 @@ QUESTIONS = {
 
 ENTROPY = "4, Softmax: Deeper: entropy, a number for undecided"
 MISTAKES = [
-    mistake("entropy-log-of-zero", "A weight of 0 gave NaN: its logarithm is -inf, and 0 · -inf has no value.",
+    mistake("entropy-log-of-zero", "A weight of 0 gave NaN: its logarithm is -inf, and 0 · -inf "
+                                   "has no value.",
         "By agreement 0 · log 0 is 0. torch.special.xlogy(weights, weights) takes it so.", ENTROPY,
         entropy=[lambda w: -(w * w.log()).sum(-1), lambda w: (w * w.log()).sum(-1),
                  lambda w: -(w * w.log2()).sum(-1), lambda w: -(w * w.log()).mean(-1),
@@ -156,10 +177,12 @@ MISTAKES = [
     mistake("", "Only the logarithms were added up.",
         "Each is multiplied by its weight first: w log w.", ENTROPY,
         entropy=lambda w: -w.log().sum(-1)),
-    mistake("", "The largest score of all was subtracted, not that of each row: in rows far below it, every exp is 0.",
+    mistake("", "The largest score of all was subtracted, not that of each row: in rows far below "
+                "it, every exp is 0.",
         "0 / 0 is NaN. Take the largest of each row: scores.amax(-1, keepdim=True).", STABLE,
         softmax=[lambda z: (z - z.max()).exp() / (z - z.max()).exp().sum(-1, keepdim=True),
-                 lambda z: (e := (z - z.amax((-2, -1), keepdim=True)).exp()) / e.sum(-1, keepdim=True)],
+                 lambda z: (e := (z - z.amax((-2, -1), keepdim=True)).exp()) / e.sum(-1,
+                     keepdim=True)],
         only=("softmax",)),
 ]  # fmt: skip
 

@@ -19,7 +19,8 @@ from mha_course.widgets.labs.panels import Panels, bars, matrix
 
 
 class SoftmaxLab(Lab):
-    """Turn scores into weights: at a temperature, over an axis, with something added to all of them.
+    """Turn scores into weights: at a temperature, over an axis, with something added to all of
+    them.
 
     Args:
         scores: scaled scores (T, S) with T = S, of one head; axes of size 1 in front are dropped.
@@ -30,12 +31,16 @@ class SoftmaxLab(Lab):
     question = "What changes the weights of a row, and what leaves them alone?"
     hint = "Click a row of the matrix, or walk there with ↑ and ↓, to choose its word."
 
-    def __init__(self, scores: Any, tokens: Sequence[str], *, softmax: Any = None, word: str | None = None) -> None:
+    def __init__(
+        self, scores: Any, tokens: Sequence[str], *, softmax: Any = None, word: str | None = None
+    ) -> None:
         self._scores, self._tokens = scores_and_tokens("SoftmaxLab", scores, tokens)
         self._softmax = LearnerFunction("SoftmaxLab", "softmax", softmax, lambda s: s.softmax(-1))
         words = [str(token) for token in tokens]
         rule, expected = "word must be one of the tokens", ", ".join(dict.fromkeys(words))
-        require(word is None or word in words, "SoftmaxLab", rule, expected=expected, got=repr(word))
+        require(
+            word is None or word in words, "SoftmaxLab", rule, expected=expected, got=repr(word)
+        )
         places, start = tuple(range(len(words))), 0 if word is None else words.index(word)
         temperatures = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
         written = tuple(f"{temperature:g}" for temperature in temperatures)
@@ -44,8 +49,16 @@ class SoftmaxLab(Lab):
             [
                 ChoiceControl("word", "word", "menu", places, start, tuple(self._tokens)),
                 ChoiceControl("temperature", "temperature", "slider", temperatures, 1.0, written),
-                ChoiceControl("shift", "add to all scores", "slider", (-1000, -100, -10, -1, 0, 1, 10, 100, 1000), 0),
-                ChoiceControl("over", "softmax over", "choice", (self._keys, self._queries), self._keys),
+                ChoiceControl(
+                    "shift",
+                    "add to all scores",
+                    "slider",
+                    (-1000, -100, -10, -1, 0, 1, 10, 100, 1000),
+                    0,
+                ),
+                ChoiceControl(
+                    "over", "softmax over", "choice", (self._keys, self._queries), self._keys
+                ),
             ]
         )
 
@@ -58,28 +71,53 @@ class SoftmaxLab(Lab):
         weights = weights.mT if turned else weights  # (T, S)
         row, tokens, name = weights[word], self._tokens, apart(self._tokens[word])
         top = max(1.0, float(row.nan_to_num().max()))
-        inputs_row, reach = self._scores[word] / temperature, float((self._scores / temperature).abs().max()) or 1.0
+        inputs_row, reach = (
+            self._scores[word] / temperature,
+            float((self._scores / temperature).abs().max()) or 1.0,
+        )
         done = [f"divided by {temperature:g}"] if temperature != 1 else []
         done += [f"drawn without the {shift} added to each"] if shift else []
         sums: dict[str, Any] = {"rows_sum": _sums(weights, 1), "columns_sum": _sums(weights, 0)}
         panels = (
-            bars(f"scores of “{name}”", tokens, inputs_row, low=-reach, high=reach, note=", ".join(done)),
+            bars(
+                f"scores of “{name}”",
+                tokens,
+                inputs_row,
+                low=-reach,
+                high=reach,
+                note=", ".join(done),
+            ),
             bars(f"weights of “{name}”: sum {float(row.sum()):.2f}", tokens, row, high=top),
-            matrix("all weights, with their sums", tokens, tokens, weights, lit=word, pick="word", **sums),
+            matrix(
+                "all weights, with their sums",
+                tokens,
+                tokens,
+                weights,
+                lit=word,
+                pick="word",
+                **sums,
+            ),
         )
         return panels, self._sentence(word, weights, turned) + self._softmax.caption
 
     def _sentence(self, word: int, weights: Tensor, turned: bool) -> str:
         row, tokens = weights[word], self._tokens
         if not bool(row.isfinite().all()):
-            return f"“{apart(tokens[word])}”: the weights are not numbers (NaN): e to such scores overflows."
+            return (
+                f"“{apart(tokens[word])}”: the weights are not numbers (NaN): e to such scores "
+                f"overflows."
+            )
         looks = plots.strongest(row[None], [tokens[word]], tokens)
         sums = weights.sum(0 if turned else 1)
         other = weights.sum(1 if turned else 0)
         one, two = ("column", "rows") if turned else ("row", "columns")
         even = "1.00" if torch.allclose(sums, torch.ones_like(sums), atol=5e-3) else _range(sums)
         entropy = float(torch.special.entr(row).sum())
-        read = f"; entropy {entropy:.2f} of at most {math.log(len(tokens)):.2f} nats" if not turned else ""
+        read = (
+            f"; entropy {entropy:.2f} of at most {math.log(len(tokens)):.2f} nats"
+            if not turned
+            else ""
+        )
         return (
             f"{looks}; the row sums to {float(row.sum()):.2f}{read}. Every {one} sums to {even}, "
             f"{two} to {_range(other)}."
@@ -87,7 +125,9 @@ class SoftmaxLab(Lab):
 
 
 def _sums(weights: Tensor, dim: int) -> list[str]:
-    return [f"{total:.2f}" if math.isfinite(total) else "NaN" for total in weights.sum(dim).tolist()]
+    return [
+        f"{total:.2f}" if math.isfinite(total) else "NaN" for total in weights.sum(dim).tolist()
+    ]
 
 
 def _range(numbers: Tensor) -> str:

@@ -39,30 +39,45 @@ def _build_self_attention(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
 EXERCISES = [
     Exercise(
         weighted_sum,
-        "The context of one query is a mixture. How many numbers does it have, and over what is it summed?",
-        "One matrix product, with the shares on the left. See “See it: a context and what it is made of”.",
+        "The context of one query is a mixture. How many numbers does it have, and over what is "
+        "it summed?",
+        "One matrix product, with the shares on the left. See “See it: a context and what it is "
+        "made of”.",
         "weights (B, H, T, S) times v (B, H, S, D): S is summed away, and (B, H, T, D) is left.",
         inputs=[lambda: (weights(), qkv()[2])],
         other_sizes=lambda: others("BHTS", "BHSD"),
         axes="B H T D",
-        done="The shares are spent: each context is a mixture of values. Next: try to leave the shaded area below.",
+        done="The shares are spent: each context is a mixture of values. Next: try to leave the "
+        "shaded area below.",
         steps=("weigh",),
     ),
     Exercise(
         self_attention,
         "Which five steps lead from x to the context, and which of them must know the width?",
-        "Project, compare, scale, softmax, mix: you have written all five. This head is as wide as the token. See “A "
-        "whole head”.",
-        "q, k, v are (B, S, C). Scores and weights are (B, S, S), with a softmax over the last axis. The context is "
-        "(B, S, C) again.",
-        line="weights = torch.softmax(q @ k.transpose(1, 2) / q.size(-1) ** 0.5, dim=-1)  # (B, S, S)\n"
+        "Project, compare, scale, softmax, mix: you have written all five. This head is as wide "
+        "as the token. See “A whole head”.",
+        "q, k, v are (B, S, C). Scores and weights are (B, S, S), with a softmax over the last "
+        "axis. The context is (B, S, C) again.",
+        line="weights = torch.softmax(q @ k.transpose(1, 2) / q.size(-1) ** 0.5, dim=-1)  # (B, "
+        "S, S)\n"
         "return weights @ v, weights",
         inputs=[lambda: (tokens(), *square(2, 3, 4))],
         other_sizes=lambda: others("BSC", "CC", "CC", "CC"),
         axes=("B S C", "B S S"),
         results=("context", "weights"),
-        done="You have a whole head, from x to the context. Next: shuffle the words of x, and predict what moves.",
-        steps=("linear", "order", "project", "scores", "scale", *ATTEND, "post", "returned", "weigh"),
+        done="You have a whole head, from x to the context. Next: shuffle the words of x, and "
+        "predict what moves.",
+        steps=(
+            "linear",
+            "order",
+            "project",
+            "scores",
+            "scale",
+            *ATTEND,
+            "post",
+            "returned",
+            "weigh",
+        ),
         build=_build_self_attention,
         token_arguments=(0,),
         query_arguments=(1,),
@@ -78,16 +93,19 @@ QUESTIONS = {
     ),
     "context-shape": question(
         "weights has shape (2, 4, 5, 7) and v (2, 4, 7, 6). What is the shape of weights @ v?",
-        "2, 4, 5, 6 → One mixture for each query: the keys are summed away, and the width of a value stays.",
+        "2, 4, 5, 6 → One mixture for each query: the keys are summed away, and the width of a "
+        "value stays.",
         "2, 4, 7, 6 → There is a context for each query, not for each key.",
         "2, 5, 24 → The heads stay apart.",
         letters="B, H, T, D",
     ),
     "shuffle": question(
-        "You shuffle the vectors of a sentence's words and run self-attention, without a mask. What comes out?",
-        "the same result → The result of each word is the same, but it comes out at the word's new place.",
-        "✔ the same results, shuffled alike → Every word compares and mixes as before; no step knows at which place a "
-        "word stands.",
+        "You shuffle the vectors of a sentence's words and run self-attention, without a mask. "
+        "What comes out?",
+        "the same result → The result of each word is the same, but it comes out at the word's "
+        "new place.",
+        "✔ the same results, shuffled alike → Every word compares and mixes as before; no step "
+        "knows at which place a word stands.",
         "something else → That would need a step that knows the places. None of the six does.",
     ),
     "own-width": question(

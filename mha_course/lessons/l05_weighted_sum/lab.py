@@ -15,7 +15,9 @@ from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, arrow, arrows, bars, plain
 
 # The corners of their hull, counter-clockwise.
-VALUES = torch.tensor([[2.0, 0.5], [0.6, 2.1], [-1.7, 1.3], [-1.2, -1.5], [1.3, -1.4]], dtype=torch.float64)  # (S, 2)
+VALUES = torch.tensor(
+    [[2.0, 0.5], [0.6, 2.1], [-1.7, 1.3], [-1.2, -1.5], [1.3, -1.4]], dtype=torch.float64
+)  # (S, 2)
 TOKENS = ("cat", "hungry", "ate", "chased", "dogs")
 FIRST = 0.4  # the weight of the first token at the start
 FREE = (-1.0, 1.5)  # weights that need not sum to 1
@@ -35,24 +37,33 @@ class WeightedSumLab(Lab):
         super().__init__([free, PaintedControl("weights", start, _checked)])
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
-        """Keep the weights within their bounds, and let the others make room for one that is dragged."""
+        """Keep the weights within their bounds, and let the others make room for one that is
+        dragged.
+        """
         (low, high), weights = FREE, values["weights"]
         clamped = [max(low, min(high, x)) for x in weights]
-        return {**values, "weights": clamped if values["free"] else shared(weights, self.values["weights"])}
+        return {
+            **values,
+            "weights": clamped if values["free"] else shared(weights, self.values["weights"]),
+        }
 
     def draw(self, free: bool, weights: list[float]) -> tuple[Panels, str]:
         """Draw the bars that can be dragged, and the plane."""
         shares = torch.tensor(weights, dtype=torch.float64)
         context = shares @ VALUES  # (2,)
         low, high = FREE if free else (0.0, 1.0)
-        bar = bars(f"weights, sum {sum(weights):.2f}", TOKENS, weights, low=low, high=high, drag="weights")
+        bar = bars(
+            f"weights, sum {sum(weights):.2f}", TOKENS, weights, low=low, high=high, drag="weights"
+        )
         holds = inside(context, VALUES)
         color = plots.ACCENT if holds else OUTSIDE
         drawn = [
             arrow(word, value, plots.BAR, thick=1 + 4 * min(1.0, abs(share)))
             for word, value, share in zip(TOKENS, VALUES, weights, strict=True)
         ]
-        steps = (shares[:, None] * VALUES).cumsum(0)  # (S, 2): each value times its weight, head to tail
+        steps = (shares[:, None] * VALUES).cumsum(
+            0
+        )  # (S, 2): each value times its weight, head to tail
         picture = arrows(
             "values, and the context they make",
             [*drawn, arrow("context", context, color, thick=3)],
@@ -66,8 +77,9 @@ class WeightedSumLab(Lab):
         near = int(away.argmin())
         told = ", ".join(f"{word} {share:.2f}" for word, share in zip(TOKENS, weights, strict=True))
         return (bar, picture), (
-            f"Weights {told}: the context is ({context[0]:.2f}, {context[1]:.2f}), {'inside' if holds else 'outside'} "
-            f"the hull of the values. The nearest value is that of “{TOKENS[near]}”, {away[near]:.2f} away."
+            f"Weights {told}: the context is ({context[0]:.2f}, {context[1]:.2f}), "
+            f"{'inside' if holds else 'outside'} the hull of the values. The nearest value is "
+            f"that of “{TOKENS[near]}”, {away[near]:.2f} away."
         )
 
 
@@ -76,7 +88,8 @@ def _checked(sent: Any) -> list[float]:
 
 
 def shared(weights: Sequence[float], before: Sequence[float]) -> list[float]:
-    """Return weights from 0 to 1 that sum to 1: the one that moved keeps its size, the others make room.
+    """Return weights from 0 to 1 that sum to 1: the one that moved keeps its size, the others make
+    room.
 
     >>> shared([0.5, 0.25, 0.5], before=[0.25, 0.25, 0.5])
     [0.5, 0.16666666666666666, 0.3333333333333333]
@@ -87,18 +100,24 @@ def shared(weights: Sequence[float], before: Sequence[float]) -> list[float]:
         one = moved[0]
         rest, room = sum(kept) - kept[one], 1 - kept[one]
         even = room / (len(kept) - 1)
-        return [kept[i] if i == one else kept[i] * room / rest if rest > 0 else even for i in range(len(kept))]
+        return [
+            kept[i] if i == one else kept[i] * room / rest if rest > 0 else even
+            for i in range(len(kept))
+        ]
     total = sum(kept)
     return [x / total if total > 0 else 1 / len(kept) for x in kept]
 
 
 def inside(point: Tensor, corners: Tensor) -> bool:
-    """Return whether a point lies in the hull of its corners (S, 2), counter-clockwise, or on its edge.
+    """Return whether a point lies in the hull of its corners (S, 2), counter-clockwise, or on its
+    edge.
 
     >>> square = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     >>> inside(torch.tensor([0.5, 1.0]), square), inside(torch.tensor([0.5, 1.1]), square)
     (True, False)
     """
     edges, ways = corners.roll(-1, 0) - corners, point - corners  # (S, 2) each
-    turns = edges[:, 0] * ways[:, 1] - edges[:, 1] * ways[:, 0]  # (S,): positive where the point lies to the left
+    turns = (
+        edges[:, 0] * ways[:, 1] - edges[:, 1] * ways[:, 0]
+    )  # (S,): positive where the point lies to the left
     return bool((turns >= -1e-9).all())

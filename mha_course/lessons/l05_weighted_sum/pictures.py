@@ -13,7 +13,8 @@ from mha_course.plots.words import numbered
 
 
 def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
-    """Draw how one context comes about: the weights, all values, each value times its weight, and the sum.
+    """Draw how one context comes about: the weights, all values, each value times its weight, and
+    the sum.
 
     Args: weights (S,) of one query, v (S, D), and the names of the S tokens.
     """

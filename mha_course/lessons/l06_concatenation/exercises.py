@@ -20,10 +20,13 @@ def merge_heads(context: Tensor) -> Tensor:
 
 
 def build_subtractor(d: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return w_q, w_k, w_v, w_o, each (3d, 3d), so that two heads give c_a - c_b at the query token.
+    """Return w_q, w_k, w_v, w_o, each (3d, 3d), so that two heads give c_a - c_b at the query
+    token.
 
-    Channels of a token: 0 to d - 1 its content c, d the flag a, d + 1 the flag b, d + 2 marks the query token,
-    the rest 0. Output channels 0 to d - 1 hold the difference. Head h has the rows from h · 3d/2 on.
+    Channels of a token: 0 to d - 1 its content c, d the flag a, d + 1 the flag b, d + 2 marks the
+    query token,
+    the rest 0. Output channels 0 to d - 1 hold the difference. Head h has the rows from h · 3d/2
+    on.
     """
     width, half = 3 * d, 3 * d // 2
     w_q, w_k, w_v, w_o = torch.zeros(4, width, width, dtype=torch.float64)
@@ -38,7 +41,9 @@ def build_subtractor(d: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def flagged_tokens(d: int) -> tuple[Tensor, Tensor]:
-    """Return tokens (64, 9, 3d), the query token first, and the places of a, of b and of the query token (3, 64)."""
+    """Return tokens (64, 9, 3d), the query token first, and the places of a, of b and of the query
+    token (3, 64).
+    """
     draws = torch.arange(64)
     x = torch.zeros(64, 9, 3 * d, dtype=torch.float64)
     x[:, :, :d] = draw(64, 9, d, seed=1)
@@ -56,12 +61,16 @@ def four_matrices(builder: Callable[..., Any], d: int) -> list[Tensor]:
     shapes = [tuple(w.shape) for w in weights]
     if shapes != [(3 * d, 3 * d)] * 4:
         got = "None" if made is None else f"{len(shapes)} of shapes {shapes}"
-        raise ValueError(f"for d = {d} it should return four matrices ({3 * d}, {3 * d}), and returned {got}")
+        raise ValueError(
+            f"for d = {d} it should return four matrices ({3 * d}, {3 * d}), and returned {got}"
+        )
     return weights
 
 
 def subtract(builder: Callable[..., Any], d: int) -> Tensor:
-    """Let hand-made weights attend to flagged tokens and return what the query token gets, (64, d)."""
+    """Let hand-made weights attend to flagged tokens and return what the query token gets,
+    (64, d).
+    """
     w_q, w_k, w_v, w_o = four_matrices(builder, d)
     x, _ = flagged_tokens(d)
     q, k, v = (reference.split_heads(x @ w.T, 2) for w in (w_q, w_k, w_v))
@@ -72,9 +81,10 @@ A, B, ASKER = PLACES = ("token a", "token b", "the query token")
 ALL = "all tokens alike"
 ADVICE = {
     "same-place-twice": "One head must find a, the other b: by channels d and d + 1 in w_k.",
-    "looks-for-the-asker": "In w_q stands the channel of the token that asks, d + 2; in w_k that of the token to be "
-    "found, d or d + 1.",
-    "lead-too-small": "The lead in the scores is too small: larger entries in w_q or w_k bring the weights to 1.",
+    "looks-for-the-asker": "In w_q stands the channel of the token that asks, d + 2; in w_k that "
+    "of the token to be found, d or d + 1.",
+    "lead-too-small": "The lead in the scores is too small: larger entries in w_q or w_k bring "
+    "the weights to 1.",
     "heads-exchanged": "That makes c_b - c_a: exchange the signs.",
     "sum-not-difference": "One of the two must be taken away: -1 for its columns in w_o.",
 }
@@ -85,7 +95,8 @@ class Head(NamedTuple):
 
     sees: str  # one of PLACES, or ALL, or nothing
     weights: list[float]  # at each of PLACES
-    times: float  # the content of what it sees, so many times, is added; NaN where it mixes the channels
+    # the content of what it sees, so many times, is added; NaN where it mixes the channels
+    times: float
 
 
 def heads_of(w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, d: int) -> list[Head]:
@@ -108,9 +119,15 @@ def heads_of(w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, d: int) -> list
 
 def in_words(number: int, head: Head) -> str:
     """Write down what a head does."""
-    looks = " and ".join(f"{name} with weight {at:.3g}" for name, at in zip(PLACES, head.weights, strict=True)
-                         if name == head.sees or (not head.sees and name != ASKER)) or ALL  # fmt: skip
-    brings = {1.0: "adds its content", -1.0: "takes its content away", 0.0: "brings nothing to channels 0 to d - 1"}
+    looks = " and ".join(f"{name} with weight {at:.3g}" for name,
+        at in zip(PLACES, head.weights, strict=True)
+                         if name == head.sees or (not head.sees and name != ASKER)
+        ) or ALL  # fmt: skip
+    brings = {
+        1.0: "adds its content",
+        -1.0: "takes its content away",
+        0.0: "brings nothing to channels 0 to d - 1",
+    }
     if math.isnan(head.times):
         does = "mixes up the channels of its content"
     else:
@@ -127,7 +144,10 @@ def tell_where_heads_look(builder: Callable[..., Any], d: int) -> tuple[str | No
     name = None
     if one.sees == two.sees and one.sees in (A, B):
         name = "same-place-twice"
-    elif ASKER in (one.sees, two.sees) or {head.sees for head in turned} == {A, B} != {one.sees, two.sees}:
+    elif ASKER in (one.sees, two.sees) or {head.sees for head in turned} == {A, B} != {
+        one.sees,
+        two.sees,
+    }:
         name = "looks-for-the-asker"
     elif {one.sees, two.sees} == {A, B}:
         if min(max(one.weights), max(two.weights)) < 0.9999:
@@ -142,42 +162,50 @@ def tell_where_heads_look(builder: Callable[..., Any], d: int) -> tuple[str | No
     if ALL in (one.sees, two.sees):
         rest = f"{ADVICE['looks-for-the-asker']} Each makes its scores {own_rows}"
     advice = ADVICE.get(name or "", rest)
-    return name, f"With d = {d}, {says}. {advice} See lesson 6, Concatenation: Two heads that subtract."
+    return (
+        name,
+        f"With d = {d}, {says}. {advice} See lesson 6, Concatenation: Two heads that subtract.",
+    )
 
 
 EXERCISES = [
     Exercise(
         merge_heads,
-        "In the context the heads stand before the tokens. Which two axes must be neighbours before you join them?",
-        "Undo the split backwards: first swap, then join. The join has to copy, so `view` refuses. See “The merge, "
-        "cell by cell”.",
-        "(B, H, T, D) becomes (B, T, H, D) by the swap, and (B, T, C) by joining the last two axes.",
+        "In the context the heads stand before the tokens. Which two axes must be neighbours "
+        "before you join them?",
+        "Undo the split backwards: first swap, then join. The join has to copy, so `view` "
+        "refuses. See “The merge, cell by cell”.",
+        "(B, H, T, D) becomes (B, T, H, D) by the swap, and (B, T, C) by joining the last two "
+        "axes.",
         inputs=[lambda: (qkv()[1],)],
         other_sizes=lambda: others("BHSD"),
         axes="B S C",
-        done="The heads of each token lie side by side again. Next: why can this join not be a view?",
+        done="The heads of each token lie side by side again. Next: why can this join not be a "
+        "view?",
         steps=("merge",),
     ),
     Exercise(
         reference.head_contributions,
-        "The merged context times w_oᵀ sums over C numbers a token. Which of them come from one head?",
-        "Cut w_o by columns, D for each head, and multiply each head by its own columns only. See “W_O: where the "
-        "heads meet”.",
-        "w_o (C, C) with its second axis cut is (C, H, D), and in the order (H, D, C) a table for each head. The "
-        "context (B, H, T, D) times these is (B, H, T, C).",
+        "The merged context times w_oᵀ sums over C numbers a token. Which of them come from one "
+        "head?",
+        "Cut w_o by columns, D for each head, and multiply each head by its own columns only. See "
+        "“W_O: where the heads meet”.",
+        "w_o (C, C) with its second axis cut is (C, H, D), and in the order (H, D, C) a table for "
+        "each head. The context (B, H, T, D) times these is (B, H, T, C).",
         inputs=[lambda: (qkv()[1], *square(5))],
         other_sizes=lambda: others("BHSD", "CC"),
         axes="B H S C",
-        done="The output is a sum, and you can tell each head's part of it. Next: which head adds most to “it”?",
+        done="The output is a sum, and you can tell each head's part of it. Next: which head adds "
+        "most to “it”?",
         steps=("columns",),
     ),
     Exercise(
         build_subtractor,
         "If head 0 fetches c_a and head 1 fetches c_b, where can the minus come from?",
-        "In w_q the query token's channel, in w_k the channel of the flag: where both are large, the score is. w_v "
-        "hands over the content. See “Two heads that subtract”.",
-        "Four matrices (3d, 3d) of zeros. Head h owns rows h · 3d/2 and on, columns in w_o. It needs one entry in "
-        "w_q, one in w_k, d in w_v, and d in w_o with its sign.",
+        "In w_q the query token's channel, in w_k the channel of the flag: where both are large, "
+        "the score is. w_v hands over the content. See “Two heads that subtract”.",
+        "Four matrices (3d, 3d) of zeros. Head h owns rows h · 3d/2 and on, columns in w_o. It "
+        "needs one entry in w_q, one in w_k, d in w_v, and d in w_o with its sign.",
         line="for head, sign in ((0, 1.0), (1, -1.0)):\n"
         "    first = head * 3 * d // 2\n"
         "    w_q[first, d + 2] = w_k[first, d + head] = 100.0\n"
@@ -188,28 +216,34 @@ EXERCISES = [
         axes="draw d",
         run=subtract,
         diagnose=tell_where_heads_look,
-        done="You built a behaviour by hand: two heads subtract. Next: where else could the minus stand?",
+        done="You built a behaviour by hand: two heads subtract. Next: where else could the minus "
+        "stand?",
         tolerance=1e-3,
     ),
 ]
 
 QUESTIONS = {
     "merge-order": question(
-        "context has shape (B, H, T, D). Which gives (B, T, C) with the heads of each token side by side?",
-        "context.reshape(B, T, C) → It has the right shape, and mixes tokens: the transpose is missing.",
-        "✔ context.transpose(1, 2).reshape(B, T, C) → First the tokens come forward again, then H and D, now "
-        "neighbours, are joined.",
-        "context.transpose(2, 3).reshape(B, T, C) → That swaps tokens and channels; the heads stay outermost.",
+        "context has shape (B, H, T, D). Which gives (B, T, C) with the heads of each token side "
+        "by side?",
+        "context.reshape(B, T, C) → It has the right shape, and mixes tokens: the transpose is "
+        "missing.",
+        "✔ context.transpose(1, 2).reshape(B, T, C) → First the tokens come forward again, then H "
+        "and D, now neighbours, are joined.",
+        "context.transpose(2, 3).reshape(B, T, C) → That swaps tokens and channels; the heads "
+        "stay outermost.",
     ),
     "output-mixes": question(
-        "Two heads are merged, and W_O is the identity. Which numbers of the output can depend on head 0?",
-        "✔ the first half → The identity leaves each number where it is; mixing the heads is what W_O is there for.",
+        "Two heads are merged, and W_O is the identity. Which numbers of the output can depend on "
+        "head 0?",
+        "✔ the first half → The identity leaves each number where it is; mixing the heads is what "
+        "W_O is there for.",
         "all → That takes a W_O that is not the identity. It is the only place where heads meet.",
         "none → Merging drops nothing: head 0 fills the first half.",
     ),
     "fused-merge": question(
-        "F.scaled_dot_product_attention returns a context (B, H, T, D), on the CPU. Its q was split by view and "
-        "transpose, and there is no dropout. Does the merge have to copy?",
+        "F.scaled_dot_product_attention returns a context (B, H, T, D), on the CPU. Its q was "
+        "split by view and transpose, and there is no dropout. Does the merge have to copy?",
         "yes → It would if the context lay in memory head after head, as that of weights @ v does.",
         "✔ no → It lies in memory token after token, as q did, so that swap and join move nothing.",
     ),

@@ -10,7 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_course.attention import attention, merge_heads, multi_head_attention, split_fused_qkv, split_heads
+from mha_course.attention import (
+    attention,
+    merge_heads,
+    multi_head_attention,
+    split_fused_qkv,
+    split_heads,
+)
 from mha_course.exercises.attention_steps import ALL_SIX, MASKED, Steps, pass_through, read_fused
 from mha_course.exercises.inputs import C, H, S, draw, others, square, tokens
 from mha_course.exercises.inputs import mask as some_mask
@@ -37,7 +43,9 @@ class MultiHeadAttention(nn.Module):
         return self.out_proj(merge_heads(context))
 
 
-def fused_mha(x: Tensor, w_qkv: Tensor, w_o: Tensor, num_heads: int, is_causal: bool = False) -> Tensor:
+def fused_mha(
+    x: Tensor, w_qkv: Tensor, w_o: Tensor, num_heads: int, is_causal: bool = False
+) -> Tensor:
     """Do all six steps without bias, the middle four in one call: (B, S, C) -> (B, S, C)."""
     q, k, v = split_fused_qkv(x @ w_qkv.T, num_heads)  # (B, H, S, D) each
     context = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)  # (B, H, S, D)
@@ -50,23 +58,34 @@ def parameter_count(d_model: int, num_heads: int, bias: bool) -> int:
 
 
 def fold_value_bias(w_o: Tensor, b_v: Tensor, b_o: Tensor) -> Tensor:
-    """Return the one output bias (C,) that replaces b_v and b_o: rows of weights sum to 1, so b_v passes whole."""
+    """Return the one output bias (C,) that replaces b_v and b_o: rows of weights sum to 1, so b_v
+    passes whole.
+    """
     return w_o @ b_v + b_o  # (C,)
 
 
-def use_module(cls: Callable[..., Any], x: Tensor, mask: Tensor | None, num_heads: int, *parameters: Tensor) -> Any:
+def use_module(
+    cls: Callable[..., Any], x: Tensor, mask: Tensor | None, num_heads: int, *parameters: Tensor
+) -> Any:
     """Build a learner's module, give it these weights and biases in turn, and run it."""
     module = cls(x.size(-1), num_heads).to(x.dtype)
-    names = [f"{proj}.{kind}" for proj in ("q_proj", "k_proj", "v_proj", "out_proj") for kind in ("weight", "bias")]
+    names = [
+        f"{proj}.{kind}"
+        for proj in ("q_proj", "k_proj", "v_proj", "out_proj")
+        for kind in ("weight", "bias")
+    ]
     with torch.no_grad():
         for name, values in zip(names, parameters, strict=True):
             parameter = dict(module.named_parameters()).get(name)
             if parameter is None:
                 raise ValueError(
-                    f"there is no {name}: it needs q_proj, k_proj, v_proj and out_proj, nn.Linear with bias"
+                    f"there is no {name}: it needs q_proj, k_proj, v_proj and out_proj, nn.Linear "
+                    f"with bias"
                 )
             if parameter.shape != values.shape:
-                raise ValueError(f"{name} is {tuple(parameter.shape)}, and should be {tuple(values.shape)}")
+                raise ValueError(
+                    f"{name} is {tuple(parameter.shape)}, and should be {tuple(values.shape)}"
+                )
             parameter.copy_(values)
     module.eval()
     return module(x) if mask is None else module(x, mask)
@@ -82,7 +101,9 @@ def _build_function(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
 
 
 def _build_fused(s: Steps) -> Callable[..., Tensor]:
-    def answer(x: Tensor, w_qkv: Tensor, w_o: Tensor, num_heads: int, is_causal: bool = False) -> Tensor:
+    def answer(
+        x: Tensor, w_qkv: Tensor, w_o: Tensor, num_heads: int, is_causal: bool = False
+    ) -> Tensor:
         q, k, v = read_fused(s.linear(x, w_qkv), num_heads, s)
         return s.output(s.merge(s.kernel(q, k, v, is_causal)), w_o, None, num_heads)
 
@@ -103,7 +124,9 @@ def _pairs_all_tokens(operations: Sequence[Operation], x: Tensor, *_: Any) -> bo
 
 @lru_cache(maxsize=2)
 def _four_linears(d_model: int) -> list[nn.Linear]:
-    """Return Linears that all known mistakes share, since to fill new ones takes longer than to use them."""
+    """Return Linears that all known mistakes share, since to fill new ones takes longer than to use
+    them.
+    """
     return [nn.Linear(d_model, d_model) for _ in range(4)]
 
 
@@ -127,20 +150,25 @@ EXERCISES = [
     Exercise(
         multi_head_attention,
         "Which of your functions of lessons 1 to 6 does each step need, and in which order?",
-        "Project, split, compare and scale, softmax, mix, merge, project. Paste your functions in and call them; the "
-        "mask decides which softmax. See “See it: the whole pass in one picture”.",
-        "q, k, v are (B, H, S, D), scores and weights (B, H, S, S), the context (B, H, S, D), the merged heads (B, S, "
-        "C), and so is the output.",
+        "Project, split, compare and scale, softmax, mix, merge, project. Paste your functions in "
+        "and call them; the mask decides which softmax. See “See it: the whole pass in one "
+        "picture”.",
+        "q, k, v are (B, H, S, D), scores and weights (B, H, S, S), the context (B, H, S, D), the "
+        "merged heads (B, S, C), and so is the output.",
         line="scores = scaled_scores(q, k)  # (B, H, S, S)\n"
         "weights = softmax(scores) if mask is None else masked_softmax(scores, mask)\n"
         "context = weighted_sum(weights, v)  # (B, H, S, D)\n"
         "return merge_heads(context) @ w_o.T, weights",
-        inputs=[lambda: (tokens(), *square(2, 3, 4, 5), H), lambda: (tokens(), *square(2, 3, 4, 5), H, some_mask(S))],
+        inputs=[
+            lambda: (tokens(), *square(2, 3, 4, 5), H),
+            lambda: (tokens(), *square(2, 3, 4, 5), H, some_mask(S)),
+        ],
         other_sizes=lambda: (*others("BSC", "CC", "CC", "CC", "CC"), 5),
         cases=("", "It was called with a mask (B, 1, S, S), in which one row sees nothing."),
         axes=("B S C", "B H S S"),
         results=("out", "weights"),
-        done="You can write all six steps in one function. Next: type another sentence below, and watch your heads.",
+        done="You can write all six steps in one function. Next: type another sentence below, and "
+        "watch your heads.",
         steps=(*ALL_SIX, *MASKED),
         build=_build_function,
         token_arguments=(0,),
@@ -149,22 +177,25 @@ EXERCISES = [
     Exercise(
         MultiHeadAttention,
         "What has to be made once, when the module is built, and what at every call?",
-        "Four `nn.Linear` and the number of heads belong into `__init__`, the steps of `multi_head_attention` into "
-        "`forward`.",
-        "Each Linear maps (B, S, C) to (B, S, C). Three results are split to (B, H, S, D); out_proj takes the merged "
-        "heads (B, S, C).",
+        "Four `nn.Linear` and the number of heads belong into `__init__`, the steps of "
+        "`multi_head_attention` into `forward`.",
+        "Each Linear maps (B, S, C) to (B, S, C). Three results are split to (B, H, S, D); "
+        "out_proj takes the merged heads (B, S, C).",
         line="# in __init__, and likewise k_proj, v_proj, out_proj\n"
         "self.q_proj = nn.Linear(d_model, d_model)\n"
         "# in forward, and likewise k and v\n"
         "q = split_heads(self.q_proj(x), self.num_heads)  # (B, H, S, D)\n"
         "# and at its end\n"
         "return self.out_proj(merge_heads(context))",
-        inputs=[lambda: (tokens(), None, H, *_parameters()), lambda: (tokens(), some_mask(S), H, *_parameters())],
+        inputs=[
+            lambda: (tokens(), None, H, *_parameters()),
+            lambda: (tokens(), some_mask(S), H, *_parameters()),
+        ],
         other_sizes=lambda: (*others("BSC"), None, 5, *others(*["CC", "C"] * 4, seed=31)),
         cases=("", "It was called with a mask (B, 1, S, S), in which one row sees nothing."),
         axes="B S C",
-        done="Your module takes the parameters of any other with these four names. Next: load those of the running "
-        "example into it.",
+        done="Your module takes the parameters of any other with these four names. Next: load "
+        "those of the running example into it.",
         steps=(*ALL_SIX, *MASKED),
         build=_build_module,
         run=use_module,
@@ -173,28 +204,40 @@ EXERCISES = [
     ),
     Exercise(
         fused_mha,
-        "Which of the six steps are left to you, when one call does scores, scale, softmax and weighted sum?",
-        "Project with the fused weight, split it as in lesson 2, call `F.scaled_dot_product_attention`, merge, "
-        "project. See “One call for the middle”.",
-        "x @ w_qkv.T is (B, S, 3C); q, k, v and the context are (B, H, S, D); the merged heads (B, S, C). The call "
-        "scales by itself, and takes is_causal by its name.",
+        "Which of the six steps are left to you, when one call does scores, scale, softmax and "
+        "weighted sum?",
+        "Project with the fused weight, split it as in lesson 2, call "
+        "`F.scaled_dot_product_attention`, merge, project. See “One call for the middle”.",
+        "x @ w_qkv.T is (B, S, 3C); q, k, v and the context are (B, H, S, D); the merged heads "
+        "(B, S, C). The call scales by itself, and takes is_causal by its name.",
         inputs=[_fused_inputs, lambda: (*_fused_inputs(), True)],
         other_sizes=lambda: (*others("BSC", "XC", "CC"), 5),
         cases=("", "It was called with is_causal=True."),
         axes="B S C",
-        done="You can write attention as models ship it. Next: make the text 8 times as long, and compare its time "
-        "with that of multi_head_attention.",
-        steps=("linear", "unpack", "order", "split", "apart", "split_fused", "kernel", "merge", "output"),
+        done="You can write attention as models ship it. Next: make the text 8 times as long, and "
+        "compare its time with that of multi_head_attention.",
+        steps=(
+            "linear",
+            "unpack",
+            "order",
+            "split",
+            "apart",
+            "split_fused",
+            "kernel",
+            "merge",
+            "output",
+        ),
         build=_build_fused,
         rules=(
             Rule(
-                "The result is right, and a tensor of S x S numbers was made: scores, weights or a mask. One call of "
-                "F.scaled_dot_product_attention on (B, H, S, D), with is_causal, makes none.",
+                "The result is right, and a tensor of S x S numbers was made: scores, weights or "
+                "a mask. One call of F.scaled_dot_product_attention on (B, H, S, D), with "
+                "is_causal, makes none.",
                 _pairs_all_tokens,
             ),
             Rule(
-                "The result is right, and was made by hand. Let F.scaled_dot_product_attention do the four steps in "
-                "the middle.",
+                "The result is right, and was made by hand. Let F.scaled_dot_product_attention do "
+                "the four steps in the middle.",
                 _is_by_hand,
             ),
         ),
@@ -202,19 +245,21 @@ EXERCISES = [
     Exercise(
         parameter_count,
         "Does each head have matrices of its own, or rows of one that all heads share?",
-        "Count the weights of the four Linears, and their biases where there are any. See “Deeper: counting the "
-        "parameters”.",
-        "Four times C · C weights, and with bias four times C more. One argument plays no part. The result is an int.",
+        "Count the weights of the four Linears, and their biases where there are any. See "
+        "“Deeper: counting the parameters”.",
+        "Four times C · C weights, and with bias four times C more. One argument plays no part. "
+        "The result is an int.",
         inputs=[lambda: (24, 6, True), lambda: (20, 5, False), lambda: (22, 11, True)],
         cases=("", "It was called with bias=False.", ""),
-        done="You can say what attention costs in parameters before you build it. Next: what does GPT-2 have at width "
-        "768 in one layer?",
+        done="You can say what attention costs in parameters before you build it. Next: what does "
+        "GPT-2 have at width 768 in one layer?",
     ),
     Exercise(
         fold_value_bias,
-        "b_v is added to the value of every token alike. What is left of it in a mixture with shares that sum to 1?",
-        "It comes through the mixing whole, and meets the output projection like everything else. See “Deeper: a bias "
-        "that is not needed”.",
+        "b_v is added to the value of every token alike. What is left of it in a mixture with "
+        "shares that sum to 1?",
+        "It comes through the mixing whole, and meets the output projection like everything else. "
+        "See “Deeper: a bias that is not needed”.",
         "w_o (C, C) times b_v (C) gives (C), and b_o (C) is added.",
         inputs=[lambda: (*square(1), draw(C, seed=2), draw(C, seed=3))],
         axes="C",
@@ -224,20 +269,24 @@ EXERCISES = [
 
 QUESTIONS = {
     "count-heads": question(
-        "d_model is 12, with biases. How many parameters has multi-head attention with 1, 2 and 12 heads?",
-        "624, 1248, 7488 → Heads do not get matrices of their own size: they share out the rows of one.",
-        "✔ 624, 624, 624 → Four Linears of 12 · 12 + 12. Heads only say how the 12 rows are grouped.",
+        "d_model is 12, with biases. How many parameters has multi-head attention with 1, 2 and "
+        "12 heads?",
+        "624, 1248, 7488 → Heads do not get matrices of their own size: they share out the rows "
+        "of one.",
+        "✔ 624, 624, 624 → Four Linears of 12 · 12 + 12. Heads only say how the 12 rows are "
+        "grouped.",
         "468, 468, 468 → Those are three Linears. The output projection is the fourth.",
         also=("624", "624 each", "always 624", "624 for all", "all 624"),
     ),
     "which-is-other": question(
-        "Four of these can take the same parameters, and are then the same function. Which is the fifth?",
+        "Four of these can take the same parameters, and are then the same function. Which is the "
+        "fifth?",
         "one fused Linear for q, k, v → Fused or apart: the same rows (lesson 1).",
         "three Linears, then view and transpose → That is the reference.",
         "heads folded into the batch → Folding only changes who stands in front (lesson 2).",
         "permute instead of transpose → Both name the same order of axes (lesson 2).",
-        "✔ every head as wide as d_model → Then a head has C rows of W_Q and not D: more parameters, and those of the "
-        "others do not fit.",
+        "✔ every head as wide as d_model → Then a head has C rows of W_Q and not D: more "
+        "parameters, and those of the others do not fit.",
     ),
 }
 
@@ -256,12 +305,14 @@ MISTAKES = [
         "A module must be made ready before a part is put into it.", WRITE,
         crashes="before Module.__init__", only=("MultiHeadAttention",)),
     mistake("scale-twice", "The scores are scaled twice: before the call, and by it.",
-        "F.scaled_dot_product_attention divides by sqrt(D) by itself: hand it q and k as they are.", ONE_CALL,
+        "F.scaled_dot_product_attention divides by sqrt(D) by itself: hand it q and k as they "
+        "are.", ONE_CALL,
         kernel=lambda q, k, v, causal: _attend(q / q.size(-1) ** 0.5, k, v, causal)),
     mistake("scale-missing", "The call was told to leave the scores as they are, by scale=1.",
         "Without a scale of yours it divides by sqrt(D), which is wanted here.", ONE_CALL,
         kernel=lambda q, k, v, causal: _attend(q, k, v, causal, scale=1.0)),
-    mistake("scale-inverted", "The scale of the call was set to sqrt(D): it multiplies, and does not divide.",
+    mistake("scale-inverted", "The scale of the call was set to sqrt(D): it multiplies, and does "
+                              "not divide.",
         "Leave it out: by itself the call takes 1 / sqrt(D).", ONE_CALL,
         kernel=lambda q, k, v, causal: _attend(q, k, v, causal, scale=q.size(-1) ** 0.5)),
     mistake("causal-ignored", "is_causal has no effect: tokens see what comes later.",
@@ -269,15 +320,19 @@ MISTAKES = [
         kernel=lambda q, k, v, causal: _attend(q, k, v, False)),
     mistake("", "Later tokens are hidden although is_causal is False.",
         "Hand on what you were given: is_causal=is_causal.", ONE_CALL,
-        kernel=[lambda q, k, v, causal: _attend(q, k, v, True), lambda q, k, v, causal: _attend(q, k, v, not causal)]),
+        kernel=[lambda q, k, v, causal: _attend(q, k, v, True), lambda q, k, v,
+            causal: _attend(q, k, v, not causal)]),
     mistake("", "is_causal stands in the place of the mask.",
-        "The fourth argument of the call is attn_mask. Give is_causal by its name: is_causal=is_causal.", ONE_CALL,
+        "The fourth argument of the call is attn_mask. Give is_causal by its name: "
+        "is_causal=is_causal.", ONE_CALL,
         crashes="argument 'attn_mask'", only=("fused_mha",)),
     mistake("", "k was transposed before the call.",
-        "The call takes q, k and v as they are, (B, H, S, D) each, and transposes k itself.", ONE_CALL,
+        "The call takes q, k and v as they are, (B, H, S, D) each, and transposes k itself.",
+        ONE_CALL,
         kernel=lambda q, k, v, causal: _attend(q, k.mT, v, causal)),
     mistake("", "The heads were not merged before the output projection.",
-        "W_O reads (B, S, C), the heads of a token side by side: merge_heads(context) comes first.", ONE_CALL,
+        "W_O reads (B, S, C), the heads of a token side by side: merge_heads(context) comes "
+        "first.", ONE_CALL,
         merge=lambda context: context, only=("fused_mha",)),
     mistake("three-linears", "Three Linears were counted.",
         "The output projection is the fourth.", COUNT,
@@ -286,12 +341,15 @@ MISTAKES = [
         "Heads share out the rows of one weight: more heads, the same count.", COUNT,
         parameter_count=[lambda c, h, bias: 4 * h * (c * c + c * bias),
                          lambda c, h, bias: 3 * h * (c * c + c * bias) + c * c + c * bias,
-                         lambda c, h, bias: 3 * h * (c * c + c * bias), lambda c, h, bias: h * (c * c + c * bias),
-                         lambda c, h, bias: 4 * h * c * c + 4 * c * bias, lambda c, h, bias: 4 * h * c * c]),
+                         lambda c, h, bias: 3 * h * (c * c + c * bias), lambda c, h,
+                         bias: h * (c * c + c * bias),
+                         lambda c, h, bias: 4 * h * c * c + 4 * c * bias, lambda c, h,
+                         bias: 4 * h * c * c]),
     mistake("bias-dropped", "Biases are missing from the count.",
         "Each of the four Linears has a bias of d_model numbers, where bias is True.", COUNT,
         parameter_count=[lambda c, h, bias: 4 * c * c, lambda c, h, bias: 4 * c * c + 3 * c * bias,
-                         lambda c, h, bias: 4 * c * c + c * bias, lambda c, h, bias: 4 * c * c + bias,
+                         lambda c, h, bias: 4 * c * c + c * bias, lambda c, h,
+                         bias: 4 * c * c + bias,
                          lambda c, h, bias: 4 * c * c + 4 * bias]),
     mistake("", "The biases were counted although bias is False.",
         "Add them only if bias.", COUNT,
@@ -302,16 +360,20 @@ MISTAKES = [
                          lambda c, h, bias: 4 * ((c // h) ** 2 + c // h * bias),
                          lambda c, h, bias: 4 * h * ((c // h) ** 2 + c // h * bias)]),
     mistake("bias-not-projected", "b_v was added as it is.",
-        "It is added to the values, so W_O projects it, like all that the heads bring: w_o @ b_v.", FOLD,
+        "It is added to the values, so W_O projects it, like all that the heads bring: w_o @ b_v.",
+        FOLD,
         fold_value_bias=lambda w_o, b_v, b_o: b_v + b_o),
     mistake("output-bias-projected", "W_O was applied to b_o, too.",
         "b_o is added behind W_O; only b_v goes through it: w_o @ b_v + b_o.", FOLD,
-        fold_value_bias=[lambda w_o, b_v, b_o: w_o @ (b_v + b_o), lambda w_o, b_v, b_o: (b_v + b_o) @ w_o]),
+        fold_value_bias=[lambda w_o, b_v, b_o: w_o @ (b_v + b_o), lambda w_o, b_v,
+            b_o: (b_v + b_o) @ w_o]),
     mistake("", "The two biases have changed places.",
-        "b_v is added before W_O, so it goes through it; b_o is added behind it: w_o @ b_v + b_o.", FOLD,
+        "b_v is added before W_O, so it goes through it; b_o is added behind it: w_o @ b_v + b_o.",
+        FOLD,
         fold_value_bias=lambda w_o, b_v, b_o: b_v + w_o @ b_o),
     mistake("weight-not-transposed", "This is b_v @ w_o: the weight was not transposed.",
-        "nn.Linear keeps its weight as (out, in). For one vector that is w_o @ b_v, or b_v @ w_o.T.", FOLD,
+        "nn.Linear keeps its weight as (out, in). For one vector that is w_o @ b_v, or b_v @ "
+        "w_o.T.", FOLD,
         fold_value_bias=lambda w_o, b_v, b_o: b_v @ w_o + b_o),
     mistake("bias-dropped", "One of the two biases is missing.",
         "b_v comes through W_O, and b_o is added: w_o @ b_v + b_o.", FOLD,

@@ -14,7 +14,8 @@ from mha_course.widgets.labs.panels import HEADS, Panels, matrix, plain, shares,
 class SplitLab(Lab):
     """Cut one projection into heads, and see what it changes and what it leaves.
 
-    Args: d_model is C, from 2 to 64. The projections and 5 tokens are drawn once, and stay the same for every H.
+    Args: d_model is C, from 2 to 64. The projections and 5 tokens are drawn once, and stay the same
+        for every H.
     """
 
     question = "What changes when the same projection is cut into more heads?"
@@ -26,25 +27,35 @@ class SplitLab(Lab):
         require(fits, "SplitLab", rule, expected="an int from 2 to 64", got=got)
         self._width, generator = d_model, torch.Generator().manual_seed(0)
         shapes = (self.TOKENS, d_model), (d_model, d_model), (d_model, d_model)
-        x, w_q, w_k = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in shapes)
+        x, w_q, w_k = (
+            torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in shapes
+        )
         self._w_q, self._w_k = w_q / d_model**0.5, w_k / d_model**0.5  # q and k have variance 1
         self._q, self._k = x @ self._w_q.T, x @ self._w_k.T  # (S, C)
         heads = tuple(n for n in range(1, d_model + 1) if d_model % n == 0)
-        start = max(n for n in heads if n * n <= d_model)  # about as many heads as each has channels
+        start = max(
+            n for n in heads if n * n <= d_model
+        )  # about as many heads as each has channels
         super().__init__([ChoiceControl("num_heads", "H, heads", "slider", heads, start)])
 
     def weights(self, num_heads: int) -> Tensor:
         """Return the weights of every head, (H, S, S)."""
-        q, k = (full.unflatten(1, (num_heads, -1)).transpose(0, 1) for full in (self._q, self._k))  # (H, S, D)
+        q, k = (
+            full.unflatten(1, (num_heads, -1)).transpose(0, 1) for full in (self._q, self._k)
+        )  # (H, S, D)
         return (q @ k.mT / q.size(-1) ** 0.5).softmax(-1)  # (H, S, S)
 
     def ranks(self, num_heads: int) -> Tensor:
         """Return the rank of the form with which each head compares, (H,)."""
-        w_q, w_k = (full.unflatten(0, (num_heads, -1)) for full in (self._w_q, self._w_k))  # (H, D, C)
+        w_q, w_k = (
+            full.unflatten(0, (num_heads, -1)) for full in (self._w_q, self._w_k)
+        )  # (H, D, C)
         return torch.linalg.matrix_rank(w_q.mT @ w_k)
 
     def draw(self, num_heads: int) -> tuple[Panels, str]:
-        """Draw the rows in their blocks, the vector that comes out, and what each head makes of it."""
+        """Draw the rows in their blocks, the vector that comes out, and what each head
+        makes of it.
+        """
         width, tokens = self._width, self.TOKENS
         head_dim, parameters = width // num_heads, 4 * width * width + 4 * width
         names, weights = [str(n) for n in range(tokens)], self.weights(num_heads)
@@ -57,19 +68,28 @@ class SplitLab(Lab):
             ["rank of a head's form W_Qᵀ W_K", f"{rank}, at most D = {head_dim}"],
         ]
         share = plain(1 / num_heads)
-        parts = [{"name": f"head {n}", "value": share, "color": HEADS[n % len(HEADS)]} for n in range(num_heads)]
-        cut = [{"name": name, "numbers": [], "parts": parts, "mark": None} for name in ("rows of W_Q", "the query q")]
+        parts = [
+            {"name": f"head {n}", "value": share, "color": HEADS[n % len(HEADS)]}
+            for n in range(num_heads)
+        ]
+        cut = [
+            {"name": name, "numbers": [], "parts": parts, "mark": None}
+            for name in ("rows of W_Q", "the query q")
+        ]
         note = f"S = {tokens} tokens; biases are counted."
         group = f"what each head makes of the same {tokens} tokens: its weights"
         grid = [
-            matrix(f"head {n}", names, names, weights[n], size="small", head=n, group=group) for n in range(num_heads)
+            matrix(f"head {n}", names, names, weights[n], size="small", head=n, group=group)
+            for n in range(num_heads)
         ]  # head: the colour of its title is that of its rows
         return (
             shares(f"C = {width} rows of W_Q, and the query they make", cut),
             table("what H changes", ("", ""), rows, note),
             *grid,
         ), (
-            f"H = {num_heads}: {'one head has all' if one else f'each of {num_heads} heads has'} D = {head_dim} of "
-            f"{width} rows and makes {'one pattern' if one else 'a pattern of its own'}. Parameters: {parameters:,}, "
-            f"the same for every H. Scores: {num_heads * tokens**2}. A head compares with a form of rank {rank}."
+            f"H = {num_heads}: {'one head has all' if one else f'each of {num_heads} heads has'} "
+            f"D = {head_dim} of {width} rows and makes "
+            f"{'one pattern' if one else 'a pattern of its own'}. Parameters: {parameters:,}, the "
+            f"same for every H. Scores: {num_heads * tokens**2}. A head compares with a form of "
+            f"rank {rank}."
         )

@@ -23,32 +23,41 @@ def with_dtype(answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype) -> 
     return made, torch.tensor(not (differs and torch.equal(made.double(), _additive(mask))))
 
 
-def _finite_or_other_dtype(answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype) -> tuple[str, str] | None:
+def _finite_or_other_dtype(
+    answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype
+) -> tuple[str, str] | None:
     made, fits = with_dtype(answer, mask, dtype)
     hidden = made[~mask]
     if not made[mask].any() and hidden.isfinite().all() and hidden.max() < -10:
         return "masked-row-uniform", (
-            f"Hidden keys got {float(hidden[0]):.3g}, which is finite. In a row with nothing to see all keys are alike "
+            f"Hidden keys got {float(hidden[0]):.3g}, which is finite. In a row with nothing to "
+            f"see all keys are alike "
             "then. Use -inf."
         )
     if fits:
         return None
     return "dtype-ignored", (
-        f"The numbers are right, but they are {made.dtype}, and {dtype} was asked for: that of the scores to which "
+        f"The numbers are right, but they are {made.dtype}, and {dtype} was asked for: that of "
+        f"the scores to which "
         "they are added. Hand dtype on, as in torch.zeros(mask.shape, dtype=dtype)."
     )
 
 
 READINGS = {  # of each convention: the one for which it was taken, and how it is meant
-    "sdpa": ('as "multihead"', "There True means may attend, as everywhere in this course: leave the mask as it is."),
-    "multihead": ('as "sdpa"', "nn.MultiheadAttention hides where True stands: turn the mask round with ~."),
-    "seaborn": ('as "sdpa"', "Seaborn leaves a cell empty where True stands: turn the mask round with ~."),
+    "sdpa": ('as "multihead"', "There True means may attend, as everywhere in this course: leave "
+                               "the mask as it is."),
+    "multihead": ('as "sdpa"', "nn.MultiheadAttention hides where True stands: turn the mask "
+                               "round with ~."),
+    "seaborn": ('as "sdpa"', "Seaborn leaves a cell empty where True stands: turn the mask round "
+                             "with ~."),
     "additive": ("wrong", "Adding 0 leaves a score alone, adding -inf hides it: compare with 0."),
 }  # fmt: skip
 
 
 def _misread(answer: Callable[..., Any], *_: Any) -> tuple[str, str] | None:
-    """Find conventions that were taken for their opposite; where all were, something else is wrong."""
+    """Find conventions that were taken for their opposite; where all were, something else
+    is wrong.
+    """
     wrong = []
     for convention, mask in WILD.items():
         got, right = answer(mask(), convention), masks.to_attend(mask(), convention)
@@ -61,29 +70,45 @@ def _misread(answer: Callable[..., Any], *_: Any) -> tuple[str, str] | None:
 
 
 def _suspect(
-    ahead: int = 0, back: int = S, *, sharpness: float = 1.0, late: bool = False, odd: bool = False, mean: float = 0.0
+    ahead: int = 0,
+    back: int = S,
+    *,
+    sharpness: float = 1.0,
+    late: bool = False,
+    odd: bool = False,
+    mean: float = 0.0,
 ) -> tuple[Callable[[Tensor], Tensor], Tensor]:
-    """Return a module that is causal, or nearly so, and tokens for it: what is ``fn`` and ``x`` of find_leaks.
+    """Return a module that is causal, or nearly so, and tokens for it: what is ``fn`` and ``x`` of
+    find_leaks.
 
-    Args: so many later and earlier tokens are seen; sharpness multiplies the scores, which are largest between what is
-        alike; late masks after softmax; odd leaves the last head of the last sentence without a mask; so much of the
-        mean of all tokens is added, in units of the last bit.
+    Args: so many later and earlier tokens are seen; sharpness multiplies the scores, which are
+        largest between what is alike; late masks after softmax; odd leaves the last head of the
+        last sentence without a mask; so much of the mean of all tokens is added, in units of the
+        last bit.
     """
     w_qk, w_v = square(2, 3)
 
     def fn(x: Tensor) -> Tensor:
-        attend = torch.ones(len(x), H, x.size(1), x.size(1), dtype=torch.bool).tril(ahead).triu(-back)  # (B, H, S, S)
+        attend = (
+            torch.ones(len(x), H, x.size(1), x.size(1), dtype=torch.bool).tril(ahead).triu(-back)
+        )  # (B, H, S, S)
         attend[-1, -1] |= odd
         q, v = (split_heads(x @ w.T.to(x.dtype), H) for w in (w_qk, w_v))  # (B, H, S, D)
         weights = attention(sharpness * q, q, v, None if late else attend)[1]  # (B, H, S, S)
         context = weights.masked_fill(~attend, 0.0) @ v  # (B, H, S, D)
-        return merge_heads(context) + mean * torch.finfo(x.dtype).eps * x.mean(1, keepdim=True)  # (B, S, C)
+        return merge_heads(context) + mean * torch.finfo(x.dtype).eps * x.mean(
+            1, keepdim=True
+        )  # (B, S, C)
 
-    return fn, draw(5, S, C, seed=1)  # with five sentences and four heads, three large changes miss nothing
+    return fn, draw(
+        5, S, C, seed=1
+    )  # with five sentences and four heads, three large changes miss nothing
 
 
 def _sharp() -> tuple[Callable[[Tensor], Tensor], Tensor]:
-    """Return attention without a mask, saturated, and so many tokens that one change of each hardly finds all."""
+    """Return attention without a mask, saturated, and so many tokens that one change of each hardly
+    finds all.
+    """
     w_qkv = square(2, 3, 4)
 
     def fn(x: Tensor) -> Tensor:
@@ -98,7 +123,8 @@ def _watched(
 ) -> tuple[Any, list[Tensor], list[Tensor], Tensor]:
     """Return what an answer finds, what it hands to fn, and what it changes there.
 
-    That is, of each call that changes any, which tokens, (S), and how often each is changed by more than 1, (S).
+    That is, of each call that changes any, which tokens, (S), and how often each is changed by more
+    than 1, (S).
     """
     given: list[Tensor] = []
     fresh = x.clone()
@@ -113,38 +139,51 @@ def _watched(
     return found, given, changed, torch.stack([fresh.new_zeros(x.size(1)), *changes]).gt(1).sum(0)
 
 
-def probing(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Any, Tensor]:
-    """Return what an answer finds, and False where it changes several tokens at once, or one too rarely."""
+def probing(
+    answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor
+) -> tuple[Any, Tensor]:
+    """Return what an answer finds, and False where it changes several tokens at once, or one too
+    rarely.
+    """
     found, _, changed, times = _watched(answer, fn, x)
     one_at_a_time = all(int(tokens.sum()) == 1 for tokens in changed)
     often = not changed or int(times.min()) >= OFTEN
     return found, torch.tensor(one_at_a_time and often)
 
 
-def _how_probed(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor) -> tuple[str | None, str] | None:
+def _how_probed(
+    answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor
+) -> tuple[str | None, str] | None:
     """Look at what an answer hands to fn: which tokens it changes, how often, and by how much."""
     (found, given, changed, large), leaks = _watched(answer, fn, x), find_leaks(fn, x)
     if not isinstance(found, Tensor) or found.dtype != torch.bool:
         return "values-not-changes", (
-            "It should return where outputs change, as True and False, not the outputs or by how much they differ: "
-            "compare with !=, and ask with any."
+            "It should return where outputs change, as True and False, not the outputs or by how "
+            "much they differ: compare with !=, and ask with any."
         )
     if any(one.shape != x.shape for one in given):
         return None, (
-            "fn was given tokens of another shape than x. Products of other sizes may round differently, and then "
-            "outputs differ by a bit that depend on nothing: hand it one changed x after the other."
+            "fn was given tokens of another shape than x. Products of other sizes may round "
+            "differently, and then outputs differ by a bit that depend on nothing: hand it one "
+            "changed x after the other."
         )
     if not changed:
         return None, (
-            "fn was given x alone, and no token was ever changed. A gradient says what the smallest of changes does, "
-            "and where softmax is saturated it is exactly 0 for tokens that a larger change lets in."
+            "fn was given x alone, and no token was ever changed. A gradient says what the "
+            "smallest of changes does, and where softmax is saturated it is exactly 0 for tokens "
+            "that a larger change lets in."
         )
     if any(tokens.sum() > 1 for tokens in changed):
-        return None, "Several tokens are changed at once, so nobody knows which it was. Begin with a fresh x.clone()."
+        return (
+            None,
+            "Several tokens are changed at once, so nobody knows which it was. Begin with a fresh "
+            "x.clone().",
+        )
     times = torch.stack(changed).sum(0)  # how often each token was changed
     if (times > 0).sum() == 1:
         return "one-token-only", (
-            f"Only token {int(times.argmax())} was ever changed, so only this column says anything. Change each token."
+            f"Only token {int(times.argmax())} was ever changed, so only this column says "
+            f"anything. Change each token."
         )
     if found.shape != leaks.shape or bool((found & ~leaks).any()):
         return None
@@ -152,15 +191,21 @@ def _how_probed(answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: T
         if large.min() >= OFTEN:
             return None
         return None, (
-            f"What it finds is right, but a token was changed by more than 1 fewer than {OFTEN} times. A change that "
+            f"What it finds is right, but a token was changed by more than 1 fewer than {OFTEN} "
+            f"times. A change that "
             "moves nothing proves nothing: draw several, small and large ones, for each token."
         )
     missed = f"{int((leaks & ~found).sum())} of {int(leaks.sum())} dependencies were not found. "
     largest = max(float((one - x).abs().max()) for one in given)
     if largest < 10 or times.max() < 4:
-        return None, f"{missed}A change that moves nothing proves nothing: draw several, small and large ones."
+        return (
+            None,
+            f"{missed}A change that moves nothing proves nothing: draw several, small and large "
+            f"ones.",
+        )
     return None, (
-        f"{missed}Is there a tolerance? Outputs that do not depend on a token are equal to the last bit. If there is "
+        f"{missed}Is there a tolerance? Outputs that do not depend on a token are equal to the "
+        f"last bit. If there is "
         "none: look at all sentences and all channels, and keep what was found before, with |=."
     )
 
@@ -200,16 +245,19 @@ MISTAKES = [
     mistake("causal-hides-self", "A token does not see itself.",
         "The diagonal is allowed: a token sees itself and what came before.", VOCABULARY,
         causal_mask=lambda n: torch.ones(n, n).tril(-1).bool(),
-        causal_mask_for_cache=lambda new, total: torch.ones(new, total).tril(total - new - 1).bool()),
+        causal_mask_for_cache=lambda new, total: torch.ones(new,
+            total).tril(total - new - 1).bool()),
     mistake("causal-leaks-next", "Each token sees the next one.",
         "A token may look at itself and back, not ahead.", VOCABULARY,
         causal_mask=lambda n: torch.ones(n, n).tril(1).bool(),
-        causal_mask_for_cache=lambda new, total: torch.ones(new, total).tril(total - new + 1).bool()),
+        causal_mask_for_cache=lambda new, total: torch.ones(new,
+            total).tril(total - new + 1).bool()),
     mistake("", "Each token sees itself and what comes after it: this is the upper triangle.",
         "The past lies below the diagonal, where s < t: keep that with tril.", VOCABULARY,
         causal_mask=lambda n: torch.ones(n, n).triu().bool()),
     mistake("causal-top-left", "The triangle stands at the top left.",
-        "The new tokens are the last ones: align the triangle with the bottom right corner.", CORNER,
+        "The new tokens are the last ones: align the triangle with the bottom right corner.",
+        CORNER,
         causal_mask_for_cache=lambda new, total: torch.ones(new, total).tril().bool()),
     mistake("mask-inverted", "True and False have changed places.",
         "True means may attend.", VOCABULARY,
@@ -219,11 +267,13 @@ MISTAKES = [
         combine_masks=lambda a, b: ~(a & b),
         additive_mask=lambda m, dtype: _filled(-math.inf)(~m, dtype),
         to_attend=lambda m, c: ~masks.to_attend(m, c)),
-    mistake("convention-misread", 'The numbers of "additive" were turned round like a mask of True and False.',
+    mistake("convention-misread", 'The numbers of "additive" were turned round like a mask of '
+                                  'True and False.',
         "It holds 0 where a key may be seen, and -inf where it is hidden: compare with 0.", TABLE,
         crashes="operator.invert", only=("to_attend",)),
     mistake("", "Each sentence sees one place too many.",
-        "Places count from 0: a sentence of 3 words has them at 0, 1 and 2, and place 3 is padding. Compare with <.",
+        "Places count from 0: a sentence of 3 words has them at 0, 1 and 2, and place 3 is "
+        "padding. Compare with <.",
         VOCABULARY,
         padding_mask=lambda x, n: masks.padding_mask((x + 1).clamp(max=n), n)),
     mistake("padding-on-queries", "The mask hides queries, not keys.",
@@ -245,7 +295,8 @@ MISTAKES = [
         combine_masks=lambda a, b: a | b),
     mistake("mask-ignored", "One of the masks has no effect.",
         "Both must allow a key.", VOCABULARY,
-        combine_masks=[lambda a, b: a.expand(len(b), 1, *a.shape), lambda a, b: b.expand(-1, 1, *a.shape),
+        combine_masks=[lambda a, b: a.expand(len(b), 1, *a.shape), lambda a,
+            b: b.expand(-1, 1, *a.shape),
                        lambda a, b: a, lambda a, b: b]),
     mistake("leaks-transposed", "Rows and columns have changed places.",
         "What follows from a change of token s is column s of the result: leaks[:, s].", SILENCE,
@@ -277,21 +328,23 @@ EXERCISES = [
         inputs=[lambda: (S,)],
         other_sizes=lambda: (4,),
         axes="S S",
-        done="You can hide the future from every token. Print the mask for six tokens: what does each row see?",
+        done="You can hide the future from every token. Print the mask for six tokens: what does "
+        "each row see?",
     ),
     Exercise(
         masks.padding_mask,
         "A sentence of 3 words is filled up to 5. Which places are real?",
-        "Compare the places 0, 1, 2, … with the length of each sentence, and let broadcasting make the table. Axes of "
-        "size 1 make it fit every head and every query.",
-        "The places are (S), the lengths as a column (B, 1). Compared they are (B, S), and with two more axes (B, 1, "
-        "1, S).",
-        line="real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, None]  # (B, 1, 1, S)",
+        "Compare the places 0, 1, 2, … with the length of each sentence, and let broadcasting "
+        "make the table. Axes of size 1 make it fit every head and every query.",
+        "The places are (S), the lengths as a column (B, 1). Compared they are (B, S), and with "
+        "two more axes (B, 1, 1, S).",
+        line="real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, "
+        "None]  # (B, 1, 1, S)",
         inputs=[lambda: (torch.tensor([4, 6, 1, 5]), S)],
         other_sizes=lambda: (torch.tensor([2, 9, 0]), 9),
         axes="B 1 1 S",
-        done="You can hide the padding of sentences that differ in length. Try a length of 0: what does softmax make "
-        "of a row with nothing to see?",
+        done="You can hide the padding of sentences that differ in length. Try a length of 0: "
+        "what does softmax make of a row with nothing to see?",
     ),
     Exercise(
         masks.combine_masks,
@@ -302,28 +355,31 @@ EXERCISES = [
         inputs=[lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([4, 6]), S))],
         other_sizes=lambda: (masks.causal_mask(4), masks.padding_mask(torch.tensor([1, 3, 4]), 4)),
         axes="B 1 S S",
-        done="You can join two masks. Write a third, which shows only the last three tokens, and join it, too.",
+        done="You can join two masks. Write a third, which shows only the last three tokens, and "
+        "join it, too.",
     ),
     Exercise(
         masks.causal_mask_for_cache,
         "The first new token stands at place total - new. Which keys lie there or before?",
-        "`tril` takes a second argument, which moves the diagonal. The last row must see everything: the triangle is "
-        "aligned at the bottom right.",
-        "A bool matrix (new, total): the lower triangle, with its diagonal moved right by the number of cached tokens.",
+        "`tril` takes a second argument, which moves the diagonal. The last row must see "
+        "everything: the triangle is aligned at the bottom right.",
+        "A bool matrix (new, total): the lower triangle, with its diagonal moved right by the "
+        "number of cached tokens.",
         line="return torch.ones(new, total, dtype=torch.bool).tril(total - new)  # (new, total)",
         inputs=[lambda: (3, 8)],
         other_sizes=lambda: (4, 9),
         axes="new total",
-        done="You can mask where queries are fewer than keys. Try new = 1: nothing is hidden, so one new token needs "
-        "no mask.",
+        done="You can mask where queries are fewer than keys. Try new = 1: nothing is hidden, so "
+        "one new token needs no mask.",
     ),
     Exercise(
         find_leaks,
         "If output t moves when token s is changed, what do you know? And if it does not move?",
-        "For each token: copy x, add something to this one token, call `fn`, and compare with what came before, to the "
-        "bit. Then again with other changes, small and large. What was found once is found.",
-        "`fn(changed) != before` is (B, S, C). `any` over the width and over the batch leaves (S), the column of token "
-        "s in the result (S, S).",
+        "For each token: copy x, add something to this one token, call `fn`, and compare with "
+        "what came before, to the bit. Then again with other changes, small and large. What was "
+        "found once is found.",
+        "`fn(changed) != before` is (B, S, C). `any` over the width and over the batch leaves "
+        "(S), the column of token s in the result (S, S).",
         line="for size in 3 * (0.01, 30.0):\n"
         "    for s in range(x.size(1)):\n"
         "        changed = x.clone()\n"
@@ -342,8 +398,10 @@ EXERCISES = [
         cases=(
             "Here fn is causal attention.",
             "Here fn masks after softmax.",
-            "Here fn is causal, and its scores are so large that in each row one weight is 1 and the others are 0.",
-            "Here each token sees the next one, and scores are so large that in each row one weight is 1.",
+            "Here fn is causal, and its scores are so large that in each row one weight is 1 and "
+            "the others are 0.",
+            "Here each token sees the next one, and scores are so large that in each row one "
+            "weight is 1.",
             "Here fn is causal attention, plus a very small part of the mean of all tokens.",
             "Here each token sees itself and the one before it.",
             "Here fn is causal, but for one head in one of the sentences.",
@@ -359,11 +417,12 @@ EXERCISES = [
     ),
     Exercise(
         masks.to_attend,
-        "In which conventions does True hide a key, and which number hides one when it is added to a score?",
-        "`sdpa` means what the course means, `multihead` and `seaborn` mean the opposite. An additive mask leaves a "
-        "score alone where it adds 0.",
-        "Every branch keeps the shape of mask, such as (T, S), and gives bool: the mask, its opposite, or a "
-        "comparison with 0.",
+        "In which conventions does True hide a key, and which number hides one when it is added "
+        "to a score?",
+        "`sdpa` means what the course means, `multihead` and `seaborn` mean the opposite. An "
+        "additive mask leaves a score alone where it adds 0.",
+        "Every branch keeps the shape of mask, such as (T, S), and gives bool: the mask, its "
+        "opposite, or a comparison with 0.",
         line='if convention == "additive":\n'
         "    return mask == 0\n"
         'return ~mask if convention in ("multihead", "seaborn") else mask',
@@ -376,14 +435,14 @@ EXERCISES = [
         cases=tuple(f'Here convention is "{convention}".' for convention in WILD),
         axes="T S",
         diagnose=_misread,
-        done="You can read a mask from anyone's code. Give nn.MultiheadAttention a mask of its own kind, and find the "
-        "hidden keys with to_attend.",
+        done="You can read a mask from anyone's code. Give nn.MultiheadAttention a mask of its "
+        "own kind, and find the hidden keys with to_attend.",
     ),
     Exercise(
         masks.additive_mask,
         "What must be added to a score to leave it alone, and what to hide it?",
-        "Start from zeros of the right dtype and fill in where the mask is False. Multiplying would not do: 0 · inf "
-        "is NaN.",
+        "Start from zeros of the right dtype and fill in where the mask is False. Multiplying "
+        "would not do: 0 · inf is NaN.",
         "A bool mask (…) gives numbers (…): 0 where it is True, -inf where it is False.",
         line="return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)",
         inputs=[lambda: (_mask(), torch.float64), lambda: (_mask(), torch.float32)],
@@ -391,7 +450,8 @@ EXERCISES = [
         run=with_dtype,
         results=("mask", "dtype"),
         diagnose=_finite_or_other_dtype,
-        done="You can write a mask as numbers for the scores. Fill with -1e9 instead, in float16: what happens?",
+        done="You can write a mask as numbers for the scores. Fill with -1e9 instead, in float16: "
+        "what happens?",
     ),
 ]
 
@@ -399,7 +459,8 @@ QUESTIONS = {
     "causal-count": question(
         "A causal mask for 6 tokens has 36 entries. How many are True?",
         "21 → 1 + 2 + 3 + 4 + 5 + 6: row t has t + 1 of them, if the first row is row 0.",
-        "15 → That leaves out the diagonal. A token sees itself, too: the first one would have nothing else.",
+        "15 → That leaves out the diagonal. A token sees itself, too: the first one would have "
+        "nothing else.",
         "18 → A little more than half: the diagonal belongs to it whole.",
         "36 → Then nothing would be hidden.",
         "6 → That is the diagonal alone. Each token sees all that came before, too.",
@@ -407,38 +468,41 @@ QUESTIONS = {
         units="entries true",
     ),
     "padding-shape": question(
-        "Scores are (2, 4, 5, 5), which is (B, H, T, S). Sentence 1 has two paddings, which nobody should see. Which "
-        "shape must the mask have?",
-        "(2, 5) → Shapes are matched from the right: the 2 would meet T = 5, and the call stops. At T = 2 it would "
-        "run, as a mask (T, S).",
-        "✔ (2, 1, 1, 5) → One row of keys for each sentence, and axes of size 1 for all heads and all queries.",
+        "Scores are (2, 4, 5, 5), which is (B, H, T, S). Sentence 1 has two paddings, which "
+        "nobody should see. Which shape must the mask have?",
+        "(2, 5) → Shapes are matched from the right: the 2 would meet T = 5, and the call stops. "
+        "At T = 2 it would run, as a mask (T, S).",
+        "✔ (2, 1, 1, 5) → One row of keys for each sentence, and axes of size 1 for all heads and "
+        "all queries.",
         "(2, 1, 5, 1) → That hides whole queries, and leaves the padding to be seen by all others.",
-        "(2, 5, 5) → Matched from the right the 2 would meet H = 4, and the call stops. At H = 2 it would run, and "
-        "the heads would share out the sentences' masks.",
+        "(2, 5, 5) → Matched from the right the 2 would meet H = 4, and the call stops. At H = 2 "
+        "it would run, and the heads would share out the sentences' masks.",
     ),
     "three-axes": question(
-        "Two sentences and two heads. scaled_dot_product_attention gets a mask (B, T, S), one matrix a sentence. What "
-        "happens?",
+        "Two sentences and two heads. scaled_dot_product_attention gets a mask (B, T, S), one "
+        "matrix a sentence. What happens?",
         "it raises → It would with two sentences and four heads. Here 2 meets 2, and fits.",
         "sentence b gets mask b → That needs an axis for the heads: (B, 1, T, S).",
-        "✔ head h gets mask h → Shapes are matched from the right, so the first axis of the mask meets the heads. "
-        "Nobody complains.",
+        "✔ head h gets mask h → Shapes are matched from the right, so the first axis of the mask "
+        "meets the heads. Nobody complains.",
     ),
     "blind-rows": question(
-        "Two words are filled up to five places, with the padding on the left. The mask is causal and hides padding. "
-        "How many of the five rows see nothing?",
+        "Two words are filled up to five places, with the padding on the left. The mask is causal "
+        "and hides padding. How many of the five rows see nothing?",
         "3 → The three paddings. Each may only look at itself and back, and there is only padding.",
         "0 → Look at the first row. It may see itself alone, and it is padding.",
         "1 → The first row is one. What do the second and the third see?",
         "2 → Count the paddings again: 5 - 2.",
         "5 → The two words see themselves.",
         units="rows",
-        nudge="Where do the words stand? Each row sees itself and what is before it, without the padding.",
+        nudge="Where do the words stand? Each row sees itself and what is before it, without the "
+        "padding.",
     ),
     "causal-corner": question(
         "One new token asks, and there are 7 keys, its own the last. How many does it see in "
         "scaled_dot_product_attention with is_causal=True?",
-        "1 → The triangle stands at the top left: query 0 sees key 0. The newest token sees the oldest alone.",
+        "1 → The triangle stands at the top left: query 0 sees key 0. The newest token sees the "
+        "oldest alone.",
         "7 → It should, being the last of all tokens. But the triangle is not at the bottom right.",
         "0 → The diagonal is allowed: query 0 sees key 0.",
         "6 → Not itself? The diagonal is allowed, but it starts at the top left.",
@@ -446,19 +510,21 @@ QUESTIONS = {
         units="keys key",
     ),
     "who-ignores": question(
-        "A sentence of three words has two paddings. nn.MultiheadAttention gets key_padding_mask = [True, True, True, "
-        "False, False]. What does a query look at?",
-        "the three words → So it would be in this course, where True = may attend. This module means the opposite.",
-        "✔ the two paddings → There True means “ignore this key”. The words are ignored, and no error tells you.",
+        "A sentence of three words has two paddings. nn.MultiheadAttention gets key_padding_mask "
+        "= [True, True, True, False, False]. What does a query look at?",
+        "the three words → So it would be in this course, where True = may attend. This module "
+        "means the opposite.",
+        "✔ the two paddings → There True means “ignore this key”. The words are ignored, and no "
+        "error tells you.",
         "everything → A bool mask always hides something, unless all of it says “may attend”.",
         also=("paddings", "the paddings", "padding", "the padding"),
     ),
     "after-softmax": question(
-        "Softmax first, over all keys. Then the weights of later tokens are set to 0, and nothing more. Can a later "
-        "token change the output of an earlier one?",
+        "Softmax first, over all keys. Then the weights of later tokens are set to 0, and nothing "
+        "more. Can a later token change the output of an earlier one?",
         "no, its weight is 0 → Its own weight is. Look at what the other weights were divided by.",
-        "✔ yes, through the sum → Softmax divides by a sum over all keys, the later ones included. The sum tells "
-        "about them.",
+        "✔ yes, through the sum → Softmax divides by a sum over all keys, the later ones "
+        "included. The sum tells about them.",
         "only if it is the next one → The sum runs over all keys, near and far.",
     ),
 }

@@ -1,4 +1,5 @@
-"""What a mask means to those who read masks: each is given the same one, and tried for the keys that it really sees.
+"""What a mask means to those who read masks: each is given the same one, and tried for the keys
+that it really sees.
 
 Axes: T query tokens (one here), S key tokens, C width, D head width.
 """
@@ -26,7 +27,9 @@ Keys = tuple[bool, ...]  # for each key, whether it is seen
 
 
 class MaskReading(NamedTuple):
-    """One reader of masks, the convention it wants, and the keys it saw: of the mask as it is, and converted."""
+    """One reader of masks, the convention it wants, and the keys it saw: of the mask as it is, and
+    converted.
+    """
 
     reader: str
     convention: str
@@ -43,18 +46,37 @@ class MaskReadings(NamedTuple):
 
     def __repr__(self) -> str:
         lines = [("handed to", "as it is, it sees", "converted, it sees")]
-        lines += [(r.reader, self._written(r.given, _text), self._written(r.converted, _text)) for r in self.readings]
+        lines += [
+            (r.reader, self._written(r.given, _text), self._written(r.converted, _text))
+            for r in self.readings
+        ]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
     def _repr_html_(self) -> str:
         rows = []
         for r in self.readings:
-            reader, convention = f"<code>{html.escape(r.reader)}</code>", f"<code>{r.convention}</code>"
-            rows.append(row((reader, self._written(r.given, _chip), convention, self._written(r.converted, _chip))))
-        seen = ", ".join(f"“{token}”" for token, shown in zip(self.tokens, self.meant, strict=True) if shown)
+            reader, convention = (
+                f"<code>{html.escape(r.reader)}</code>",
+                f"<code>{r.convention}</code>",
+            )
+            rows.append(
+                row(
+                    (
+                        reader,
+                        self._written(r.given, _chip),
+                        convention,
+                        self._written(r.converted, _chip),
+                    )
+                )
+            )
+        seen = ", ".join(
+            f"“{token}”" for token, shown in zip(self.tokens, self.meant, strict=True) if shown
+        )
         caption = f"One mask, True at {seen}, and the keys that were really seen"
-        return table(caption, ("handed to", "as it is, it sees", "convention", "converted, it sees"), rows)
+        return table(
+            caption, ("handed to", "as it is, it sees", "convention", "converted, it sees"), rows
+        )
 
     def _written(self, keys: Keys, write: Callable[[str, bool], str]) -> str:
         """Write all tokens, behind a sign that says whether the keys are those that were meant."""
@@ -71,12 +93,14 @@ def _chip(token: str, seen: bool) -> str:
 
 
 def mask_readings(mask: Tensor, tokens: Sequence[str]) -> MaskReadings:
-    """Hand one mask to everybody who reads masks, as it is and converted, and see which keys one query sees.
+    """Hand one mask to everybody who reads masks, as it is and converted, and see which keys one
+    query sees.
 
-    A key is seen if the output changes when its token does. Added to scores as it is, the mask becomes the numbers 1
-    and 0.
+    A key is seen if the output changes when its token does. Added to scores as it is, the mask
+    becomes the numbers 1 and 0.
 
-    Args: mask is (S,), bool, True = may attend, with at least one True and one False; tokens names the S keys.
+    Args: mask is (S,), bool, True = may attend, with at least one True and one False; tokens names
+        the S keys.
     Raises: ShapeError.
 
     >>> found = mask_readings(torch.tensor([True, True, False]), ["the", "cat", "<pad>"])
@@ -86,18 +110,27 @@ def mask_readings(mask: Tensor, tokens: Sequence[str]) -> MaskReadings:
     require_shape("mask_readings", "mask", mask, {"S": len(tokens)})
     hides_some = mask.dtype == torch.bool and bool(mask.any()) and not bool(mask.all())
     expected, got = "bool, some True and some False", f"{mask.dtype} {mask.tolist()}"
-    require(hides_some, "mask_readings", "mask must hide some keys, not all", expected=expected, got=got)
+    require(
+        hides_some, "mask_readings", "mask must hide some keys, not all", expected=expected, got=got
+    )
     mask = mask.cpu()
     with seeded(0):
         readings = tuple(
-            MaskReading(reader, convention, keys_seen(mask[None]), keys_seen(from_attend(mask[None], convention)))
+            MaskReading(
+                reader,
+                convention,
+                keys_seen(mask[None]),
+                keys_seen(from_attend(mask[None], convention)),
+            )
             for reader, convention, keys_seen in _readers(len(tokens))
         )
     return MaskReadings(tuple(tokens), tuple(mask.tolist()), readings)
 
 
 def _readers(keys: int) -> list[tuple[str, str, Callable[[Tensor], Keys]]]:
-    """Return each reader, its convention, and a function from a mask (1, S) to the keys that one query sees."""
+    """Return each reader, its convention, and a function from a mask (1, S) to the keys that one
+    query sees.
+    """
     query, memory = torch.randn(1, 1, 24), torch.randn(1, keys, 24)
     module, sdpa = nn.MultiheadAttention(24, 4, batch_first=True), F.scaled_dot_product_attention
 

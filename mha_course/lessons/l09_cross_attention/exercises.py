@@ -18,7 +18,9 @@ def cross_attention(
     x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int,
     memory_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Ask from x (B, T, C), answer from memory (B, S, C): out (B, T, C) and weights (B, H, T, S)."""
+    """Ask from x (B, T, C), answer from memory (B, S, C): out (B, T, C) and weights (B, H,
+    T, S).
+    """
     q = split_heads(x @ w_q.T, num_heads)  # (B, H, T, D)
     k, v = (split_heads(memory @ w.T, num_heads) for w in (w_k, w_v))  # (B, H, S, D)
     context, weights = attention(q, k, v, memory_mask)
@@ -49,17 +51,21 @@ MISTAKES = [
         "x asks, memory answers: keys and values are projections of memory.", CROSS,
         sources=[lambda x, memory: (x, x), lambda x, memory: (memory, x)]),
     mistake("memory-and-input-joined", "Keys and values come from x and memory together.",
-        "x asks, and only memory answers: weights are (B, H, T, S), with a column for each token of memory.", CROSS,
-        sources=[lambda x, memory: (x, torch.cat((x, memory), 1)), lambda x, memory: (x, torch.cat((memory, x), 1))]),
+        "x asks, and only memory answers: weights are (B, H, T, S), with a column for each token "
+        "of memory.", CROSS,
+        sources=[lambda x, memory: (x, torch.cat((x, memory), 1)), lambda x,
+            memory: (x, torch.cat((memory, x), 1))]),
     mistake("mask-inverted", "What should be hidden is seen, and the other way round.",
         "True means may attend, so hide where the mask is False: ~memory_mask.",
         "9, Cross-attention: The mask belongs to the memory",
-        {"mask": lambda m, z: ~m, "hide": lambda z, m: z.masked_fill(~m, -torch.inf), "empty": lambda w, m: w},
+        {"mask": lambda m, z: ~m, "hide": lambda z, m: z.masked_fill(~m, -torch.inf),
+            "empty": lambda w, m: w},
         only=("cross_attention",)),
     mistake("key-value-different-sources", "Keys and values come from different sequences.",
         "A key and its value belong to one token: both from memory.", CROSS,
         project=[lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(m, w[1]), s.linear(x, w[2])),
-                 lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(x, w[1]), s.linear(m, w[2]))],
+                 lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(x, w[1]),
+                     s.linear(m, w[2]))],
         only=("cross_attention",)),
 ]  # fmt: skip
 
@@ -67,9 +73,10 @@ EXERCISES = [
     Exercise(
         cross_attention,
         "Who asks, and who is asked? Which of q, k and v come from x?",
-        "Take `multi_head_attention` and give keys and values another source. Nothing wants T and S to be equal.",
-        "From x, q is (B, H, T, D). From memory, k and v are (B, H, S, D). So weights are (B, H, T, S), and out is "
-        "(B, T, C).",
+        "Take `multi_head_attention` and give keys and values another source. Nothing wants T and "
+        "S to be equal.",
+        "From x, q is (B, H, T, D). From memory, k and v are (B, H, S, D). So weights are (B, H, "
+        "T, S), and out is (B, T, C).",
         line="q = split_heads(x @ w_q.T, num_heads)  # (B, H, T, D)\n"
         "k = split_heads(memory @ w_k.T, num_heads)  # (B, H, S, D)\n"
         "v = split_heads(memory @ w_v.T, num_heads)  # (B, H, S, D)",
@@ -82,8 +89,8 @@ EXERCISES = [
         cases=("", "Here memory_mask hides two tokens of one memory."),
         axes=("B T C", "B H T S"),
         results=("output", "weights"),
-        done="You can let one sequence read another. Give it x as its own memory: that is the self-attention of lesson "
-        "7.",
+        done="You can let one sequence read another. Give it x as its own memory: that is the "
+        "self-attention of lesson 7.",
         steps=("sources", *ALL_SIX, *MASKED),
         build=_build,
         token_arguments=(0, 1),
@@ -93,8 +100,10 @@ EXERCISES = [
 
 QUESTIONS = {
     "cross-weights": question(
-        "x has shape (2, 5, 24), memory (2, 7, 24), and there are 4 heads. What is the shape of the weights?",
-        "2, 4, 5, 7 → A row for each token that asks, a column for each token that answers, in every head.",
+        "x has shape (2, 5, 24), memory (2, 7, 24), and there are 4 heads. What is the shape of "
+        "the weights?",
+        "2, 4, 5, 7 → A row for each token that asks, a column for each token that answers, in "
+        "every head.",
         "2, 4, 7, 5 → Queries come first: the 5 tokens of x ask, so there are 5 rows.",
         "2, 4, 5, 5 → That is self-attention: here the keys come from memory, and there are 7.",
         "2, 4, 7, 7 → That is memory asking itself. The queries come from x.",
@@ -108,10 +117,13 @@ QUESTIONS = {
         also=("it cannot", "no, it cannot", "it can not"),
     ),
     "keys-once": question(
-        "A translation is said in 5 steps, one word each. How many times must k and v of the memory be computed?",
-        "1 → The memory does not change while the translation is said, so neither do its keys and values.",
+        "A translation is said in 5 steps, one word each. How many times must k and v of the "
+        "memory be computed?",
+        "1 → The memory does not change while the translation is said, so neither do its keys and "
+        "values.",
         "5 → That is how often q is computed. The memory is the same in every step.",
-        "10 → k and v are two tensors, but neither changes from step to step: one computation makes both.",
+        "10 → k and v are two tensors, but neither changes from step to step: one computation "
+        "makes both.",
         nudge="What changes from one step to the next: the memory, or what asks it?",
         units="times time",
         also=("once", "only once", "just once"),

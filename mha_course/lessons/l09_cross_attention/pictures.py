@@ -14,7 +14,9 @@ from mha_course.tracing.records import color as axis_color
 
 
 class _Cells(NamedTuple):
-    """A matrix to scale, a square for each number: its name, its lower left corner, its sizes, and its colour."""
+    """A matrix to scale, a square for each number: its name, its lower left corner, its sizes, and
+    its colour.
+    """
 
     name: str
     x: float
@@ -24,7 +26,9 @@ class _Cells(NamedTuple):
     color: str
 
     def entry(self, share: float = 0.5) -> Point:
-        """Where an arrow comes to it, on the left, so far up; it leaves on the right, in the middle."""
+        """Where an arrow comes to it, on the left, so far up; it leaves on the right, in the
+        middle.
+        """
         return self.x - 1.6, self.y + self.rows * share
 
     @property
@@ -33,7 +37,9 @@ class _Cells(NamedTuple):
 
 
 def cross_attention(queries: int, keys: int, *, ax: Axes | None = None) -> Axes:
-    """Draw cross-attention to scale: x asks with one sequence (queries: T tokens), memory answers (keys: S tokens)."""
+    """Draw cross-attention to scale: x asks with one sequence (queries: T tokens), memory answers
+    (keys: S tokens).
+    """
     ax = ax or new_figure(11, 4.2).subplots()
     width = 4  # numbers of a token that are drawn
     upper, middle = keys + 4.6, (4.6 + queries) / 2
@@ -45,19 +51,42 @@ def cross_attention(queries: int, keys: int, *, ax: Axes | None = None) -> Axes:
     weights = _Cells("weights", 25.5, middle, keys, queries, QUIET)
     context = _Cells("context", 41, middle, width, queries, axis_color("T"))
     for cells in (x, memory, q, k, v, weights, context):
-        _draw_cells(ax, cells, "T" if cells.rows == queries else "S", "S" if cells is weights else "")
-    for start, end, label in ((x, q, "$W_Q$"), (memory, k, "$W_K$, $W_V$"), (weights, context, "· v")):
+        _draw_cells(
+            ax, cells, "T" if cells.rows == queries else "S", "S" if cells is weights else ""
+        )
+    for start, end, label in (
+        (x, q, "$W_Q$"),
+        (memory, k, "$W_K$, $W_V$"),
+        (weights, context, "· v"),
+    ):
         arrow(ax, start.exit, end.entry())
         between = (start.exit[0] + end.entry()[0]) / 2
-        ax.text(between, start.exit[1] + 0.35, label, ha="center", va="bottom", fontsize=TEXT, color=INK)
+        ax.text(
+            between, start.exit[1] + 0.35, label, ha="center", va="bottom", fontsize=TEXT, color=INK
+        )
     arrow(ax, q.exit, weights.entry(0.7))
     above, turn = keys + 2.1, v.x + width + 0.3  # k goes over v, to where it meets q
-    ax.plot((k.x + width / 2, k.x + width / 2, turn), (above - 0.5, above, above), color=INK, linewidth=1)
+    ax.plot(
+        (k.x + width / 2, k.x + width / 2, turn),
+        (above - 0.5, above, above),
+        color=INK,
+        linewidth=1,
+    )
     arrow(ax, (turn, above), weights.entry(0.3))
-    meet, low = (weights.x + keys + context.x - 1.3) / 2, -1.2  # v goes below all, to where it is mixed
+    meet, low = (
+        (weights.x + keys + context.x - 1.3) / 2,
+        -1.2,
+    )  # v goes below all, to where it is mixed
     ax.plot((v.x + width / 2, v.x + width / 2, meet), (-0.2, low, low), color=INK, linewidth=1)
     arrow(ax, (meet, low), (meet, middle + queries / 2 - 0.2))
-    ax.text(weights.x + keys / 2, middle - 1.1, "softmax of q kᵀ / √D", ha="center", fontsize=TEXT, color=INK)
+    ax.text(
+        weights.x + keys / 2,
+        middle - 1.1,
+        "softmax of q kᵀ / √D",
+        ha="center",
+        fontsize=TEXT,
+        color=INK,
+    )
     ax.set(xlim=(-2, context.x + width + 1), ylim=(-1.5, upper + queries + 2), aspect="equal")
     ax.axis("off")
     return ax
@@ -67,9 +96,33 @@ def _draw_cells(ax: Axes, cells: _Cells, rows: str, columns: str) -> None:
     """Draw a matrix, its name above and its sizes, with these letters, beside it."""
     for row, column in np.ndindex(cells.rows, cells.columns):
         corner = cells.x + column, cells.y + row
-        ax.add_patch(Rectangle(corner, 1, 1, facecolor=cells.color, edgecolor="white", linewidth=0.8))
-    centre, top, middle = cells.x + cells.columns / 2, cells.y + cells.rows, cells.y + cells.rows / 2
+        ax.add_patch(
+            Rectangle(corner, 1, 1, facecolor=cells.color, edgecolor="white", linewidth=0.8)
+        )
+    centre, top, middle = (
+        cells.x + cells.columns / 2,
+        cells.y + cells.rows,
+        cells.y + cells.rows / 2,
+    )
     above = f"{cells.name}\n{columns} = {cells.columns}" if columns else cells.name
-    ax.text(centre, top + 0.4, above, ha="center", va="bottom", fontsize=TITLE, fontweight="bold", color=INK)
+    ax.text(
+        centre,
+        top + 0.4,
+        above,
+        ha="center",
+        va="bottom",
+        fontsize=TITLE,
+        fontweight="bold",
+        color=INK,
+    )
     beside = f"{rows} = {cells.rows}"
-    ax.text(cells.x - 0.3, middle, beside, ha="right", va="center", rotation=90, fontsize=SMALL, color=INK)
+    ax.text(
+        cells.x - 0.3,
+        middle,
+        beside,
+        ha="right",
+        va="center",
+        rotation=90,
+        fontsize=SMALL,
+        color=INK,
+    )

@@ -1,7 +1,8 @@
 """English and Endish, a made-up language in which words change places.
 
-Endish has no articles, puts the adjective after its noun, the verb at the end and the word of time in front. Each
-Endish word stands for one English word, so the right alignment of a translation is known.
+Endish has no articles, puts the adjective after its noun, the verb at the end and the word of time
+in front. Each Endish word stands for one English word, so the right alignment of a translation is
+known.
 """
 
 from __future__ import annotations
@@ -10,25 +11,35 @@ import random
 from dataclasses import dataclass
 
 NOUNS = {
-    "cat": "kato", "dog": "dogra", "fox": "foxu", "horse": "horsu", "bird": "birdi", "monk": "monka", "queen": "kwina",
+    "cat": "kato", "dog": "dogra", "fox": "foxu", "horse": "horsu", "bird": "birdi",
+    "monk": "monka", "queen": "kwina",
     "king": "kingo", "robot": "roboto", "goat": "gotu", "nun": "nuni", "bee": "biza",
 }  # fmt: skip
 ADJECTIVES = {
-    "grey": "greyem", "old": "oldem", "shy": "shayem", "red": "redem", "rusty": "rustem", "proud": "praudem",
+    "grey": "greyem", "old": "oldem", "shy": "shayem", "red": "redem", "rusty": "rustem",
+    "proud": "praudem",
     "tiny": "tinem", "loud": "laudem",
 }  # fmt: skip
 VERBS = {
-    "saw": "sawak", "chased": "chesak", "helped": "helpak", "followed": "folak", "praised": "prezak", "found": "fondak",
+    "saw": "sawak", "chased": "chesak", "helped": "helpak", "followed": "folak",
+    "praised": "prezak", "found": "fondak",
 }  # fmt: skip
 TIMES = {"yesterday": "yestri", "today": "todri", "often": "oftri"}
 SOURCE = ("<pad>", "the", *NOUNS, *ADJECTIVES, *VERBS, *TIMES)
-TARGET = ("<pad>", "<start>", "<end>", *(w for group in (NOUNS, ADJECTIVES, VERBS, TIMES) for w in group.values()))
+TARGET = (
+    "<pad>",
+    "<start>",
+    "<end>",
+    *(w for group in (NOUNS, ADJECTIVES, VERBS, TIMES) for w in group.values()),
+)
 MAX_SOURCE, MAX_TARGET = 8, 7  # <end> included
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One sentence in both languages; ``alignment[t]`` is the position of the source word of target word t."""
+    """One sentence in both languages; ``alignment[t]`` is the position of the source word of target
+    word t.
+    """
 
     source: tuple[str, ...]
     target: tuple[str, ...]
@@ -42,7 +53,8 @@ def pair(rng: random.Random, subject: str, other: str) -> Pair:
 
     >>> made = pair(random.Random(57), "cat", "dog")
     >>> " ".join(made.source), " ".join(made.target), made.alignment
-    ('the grey cat chased the loud dog today', 'todri kato greyem dogra laudem chesak', (7, 2, 1, 6, 5, 3))
+    ('the grey cat chased the loud dog today', 'todri kato greyem dogra laudem chesak', (7, 2, 1, 6,
+    5, 3))
     """
     source: list[str] = []
 
@@ -53,7 +65,9 @@ def pair(rng: random.Random, subject: str, other: str) -> Pair:
 
     def noun_phrase(noun: str) -> list[tuple[str, int]]:
         source.append("the")
-        adjective = [translated(rng.choice(list(ADJECTIVES)), ADJECTIVES)] if rng.random() < 0.6 else []
+        adjective = (
+            [translated(rng.choice(list(ADJECTIVES)), ADJECTIVES)] if rng.random() < 0.6 else []
+        )
         return [translated(noun, NOUNS), *adjective]
 
     # In the order of the English words, which is also that of the draws.

@@ -1,4 +1,5 @@
-"""A small model that learns to translate English into Endish in seconds, attending to the English with each word.
+"""A small model that learns to translate English into Endish in seconds, attending to the English
+with each word.
 
 Axes: B sentences, T target words, S source words, C = d_model width, H heads, V words of Endish.
 """
@@ -15,7 +16,14 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mha_course.attention import MultiHeadAttention
 from mha_course.errors import SentenceError, require, require_words
-from mha_course.lessons.l09_cross_attention.toy_language import MAX_SOURCE, MAX_TARGET, SOURCE, TARGET, Pair, pairs
+from mha_course.lessons.l09_cross_attention.toy_language import (
+    MAX_SOURCE,
+    MAX_TARGET,
+    SOURCE,
+    TARGET,
+    Pair,
+    pairs,
+)
 from mha_course.masks import causal_mask
 from mha_course.models import random_batches, seeded, train
 
@@ -23,7 +31,9 @@ PAD, START, END = 0, 1, 2
 
 
 class Batch(NamedTuple):
-    """Sentences as ids, padded on the right: what is read, what is written already, and what comes next."""
+    """Sentences as ids, padded on the right: what is read, what is written already, and what comes
+    next.
+    """
 
     source: Tensor  # (B, S)
     written: Tensor  # (B, T), the target one position later: <start> first
@@ -32,8 +42,13 @@ class Batch(NamedTuple):
 
 
 def encode(texts: Sequence[Pair]) -> Batch:
-    """Turn sentences into ids. Raises: ShapeError for no sentence, or a word that its language does not have."""
-    require(len(texts) > 0, "encode", "there must be a sentence", expected="one or more", got="none")
+    """Turn sentences into ids.
+
+    Raises: ShapeError for no sentence, or a word that its language does not have.
+    """
+    require(
+        len(texts) > 0, "encode", "there must be a sentence", expected="one or more", got="none"
+    )
     sources = [_ids("source", text.source, SOURCE) for text in texts]
     targets = [_ids("target", text.target, TARGET) for text in texts]
     return Batch(
@@ -45,7 +60,10 @@ def encode(texts: Sequence[Pair]) -> Batch:
 
 
 def _ids(name: str, words: Sequence[str], vocabulary: Sequence[str]) -> list[int]:
-    named, known = f"toy_language.{name.upper()}", [word for word in vocabulary if not word.startswith("<")]
+    named, known = (
+        f"toy_language.{name.upper()}",
+        [word for word in vocabulary if not word.startswith("<")],
+    )
     require_words("encode", words, known, named)
     return [vocabulary.index(word) for word in words]
 
@@ -55,16 +73,18 @@ def _padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
 
 
 class Translator(nn.Module):
-    """Write a sentence in Endish: causal self-attention over the words so far, cross-attention to the source.
+    """Write a sentence in Endish: causal self-attention over the words so far, cross-attention to
+    the source.
 
-    Source words do not attend to each other, so a vector of the memory holds one word and its position, and nothing
-    else: the cross-attention's weights are about words.
+    Source words do not attend to each other, so a vector of the memory holds one word and its
+    position, and nothing else: the cross-attention's weights are about words.
     """
 
     def __init__(self) -> None:
         super().__init__()
         d_model = 48
-        # The order of these lines is that of the random draws: another order is another untrained model.
+        # The order of these lines is that of the random draws: another order is another untrained
+        # model.
         self.source_words = nn.Embedding(len(SOURCE), d_model)
         self.source_positions = nn.Embedding(MAX_SOURCE, d_model)
         self.target_words = nn.Embedding(len(TARGET), d_model)
@@ -82,24 +102,35 @@ class Translator(nn.Module):
         return self.norms[0](x + self.source_feed_forward(x))  # (B, S, C)
 
     def decode(self, written: Tensor, memory: Tensor, memory_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Map the words so far (B, T) to logits of the word after each (B, T, V) and weights (B, H, T, S).
+        """Map the words so far (B, T) to logits of the word after each (B, T, V) and weights (B, H,
+        T, S).
 
         Args: memory (B, S, C), from encode; memory_mask (B, 1, 1, S), True = a word.
         """
-        x = self.target_words(written) + self.target_positions.weight[: written.size(1)]  # (B, T, C)
-        x = x + self.self_attention(self.norms[1](x), mask=causal_mask(written.size(1)))[0]  # (B, T, C)
-        found, weights = self.cross_attention(self.norms[2](x), memory, mask=memory_mask)  # (B, T, C), (B, H, T, S)
+        x = (
+            self.target_words(written) + self.target_positions.weight[: written.size(1)]
+        )  # (B, T, C)
+        x = (
+            x + self.self_attention(self.norms[1](x), mask=causal_mask(written.size(1)))[0]
+        )  # (B, T, C)
+        found, weights = self.cross_attention(
+            self.norms[2](x), memory, mask=memory_mask
+        )  # (B, T, C), (B, H, T, S)
         x = x + found  # (B, T, C)
         x = x + self.feed_forward(self.norms[3](x))  # (B, T, C)
         return self.to_words(self.norms[4](x)), weights
 
     def forward(self, source: Tensor, written: Tensor) -> tuple[Tensor, Tensor]:
-        """Map ids (B, S) and (B, T) to logits of the next word (B, T, V) and weights (B, H, T, S)."""
+        """Map ids (B, S) and (B, T) to logits of the next word (B, T, V) and weights (B, H,
+        T, S).
+        """
         return self.decode(written, self.encode(source), (source != PAD)[:, None, None])
 
 
 def _feed_forward(d_model: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(d_model, 2 * d_model), nn.GELU(), nn.Linear(2 * d_model, d_model))
+    return nn.Sequential(
+        nn.Linear(d_model, 2 * d_model), nn.GELU(), nn.Linear(2 * d_model, d_model)
+    )
 
 
 def translation_loss(model: nn.Module, source: Tensor, written: Tensor, target: Tensor) -> Tensor:
@@ -114,8 +145,12 @@ def new_translator(seed: int) -> Translator:
         return Translator()
 
 
-def train_translator(seed: int, *, steps: int = 400, progress: bool = True) -> tuple[Translator, list[float]]:
-    """Train on sentences of the training split; return the model and the loss of every step in nats a word."""
+def train_translator(
+    seed: int, *, steps: int = 400, progress: bool = True
+) -> tuple[Translator, list[float]]:
+    """Train on sentences of the training split; return the model and the loss of every step in nats
+    a word.
+    """
     model = new_translator(seed)
     source, written, target, _ = encode(pairs(4000, "train", seed))
     batches = random_batches([source, written, target], 32, seed)
@@ -125,7 +160,8 @@ def train_translator(seed: int, *, steps: int = 400, progress: bool = True) -> t
 
 @torch.no_grad()
 def translate(model: Translator, sentence: str) -> tuple[Tensor, list[str], list[str]]:
-    """Translate a sentence greedily: weights (H, T, S) when each word was written, target words, source words.
+    """Translate a sentence greedily: weights (H, T, S) when each word was written, target words,
+    source words.
 
     Raises: SentenceError for an unknown word, or more than 8.
     """
@@ -154,14 +190,18 @@ def word_accuracy(model: Translator, texts: Sequence[Pair]) -> float:
 
 
 def alignment_accuracy(weights: Tensor, texts: Sequence[Pair]) -> Tensor:
-    """Return how often a head's largest weight is on the word that was translated: (B, H, T, S) -> (H,), 0 to 1."""
+    """Return how often a head's largest weight is on the word that was translated: (B, H, T, S) ->
+    (H,), 0 to 1.
+    """
     right = encode(texts).alignment  # (B, T)
     hits = weights.argmax(-1) == right[:, None]  # (B, H, T)
     return hits.transpose(1, 2)[right >= 0].double().mean(0)
 
 
 def diagonal(texts: Sequence[Pair]) -> Tensor:
-    """Return weights (B, 1, T, S) on the same position, in proportion: a translator that keeps the order of words."""
+    """Return weights (B, 1, T, S) on the same position, in proportion: a translator that keeps the
+    order of words.
+    """
     rows = []
     for text in texts:
         source, target = len(text.source), len(text.target)

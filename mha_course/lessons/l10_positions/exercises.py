@@ -65,7 +65,8 @@ MISTAKES = [
         "Even indices hold the sine, odd ones the cosine.", ENCODING,
         sinusoidal_encoding=lambda n, c: _interleaved(_angles(n, c).cos(), _angles(n, c).sin())),
     mistake("sin-cos-swapped", "Sine and cosine have changed places.",
-        "An angle of 0 turns nothing: the cosine is the own share of a number, the sine that of its partner.", ROTARY,
+        "An angle of 0 turns nothing: the cosine is the own share of a number, the sine that of "
+        "its partner.", ROTARY,
         rope=_turned(torch.sin, torch.cos)),
     mistake("frequency-per-index", "Each index has a frequency of its own.",
         "A sine and the cosine beside it share one.", ENCODING,
@@ -73,32 +74,39 @@ MISTAKES = [
     mistake("frequency-precedence", "The exponent slipped.",
         "It is 2i / d for pair i, so that frequencies run from 1 down to nearly 1 / 10000.",
         ENCODING,
-        sinusoidal_encoding=[_slipped(lambda i, d: 10000.0 ** (i // d)), _slipped(lambda i, d: 10000.0**i / d),
+        sinusoidal_encoding=[_slipped(lambda i, d: 10000.0 ** (i // d)),
+            _slipped(lambda i, d: 10000.0**i / d),
                              _slipped(lambda i, d: 10000.0 ** (2 * i / d)),
                              _slipped(lambda i, d: 10000.0 ** (i / 2 / d))]),
     mistake("waves-in-halves", "All sines stand in the first half, all cosines in the second.",
         "Here they take turns: sines at even channels, cosines at odd ones.", ENCODING,
-        sinusoidal_encoding=lambda n, c: torch.cat((_angles(n, c).sin(), _angles(n, c).cos()), -1).float()),
+        sinusoidal_encoding=lambda n, c: torch.cat((_angles(n, c).sin(), _angles(n, c).cos()),
+            -1).float()),
     mistake("positions-from-one", "The first place is 1.",
         "Places are counted from 0: row 0 holds sines of 0 and cosines of 1.", ENCODING,
         sinusoidal_encoding=lambda n, c: positions.sinusoidal_encoding(n + 1, c)[1:]),
     mistake("positions-ignored", "The tokens were counted from 0, whatever positions says.",
-        "A token in a cache, or in a later piece of text, stands elsewhere: take the angles from positions.", ROTARY,
+        "A token in a cache, or in a later piece of text, stands elsewhere: take the angles from "
+        "positions.", ROTARY,
         rope=[lambda x, at, base=1e4: positions.rope(x, range(x.size(2)), base),
               lambda x, at, base=1e4: positions.rope(x, range(1, x.size(2) + 1), base)]),
     mistake("base-ignored", "The base is always the same number, whatever base says.",
-        "It is an argument, 10000 if none is given: models that read long texts take a larger one.", ROTARY,
+        "It is an argument, 10000 if none is given: models that read long texts take a larger "
+        "one.", ROTARY,
         rope=[lambda x, at, base=1e4, own=own: positions.rope(x, at, own) for own in (1e4, 5e5)]),
     mistake("frequency-precedence", "The exponent slipped.",
-        "It is -2i / D for pair i, from 0 down to nearly -1, with a minus: pair 0 is the fastest.", ROTARY,
-        rope=[lambda x, at, base=1e4, power=power: positions.rope(x, at, base**power) for power in (0.5, 2, -1)]),
+        "It is -2i / D for pair i, from 0 down to nearly -1, with a minus: pair 0 is the fastest.",
+        ROTARY,
+        rope=[lambda x, at, base=1e4, power=power: positions.rope(x, at,
+            base**power) for power in (0.5, 2, -1)]),
     mistake("rope-wrong-sign", "The rotation goes the other way round.",
         "Pair (a, b) becomes (a cos - b sin, a sin + b cos).", ROTARY,
         rope=_turned(sin=lambda t: -t.sin())),
     mistake("rope-missing-minus", "The minus is missing.",
         "A rotation is (a cos - b sin, a sin + b cos); without the minus lengths change.", ROTARY,
         rope=_turned(layout="no minus")),
-    mistake("rope-interleaved", "These are the numbers of the other layout, with neighbours as pairs.",
+    mistake("rope-interleaved", "These are the numbers of the other layout, with neighbours as "
+                                "pairs.",
         "It is as valid; here index i is paired with i + D/2.", ROTARY,
         rope=_turned(layout="interleaved")),
     mistake("rope-layout-mixed", "Angles of one layout meet the rotation of the other.",
@@ -106,35 +114,40 @@ MISTAKES = [
         rope=_turned(layout="mixed")),
     mistake("rope-values-not-angles", "The position was added, not turned.",
         "RoPE rotates each pair by an angle that grows with the position.", ROTARY,
-        rope=[lambda x, at, base=1e4: x + positions.sinusoidal_encoding(64, x.size(-1)).to(x)[torch.as_tensor(at)],
+        rope=[lambda x, at, base=1e4: x + positions.sinusoidal_encoding(64,
+            x.size(-1)).to(x)[torch.as_tensor(at)],
               lambda x, at, base=1e4: x + torch.as_tensor(at).to(x)[:, None]]),
 ]  # fmt: skip
 
 EXERCISES = [
     Exercise(
         positions.sinusoidal_encoding,
-        "How many different frequencies do d_model channels hold, if a sine and a cosine share each?",
-        "First a table of angles, places by frequencies; frequency i is 10000 to the power of -2i / d_model. Then "
-        "fill every other channel: a slice can have a step.",
-        "Places (S, 1) times frequencies (C/2) are angles (S, C/2). Their sines and cosines take turns in the "
-        "channels of (S, C).",
-        line="rates = 10000.0 ** -(torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (C/2)\n"
+        "How many different frequencies do d_model channels hold, if a sine and a cosine share "
+        "each?",
+        "First a table of angles, places by frequencies; frequency i is 10000 to the power of -2i "
+        "/ d_model. Then fill every other channel: a slice can have a step.",
+        "Places (S, 1) times frequencies (C/2) are angles (S, C/2). Their sines and cosines take "
+        "turns in the channels of (S, C).",
+        line="rates = 10000.0 ** -(torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # "
+        "(C/2)\n"
         "angles = torch.arange(seq_len)[:, None] * rates  # (S, C/2)\n"
         "encoding[:, 0::2], encoding[:, 1::2] = angles.sin(), angles.cos()",
         inputs=[lambda: (9, 14)],
         other_sizes=lambda: (4, 10),
         axes="S C",
         tolerance=1e-5,
-        done="You can write a place as waves of many lengths. Draw 100 places of 64 channels with plt.imshow, and look "
-        "for the slowest wave.",
+        done="You can write a place as waves of many lengths. Draw 100 places of 64 channels with "
+        "plt.imshow, and look for the slowest wave.",
     ),
     Exercise(
         positions.rope,
-        "Two numbers are a point in a plane. What does a rotation make of them, and what should set its angle?",
-        "Number i and number i + D/2 are a pair. Turn each pair by its position times its frequency, base to the "
-        "power of -2i / D. A rotation has two sines, two cosines and one minus.",
-        "Angles are (S, D/2), positions by frequencies. The halves a and b of x are (B, H, S, D/2); two mixtures of "
-        "them, joined, are (B, H, S, D).",
+        "Two numbers are a point in a plane. What does a rotation make of them, and what should "
+        "set its angle?",
+        "Number i and number i + D/2 are a pair. Turn each pair by its position times its "
+        "frequency, base to the power of -2i / D. A rotation has two sines, two cosines and one "
+        "minus.",
+        "Angles are (S, D/2), positions by frequencies. The halves a and b of x are (B, H, S, "
+        "D/2); two mixtures of them, joined, are (B, H, S, D).",
         line="cos, sin = angles.cos(), angles.sin()  # (S, D/2)\n"
         "a, b = x.chunk(2, dim=-1)  # (B, H, S, D/2)\n"
         "return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)  # (B, H, S, D)",
@@ -146,46 +159,54 @@ EXERCISES = [
         cases=("", "Here base is 300, and the positions are in no order."),
         axes="B H S D",
         tolerance=1e-5,  # angles are often made in float32
-        done="You can turn queries and keys by their places. Add 100 to all positions: the scores of q and k stay as "
-        "they are.",
+        done="You can turn queries and keys by their places. Add 100 to all positions: the scores "
+        "of q and k stay as they are.",
     ),
 ]
 
 QUESTIONS = {
     "bag-of-words": question(
-        "“dog bites man” becomes “man bites dog”. Without positions and a mask, what is the context of “bites” now?",
-        "✔ the same → Its row holds the same three weights and values, added in another order. A sum has no order.",
+        "“dog bites man” becomes “man bites dog”. Without positions and a mask, what is the "
+        "context of “bites” now?",
+        "✔ the same → Its row holds the same three weights and values, added in another order. A "
+        "sum has no order.",
         "another one → That needs a step that knows the places. Scores, softmax and sum know none.",
         "the same, with “dog” and “man” exchanged → A context holds no words: it is one vector.",
         also=("it stays the same", "unchanged", "no change", "it does not change"),
     ),
     "first-two-exchanged": question(
-        "No positions, a causal mask, two layers. The first two words of seven are exchanged. Can the output of the "
-        "last word change?",
-        "✔ yes → Its second layer reads words that had seen different pasts: of the first two, one saw the other, and "
-        "now it is the other way round.",
-        "no → So it is with one layer: the last word sees the same words as before, in another order.",
+        "No positions, a causal mask, two layers. The first two words of seven are exchanged. Can "
+        "the output of the last word change?",
+        "✔ yes → Its second layer reads words that had seen different pasts: of the first two, "
+        "one saw the other, and now it is the other way round.",
+        "no → So it is with one layer: the last word sees the same words as before, in another "
+        "order.",
     ),
     "far-away": question(
-        "The encodings of places 3 and 8 have a certain dot product. What is that of places 103 and 108?",
+        "The encodings of places 3 and 8 have a certain dot product. What is that of places 103 "
+        "and 108?",
         "smaller → Nothing fades: sine and cosine go round. Only the distance, 5, matters.",
-        "✔ the same → Every pair gives cos of its frequency times the distance, and the distance is 5 both times.",
+        "✔ the same → Every pair gives cos of its frequency times the distance, and the distance "
+        "is 5 both times.",
         "larger → Sine and cosine do not grow with the place.",
     ),
     "slowest-pair": question(
-        "D = 64, base 10000: pair i turns by 10000 to the power of -2i / 64 radians a token, and a round is 2π "
-        "radians. After how many tokens has the slowest pair come round once?",
+        "D = 64, base 10000: pair i turns by 10000 to the power of -2i / 64 radians a token, and "
+        "a round is 2π radians. After how many tokens has the slowest pair come round once?",
         "about 6 → That is the fastest pair: 1 radian a token, and a round has 2π of them.",
-        "about 10,000 → That is the base. The slowest pair does not quite reach it, and a round is 2π, not 1.",
+        "about 10,000 → That is the base. The slowest pair does not quite reach it, and a round "
+        "is 2π, not 1.",
         "✔ about 47,000 → It turns by 10000 to the power of -62/64 a token, and a round is 2π.",
         units="tokens",
         tolerance=150,
     ),
     "turned-values": question(
-        "Suppose you turned the values, too. All tokens move on by 100 places. What happens to the context?",
-        "nothing → That holds for the weights, where a turned q meets a turned k. A value meets nobody.",
-        "✔ the context changes → The weights stay, but all values are turned further, and so is their mixture: "
-        "nothing undoes it.",
+        "Suppose you turned the values, too. All tokens move on by 100 places. What happens to "
+        "the context?",
+        "nothing → That holds for the weights, where a turned q meets a turned k. A value meets "
+        "nobody.",
+        "✔ the context changes → The weights stay, but all values are turned further, and so is "
+        "their mixture: nothing undoes it.",
         "the weights change → The weights come from q and k alone, and these keep their distances.",
         also=("it changes", "changes"),
     ),

@@ -1,4 +1,6 @@
-"""The lab of lesson 10: pairs of channels that turn with the place, and a dot product that does not notice."""
+"""The lab of lesson 10: pairs of channels that turn with the place, and a dot product that does not
+notice.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ class RotaryLab(Lab):
     """Move a query and a key along, and see their pairs turn and their dot product stay.
 
     Args:
-        rope: the learner's own function, which then turns them; until it is written, the course's does.
+        rope: the learner's own function, which then turns them; until it is written, the course's
+            does.
     Raises: ShapeError.
     """
 
@@ -37,8 +40,21 @@ class RotaryLab(Lab):
         super().__init__(
             [
                 ChoiceControl("position", "place of the key", "slider", tuple(range(PLACES)), 0),
-                ChoiceControl("distance", "the query stands further on by", "slider", tuple(range(FURTHEST + 1)), 3),
-                ChoiceControl("base", "base", "choice", BASES, 10_000.0, tuple(f"{base:,.0f}" for base in BASES)),
+                ChoiceControl(
+                    "distance",
+                    "the query stands further on by",
+                    "slider",
+                    tuple(range(FURTHEST + 1)),
+                    3,
+                ),
+                ChoiceControl(
+                    "base",
+                    "base",
+                    "choice",
+                    BASES,
+                    10_000.0,
+                    tuple(f"{base:,.0f}" for base in BASES),
+                ),
             ]
         )
 
@@ -49,7 +65,9 @@ class RotaryLab(Lab):
 
     def draw(self, position: int, distance: int, base: float) -> tuple[Panels, str]:
         """Draw the pairs, what each adds to the dot product, and the dot product by distance."""
-        q = self.turned(QUERY, torch.tensor([distance, position + distance]), base)  # (2, D): the key at 0, and here
+        q = self.turned(
+            QUERY, torch.tensor([distance, position + distance]), base
+        )  # (2, D): the key at 0, and here
         k = self.turned(KEY, torch.tensor([0, position]), base)
         start, now = (q * k).sum(-1).tolist()
         parts = _pairs(q[1] * k[1]).sum(-1)  # (D/2,)
@@ -61,12 +79,18 @@ class RotaryLab(Lab):
         panels = (
             *_dials(q[1], k[1], base),
             bars(f"what each pair adds; sum {now:.2f}", names, parts, low=-limit, high=limit),
-            lines("q · k by distance, wherever both stand", range(FURTHEST + 1), [line], at=distance, xlabel=xlabel),
+            lines(
+                "q · k by distance, wherever both stand",
+                range(FURTHEST + 1),
+                [line],
+                at=distance,
+                xlabel=xlabel,
+            ),
         )
         alike = "the same as" if math.isclose(start, now, abs_tol=1e-6) else "not the same as"
         return panels, (
-            f"Key at place {position}, query at {position + distance}: q · k = {now:.2f}, {alike} at places 0 and "
-            f"{distance}, where it is {start:.2f}.{self._rope.caption}"
+            f"Key at place {position}, query at {position + distance}: q · k = {now:.2f}, {alike} "
+            f"at places 0 and {distance}, where it is {start:.2f}.{self._rope.caption}"
         )
 
 
@@ -77,13 +101,21 @@ def _pairs(vector: Tensor) -> Tensor:
 
 def _dials(q: Tensor, k: Tensor, base: float) -> Panels:
     """Draw each pair of q and k (D,) as it has turned, and dashed as it was."""
-    start, turned = {"q": _pairs(QUERY), "k": _pairs(KEY)}, {"q": _pairs(q), "k": _pairs(k)}  # (D/2, 2) each
+    start, turned = (
+        {"q": _pairs(QUERY), "k": _pairs(KEY)},
+        {"q": _pairs(q), "k": _pairs(k)},
+    )  # (D/2, 2) each
     look: dict[str, Any] = {"size": "small", "group": "each pair of channels, turned by its places"}
-    look["reach"] = 1.2 * max(float(pairs.norm(dim=-1).max()) for pairs in (*start.values(), *turned.values()))
+    look["reach"] = 1.2 * max(
+        float(pairs.norm(dim=-1).max()) for pairs in (*start.values(), *turned.values())
+    )
     return tuple(
         arrows(
             f"pair {i}",
-            [arrow(name, turned[name][i], COLORS[name], thick=thick) for name, thick in (("k", 2), ("q", 3.5))],
+            [
+                arrow(name, turned[name][i], COLORS[name], thick=thick)
+                for name, thick in (("k", 2), ("q", 3.5))
+            ],
             paths=[[(0.0, 0.0), pairs[i].tolist()] for pairs in start.values()],
             note=f"{base ** (-i / len(start['q'])):.2g} rad a token",
             **look,

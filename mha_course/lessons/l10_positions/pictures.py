@@ -13,18 +13,32 @@ from mha_course.plots.figures import INK, TEXT, TITLE, new_figure
 
 
 def encoding_waves(encoding: Tensor, channels: tuple[int, ...]) -> Figure:
-    """Draw an encoding of places (S, C): all of it in colours, and up to four of its channels as waves."""
+    """Draw an encoding of places (S, C): all of it in colours, and up to four of its channels as
+    waves.
+    """
     figure = new_figure(11, 4)
     whole, lines = figure.subplots(1, 2, width_ratios=(1, 1.2))
-    image = whole.imshow(encoding.numpy().T, cmap="vlag", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+    image = whole.imshow(
+        encoding.numpy().T, cmap="vlag", vmin=-1, vmax=1, aspect="auto", interpolation="nearest"
+    )
     whole.set(xlabel="place s", ylabel="channel")
     whole.set_title("all channels", loc="left", fontsize=TEXT, color=INK)
     figure.colorbar(image, ax=whole)
-    for channel, shade, style in zip(channels, sns.color_palette("colorblind"), ("-", "--", "-.", ":"), strict=False):
-        lines.plot(encoding[:, channel].numpy(), color=shade, linestyle=style, linewidth=2, label=f"channel {channel}")
+    for channel, shade, style in zip(
+        channels, sns.color_palette("colorblind"), ("-", "--", "-.", ":"), strict=False
+    ):
+        lines.plot(
+            encoding[:, channel].numpy(),
+            color=shade,
+            linestyle=style,
+            linewidth=2,
+            label=f"channel {channel}",
+        )
     lines.set(xlabel="place s", ylim=(-1.1, 1.1))
     lines.set_title("some of them as waves", loc="left", fontsize=TEXT, color=INK)
-    lines.legend(frameon=False, ncols=len(channels), loc="upper center", bbox_to_anchor=(0.5, -0.16))
+    lines.legend(
+        frameon=False, ncols=len(channels), loc="upper center", bbox_to_anchor=(0.5, -0.16)
+    )
     sns.despine(ax=lines)
     return figure
 
@@ -33,15 +47,40 @@ def rope_pairs(width: int, *, ax: Axes | None = None) -> Axes:
     """Draw which of the channels of a head, width is D, make a pair in both layouts of RoPE."""
     ax = ax or new_figure(8.5, 2.2).subplots()
     colors = sns.color_palette("colorblind", width // 2)
-    half_split, interleaved = [n % (width // 2) for n in range(width)], [n // 2 for n in range(width)]
-    for title, left, pair in (("half-split", 0, half_split), ("interleaved", width + 3, interleaved)):
+    half_split, interleaved = (
+        [n % (width // 2) for n in range(width)],
+        [n // 2 for n in range(width)],
+    )
+    for title, left, pair in (
+        ("half-split", 0, half_split),
+        ("interleaved", width + 3, interleaved),
+    ):
         for n in range(width):
             light = (*colors[pair[n]], 0.5)
-            ax.add_patch(Rectangle((left + n, 0), 1, 1, facecolor=light, edgecolor="white", linewidth=2))
-            ax.text(left + n + 0.5, 0.5, str(n), ha="center", va="center", fontsize=TITLE, color=INK, fontweight="bold")
+            ax.add_patch(
+                Rectangle((left + n, 0), 1, 1, facecolor=light, edgecolor="white", linewidth=2)
+            )
+            ax.text(
+                left + n + 0.5,
+                0.5,
+                str(n),
+                ha="center",
+                va="center",
+                fontsize=TITLE,
+                color=INK,
+                fontweight="bold",
+            )
         for number in range(width // 2):
             first, second = (left + n + 0.5 for n in range(width) if pair[n] == number)
-            arrow(ax, (first, 1.05), (second, 1.05), color=colors[number], width=2, bend=-0.45, arrowstyle="-")
+            arrow(
+                ax,
+                (first, 1.05),
+                (second, 1.05),
+                color=colors[number],
+                width=2,
+                bend=-0.45,
+                arrowstyle="-",
+            )
         ax.text(left + width / 2, -0.5, title, ha="center", va="top", fontsize=TITLE, color=INK)
     ax.set(xlim=(-0.3, 2 * width + 3.3), ylim=(-1.2, 2.1), aspect="equal")
     ax.axis("off")

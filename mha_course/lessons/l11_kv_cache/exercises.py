@@ -18,7 +18,9 @@ R = 9  # width of a latent
 
 
 def latent_scores(q: Tensor, w_uk: Tensor, latent: Tensor) -> Tensor:
-    """Score queries against latents, unscaled, (B, H, T, D), (H, D, R), (B, S, R) -> (B, H, T, S)."""
+    """Score queries against latents, unscaled, (B, H, T, D), (H, D, R), (B, S, R) -> (B, H,
+    T, S).
+    """
     absorbed = q @ w_uk  # (B, H, T, R)
     return absorbed @ latent.mT[:, None]  # (B, H, T, S)
 
@@ -33,7 +35,9 @@ def _makes_keys(operations: Sequence[Operation], q: Tensor, w_uk: Tensor, latent
 
 
 def _leaves_torch(operations: Sequence[Operation], *_: Tensor) -> bool:
-    return any(one.name in EXITS and x.is_floating_point() for one in operations for x in one.inputs)
+    return any(
+        one.name in EXITS and x.is_floating_point() for one in operations for x in one.inputs
+    )
 
 
 def _caches() -> tuple[Tensor, Tensor]:
@@ -41,7 +45,9 @@ def _caches() -> tuple[Tensor, Tensor]:
 
 
 def _build_decode_step(s: Steps) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
-    def answer(x_t: Tensor, k_cache: Tensor, v_cache: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def answer(
+        x_t: Tensor, k_cache: Tensor, v_cache: Tensor, *rest: Any
+    ) -> tuple[Tensor, Tensor, Tensor]:
         *weights, w_o, h = rest
         q, k, v = s.order(*s.project(x_t, x_t, weights, NO_BIAS[:3], h, s))
         q, k, v = s.apart(q, k, v, h, s)
@@ -75,27 +81,33 @@ MISTAKES = [
     mistake("cache-wrong-axis", "The new token was not put behind the old ones.",
         "Tokens are axis 2 of a cache (B, H, P, D).", CACHE,
         append=[_joined(1), lambda a, b, k, v: _joined(2)(k, v, a, b), _joined(-1), _joined(0)]),
-    mistake("cache-not-appended", "The caches that came back do not hold the old tokens and the new one.",
+    mistake("cache-not-appended", "The caches that came back do not hold the old tokens and the "
+                                  "new one.",
         "The new key and value belong to it from now on.", CACHE,
         append=[lambda a, b, k, v: (a, b), lambda a, b, k, v: (k, v)],
         kept=[_past, _newest]),
-    mistake("cache-before-projection", "What was appended is the token itself, not its key and value.",
+    mistake("cache-before-projection", "What was appended is the token itself, not its key and "
+                                       "value.",
         "Keys and values are kept after projection, so that nothing old is computed again.", CACHE,
         project=lambda x, m, w, b, h, s: (s.linear(x, w[0]), m, m), only=("decode_step",)),
     mistake("blind-to-itself", "The new token sees the past, and not itself.",
-        "Its own key and value are among those that it reads: attend to the new caches, not to the old ones.", CACHE,
+        "Its own key and value are among those that it reads: attend to the new caches, not to "
+        "the old ones.", CACHE,
         seen=_past),
     mistake("sees-itself-alone", "The new token sees only itself.",
-        "It has to look back: attend to the new caches, with the old keys and values in them.", CACHE,
+        "It has to look back: attend to the new caches, with the old keys and values in them.",
+        CACHE,
         seen=_newest),
     mistake("caches-exchanged", "The caches of keys and values have changed places.",
         "Keys are appended to k_cache, values to v_cache, and they come back in this order.", CACHE,
         kept=lambda k, v: (v, k),
-        append=[lambda a, b, k, v: _joined(2)(b, a, k, v), lambda a, b, k, v: _joined(2)(b, a, v, k)]),
+        append=[lambda a, b, k, v: _joined(2)(b, a, k, v), lambda a, b, k,
+            v: _joined(2)(b, a, v, k)]),
     mistake("decode-first-key-only", "The new token sees only the first key.",
-        "A causal mask of one row, aligned at the top left, hides all but one. The newest token may see everything: "
-        "no mask is needed.", CACHE,
-        attend=lambda z, m, s: torch.nn.functional.one_hot(torch.zeros_like(z[..., 0]).long(), z.size(-1)).to(z),
+        "A causal mask of one row, aligned at the top left, hides all but one. The newest token "
+        "may see everything: no mask is needed.", CACHE,
+        attend=lambda z, m, s: torch.nn.functional.one_hot(torch.zeros_like(z[..., 0]).long(),
+            z.size(-1)).to(z),
         only=("decode_step",)),
     mistake("kv-repeat-interleaved-wrongly", "Heads were laid 0 1 0 1, not 0 0 1 1.",
         "Each KV head serves consecutive query heads: repeat_interleave, not repeat.", FEWER,
@@ -106,12 +118,15 @@ MISTAKES = [
     mistake("cache-bytes-one-of-kv", "That is half of it.",
         "Keys and values are both kept: a factor of 2.", BYTES,
         kv_cache_bytes=lambda layers, b, s, h, d, n: layers * b * s * h * d * n),
-    *[mistake("", f"{name} is left out.", "Multiply the sizes of all that is kept: it is one of them.", BYTES,
+    *[mistake("", f"{name} is left out.", "Multiply the sizes of all that is kept: it is one of "
+                                          "them.", BYTES,
           kv_cache_bytes=lambda *sizes, at=at: 2 * math.prod(sizes) // sizes[at])
-      for at, name in enumerate(("layers", "batch", "seq_len", "num_kv_heads", "head_dim", "bytes_per_value"))
+      for at, name in enumerate(("layers", "batch", "seq_len", "num_kv_heads", "head_dim",
+          "bytes_per_value"))
       if name != "batch"],
     mistake("latent-scores-scaled", "The scores were divided by a square root.",
-        "Here they are wanted unscaled: leave the division to whoever applies the softmax.", LATENTS,
+        "Here they are wanted unscaled: leave the division to whoever applies the softmax.",
+        LATENTS,
         latent_scores=[lambda q, w, c: latent_scores(q, w, c) / math.sqrt(q.size(-1)),
                        lambda q, w, c: latent_scores(q, w, c) / math.sqrt(c.size(-1))]),
     mistake("latent-scores-transposed", "Rows are latents and columns queries.",
@@ -119,12 +134,16 @@ MISTAKES = [
         latent_scores=lambda q, w, c: latent_scores(q, w, c).mT),
     mistake("one-head-for-all", "All heads were taken to the latent by the matrix of one head.",
         "Head h has its own matrix, w_uk[h]: `q @ w_uk` pairs them.", LATENTS,
-        latent_scores=[lambda q, w, c: latent_scores(q, w[:1], c), lambda q, w, c: latent_scores(q, w[-1:], c)]),
+        latent_scores=[lambda q, w, c: latent_scores(q, w[:1], c), lambda q, w,
+            c: latent_scores(q, w[-1:], c)]),
     mistake("up-projection-transposed", "w_uk was transposed.",
-        "w_uk[h] is (D, R) and makes a key by w_uk[h] @ latent. The query meets it from the left: q @ w_uk.", LATENTS,
+        "w_uk[h] is (D, R) and makes a key by w_uk[h] @ latent. The query meets it from the left: "
+        "q @ w_uk.", LATENTS,
         latent_scores=lambda q, w, c: q @ w.mT @ c.mT[:, None]),
-    mistake("latents-without-head-axis", "The latents (B, S, R) met (B, H, T, R): their B stands where H should.",
-        "All heads share the latents: give them an axis of size 1 for the heads, latent[:, None].", LATENTS,
+    mistake("latents-without-head-axis", "The latents (B, S, R) met (B, H, T, R): their B stands "
+                                         "where H should.",
+        "All heads share the latents: give them an axis of size 1 for the heads, latent[:, None].",
+        LATENTS,
         latent_scores=lambda q, w, c: q @ w @ c.mT),
     mistake("key-not-transposed", "The latents were not transposed.",
         "A dot product of rows sums over R: swap the last two axes of the latents.", LATENTS,
@@ -134,54 +153,67 @@ MISTAKES = [
 EXERCISES = [
     Exercise(
         caching.decode_step,
-        "The new token needs its own q, k and v. What does it need of the tokens before it, and what not?",
-        "Project and split the one token, append its key and value to the caches, and attend with its query to all of "
-        "them. No mask is needed: nothing in the cache lies in the future.",
-        "q, k, v of the new token are (B, H, 1, D). Both caches grow from (B, H, P, D) to (B, H, P + 1, D). Its "
-        "weights are (B, H, 1, P + 1).",
-        line="q, k, v = (split_heads(x_t @ w.T, num_heads) for w in (w_q, w_k, w_v))  # (B, H, 1, D)\n"
+        "The new token needs its own q, k and v. What does it need of the tokens before it, and "
+        "what not?",
+        "Project and split the one token, append its key and value to the caches, and attend with "
+        "its query to all of them. No mask is needed: nothing in the cache lies in the future.",
+        "q, k, v of the new token are (B, H, 1, D). Both caches grow from (B, H, P, D) to (B, H, "
+        "P + 1, D). Its weights are (B, H, 1, P + 1).",
+        line="q, k, v = (split_heads(x_t @ w.T, num_heads) for w in (w_q, w_k, w_v))  # (B, H, 1, "
+        "D)\n"
         "k_cache = torch.cat((k_cache, k), dim=2)  # (B, H, P + 1, D)\n"
         "v_cache = torch.cat((v_cache, v), dim=2)",
         inputs=[lambda: (draw(B, 1, C, seed=1), *_caches(), *square(4, 5, 6, 7), H)],
-        other_sizes=lambda: (others("TSC")[0][:3, :1], *others("BHSD", "BHSD", "CC", "CC", "CC", "CC", seed=31), 5),
+        other_sizes=lambda: (
+            others("TSC")[0][:3, :1],
+            *others("BHSD", "BHSD", "CC", "CC", "CC", "CC", seed=31),
+            5,
+        ),
         axes=("B 1 C", "B H P+1 D", "B H P+1 D"),
         results=("output", "keys", "values"),
         steps=(*ALL_SIX, *ATTEND, "append", "seen", "kept"),
         build=_build_decode_step,
-        done="You can read one word at a time. Feed a sentence word by word, and hold the outputs against those of one "
-        "causal pass.",
+        done="You can read one word at a time. Feed a sentence word by word, and hold the outputs "
+        "against those of one causal pass.",
     ),
     Exercise(
         caching.repeat_kv,
         "With 2 KV heads and 6 query heads, which KV head serves query head 2?",
-        "Each KV head is written several times in a row; `repeat` would write the whole row of heads several times. "
-        "Look for another function with repeat in its name.",
+        "Each KV head is written several times in a row; `repeat` would write the whole row of "
+        "heads several times. Look for another function with repeat in its name.",
         "Along axis 1, (B, H_kv, S, D) becomes (B, H, S, D): each head comes H / H_kv times.",
         line="return k.repeat_interleave(num_heads // k.size(1), dim=1)  # (B, H, S, D)",
         inputs=[lambda: (draw(5, 3, S, D, seed=1), 3 * H)],
         axes="B H S D",
-        done="You can let few KV heads serve many query heads. Try a single KV head: that is multi-query attention.",
+        done="You can let few KV heads serve many query heads. Try a single KV head: that is "
+        "multi-query attention.",
     ),
     Exercise(
         latent_scores,
         "A score is q · (W_UK c). Which other two of the three can be multiplied first?",
-        "Take each query to the space of the latents, once. Then it is compared with the latents themselves, which are "
-        "the same for all heads. See “One latent for all heads”.",
-        "q (B, H, T, D) times w_uk (H, D, R) is (B, H, T, R). The latents (B, S, R) have no axis of heads: transposed, "
-        "and with an axis of size 1 for the heads, they are (B, 1, R, S).",
+        "Take each query to the space of the latents, once. Then it is compared with the latents "
+        "themselves, which are the same for all heads. See “One latent for all heads”.",
+        "q (B, H, T, D) times w_uk (H, D, R) is (B, H, T, R). The latents (B, S, R) have no axis "
+        "of heads: transposed, and with an axis of size 1 for the heads, they are (B, 1, R, S).",
         inputs=[lambda: (draw(B, H, T, D, seed=1), draw(H, D, R, seed=2), draw(B, S, R, seed=3))],
-        other_sizes=lambda: (draw(3, 5, 4, 2, seed=21), draw(5, 2, 6, seed=22), draw(3, 11, 6, seed=23)),
+        other_sizes=lambda: (
+            draw(3, 5, 4, 2, seed=21),
+            draw(5, 2, 6, seed=22),
+            draw(3, 11, 6, seed=23),
+        ),
         axes="B H T S",
-        done="Your queries read what all heads share, and no key was ever made. Next: do the same with the values.",
+        done="Your queries read what all heads share, and no key was ever made. Next: do the same "
+        "with the values.",
         rules=(
             Rule(
-                "The result is right, and keys were made on the way: D numbers for a token and a head. Take the "
-                "queries to the latents instead, q @ w_uk, and compare them there.",
+                "The result is right, and keys were made on the way: D numbers for a token and a "
+                "head. Take the queries to the latents instead, q @ w_uk, and compare them there.",
                 _makes_keys,
                 "keys-made-again",
             ),
             Rule(
-                "It hands numbers to NumPy or to a list, where check cannot see whether keys are made. Stay in torch.",
+                "It hands numbers to NumPy or to a list, where check cannot see whether keys are "
+                "made. Stay in torch.",
                 _leaves_torch,
             ),
         ),
@@ -190,11 +222,12 @@ EXERCISES = [
         caching.kv_cache_bytes,
         "What is kept for one token in one layer, and how many numbers is that?",
         "Multiply the sizes of all that is kept. Keys and values are two things.",
-        "Each layer keeps two tensors (B, H_kv, S, D), at so many bytes a number. The result is an int.",
+        "Each layer keeps two tensors (B, H_kv, S, D), at so many bytes a number. The result is "
+        "an int.",
         line="return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
         inputs=[lambda: (7, 3, 11, 5, 13, 16), lambda: (9, 3, 17, 5, 6, 4)],
-        done="You can tell what a cache weighs before it is built. Try a model that you know, then a quarter of its KV "
-        "heads.",
+        done="You can tell what a cache weighs before it is built. Try a model that you know, "
+        "then a quarter of its KV heads.",
     ),
 ]
 
@@ -202,31 +235,37 @@ QUESTIONS = {
     "read-later": question(
         "A word is behind us. Which of its q, k and v can the outputs of later words depend on?",
         "q, k and v → Its query asked for its own row of weights. That row is done.",
-        "✔ k and v → Later words compare their queries with its key and mix in its value. Nobody reads its query "
-        "again.",
+        "✔ k and v → Later words compare their queries with its key and mix in its value. Nobody "
+        "reads its query again.",
         "none → Later words look back at it: they compare with its key, and take of its value.",
         also=("kv", "keys and values", "key and value", "its key and value"),
     ),
     "word-appended": question(
-        "No mask: every word sees every word. A word is appended. How many of the old words keep their output?",
+        "No mask: every word sees every word. A word is appended. How many of the old words keep "
+        "their output?",
         "all → That is so with a causal mask. Without one, every old word sees the new one.",
         "some → Every row has the new key in its softmax, and softmax gives it more than 0.",
-        "✔ none → Each softmax gets one more key to share with, so every row changes. A causal mask protects the past.",
+        "✔ none → Each softmax gets one more key to share with, so every row changes. A causal "
+        "mask protects the past.",
         also=("0", "zero", "no word", "not one", "not a single one"),
     ),
     "twice-as-long": question(
-        "Without a cache, all n · n scores are computed anew for each new word. A text gets twice as long: how much "
-        "more work is that, all words together?",
-        "2 times → There are twice as many words, but the later ones cost more than the early ones.",
+        "Without a cache, all n · n scores are computed anew for each new word. A text gets twice "
+        "as long: how much more work is that, all words together?",
+        "2 times → There are twice as many words, but the later ones cost more than the early "
+        "ones.",
         "4 times → That is the last word alone. There are also twice as many words.",
-        "✔ 8 times → The last word costs four times as much, and there are twice as many: the sum grows with the cube.",
+        "✔ 8 times → The last word costs four times as much, and there are twice as many: the sum "
+        "grows with the cube.",
         units="times x as much more work",
     ),
     "always-zero": question(
-        "Each new word comes alone, and RoPE is told that it stands at position 0. What does the model compute?",
-        "the same as always: RoPE knows distances only → The distances are gone as well: 0 - 0 = 0 for each pair.",
-        "✔ attention without positions → A turn by the angle 0 changes nothing. All distances are 0, and the order of "
-        "the words is lost.",
+        "Each new word comes alone, and RoPE is told that it stands at position 0. What does the "
+        "model compute?",
+        "the same as always: RoPE knows distances only → The distances are gone as well: 0 - 0 = "
+        "0 for each pair.",
+        "✔ attention without positions → A turn by the angle 0 changes nothing. All distances are "
+        "0, and the order of the words is lost.",
         "noise → Nothing random happens; every query and key stays as it is.",
         also=("no positions",),
     ),
@@ -246,16 +285,19 @@ QUESTIONS = {
         "6, 24 → That is one KV head.",
     ),
     "latent-width": question(
-        "A head's query has D = 128 numbers, a latent R = 512. The query is taken to the latent first. How many "
-        "numbers does the product of a query with one latent then add up?",
-        "512 → The absorbed query is as wide as the latent. That is more work than 128, and fewer bytes to read.",
+        "A head's query has D = 128 numbers, a latent R = 512. The query is taken to the latent "
+        "first. How many numbers does the product of a query with one latent then add up?",
+        "512 → The absorbed query is as wide as the latent. That is more work than 128, and fewer "
+        "bytes to read.",
         "128 → That is the width of a key, and no key is made.",
-        "65536 → So many numbers has the matrix of the head, which is used once a query, not once a pair.",
+        "65536 → So many numbers has the matrix of the head, which is used once a query, not once "
+        "a pair.",
         nudge="The score is a dot product of two vectors of the same width. Which width?",
         units="numbers products",
     ),
     "bytes-a-token": question(
-        "32 layers, 8 KV heads of 128 numbers, 2 bytes a number. How many KiB (1,024 bytes) does one token take?",
+        "32 layers, 8 KV heads of 128 numbers, 2 bytes a number. How many KiB (1,024 bytes) does "
+        "one token take?",
         "128 → 32 · 8 · 128 numbers, of 2 bytes, twice: a key and a value.",
         "64 → That is the keys alone. Values are kept, too.",
         "4 → That is one layer. Each of the 32 has a cache of its own.",

@@ -1,6 +1,7 @@
 """What happens to the trained model when its heads have to share keys and values.
 
-``python -m mha_course.lessons.l11_kv_cache.gqa`` makes ``data/uptraining.json``, in about five minutes.
+``python -m mha_course.lessons.l11_kv_cache.gqa`` makes ``data/uptraining.json``, in about five
+minutes.
 
 Axes: G key-value heads.
 """
@@ -31,14 +32,19 @@ STARTS = {
 SEEDS = (1, 2, 3)
 RATES = (1e-3, 3e-3)  # the second is that of the model that ships
 
-Runs = dict[str, dict[str, list[float]]]  # of every seed, before and after: right guesses of each relation
+Runs = dict[
+    str, dict[str, list[float]]
+]  # of every seed, before and after: right guesses of each relation
 
 
-def group_kv_heads(model: MaskedWordModel, num_kv_heads: int, start: str = "mean", *, seed: int = 0) -> MaskedWordModel:
+def group_kv_heads(
+    model: MaskedWordModel, num_kv_heads: int, start: str = "mean", *, seed: int = 0
+) -> MaskedWordModel:
     """Return a copy in which, in each layer, so many key-value heads take the place of all.
 
     Args: start is "mean" of each group's heads, its "first" head, or drawn "anew", from the seed.
-    Raises: ShapeError when they do not divide the heads. Reference: Ainslie et al. 2023, GQA, section 2.1, figure 4.
+    Raises: ShapeError when they do not divide the heads. Reference: Ainslie et al. 2023, GQA,
+        section 2.1, figure 4.
     """
     grouped = copy.deepcopy(model)
     for layer, block in enumerate(grouped.blocks):
@@ -49,7 +55,9 @@ def group_kv_heads(model: MaskedWordModel, num_kv_heads: int, start: str = "mean
             if start == "first":
                 heads = getattr(full, name).state_dict().items()
                 size = (num_kv_heads, full.num_heads // num_kv_heads, -1)
-                linear.load_state_dict({part: x.unflatten(0, size)[:, 0].flatten(0, 1) for part, x in heads})
+                linear.load_state_dict(
+                    {part: x.unflatten(0, size)[:, 0].flatten(0, 1) for part, x in heads}
+                )
             else:
                 with seeded(100 * seed + 10 * layer + (name == "v_proj")):
                     linear.reset_parameters()
@@ -57,18 +65,33 @@ def group_kv_heads(model: MaskedWordModel, num_kv_heads: int, start: str = "mean
     return grouped.requires_grad_(False)
 
 
-def uptrain(model: MaskedWordModel, share: float = SHARE, *, seed: int = 1, rate: float = RATES[0]) -> MaskedWordModel:
-    """Return a copy that was trained for a share of the steps that the shipped model had, on one thread.
+def uptrain(
+    model: MaskedWordModel, share: float = SHARE, *, seed: int = 1, rate: float = RATES[0]
+) -> MaskedWordModel:
+    """Return a copy that was trained for a share of the steps that the shipped model had, on one
+    thread.
 
     Reference: Ainslie et al. 2023, GQA, sections 2.1 and 3.1.
     """
-    trained, steps = copy.deepcopy(model).requires_grad_(True).train(), round(share * TRAINING_STEPS)
-    train(trained, example.training_batches(seed), masked_word_loss, steps=steps, lr=rate, progress=False)
+    trained, steps = (
+        copy.deepcopy(model).requires_grad_(True).train(),
+        round(share * TRAINING_STEPS),
+    )
+    train(
+        trained,
+        example.training_batches(seed),
+        masked_word_loss,
+        steps=steps,
+        lr=rate,
+        progress=False,
+    )
     return trained.eval().requires_grad_(False)
 
 
 def guesses(model: MaskedWordModel) -> list[float]:
-    """Return the share of right guesses of a hidden word of each relation, in 500 sentences not trained on."""
+    """Return the share of right guesses of a hidden word of each relation, in 500 sentences not
+    trained on.
+    """
     texts = sentences(500, "test", seed=2)
     return [round(float(accuracy(model, texts, name)), 3) for name in RELATIONS]
 

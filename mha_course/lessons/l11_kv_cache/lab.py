@@ -15,13 +15,18 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64)
 STORED = {"float32": 4, "float16": 2, "int8": 1}
 GIB = 2**30
 _BY_NAME = {model.name: model for model in MODELS if not model.latent}
-_GROUPS = tuple(sorted({g for m in _BY_NAME.values() for g in range(1, m.num_heads + 1) if m.num_heads % g == 0}))
+_GROUPS = tuple(
+    sorted(
+        {g for m in _BY_NAME.values() for g in range(1, m.num_heads + 1) if m.num_heads % g == 0}
+    )
+)
 
 
 class CacheLab(Lab):
     """Choose a published model, and see what its cache takes for texts of any length and number.
 
-    The number of KV heads starts as published, and moves over those that divide the model's heads. Weights are
+    The number of KV heads starts as published, and moves over those that divide the model's heads.
+    Weights are
     counted in float16.
     """
 
@@ -32,25 +37,38 @@ class CacheLab(Lab):
         super().__init__(
             [
                 ChoiceControl("model", "model", "menu", tuple(_BY_NAME), model),
-                ChoiceControl("tokens", "tokens", "slider", TOKENS, 4096, tuple(map(length, TOKENS))),
+                ChoiceControl(
+                    "tokens", "tokens", "slider", TOKENS, 4096, tuple(map(length, TOKENS))
+                ),
                 ChoiceControl("batch", "texts at once", "slider", BATCHES, 1),
-                ChoiceControl("num_kv_heads", "KV heads", "slider", _GROUPS, _BY_NAME[model].num_kv_heads),
+                ChoiceControl(
+                    "num_kv_heads", "KV heads", "slider", _GROUPS, _BY_NAME[model].num_kv_heads
+                ),
                 ChoiceControl("stored", "cache stored as", "choice", tuple(STORED), "float16"),
             ]
         )
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
-        """Give a new model its own KV heads, and let the slider rest only where they divide the heads."""
+        """Give a new model its own KV heads, and let the slider rest only where they divide the
+        heads.
+        """
         model, groups = _BY_NAME[values["model"]], values["num_kv_heads"]
         if "model" in moved and "num_kv_heads" not in moved:
             groups = model.num_kv_heads
         fitting = [g for g in _GROUPS if model.num_heads % g == 0]
         upward = groups > self.values["num_kv_heads"]
         near = [g for g in fitting if (g >= groups if upward else g <= groups)]
-        return {**values, "num_kv_heads": (near[0] if upward else near[-1]) if near else fitting[-1]}
+        return {
+            **values,
+            "num_kv_heads": (near[0] if upward else near[-1]) if near else fitting[-1],
+        }
 
-    def draw(self, model: str, tokens: int, batch: int, num_kv_heads: int, stored: str) -> tuple[Panels, str]:
-        """Draw cache and weights as bars, the numbers in a table, and both along the length of the text."""
+    def draw(
+        self, model: str, tokens: int, batch: int, num_kv_heads: int, stored: str
+    ) -> tuple[Panels, str]:
+        """Draw cache and weights as bars, the numbers in a table, and both along the length of the
+        text.
+        """
         chosen, at = _BY_NAME[model], TOKENS.index(tokens)
         options = {"num_kv_heads": num_kv_heads, "bytes_per_value": STORED[stored]}
         sizes = [chosen.cache_bytes(count, batch=batch, **options) for count in TOKENS]
@@ -60,15 +78,32 @@ class CacheLab(Lab):
             {"name": "cache", "style": "main", "values": cache},
         ]
         panels = (
-            bars("GiB", ["cache", "weights"], [cache[at], weights], high=max(cache[at], weights), lit=[0]),
+            bars(
+                "GiB",
+                ["cache", "weights"],
+                [cache[at], weights],
+                high=max(cache[at], weights),
+                lit=[0],
+            ),
             self._table(chosen, sizes[at], chosen.cache_bytes(1, **options), num_kv_heads),
-            lines("GiB, along the length", [n // 1024 for n in TOKENS], drawn, at=at, xlabel="k tokens"),
+            lines(
+                "GiB, along the length",
+                [n // 1024 for n in TOKENS],
+                drawn,
+                at=at,
+                xlabel="k tokens",
+            ),
         )
-        own = "" if tokens <= chosen.context else f" The model itself is made for {chosen.context:,} tokens."
+        own = (
+            ""
+            if tokens <= chosen.context
+            else f" The model itself is made for {chosen.context:,} tokens."
+        )
         texts = "1 text" if batch == 1 else f"{batch} texts"
         return panels, (
-            f"{model}, {texts} of {length(tokens)} tokens, {num_kv_heads} KV heads for {chosen.num_heads} heads, "
-            f"{stored}: the cache takes {amount(sizes[at])}, {sizes[at] / chosen.weight_bytes:.2f} times the weights "
+            f"{model}, {texts} of {length(tokens)} tokens, {num_kv_heads} KV heads for "
+            f"{chosen.num_heads} heads, {stored}: the cache takes {amount(sizes[at])}, "
+            f"{sizes[at] / chosen.weight_bytes:.2f} times the weights "
             f"({amount(chosen.weight_bytes)}).{own}"
         )
 
@@ -81,5 +116,9 @@ class CacheLab(Lab):
             ["cache", amount(cache)],
             ["weights, float16", amount(model.weight_bytes)],
         ]
-        kv = "as published" if num_kv_heads == model.num_kv_heads else f"published: {model.num_kv_heads}"
+        kv = (
+            "as published"
+            if num_kv_heads == model.num_kv_heads
+            else f"published: {model.num_kv_heads}"
+        )
         return table("bytes", ("", model.name), rows, f"KV heads {kv}. 1 KiB is 1,024 bytes.")

@@ -1,4 +1,7 @@
-"""Sizes of real models, as published, and what their caches take. Each row says where its sizes stand."""
+"""Sizes of real models, as published, and what their caches take.
+
+Each row says where its sizes stand.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,11 @@ ROTARY = 64  # numbers of DeepSeek-V3's cache that carry positions, and are keys
 
 
 class Published(NamedTuple):
-    """A decoder: its layers L, heads H, key-value heads G, head width D, parameters, longest text, and source.
+    """A decoder: its layers L, heads H, key-value heads G, head width D, parameters, longest text,
+    and source.
 
-    Where latent is not 0, so many numbers a token and layer are cached in the place of keys and values.
+    Where latent is not 0, so many numbers a token and layer are cached in the place of keys and
+    values.
     """
 
     name: str
@@ -31,12 +36,19 @@ class Published(NamedTuple):
     @property
     def kind(self) -> str:
         """Which of the four it is: multi-head, grouped-query, multi-query or latent attention."""
-        return "MLA" if self.latent else {self.num_heads: "MHA", 1: "MQA"}.get(self.num_kv_heads, "GQA")
+        return (
+            "MLA"
+            if self.latent
+            else {self.num_heads: "MHA", 1: "MQA"}.get(self.num_kv_heads, "GQA")
+        )
 
     @property
     def flops_per_byte(self) -> float:
-        """Multiply-adds, times 2, of decoding's attention for each byte of a float16 cache, which is read once."""
-        # q · k and weights · v; a latent is read by both, and lends the values all but its rotary part
+        """Multiply-adds, times 2, of decoding's attention for each byte of a float16 cache, which
+        is read once.
+        """
+        # q · k and weights · v; a latent is read by both, and lends the values all but its rotary
+        # part
         numbers = 2 * self.latent - ROTARY if self.latent else 2 * self.head_dim
         return 2 * self.num_heads * numbers * self.layers / self.cache_bytes(1)
 
@@ -46,9 +58,16 @@ class Published(NamedTuple):
         return round(self.parameters * FLOAT16)
 
     def cache_bytes(
-        self, tokens: int, *, batch: int = 1, num_kv_heads: int | None = None, bytes_per_value: int = FLOAT16
+        self,
+        tokens: int,
+        *,
+        batch: int = 1,
+        num_kv_heads: int | None = None,
+        bytes_per_value: int = FLOAT16,
     ) -> int:
-        """Bytes of its cache for so many tokens, perhaps with another number of plain key-value heads."""
+        """Bytes of its cache for so many tokens, perhaps with another number of plain key-value
+        heads.
+        """
         if self.latent and num_kv_heads is None:
             return self.layers * batch * tokens * self.latent * bytes_per_value
         groups = self.num_kv_heads if num_kv_heads is None else num_kv_heads
@@ -58,37 +77,41 @@ class Published(NamedTuple):
 MODELS = (
     Published(
         "GPT-2 XL", 48, 25, 25, 64, 1.558e9, 1024,
-        "Radford et al. 2019, Language Models are Unsupervised Multitask Learners, table 2 (48 layers, width 1600) "
-        "and section 2.3; 25 heads and parameters (1542M in the table): the released model",
+        "Radford et al. 2019, Language Models are Unsupervised Multitask Learners, table 2 (48 "
+        "layers, width 1600) and section 2.3; 25 heads and parameters (1542M in the table): the "
+        "released model",
     ),
     Published(
         "GPT-3", 96, 96, 96, 128, 175e9, 2048,
-        "Brown et al. 2020, Language Models are Few-Shot Learners, table 2.1; every other layer looks at a band "
-        "of words alone (section 2.1), so its cache may be smaller",
+        "Brown et al. 2020, Language Models are Few-Shot Learners, table 2.1; every other layer "
+        "looks at a band of words alone (section 2.1), so its cache may be smaller",
     ),
     Published(
         "Llama 2 7B", 32, 32, 32, 128, 6.7e9, 4096,
-        "Touvron et al. 2023, Llama 2: Open Foundation and Fine-Tuned Chat Models, table 1; layers, heads and width "
-        "as in LLaMA: Open and Efficient Foundation Language Models, table 2",
+        "Touvron et al. 2023, Llama 2: Open Foundation and Fine-Tuned Chat Models, table 1; "
+        "layers, heads and width as in LLaMA: Open and Efficient Foundation Language Models, "
+        "table 2",
     ),
     Published(
         "Llama 3 8B", 32, 32, 8, 128, 8e9, 131072,
-        "Grattafiori et al. 2024, The Llama 3 Herd of Models, table 3; 128K tokens, from 3.1 on: section 3.4.2",
+        "Grattafiori et al. 2024, The Llama 3 Herd of Models, table 3; 128K tokens, from 3.1 on: "
+        "section 3.4.2",
     ),
     Published("Llama 3 70B", 80, 64, 8, 128, 70e9, 131072, "the same tables as Llama 3 8B"),
     Published(
         "Falcon 7B", 32, 71, 1, 64, 7e9, 2048,
-        "model card and config.json of tiiuae/falcon-7b; Almazrouei et al. 2023, The Falcon Series of Open Language "
-        "Models",
+        "model card and config.json of tiiuae/falcon-7b; Almazrouei et al. 2023, The Falcon "
+        "Series of Open Language Models",
     ),
     Published(
         "PaLM 540B", 118, 48, 1, 256, 540.35e9, 2048,
-        "Chowdhery et al. 2022, PaLM: Scaling Language Modeling with Pathways, table 1 and sections 2 and 5",
+        "Chowdhery et al. 2022, PaLM: Scaling Language Modeling with Pathways, table 1 and "
+        "sections 2 and 5",
     ),
     Published(
         "DeepSeek-V3", 61, 128, 128, 128, 671e9, 131072,
-        "config.json of deepseek-ai/DeepSeek-V3 (kv_lora_rank 512 and qk_rope_head_dim 64 are cached); DeepSeek-AI "
-        "2024, DeepSeek-V3 Technical Report",
+        "config.json of deepseek-ai/DeepSeek-V3 (kv_lora_rank 512 and qk_rope_head_dim 64 are "
+        "cached); DeepSeek-AI 2024, DeepSeek-V3 Technical Report",
         latent=512 + ROTARY,
     ),
 )  # fmt: skip
@@ -118,7 +141,9 @@ def length(tokens: int) -> str:
 
 
 def table(lengths: Sequence[int]) -> str:
-    """Write a row a model: its sizes, its cache at these lengths, in brackets if beyond its own, and its weights."""
+    """Write a row a model: its sizes, its cache at these lengths, in brackets if beyond its own,
+    and its weights.
+    """
     titles = "".join(f"{length(tokens):>12}" for tokens in lengths)
     lines = [f"{'model':12}{'L':>4}{'H':>4}{'G':>4}{'D':>5}{titles}{'weights':>10}"]
     for model in MODELS:

@@ -20,17 +20,27 @@ KINDS = {"MHA": "multi-head", "GQA": "grouped-query", "MQA": "multi-query"}
 
 
 def decoding_step(q: Tensor, k: Tensor, v: Tensor, weights: Tensor, names: Sequence[str]) -> Figure:
-    """Draw what the newest token needs: one query, and the keys and values of all tokens, kept and new.
+    """Draw what the newest token needs: one query, and the keys and values of all tokens, kept and
+    new.
 
-    Args: q (D,) and weights (S,) of the newest token, k and v (S, D) of all; names are the S tokens, the newest last.
+    Args: q (D,) and weights (S,) of the newest token, k and v (S, D) of all; names are the S
+        tokens, the newest last.
     """
     tokens = len(names)
     figure = new_figure(10.5, 0.9 + 0.24 * tokens)
     axes = figure.subplots(1, 5, sharey=True, width_ratios=(2, 2, 1.6, 2, 2))
-    query, context = np.full(tuple(k.shape), np.nan), np.full(tuple(v.shape), np.nan)  # (S, D): one row is there
+    query, context = (
+        np.full(tuple(k.shape), np.nan),
+        np.full(tuple(v.shape), np.nan),
+    )  # (S, D): one row is there
     query[-1] = as_array("decoding_step", q, ("D",))
     context[-1] = as_array("decoding_step", weights @ v, ("D",))
-    matrices = {"q: one row": query, "k: kept, and one new": k, "v: kept, and one new": v, "context: one row": context}
+    matrices = {
+        "q: one row": query,
+        "k: kept, and one new": k,
+        "v: kept, and one new": v,
+        "context: one row": context,
+    }
     for ax, (title, numbers) in zip(axes[[0, 1, 3, 4]], matrices.items(), strict=True):
         ax.set_title(title, fontsize=TEXT, loc="left", color=INK)
         _draw_rows(ax, as_array("decoding_step", numbers, ("S", "D")))
@@ -47,14 +57,31 @@ def decoding_step(q: Tensor, k: Tensor, v: Tensor, weights: Tensor, names: Seque
 
 
 def _draw_rows(ax: Axes, numbers: NDArray[np.float64]) -> None:
-    """Colour rows of numbers, frame the last, which is new, and leave rows that do not exist empty."""
+    """Colour rows of numbers, frame the last, which is new, and leave rows that do not
+    exist empty.
+    """
     limit = float(np.nanmax(np.abs(numbers)))
     ax.imshow(numbers, cmap="vlag", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
     rows, columns = numbers.shape
     if np.isnan(numbers).any():
-        ax.text((columns - 1) / 2, (rows - 2) / 2, "not needed", ha="center", va="center", color=INK, fontsize=TEXT)
+        ax.text(
+            (columns - 1) / 2,
+            (rows - 2) / 2,
+            "not needed",
+            ha="center",
+            va="center",
+            color=INK,
+            fontsize=TEXT,
+        )
     frame = Rectangle(
-        (-0.5, rows - 1.5), columns, 1, fill=False, edgecolor=ACCENT, linewidth=3, clip_on=False, zorder=5
+        (-0.5, rows - 1.5),
+        columns,
+        1,
+        fill=False,
+        edgecolor=ACCENT,
+        linewidth=3,
+        clip_on=False,
+        zorder=5,
     )
     ax.add_patch(frame)
     ax.set_xticks([])
@@ -64,7 +91,8 @@ def _draw_rows(ax: Axes, numbers: NDArray[np.float64]) -> None:
 def kv_sharing(num_heads: int, groups: Sequence[int]) -> Figure:
     """Draw which key-value head each query head reads, for several numbers of key-value heads.
 
-    Args: num_heads is H, the query heads; groups are numbers of key-value heads, each of which divides H.
+    Args: num_heads is H, the query heads; groups are numbers of key-value heads, each of which
+        divides H.
     """
     figure = new_figure(10.5, 2.1)
     colors = sns.color_palette("colorblind", num_heads)
@@ -77,8 +105,15 @@ def kv_sharing(num_heads: int, groups: Sequence[int]) -> Figure:
         heads = [(float(head), 1.0, f"q{head}", head // each) for head in range(num_heads)]
         heads += [(below[group], 0.0, f"kv{group}", group) for group in range(count)]
         for x, y, name, group in heads:
-            look = {"boxstyle": "round,pad=0.35", "facecolor": "white", "edgecolor": colors[group], "linewidth": 2}
-            ax.text(x, y, name, ha="center", va="center", fontsize=SMALL, color=INK, bbox=look, zorder=2)
+            look = {
+                "boxstyle": "round,pad=0.35",
+                "facecolor": "white",
+                "edgecolor": colors[group],
+                "linewidth": 2,
+            }
+            ax.text(
+                x, y, name, ha="center", va="center", fontsize=SMALL, color=INK, bbox=look, zorder=2
+            )
         kind = KINDS["MHA" if count == num_heads else "MQA" if count == 1 else "GQA"]
         ax.set_title(f"{kind}: G = {count}", fontsize=TEXT, loc="left", color=INK)
         ax.set(xlim=(-0.6, num_heads - 0.4), ylim=(-0.35, 1.35))

@@ -14,21 +14,31 @@ from mha_course.exercises.attention_steps import Steps
 from mha_course.exercises.inputs import B, H, T, draw
 from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake, question
 
-Shrink = Callable[[Tensor, Tensor], Tensor]  # of the old and the new maximum: what the old sum is multiplied by
+Shrink = Callable[
+    [Tensor, Tensor], Tensor
+]  # of the old and the new maximum: what the old sum is multiplied by
 COMPUTES = {
-    "amax", "max", "maximum", "fmax", "aminmax", "cummax", "sum", "mean", "cumsum", "exp", "exp_", "exp2", "pow",
-    "sub", "sub_", "sort", "topk", "logsumexp", "logcumsumexp", "softmax", "_softmax", "_log_softmax",
+    "amax", "max", "maximum", "fmax", "aminmax", "cummax", "sum", "mean", "cumsum", "exp", "exp_",
+    "exp2", "pow",
+    "sub", "sub_", "sort", "topk", "logsumexp", "logcumsumexp", "softmax", "_softmax",
+    "_log_softmax",
 }  # fmt: skip
 
 
-def _holds_too_many_scores(operations: Sequence[Operation], q: Tensor, k: Tensor, v: Tensor, size: int) -> bool:
-    """Return True where scores of more keys than a block has are in one tensor, or blocks of all keys in several.
+def _holds_too_many_scores(
+    operations: Sequence[Operation], q: Tensor, k: Tensor, v: Tensor, size: int
+) -> bool:
+    """Return True where scores of more keys than a block has are in one tensor, or blocks of all
+    keys in several.
 
-    Smaller blocks than were asked for hold less, and are let pass; so is a table of one number for each block.
+    Smaller blocks than were asked for hold less, and are let pass; so is a table of one number for
+    each block.
     """
     tokens, keys = q.size(2), k.size(2)
     blocks = -(-keys // size)
-    widths = [(one, sum(one.output[-2:]) - tokens) for one in operations if tokens in one.output[-2:]]
+    widths = [
+        (one, sum(one.output[-2:]) - tokens) for one in operations if tokens in one.output[-2:]
+    ]
     too_wide = any(size < width <= keys and width != blocks for _, width in widths)
     too_many = any(width == size and one.held >= keys // size for one, width in widths)
     return too_wide or too_many or _reads_whole_rows(operations, k.mT)
@@ -39,19 +49,30 @@ def _is_library_kernel(operations: Sequence[Operation], *_: Any) -> bool:
 
 
 def _reads_whole_rows(operations: Sequence[Operation], scores: Tensor, *_: Any) -> bool:
-    """Return True where all keys are computed with at once; to copy or to cut them is no computation."""
-    return any(x.shape[-1:] == scores.shape[-1:] for one in operations if one.name in COMPUTES for x in one.inputs)
+    """Return True where all keys are computed with at once; to copy or to cut them is no
+    computation.
+    """
+    return any(
+        x.shape[-1:] == scores.shape[-1:]
+        for one in operations
+        if one.name in COMPUTES
+        for x in one.inputs
+    )
 
 
 def _reads_again(operations: Sequence[Operation], scores: Tensor, size: int) -> bool:
-    """Return True where a block is computed with once more, after others of its row; copies are known by their numbers.
+    """Return True where a block is computed with once more, after others of its row; copies are
+    known by their numbers.
 
-    One score of a row may well come back: it is the running maximum. Not so several, or a whole column.
+    One score of a row may well come back: it is the running maximum. Not so several, or a whole
+    column.
     """
     count = -(-scores.size(-1) // size)
     block = torch.arange(scores.size(-1)) // size
     now = before = torch.zeros(*scores.shape[:-1], count, dtype=torch.bool)  # blocks of each row
-    for x in (x for one in operations if one.name in COMPUTES for x in one.inputs if x.is_floating_point()):
+    for x in (
+        x for one in operations if one.name in COMPUTES for x in one.inputs if x.is_floating_point()
+    ):
         seen = (torch.isin(scores.to(x.dtype), x) & scores.isfinite()).long()  # (..., S)
         seen = seen + seen.flatten(0, -2).all(0)  # a column counts twice
         read = torch.zeros_like(now, dtype=torch.long).index_add(-1, block, seen) > 1
@@ -67,12 +88,19 @@ def _leaves_torch(operations: Sequence[Operation], x: Tensor, *rest: Any) -> boo
     """Return True where all keys go to NumPy or to a list at once."""
     keys = rest[0].size(2) if len(rest) > 1 else x.size(-1)
     return any(
-        keys in x.shape[-2:] and x.is_floating_point() for one in operations if one.name in EXITS for x in one.inputs
+        keys in x.shape[-2:] and x.is_floating_point()
+        for one in operations
+        if one.name in EXITS
+        for x in one.inputs
     )
 
 
-def _summed(shrink: Shrink, start: float = -math.inf) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
-    """Return online_softmax with another factor for the old sum, or another maximum to begin with."""
+def _summed(
+    shrink: Shrink, start: float = -math.inf
+) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
+    """Return online_softmax with another factor for the old sum, or another maximum to
+    begin with.
+    """
 
     def online_softmax(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
         largest, total = torch.full_like(scores[..., 0], start), torch.zeros_like(scores[..., 0])
@@ -124,7 +152,9 @@ def _without_maximum(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
 
 
 def _qkv() -> tuple[Tensor, Tensor, Tensor]:
-    """Return q, k and v narrower than a block, even with a column of ones beside v, and with many blocks of keys."""
+    """Return q, k and v narrower than a block, even with a column of ones beside v, and with many
+    blocks of keys.
+    """
     return draw(B, H, 7, 3, seed=1), draw(B, H, 52, 3, seed=2), draw(B, H, 52, 3, seed=3)
 
 
@@ -135,10 +165,14 @@ def _large_scores() -> tuple[Tensor, Tensor, Tensor, int]:
 
 
 def _negative_scores() -> tuple[Tensor, int]:
-    """Return scores below 0, those of sentence 0 far below, some of them hidden, though no block as a whole."""
+    """Return scores below 0, those of sentence 0 far below, some of them hidden, though no block as
+    a whole.
+    """
     scores = -1 - draw(B, H, T, 11, seed=2).abs()
     scores[..., 1::3] = scores[..., 1::3].masked_fill(scores[..., 1::3] < -2, -math.inf)
-    low = -1e5 - scores[0].flatten().argsort().argsort().view_as(scores[0]) / 16  # which differ in float32, too
+    low = (
+        -1e5 - scores[0].flatten().argsort().argsort().view_as(scores[0]) / 16
+    )  # which differ in float32, too
     scores[0] = low.where(scores[0].isfinite(), -math.inf)
     return scores, 3
 
@@ -148,8 +182,8 @@ def _whole_blocks(x: Tensor, size: int, dim: int = 2) -> Tensor:
 
 
 OUTSIDE = Rule(
-    "It hands all keys to NumPy or to a list at once, where check cannot see what is held. Cut a block from the tensor "
-    "first, and stay in torch if you can.",
+    "It hands all keys to NumPy or to a list at once, where check cannot see what is held. Cut a "
+    "block from the tensor first, and stay in torch if you can.",
     _leaves_torch,
 )
 FLASH = "12, FlashAttention: FlashAttention: one pass"
@@ -157,65 +191,81 @@ MISTAKES = [
     mistake("online-max-not-corrected", "The running sum was not rescaled when the maximum grew.",
         "Old terms were taken relative to the old maximum: multiply them by exp(old - new).", FLASH,
         online_softmax=_summed(_kept)),
-    mistake("online-max-not-corrected", "Neither the running sum nor the running context was rescaled.",
+    mistake("online-max-not-corrected", "Neither the running sum nor the running context was "
+                                        "rescaled.",
         "Old terms were taken relative to the old maximum: multiply both by exp(old - new).", FLASH,
         {"shrink_sum": _kept, "shrink_context": _kept}),
     mistake("sum-not-rescaled", "The running context was rescaled, the running sum was not.",
-        "Both hold terms relative to the old maximum: multiply the sum by exp(old - new), too.", FLASH,
+        "Both hold terms relative to the old maximum: multiply the sum by exp(old - new), too.",
+        FLASH,
         shrink_sum=_kept),
     mistake("context-not-rescaled", "The running sum was rescaled, the running context was not.",
-        "Both hold terms relative to the old maximum: multiply the context by exp(old - new), too.", FLASH,
+        "Both hold terms relative to the old maximum: multiply the context by exp(old - new), "
+        "too.", FLASH,
         shrink_context=_kept),
     mistake("online-exponent-sign", "The old sum was multiplied by exp(new - old).",
         "It must shrink when the maximum grows: multiply by exp(old - new).", FLASH,
         {"shrink_sum": _grown, "shrink_context": _grown},
         {"shrink_sum": _grown_but_first, "shrink_context": _grown_but_first},
         online_softmax=[_summed(_grown), _summed(_grown_but_first)]),
-    mistake("softmax-no-keepdim", "The maximum of a block has no axis for the keys, so it does not fit the block.",
+    mistake("softmax-no-keepdim", "The maximum of a block has no axis for the keys, so it does "
+                                  "not fit the block.",
         "Keep that axis with keepdim=True, or put one back with [..., None].", FLASH,
         online_softmax=lambda z, n: z.split(n, -1)[0] - z.split(n, -1)[0].amax(-1),
-        tiled_attention=[lambda q, k, v, n: torch.maximum(q[..., :1], (q @ k[:, :, :n].mT).amax(-1)),
+        tiled_attention=[lambda q, k, v, n: torch.maximum(q[..., :1],
+            (q @ k[:, :, :n].mT).amax(-1)),
                          lambda q, k, v, n: q @ k[:, :, :n].mT - (q @ k[:, :, :n].mT).amax(-1)]),
     mistake("online-max-from-zero", "The running maximum starts at 0, or at another number.",
-        "Where all scores of a row are lower, none of them ever is the maximum then. Start at -inf.", FLASH,
-        online_softmax=[_summed(Steps.defaults["shrink_sum"], start=start) for start in (0.0, -100.0, -1e4)],
+        "Where all scores of a row are lower, none of them ever is the maximum then. Start at "
+        "-inf.", FLASH,
+        online_softmax=[_summed(Steps.defaults["shrink_sum"], start=start) for start in (0.0,
+            -100.0, -1e4)],
         start=lambda: 0.0),
-    mistake("softmax-unstable", "No maximum was subtracted: with large scores the exponentials overflow.",
+    mistake("softmax-unstable", "No maximum was subtracted: with large scores the exponentials "
+                                "overflow.",
         "Keep a running maximum, and take every exponential relative to it.", FLASH,
         tiled_attention=_without_maximum),
     mistake("online-last-block-dropped", "The last, shorter block is missing.",
         "The length need not be a multiple of the block.", FLASH,
         online_softmax=lambda z, n: flash.online_softmax(_whole_blocks(z, n, 3), n),
-        tiled_attention=lambda q, k, v, n: flash.tiled_attention(q, _whole_blocks(k, n), _whole_blocks(v, n), n)),
+        tiled_attention=lambda q, k, v, n: flash.tiled_attention(q, _whole_blocks(k, n),
+            _whole_blocks(v, n), n)),
 ]  # fmt: skip
 
 EXERCISES = [
     Exercise(
         flash.online_softmax,
-        "A sum of exponentials was taken with an old maximum, and a larger score arrives. What puts the sum right?",
-        "Go through the blocks with `split`. In each, find the new maximum, put the old sum right, and add the "
-        "block's own exponentials. Begin with -inf and 0.",
-        "A block is (…, block_size), the last one perhaps shorter. Running maximum and sum are (…), and so is the "
-        "factor exp(old maximum - new maximum).",
+        "A sum of exponentials was taken with an old maximum, and a larger score arrives. What "
+        "puts the sum right?",
+        "Go through the blocks with `split`. In each, find the new maximum, put the old sum "
+        "right, and add the block's own exponentials. Begin with -inf and 0.",
+        "A block is (…, block_size), the last one perhaps shorter. Running maximum and sum are "
+        "(…), and so is the factor exp(old maximum - new maximum).",
         line="for block in scores.split(block_size, dim=-1):\n"
         "    new_max = torch.maximum(running_max, block.amax(-1))\n"
         "    shares = (block - new_max[..., None]).exp()\n"
         "    running_sum = running_sum * (running_max - new_max).exp() + shares.sum(-1)\n"
         "    running_max = new_max",
         inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4), _negative_scores],
-        cases=("", "Here all scores are negative, in one sentence near -100,000, and some keys are hidden with -inf."),
+        cases=(
+            "",
+            "Here all scores are negative, in one sentence near -100,000, and some keys are "
+            "hidden with -inf.",
+        ),
         axes="B H T",
         results=("maximum", "sum"),
-        done="You can take a softmax of a row that you never hold whole. Sort the scores, largest first: which factor "
-        "is then always 1?",
+        done="You can take a softmax of a row that you never hold whole. Sort the scores, largest "
+        "first: which factor is then always 1?",
         rules=(
             Rule(
-                "It computes with a whole row of scores at once. Read one block after the other, and each once.",
+                "It computes with a whole row of scores at once. Read one block after the other, "
+                "and each once.",
                 _reads_whole_rows,
                 "online-whole-row",
             ),
             Rule(
-                "It goes through the blocks twice. Read each once: correct the sum when the maximum grows.",
+                "It goes through the blocks twice. Read each once: correct the sum when the "
+                "maximum grows.",
                 _reads_again,
             ),
             OUTSIDE,
@@ -223,24 +273,35 @@ EXERCISES = [
     ),
     Exercise(
         flash.tiled_attention,
-        "A context is one sum over the keys divided by another. What can be summed block by block, and when do you "
-        "divide?",
-        "As in `online_softmax`, with one more running sum: exponentials times values. Both are put right when the "
-        "maximum grows. Divide once, at the end. Do not forget to scale.",
-        "A block of keys has scores (B, H, T, block_size). Running maximum and sum are (B, H, T, 1), the running "
-        "context is (B, H, T, D).",
+        "A context is one sum over the keys divided by another. What can be summed block by "
+        "block, and when do you divide?",
+        "As in `online_softmax`, with one more running sum: exponentials times values. Both are "
+        "put right when the maximum grows. Divide once, at the end. Do not forget to scale.",
+        "A block of keys has scores (B, H, T, block_size). Running maximum and sum are (B, H, T, "
+        "1), the running context is (B, H, T, D).",
         line="new_max = torch.maximum(running_max, scores.amax(-1, keepdim=True))\n"
         "factor, shares = (running_max - new_max).exp(), (scores - new_max).exp()\n"
         "running_sum = running_sum * factor + shares.sum(-1, keepdim=True)\n"
         "context = context * factor + shares @ v_block\n"
         "running_max = new_max",
         inputs=[lambda: (*_qkv(), 5), _large_scores],
-        cases=("", "Here the scores are in the thousands, in one sentence all of them far below 0."),
+        cases=(
+            "",
+            "Here the scores are in the thousands, in one sentence all of them far below 0.",
+        ),
         axes="B H T D",
-        steps=("scores", "scale", "weigh", "start", "shrink_sum", "shrink_context", "tiled_attention"),
+        steps=(
+            "scores",
+            "scale",
+            "weigh",
+            "start",
+            "shrink_sum",
+            "shrink_context",
+            "tiled_attention",
+        ),
         build=_build_tiled,
-        done="You can attend without ever holding the table of scores. Change the block size, and see that the context "
-        "stays the same.",
+        done="You can attend without ever holding the table of scores. Change the block size, and "
+        "see that the context stays the same.",
         rules=(
             Rule(
                 "A kernel of PyTorch did the work. Write the loop over the blocks yourself.",
@@ -248,8 +309,9 @@ EXERCISES = [
                 "library-kernel",
             ),
             Rule(
-                "More than (B, H, T, block_size) scores are held at once, in one tensor or in several. Work through "
-                "one block of keys after the other, and keep only the running maximum, sum and context.",
+                "More than (B, H, T, block_size) scores are held at once, in one tensor or in "
+                "several. Work through one block of keys after the other, and keep only the "
+                "running maximum, sum and context.",
                 _holds_too_many_scores,
                 "online-whole-row",
             ),
@@ -261,7 +323,8 @@ EXERCISES = [
 QUESTIONS = {
     "scores-bytes": question(
         "A text becomes 4 times as long. How many times the bytes do the scores of a head take?",
-        "16 → There are 4 times as many queries and 4 times as many keys, and a score for every pair.",
+        "16 → There are 4 times as many queries and 4 times as many keys, and a score for every "
+        "pair.",
         "4 → That is how q, k, v and the context grow. Scores belong to pairs.",
         "8 → Two factors of 4 make 16.",
         "2 → Count rows and columns of the matrix of scores.",
@@ -269,17 +332,20 @@ QUESTIONS = {
         units="times x as many bytes",
     ),
     "flash-work": question(
-        "Attention in blocks, without a mask, against step by step: how many multiplications do its products take?",
-        "✔ the same number → Every query still meets every key. Only the order changes, and what is kept.",
-        "half as many → A causal mask hides about half of the pairs, and whole blocks can be skipped. Without one all "
-        "pairs are needed.",
-        "32 times fewer → That would leave out pairs. FlashAttention is exact: nothing is left out.",
+        "Attention in blocks, without a mask, against step by step: how many multiplications do "
+        "its products take?",
+        "✔ the same number → Every query still meets every key. Only the order changes, and what "
+        "is kept.",
+        "half as many → A causal mask hides about half of the pairs, and whole blocks can be "
+        "skipped. Without one all pairs are needed.",
+        "32 times fewer → That would leave out pairs. FlashAttention is exact: nothing is left "
+        "out.",
     ),
     "running-sum": question(
-        "So far, the maximum of a row is 0 and its sum of exponentials 8. The next block is a single score, ln 4 = "
-        "1.386. What is the running sum after it?",
-        "3 → The new maximum is ln 4. The old sum shrinks by exp(0 - ln 4) = 1/4 to 2, and the new score adds exp(0) "
-        "= 1.",
+        "So far, the maximum of a row is 0 and its sum of exponentials 8. The next block is a "
+        "single score, ln 4 = 1.386. What is the running sum after it?",
+        "3 → The new maximum is ln 4. The old sum shrinks by exp(0 - ln 4) = 1/4 to 2, and the "
+        "new score adds exp(0) = 1.",
         "9 → The old sum was taken relative to the old maximum, 0. It must shrink first.",
         "12 → That is the sum relative to the old maximum. The maximum is ln 4 now.",
         "2 → The old sum did shrink to 2. The new score adds its own exponential.",
@@ -287,20 +353,30 @@ QUESTIONS = {
         tolerance=0.001,
     ),
     "flash-saved": question(
-        "Training needs the weights again on the way back. What does tiled attention keep for that, beside q, k, v "
-        "and the context?",
-        "the weights → They are the T x S matrix that must not be kept. They can be computed again.",
-        "✔ one number for each query → With its log-sum-exp at hand, any block of weights is one product and one "
-        "exponential away: exp(scaled score - log-sum-exp).",
-        "nothing → Then each row would need its maximum and its sum once more before its first weight is known.",
-        also=("one number per query", "the log-sum-exp", "log-sum-exp", "the logsumexp", "logsumexp", "the lse"),
+        "Training needs the weights again on the way back. What does tiled attention keep for "
+        "that, beside q, k, v and the context?",
+        "the weights → They are the T x S matrix that must not be kept. They can be computed "
+        "again.",
+        "✔ one number for each query → With its log-sum-exp at hand, any block of weights is one "
+        "product and one exponential away: exp(scaled score - log-sum-exp).",
+        "nothing → Then each row would need its maximum and its sum once more before its first "
+        "weight is known.",
+        also=(
+            "one number per query",
+            "the log-sum-exp",
+            "log-sum-exp",
+            "the logsumexp",
+            "logsumexp",
+            "the lse",
+        ),
     ),
     "rising-scores": question(
-        "Somebody forgets to shrink the running sum. In which order of scores does the result come out wrong?",
+        "Somebody forgets to shrink the running sum. In which order of scores does the result "
+        "come out wrong?",
         "largest first → The first block then has the final maximum, and every later factor is 1.",
         "all the same → The maximum never grows, so the missing factor is 1.",
-        "✔ largest last → A sum is only too large if a later block brings a larger maximum. With the largest score "
-        "first, or all scores alike, the factor is 1 and is not missed.",
+        "✔ largest last → A sum is only too large if a later block brings a larger maximum. With "
+        "the largest score first, or all scores alike, the factor is 1 and is not missed.",
         also=("rising", "rising scores", "ascending", "increasing"),
     ),
 }

@@ -43,7 +43,9 @@ class TilingLab(Lab):
         )
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
-        """Stay at the last tile where there are no more, and begin again where the tiles are others."""
+        """Stay at the last tile where there are no more, and begin again where the tiles are
+        others.
+        """
         anew = "tile" not in moved and {"size", "causal"} & moved.keys()
         last = len(self._tiles(values["size"], values["causal"]))
         return {**values, "tile": 1 if anew else min(values["tile"], last)}
@@ -55,18 +57,29 @@ class TilingLab(Lab):
         hidden = torch.ones_like(self._scores).triu(1).bool() & causal  # (T, S)
         history = [running(row, size) for row in self._scores.masked_fill(hidden, -torch.inf)]
         now = [history[t][columns.start // size] for t in range(rows.start, rows.stop)]
-        seen = [*[steps[-1].total for steps in history[: rows.start]], *[step.total for step in now]]
+        seen = [
+            *[steps[-1].total for steps in history[: rows.start]],
+            *[step.total for step in now],
+        ]
         held = (rows.stop - rows.start) * (columns.stop - columns.start)
         every = self._scores.numel()
         sums = [*seen, *[0.0] * (len(history) - rows.stop)]
         top = max(step.total for steps in history for step in steps)
         panels = (
             self._held(rows, columns, hidden, f"scores: {held} of {every} are held"),
-            bars("running sum of each row", self._tokens, sums, high=top, lit=range(rows.start, rows.stop)),
+            bars(
+                "running sum of each row",
+                self._tokens,
+                sums,
+                high=top,
+                lit=range(rows.start, rows.stop),
+            ),
             self._changes(rows, now, first=columns.start == 0),
             self._order(tiles, tile),
         )
-        place = f"queries {rows.start + 1} to {rows.stop}, keys {columns.start + 1} to {columns.stop}"
+        place = (
+            f"queries {rows.start + 1} to {rows.stop}, keys {columns.start + 1} to {columns.stop}"
+        )
         return panels, (
             f"Tile {tile} of {len(tiles)}: {place}; {held} of {every} scores are held. "
             f"{self._reading(rows, now, first=columns.start == 0)}"
@@ -80,7 +93,12 @@ class TilingLab(Lab):
         shown[rows, columns] = self._scores[rows, columns]
         shown = shown.masked_fill(hidden, 0.0)
         reach = float(self._scores.abs().max()) or 1.0
-        look: dict[str, Any] = {"hidden": hidden.tolist(), "low": -reach, "high": reach, "palette": "vlag"}
+        look: dict[str, Any] = {
+            "hidden": hidden.tolist(),
+            "low": -reach,
+            "high": reach,
+            "palette": "vlag",
+        }
         return matrix(title, self._tokens, self._tokens, shown, **look)
 
     def _changes(self, rows: slice, now: Sequence[Running], *, first: bool) -> dict[str, Any]:
@@ -94,7 +112,9 @@ class TilingLab(Lab):
             for t, step in zip(range(rows.start, rows.stop), now, strict=True)
         ]
         note = "new sum = old sum × factor + the exponentials of this tile, relative to the maximum"
-        return table("what this tile does to its rows", ("query", "max", "factor", "added"), lines, note)
+        return table(
+            "what this tile does to its rows", ("query", "max", "factor", "added"), lines, note
+        )
 
     def _order(self, tiles: Sequence[tuple[slice, slice]], tile: int) -> dict[str, Any]:
         values, skipped = torch.zeros_like(self._scores), torch.ones_like(self._scores)  # (T, S)
@@ -109,11 +129,14 @@ class TilingLab(Lab):
         """Read the row whose sum shrinks most."""
         if first:
             return "The first tile of these rows: each begins with the maximum that it finds."
-        t, step = min(zip(range(rows.start, rows.stop), now, strict=True), key=lambda pair: pair[1].shrink)
+        t, step = min(
+            zip(range(rows.start, rows.stop), now, strict=True), key=lambda pair: pair[1].shrink
+        )
         if step.shrink == 1:
             return "No row meets a larger score than before: nothing shrinks."
         word = apart(self._tokens[t])
         return (
-            f"“{word}” meets a larger score, {step.maximum:.1f}: its sum shrinks by the factor {step.shrink:.3f}: "
-            f"{step.before:.2f} × {step.shrink:.3f} + {step.added:.2f} = {step.total:.2f}."
+            f"“{word}” meets a larger score, {step.maximum:.1f}: its sum shrinks by the factor "
+            f"{step.shrink:.3f}: {step.before:.2f} × {step.shrink:.3f} + {step.added:.2f} = "
+            f"{step.total:.2f}."
         )

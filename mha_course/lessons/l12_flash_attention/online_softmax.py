@@ -9,7 +9,9 @@ from torch import Tensor
 
 
 class Running(NamedTuple):
-    """One row after one more block: where the block lies, the maximum so far, and how its sum came about."""
+    """One row after one more block: where the block lies, the maximum so far, and how its sum came
+    about.
+    """
 
     first: int
     last: int

@@ -1,4 +1,6 @@
-"""Drawings of softmax and attention in blocks: one row on its way, the tiles in order, what is kept and what is not."""
+"""Drawings of softmax and attention in blocks: one row on its way, the tiles in order, what is kept
+and what is not.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ SOFT = "#fde9bd"  # the accent, for what lies behind
 
 
 def online_softmax(scores: Tensor, block_size: int) -> Figure:
-    """Draw one row in blocks: its scores with the running maximum, and under each block how the sum goes on.
+    """Draw one row in blocks: its scores with the running maximum, and under each block how the sum
+    goes on.
 
     Args: scores (S,) of one query; block_size is how many of them are held at once.
     """
@@ -33,21 +36,42 @@ def online_softmax(scores: Tensor, block_size: int) -> Figure:
         left, kept = step.first - 0.1, step.before * step.shrink
         top.hlines(step.maximum, step.first - 0.45, step.last + 0.45, color=ACCENT, linewidth=3)
         start, beside = (step.first - 0.45, step.maximum), (2, 5)
-        top.annotate(f"max {step.maximum:.1f}", start, beside, textcoords="offset points", color=INK, fontsize=TEXT)
+        top.annotate(
+            f"max {step.maximum:.1f}",
+            start,
+            beside,
+            textcoords="offset points",
+            color=INK,
+            fontsize=TEXT,
+        )
         bottom.bar(left, kept, color=BAR, width=0.6)
         bottom.bar(left, step.added, bottom=kept, color=ACCENT, width=0.6)
         if number == 0:
             words = f"the first block:\nsum {step.total:.2f}"
         else:
-            shrink = f"exp({steps[number - 1].maximum:.1f} − {step.maximum:.1f}) = {step.shrink:.2f}"
-            words = f"shrink: {shrink}\n{step.before:.2f} × {step.shrink:.2f} + {step.added:.2f} = {step.total:.2f}"
-        bottom.text(left + 0.45, tallest * 0.6, words, fontsize=TEXT, color=INK, linespacing=1.6, va="center")
+            shrink = (
+                f"exp({steps[number - 1].maximum:.1f} − {step.maximum:.1f}) = {step.shrink:.2f}"
+            )
+            words = (
+                f"shrink: {shrink}\n{step.before:.2f} × {step.shrink:.2f} + {step.added:.2f} = "
+                f"{step.total:.2f}"
+            )
+        bottom.text(
+            left + 0.45,
+            tallest * 0.6,
+            words,
+            fontsize=TEXT,
+            color=INK,
+            linespacing=1.6,
+            va="center",
+        )
     top.set(xticks=[], xlim=(-0.6, len(scores) - 0.4))
     top.set_ylim(min(0.0, float(scores.min())) - 0.2, max(0.0, float(scores.max())) * 1.3 + 0.1)
     bottom.set_ylim(0, tallest * 1.15)
     scored = "the scores of one row, in blocks, and the running maximum"
     summed = (
-        "the running sum after each block: what is left of the old sum (blue) + the block's own exponentials (orange)"
+        "the running sum after each block: what is left of the old sum (blue) + the block's own "
+        "exponentials (orange)"
     )
     for ax, title in ((top, scored), (bottom, summed)):
         ax.set_title(title, loc="left", fontsize=TEXT, color=INK)
@@ -58,29 +82,56 @@ def online_softmax(scores: Tensor, block_size: int) -> Figure:
 
 
 def tiles(
-    queries: int, keys: int, block_size: int | tuple[int, int], *, causal: bool = False, ax: Axes | None = None
+    queries: int,
+    keys: int,
+    block_size: int | tuple[int, int],
+    *,
+    causal: bool = False,
+    ax: Axes | None = None,
 ) -> Axes:
-    """Draw the scores (T, S) cut into tiles, numbered as they are visited; skipped ones are hatched.
+    """Draw the scores (T, S) cut into tiles, numbered as they are visited; skipped ones are
+    hatched.
 
-    Args: queries are T and keys S; block_size is that of a tile, or its queries and its keys; with causal a query sees
-        keys up to its own place alone.
+    Args: queries are T and keys S; block_size is that of a tile, or its queries and its keys; with
+        causal a query sees keys up to its own place alone.
     """
     ax = ax or new_figure(4.6, 4.9).subplots()
-    ax.add_patch(Rectangle((0, 0), keys, queries, hatch=HATCH["hatch"], facecolor="white", edgecolor="#c3c8d0"))
-    for number, (rows, columns) in enumerate(flash.blocks(queries, keys, block_size, causal=causal), start=1):
-        x, y, width, height = columns.start, rows.start, columns.stop - columns.start, rows.stop - rows.start
+    ax.add_patch(
+        Rectangle(
+            (0, 0), keys, queries, hatch=HATCH["hatch"], facecolor="white", edgecolor="#c3c8d0"
+        )
+    )
+    for number, (rows, columns) in enumerate(
+        flash.blocks(queries, keys, block_size, causal=causal), start=1
+    ):
+        x, y, width, height = (
+            columns.start,
+            rows.start,
+            columns.stop - columns.start,
+            rows.stop - rows.start,
+        )
         ax.add_patch(Rectangle((x, y), width, height, facecolor=SOFT, edgecolor=INK, linewidth=1))
         below_diagonal = (x + 0.15 * width, y + 0.8 * height)
         ax.text(*below_diagonal, str(number), ha="left", va="center", color=INK, fontsize=TITLE)
     if causal:  # the last key that each query may see, aligned at the bottom right as flash does
         steps = [(t + keys - queries + 1, y) for t in range(queries) for y in (t, t + 1)]
         ax.plot(*zip(*steps, strict=True), color=INK, linewidth=2)
-    ax.set(xlim=(0, keys), ylim=(queries, 0), xticks=[], yticks=[], aspect="equal", xlabel="keys", ylabel="queries")
+    ax.set(
+        xlim=(0, keys),
+        ylim=(queries, 0),
+        xticks=[],
+        yticks=[],
+        aspect="equal",
+        xlabel="keys",
+        ylabel="queries",
+    )
     return ax
 
 
 def recomputation(*, ax: Axes | None = None) -> Axes:
-    """Draw what the forward pass keeps, and how the backward pass makes each block of weights again from it."""
+    """Draw what the forward pass keeps, and how the backward pass makes each block of weights again
+    from it.
+    """
     ax = ax or new_figure(11, 3.5).subplots()
     block, again = "one block of scores,\nand exponentials", "the same block,\ncomputed again"
     boxes: list[tuple[Point, float, str, str | None]] = [
@@ -116,13 +167,16 @@ def recomputation(*, ax: Axes | None = None) -> Axes:
 
 
 def memory_traffic() -> Figure:
-    """Draw what goes between a GPU's large, slow memory and its small, fast one: step by step, and fused."""
+    """Draw what goes between a GPU's large, slow memory and its small, fast one: step by step, and
+    fused.
+    """
     figure = new_figure(11, 3.6)
     left, right = figure.subplots(1, 2)
     steps = ((0.6, "q, k"), (1.7, "scores"), (2.8, "weights"), (3.9, "context"))
     fused = ((1.15, "q, k, v"), (3.4, "context"))
     ways = (
-        (left, "step by step: T × S numbers go out and come back, twice", steps, ("q kᵀ", "softmax", "weights · v")),
+        (left, "step by step: T × S numbers go out and come back, twice", steps,
+            ("q kᵀ", "softmax", "weights · v")),
         (right, "fused: one block at a time; nothing of size T × S goes out", fused,
          ("q kᵀ, softmax, · v: block after block",)),
     )  # fmt: skip
@@ -138,9 +192,18 @@ def memory_traffic() -> Figure:
             arrow(ax, (start, 1.62), (middle - 0.18, 0.72), width=1.3)
             arrow(ax, (middle + 0.18, 0.72), (end, 1.62), width=1.3)
         for x, name in tensors:
-            box(ax, (x - 0.42, 1.66), 0.84, 0.5, name, color=ACCENT if name in ("scores", "weights") else "#ffffff")
+            box(
+                ax,
+                (x - 0.42, 1.66),
+                0.84,
+                0.5,
+                name,
+                color=ACCENT if name in ("scores", "weights") else "#ffffff",
+            )
         ax.set(xlim=(-0.05, 4.55), ylim=(-0.1, 2.7))
         ax.axis("off")
-    box(left, (3.14, 2.23), 0.42, 0.32, "v", color="#ffffff")  # between weights and context, down to their product
+    box(
+        left, (3.14, 2.23), 0.42, 0.32, "v", color="#ffffff"
+    )  # between weights and context, down to their product
     arrow(left, (3.35, 2.2), (3.35, 0.66), width=1.3)
     return figure

@@ -20,12 +20,16 @@ Wiring = Callable[[EncoderBlock, Tensor], Tensor]
 
 
 class Depth(NamedTuple):
-    """A stack of L layers, measured: before the first layer, and after each (L + 1 numbers), or in each (L)."""
+    """A stack of L layers, measured: before the first layer, and after each (L + 1 numbers), or in
+    each (L).
+    """
 
     cosine: list[float]  # L + 1: the mean cosine between two words of a sentence
     rms: list[float]  # L + 1: the root of the mean square of x
     at_x: list[float]  # L + 1: the length of the gradient that reaches x there
-    at_weights: list[float]  # L: the length of the gradient at the last matrix of the feed-forward part
+    at_weights: list[
+        float
+    ]  # L: the length of the gradient at the last matrix of the feed-forward part
 
 
 def bare(block: EncoderBlock, x: Tensor) -> Tensor:
@@ -57,21 +61,27 @@ def post_norm(block: EncoderBlock, x: Tensor) -> Tensor:
 
 
 def measure(wiring: Wiring, num_layers: int, *, last_norm: bool = False, draws: int = 3) -> Depth:
-    """Send random words through untrained blocks and a gradient back; all figures are means over some draws.
+    """Send random words through untrained blocks and a gradient back; all figures are means over
+    some draws.
 
-    The words are unit-normal (B, S, C). A last Linear, after a norm where last_norm says so, makes logits of them,
-    and the loss is the cross-entropy with words drawn at random. Matrices are drawn as Glorot and Bengio (2010) say,
-    biases are 0. All in float64 on the CPU.
+    The words are unit-normal (B, S, C). A last Linear, after a norm where last_norm says so, makes
+    logits of them,
+    and the loss is the cross-entropy with words drawn at random. Matrices are drawn as Glorot and
+    Bengio (2010) say, biases are 0. All in float64 on the CPU.
 
     Args: ``wiring(block, x)`` runs one block; num_layers is L, draws how often, both at least 1.
     Raises: ShapeError for fewer.
 
-    >>> measure(lambda block, x: x, 2, draws=1).cosine[0] < 0.1  # words drawn at random have little in common
+    Words drawn at random have little in common:
+
+    >>> measure(lambda block, x: x, 2, draws=1).cosine[0] < 0.1
     True
     """
     got = f"num_layers={num_layers}, draws={draws}"
     positive = num_layers >= 1 and draws >= 1
-    require(positive, "measure", "num_layers and draws must be positive", expected="1 or more", got=got)
+    require(
+        positive, "measure", "num_layers and draws must be positive", expected="1 or more", got=got
+    )
     found = [_measure_once(wiring, num_layers, last_norm, seed) for seed in range(draws)]
     return Depth(*(torch.tensor(column).mean(0).tolist() for column in zip(*found, strict=True)))
 
@@ -104,7 +114,9 @@ def _measure_once(wiring: Wiring, num_layers: int, last_norm: bool, seed: int) -
         stack = blocks(num_layers)
         to_words = nn.Linear(WIDTH, WORDS, dtype=torch.float64)
         nn.init.xavier_uniform_(to_words.weight)
-        streams = [torch.randn(SENTENCES, TOKENS, WIDTH, dtype=torch.float64).requires_grad_()]  # (B, S, C) each
+        streams = [
+            torch.randn(SENTENCES, TOKENS, WIDTH, dtype=torch.float64).requires_grad_()
+        ]  # (B, S, C) each
         targets = torch.randint(WORDS, (SENTENCES * TOKENS,))
     for block in stack:
         streams.append(wiring(block, streams[-1]))

@@ -16,7 +16,9 @@ PARTS = ("attention", "feed_forward", "norm1", "norm2")
 
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
-    """Give each token mean 0 and variance 1 over its channels, then stretch by gamma and shift by beta, (C,)."""
+    """Give each token mean 0 and variance 1 over its channels, then stretch by gamma and shift by
+    beta, (C,).
+    """
     centred = x - x.mean(-1, keepdim=True)
     variance = centred.square().mean(-1, keepdim=True)  # (B, S, 1), divided by C, not by C - 1
     return gamma * centred / (variance + eps).sqrt() + beta  # (B, S, C)
@@ -29,7 +31,9 @@ def encoder_block(
     norm1: Callable[[Tensor], Tensor],
     norm2: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """Add what attention finds, then what feed_forward makes of it; each reads a normed copy (pre-norm)."""
+    """Add what attention finds, then what feed_forward makes of it; each reads a normed copy
+    (pre-norm).
+    """
     x = x + attention(norm1(x))  # (B, S, C)
     return x + feed_forward(norm2(x))  # (B, S, C)
 
@@ -59,7 +63,11 @@ def _never_called(answer: Callable[..., Any], *arguments: Tensor) -> tuple[None,
     unused = [name for name in PARTS if name not in called]
     if not unused:
         return None
-    return None, f"{', '.join(unused)}: never called. Each half is x plus what a part makes of the normed x."
+    return (
+        None,
+        f"{', '.join(unused)}: never called. Each half is x plus what a part makes of the normed "
+        f"x.",
+    )
 
 
 def _norm(
@@ -71,7 +79,9 @@ def _norm(
     beta: bool = True,
     own_eps: float | None = None,
 ) -> Callable[..., Tensor]:
-    """Return layer_norm over another axis, with another variance, with eps behind the root, or without a part."""
+    """Return layer_norm over another axis, with another variance, with eps behind the root, or
+    without a part.
+    """
 
     def layer_norm(x: Tensor, g: Tensor, b: Tensor, eps: float = 1e-5) -> Tensor:
         eps = eps if own_eps is None else own_eps
@@ -123,14 +133,17 @@ MISTAKES = [
     mistake("layer-norm-unbiased", "The variance was divided by n - 1.",
         "Layer norm divides by n: var(correction=0).", NORM,
         layer_norm=_norm(correction=1)),
-    mistake("layer-norm-unbiased", "The variance was divided by n - 1, as std does, and eps is not under the root.",
-        "Layer norm divides by n, and takes the root of variance + eps: see var(correction=0).", NORM,
+    mistake("layer-norm-unbiased", "The variance was divided by n - 1, as std does, and eps is "
+                                   "not under the root.",
+        "Layer norm divides by n, and takes the root of variance + eps: see var(correction=0).",
+        NORM,
         layer_norm=[_norm(correction=1, late=True), _norm(correction=1, own_eps=0.0)]),
     mistake("layer-norm-eps-outside", "eps was added behind the root.",
         "It belongs under it: sqrt(variance + eps).", NORM,
         layer_norm=_norm(late=True)),
     mistake("rms-not-layer-norm", "The mean was not taken away: this is RMSNorm.",
-        "Layer norm first subtracts the mean of each token; the variance is that of what is left.", NORM,
+        "Layer norm first subtracts the mean of each token; the variance is that of what is left.",
+        NORM,
         layer_norm=[_rms, lambda x, g, b, eps=1e-5: _rms(x, g, 0 * b, eps)]),
     mistake("layer-norm-no-affine", "gamma, beta or both were left out.",
         "After the norm each channel is multiplied by its gamma, and its beta is added.", NORM,
@@ -143,39 +156,51 @@ MISTAKES = [
         layer_norm=[_by_variance, lambda x, g, b, eps=1e-5: _by_variance(x, g, b, 0.0)]),
     mistake("residual-missing", "A residual is missing: x itself is not added.",
         "Each half adds to the stream: x + attention(norm1(x)).", BLOCK,
-        encoder_block=[_block(_without_residual, _without_residual), _block(_without_residual, _right),
+        encoder_block=[_block(_without_residual, _without_residual),
+            _block(_without_residual, _right),
                        _block(_right, _without_residual)]),
     mistake("second-residual-from-input", "The second half adds to the x that came in.",
         "By then the stream is x + attention(norm1(x)): feed_forward adds to that.", BLOCK,
-        encoder_block=lambda x, attention, feed, norm1, norm2: x + feed(norm2(x + attention(norm1(x))))),
+        encoder_block=lambda x, attention, feed, norm1,
+        norm2: x + feed(norm2(x + attention(norm1(x))))),
     mistake("stream-normed", "The stream itself was normed, not a copy that a part reads.",
-        "What is added to is x as it came: x + attention(norm1(x)), and the second half alike.", BLOCK,
+        "What is added to is x as it came: x + attention(norm1(x)), and the second half alike.",
+        BLOCK,
         encoder_block=[_block(_normed_stream, _normed_stream), _block(_normed_stream, _right),
                        _block(_right, _normed_stream)]),
     mistake("parallel-block", "Both parts read the x that came in.",
-        "feed_forward reads what attention has added to: first x = x + attention(norm1(x)), then the second half.",
+        "feed_forward reads what attention has added to: first x = x + attention(norm1(x)), then "
+        "the second half.",
         BLOCK,
-        encoder_block=[lambda x, attention, feed, norm1, norm2: x + attention(norm1(x)) + feed(norm2(x)),
-                       lambda x, attention, feed, norm1, norm2: x + attention(norm1(x)) + feed(norm1(x))]),
+        encoder_block=[lambda x, attention, feed, norm1,
+            norm2: x + attention(norm1(x)) + feed(norm2(x)),
+                       lambda x, attention, feed, norm1,
+                       norm2: x + attention(norm1(x)) + feed(norm1(x))]),
     mistake("norms-exchanged", "norm1 and norm2 have changed places.",
         "norm1 stands before attention, norm2 before feed_forward.", BLOCK,
-        encoder_block=lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm2, norm1)),
+        encoder_block=lambda x, attention, feed, norm1,
+        norm2: encoder_block(x, attention, feed, norm2, norm1)),
     mistake("post-norm-wiring", "The norms come after the sums.",
-        "That is post-norm. Here each half reads a normed copy, and the stream itself is never normed.", BLOCK,
+        "That is post-norm. Here each half reads a normed copy, and the stream itself is never "
+        "normed.", BLOCK,
         encoder_block=_block(_post_norm, _post_norm)),
     mistake("norm-shared", "Both halves use one norm.",
         "norm1 stands before attention, norm2 before feed_forward.", BLOCK,
-        encoder_block=[lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm1, norm1),
-                       lambda x, attention, feed, norm1, norm2: encoder_block(x, attention, feed, norm2, norm2)]),
+        encoder_block=[lambda x, attention, feed, norm1,
+            norm2: encoder_block(x, attention, feed, norm1, norm1),
+                       lambda x, attention, feed, norm1,
+                       norm2: encoder_block(x, attention, feed, norm2, norm2)]),
 ]  # fmt: skip
 
 EXERCISES = [
     Exercise(
         layer_norm,
-        "Over which numbers do mean and variance go: the channels of a token, the tokens, or the batch?",
-        "Subtract the mean, divide by the root of variance plus eps, then stretch by gamma and shift by beta. The "
-        "variance divides by C, not by C - 1.",
-        "Over the last axis, with the axis kept, mean and variance are (B, S, 1). gamma and beta are (C).",
+        "Over which numbers do mean and variance go: the channels of a token, the tokens, or the "
+        "batch?",
+        "Subtract the mean, divide by the root of variance plus eps, then stretch by gamma and "
+        "shift by beta. The variance divides by C, not by C - 1.",
+        "Over the last axis, with the axis kept, mean and variance are (B, S, 1). gamma and beta "
+        "are (C).",
         inputs=[
             lambda: (0.01 * tokens() + 0.5, draw(C, seed=2), draw(C, seed=3)),
             lambda: (tokens(), draw(C, seed=2), draw(C, seed=3), 0.2),
@@ -188,30 +213,34 @@ EXERCISES = [
     Exercise(
         encoder_block,
         "In pre-norm, what goes past attention on the residual path: x, or the normalised x?",
-        "One pattern, twice: x plus what a part makes of the normalised x. Each part has its own norm.",
-        "Every call maps (B, S, C) to (B, S, C). First attention with norm1; then, on that result, feed_forward with "
-        "norm2.",
+        "One pattern, twice: x plus what a part makes of the normalised x. Each part has its own "
+        "norm.",
+        "Every call maps (B, S, C) to (B, S, C). First attention with norm1; then, on that "
+        "result, feed_forward with norm2.",
         inputs=[lambda: (tokens(), *square(2, 3))],
         axes="B S C",
         run=wire,
         diagnose=_never_called,
-        done="You can wire a pre-norm block. Let attention and feed_forward return zeros: x comes out as it came in.",
+        done="You can wire a pre-norm block. Let attention and feed_forward return zeros: x comes "
+        "out as it came in.",
     ),
 ]
 
 QUESTIONS = {
     "residual-gradient": question(
-        "A layer computes x + f(x), and all weights and biases of f are 0. A gradient arrives from above. What of it "
-        "reaches x?",
+        "A layer computes x + f(x), and all weights and biases of f are 0. A gradient arrives "
+        "from above. What of it reaches x?",
         "nothing of it → So it would be without the sum: f(x) alone has the slope 0.",
-        "✔ all of it, unchanged → It comes through the sum, where the slope is 1. f adds its own share, which here is "
-        "0.",
+        "✔ all of it, unchanged → It comes through the sum, where the slope is 1. f adds its own "
+        "share, which here is 0.",
         "twice as much → There are two paths, but the one through f carries nothing here.",
         also=("all", "everything"),
     ),
     "norm-by-hand": question(
-        "A token is [1, 2, 3, 6]. Layer norm, with gamma 1 and beta 0: what becomes of the 6? Two decimals.",
-        "1.60 → The mean is 3. The squares of what is left, 4 + 1 + 0 + 9, have the mean 3.5, and 3 / √3.5 = 1.60.",
+        "A token is [1, 2, 3, 6]. Layer norm, with gamma 1 and beta 0: what becomes of the 6? Two "
+        "decimals.",
+        "1.60 → The mean is 3. The squares of what is left, 4 + 1 + 0 + 9, have the mean 3.5, and "
+        "3 / √3.5 = 1.60.",
         "1.39 → You divided the squares by n - 1 = 3. Layer norm divides by n = 4.",
         "3 → The mean is gone. Now divide by the spread.",
         "0.86 → You divided by the variance. Its root is what is needed.",
@@ -220,16 +249,18 @@ QUESTIONS = {
         tolerance=0.005,
     ),
     "feed-forward-reach": question(
-        "You change one word of a sentence, right before the feed-forward part. Which words' results change?",
-        "✔ its own alone → The same two Linears run over each word by itself. Only attention carries things between "
-        "words.",
-        "those of all words → That is attention. Nothing in the feed-forward part reads a second word.",
+        "You change one word of a sentence, right before the feed-forward part. Which words' "
+        "results change?",
+        "✔ its own alone → The same two Linears run over each word by itself. Only attention "
+        "carries things between words.",
+        "those of all words → That is attention. Nothing in the feed-forward part reads a second "
+        "word.",
         "its own and all later ones → That is attention under a causal mask.",
         also=("only its own", "that of this word alone", "only that word"),
     ),
     "where-numbers-are": question(
-        "d_model is 24, and the feed-forward part is 4 times as wide inside. Which share of a block's numbers does it "
-        "hold?",
+        "d_model is 24, and the feed-forward part is 4 times as wide inside. Which share of a "
+        "block's numbers does it hold?",
         "a third → That is attention's share: four matrices of C · C.",
         "half → Count matrices of C · C: attention has four. How many fit into two of C · 4C?",
         "✔ two thirds → Two matrices of C · 4C are 8 C². Attention has four of C · C, so 4 C².",
@@ -237,10 +268,10 @@ QUESTIONS = {
         tolerance=0.007,
     ),
     "silent-parts": question(
-        "Attention and feed-forward both return 0, whatever they read. In which wiring does the block hand x on "
-        "exactly as it is?",
-        "✔ pre-norm only → In pre-norm the norms stand before the parts, off the stream. In post-norm all passes "
-        "through them.",
+        "Attention and feed-forward both return 0, whatever they read. In which wiring does the "
+        "block hand x on exactly as it is?",
+        "✔ pre-norm only → In pre-norm the norms stand before the parts, off the stream. In "
+        "post-norm all passes through them.",
         "post-norm only → Look again: where do its norms stand?",
         "both → In post-norm, x still runs through two norms.",
         "neither → One of them adds 0 to x, twice, and does nothing else.",
@@ -248,9 +279,12 @@ QUESTIONS = {
     ),
     "dropout-values": question(
         "Dropout with p = 0.25 gets a 1, in training. What can come out?",
-        "0 or 1 → Then the mean would fall to 0.75, and evaluation would see larger numbers than training did.",
-        "✔ 0 or 1.333 → A quarter becomes 0; the others are divided by 0.75, so that the mean stays 1.",
-        "0.75 → That is the mean of what is kept before it is scaled up. Each number is either kept or not.",
+        "0 or 1 → Then the mean would fall to 0.75, and evaluation would see larger numbers than "
+        "training did.",
+        "✔ 0 or 1.333 → A quarter becomes 0; the others are divided by 0.75, so that the mean "
+        "stays 1.",
+        "0.75 → That is the mean of what is kept before it is scaled up. Each number is either "
+        "kept or not.",
         tolerance=0.005,
         also=("1.333 or 0", "4/3 or 0"),
     ),

@@ -16,13 +16,18 @@ Part = tuple[str, float, float]  # its name, its left edge and its width
 
 
 def block_wirings() -> Figure:
-    """Draw both wirings of a block. The stream is a thick line; what stands on it, all must pass."""
+    """Draw both wirings of a block.
+
+    The stream is a thick line; what stands on it, all must pass.
+    """
     figure = new_figure(11, 4.6)
     upper, lower = figure.subplots(2, 1)
     _draw_stream(upper, "pre-norm: nothing stands on the stream", [])
     _draw_branch(upper, [("norm1", 1.3, 1.0), ("attention", 2.6, 1.4)], 4.5)
     _draw_branch(upper, [("norm2", 5.8, 1.0), ("feed-forward", 7.1, 1.6)], 9.2)
-    _draw_stream(lower, "post-norm: both norms stand on it", [("norm1", 4.0, 1.0), ("norm2", 8.7, 1.0)])
+    _draw_stream(
+        lower, "post-norm: both norms stand on it", [("norm1", 4.0, 1.0), ("norm2", 8.7, 1.0)]
+    )
     _draw_branch(lower, [("attention", 1.6, 1.4)], 3.5)
     _draw_branch(lower, [("feed-forward", 6.1, 1.6)], 8.2)
     return figure
@@ -40,11 +45,23 @@ def _draw_stream(ax: Axes, title: str, parts: Sequence[Part]) -> None:
 
 
 def _draw_branch(ax: Axes, parts: Sequence[Part], end: float) -> None:
-    """Draw the parts below the stream through which a copy of it goes, and the place where that is added."""
+    """Draw the parts below the stream through which a copy of it goes, and the place where that is
+    added.
+    """
     start = parts[0][1] - 0.6
     ax.plot((start, start, end, end), (1, 0, 0, 0.8), color=INK, linewidth=1.3, zorder=1)
     arrow(ax, (end, 0.6), (end, 0.86), shrinkA=0, shrinkB=0)
-    ax.text(end, 1, "+", ha="center", va="center", fontsize=LARGE, fontweight="bold", color=INK, zorder=4)
+    ax.text(
+        end,
+        1,
+        "+",
+        ha="center",
+        va="center",
+        fontsize=LARGE,
+        fontweight="bold",
+        color=INK,
+        zorder=4,
+    )
     ax.scatter(end, 1, s=420, color="white", edgecolor=INK, linewidth=1.5, zorder=3)
     _draw_parts(ax, parts, 0)
 
@@ -52,17 +69,31 @@ def _draw_branch(ax: Axes, parts: Sequence[Part], end: float) -> None:
 def _draw_parts(ax: Axes, parts: Sequence[Part], height: float) -> None:
     for name, left, width in parts:
         color = QUIET if name.startswith("norm") else "#c9d6ea"
-        box(ax, (left, height - 0.3), width, 0.6, name, color=color, edge=INK, fontsize=TITLE, rounding=0.1, zorder=3)
+        box(
+            ax,
+            (left, height - 0.3),
+            width,
+            0.6,
+            name,
+            color=color,
+            edge=INK,
+            fontsize=TITLE,
+            rounding=0.1,
+            zorder=3,
+        )
 
 
 def norm_groups(ways: Mapping[str, Sequence[int]], shape: tuple[int, int, int]) -> Figure:
-    """Draw which numbers of x (B, S, C) share their mean with one of them, for each way to choose axes.
+    """Draw which numbers of x (B, S, C) share their mean with one of them, for each way to choose
+    axes.
 
     Args: ways maps a title to the axes that the mean is taken over, such as (2,); shape is B, S, C.
     """
     (batch, tokens, width), chosen = shape, (0, 1, 2)
     figure = new_figure(2.7 * len(ways), 0.3 + 0.24 * batch * (tokens + 1.6))
-    for ax, (title, dims) in zip(figure.subplots(1, len(ways), squeeze=False)[0], ways.items(), strict=True):
+    for ax, (title, dims) in zip(
+        figure.subplots(1, len(ways), squeeze=False)[0], ways.items(), strict=True
+    ):
         over = {dim % 3 for dim in dims}
         for b, s, c in np.ndindex(shape):
             shares = all(axis in over or (b, s, c)[axis] == chosen[axis] for axis in range(3))
@@ -72,10 +103,25 @@ def norm_groups(ways: Mapping[str, Sequence[int]], shape: tuple[int, int, int]) 
         for b in range(batch):
             top = b * (tokens + 1.6)
             ax.text(0, top - 0.25, f"sentence {b}", fontsize=SMALL, color=INK)
-            ax.text(-0.2, top + tokens / 2, "words", fontsize=SMALL, color=INK, rotation=90, ha="right", va="center")
+            ax.text(
+                -0.2,
+                top + tokens / 2,
+                "words",
+                fontsize=SMALL,
+                color=INK,
+                rotation=90,
+                ha="right",
+                va="center",
+            )
         bottom = batch * (tokens + 1.6) - 1.6
-        ax.text(width / 2, bottom + 0.2, "channels", fontsize=SMALL, color=INK, ha="center", va="top")
-        ax.set_title(f"{title}\nover {', '.join('BSC'[dim] for dim in sorted(over))}", loc="left", fontsize=TEXT)
+        ax.text(
+            width / 2, bottom + 0.2, "channels", fontsize=SMALL, color=INK, ha="center", va="top"
+        )
+        ax.set_title(
+            f"{title}\nover {', '.join('BSC'[dim] for dim in sorted(over))}",
+            loc="left",
+            fontsize=TEXT,
+        )
         ax.set(xlim=(-0.9, width), ylim=(bottom + 1, -1.2), aspect="equal")
         ax.axis("off")
     return figure

@@ -13,7 +13,9 @@ SEEDS, STEPS = (101, 102, 103), 800
 
 def short_start(seed: int) -> dict[str, Any]:
     """Train as many steps as the lesson does, and report on the model with three decimals."""
-    return precomputed.rounded(pronoun_report(example.train_model(seed, steps=STEPS, progress=False)[0]))
+    return precomputed.rounded(
+        pronoun_report(example.train_model(seed, steps=STEPS, progress=False)[0])
+    )
 
 
 if __name__ == "__main__":

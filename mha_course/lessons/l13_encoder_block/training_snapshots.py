@@ -1,4 +1,5 @@
-"""Snapshots of a masked-word model while it learns: what its heads attend to, before, during and after.
+"""Snapshots of a masked-word model while it learns: what its heads attend to, before, during and
+after.
 
 Axes: L layers, H heads, T = S tokens of a sentence.
 """
@@ -18,7 +19,9 @@ from mha_course.models import MaskedWordModel
 
 
 class Snapshot(NamedTuple):
-    """A model after so many steps, measured on sentences about pairs of nouns that are not trained on."""
+    """A model after so many steps, measured on sentences about pairs of nouns that are not trained
+    on.
+    """
 
     step: int
     model: MaskedWordModel  # a copy
@@ -32,7 +35,9 @@ class Snapshot(NamedTuple):
         return layer, head
 
     def weights(self, sentence: str = SENTENCE) -> Tensor:
-        """Return the weights of all heads in one sentence of at most 15 words of the grammar, (L, H, T, S)."""
+        """Return the weights of all heads in one sentence of at most 15 words of the grammar, (L,
+        H, T, S).
+        """
         ids, _ = encode([sentence.split()])  # (1, S)
         return self.model.attention_weights(ids)[:, 0]
 
@@ -45,7 +50,9 @@ def snapshot(model: MaskedWordModel, step: int) -> Snapshot:
     torch.Size([2, 4])
     """
     texts, copied = _test_sentences(), copy.deepcopy(model).eval().requires_grad_(False)
-    pronoun = head_analysis.relation_weights(head_analysis.all_weights(copied, texts), texts, "pronoun")  # (L, H)
+    pronoun = head_analysis.relation_weights(
+        head_analysis.all_weights(copied, texts), texts, "pronoun"
+    )  # (L, H)
     return Snapshot(step, copied, pronoun, head_analysis.accuracy(copied, texts, "pronoun"))
 
 

@@ -20,7 +20,9 @@ _PLATE = {"boxstyle": "square,pad=0.1", "facecolor": "#00000099", "edgecolor": "
 DARK = 0.12  # of its light a patch keeps where its weight is 0
 
 
-def image_grid(images: Mapping[str, Tensor] | Sequence[tuple[str, Tensor]], *, across: int = 4) -> Figure:
+def image_grid(
+    images: Mapping[str, Tensor] | Sequence[tuple[str, Tensor]], *, across: int = 4
+) -> Figure:
     """Draw images (3, height, width) with their titles, so many across in each row."""
     pairs = list(images.items()) if isinstance(images, Mapping) else list(images)
     axes = _grid(len(pairs), across, _pixels("image_grid", pairs[0][1]).shape[:2])
@@ -31,7 +33,8 @@ def image_grid(images: Mapping[str, Tensor] | Sequence[tuple[str, Tensor]], *, a
 
 
 def patches(image: Tensor, patch_size: int) -> Figure:
-    """Draw an image (3, height, width) with its patches numbered, and below it the sequence that they become.
+    """Draw an image (3, height, width) with its patches numbered, and below it the sequence that
+    they become.
 
     Raises: ShapeError where the patches do not fill the image.
     """
@@ -49,25 +52,35 @@ def patches(image: Tensor, patch_size: int) -> Figure:
         piece = pixels[row * patch_size :, column * patch_size :][:patch_size, :patch_size]
         x, y = column * (1 + gap), row * (1 + gap)
         grid.imshow(piece, extent=(x, x + 1, y + 1, y))
-        grid.text(x + 0.05, y + 0.08, str(number), fontsize=SMALL, va="top", color="white", bbox=_PLATE)
+        grid.text(
+            x + 0.05, y + 0.08, str(number), fontsize=SMALL, va="top", color="white", bbox=_PLATE
+        )
         line.imshow(piece, extent=(number * (1 + gap), number * (1 + gap) + 1, 1, 0))
     grid.set(xlim=(0, columns * (1 + gap)), ylim=(rows * (1 + gap), 0))
     grid.set_title(f"{rows} rows of {columns} patches", loc="left", fontsize=TEXT, color=INK)
     line.set(xlim=(0, rows * columns * (1 + gap)), ylim=(1, 0))
-    line.set_title(f"the sequence: patch 0 to patch {rows * columns - 1}", loc="left", fontsize=TEXT, color=INK)
+    line.set_title(
+        f"the sequence: patch 0 to patch {rows * columns - 1}", loc="left", fontsize=TEXT, color=INK
+    )
     for ax in (grid, line):
         ax.axis("off")
     return figure
 
 
 def attention_overlay(
-    image: Tensor, weights: Mapping[str, Any], grid: tuple[int, int], *, query: int | None = None, across: int = 4
+    image: Tensor,
+    weights: Mapping[str, Any],
+    grid: tuple[int, int],
+    *,
+    query: int | None = None,
+    across: int = 4,
 ) -> Figure:
     """Draw an image as it is, and once for each title, each patch as light as its weight is large.
 
-    Args: image (3, height, width); weights maps a title to one weight for each patch, row by row, of which the largest
-        has full light and 0 the share DARK; grid is rows and columns of patches; query, the patch whose weights they
-        are, is framed; across is how many pictures stand in a row.
+    Args: image (3, height, width); weights maps a title to one weight for each patch, row by row,
+        of which the largest has full light and 0 the share DARK; grid is rows and columns of
+        patches; query, the patch whose weights they are, is framed; across is how many pictures
+        stand in a row.
     """
     pixels = _pixels("attention_overlay", image)
     side = pixels.shape[0] // grid[0], pixels.shape[1] // grid[1]
@@ -86,7 +99,9 @@ def attention_overlay(
         row, column = divmod(query, grid[1])
         for ax in axes:
             corner = (column * side[1] - 0.5, row * side[0] - 0.5)
-            ax.add_patch(Rectangle(corner, side[1], side[0], fill=False, edgecolor=ACCENT, linewidth=2.5))
+            ax.add_patch(
+                Rectangle(corner, side[1], side[0], fill=False, edgecolor=ACCENT, linewidth=2.5)
+            )
     return axes[0].figure.canvas.figure
 
 
@@ -105,5 +120,11 @@ def _grid(count: int, across: int, size: tuple[int, ...]) -> list[Axes]:
 def _pixels(place: str, image: Tensor) -> NDArray[np.float64]:
     """Return an image as matplotlib wants it, (height, width, 3)."""
     pixels = as_array(place, image, ("3", "H", "W"))
-    require(len(pixels) == 3, place, "an image has three channels, first", expected="(3, H, W)", got=str(pixels.shape))
+    require(
+        len(pixels) == 3,
+        place,
+        "an image has three channels, first",
+        expected="(3, H, W)",
+        got=str(pixels.shape),
+    )
     return np.moveaxis(np.clip(pixels, 0, 1), 0, 2)

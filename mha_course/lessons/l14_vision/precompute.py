@@ -16,13 +16,15 @@ SEEDS, STEPS = (0, 1, 2, 3, 4), 300
 def vision_start(seed: int) -> dict[str, Any]:
     """Train the vision transformer from a seed.
 
-    Returns: the share of right answers on pictures not trained on, and for each head of layer 0 the colour of shape
-        that gets most of the class token's weight, and how much.
+    Returns: the share of right answers on pictures not trained on, and for each head of layer 0 the
+        colour of shape that gets most of the class token's weight, and how much.
     """
     with seeded(seed):
         model = vision.VisionTransformer()
     pictures = shapes.draw(1000, torch.Generator().manual_seed(99))
-    train(model, vision.training_batches(1), vision.answer_loss, steps=STEPS, lr=3e-3, progress=False)
+    train(
+        model, vision.training_batches(1), vision.answer_loss, steps=STEPS, lr=3e-3, progress=False
+    )
     most, colours = vision.weights_by_colour(model, pictures)[0].max(-1)  # (H,)
     return {
         "accuracy": round(vision.accuracy(model, pictures), 3),

@@ -26,7 +26,9 @@ _HALF, _RADIUS, _MARGIN, _NOISE = 3.0, 3.4, 3.5, 0.08  # in pixels, but for the 
 
 
 class Pictures(NamedTuple):
-    """Images, the right answers, and where the shapes are: the first in the left part, the second in the right."""
+    """Images, the right answers, and where the shapes are: the first in the left part, the second
+    in the right.
+    """
 
     images: Tensor  # (B, 3, height, width), from 0 to 1
     same: Tensor  # (B,), 1 where both shapes have one colour
@@ -48,16 +50,20 @@ class Pictures(NamedTuple):
 def draw(count: int, generator: torch.Generator) -> Pictures:
     """Draw so many pictures; the same generator draws the same ones.
 
-    Both answers are equally likely. The background has a random colour, so that the mean colour of a picture says
-    little of its shapes.
+    Both answers are equally likely. The background has a random colour, so that the mean colour of
+    a picture says little of its shapes.
     """
     same = torch.randint(0, 2, (count,), generator=generator)  # (B,)
     left = torch.randint(0, len(COLOURS), (count,), generator=generator)  # (B,)
-    other = (left + torch.randint(1, len(COLOURS), (count,), generator=generator)) % len(COLOURS)  # (B,)
+    other = (left + torch.randint(1, len(COLOURS), (count,), generator=generator)) % len(
+        COLOURS
+    )  # (B,)
     colours = torch.stack((left, torch.where(same == 1, left, other)), dim=1)  # (B, 2)
     kinds = torch.randint(0, len(KINDS), (count, 2), generator=generator)  # (B, 2)
     free = torch.tensor([HEIGHT, PART]) - 2 * _MARGIN
-    centres = _MARGIN + free * torch.rand(count, 2, 2, generator=generator)  # (B, 2, 2), the row and the column
+    centres = _MARGIN + free * torch.rand(
+        count, 2, 2, generator=generator
+    )  # (B, 2, 2), the row and the column
     centres[:, 1, 1] += WIDTH - PART
     covered = _cover(centres, kinds)  # (B, 2, height, width)
     background = 0.25 + 0.6 * torch.rand(count, 3, 1, 1, generator=generator)  # (B, 3, 1, 1)

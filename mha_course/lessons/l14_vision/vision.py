@@ -1,6 +1,8 @@
-"""Images as sequences: patches, a class token, a small vision transformer, and what its class token attends to.
+"""Images as sequences: patches, a class token, a small vision transformer, and what its class token
+attends to.
 
-Axes: B images, height and width in pixels, patch the side of a patch, N patches in rows and columns, L layers,
+Axes: B images, height and width in pixels, patch the side of a patch, N patches in rows and
+columns, L layers,
 H heads, S = N + 1 tokens, C = d_model width; answers and colours count themselves.
 """
 
@@ -18,18 +20,25 @@ from mha_course.models import Encoder, EncoderBlock, seeded
 
 PATCH = 4
 GRID = shapes.HEIGHT // PATCH, shapes.WIDTH // PATCH
-_GREY = 0.5  # taken from every pixel, so that numbers are around 0, as the initialisation of a Linear assumes
+# taken from every pixel, so that numbers are around 0, as the initialisation of a Linear assumes
+_GREY = 0.5
 
 
 def patchify(images: Tensor, patch_size: int) -> Tensor:
-    """Cut images (B, 3, height, width) into square patches, row by row, each flat as (channel, row, column)."""
-    grid = images.unflatten(3, (-1, patch_size)).unflatten(2, (-1, patch_size))  # (B, 3, rows, patch, columns, patch)
+    """Cut images (B, 3, height, width) into square patches, row by row, each flat as (channel, row,
+    column).
+    """
+    grid = images.unflatten(3, (-1, patch_size)).unflatten(
+        2, (-1, patch_size)
+    )  # (B, 3, rows, patch, columns, patch)
     patches = grid.permute(0, 2, 4, 1, 3, 5)  # (B, rows, columns, 3, patch, patch)
     return patches.flatten(3).flatten(1, 2)  # (B, N, 3*patch*patch)
 
 
 def unpatchify(patches: Tensor, patch_size: int, columns: int) -> Tensor:
-    """Undo patchify: patches (B, N, 3·patch·patch), in so many columns, to images (B, 3, height, width)."""
+    """Undo patchify: patches (B, N, 3·patch·patch), in so many columns, to images (B, 3, height,
+    width).
+    """
     cut = patches.unflatten(2, (3, patch_size, patch_size)).unflatten(1, (-1, columns))
     grid = cut.permute(0, 3, 1, 4, 2, 5)  # (B, 3, rows, patch, columns, patch)
     return grid.flatten(4).flatten(2, 3)  # (B, 3, rows*patch, columns*patch)
@@ -44,15 +53,18 @@ def add_class_token(patches: Tensor, class_token: Tensor) -> Tensor:
 class VisionTransformer(nn.Module):
     """Read an image as a sequence of patches behind a class token, and answer from the class token.
 
-    Args: image_size is height and width; d_model is C; answers is how many there are to choose from; the others
+    Args: image_size is height and width; d_model is C; answers is how many there are to choose
+        from; the others
         as for Encoder.
     Raises: ShapeError for images of another size.
     Reference: Dosovitskiy et al. 2021, An Image is Worth 16x16 Words, section 3.1.
     """
 
     def __init__(
-        self, image_size: tuple[int, int] = (shapes.HEIGHT, shapes.WIDTH), patch_size: int = PATCH, *,
-        d_model: int = 32, num_heads: int = 4, d_ff: int = 64, num_layers: int = 2, answers: int = 2,
+        self, image_size: tuple[int, int] = (shapes.HEIGHT, shapes.WIDTH), patch_size: int = PATCH,
+        *,
+        d_model: int = 32, num_heads: int = 4, d_ff: int = 64, num_layers: int = 2,
+        answers: int = 2,
     ) -> None:  # fmt: skip
         super().__init__()
         self.image_size, self.patch_size = image_size, patch_size
@@ -69,16 +81,22 @@ class VisionTransformer(nn.Module):
         return self.encoder.blocks
 
     def embed(self, images: Tensor) -> Tensor:
-        """Map images (B, 3, height, width) to what each token shows plus where it stands, (B, S, C)."""
+        """Map images (B, 3, height, width) to what each token shows plus where it stands, (B, S,
+        C).
+        """
         if images.dim() != 4 or (images.size(1), *images.shape[2:]) != (3, *self.image_size):
             expected = f"(B, 3, {self.image_size[0]}, {self.image_size[1]})"
             rule = "positions are learned for images of one size"
-            raise ShapeError("VisionTransformer", rule, expected=expected, got=str(tuple(images.shape)))
+            raise ShapeError(
+                "VisionTransformer", rule, expected=expected, got=str(tuple(images.shape))
+            )
         patches = self.patch_embedding(patchify(images - _GREY, self.patch_size))  # (B, N, C)
         return add_class_token(patches, self.class_token) + self.position_embedding  # (B, N+1, C)
 
     def forward(self, images: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Map images (B, 3, height, width) to one logit an answer, (B, answers); mask as for MultiHeadAttention."""
+        """Map images (B, 3, height, width) to one logit an answer, (B, answers); mask as for
+        MultiHeadAttention.
+        """
         x = self.encoder(self.embed(images), mask)  # (B, N+1, C)
         return self.head(x[:, 0])
 
@@ -88,7 +106,8 @@ class VisionTransformer(nn.Module):
 
 
 class PatchVotes(nn.Module):
-    """Let every patch give its answer alone, knowing what it shows and where it stands; the mean answer counts.
+    """Let every patch give its answer alone, knowing what it shows and where it stands; the mean
+    answer counts.
 
     There is no attention: no patch ever sees another. Args as for VisionTransformer.
     """
@@ -102,7 +121,9 @@ class PatchVotes(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Map images (B, 3, height, width) to one logit an answer, (B, answers)."""
-        x = self.patch_embedding(patchify(images - _GREY, PATCH)) + self.position_embedding  # (B, N, C)
+        x = (
+            self.patch_embedding(patchify(images - _GREY, PATCH)) + self.position_embedding
+        )  # (B, N, C)
         votes = self.vote(x)  # (B, N, answers)
         return votes.mean(1)
 
@@ -129,12 +150,16 @@ def answer_loss(model: nn.Module, images: Tensor, answers: Tensor) -> Tensor:
 @torch.no_grad()
 def accuracy(model: nn.Module, pictures: shapes.Pictures, mask: Tensor | None = None) -> float:
     """Return the share of right answers, 0 to 1; a mask is handed to the model."""
-    logits = model(pictures.images) if mask is None else model(pictures.images, mask)  # (B, answers)
+    logits = (
+        model(pictures.images) if mask is None else model(pictures.images, mask)
+    )  # (B, answers)
     return float((logits.argmax(-1) == pictures.same).float().mean())
 
 
 def accuracy_without(model: VisionTransformer, pictures: shapes.Pictures, hidden: Tensor) -> float:
-    """Return the share of right answers where some patches (B, N), True = hidden, are no keys in any layer."""
+    """Return the share of right answers where some patches (B, N), True = hidden, are no keys in
+    any layer.
+    """
     seen = F.pad(~hidden, (1, 0), value=True)  # (B, S), the class token stays
     return accuracy(model, pictures, seen[:, None, None])
 
@@ -145,12 +170,16 @@ def top_patches(scores: Tensor, count: int) -> Tensor:
     >>> top_patches(torch.tensor([[0.1, 0.5, 0.4]]), 2).int().tolist()
     [[0, 1, 1]]
     """
-    return torch.zeros_like(scores, dtype=torch.bool).scatter(1, scores.topk(count).indices, True)  # (B, N)
+    return torch.zeros_like(scores, dtype=torch.bool).scatter(
+        1, scores.topk(count).indices, True
+    )  # (B, N)
 
 
 def coverage(pictures: shapes.Pictures) -> Tensor:
     """Return the share of each patch that a shape covers, (B, N), 0 to 1."""
-    three = pictures.shapes[:, None].expand(-1, 3, -1, -1)  # (B, 3, height, width), a channel is as good as three
+    three = pictures.shapes[:, None].expand(
+        -1, 3, -1, -1
+    )  # (B, 3, height, width), a channel is as good as three
     return patchify(three, PATCH).float().mean(-1)  # (B, N)
 
 
@@ -167,17 +196,25 @@ def class_token_weights(model: VisionTransformer, images: Tensor) -> Tensor:
 
 @torch.no_grad()
 def share_on_shapes(model: VisionTransformer, pictures: shapes.Pictures) -> Tensor:
-    """Return how much of the class token's weight on patches lies on those of the shapes, (L, H), 0 to 1."""
+    """Return how much of the class token's weight on patches lies on those of the shapes, (L, H), 0
+    to 1.
+    """
     weights = class_token_weights(model, pictures.images)  # (L, B, H, N)
     on_shapes = (weights * shape_patches(pictures)[:, None]).sum(-1)  # (L, B, H)
     return (on_shapes / weights.sum(-1)).mean(1)  # (L, H)
 
 
 def weights_by_colour(model: VisionTransformer, pictures: shapes.Pictures) -> Tensor:
-    """Return how much weight the class token gives to one shape of each colour, on average, (L, H, colours)."""
-    weights = class_token_weights(model, pictures.images) * shape_patches(pictures)[:, None]  # (L, B, H, N)
+    """Return how much weight the class token gives to one shape of each colour, on average, (L, H,
+    colours).
+    """
+    weights = (
+        class_token_weights(model, pictures.images) * shape_patches(pictures)[:, None]
+    )  # (L, B, H, N)
     by_column = weights.unflatten(-1, GRID).sum(-2)  # (L, B, H, columns)
     part = shapes.PART // PATCH
-    sides = torch.stack((by_column[..., :part].sum(-1), by_column[..., -part:].sum(-1)), dim=-1)  # (L, B, H, 2)
+    sides = torch.stack(
+        (by_column[..., :part].sum(-1), by_column[..., -part:].sum(-1)), dim=-1
+    )  # (L, B, H, 2)
     chosen = F.one_hot(pictures.colours, len(shapes.COLOURS)).to(sides)  # (B, 2, colours)
     return torch.einsum("lbhs,bsc->lhc", sides, chosen) / chosen.sum((0, 1))  # (L, H, colours)

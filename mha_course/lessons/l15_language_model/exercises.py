@@ -14,7 +14,9 @@ from mha_course.models import next_token_probabilities
 
 
 def next_token_targets(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what is read and what comes next, each (B, S - 1): targets[:, t] follows inputs[:, t]."""
+    """Return what is read and what comes next, each (B, S - 1): targets[:, t] follows
+    inputs[:, t].
+    """
     return ids[:, :-1], ids[:, 1:]  # (B, S-1)
 
 
@@ -75,15 +77,18 @@ CHOOSING = "15, Language model: Choosing the next word"
 MISTAKES = [
     mistake("targets-not-shifted", "Targets are the inputs themselves.",
         "The target of a token is the next one.", NEXT,
-        next_token_targets=[lambda t: (t[:, :-1], t[:, :-1]), lambda t: (t, t), lambda t: (t[:, 1:], t[:, 1:])]),
+        next_token_targets=[lambda t: (t[:, :-1], t[:, :-1]), lambda t: (t, t),
+            lambda t: (t[:, 1:], t[:, 1:])]),
     mistake("targets-shifted-wrong-way", "Each token should predict the one before it.",
         "Targets lie one place ahead: ids[:, 1:].", NEXT,
         next_token_targets=lambda t: (t[:, 1:], t[:, :-1])),
     mistake("generate-wrong-position", "The next word was read at the wrong place.",
         "What comes next stands in the logits of the last token.", WRITING,
-        generate=[_writing(lambda z: z[:, 0]), _writing(lambda z: z[:, -2]), _writing(lambda z: z.mean(1))]),
+        generate=[_writing(lambda z: z[:, 0]), _writing(lambda z: z[:, -2]),
+            _writing(lambda z: z.mean(1))]),
     mistake("generate-reads-last-word-only", "The model was given the last word alone.",
-        "What comes next depends on all words so far: model(ids), and of its logits the last row.", WRITING,
+        "What comes next depends on all words so far: model(ids), and of its logits the last row.",
+        WRITING,
         generate=_writing(lambda z: z[:, -1], lambda ids: ids[:, -1:])),
     mistake("generate-samples", "Two calls differ: the next word is drawn at random.",
         "Here the likeliest word is taken, each time: argmax.", WRITING,
@@ -94,23 +99,30 @@ MISTAKES = [
     mistake("temperature-ignored", "The temperature changes nothing.",
         "Divide the logits by it before the softmax.", CHOOSING,
         next_token_probabilities=_probabilities(lambda z, t: z)),
-    mistake("temperature-after-softmax", "The probabilities were divided by the temperature, not the logits.",
-        "Then they no longer sum to 1, and their order of size is as before. Divide first, then softmax.", CHOOSING,
+    mistake("temperature-after-softmax", "The probabilities were divided by the temperature, not "
+                                         "the logits.",
+        "Then they no longer sum to 1, and their order of size is as before. Divide first, then "
+        "softmax.", CHOOSING,
         next_token_probabilities=[lambda z, t, k: _cut_after(z, 1.0, k) / t,
                                   lambda z, t, k: _probabilities()(z, 1.0, k) / t]),
     mistake("not-renormalised", "What is left does not sum to 1.",
-        "The others were set to 0 after the softmax. Hide their logits before it, with -inf, or divide by the sum.",
+        "The others were set to 0 after the softmax. Hide their logits before it, with -inf, or "
+        "divide by the sum.",
         CHOOSING, next_token_probabilities=_cut_after),
     mistake("top-k-ignored", "All words are kept.",
-        "Only the top_k largest of each row keep a probability; the others get exactly 0.", CHOOSING,
+        "Only the top_k largest of each row keep a probability; the others get exactly 0.",
+        CHOOSING,
         next_token_probabilities=lambda z, t, k: (z / t).softmax(-1)),
-    mistake("top-k-filled-with-zero", "Words that are not kept got the logit 0, not the probability 0.",
+    mistake("top-k-filled-with-zero", "Words that are not kept got the logit 0, not the "
+                                      "probability 0.",
         "A logit of 0 is a logit like others: exp(0) is 1. Fill with -inf.", CHOOSING,
         next_token_probabilities=_probabilities(hide=lambda z, kept: z * kept)),
     mistake("top-k-one-short", "One word too few is kept.",
-        "The smallest of the top_k is one of them: hide what is smaller than it, and not what equals it.", CHOOSING,
+        "The smallest of the top_k is one of them: hide what is smaller than it, and not what "
+        "equals it.", CHOOSING,
         next_token_probabilities=_probabilities(largest=lambda z, k: z > z.topk(k).values[:, -1:])),
-    mistake("softmax-over-batch", "The probabilities sum to 1 over the sentences, not over the words.",
+    mistake("softmax-over-batch", "The probabilities sum to 1 over the sentences, not over the "
+                                  "words.",
         "The words are the last axis: softmax(-1).", CHOOSING,
         next_token_probabilities=_probabilities(axis=0)),
     mistake("top-k-none", "top_k is None, and was taken for a number.",
@@ -121,37 +133,40 @@ MISTAKES = [
 EXERCISES = [
     Exercise(
         next_token_targets,
-        "Which token should be named after token t has been read, and which token has nothing behind it?",
+        "Which token should be named after token t has been read, and which token has nothing "
+        "behind it?",
         "Two slices of the same ids, one place apart.",
         "ids (B, S) without the last column, and without the first: (B, S - 1) each.",
         inputs=[lambda: (draw_ids(99, B, S, seed=1),)],
         axes=("B S-1", "B S-1"),
         results=("inputs", "targets"),
-        done="You can make questions and answers out of plain text. Shift by two places: what is asked for then?",
+        done="You can make questions and answers out of plain text. Shift by two places: what is "
+        "asked for then?",
     ),
     Exercise(
         generate,
         "The model gives an answer for every place. At which place is the next word told?",
-        "A loop: run the model on all ids so far, pick the largest number at the right place, and append it.",
-        "model(ids) is (B, S, vocab), and at one place (B, vocab). `argmax` with the axis kept gives (B, 1), and "
-        "appending makes ids (B, S + 1).",
+        "A loop: run the model on all ids so far, pick the largest number at the right place, and "
+        "append it.",
+        "model(ids) is (B, S, vocab), and at one place (B, vocab). `argmax` with the axis kept "
+        "gives (B, 1), and appending makes ids (B, S + 1).",
         inputs=[
             lambda: (draw_ids(13, B, S, seed=2), draw(13, 13, seed=3), 4),
             lambda: (draw_ids(13, 3, 1, seed=4), draw(13, 13, seed=5), 6),
         ],
         axes="B S+steps",
-        done="You can let a model write. Draw each word by its chance instead of taking the likeliest, and read what "
-        "changes.",
+        done="You can let a model write. Draw each word by its chance instead of taking the "
+        "likeliest, and read what changes.",
         run=write_on,
     ),
     Exercise(
         next_token_probabilities,
-        "What does a temperature of 0.5 do to the differences between logits, and what must a logit be for the "
-        "probability to be exactly 0?",
-        "Divide by the temperature. If there is a top_k, hide all logits of a row but its largest ones. Softmax comes "
-        "last, and makes each row sum to 1.",
-        "`topk(top_k).values` is (B, top_k), the largest first. Its last column, kept as (B, 1), is the smallest "
-        "that stays: what is below it is filled with -inf.",
+        "What does a temperature of 0.5 do to the differences between logits, and what must a "
+        "logit be for the probability to be exactly 0?",
+        "Divide by the temperature. If there is a top_k, hide all logits of a row but its largest "
+        "ones. Softmax comes last, and makes each row sum to 1.",
+        "`topk(top_k).values` is (B, top_k), the largest first. Its last column, kept as (B, 1), "
+        "is the smallest that stays: what is below it is filled with -inf.",
         line="scaled = logits / temperature  # (B, V)\n"
         "if top_k is not None:\n"
         "    smallest = scaled.topk(top_k).values[:, -1:]  # (B, 1)\n"
@@ -171,10 +186,10 @@ EXERCISES = [
 
 QUESTIONS = {
     "shift-shape": question(
-        "A batch of ids is (64, 17), with <start> and <end>. Which shape do the inputs have, when every place is to "
-        "guess the next token?",
-        "64, 16 → The last token has nothing behind it, so it is not read; the first has nothing before it, so it is "
-        "not asked for.",
+        "A batch of ids is (64, 17), with <start> and <end>. Which shape do the inputs have, when "
+        "every place is to guess the next token?",
+        "64, 16 → The last token has nothing behind it, so it is not read; the first has nothing "
+        "before it, so it is not asked for.",
         "64, 17 → What should the last place guess? Nothing comes after it.",
         "64, 15 → One token falls away in the inputs, the last, and one in the targets, the first.",
         "63, 17 → The shift is along the tokens, not along the sentences.",
@@ -182,60 +197,72 @@ QUESTIONS = {
         letters="B S-1",
     ),
     "who-guesses": question(
-        "<start> the grey cat ate greedily <end>. The model reads all but the last. At which place must it name “cat”?",
+        "<start> the grey cat ate greedily <end>. The model reads all but the last. At which "
+        "place must it name “cat”?",
         "“cat” → There the model has read “cat”. What it says there is about “ate”.",
-        "✔ “grey” → There “grey” is the newest word, and what comes next is asked. At “cat” itself it would be read "
-        "off.",
+        "✔ “grey” → There “grey” is the newest word, and what comes next is asked. At “cat” "
+        "itself it would be read off.",
         "“<start>” → There it has read no word yet, and is asked for the first.",
         also=("at grey",),
     ),
     "causal-padding": question(
-        "Sentences are filled up with <pad> on the right, and the model is causal. There is no padding mask. What do "
-        "the words see of the padding?",
-        "✔ nothing → All padding stands later, and what is later is hidden already. It is left out of the loss, too.",
+        "Sentences are filled up with <pad> on the right, and the model is causal. There is no "
+        "padding mask. What do the words see of the padding?",
+        "✔ nothing → All padding stands later, and what is later is hidden already. It is left "
+        "out of the loss, too.",
         "they see the padding → A word sees what stands before it. Where does the padding stand?",
-        "the last word sees it → The last word sees itself and what is before it. The padding is behind it.",
+        "the last word sees it → The last word sees itself and what is before it. The padding is "
+        "behind it.",
         also=("nothing happens", "nothing changes"),
     ),
     "loss-at-best": question(
-        "Somebody knows the grammar by heart: every rule, every word. What is their loss, in nats a word?",
+        "Somebody knows the grammar by heart: every rule, every word. What is their loss, in nats "
+        "a word?",
         "0 → Then they would know the next sentence in advance. It is drawn at random.",
-        "✔ about 0.9 → Rules say what may come, not which state or which pair of nouns is drawn at random.",
-        "about 4.8, ln 126 → That is for somebody who holds all 126 tokens for equally likely, all the time.",
+        "✔ about 0.9 → Rules say what may come, not which state or which pair of nouns is drawn "
+        "at random.",
+        "about 4.8, ln 126 → That is for somebody who holds all 126 tokens for equally likely, "
+        "all the time.",
     ),
     "without-mask": question(
         "You forget the causal mask and train. To where does the loss fall?",
-        "✔ far below the limit → Each place sees the next word, which is its target. Copying it beats every knowledge "
-        "of grammar.",
+        "✔ far below the limit → Each place sees the next word, which is its target. Copying it "
+        "beats every knowledge of grammar.",
         "to the limit → The limit holds for those who do not see the answer.",
         "it does not fall → It falls, and fast: what is asked for stands in the input.",
     ),
     "below-the-limit": question(
-        "A model with a causal mask is trained, and its training loss falls below the limit. What does that say?",
-        "the mask leaks → It may. But there is another way to know the next word of a sentence that is read again and "
-        "again.",
-        "✔ nothing yet: look at fresh text → It may see ahead, or know its sentences by heart. On fresh ones only the "
-        "first of the two stays below the limit.",
-        "it knows the grammar better than the grammar → What is drawn next is drawn at random; nobody knows it before.",
+        "A model with a causal mask is trained, and its training loss falls below the limit. What "
+        "does that say?",
+        "the mask leaks → It may. But there is another way to know the next word of a sentence "
+        "that is read again and again.",
+        "✔ nothing yet: look at fresh text → It may see ahead, or know its sentences by heart. On "
+        "fresh ones only the first of the two stays below the limit.",
+        "it knows the grammar better than the grammar → What is drawn next is drawn at random; "
+        "nobody knows it before.",
     ),
     "colder": question(
-        "Two words have the chances 0.8 and 0.2. What does a temperature of 0.5 make of the 0.8? Two decimals.",
-        "0.94 → Halving the temperature squares the odds: 4 to 1 becomes 16 to 1, and 16/17 = 0.94.",
+        "Two words have the chances 0.8 and 0.2. What does a temperature of 0.5 make of the 0.8? "
+        "Two decimals.",
+        "0.94 → Halving the temperature squares the odds: 4 to 1 becomes 16 to 1, and 16/17 = "
+        "0.94.",
         "0.4 → The logits are divided, not the chances, and the chances still sum to 1.",
         "0.67 → That is a temperature of 2: it takes the root of the odds. Less than 1 sharpens.",
         "0.64 → You squared 0.8. Square both, then let them sum to 1.",
         "1 → Only at temperature 0 the likeliest takes all.",
-        nudge="Dividing logits by 0.5 doubles them. What becomes of e to the power of them, and of the ratio?",
+        nudge="Dividing logits by 0.5 doubles them. What becomes of e to the power of them, and "
+        "of the ratio?",
         tolerance=0.002,
         units="%",
     ),
     "read-in-all": question(
-        "A model writes 16 words, starting from <start> alone. Without a cache, how many tokens pass through it in "
-        "all?",
+        "A model writes 16 words, starting from <start> alone. Without a cache, how many tokens "
+        "pass through it in all?",
         "136 → 1 + 2 + … + 16 = 136. With a cache it is 16: each token passes once.",
         "16 → That is with a cache. Without one, the whole sentence is read again for each word.",
         "256 → Only the last pass reads 16. The first reads one.",
-        "152 → To write 16 words it reads <start> and the first 15: the last word is not read again.",
+        "152 → To write 16 words it reads <start> and the first 15: the last word is not read "
+        "again.",
         "120 → The first pass reads <start> already: count from 1 to 16, not to 15.",
         nudge="Step 1 reads one token, step 2 reads two …",
         units="tokens",

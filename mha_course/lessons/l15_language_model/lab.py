@@ -11,13 +11,20 @@ from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, table
 
 TEMPERATURES = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
-STARTS = ("the grey cat", "", "the", "the grey cat begged the loud dogs because", "the loud dogs near the old king")
+STARTS = (
+    "the grey cat",
+    "",
+    "the",
+    "the grey cat begged the loud dogs because",
+    "the loud dogs near the old king",
+)
 TOP_K = (1, 2, 5, 10, None)
 LINES, SHOWN = 6, 9
 
 
 class SamplingLab(Lab):
-    """Turn the temperature and the top-k of a language model; see the next word's chances and its sentences change.
+    """Turn the temperature and the top-k of a language model; see the next word's chances and its
+    sentences change.
 
     Args: model is as trained by ``language.train_language_model``.
     """
@@ -31,30 +38,48 @@ class SamplingLab(Lab):
         super().__init__(
             [
                 ChoiceControl("temperature", "temperature", "slider", TEMPERATURES, 1.0),
-                ChoiceControl("top_k", "top-k", "choice", TOP_K, None, (*map(str, TOP_K[:-1]), "all")),
+                ChoiceControl(
+                    "top_k", "top-k", "choice", TOP_K, None, (*map(str, TOP_K[:-1]), "all")
+                ),
                 ChoiceControl("start", "words so far", "menu", STARTS, STARTS[0], names),
                 ChoiceControl("seed", "dice", "slider", tuple(range(30)), 0),
             ]
         )
 
-    def draw(self, temperature: float, top_k: int | None, start: str, seed: int) -> tuple[Panels, str]:
-        """Draw the chances of the next word, and some sentences with a mark at what the grammar cannot make."""
+    def draw(
+        self, temperature: float, top_k: int | None, start: str, seed: int
+    ) -> tuple[Panels, str]:
+        """Draw the chances of the next word, and some sentences with a mark at what the grammar
+        cannot make.
+        """
         with torch.no_grad():
             logits = self._model(self._read[start])[:, -1]  # (1, V)
         # greedy is the likeliest word alone, at any temperature
         chances = next_token_probabilities(logits, temperature or 1.0, top_k if temperature else 1)
         best = chances[0].topk(SHOWN)
         names = [language.WORDS[number] for number in best.indices.tolist()]
-        written = language.write(self._model, LINES, temperature=temperature, top_k=top_k, seed=seed, start=start)
+        written = language.write(
+            self._model, LINES, temperature=temperature, top_k=top_k, seed=seed, start=start
+        )
         right = [grammar.recognise(words) is not None for words in written]
-        rows = [[" ".join(words), "✓" if good else "✗"] for good, words in zip(right, written, strict=True)]
+        rows = [
+            [" ".join(words), "✓" if good else "✗"]
+            for good, words in zip(right, written, strict=True)
+        ]
         panels: Panels = (
-            bars(f"the next word: {SHOWN} of {len(language.WORDS)}", names, best.values, lit=[0], note="probability"),
+            bars(
+                f"the next word: {SHOWN} of {len(language.WORDS)}",
+                names,
+                best.values,
+                lit=[0],
+                note="probability",
+            ),
             table("it writes", ("sentence", ""), rows, "✓: the grammar could have made it"),
         )
         begun = f"After “{start}”" if start else "At the start of a sentence"
         kept = f"top {top_k}" if top_k else "all words"
         return panels, (
-            f"Temperature {temperature:g}, {kept}. {begun} the likeliest next word is “{names[0]}”, with "
-            f"{best.values[0]:.2f}. The grammar could have made {sum(right)} of {LINES} sentences."
+            f"Temperature {temperature:g}, {kept}. {begun} the likeliest next word is "
+            f"“{names[0]}”, with {best.values[0]:.2f}. The grammar could have made {sum(right)} "
+            f"of {LINES} sentences."
         )

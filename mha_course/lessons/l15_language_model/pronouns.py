@@ -1,4 +1,5 @@
-"""Nine starts of lesson 15's training: which heads look from the place of a pronoun to its noun, and who is needed.
+"""Nine starts of lesson 15's training: which heads look from the place of a pronoun to its noun,
+and who is needed.
 
 Where a pronoun is guessed it has not been read: the place is that of the word before it.
 """
@@ -19,7 +20,9 @@ STEPS = 600  # of lesson 15
 
 
 def unseen() -> list[Sentence]:
-    """Return sentences with a pronoun, about pairs of nouns that were kept away from training in this order."""
+    """Return sentences with a pronoun, about pairs of nouns that were kept away from training in
+    this order.
+    """
     return [text for text in sentences(1000, "test", seed=998) if "pronoun" in text.pairs]
 
 
@@ -28,7 +31,9 @@ def accuracy(model: CausalLanguageModel, texts: Sequence[Sentence]) -> float:
     """Return which share of all pronouns is the likeliest word at its place, 0 to 1."""
     ids = language.encode([text.words for text in texts])
     hits = model(ids[:, :-1]).argmax(-1) == ids[:, 1:]  # (N, S-1): entry s is about the word s
-    asked = [(number, place) for number, text in enumerate(texts) for place, _ in text.pairs["pronoun"]]
+    asked = [
+        (number, place) for number, text in enumerate(texts) for place, _ in text.pairs["pronoun"]
+    ]
     rows, places = torch.tensor(asked).T
     return hits[rows, places].double().mean().item()
 
@@ -36,8 +41,9 @@ def accuracy(model: CausalLanguageModel, texts: Sequence[Sentence]) -> float:
 def report(model: CausalLanguageModel) -> dict[str, Any]:
     """Measure a model on ``unseen`` sentences.
 
-    Returns: the weights of every head from the place of a pronoun to its ``noun``, and to that noun's ``adjective``;
-    ``accuracy`` on pronouns with all heads, and ``without`` each head alone; nothing is rounded.
+    Returns: the weights of every head from the place of a pronoun to its ``noun``, and to that
+    noun's ``adjective``; ``accuracy`` on pronouns with all heads, and ``without`` each head alone;
+    nothing is rounded.
     """
     texts = unseen()
     weights = language.weights(model, texts)

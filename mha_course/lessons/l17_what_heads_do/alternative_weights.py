@@ -1,6 +1,8 @@
-"""Other weights, the same output: a map of attention is not the only one that explains what the model does.
+"""Other weights, the same output: a map of attention is not the only one that explains what the
+model does.
 
-Axes: L layers, H heads, T query tokens, S key and value tokens, D head width, V words in the vocabulary.
+Axes: L layers, H heads, T query tokens, S key and value tokens, D head width, V words in the
+vocabulary.
 """
 
 from __future__ import annotations
@@ -21,14 +23,18 @@ def run_with_weights(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Run one sentence while every head of every layer uses other weights, in float64.
 
-    Args: ids (1, S); ``change(weights, v)`` takes (T, S) and (S, D) of a head, and returns the weights to use.
-    Returns: logits (1, S, V), the weights that each head computed, and those that it used, each (L, H, T, S).
+    Args: ids (1, S); ``change(weights, v)`` takes (T, S) and (S, D) of a head, and returns the
+        weights to use.
+    Returns: logits (1, S, V), the weights that each head computed, and those that it used, each (L,
+        H, T, S).
     """
     model = copy.deepcopy(model).double()
     x, computed, used = model.embed(ids), [], []
     for block in model.blocks:
         steps = block.attention.steps(block.attention_input(x))
-        other = torch.stack([change(w, v) for w, v in zip(steps.weights[0], steps.v[0], strict=True)])  # (H, T, S)
+        other = torch.stack(
+            [change(w, v) for w, v in zip(steps.weights[0], steps.v[0], strict=True)]
+        )  # (H, T, S)
         x = x + block.attention.out_proj(merge_heads(other[None] @ steps.v))  # (1, S, C)
         x = x + block.feed_forward(block.norm2(x))  # (1, S, C)
         computed.append(steps.weights[0])

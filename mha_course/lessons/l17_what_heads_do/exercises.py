@@ -26,7 +26,9 @@ def ablate_heads(context: Tensor, heads: Sequence[int]) -> Tensor:
 
 
 def contribution_norms(weights: Tensor, v: Tensor, w_o: Tensor) -> Tensor:
-    """Return the length of what each head carries from s to t, (H, T, S), of v (H, S, D), through w_o (C, C)."""
+    """Return the length of what each head carries from s to t, (H, T, S), of v (H, S, D), through
+    w_o (C, C).
+    """
     columns = w_o.unflatten(1, (v.size(0), -1)).permute(1, 2, 0)  # (H, D, C)
     carried = v @ columns  # (H, S, C), with all the weight on s
     return weights * carried.norm(dim=-1)[:, None]  # (H, T, S)
@@ -35,19 +37,30 @@ def contribution_norms(weights: Tensor, v: Tensor, w_o: Tensor) -> Tensor:
 def other_weights(weights: Tensor, v: Tensor) -> Tensor:
     """Return weights (T, S), of other sizes, that mix v (S, D) into the very same context.
 
-    Each weight is multiplied by 1 + a factor. The changes, weight · factor, must lie in the null space of
-    [V, 1], so that neither the context nor the sum moves. Of all such factors of length 1 those that change
-    most are taken, as often as no weight falls below 0. A row that rests on D + 1 tokens or fewer stays.
+    Each weight is multiplied by 1 + a factor. The changes, weight · factor, must lie in the null
+    space of
+    [V, 1], so that neither the context nor the sum moves. Of all such factors of length 1 those
+    that change
+    most are taken, as often as no weight falls below 0. A row that rests on D + 1 tokens or fewer
+    stays.
     """
     weights_64 = weights.double()  # (T, S)
     v_and_ones = torch.cat((v, torch.ones_like(v[:, :1])), dim=1).double()  # (S, D+1)
-    mixed = (weights_64[:, :, None] * v_and_ones).mT  # (T, D+1, S), times the factors is what they add
-    null_space = torch.linalg.svd(mixed).Vh[:, v_and_ones.size(1) :]  # (T, S-D-1, S), one basis for each row
+    mixed = (
+        weights_64[:, :, None] * v_and_ones
+    ).mT  # (T, D+1, S), times the factors is what they add
+    null_space = torch.linalg.svd(mixed).Vh[
+        :, v_and_ones.size(1) :
+    ]  # (T, S-D-1, S), one basis for each row
     best = torch.linalg.svd(null_space * weights_64[:, None]).U[:, :, :1]  # (T, S-D-1, 1)
     factors = (null_space.mT @ best).squeeze(-1)  # (T, S)
     largest, smallest = factors.amax(-1, keepdim=True), factors.amin(-1, keepdim=True)  # (T, 1)
-    limit = torch.where(largest < -smallest, -largest, -smallest)  # (T, 1), in the direction that goes further
-    factors = torch.where(limit.abs() > 1e-6, factors / limit, 0.0)  # (T, S), less is nothing but rounding
+    limit = torch.where(
+        largest < -smallest, -largest, -smallest
+    )  # (T, 1), in the direction that goes further
+    factors = torch.where(
+        limit.abs() > 1e-6, factors / limit, 0.0
+    )  # (T, S), less is nothing but rounding
     return (weights_64 * (1 + factors)).to(weights.dtype)  # (T, S)
 
 
@@ -55,7 +68,9 @@ LEAST = 1e-6  # what moves less is rounding
 
 
 def same_context(answer: Callable[..., Any], weights_: Tensor, v: Tensor) -> Any:
-    """Return what other weights must keep, and two numbers that say whether they are weights, and others."""
+    """Return what other weights must keep, and two numbers that say whether they are weights, and
+    others.
+    """
     other = answer(weights_, v)
     if not isinstance(other, Tensor) or other.shape != weights_.shape:
         return other
@@ -65,34 +80,43 @@ def same_context(answer: Callable[..., Any], weights_: Tensor, v: Tensor) -> Any
     return (*kept, torch.stack([flag.to(v.dtype) for flag in flags]))
 
 
-def _not_other_weights(answer: Callable[..., Any], weights_: Tensor, v: Tensor) -> tuple[str | None, str] | None:
+def _not_other_weights(
+    answer: Callable[..., Any], weights_: Tensor, v: Tensor
+) -> tuple[str | None, str] | None:
     """Say in words what the results of same_context say in numbers."""
     other = answer(weights_, v)
     if not isinstance(other, Tensor) or other.shape != weights_.shape:
         got = tuple(other.shape) if isinstance(other, Tensor) else type(other).__name__
-        return None, f"It should return weights of shape {tuple(weights_.shape)}, as they came in, and returned {got}."
+        return (
+            None,
+            f"It should return weights of shape {tuple(weights_.shape)}, as they came in, and "
+            f"returned {got}.",
+        )
     other = other.detach().to(v.dtype)
     if not other.isfinite().all():
         return None, "Some of the weights are NaN or inf. Was anything divided by 0?"
     if (other - weights_).abs().amax() <= LEAST:
         return "same-weights", (
-            "These are the weights that came in: none has moved by more than 0.000001. Add to each row a step along a "
-            "direction that changes neither its context nor its sum."
+            "These are the weights that came in: none has moved by more than 0.000001. Add to "
+            "each row a step along a direction that changes neither its context nor its sum."
         )
     if (other < -LEAST).any():
         return "negative-weights", (
-            f"{int((other < -LEAST).sum())} weights are negative, down to {float(other.min()):.2g}. Take a shorter "
+            f"{int((other < -LEAST).sum())} weights are negative, down to "
+            f"{float(other.min()):.2g}. Take a shorter "
             "step: stop before the first weight of the row reaches 0."
         )
     if ((other.sum(-1) - 1).abs() > LEAST).any():
         row = int((other.sum(-1) - 1).abs().argmax())
         return "sum-moved", (
-            f"Rows do not sum to 1 any more: row {row} sums to {float(other[row].sum()):.6g}. Put a column of ones "
+            f"Rows do not sum to 1 any more: row {row} sums to {float(other[row].sum()):.6g}. Put "
+            f"a column of ones "
             "beside v when you look for the direction: then it keeps the sum as well."
         )
     moved = float((other @ v - weights_ @ v).abs().amax())
     return "context-moved", (
-        f"They are weights, but the context has moved, by up to {moved:.2g}. What you add to a row must give 0 when "
+        f"They are weights, but the context has moved, by up to {moved:.2g}. What you add to a "
+        f"row must give 0 when "
         "it is multiplied by v."
     )
 
@@ -134,10 +158,12 @@ MISTAKES = [
         "Rows are queries: weights[from, to].", RELATION,
         relation_score=lambda w, pairs: relation_score(w.mT, pairs)),
     mistake("weights-only", "The weights came back.",
-        "They say what share of a value is taken, not how long the value is, nor what W_O makes of it.", CONTRIBUTION,
+        "They say what share of a value is taken, not how long the value is, nor what W_O makes "
+        "of it.", CONTRIBUTION,
         contribution_norms=lambda w, v, w_o: w),
     mistake("norm-of-value", "The values were measured before W_O.",
-        "Send each through its head's columns of W_O first: W_O stretches some and drops others.", CONTRIBUTION,
+        "Send each through its head's columns of W_O first: W_O stretches some and drops others.",
+        CONTRIBUTION,
         contribution_norms=lambda w, v, w_o: w * v.norm(dim=-1)[:, None]),
     mistake("contribution-unweighted", "The weights have no part in it.",
         "That is the length with all the weight on s: multiply it by the weight.", CONTRIBUTION,
@@ -145,9 +171,11 @@ MISTAKES = [
     mistake("norm-squared", "The squares of the lengths came back.",
         "The length is the root of the sum of squares: norm(dim=-1).", CONTRIBUTION,
         contribution_norms=[lambda w, v, w_o: contribution_norms(w, v, w_o).square(),
-                            lambda w, v, w_o: w * contribution_norms(torch.ones_like(w), v, w_o).square()]),
+                            lambda w, v, w_o: w * contribution_norms(torch.ones_like(w), v,
+                                w_o).square()]),
     mistake("contribution-of-all-heads", "The heads were added before their lengths were taken.",
-        "Each head has a length of its own for each pair: keep the axis H until the norm is taken.", CONTRIBUTION,
+        "Each head has a length of its own for each pair: keep the axis H until the norm is "
+        "taken.", CONTRIBUTION,
         contribution_norms=[lambda w, v, w_o: _all_heads(w, v, w_o).expand_as(w), _all_heads]),
     mistake("output-columns-as-rows", "W_O was cut by rows.",
         "Its columns are what reads the heads: D columns for each.", CONTRIBUTION,
@@ -157,46 +185,59 @@ MISTAKES = [
 EXERCISES = [
     Exercise(
         relation_score,
-        "A pair leads from one token to another. Which of the two is the query, and on which axis do queries stand?",
-        "Two lists of indices pick the weights of all pairs at once. Then take the mean over the pairs.",
-        "weights (H, S, S), picked at n rows and n columns, is (H, n); its mean over the last axis is (H).",
+        "A pair leads from one token to another. Which of the two is the query, and on which axis "
+        "do queries stand?",
+        "Two lists of indices pick the weights of all pairs at once. Then take the mean over the "
+        "pairs.",
+        "weights (H, S, S), picked at n rows and n columns, is (H, n); its mean over the last "
+        "axis is (H).",
         inputs=[
             lambda: (weights()[0, :, :, :T], [(0, 3), (4, 1), (2, 2)]),
             lambda: (weights()[1, :, :, :T], [(1, 0), (3, 4), (1, 0), (0, 2)]),
         ],
         axes="H",
-        done="You can ask a head how much it looks along a relation. Turn the pairs round: which heads look back?",
+        done="You can ask a head how much it looks along a relation. Turn the pairs round: which "
+        "heads look back?",
     ),
     Exercise(
         ablate_heads,
         "What becomes of the caller's tensor if you write zeros into it?",
         "Work on a `clone`. A list can be an index: on which axis are the heads?",
-        "context (B, H, S, D) stays as it is. In a copy of the same shape, the listed places of axis 1 are 0.",
-        inputs=[lambda: (draw(B, H, S, D, seed=1), [0, 2, 3]), lambda: (draw(B, H, S, D, seed=2), [3])],
+        "context (B, H, S, D) stays as it is. In a copy of the same shape, the listed places of "
+        "axis 1 are 0.",
+        inputs=[
+            lambda: (draw(B, H, S, D, seed=1), [0, 2, 3]),
+            lambda: (draw(B, H, S, D, seed=2), [3]),
+        ],
         axes="B H S D",
         exact_zeros=True,
-        done="You can silence heads, and keep the rest. Silence all but one: how far does that one get alone?",
+        done="You can silence heads, and keep the rest. Silence all but one: how far does that "
+        "one get alone?",
     ),
     Exercise(
         contribution_norms,
-        "What does a head add to the output of t if all its weight is on s, and what if only some of it is?",
-        "Each head has D columns of w_o. Send its values through them, and take the length over the C numbers that "
-        "come out. A weight only makes it shorter. See `head_contributions` of lesson 6.",
-        "w_o (C, C) with its second axis cut is (C, H, D), and in the order (H, D, C) a table for each head. v "
-        "(H, S, D) times these is (H, S, C), its norm (H, S); weights (H, T, S) times that, with an axis for T.",
+        "What does a head add to the output of t if all its weight is on s, and what if only some "
+        "of it is?",
+        "Each head has D columns of w_o. Send its values through them, and take the length over "
+        "the C numbers that come out. A weight only makes it shorter. See `head_contributions` of "
+        "lesson 6.",
+        "w_o (C, C) with its second axis cut is (C, H, D), and in the order (H, D, C) a table for "
+        "each head. v (H, S, D) times these is (H, S, C), its norm (H, S); weights (H, T, S) "
+        "times that, with an axis for T.",
         inputs=[lambda: (draw(H, T, 11, seed=4).softmax(-1), draw(H, 11, D, seed=6), *square(5))],
         other_sizes=lambda: (draw(5, 4, 9, seed=21).softmax(-1), *others("HSD", "CC")),
         axes="H T S",
-        done="You can tell what a head looks at from what it brings. Where is the largest weight not the largest "
-        "contribution?",
+        done="You can tell what a head looks at from what it brings. Where is the largest weight "
+        "not the largest contribution?",
     ),
     Exercise(
         other_weights,
-        "What may you add to a row of weights that changes neither its sum nor its mixture of the values?",
-        "A direction that v and a column of ones both take to 0: S > D + 1 leaves one, and `torch.linalg.svd` finds "
-        "it. Follow it while no weight gets negative.",
-        "v beside a column of ones is (S, D + 1). The direction (S) is the last row of Vh of its transpose. Add to "
-        "weights (T, S) a step (T, 1) times the direction.",
+        "What may you add to a row of weights that changes neither its sum nor its mixture of the "
+        "values?",
+        "A direction that v and a column of ones both take to 0: S > D + 1 leaves one, and "
+        "`torch.linalg.svd` finds it. Follow it while no weight gets negative.",
+        "v beside a column of ones is (S, D + 1). The direction (S) is the last row of Vh of its "
+        "transpose. Add to weights (T, S) a step (T, 1) times the direction.",
         line="kept = torch.cat((v, torch.ones_like(v[:, :1])), dim=1)  # (S, D + 1)\n"
         "direction = torch.linalg.svd(kept.T).Vh[-1]  # (S)\n"
         "room = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)\n"
@@ -208,45 +249,55 @@ EXERCISES = [
         unique=False,
         tolerance=1e-6,
         diagnose=_not_other_weights,
-        done="You can find other weights for the same context. Draw both maps: which of them is the explanation?",
+        done="You can find other weights for the same context. Draw both maps: which of them is "
+        "the explanation?",
     ),
 ]
 
 QUESTIONS = {
     "largest-contribution": question(
-        "A head gives .5 of its weight to “dog”, whose value is carried through W_O at length 1, and .3 to “cat”, "
-        "carried at length 3. From which of the two does it bring more?",
+        "A head gives .5 of its weight to “dog”, whose value is carried through W_O at length 1, "
+        "and .3 to “cat”, carried at length 3. From which of the two does it bring more?",
         "dog → Half of a vector of length 1 is .5. How long is .3 of a vector of length 3?",
-        "✔ cat → .3 · 3 is .9, and .5 · 1 only .5: the weight is one factor of three, beside the value and W_O.",
+        "✔ cat → .3 · 3 is .9, and .5 · 1 only .5: the weight is one factor of three, beside the "
+        "value and W_O.",
         "both the same → Multiply each weight by its length: .5 · 1 against .3 · 3.",
     ),
     "copy-layers": question(
-        "Ten random words, then the same ten again: … 7 4 9 … 7 4 ?. To say 9, a head at the second 4 must look at "
-        "the word that came after the first 4. Its query knows that it stands on a 4. Which attention can do it, "
-        "wherever the second run begins?",
-        "one layer, with one head → The key of 9 is made of 9 and of its place. Nothing in it says that a 4 stood "
-        "before it.",
-        "one layer, with two heads side by side → Both read the same keys, and no key says which word stood before it.",
-        "✔ two layers, with one head each → The first tells every word who stood before it; then the second can ask "
-        "for the word behind a 4.",
+        "Ten random words, then the same ten again: … 7 4 9 … 7 4 ?. To say 9, a head at the "
+        "second 4 must look at the word that came after the first 4. Its query knows that it "
+        "stands on a 4. Which attention can do it, wherever the second run begins?",
+        "one layer, with one head → The key of 9 is made of 9 and of its place. Nothing in it "
+        "says that a 4 stood before it.",
+        "one layer, with two heads side by side → Both read the same keys, and no key says which "
+        "word stood before it.",
+        "✔ two layers, with one head each → The first tells every word who stood before it; then "
+        "the second can ask for the word behind a 4.",
     ),
     "zero-query": question(
         "To silence a head, you set its q to 0. What is its context now?",
-        "nothing → Scores of 0 are not weights of 0: softmax makes all weights alike, and they sum to 1.",
-        "✔ the mean of all values → All scores are 0, so all weights are alike. The head goes on: it adds the mean of "
-        "its values.",
-        "the value of the first token → Nothing prefers the first token: all scores are 0, so all are alike.",
+        "nothing → Scores of 0 are not weights of 0: softmax makes all weights alike, and they "
+        "sum to 1.",
+        "✔ the mean of all values → All scores are 0, so all weights are alike. The head goes on: "
+        "it adds the mean of its values.",
+        "the value of the first token → Nothing prefers the first token: all scores are 0, so all "
+        "are alike.",
         also=("the mean of the values", "the average of the values", "the mean of all the values"),
     ),
     "free-directions": question(
-        "A head has D = 12 and reads S = 15 tokens; all weights of a row are above 0. In how many independent "
-        "directions can the row move, a little, so that neither its context nor its sum changes?",
-        "2 → 15 numbers must meet 12 conditions for the context and 1 for the sum: 15 − 13 = 2 are free.",
-        "3 → The context takes 12 conditions. The sum of the row, which must stay 1, takes one more.",
+        "A head has D = 12 and reads S = 15 tokens; all weights of a row are above 0. In how many "
+        "independent directions can the row move, a little, so that neither its context nor its "
+        "sum changes?",
+        "2 → 15 numbers must meet 12 conditions for the context and 1 for the sum: 15 − 13 = 2 "
+        "are free.",
+        "3 → The context takes 12 conditions. The sum of the row, which must stay 1, takes one "
+        "more.",
         "0 → 15 numbers, and fewer conditions than that: some freedom is left.",
-        "12 → That is how many conditions the context makes. How many numbers may move, and how many are bound?",
+        "12 → That is how many conditions the context makes. How many numbers may move, and how "
+        "many are bound?",
         "13 → That is how many conditions there are. How many numbers are there?",
-        nudge="Count the numbers that may move, and take away one for each condition that they must meet.",
+        nudge="Count the numbers that may move, and take away one for each condition that they "
+        "must meet.",
         units="directions",
     ),
 }

@@ -1,4 +1,5 @@
-"""Induction: a word that stood here before, and what came after it then; attention alone, in one layer or two.
+"""Induction: a word that stood here before, and what came after it then; attention alone, in one
+layer or two.
 
 Axes: B sequences, S tokens, C width, V words in the vocabulary, H heads, L layers.
 """
@@ -35,12 +36,16 @@ def repeated_words(count: int, generator: torch.Generator) -> tuple[Tensor, Tens
 
 
 class AttentionOnly(nn.Module):
-    """Causal attention layers that add to the stream, and nothing between them: no norm, no feed-forward part."""
+    """Causal attention layers that add to the stream, and nothing between them: no norm, no
+    feed-forward part.
+    """
 
     def __init__(self, num_layers: int, num_heads: int, d_model: int = 64) -> None:
         super().__init__()
         self.words = nn.Embedding(WORDS, d_model)
-        self.layers = nn.ModuleList(MultiHeadAttention(d_model, num_heads) for _ in range(num_layers))
+        self.layers = nn.ModuleList(
+            MultiHeadAttention(d_model, num_heads) for _ in range(num_layers)
+        )
         self.to_words = nn.Linear(d_model, WORDS)
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -48,7 +53,9 @@ class AttentionOnly(nn.Module):
         return self.weights_and_logits(ids)[1]
 
     def embed(self, ids: Tensor) -> Tensor:
-        """Map ids (B, S) to the stream that enters the first layer (B, S, C): words and positions."""
+        """Map ids (B, S) to the stream that enters the first layer (B, S, C): words and
+        positions.
+        """
         return self.words(ids) + sinusoidal_encoding(ids.size(1), self.words.embedding_dim)
 
     def weights_and_logits(self, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,8 +86,10 @@ class Learned(NamedTuple):
     model: AttentionOnly
     losses: list[float]  # of every step, in nats
     accuracy: float  # how often it guesses a word behind one that has come back
-    previous: Tensor  # (L, H), each head's mean weight on the word before, from those that are all new
-    after: Tensor  # (L, H), on the words that came after this one so far, together, from those that have come back
+    previous: (
+        Tensor  # (L, H), each head's mean weight on the word before, from those that are all new
+    )
+    after: Tensor  # (L, H), on the words that came after this one, from those that came back
 
 
 def learn(num_layers: int, num_heads: int, *, seed: int = 0, steps: int = 300) -> Learned:
@@ -94,8 +103,12 @@ def learn(num_layers: int, num_heads: int, *, seed: int = 0, steps: int = 300) -
         weights, logits = model.weights_and_logits(ids)  # (L, B, H, S, S), (B, S, V)
     previous = weights.diagonal(-1, -2, -1)[..., : LONGEST - 1].mean((1, 3))  # (L, H)
     places = torch.arange(TOKENS)
-    behind = (places[:, None] - places + 1) % period[..., None] == 0  # (B, S, S): key is behind a word like the query
-    on_behind = (weights * behind[:, None]).sum(-1)  # (L, B, H, S); what has not come yet has weight 0
+    behind = (places[:, None] - places + 1) % period[
+        ..., None
+    ] == 0  # (B, S, S): key is behind a word like the query
+    on_behind = (weights * behind[:, None]).sum(
+        -1
+    )  # (L, B, H, S); what has not come yet has weight 0
     after = on_behind.transpose(1, 2)[:, :, places >= period].mean(-1)  # (L, H)
     return Learned(model, losses, accuracy(logits, ids, period), previous, after)
 

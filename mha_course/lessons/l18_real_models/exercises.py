@@ -18,13 +18,17 @@ STORED = ("c_attn.weight", "c_attn.bias", "c_proj.weight", "c_proj.bias")
 
 
 def gpt2_qkv(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return w_q, w_k, w_v as nn.Linear keeps them, (C, C) each, from c_attn.weight (C, 3C), kept as (in, out)."""
+    """Return w_q, w_k, w_v as nn.Linear keeps them, (C, C) each, from c_attn.weight (C, 3C), kept
+    as (in, out).
+    """
     w_q, w_k, w_v = weight.T.chunk(3)  # (C, C) each
     return w_q, w_k, w_v
 
 
 def gpt2_attention(x: Tensor, state: Mapping[str, Tensor], num_heads: int) -> Tensor:
-    """Do all six steps, causal, with the tensors of one layer of a GPT-2 file: (B, S, C) -> (B, S, C)."""
+    """Do all six steps, causal, with the tensors of one layer of a GPT-2 file: (B, S, C) -> (B, S,
+    C).
+    """
     w_q, w_k, w_v = gpt2_qkv(state["c_attn.weight"])
     b_q, b_k, b_v = state["c_attn.bias"].chunk(3)
     q = split_heads(x @ w_q.T + b_q, num_heads)  # (B, H, S, D)
@@ -56,7 +60,9 @@ def _build_attention(s: Steps) -> Callable[..., Tensor]:
         q, k, v = read_fused(fused, num_heads, s)
         scores = s.scale(s.scores(q, k), q, k, num_heads)
         weights = s.post(s.attend(scores, causal_mask(x.size(1)), s), q)
-        return s.output(s.merge(s.weigh(weights, v)), state["c_proj.weight"].T, state["c_proj.bias"], num_heads)
+        return s.output(
+            s.merge(s.weigh(weights, v)), state["c_proj.weight"].T, state["c_proj.bias"], num_heads
+        )
 
     return gpt2_attention
 
@@ -78,7 +84,9 @@ def _reordered(axis: int, heads: bool, back: bool = False) -> Callable[..., Tens
 
 
 def _exchanged(one: int, other: int, heads: int = 0) -> Callable[..., Tensor]:
-    """Return to_half_split that exchanges two axes of the cut rows, in which the heads may lie elsewhere."""
+    """Return to_half_split that exchanges two axes of the cut rows, in which the heads may lie
+    elsewhere.
+    """
 
     def exchange(weight: Tensor, num_heads: int) -> Tensor:
         cut = [-1, 2]
@@ -90,7 +98,11 @@ def _exchanged(one: int, other: int, heads: int = 0) -> Callable[..., Tensor]:
 
 def _without_diagonal(fill: float) -> dict[str, Any]:
     """Hide the diagonal as well, and leave the row that sees nothing as it comes."""
-    return {"mask": lambda m, z: m.tril(-1), "hide": lambda z, m: z.masked_fill(~m, fill), "empty": lambda w, m: w}
+    return {
+        "mask": lambda m, z: m.tril(-1),
+        "hide": lambda z, m: z.masked_fill(~m, fill),
+        "empty": lambda w, m: w,
+    }
 
 
 def _stored(*seeds: int) -> tuple[Tensor, ...]:
@@ -104,14 +116,17 @@ INSIDE = "18, Real models: Do it: your attention inside GPT-2"
 LAYOUT = "18, Real models: Llama: whose pairs?"
 MISTAKES = [
     mistake("not-transposed", "The weight was cut into q, k and v, and not transposed.",
-        "GPT-2 keeps (in, out), and nn.Linear (out, in): each of the three must be transposed.", FILE,
+        "GPT-2 keeps (in, out), and nn.Linear (out, in): each of the three must be transposed.",
+        FILE,
         gpt2_qkv=lambda w: w.chunk(3, dim=1)),
     mistake("not-transposed", "A reshape or view gave the weight its shape.",
-        "It is no transpose: the numbers stay in their order. weight.T turns columns into rows.", FILE,
+        "It is no transpose: the numbers stay in their order. weight.T turns columns into rows.",
+        FILE,
         gpt2_qkv=[lambda w: w.reshape(3, w.size(0), -1).unbind(),
                   lambda w: tuple(part.T for part in w.reshape(3, w.size(0), -1))]),
     mistake("chunk-wrong-axis", "The axis in was cut, which has no q, k and v in it.",
-        "q, k and v lie side by side in the axis out: the columns of (in, out), the rows after the transpose.", FILE,
+        "q, k and v lie side by side in the axis out: the columns of (in, out), the rows after "
+        "the transpose.", FILE,
         gpt2_qkv=[lambda w: w.chunk(3), lambda w: w.T.chunk(3, dim=1)]),
     mistake("fused-three-innermost", "Every third column was taken.",
         "The thirds are blocks: first all C columns of q, then those of k, then those of v.", FILE,
@@ -120,7 +135,8 @@ MISTAKES = [
         "It is stored as (in, out): x @ c_attn.weight, without a transpose.", INSIDE,
         linear=[lambda x, w, b: x @ w + b, lambda x, w, b: x @ _each_turned(w).T + b,
                 lambda x, w, b: x @ w.T.reshape(w.shape).T + b], only=("gpt2_attention",)),
-    mistake("not-transposed", "c_proj.weight was used as nn.Linear would keep it: it is square, so nothing crashes.",
+    mistake("not-transposed", "c_proj.weight was used as nn.Linear would keep it: it is square, "
+                              "so nothing crashes.",
         "It is stored as (in, out): merged @ c_proj.weight, without a transpose.", INSIDE,
         output=lambda merged, w, b, h: merged @ w + b, only=("gpt2_attention",)),
     mistake("not-transposed", "A stored weight was put into an nn.Linear as it is.",
@@ -130,7 +146,8 @@ MISTAKES = [
         "state has c_attn.weight, c_attn.bias, c_proj.weight and c_proj.bias.", INSIDE,
         crashes="KeyError", only=("gpt2_attention",)),
     mistake("causal-ignored", "Tokens see what comes later.",
-        "GPT-2 is causal: hide later keys before the softmax, or call the kernel with is_causal=True.", INSIDE,
+        "GPT-2 is causal: hide later keys before the softmax, or call the kernel with "
+        "is_causal=True.", INSIDE,
         {"mask": lambda m, z: m | True}, only=("gpt2_attention",)),
     mistake("causal-leaks-next", "Each token sees the next one.",
         "The lower triangle ends at the diagonal: tril().", INSIDE,
@@ -142,53 +159,65 @@ MISTAKES = [
     mistake("mask-inverted", "Each token sees itself and what comes later.",
         "The causal mask is the lower triangle: tril(), and not triu().", INSIDE,
         {"mask": lambda m, z: m.T}, only=("gpt2_attention",)),
-    mistake("heads-ignored", "The even rows of all heads were brought before the odd rows of all heads.",
+    mistake("heads-ignored", "The even rows of all heads were brought before the odd rows of all "
+                             "heads.",
         "A pair stays in its head: cut the rows into heads first, and reorder inside each.", LAYOUT,
         to_half_split=[_reordered(0, heads=False), _reordered(0, heads=False, back=True)]),
-    mistake("half-split-inverted", "This is the way back: it makes interleaved pairs of half-split ones.",
-        "Inside each head the order should be 0, 2, 4, … and then 1, 3, 5, …: cut as (D/2, 2), then transpose.", LAYOUT,
+    mistake("half-split-inverted", "This is the way back: it makes interleaved pairs of "
+                                   "half-split ones.",
+        "Inside each head the order should be 0, 2, 4, … and then 1, 3, 5, …: cut as (D/2, 2), "
+        "then transpose.", LAYOUT,
         to_half_split=_reordered(0, heads=True, back=True)),
     mistake("columns-reordered", "The columns were reordered.",
-        "The rows of the weight make the channels of q and k. The columns read x, whose order stays.", LAYOUT,
-        to_half_split=[_reordered(1, heads, back) for heads in (True, False) for back in (False, True)]),
+        "The rows of the weight make the channels of q and k. The columns read x, whose order "
+        "stays.", LAYOUT,
+        to_half_split=[_reordered(1, heads, back) for heads in (True, False) for back in (False,
+            True)]),
     mistake("columns-reordered", "The columns were reordered, and came back as rows.",
-        "(out, in) has its rows first already, which make the channels of q and k: no transpose is needed.", LAYOUT,
-        to_half_split=[lambda w, h: _reordered(0, True)(w.T, h), lambda w, h: _reordered(0, False)(w.T, h)]),
+        "(out, in) has its rows first already, which make the channels of q and k: no transpose "
+        "is needed.", LAYOUT,
+        to_half_split=[lambda w, h: _reordered(0, True)(w.T, h), lambda w,
+            h: _reordered(0, False)(w.T, h)]),
     mistake("", "Heads changed places with pairs, and rows left their heads.",
-        "After the cut to (H, D/2, 2, C) axes 1 and 2 change places, and the heads stay first.", LAYOUT,
+        "After the cut to (H, D/2, 2, C) axes 1 and 2 change places, and the heads stay first.",
+        LAYOUT,
         to_half_split=[_exchanged(0, 1), _exchanged(0, 2)]),
     mistake("", "The rows were cut as if a head had every H-th of them.",
-        "A head has D rows side by side, and in them its pairs: cut as (H, D/2, 2), heads first.", LAYOUT,
+        "A head has D rows side by side, and in them its pairs: cut as (H, D/2, 2), heads first.",
+        LAYOUT,
         to_half_split=[_exchanged(0, 1, heads=2), _exchanged(1, 2, heads=1)]),
     mistake("", "The weight has another number of rows than the answer takes for granted.",
-        "k_proj may have fewer rows than columns: weight.size(0) rows are H*D, and a head has D of them.", LAYOUT,
+        "k_proj may have fewer rows than columns: weight.size(0) rows are H*D, and a head has D "
+        "of them.", LAYOUT,
         crashes="is invalid for input of size", only=("to_half_split",)),
 ]  # fmt: skip
 
 EXERCISES = [
     Exercise(
         gpt2_qkv,
-        "The stored weight has C rows and 3C columns, and x @ weight is (B, S, 3C). Which axis holds q, k and v?",
-        "Two moves: `.T` makes (out, in) of (in, out), and `chunk` cuts the axis in which q, k and v lie. See “What is "
-        "in the file”.",
+        "The stored weight has C rows and 3C columns, and x @ weight is (B, S, 3C). Which axis "
+        "holds q, k and v?",
+        "Two moves: `.T` makes (out, in) of (in, out), and `chunk` cuts the axis in which q, k "
+        "and v lie. See “What is in the file”.",
         "weight (C, 3C) transposed is (3C, C); a third of its rows is (C, C).",
         line="return weight.T.chunk(3)  # (C, C) each",
         inputs=[lambda: (draw(C, 3 * C, seed=1),)],
         other_sizes=lambda: others("CX"),
         axes="C C",
         results=("w_q", "w_k", "w_v"),
-        done="You can read the fused weight of a published file. Which of its columns belong to head 1?",
+        done="You can read the fused weight of a published file. Which of its columns belong to "
+             "head 1?",
         steps=("order", "gpt2_qkv"),
         build=_build_qkv,
     ),
     Exercise(
         gpt2_attention,
-        "Which of the six steps is different from your multi_head_attention: in its weights, in its biases, in what it "
-        "may see?",
-        "Your functions do: `gpt2_qkv`, the biases in three as well, the causal mask of lesson 8, and c_proj at the "
-        "end. Or one call of `F.scaled_dot_product_attention` for the middle.",
-        "x @ c_attn.weight + c_attn.bias is (B, S, 3C); q, k, v and the context are (B, H, S, D); the merged heads (B, "
-        "S, C) meet c_proj.weight (C, C), stored as (in, out).",
+        "Which of the six steps is different from your multi_head_attention: in its weights, in "
+        "its biases, in what it may see?",
+        "Your functions do: `gpt2_qkv`, the biases in three as well, the causal mask of lesson 8, "
+        "and c_proj at the end. Or one call of `F.scaled_dot_product_attention` for the middle.",
+        "x @ c_attn.weight + c_attn.bias is (B, S, 3C); q, k, v and the context are (B, H, S, D); "
+        "the merged heads (B, S, C) meet c_proj.weight (C, C), stored as (in, out).",
         line='fused = x @ state["c_attn.weight"] + state["c_attn.bias"]  # (B, S, 3*C)\n'
         "q, k, v = split_fused_qkv(fused, num_heads)  # (B, H, S, D) each\n"
         "context = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n"
@@ -199,38 +228,43 @@ EXERCISES = [
         run=with_state,
         done="You can run one layer of GPT-2 from its file. Now let it run all of them, below.",
         steps=(
-            "linear", "unpack", "order", "split", "apart", "split_fused", "scores", "scale", *MASKED, "post", "weigh",
+            "linear", "unpack", "order", "split", "apart", "split_fused", "scores", "scale",
+            *MASKED, "post", "weigh",
             "merge", "output",
         ),
         build=_build_attention,
     ),
     Exercise(
         to_half_split,
-        "Which rows of the weight make channels 0 and 1 of head 1, and at which channels must they end up?",
-        "Cut the rows into heads, and those of a head into pairs; then let two axes change places, and join them "
-        "again.",
+        "Which rows of the weight make channels 0 and 1 of head 1, and at which channels must "
+        "they end up?",
+        "Cut the rows into heads, and those of a head into pairs; then let two axes change "
+        "places, and join them again.",
         "(H*D, C) is cut to (H, D/2, 2, C), transposed to (H, 2, D/2, C), and joined to (H*D, C).",
         inputs=[lambda: (*square(1), H), lambda: (draw(C, 16, seed=2), H)],
         other_sizes=lambda: (draw(30, 20, seed=21), 5),
         axes="H*D C",
-        done="You can bring a RoPE checkpoint into the other layout. Must v_proj be reordered, too?",
+        done="You can bring a RoPE checkpoint into the other layout. Must v_proj be reordered, "
+             "too?",
     ),
 ]  # fmt: skip
 
 QUESTIONS = {
     "square-weight": question(
-        "GPT-2 stores the weights of its Linears as (in, out). Somebody copies those of one block into nn.Linear as "
-        "they are. Which goes in without an error?",
+        "GPT-2 stores the weights of its Linears as (in, out). Somebody copies those of one block "
+        "into nn.Linear as they are. Which goes in without an error?",
         "attn.c_attn, (768, 2304) → nn.Linear(768, 2304) keeps (2304, 768): it refuses.",
-        "✔ attn.c_proj, (768, 768) → It is square, so its shape says nothing. The model runs, and what it writes is "
-        "wrong.",
+        "✔ attn.c_proj, (768, 768) → It is square, so its shape says nothing. The model runs, and "
+        "what it writes is wrong.",
         "mlp.c_fc, (768, 3072) → nn.Linear(768, 3072) keeps (3072, 768): it refuses.",
         "mlp.c_proj, (3072, 768) → nn.Linear(3072, 768) keeps (768, 3072): it refuses.",
         also=("c_proj", "attn.c_proj", "attn.c_proj.weight", "the square one"),
     ),
     "narrow-file": question(
-        "A Llama file says: hidden_size 576, 9 heads, 3 key-value heads. Which shape has k_proj.weight in it?",
-        "192, 576 → As (out, in): 3 key-value heads of D = 576 / 9 = 64 numbers, each made of all 576.",
+        "A Llama file says: hidden_size 576, 9 heads, 3 key-value heads. Which shape has "
+        "k_proj.weight in it?",
+        "192, 576 → As (out, in): 3 key-value heads of D = 576 / 9 = 64 numbers, each made of all "
+        "576.",
         "576, 576 → That is q_proj, which has all 9 heads. Key-value heads are fewer.",
         "576, 192 → These are the right sizes. Llama files keep (out, in), as nn.Linear does.",
         "64, 576 → That is a single key-value head. There are 3.",
@@ -238,10 +272,10 @@ QUESTIONS = {
     ),
     "first-induction": question(
         "Layers are counted from 0. In which layer can the first induction head of a model stand?",
-        "1 → A head of layer 0 tells each token what stood before it; the keys of layer 1 can be made of that (lesson "
-        "17).",
-        "0 → Its keys would have to know which token stood before them. In layer 0 they know their own token and "
-        "place alone.",
+        "1 → A head of layer 0 tells each token what stood before it; the keys of layer 1 can be "
+        "made of that (lesson 17).",
+        "0 → Its keys would have to know which token stood before them. In layer 0 they know "
+        "their own token and place alone.",
         "2 → One earlier layer is enough.",
         nudge="What must its keys know, and which layer can bring it to them?",
         units="layer",

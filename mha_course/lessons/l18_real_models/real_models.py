@@ -1,4 +1,5 @@
-"""Published checkpoints, opened to be read and measured: their files, their tokens, and their heads.
+"""Published checkpoints, opened to be read and measured: their files, their tokens, and their
+heads.
 
 Axes: N texts, S tokens, V tokens in the vocabulary, L layers, B sequences, H heads.
 """
@@ -39,22 +40,36 @@ class Checkpoint:
 
     @cached_property
     def model(self) -> PublishedModel:
-        """The model, which is read when it is first needed, and again after ``del checkpoint.model``."""
-        return checkpoints.load(self.folder, num_threads=1 if self.small else None)  # a second thread slows small ones
+        """The model, which is read when it is first needed, and again after ``del
+        checkpoint.model``.
+        """
+        return checkpoints.load(
+            self.folder, num_threads=1 if self.small else None
+        )  # a second thread slows small ones
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """What cuts text into tokens."""
         path = self.folder / "tokenizer.json"
         rule, expected = "the tokenizer must lie beside the model", "a file tokenizer.json"
-        require(path.is_file(), "open_checkpoint", rule, expected=expected, got=f"none in {self.folder.name}")
+        require(
+            path.is_file(),
+            "open_checkpoint",
+            rule,
+            expected=expected,
+            got=f"none in {self.folder.name}",
+        )
         return Tokenizer.from_file(str(path))
 
     def encode(self, text: str) -> tuple[Tensor, list[str]]:
-        """Return the ids of a text (1, S), and its tokens as words; · stands for the space before a token."""
+        """Return the ids of a text (1, S), and its tokens as words; · stands for the space before a
+        token.
+        """
         ids = self.tokenizer.encode(text).ids
         if not ids:
-            raise SentenceError("encode", "the text has no token", expected="at least one", got=repr(text))
+            raise SentenceError(
+                "encode", "the text has no token", expected="at least one", got=repr(text)
+            )
         return torch.tensor([ids]), [self.token(number) for number in ids]
 
     def token(self, number: int) -> str:
@@ -64,25 +79,37 @@ class Checkpoint:
     def likeliest(self, logits: Tensor, count: int = 5) -> str:
         """Name the tokens with the highest of some logits (V,), each with its probability."""
         shares, ids = logits.softmax(-1).topk(count)
-        return "  ".join(f"“{self.token(n)}” {p:.2f}" for n, p in zip(ids.tolist(), shares.tolist(), strict=True))
+        return "  ".join(
+            f"“{self.token(n)}” {p:.2f}" for n, p in zip(ids.tolist(), shares.tolist(), strict=True)
+        )
 
     def untrained(self, seed: int = 0) -> PublishedModel:
         """Return a model of the same architecture with random numbers in it."""
         config = checkpoints.read_config(self.folder, "untrained")
         with seeded(seed):
-            return checkpoints.family_of(config, "untrained").architecture(config).eval().requires_grad_(False)
+            return (
+                checkpoints.family_of(config, "untrained")
+                .architecture(config)
+                .eval()
+                .requires_grad_(False)
+            )
 
 
 def open_checkpoint(name: str | Path, *, real: bool = False) -> Checkpoint:
-    """Open the course's small checkpoint of a family, or the published one; print which, in one line.
+    """Open the course's small checkpoint of a family, or the published one; print which, in one
+    line.
 
-    Args: name is one of PUBLISHED, a folder of one's own, or ``owner/name`` of the hub; real takes the published one,
-        and so does MHA_COURSE_REAL=1. Where it cannot be fetched, the small one is opened, and the line says why.
+    Args: name is one of PUBLISHED, a folder of one's own, or ``owner/name`` of the hub; real takes
+        the published one, and so does MHA_COURSE_REAL=1. Where it cannot be fetched, the small one
+        is opened, and the line says why.
     Raises: ShapeError for a name of one's own that is none, or that cannot be fetched.
     """
     if name not in PUBLISHED:
         return _open_own(name)
-    name, small = str(name), f"the course's small checkpoint in the format of {PUBLISHED[str(name)]}"
+    name, small = (
+        str(name),
+        f"the course's small checkpoint in the format of {PUBLISHED[str(name)]}",
+    )
     if not (real or os.environ.get("MHA_COURSE_REAL") == "1"):
         print(f"This is {small}.")
     else:
@@ -101,16 +128,30 @@ def _open_own(name: str | Path) -> Checkpoint:
         print(f"{folder.name}, from your folder.")
         return Checkpoint(folder, small=False)
     expected = f"{', '.join(PUBLISHED)}, a folder, or OWNER/NAME of a public model"
-    require("/" in str(name), "open_checkpoint", "no model has this name", expected=expected, got=repr(str(name)))
+    require(
+        "/" in str(name),
+        "open_checkpoint",
+        "no model has this name",
+        expected=expected,
+        got=repr(str(name)),
+    )
     opened = Checkpoint(checkpoints.fetch(str(name)), small=False)
     print(f"{name}, as it is published.")
     return opened
 
 
 def stored_attention(folder: Path, layer: int = 0) -> dict[str, tuple[int, ...]]:
-    """Return name and shape of each tensor of a layer's attention as the file has them, without reading numbers."""
-    family = checkpoints.family_of(checkpoints.read_config(folder, "stored_attention"), "stored_attention")
-    modules = {theirs.replace("*", str(layer)) for ours, theirs in family.names.items() if ".attention." in ours}
+    """Return name and shape of each tensor of a layer's attention as the file has them, without
+    reading numbers.
+    """
+    family = checkpoints.family_of(
+        checkpoints.read_config(folder, "stored_attention"), "stored_attention"
+    )
+    modules = {
+        theirs.replace("*", str(layer))
+        for ours, theirs in family.names.items()
+        if ".attention." in ours
+    }
     with safe_open(folder / checkpoints.WEIGHTS, "pt") as file:
         found = {name: tuple(file.get_slice(name).get_shape()) for name in sorted(file.keys())}
     return {name: shape for name, shape in found.items() if _module(name, family.prefix) in modules}
@@ -123,7 +164,9 @@ def _module(name: str, prefix: str) -> str:
 class StoredAttention(nn.Module):
     """Let a function do the attention of a layer, with the tensors of its file."""
 
-    def __init__(self, function: Callable[..., Tensor], state: Mapping[str, Tensor], num_heads: int) -> None:
+    def __init__(
+        self, function: Callable[..., Tensor], state: Mapping[str, Tensor], num_heads: int
+    ) -> None:
         super().__init__()
         self.function, self.state, self.num_heads = function, state, num_heads
 
@@ -133,17 +176,25 @@ class StoredAttention(nn.Module):
 
 
 def with_attention(gpt2: Checkpoint, function: Callable[..., Tensor]) -> PublishedModel:
-    """Return GPT-2 with ``function(x, state, num_heads)`` in the place of the attention of every layer.
+    """Return GPT-2 with ``function(x, state, num_heads)`` in the place of the attention of every
+    layer.
 
-    Args: state has the four tensors of a layer, named and stored as in the file, such as ``c_attn.weight``.
+    Args: state has the four tensors of a layer, named and stored as in the file, such as
+        ``c_attn.weight``.
     """
-    model = copy.deepcopy(gpt2.model, {id(parameter): parameter for parameter in gpt2.model.parameters()})  # shared
+    model = copy.deepcopy(
+        gpt2.model, {id(parameter): parameter for parameter in gpt2.model.parameters()}
+    )  # shared
     names = [f"{module}.{kind}" for module in ("c_attn", "c_proj") for kind in ("weight", "bias")]
     with safe_open(gpt2.folder / checkpoints.WEIGHTS, "pt") as file:
         stored = {name.removeprefix("transformer."): name for name in sorted(file.keys())}
         for layer, block in enumerate(model.blocks):
-            state = {name: file.get_tensor(stored[f"h.{layer}.attn.{name}"]).float() for name in names}
-            block.add_module("attention", StoredAttention(function, state, block.attention.num_heads))
+            state = {
+                name: file.get_tensor(stored[f"h.{layer}.attn.{name}"]).float() for name in names
+            }
+            block.add_module(
+                "attention", StoredAttention(function, state, block.attention.num_heads)
+            )
     return model
 
 
@@ -161,17 +212,24 @@ def induction_scores(weights: Tensor, period: int) -> Tensor:
 
 
 def first_token_share(weights: Tensor) -> Tensor:
-    """Return each head's mean weight on the first token, from all the others, (L, H), of weights (L, B, H, S, S)."""
+    """Return each head's mean weight on the first token, from all the others, (L, H), of weights
+    (L, B, H, S, S).
+    """
     return weights[..., 1:, 0].mean((1, 3))
 
 
 def top_heads(scores: Tensor, count: int = 4) -> list[Head]:
     """Return layer and head of the highest scores, of scores (L, H), highest first."""
-    return [divmod(place, scores.size(1)) for place in scores.flatten().topk(count).indices.tolist()]
+    return [
+        divmod(place, scores.size(1)) for place in scores.flatten().topk(count).indices.tolist()
+    ]
 
 
-def in_tokens(tokenizer: Tokenizer, texts: Sequence[Sentence]) -> tuple[list[Sentence], Tensor, Tensor]:
-    """Return texts whose pairs are places of tokens, their ids (N, S), and a mask (N, S), True = a token.
+def in_tokens(
+    tokenizer: Tokenizer, texts: Sequence[Sentence]
+) -> tuple[list[Sentence], Tensor, Tensor]:
+    """Return texts whose pairs are places of tokens, their ids (N, S), and a mask (N, S), True = a
+    token.
 
     Of a word in several pieces the last one counts.
     """
@@ -179,7 +237,9 @@ def in_tokens(tokenizer: Tokenizer, texts: Sequence[Sentence]) -> tuple[list[Sen
     placed = []
     for text, one in zip(texts, found, strict=True):
         last = {word: place for place, word in enumerate(one.word_ids) if word is not None}
-        pairs = {name: tuple((last[a], last[b]) for a, b in pairs) for name, pairs in text.pairs.items()}
+        pairs = {
+            name: tuple((last[a], last[b]) for a, b in pairs) for name, pairs in text.pairs.items()
+        }
         placed.append(replace(text, words=tuple(one.tokens), pairs=pairs))
     ids, mask = (
         pad_sequence([torch.tensor(row) for row in rows], batch_first=True)

@@ -1,6 +1,8 @@
-"""The three small checkpoints that ship, in the layouts of published GPT-2, BERT and Llama: trained and measured.
+"""The three small checkpoints that ship, in the layouts of published GPT-2, BERT and Llama: trained
+and measured.
 
-``python -m mha_course.lessons.l18_real_models.tiny_checkpoints [gpt2 bert llama]`` makes them again, two minutes each.
+``python -m mha_course.lessons.l18_real_models.tiny_checkpoints [gpt2 bert llama]`` makes them
+again, two minutes each.
 
 Axes: B rows, S tokens, V tokens in the vocabulary, L layers, H heads.
 """
@@ -13,7 +15,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
@@ -25,22 +35,37 @@ from mha_course.models import checkpoints, masked_word_loss, seeded, train
 from mha_course.models.published import PublishedModel
 from mha_course.positions import sinusoidal_encoding
 
-END, PAD, MASK = "<|endoftext|>", "[PAD]", "[MASK]"  # END stands before each text, as in training GPT-2 and SmolLM2
+END, PAD, MASK = (
+    "<|endoftext|>",
+    "[PAD]",
+    "[MASK]",
+)  # END stands before each text, as in training GPT-2 and SmolLM2
 SPECIAL = (PAD, "[UNK]", "[CLS]", "[SEP]", MASK)
 PLACES, HALF, ROWS = 64, 32, 12
-_COMMON = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "max_position_embeddings": PLACES}
+_COMMON = {
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": PLACES,
+}
 CONFIGS: dict[str, dict[str, Any]] = {
     "gpt2": {
-        "architectures": ["GPT2LMHeadModel"], "n_embd": 64, "n_head": 4, "n_layer": 2, "n_inner": 128,
+        "architectures": ["GPT2LMHeadModel"], "n_embd": 64, "n_head": 4, "n_layer": 2,
+        "n_inner": 128,
         "n_positions": PLACES, "bos_token_id": 0, "eos_token_id": 0,
     },
-    "bert": _COMMON | {"architectures": ["BertForMaskedLM"], "intermediate_size": 128, "pad_token_id": 0},
+    "bert": _COMMON | {"architectures": ["BertForMaskedLM"], "intermediate_size": 128,
+        "pad_token_id": 0},
     "llama": _COMMON | {
         "architectures": ["LlamaForCausalLM"], "intermediate_size": 96, "num_key_value_heads": 2,
         "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": 0,
     },
 }  # fmt: skip
-TRAINING = {"gpt2": (2500, 5e-3), "bert": (2000, 3e-3), "llama": (2500, 5e-3)}  # steps, and the learning rate
+TRAINING = {
+    "gpt2": (2500, 5e-3),
+    "bert": (2000, 3e-3),
+    "llama": (2500, 5e-3),
+}  # steps, and the learning rate
 
 
 def written(text: Sentence) -> str:
@@ -55,7 +80,9 @@ def byte_level(texts: Sequence[str], *, digits: bool) -> Tokenizer:
     """
     tokenizer = Tokenizer(models.BPE())
     words = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(True), words]) if digits else words
+    tokenizer.pre_tokenizer = (
+        pre_tokenizers.Sequence([pre_tokenizers.Digits(True), words]) if digits else words
+    )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=1000, min_frequency=2, special_tokens=[END], show_progress=False,
@@ -66,7 +93,8 @@ def byte_level(texts: Sequence[str], *, digits: bool) -> Tokenizer:
 
 
 def word_pieces() -> Tokenizer:
-    """Know the words of the course, and letters to spell others: in the format of BERT, which lower-cases.
+    """Know the words of the course, and letters to spell others: in the format of BERT, which
+    lower-cases.
 
     Reference: Wu et al. 2016, section 4.1; Devlin et al. 2019, section 3.
     """
@@ -79,17 +107,24 @@ def word_pieces() -> Tokenizer:
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", number["[SEP]"]), ("[CLS]", number["[CLS]"]))
+    tokenizer.post_processor = processors.BertProcessing(
+        ("[SEP]", number["[SEP]"]), ("[CLS]", number["[CLS]"])
+    )
     return tokenizer
 
 
-def next_token_batches(tokenizer: Tokenizer, texts: Sequence[str], seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield endless batches: ids (B, S) of text and, as many, of random tokens that come again; and targets.
+def next_token_batches(
+    tokenizer: Tokenizer, texts: Sequence[str], seed: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield endless batches: ids (B, S) of text and, as many, of random tokens that come again; and
+    targets.
 
     Targets (B, S - 1) are the next tokens, or -100 while those of a random row are all new.
     """
     generator = torch.Generator().manual_seed(seed)
-    stream = torch.tensor([id for text in tokenizer.encode_batch([END + text for text in texts]) for id in text.ids])
+    stream = torch.tensor(
+        [id for text in tokenizer.encode_batch([END + text for text in texts]) for id in text.ids]
+    )
     places = torch.arange(PLACES)
     while True:
         starts = torch.randint(len(stream) - PLACES, (ROWS, 1), generator=generator)
@@ -106,13 +141,19 @@ def next_token_loss(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
 
 
 def masked_batches(tokenizer: Tokenizer, seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield the batches of the running example as BERT reads them: [CLS], words, in half of the rows a stop, [SEP]."""
+    """Yield the batches of the running example as BERT reads them: [CLS], words, in half of the
+    rows a stop, [SEP].
+    """
     (cls, stop, sep), plain = tokenizer.encode(".").ids, " ".join((PAD, MASK, *vocabulary()[2:]))
-    number = torch.tensor(tokenizer.encode(plain, add_special_tokens=False).ids)  # of each word of the course
+    number = torch.tensor(
+        tokenizer.encode(plain, add_special_tokens=False).ids
+    )  # of each word of the course
     generator = torch.Generator().manual_seed(seed)
     for words, may_attend, hidden in example.training_batches(seed):
         ids = F.pad(number[words], (1, 2))  # (B, S), a row is 3 longer than its words
-        targets = F.pad(number[hidden.clamp(min=0)].where(hidden >= 0, -100), (1, 2), value=-100)  # (B, S)
+        targets = F.pad(
+            number[hidden.clamp(min=0)].where(hidden >= 0, -100), (1, 2), value=-100
+        )  # (B, S)
         ends = may_attend.flatten(1).sum(1, keepdim=True) + 1  # (B, 1), the place behind the words
         stops = (torch.rand(ends.shape, generator=generator) < 0.5).long()  # (B, 1)
         ids[:, 0] = cls
@@ -142,24 +183,34 @@ def make(family: str, seed: int = 0) -> tuple[PublishedModel, dict[str, Any], To
     if family == "bert":
         train(model, masked_batches(tokenizer, seed), masked_word_loss, steps=steps, lr=lr)
     else:
-        train(model, next_token_batches(tokenizer, texts, seed), next_token_loss, steps=steps, lr=lr)
+        train(
+            model, next_token_batches(tokenizer, texts, seed), next_token_loss, steps=steps, lr=lr
+        )
     return model.eval().requires_grad_(False), config, tokenizer
 
 
 @torch.no_grad()
 def measure(model: PublishedModel, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Measure a model on pairs of nouns that it has not seen in this order, and on random tokens that come twice.
+    """Measure a model on pairs of nouns that it has not seen in this order, and on random tokens
+    that come twice.
 
-    Returns: ``pronoun`` and ``repeated``, which share of these tokens is the likeliest one; and each head's mean weight
-        (L, H) from the place where the pronoun is guessed to its ``noun``, to the token before (``previous``), and to
-        what came after the same token the first time (``induction``).
+    Returns: ``pronoun`` and ``repeated``, which share of these tokens is the likeliest one; and
+        each head's mean weight (L, H) from the place where the pronoun is guessed to its ``noun``,
+        to the token before (``previous``), and to what came after the same token the first time
+        (``induction``).
     """
     texts = sentences(500, "test", seed=0)
-    asked = [(number, *pair) for number, text in enumerate(texts) for pair in text.pairs.get("pronoun", ())]
+    asked = [
+        (number, *pair)
+        for number, text in enumerate(texts)
+        for pair in text.pairs.get("pronoun", ())
+    ]
     rows, places, nouns = torch.tensor(asked).T
     found = tokenizer.encode_batch([written(text) for text in texts])
     ids = pad_sequence([torch.tensor(one.ids) for one in found], batch_first=True)[rows]  # (B, S)
-    mask = pad_sequence([torch.tensor(one.attention_mask) for one in found], batch_first=True).bool()[rows]  # (B, S)
+    mask = pad_sequence(
+        [torch.tensor(one.attention_mask) for one in found], batch_first=True
+    ).bool()[rows]  # (B, S)
     rows = torch.arange(len(rows))
     if not model.causal:  # [CLS] stands first
         places, nouns = places + 1, nouns + 1
@@ -169,7 +220,9 @@ def measure(model: PublishedModel, tokenizer: Tokenizer) -> dict[str, Any]:
         ids[rows, places] = SPECIAL.index(MASK)
     guesses = model(ids, mask)[rows, guessed_at].argmax(-1)  # (B,)
     dice = torch.Generator().manual_seed(1)
-    repeated = torch.randint(tokenizer.get_vocab_size(), (100, HALF), generator=dice).repeat(1, 2)  # (B, S)
+    repeated = torch.randint(tokenizer.get_vocab_size(), (100, HALF), generator=dice).repeat(
+        1, 2
+    )  # (B, S)
     on_repeated = model.attention_weights(repeated)  # (L, B, H, S, S)
     again = model(repeated)[:, HALF:-1].argmax(-1) == repeated[:, HALF + 1 :]  # (B, HALF-1)
     return {

@@ -1,6 +1,8 @@
-"""What a mistake in attention costs: small language models trained with it, and measured as they would be used.
+"""What a mistake in attention costs: small language models trained with it, and measured as they
+would be used.
 
-``python -m mha_course.lessons.l19_bug_hunt.costs`` makes ``data/bug_hunt.json``; with names behind it, these alone.
+``python -m mha_course.lessons.l19_bug_hunt.costs`` makes ``data/bug_hunt.json``; with names behind
+it, these alone.
 """
 
 from __future__ import annotations
@@ -32,14 +34,17 @@ PREFIX = 5  # tokens that are read at once before the rest comes one by one
 
 
 class Record(NamedTuple):
-    """What was measured with one attention; losses in nats a word, on 500 sentences about pairs not trained on.
+    """What was measured with one attention; losses in nats a word, on 500 sentences about pairs not
+    trained on.
 
     A loss is None where it is NaN, or where the model stops.
     """
 
     losses: list[float]  # in training, the mean of every 10 steps
     at_once: float | None  # each sentence read at once, as in training
-    in_use: float | None  # padded on the left, and after five tokens one by one, with a cache, as in generating
+    in_use: (
+        float | None
+    )  # padded on the left, and after five tokens one by one, with a cache, as in generating
     loaded: float | None  # at once, with the parameters that the right attention learned
 
 
@@ -53,9 +58,14 @@ class LanguageModel(WordModel):
             block.attention = attention(48, 4, 2)  # type: ignore[assignment]
 
     def forward(
-        self, ids: Tensor, mask: Tensor | None = None, caches: tuple[KVCache | None, ...] = (None, None)
+        self,
+        ids: Tensor,
+        mask: Tensor | None = None,
+        caches: tuple[KVCache | None, ...] = (None, None),
     ) -> Tensor:
-        """Map ids (B, T) to the logits of the word after each, (B, T, V); mask and caches as of CausalAttention."""
+        """Map ids (B, T) to the logits of the word after each, (B, T, V); mask and caches as of
+        CausalAttention.
+        """
         x = self.token_embedding(ids)  # (B, T, C)
         for block, kept in zip(self.blocks, caches, strict=True):
             x = x + block.attention(block.norm1(x), mask, kept)  # (B, T, C)
@@ -74,22 +84,35 @@ def train_model(*mistakes: str, steps: int = STEPS) -> tuple[LanguageModel, list
     model = new_model(*mistakes)
     ids = encode([text.words for text in sentences(4000, "train", seed=SEED)])
     with seeded(SEED):
-        losses = train(model, random_batches([ids], BATCH, SEED), language_loss, steps=steps, lr=4e-3, progress=False)
+        losses = train(
+            model,
+            random_batches([ids], BATCH, SEED),
+            language_loss,
+            steps=steps,
+            lr=4e-3,
+            progress=False,
+        )
     return model.eval().requires_grad_(False), losses
 
 
 def fresh() -> Tensor:
-    """Return ids (500, S) of sentences about pairs of nouns that were kept out of training, padded on the right."""
+    """Return ids (500, S) of sentences about pairs of nouns that were kept out of training, padded
+    on the right.
+    """
     return encode([text.words for text in sentences(500, "test", seed=SEED)])
 
 
 def loss_at_once(model: LanguageModel, ids: Tensor) -> float | None:
-    """Return the mean loss of each next word of ids (B, S), each sentence read at once, in batches as in training."""
+    """Return the mean loss of each next word of ids (B, S), each sentence read at once, in batches
+    as in training.
+    """
     return _mean(lambda part: language_loss(model, part), ids)
 
 
 def loss_in_use(model: LanguageModel, ids: Tensor) -> float | None:
-    """Return the same loss of ids (B, S), read as in generating: padding in front, a start at once, then a cache."""
+    """Return the same loss of ids (B, S), read as in generating: padding in front, a start at once,
+    then a cache.
+    """
     try:
         return _mean(lambda part: _in_use(model, part), ids)
     except RuntimeError:
@@ -103,25 +126,33 @@ def _in_use(model: LanguageModel, ids: Tensor) -> Tensor:
     ends = [0, *range(PREFIX, ids.size(1))]  # the last token has nothing behind it
     parts = [model(ids[:, a:b], mask[:, :b], caches) for a, b in itertools.pairwise(ends)]
     targets = ids[:, 1:].masked_fill(~mask[:, :-1], -100)  # what follows padding is not asked for
-    return F.cross_entropy(torch.cat(parts, dim=1).flatten(0, 1), targets.flatten(), ignore_index=-100)
+    return F.cross_entropy(
+        torch.cat(parts, dim=1).flatten(0, 1), targets.flatten(), ignore_index=-100
+    )
 
 
 def _mean(loss: Callable[[Tensor], Tensor], ids: Tensor) -> float | None:
     """Return the mean over all next words of ids (B, S), in batches; None where it is NaN."""
     batches = ids.split(BATCH)
     asked = [(batch[:, 1:] != PAD).sum() for batch in batches]
-    total = sum(loss(batch) * count for batch, count in zip(batches, asked, strict=True)) / sum(asked)
+    total = sum(loss(batch) * count for batch, count in zip(batches, asked, strict=True)) / sum(
+        asked
+    )
     return round(total.item(), 3) if total.isfinite() else None
 
 
 def measure(*mistakes: str) -> Record:
-    """Train with these mistakes, and measure what they cost; the right attention is trained as well."""
+    """Train with these mistakes, and measure what they cost; the right attention is trained as
+    well.
+    """
     (model, losses), ids = train_model(*mistakes), fresh()
     means = [round(math.fsum(losses[at : at + EVERY]) / EVERY, 3) for at in range(0, STEPS, EVERY)]
     other = new_model(*mistakes).eval()
     other.load_state_dict(_right_parameters())
     with torch.no_grad(), seeded(SEED):
-        return Record(means, loss_at_once(model, ids), loss_in_use(model, ids), loss_at_once(other, ids))
+        return Record(
+            means, loss_at_once(model, ids), loss_in_use(model, ids), loss_at_once(other, ids)
+        )
 
 
 @cache
@@ -131,8 +162,13 @@ def _right_parameters() -> dict[str, Tensor]:
 
 @cache
 def load() -> dict[str, Record]:
-    """Return what ships, by the mistakes with + between them; ``right`` is the attention without one."""
-    return {name: Record(**found) for name, found in json.loads(PATH.read_text(encoding="utf-8")).items()}
+    """Return what ships, by the mistakes with + between them; ``right`` is the attention without
+    one.
+    """
+    return {
+        name: Record(**found)
+        for name, found in json.loads(PATH.read_text(encoding="utf-8")).items()
+    }
 
 
 def main() -> None:

@@ -1,7 +1,9 @@
-"""What is true of every right attention of ``faulty_attention``, as probes that call a module and say what fails.
+"""What is true of every right attention of ``faulty_attention``, as probes that call a module and
+say what fails.
 
-A probe takes a module and returns a sentence, empty where it finds nothing. It says the same of the same mistake,
-whatever the parameters. Axes: B sentences, S tokens, C width, H heads, G heads of k and v, D = C / H.
+A probe takes a module and returns a sentence, empty where it finds nothing. It says the same of the
+same mistake, whatever the parameters. Axes: B sentences, S tokens, C width, H heads, G heads of k
+and v, D = C / H.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def right(module: CausalAttention) -> CausalAttention:
 
 
 def difference(one: Tensor, other: Tensor) -> float:
-    """Return by how much two tensors of one shape differ at most; infinity where a number is NaN."""
+    """Return by how much two tensors of one shape differ at most; infinity where a number
+    is NaN.
+    """
     return (one - other).detach().abs().nan_to_num(math.inf).amax().item()
 
 
@@ -71,11 +75,14 @@ def alone(module: CausalAttention) -> str:
 
 
 def leaks(module: CausalAttention) -> str:
-    """Change each token: output t feels tokens 0 to t and no other, also where a mask hides nothing."""
+    """Change each token: output t feels tokens 0 to t and no other, also where a mask hides
+    nothing.
+    """
     x = tokens(module)
     shown = torch.ones(x.shape[:2], dtype=torch.bool)
     return _unlike_causal(find_leaks(module, x)) or _unlike_causal(
-        find_leaks(lambda changed: module(changed, shown), x), " once there is a mask, be it one that hides nothing"
+        find_leaks(lambda changed: module(changed, shown), x),
+        " once there is a mask, be it one that hides nothing",
     )
 
 
@@ -86,9 +93,8 @@ def _unlike_causal(feels: Tensor, where: str = "") -> str:
     if torch.equal(later, everything.triu(1)):
         return f"an output feels all later tokens{where}"
     if later.any():
-        return (
-            f"an output feels {'the next token' if later.sum() == later.diagonal(1).sum() else 'later tokens'}{where}"
-        )
+        only_next = later.sum() == later.diagonal(1).sum()
+        return f"an output feels {'the next token' if only_next else 'later tokens'}{where}"
     first = everything.tril()
     first[:, 0] = False
     for pattern, found in (
@@ -106,12 +112,16 @@ def lengths(module: CausalAttention) -> str:
     """Cut the last tokens off: the outputs before them stay as they are."""
     x = tokens(module)
     return (
-        "an output changes when what stands behind it is cut off" if differ(module(x)[:, :4], module(x[:, :4])) else ""
+        "an output changes when what stands behind it is cut off"
+        if differ(module(x)[:, :4], module(x[:, :4]))
+        else ""
     )
 
 
 def padding(module: CausalAttention) -> str:
-    """Put hidden tokens in front: they change nothing, since rotary positions count differences alone."""
+    """Put hidden tokens in front: they change nothing, since rotary positions count differences
+    alone.
+    """
     x = tokens(module)
     padded = torch.cat((tokens(module, length=3, seed=1), x), dim=1)  # (B, 3+S, C)
     mask = (torch.arange(10) >= 3).expand(2, 10)
@@ -123,12 +133,16 @@ def padding(module: CausalAttention) -> str:
     if differ(out, module(other, mask)[:, 3:]):
         return "an output feels tokens that are hidden"
     return (
-        "an output changes with hidden tokens in front, but not with what they hold" if differ(out, module(x)) else ""
+        "an output changes with hidden tokens in front, but not with what they hold"
+        if differ(out, module(x))
+        else ""
     )
 
 
 def empty_rows(module: CausalAttention) -> str:
-    """Hide all that a token may attend to: it gets the bias of the output projection, and finite gradients."""
+    """Hide all that a token may attend to: it gets the bias of the output projection, and finite
+    gradients.
+    """
     x = tokens(module).requires_grad_()
     mask = (torch.arange(7) >= 3).expand(2, 7)
     out = module(x, mask)
@@ -146,12 +160,18 @@ def alike(module: CausalAttention) -> str:
 
 
 def one_token(module: CausalAttention) -> str:
-    """Give one token alone: all weight is on it, so its merged context is its own values, in the order of heads."""
+    """Give one token alone: all weight is on it, so its merged context is its own values, in the
+    order of heads.
+    """
     x = tokens(module, length=1)
     bare = copy.deepcopy(module)
-    bare.out_proj.load_state_dict({"weight": torch.eye(x.size(-1)), "bias": torch.zeros(x.size(-1))})
+    bare.out_proj.load_state_dict(
+        {"weight": torch.eye(x.size(-1)), "bias": torch.zeros(x.size(-1))}
+    )
     got = bare(x)[:, 0]  # (B, C)
-    values, keys = (_heads(module, part(x)[:, 0]) for part in (module.v_proj, module.k_proj))  # (B, H, D)
+    values, keys = (
+        _heads(module, part(x)[:, 0]) for part in (module.v_proj, module.k_proj)
+    )  # (B, H, D)
     expected = values.flatten(1)
     if not differ(got, expected):
         return "" if differ(module(x)[:, 0], got) else "the output projection does nothing"
@@ -160,8 +180,14 @@ def one_token(module: CausalAttention) -> str:
     if not differ(got, torch.zeros_like(got)):
         return "one token gets nothing"
     if not differ(got.sort().values, expected.sort().values):
-        blocks = (got.unflatten(1, values.shape[1:])[:, :, 0].sort().values, values[:, :, 0].sort().values)
-        return f"one token gets its values in another order{', by whole heads' * (not differ(*blocks))}"
+        blocks = (
+            got.unflatten(1, values.shape[1:])[:, :, 0].sort().values,
+            values[:, :, 0].sort().values,
+        )
+        return (
+            f"one token gets its values in another "
+            f"order{', by whole heads' * (not differ(*blocks))}"
+        )
     return "one token gets something else than its values"
 
 
@@ -183,7 +209,11 @@ def gradients(module: CausalAttention) -> str:
     """Go backward: a gradient reaches every parameter."""
     twin = copy.deepcopy(module)
     twin(tokens(module)).square().sum().backward()
-    found = {name for name, p in twin.named_parameters() if p.grad is None or p.grad.abs().max() < NOTHING}
+    found = {
+        name
+        for name, p in twin.named_parameters()
+        if p.grad is None or p.grad.abs().max() < NOTHING
+    }
     for name, part in twin.named_children():
         whole = {f"{name}.{own}" for own, _ in part.named_parameters()}
         found = found - whole | {name} if whole <= found else found
@@ -191,9 +221,17 @@ def gradients(module: CausalAttention) -> str:
 
 
 def divisor(module: CausalAttention) -> str:
-    """Find the divisor with which the right module gives the last output, which sees all: it is sqrt(D)."""
+    """Find the divisor with which the right module gives the last output, which sees all: it is
+    sqrt(D).
+    """
     x, width, length = tokens(module), module.q_proj.in_features // module.num_heads, 7
-    names = {"1": 1.0, "sqrt(C)": x.size(-1) ** 0.5, "D": width, "C": x.size(-1), "sqrt(S)": length**0.5}
+    names = {
+        "1": 1.0,
+        "sqrt(C)": x.size(-1) ** 0.5,
+        "D": width,
+        "C": x.size(-1),
+        "sqrt(S)": length**0.5,
+    }
     for name, value in names.items():
         twin = right(module)
         for parameter in twin.q_proj.parameters():
@@ -214,7 +252,9 @@ def half(module: CausalAttention) -> str:
 
 
 def exchange(module: CausalAttention) -> str:
-    """Exchange the query heads that share a head of k and v: heads have no order, so it gives the same."""
+    """Exchange the query heads that share a head of k and v: heads have no order, so it gives the
+    same.
+    """
     twin, heads = copy.deepcopy(module), module.num_heads
     width = torch.arange(module.q_proj.in_features)
     order = width.view(module.num_kv_heads, -1, len(width) // heads).roll(1, 1).flatten()  # (C,)
@@ -222,19 +262,26 @@ def exchange(module: CausalAttention) -> str:
         parameter.data = parameter.data[order]
     twin.out_proj.weight.data = twin.out_proj.weight.data[:, order]
     x = tokens(module)
-    return "it is another module with its heads in another order" if differ(twin(x), module(x)) else ""
+    return (
+        "it is another module with its heads in another order" if differ(twin(x), module(x)) else ""
+    )
 
 
 def same_as_right(module: CausalAttention) -> str:
     """Compare it with the right one of the same parameters: they give the same."""
     x = tokens(module)
-    return "it differs from the right one with the same parameters" if differ(module(x), right(module)(x)) else ""
+    return (
+        "it differs from the right one with the same parameters"
+        if differ(module(x), right(module)(x))
+        else ""
+    )
 
 
 PROBES: dict[str, Probe] = {
     probe.__name__: probe
     for probe in (
-        repeat, alone, leaks, lengths, padding, empty_rows, alike, one_token, cached, gradients, divisor, half,
+        repeat, alone, leaks, lengths, padding, empty_rows, alike, one_token, cached, gradients,
+        divisor, half,
         exchange, same_as_right,
     )
 }  # fmt: skip

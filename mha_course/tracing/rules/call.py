@@ -16,7 +16,9 @@ SCORES = ("scores", "scaled_scores", "masked_scores")
 
 
 class Selection(NamedTuple):
-    """One element of an axis: the axis, its label, and which element it is; or one of several pieces."""
+    """One element of an axis: the axis, its label, and which element it is; or one of several
+    pieces.
+    """
 
     axis: Axis
     label: str
@@ -38,9 +40,13 @@ class TensorInfo:
     summed: str = ""  # scores: the axis over which their product summed
     over: str = ""  # weights: the axis along which they sum to 1
     softmax: int = -1  # weights: the step that made them so
-    family: list[TensorInfo] = field(default_factory=list)  # scores: all that was made of them, up to the weights
+    family: list[TensorInfo] = field(
+        default_factory=list
+    )  # scores: all that was made of them, up to the weights
     reduced: str = ""  # a sum: the axis over which it runs
-    selections: tuple[Selection, ...] = ()  # which elements of which axes it was picked from, the last one first
+    selections: tuple[
+        Selection, ...
+    ] = ()  # which elements of which axes it was picked from, the last one first
 
     def learn(self, axes: list[Axis], names: AxisNamer) -> None:
         """Name the axes of a parameter by what it is used for, where they have no name yet."""
@@ -62,9 +68,13 @@ class OpCall:
     tensors: list[torch.Tensor]  # that went in
     pending: dict[int, str]  # warnings that a later step may settle
     settled: set[int]
-    selections: list[tuple[Selection, ...]] = field(default_factory=list)  # the elements that each output is
+    selections: list[tuple[Selection, ...]] = field(
+        default_factory=list
+    )  # the elements that each output is
     results: list[TensorInfo] = field(default_factory=list)  # what a rule knows beyond the axes
-    warnings: dict[int, str] = field(default_factory=dict)  # by step; the trace keeps the first of each
+    warnings: dict[int, str] = field(
+        default_factory=dict
+    )  # by step; the trace keeps the first of each
 
     def axes(self, tensor: torch.Tensor) -> list[Axis]:
         """Return the axes of an input."""
@@ -95,7 +105,9 @@ class OpCall:
         return [dim % rank for dim in ([value] if isinstance(value, int) else value)]
 
     def broadcast(self, left: Axis, right: Axis) -> Axis:
-        """Name an axis along which one tensor is laid on another, and warn where they only have the same size."""
+        """Name an axis along which one tensor is laid on another, and warn where they only have the
+        same size.
+        """
         known, differs = self.names.unify(left, right)
         if differs or {self.names.label(left), self.names.label(right)} == {"H", "B"}:
             self.warn(warnings.of_broadcast(self.names, left, right))

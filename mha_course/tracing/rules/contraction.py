@@ -1,4 +1,6 @@
-"""Where names go in sums of products: Linear, matrix products, einsum, and attention in one call."""
+"""Where names go in sums of products: Linear, matrix products, einsum, and attention in one
+call.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def linear(call: OpCall) -> list[list[Axis]]:
 
 
 def _made_of(names: AxisNamer, axes: list[Axis], size: int) -> Axis:
-    """Name what a weight makes of a last axis: tokens and heads are mixed, a width is named by its size."""
+    """Name what a weight makes of a last axis: tokens and heads are mixed, a width is named by its
+    size.
+    """
     last = axes[-1] if axes else ()
     if "H" in map(names.label, axes[:-1]) and names.label(last) == "D" and size != size_of(last):
         return unknown(size)  # of each head something else
@@ -38,7 +42,9 @@ def _made_of(names: AxisNamer, axes: list[Axis], size: int) -> Axis:
 
 
 def matmul(call: OpCall) -> list[list[Axis]]:
-    """Matrix products with and without a batch: @, matmul, bmm, mm, mv, dot; addmm and baddbmm add a bias."""
+    """Matrix products with and without a batch: @, matmul, bmm, mm, mv, dot; addmm and baddbmm add
+    a bias.
+    """
     offset = 1 if call.op in ("addmm", "baddbmm", "addbmm", "addmv") else 0
     left = call.arg(offset, "batch1", "mat1", "mat", "input")
     right = call.arg(offset + 1, "batch2", "mat2", "other", "vec", "tensor")
@@ -56,8 +62,14 @@ def matmul(call: OpCall) -> list[list[Axis]]:
 
 
 def tensordot(call: OpCall) -> list[list[Axis]]:
-    """Sum products over pairs of axes, over the last of one and the first of the other, or (inner) the last of both."""
-    left, right, dims = call.arg(0, "a", "input"), call.arg(1, "b", "other"), call.arg(2, "dims", default=2)
+    """Sum products over pairs of axes, over the last of one and the first of the other, or (inner)
+    the last of both.
+    """
+    left, right, dims = (
+        call.arg(0, "a", "input"),
+        call.arg(1, "b", "other"),
+        call.arg(2, "dims", default=2),
+    )
     if call.op == "inner":
         dims = [-1], [-1]
     elif isinstance(dims, int):
@@ -66,7 +78,9 @@ def tensordot(call: OpCall) -> list[list[Axis]]:
     one = [f"sum{n}" if n in pairs else f"left{n}" for n in range(left.dim())]
     two = {other: f"sum{n}" for n, other in pairs.items()}
     both = [*one, *(letters := [two.get(n, f"right{n}") for n in range(right.dim())])]
-    return [contract(call, [left, right], [one, letters], [x for x in both if not x.startswith("sum")])]
+    return [
+        contract(call, [left, right], [one, letters], [x for x in both if not x.startswith("sum")])
+    ]
 
 
 def einsum(call: OpCall) -> list[list[Axis]]:
@@ -80,7 +94,9 @@ def einsum(call: OpCall) -> list[list[Axis]]:
     terms = inputs.split(",")
     if "->" not in equation:
         letters = sorted(set(inputs) - {",", "."})
-        output = ("..." if "..." in inputs else "") + "".join(one for one in letters if inputs.count(one) == 1)
+        output = ("..." if "..." in inputs else "") + "".join(
+            one for one in letters if inputs.count(one) == 1
+        )
     dots = [x.dim() - len(term.replace("...", "")) for term, x in zip(terms, operands, strict=True)]
     depth = max(dots)
     spelled = [_spell(term, number, depth) for term, number in zip(terms, dots, strict=True)]
@@ -93,17 +109,25 @@ def _spell(term: str, dots: int, depth: int) -> Letters:
     return [*before, *(range(depth - dots, depth) if found else ()), *after]
 
 
-def contract(call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], out: Letters) -> list[Axis]:
-    """Name the axes of a sum of products, and say where it sums over axes that only have the same size."""
+def contract(
+    call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], out: Letters
+) -> list[Axis]:
+    """Name the axes of a sum of products, and say where it sums over axes that only have the same
+    size.
+    """
     for tensor, term in zip(tensors, terms, strict=True):
         _turn_roles(call.names, call.info(tensor), [letter not in out for letter in term])
     met: dict[Any, Axis] = {}
     seen: dict[Any, list[Axis]] = defaultdict(list)
     products = not any(call.info(tensor).over for tensor in tensors)
     for number, term in enumerate(terms):
-        for letter, axis in zip(term, _axes_of_factor(call, tensors, terms, number, out), strict=True):
+        for letter, axis in zip(
+            term, _axes_of_factor(call, tensors, terms, number, out), strict=True
+        ):
             seen[letter].append(axis)
-            known, differs = call.names.unify(met.get(letter, axis), axis, strict=products and letter not in out)
+            known, differs = call.names.unify(
+                met.get(letter, axis), axis, strict=products and letter not in out
+            )
             if differs:
                 _warn_of_mismatch(call, letter not in out, known, axis, tensors)
             met[letter] = known
@@ -114,8 +138,12 @@ def contract(call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], ou
 
 
 def _turn_roles(names: AxisNamer, weights: TensorInfo, summed: list[bool]) -> None:
-    """Take the tokens over which weights sum to 1, and are summed here, for the keys: k @ q.mT has them first."""
-    tokens = [(names.label(axis), axis, gone) for axis, gone in zip(weights.axes, summed, strict=True)]
+    """Take the tokens over which weights sum to 1, and are summed here, for the keys: k @ q.mT has
+    them first.
+    """
+    tokens = [
+        (names.label(axis), axis, gone) for axis, gone in zip(weights.axes, summed, strict=True)
+    ]
     tokens = [found for found in tokens if names.is_token(found[1])]
     over = [found for found in tokens if found[0] == weights.over and found[2]]
     other = [found for found in tokens if found[0] != weights.over and not found[2]]
@@ -126,7 +154,9 @@ def _turn_roles(names: AxisNamer, weights: TensorInfo, summed: list[bool]) -> No
     pairs = [(one.name, two.name) for one, two in zip(over[0][1], other[0][1], strict=True)]
     turned = dict(pairs) | {two: one for one, two in pairs}
     for info in weights.family:
-        info.axes = [tuple([f._replace(name=turned.get(f.name, f.name)) for f in axis]) for axis in info.axes]
+        info.axes = [
+            tuple([f._replace(name=turned.get(f.name, f.name)) for f in axis]) for axis in info.axes
+        ]
         info.labels = tuple(map(names.label, info.axes))
         info.over = "*".join(turned.get(part, part) for part in info.over.split("*"))
 
@@ -134,11 +164,15 @@ def _turn_roles(names: AxisNamer, weights: TensorInfo, summed: list[bool]) -> No
 def _axes_of_factor(
     call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], number: int, out: Letters
 ) -> list[Axis]:
-    """Return the axes of a factor; those of a weight that go into the result are named as those of a Linear."""
+    """Return the axes of a factor; those of a weight that go into the result are named as those of
+    a Linear.
+    """
     axes, names, term = call.axes(tensors[number]), call.names, terms[number]
     if not call.info(tensors[number]).weight:
         return axes
-    pairs = [zip(terms[n], call.axes(tensors[n]), strict=True) for n in range(len(terms)) if n != number]
+    pairs = [
+        zip(terms[n], call.axes(tensors[n]), strict=True) for n in range(len(terms)) if n != number
+    ]
     rest = {letter: axis for found in pairs for letter, axis in found if size_of(axis) > 1}
     own = [position for position, letter in enumerate(term) if letter in out and letter not in rest]
     free = [position for position in own if names.label(axes[position]) == "?"]
@@ -150,7 +184,11 @@ def _axes_of_factor(
             axes[position] = names.read(name, size_of(axes[position]))
         return axes
     for position, size in zip(free, sizes, strict=True):
-        fits = [name for name in ("C", "D", "H") if names.sizes.get(name) == size and sizes.count(size) == 1]
+        fits = [
+            name
+            for name in ("C", "D", "H")
+            if names.sizes.get(name) == size and sizes.count(size) == 1
+        ]
         if len(free) == 1 and len(axes) <= 2:
             axes[position] = _made_of(names, beside + summed[:1], size)
         elif len(fits) == 1 and len(own) + len(summed) == len(term):  # the size leaves no doubt
@@ -158,7 +196,9 @@ def _axes_of_factor(
     return axes
 
 
-def _warn_of_mismatch(call: OpCall, summed: bool, left: Axis, right: Axis, tensors: list[torch.Tensor]) -> None:
+def _warn_of_mismatch(
+    call: OpCall, summed: bool, left: Axis, right: Axis, tensors: list[torch.Tensor]
+) -> None:
     """Warn where two axes met that only have the same size."""
     names = call.names
     words = {"left": names.label(left), "right": names.label(right)}
@@ -176,7 +216,9 @@ def _infer_stage(
     call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], seen: dict[Any, list[Axis]],
     summed: list[Any], axes: list[Axis],
 ) -> None:  # fmt: skip
-    """Say what the product means: scores where tokens meet tokens, context where weights meet values."""
+    """Say what the product means: scores where tokens meet tokens, context where weights meet
+    values.
+    """
     names, values = call.names, [call.info(tensor) for tensor in tensors]
     result = call.results[0]
     labels = [names.label(axis) for axis in axes]
@@ -188,7 +230,11 @@ def _infer_stage(
     tokens = [axis for axis in axes if names.is_token(axis)]
     if weights is not None and len(values) > 1:
         result.stage = "context"
-        over = [names.label(seen[letter][0 if weights == 0 else -1]) for letter in summed if letter in terms[weights]]
+        over = [
+            names.label(seen[letter][0 if weights == 0 else -1])
+            for letter in summed
+            if letter in terms[weights]
+        ]
         _check_weighted_sum(call, values[weights].over, values[weights].softmax, over)
         had = {label for x in tensors for label in map(names.label, call.axes(x))}
         if names.sizes.get("H") != 1 and "H" in had - set(labels) and "D" in labels:
@@ -196,14 +242,21 @@ def _infer_stage(
     elif len(tokens) > 1 and len(values) > 1 and not any(value.weight for value in values):
         result.stage = "scores"
         if summed and names.label(seen[summed[0]][0]) == "H" and "D" in labels:
-            call.warn(warnings.Question(warnings.warn("heads-innermost")))  # they may have been turned on purpose
+            call.warn(
+                warnings.Question(warnings.warn("heads-innermost"))
+            )  # they may have been turned on purpose
         both = len([value for value in values if value.linear]) > 1
         result.summed = names.label(seen[summed[0]][0]) if both and summed else ""
         result.family = [result]
-        pieces = [one for value in values for one in value.selections if one.label.startswith(PIECE)]
+        pieces = [
+            one for value in values for one in value.selections if one.label.startswith(PIECE)
+        ]
         if len({one.label for one in pieces}) == 1 < len({one.position for one in pieces}):
             call.warn(warnings.warn("qkv-cut-along-tokens"))
-    elif len([value for value in values if value.linear]) > 1 and labels[-2:] in (["D", "D"], ["C", "C"]):
+    elif len([value for value in values if value.linear]) > 1 and labels[-2:] in (
+        ["D", "D"],
+        ["C", "C"],
+    ):
         result.family = [result]  # channels meet channels: scores, if a softmax follows
     elif any(value.weight for value in values):
         result.stage = after_linear(values)
@@ -215,7 +268,9 @@ def _infer_stage(
 def _check_weighted_sum(call: OpCall, over: str, softmax: int, summed: list[str]) -> None:
     """Compare the axis along which weights sum to 1 with the one over which values are summed."""
     tokens = list(filter(call.names.counts_tokens, summed))
-    if not tokens or {over, over.removesuffix("+1")} & {*tokens}:  # the one may be a sink, which has no value
+    if not tokens or {over, over.removesuffix("+1")} & {
+        *tokens
+    }:  # the one may be a sink, which has no value
         call.settled.add(softmax)
     elif call.names.root(over) != over or over == "T":
         call.warn(warnings.warn("softmax-over-queries"), softmax)
@@ -225,7 +280,12 @@ def _check_weighted_sum(call: OpCall, over: str, softmax: int, summed: list[str]
 
 def of_sum(call: OpCall, x: torch.Tensor, gone: list[str], left: list[str]) -> None:
     """Warn where heads are summed although their widths stay apart."""
-    if "H" in gone and "D" in left and call.names.sizes.get("H") != 1 and call.info(x).stage in ("context", "merged"):
+    if (
+        "H" in gone
+        and "D" in left
+        and call.names.sizes.get("H") != 1
+        and call.info(x).stage in ("context", "merged")
+    ):
         call.warn(warnings.warn("heads-averaged"))
 
 
@@ -235,7 +295,9 @@ def after_linear(values: list[Any]) -> str:
 
 
 def cell(call: OpCall) -> list[list[Axis]]:
-    """Take one step of a recurrent network: the state keeps its axes, and its width is named as that of a Linear."""
+    """Take one step of a recurrent network: the state keeps its axes, and its width is named as
+    that of a Linear.
+    """
     *before, width = call.axes(call.arg(1, "hx"))
     named = call.names.linear(size_of(width))
     call.names.meet(width, named)
@@ -244,7 +306,10 @@ def cell(call: OpCall) -> list[list[Axis]]:
 
 def fused(call: OpCall) -> list[list[Axis]]:
     """Attention in one call, from q, k and v."""
-    q, k, v = (call.axes(call.arg(position, name)) for position, name in enumerate(("query", "key", "value")))
+    q, k, v = (
+        call.axes(call.arg(position, name))
+        for position, name in enumerate(("query", "key", "value"))
+    )
     full = call.names.separate_tokens([*q[:-1], k[-2]])
     call.names.confirm([q[-1], k[-1], v[-1]])
     mask, labels = call.arg(3, "attn_mask"), [call.names.label(axis) for axis in full]
@@ -254,7 +319,9 @@ def fused(call: OpCall) -> list[list[Axis]]:
         call.warn(warnings.warn("attention-over-batch"))
     if len(labels) == 3 and call.names.label(q[-1]) == "C" and call.names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", **call.names.sizes))
-    for left, right in zip(full[::-1], call.axes(mask)[::-1] if isinstance(mask, torch.Tensor) else (), strict=False):
+    for left, right in zip(
+        full[::-1], call.axes(mask)[::-1] if isinstance(mask, torch.Tensor) else (), strict=False
+    ):
         call.broadcast(left, right)
     batch = [call.names.unify(one, two)[0] for one, two in zip(full[:-2], k[:-2], strict=False)]
     call.results[0].stage = "context"
@@ -262,7 +329,9 @@ def fused(call: OpCall) -> list[list[Axis]]:
 
 
 def module(call: OpCall) -> list[list[Axis]]:
-    """``nn.MultiheadAttention`` in one call: tokens come first there, or after the batch on its fast path."""
+    """``nn.MultiheadAttention`` in one call: tokens come first there, or after the batch on its
+    fast path.
+    """
     query, key = call.axes(call.arg(0, "query")), call.axes(call.arg(1, "key"))
     position = 1 if call.op == "_native_multi_head_attention" else 0
     if len(query) == 2:
@@ -284,7 +353,9 @@ def module(call: OpCall) -> list[list[Axis]]:
 
 CONTRACTIONS: dict[str, Rule] = {
     "linear": linear,
-    **dict.fromkeys(("matmul", "linalg_matmul", "bmm", "mm", "mv", "dot", "addmm", "baddbmm", "addmv"), matmul),
+    **dict.fromkeys(
+        ("matmul", "linalg_matmul", "bmm", "mm", "mv", "dot", "addmm", "baddbmm", "addmv"), matmul
+    ),
     "einsum": einsum,
     **dict.fromkeys(("tensordot", "inner"), tensordot),
     **dict.fromkeys(("gru_cell", "rnn_tanh_cell", "rnn_relu_cell"), cell),

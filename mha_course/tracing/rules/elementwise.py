@@ -1,4 +1,6 @@
-"""Where names go in arithmetic with broadcasting, in sums, in softmax, and in whatever changes no shape."""
+"""Where names go in arithmetic with broadcasting, in sums, in softmax, and in whatever changes no
+shape.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,13 @@ def same(call: OpCall) -> list[list[Axis]]:
 
 
 def copied(call: OpCall) -> list[list[Axis]]:
-    """Copy numbers into a tensor, or into rows of it: axes that are written whole get the names of what was copied."""
-    target, source = call.first(), call.arg(3, "source") if "index" in call.op else call.arg(1, "src")
+    """Copy numbers into a tensor, or into rows of it: axes that are written whole get the names of
+    what was copied.
+    """
+    target, source = (
+        call.first(),
+        call.arg(3, "source") if "index" in call.op else call.arg(1, "src"),
+    )
     axes = call.axes(target)
     dim = call.arg(1, "dim") % len(axes) if "index" in call.op else None
     for n, new in zip(reversed(range(len(axes))), reversed(call.info(source).axes), strict=False):
@@ -32,7 +39,8 @@ def copied(call: OpCall) -> list[list[Axis]]:
 def stored(call: OpCall) -> list[list[Axis]]:
     """Write into a part of a tensor: axes that are written whole get the names of what was written.
 
-    Where an element of an axis is written with the like element of another axis, they are the same axis.
+    Where an element of an axis is written with the like element of another axis, they are the same
+    axis.
     """
     target, key, source = call.args[:3]
     axes, keys = call.axes(target), list(key) if isinstance(key, tuple) else [key]
@@ -47,7 +55,9 @@ def stored(call: OpCall) -> list[list[Axis]]:
         axes[n] = _written(call, axes[n], new)
     picked = {(size_of(one.axis), one.position): one.axis for one in call.info(source).selections}
     for n in set(range(len(axes))) - set(left):
-        axes[n] = _written(call, axes[n], picked.get((size_of(axes[n]), keys[n] % size_of(axes[n])), ()))
+        axes[n] = _written(
+            call, axes[n], picked.get((size_of(axes[n]), keys[n] % size_of(axes[n])), ())
+        )
     call.info(target).learn(axes, call.names)
     return [axes]
 
@@ -90,18 +100,30 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[list[Axis]])
         return
     sums = next((value for value in values if value.reduced), None)
     if main.stage == "weights":
-        if sums and call.op in ("div", "true_divide", "divide"):  # they sum to 1 along another axis from here on
+        if sums and call.op in (
+            "div",
+            "true_divide",
+            "divide",
+        ):  # they sum to 1 along another axis from here on
             result.over, result.softmax = sums.reduced, call.index
     elif sums and call.op in ("div", "true_divide", "divide"):
-        axis = next((axis for axis in call.axes(call.first()) if call.names.label(axis) == sums.reduced), ())
+        axis = next(
+            (axis for axis in call.axes(call.first()) if call.names.label(axis) == sums.reduced), ()
+        )
         _check_softmax_axis(call, sums.reduced, axis, call.axes(call.first()))
         result.stage = "weights"
     elif call.op in ("div", "mul", "true_divide", "divide", "multiply"):
         result.stage = "scaled_scores" if main.stage != "masked_scores" else main.stage
     elif len(values) > 1 and call.op in ("masked_fill", "where", "add", "sub"):
         result.stage = "masked_scores"
-        before_one = [row[-2] for row in rows if len(row) > 1 and size_of(row[-1]) == 1 < call.outs[0].shape[-1]]
-        if call.op != "sub" and any(size_of(axis) > 1 and call.names.is_token(axis) for axis in before_one):
+        before_one = [
+            row[-2]
+            for row in rows
+            if len(row) > 1 and size_of(row[-1]) == 1 < call.outs[0].shape[-1]
+        ]
+        if call.op != "sub" and any(
+            size_of(axis) > 1 and call.names.is_token(axis) for axis in before_one
+        ):
             call.warn(warnings.warn("mask-on-queries"))
 
 
@@ -114,7 +136,12 @@ def reduce(call: OpCall) -> list[list[Axis]]:
     kept = call.outs[0].dim() == x.dim()
     gone = [call.names.label(axes[dim]) for dim in dims]
     left = [axis for dim, axis in enumerate(axes) if dim not in dims]
-    of_sum(call, x, gone if call.op in ("mean", "sum") else [], [call.names.label(axis) for axis in left])
+    of_sum(
+        call,
+        x,
+        gone if call.op in ("mean", "sum") else [],
+        [call.names.label(axis) for axis in left],
+    )
     if call.op == "sum" and len(gone) == 1 and call.info(x).stage in (*SCORES, "weights"):
         call.results[0].reduced = gone[0]
     reduced = [() if dim in dims else axis for dim, axis in enumerate(axes)] if kept else left
@@ -145,12 +172,18 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) 
     if value.summed == "C" and names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", C=names.sizes["C"], H=names.sizes["H"]))
     rows = [one for one in axes if one and all(names.is_token((factor,)) for factor in one)]
-    if len(together) > 1 and len(rows) < 2 and value.stage in SCORES:  # else the keys are pixels, such as Y*X
+    if (
+        len(together) > 1 and len(rows) < 2 and value.stage in SCORES
+    ):  # else the keys are pixels, such as Y*X
         call.warn(warnings.warn("softmax-over-everything", axes=" and ".join(together)))
     elif len(tokens) > 1 and label in tokens[:-1]:
         call.pending[call.index] = warnings.warn("softmax-over-queries")
     elif len(tokens) > 1 and label not in tokens:
-        name = {"H": "softmax-over-heads", "B": "softmax-over-batch", "B*H": "softmax-over-batch"}.get(label)
+        name = {
+            "H": "softmax-over-heads",
+            "B": "softmax-over-batch",
+            "B*H": "softmax-over-batch",
+        }.get(label)
         call.warn(warnings.warn(name) if name else None)
 
 
@@ -163,12 +196,24 @@ def embedding(call: OpCall) -> list[list[Axis]]:
 
 
 def convolve(call: OpCall) -> list[list[Axis]]:
-    """Keep the batch and axes that keep their length, cut others into patches, name the channels by their number."""
-    shape, axes, stride = call.outs[0].shape, call.axes(call.first()), call.arg(3, "stride", default=1)
+    """Keep the batch and axes that keep their length, cut others into patches, name the channels by
+    their number.
+    """
+    shape, axes, stride = (
+        call.outs[0].shape,
+        call.axes(call.first()),
+        call.arg(3, "stride", default=1),
+    )
     steps = stride if isinstance(stride, (tuple, list)) else [stride] * (len(shape) - 2)
     patches = [call.names.patches(*found) for found in zip(axes[2:], shape[2:], steps, strict=True)]
     channels = call.names.linear(shape[1])
-    return [[axes[0], unknown(shape[1]) if channels and channels[0].kind == "taken" else channels, *patches]]
+    return [
+        [
+            axes[0],
+            unknown(shape[1]) if channels and channels[0].kind == "taken" else channels,
+            *patches,
+        ]
+    ]
 
 
 def outer(call: OpCall) -> list[list[Axis]]:
@@ -179,31 +224,46 @@ def outer(call: OpCall) -> list[list[Axis]]:
 def one_hot(call: OpCall) -> list[list[Axis]]:
     """Add an axis of classes, which is named where a size of that name was given."""
     size = call.outs[0].shape[-1]
-    named = next(((Factor(name, size),) for name, known in call.names.extra.items() if known == size), unknown(size))
+    named = next(
+        ((Factor(name, size),) for name, known in call.names.extra.items() if known == size),
+        unknown(size),
+    )
     return [[*call.axes(call.first()), named]]
 
 
 SAME = """
-    contiguous clone detach to type type_as float double half bfloat16 cpu cuda bool int long requires_grad_
-    alias tril triu dropout alpha_dropout layer_norm rms_norm group_norm batch_norm instance_norm normalize
-    cumsum cumprod cummax cummin logcumsumexp sort argsort flip roll zeros_like ones_like empty_like full_like
-    rand_like randn_like randint_like data real imag conj resolve_conj nan_to_num checkpoint bernoulli renorm softmin
+    contiguous clone detach to type type_as float double half bfloat16 cpu cuda bool int long
+    requires_grad_
+    alias tril triu dropout alpha_dropout layer_norm rms_norm group_norm batch_norm instance_norm
+    normalize
+    cumsum cumprod cummax cummin logcumsumexp sort argsort flip roll zeros_like ones_like empty_like
+    full_like
+    rand_like randn_like randint_like data real imag conj resolve_conj nan_to_num checkpoint
+    bernoulli renorm softmin
     relu gelu silu elu leaky_relu prelu selu celu mish
-    hardtanh relu6 hardswish hardsigmoid logsigmoid softplus tanhshrink softsign threshold dropout1d dropout2d
+    hardtanh relu6 hardswish hardsigmoid logsigmoid softplus tanhshrink softsign threshold dropout1d
+    dropout2d
     feature_alpha_dropout scatter scatter_add scatter_reduce index_fill index_put masked_scatter
     select_scatter slice_scatter diagonal_scatter put dequantize fake_quantize_per_tensor_affine
 """
 LIKE = """
-    add sub rsub mul div true_divide divide multiply subtract floor_divide remainder fmod pow neg negative exp
-    exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal abs absolute sign sgn sin cos tan asin acos
-    atan atan2 sinh cosh tanh erf erfc sigmoid logit clamp clip clamp_min clamp_max floor ceil round trunc frac
-    maximum minimum fmax fmin eq ne lt le gt ge equal isclose logical_and logical_or logical_not logical_xor
-    bitwise_and bitwise_or bitwise_xor bitwise_not invert isnan isinf isfinite where masked_fill lerp addcmul
-    addcdiv complex polar xlogy bitwise_left_shift bitwise_right_shift hypot logaddexp heaviside float_power
+    add sub rsub mul div true_divide divide multiply subtract floor_divide remainder fmod pow neg
+    negative exp
+    exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal abs absolute sign sgn sin cos tan
+    asin acos
+    atan atan2 sinh cosh tanh erf erfc sigmoid logit clamp clip clamp_min clamp_max floor ceil round
+    trunc frac
+    maximum minimum fmax fmin eq ne lt le gt ge equal isclose logical_and logical_or logical_not
+    logical_xor
+    bitwise_and bitwise_or bitwise_xor bitwise_not invert isnan isinf isfinite where masked_fill
+    lerp addcmul
+    addcdiv complex polar xlogy bitwise_left_shift bitwise_right_shift hypot logaddexp heaviside
+    float_power
     conj_physical angle
 """
 REDUCE = """
-    sum mean amax amin max min any all argmax argmin logsumexp var std norm prod median nansum nanmean
+    sum mean amax amin max min any all argmax argmin logsumexp var std norm prod median nansum
+    nanmean
     vector_norm linalg_vector_norm count_nonzero var_mean std_mean cosine_similarity kthvalue mode
 """
 ELEMENTWISE: dict[str, Rule] = {

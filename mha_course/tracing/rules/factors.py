@@ -1,4 +1,6 @@
-"""What a view or reshape does to axes: which factors are merged, which are split, and which are cut across."""
+"""What a view or reshape does to axes: which factors are merged, which are split, and which are cut
+across.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class Cut(NamedTuple):
 def regroup(
     names: AxisNamer, axes: Sequence[Axis], shape: Sequence[int], like: Sequence[Axis] = ()
 ) -> tuple[list[Axis], list[Cut]]:
-    """Lay the factors of the axes, in order, into a new shape; of several readings take the first without a cut.
+    """Lay the factors of the axes, in order, into a new shape; of several readings take the first
+    without a cut.
 
     Args: like has the axes of which the new sizes were read, as far as that is known.
     """
@@ -31,7 +34,9 @@ def regroup(
         return [unknown(size) for size in shape], []
     readings = [names.readings(axis[0]) if len(axis) == 1 else [axis] for axis in axes]
     laid = [_lay(names, choice, shape, like) for choice in product(*readings)]
-    return min(laid, key=lambda found: (len(found[1]), sum(names.label(axis) == "?" for axis in found[0])))
+    return min(
+        laid, key=lambda found: (len(found[1]), sum(names.label(axis) == "?" for axis in found[0]))
+    )
 
 
 def _lay(
@@ -49,7 +54,10 @@ def _lay(
         cuts += [cut] if cut else []
     filled = iter(groups)
     out: list[Axis | None] = [next(filled) if size > 1 else None for size in shape]
-    return [names.tidy(axis) for axis in _place_ones(names, axes, [factor for factor, _ in flat], out, like)], cuts
+    return [
+        names.tidy(axis)
+        for axis in _place_ones(names, axes, [factor for factor, _ in flat], out, like)
+    ], cuts
 
 
 _Pairs = list[tuple[Factor, int]]
@@ -83,12 +91,19 @@ def _fill(names: AxisNamer, pairs: _Pairs, sizes: list[int]) -> tuple[list[Axis]
     tidied = names.tidy(tuple(factors))
     if len(tidied) < len(factors):
         axis_of = dict(pairs)  # what was put together is no part of one of the axes
-        return _fill(names, [(factor, axis_of.get(factor, -1 - n)) for n, factor in enumerate(tidied)], sizes)
+        return _fill(
+            names, [(factor, axis_of.get(factor, -1 - n)) for n, factor in enumerate(tidied)], sizes
+        )
     came_from = [axis for _, axis in pairs]
-    whole_first = sizes[0] % factors[0].size == 0 and sorted(factor.size for factor in factors) != sorted(sizes)
+    whole_first = sizes[0] % factors[0].size == 0 and sorted(
+        factor.size for factor in factors
+    ) != sorted(sizes)
     if whole_first and len(set(came_from[1:])) == 1 and came_from[0] not in came_from[1:]:
         inner, cut = _fill(names, pairs[1:], [sizes[0] // factors[0].size, *sizes[1:]])
-        return [(factors[0], *inner[0]), *inner[1:]], cut  # what stands before the others stays whole
+        return [
+            (factors[0], *inner[0]),
+            *inner[1:],
+        ], cut  # what stands before the others stays whole
     whole = unique(math.prod(sizes), name=names.label(tuple(factors)))
     permuted = sorted(factor.size for factor in factors) == sorted(sizes)
     if len(set(came_from)) == 1 and not permuted:
@@ -98,14 +113,23 @@ def _fill(names: AxisNamer, pairs: _Pairs, sizes: list[int]) -> tuple[list[Axis]
 
 
 def _place_ones(
-    names: AxisNamer, old: Sequence[Axis], flat: list[Factor], out: list[Axis | None], like: Sequence[Axis]
+    names: AxisNamer,
+    old: Sequence[Axis],
+    flat: list[Factor],
+    out: list[Axis | None],
+    like: Sequence[Axis],
 ) -> list[Axis]:
-    """Give the named factors of size 1 the new axes of size 1, in order, and what is left to a neighbour."""
+    """Give the named factors of size 1 the new axes of size 1, in order, and what is left to a
+    neighbour.
+    """
     ones = [(position, factor) for position, factor in enumerate(flat) if factor.size == 1]
     free = [position for position, axis in enumerate(out) if axis is None]
     axes: list[Axis] = [axis or () for axis in out]
     for slot, axis in enumerate(like):  # an axis whose size was written is there
-        read = next((pair for pair in ones if names.root(names.label(axis)) == names.root(pair[1].name)), None)
+        read = next(
+            (pair for pair in ones if names.root(names.label(axis)) == names.root(pair[1].name)),
+            None,
+        )
         if slot in free and read and axis:
             axes[slot] = read[1:]
             free.remove(slot)
@@ -114,7 +138,11 @@ def _place_ones(
         inner = [pair for pair in ones if pair[1].name == "H" and _before_width(flat, pair[0])]
         rest = [pair for pair in ones if pair not in inner]
         ones = rest if len(rest) <= len(free) else [pair for pair in rest if pair[1] != ONE]
-        ones = [*ones[: len(free)], *inner, *ones[len(free) :]] if len(ones) >= len(free) else [*ones, *inner]
+        ones = (
+            [*ones[: len(free)], *inner, *ones[len(free) :]]
+            if len(ones) >= len(free)
+            else [*ones, *inner]
+        )
     for slot, (_, factor) in zip(free, ones, strict=False):
         axes[slot] = () if factor == ONE else (factor,)
     for position, factor in ones[len(free) :]:
@@ -126,11 +154,17 @@ def _before_width(flat: list[Factor], position: int) -> bool:
     return position + 1 < len(flat) and flat[position + 1].name == "D"
 
 
-def _attach(axes: list[Axis], old: Sequence[Axis], flat: list[Factor], position: int, one: Factor) -> None:
-    """Join a factor of size 1 that lost its own axis: heads to their width, the rest to what stood before."""
+def _attach(
+    axes: list[Axis], old: Sequence[Axis], flat: list[Factor], position: int, one: Factor
+) -> None:
+    """Join a factor of size 1 that lost its own axis: heads to their width, the rest to what stood
+    before.
+    """
     after = flat[position + 1] if position + 1 < len(flat) else None
     before = flat[position - 1] if position else None
-    folded = before is not None and before.name == "B" and (before,) in axes and (before, one) not in old
+    folded = (
+        before is not None and before.name == "B" and (before,) in axes and (before, one) not in old
+    )
     joins_right = one.name == "H" and _before_width(flat, position) and not folded
     if one.name == "B" and after is not None and after.name == "H" and (after,) in axes:
         joins_right = True

@@ -19,7 +19,10 @@ def cut(call: OpCall) -> list[list[Axis]]:
     dim %= len(axes)
     start, out = (call.arg(2, "start") if call.op == "narrow" else 0), []
     if call.names.is_token(axes[dim]) and call.info(call.first()).linear:
-        call.selections = [(Selection((), f"{PIECE} {call.index}", position),) for position in range(len(call.outs))]
+        call.selections = [
+            (Selection((), f"{PIECE} {call.index}", position),)
+            for position in range(len(call.outs))
+        ]
     for piece in call.outs:
         size = piece.shape[dim]
         out.append([*axes[:dim], call.names.slice_of(axes[dim], start, size), *axes[dim + 1 :]])
@@ -33,7 +36,9 @@ def unbind(call: OpCall) -> list[list[Axis]]:
     dim = call.arg(1, "dim", default=0) % len(axes)
     label = call.names.label(axes[dim])
     call.names.take_apart(axes[dim])
-    call.selections = [(Selection(axes[dim], label, position),) for position in range(len(call.outs))]
+    call.selections = [
+        (Selection(axes[dim], label, position),) for position in range(len(call.outs))
+    ]
     return [[*axes[:dim], *axes[dim + 1 :]]] * len(call.outs)
 
 
@@ -54,14 +59,18 @@ def _select_one(call: OpCall, axes: list[Axis], dim: int, index: Any) -> None:
 
 def _note_selection(call: OpCall, axis: Axis, index: int) -> None:
     """Note which element of an axis the result is."""
-    call.selections = [(*sum(call.selections, ()), Selection(axis, call.names.label(axis), index % size_of(axis)))]
+    call.selections = [
+        (*sum(call.selections, ()), Selection(axis, call.names.label(axis), index % size_of(axis)))
+    ]
 
 
 def getitem(call: OpCall) -> list[list[Axis]]:
     """Index with numbers, slices, None, Ellipsis and tensors."""
     x, key = call.args[0], call.args[1]
     keys = list(key) if isinstance(key, tuple) else [key]
-    used = sum(1 if not _is_bool(k) else k.dim() for k in keys if k is not None and k is not Ellipsis)
+    used = sum(
+        1 if not _is_bool(k) else k.dim() for k in keys if k is not None and k is not Ellipsis
+    )
     if not any(k is Ellipsis for k in keys):
         keys.append(Ellipsis)
     axes, advanced = call.axes(x), []
@@ -75,10 +84,16 @@ def getitem(call: OpCall) -> list[list[Axis]]:
             axes = axes[rest:]
         elif isinstance(k, slice):
             start, stop, step = k.indices(size_of(axes[0]))
-            if call.names.label(axes[0]) == "?" and isinstance(k.stop, Size) and (start, step) == (0, 1):
+            if (
+                call.names.label(axes[0]) == "?"
+                and isinstance(k.stop, Size)
+                and (start, step) == (0, 1)
+            ):
                 axes[0] = axis_of(k.stop) if k.stop == stop else axes[0]
             out.append(_sliced(call, axes.pop(0), start, len(range(start, stop, step)), step))
-        elif isinstance(k, int) or (isinstance(k, torch.Tensor) and k.dim() == 0 and not _is_bool(k)):
+        elif isinstance(k, int) or (
+            isinstance(k, torch.Tensor) and k.dim() == 0 and not _is_bool(k)
+        ):
             _select_one(call, axes, 0, k)
         else:
             meet_mask(call, k, axes)
@@ -91,7 +106,9 @@ def _sliced(call: OpCall, axis: Axis, start: int, size: int, step: int) -> Axis:
     """Name a slice; every second number of the head width is half of it."""
     if step == 1:
         piece = call.names.slice_of(axis, start, size)
-        if piece and len(piece) < len(axis) and axis[-len(piece) :] == piece:  # one head's width of all
+        if (
+            piece and len(piece) < len(axis) and axis[-len(piece) :] == piece
+        ):  # one head's width of all
             _note_selection(call, axis[: -len(piece)], start // size)
         return piece
     if step == 2 and call.names.is_width(axis) and 2 * size == size_of(axis):
@@ -100,13 +117,19 @@ def _sliced(call: OpCall, axis: Axis, start: int, size: int, step: int) -> Axis:
 
 
 def _advanced(call: OpCall, out: list[Axis], found: list[tuple[int, Any]]) -> list[Axis]:
-    """Put in the axes of index tensors: one tensor gives its own axes, several give what nobody can name here."""
+    """Put in the axes of index tensors: one tensor gives its own axes, several give what nobody can
+    name here.
+    """
     if not found:
         return out
     position, key = found[0]
     missing = call.outs[0].dim() - len(out)
     plain = len(found) == 1 and isinstance(key, torch.Tensor) and not _is_bool(key)
-    new = call.axes(key) if plain else [unknown(size) for size in call.outs[0].shape[position : position + missing]]
+    new = (
+        call.axes(key)
+        if plain
+        else [unknown(size) for size in call.outs[0].shape[position : position + missing]]
+    )
     return [*out[:position], *new, *out[position:]]
 
 
@@ -123,17 +146,25 @@ def meet_mask(call: OpCall, key: Any, axes: list[Axis]) -> None:
 def cat(call: OpCall) -> list[list[Axis]]:
     """Lay tensors one after another along an axis that they have."""
     dim = call.arg(1, "dim", "axis", default=0) % call.outs[0].dim()
-    parts = [part for part in call.arg(0, "tensors") if part.dim() == call.outs[0].dim() and part.shape[dim]]
+    parts = [
+        part
+        for part in call.arg(0, "tensors")
+        if part.dim() == call.outs[0].dim() and part.shape[dim]
+    ]
     rows = [call.axes(part) for part in parts]
     out = [_shared_axis(call, [row[position] for row in rows]) for position in range(len(rows[0]))]
     along = [row[dim] for row in rows]
     out[dim] = _concatenated(call, along, list(map(call.names.label, out)), call.outs[0].shape[dim])
     picked, labels = _picked(call, parts), {call.names.label(axis) for axis in along}
     split = "H" in map(call.names.label, rows[0]) and any(map(call.names.is_token, rows[0]))
-    past = labels != {"D"} or not all(call.info(part).linear for part in parts)  # both of this call, as in MLA
+    past = labels != {"D"} or not all(
+        call.info(part).linear for part in parts
+    )  # both of this call, as in MLA
     if split and past and len(parts) == 2 and labels in ({"B"}, {"H"}, {"D"}):
         call.warn(warnings.warn("cache-joined", axis=warnings.WORDS[labels.pop()]))
-    elif picked and (call.names.is_token(along[0]) or labels == {"D"}):  # sentences one after another, or heads
+    elif picked and (
+        call.names.is_token(along[0]) or labels == {"D"}
+    ):  # sentences one after another, or heads
         out[dim] = (*picked, *along[0])
     elif call.names.is_token(along[0]) and _are_heads(call, parts):
         call.warn(warnings.warn("heads-on-sequence-axis"))
@@ -142,11 +173,18 @@ def cat(call: OpCall) -> list[list[Axis]]:
 
 
 def _are_heads(call: OpCall, parts: list[torch.Tensor]) -> bool:
-    """Return whether these were made one by one for each head: by attention, or by a Linear of the head's width."""
-    values, labels = [call.info(part) for part in parts], {tuple(call.info(part).labels) for part in parts}
+    """Return whether these were made one by one for each head: by attention, or by a Linear of the
+    head's width.
+    """
+    values, labels = (
+        [call.info(part) for part in parts],
+        {tuple(call.info(part).labels) for part in parts},
+    )
     whole = len(parts) == call.names.sizes.get("H", 0) > 1 and len(labels) == 1
     made = all(value.stage in ("context", "merged") or value.linear for value in values)
-    heads = whole and made and "D" in (names := labels.pop()) and "H" not in "*".join(names).split("*")
+    heads = (
+        whole and made and "D" in (names := labels.pop()) and "H" not in "*".join(names).split("*")
+    )
     call.names.confirm(axis for value in values for axis in value.axes if heads)
     return heads
 
@@ -157,7 +195,9 @@ def _shared_axis(call: OpCall, column: list[Axis]) -> Axis:
     for axis in column[1:]:
         if size_of(met) == size_of(axis):
             known, differs = call.names.unify(met, axis)
-            roles = [one for one in (met, axis) if call.names.label(one) in call.names.roots]  # those of scores, first
+            roles = [
+                one for one in (met, axis) if call.names.label(one) in call.names.roots
+            ]  # those of scores, first
             met = roles[0] if roles and not differs else known
     return met
 
@@ -182,20 +222,37 @@ def _concatenated(call: OpCall, along: list[Axis], beside: list[str], size: int)
     return _concatenated_tokens(call, along, labels, size, not {"H", "H_kv"}.isdisjoint(beside))
 
 
-def _concatenated_tokens(call: OpCall, along: list[Axis], labels: list[str], size: int, heads: bool) -> Axis:
-    """Name tokens that were put after tokens, or in heads after what is not known: together they are the keys."""
+def _concatenated_tokens(
+    call: OpCall, along: list[Axis], labels: list[str], size: int, heads: bool
+) -> Axis:
+    """Name tokens that were put after tokens, or in heads after what is not known: together they
+    are the keys.
+    """
     names, tokens = call.names, [axis for axis in along if call.names.is_token(axis)]
     if not tokens:
         return unknown(size)
     if len(tokens) == len(along):
-        given = next((n for n in ("S", *sorted(names.tokens)) if names.sizes.get(n) == size and n not in labels), None)
+        given = next(
+            (
+                n
+                for n in ("S", *sorted(names.tokens))
+                if names.sizes.get(n) == size and n not in labels
+            ),
+            None,
+        )
         same = len({names.root(label) for label in labels}) == 1
         joined = "S" if heads or "S" not in names.reserved else "+".join(labels)
         names.tokens.add(joined)
         return (Factor(labels[0] if same else given or joined, size),)
-    if heads and len(names.reserved) < 2 and {names.label(axis) for axis in along if axis not in tokens} == {"?"}:
+    if (
+        heads
+        and len(names.reserved) < 2
+        and {names.label(axis) for axis in along if axis not in tokens} == {"?"}
+    ):
         return (Factor("S", size),)
-    patches = len(tokens[0]) > 1 and names.sizes.setdefault("S", size) == size  # with class tokens before them
+    patches = (
+        len(tokens[0]) > 1 and names.sizes.setdefault("S", size) == size
+    )  # with class tokens before them
     if len(tokens) > 1 or (size != size_of(tokens[0]) + 1 and not patches):
         return unknown(size)
     label = names.label(tokens[0])
@@ -219,8 +276,13 @@ def _stacked(call: OpCall, parts: list[torch.Tensor], axes: list[Axis]) -> Axis:
     picked = _picked(call, parts)
     if picked:
         return picked
-    labels, stages = {call.names.label(axis) for axis in axes}, {call.info(part).stage for part in parts}
-    weights = stages == {"weights"} and "H" not in labels and len(parts) == call.names.sizes.get("H")
+    labels, stages = (
+        {call.names.label(axis) for axis in axes},
+        {call.info(part).stage for part in parts},
+    )
+    weights = (
+        stages == {"weights"} and "H" not in labels and len(parts) == call.names.sizes.get("H")
+    )
     if weights or _are_heads(call, parts):
         return (Factor("H", len(parts)),)
     named = len(parts) in (2, 3) and not stages & {"weights", "context", "merged"}
@@ -231,7 +293,10 @@ def _picked(call: OpCall, parts: list[torch.Tensor]) -> Axis:
     """Return the axis of which these are all elements, in order, or ()."""
     values = [call.info(part) for part in parts]
     for pick in values[0].selections:
-        positions = [[one.position for one in value.selections if one.label == pick.label] for value in values]
+        positions = [
+            [one.position for one in value.selections if one.label == pick.label]
+            for value in values
+        ]
         if positions == [[position] for position in range(size_of(pick.axis))]:
             return pick.axis
     return ()
@@ -239,7 +304,10 @@ def _picked(call: OpCall, parts: list[torch.Tensor]) -> Axis:
 
 def gather(call: OpCall) -> list[list[Axis]]:
     """Pick elements along an axis by an index of the same rank, which names that axis."""
-    axes, index = call.axes(call.first()), call.arg(2, "index") if call.op == "gather" else call.arg(1, "indices")
+    axes, index = (
+        call.axes(call.first()),
+        call.arg(2, "index") if call.op == "gather" else call.arg(1, "indices"),
+    )
     dim = call.arg(1, "dim") if call.op == "gather" else call.arg(2, "dim")
     if dim is None:  # of all numbers, in a row
         return []
@@ -252,8 +320,12 @@ def unfold(call: OpCall) -> list[list[Axis]]:
     """Slide a window along an axis: how many there are, and at the end how long each is."""
     axes, dim, step = call.axes(call.first()), call.arg(1, "dimension"), call.arg(3, "step")
     count, size = call.outs[0].shape[dim % len(axes)], call.outs[0].shape[-1]
-    apart = len(axes[dim]) == 1 and step == size and count * size == size_of(axes[dim])  # windows do not overlap
-    windows, window = call.names.parts(axes[dim][0], (count, size)) if apart else (unknown(count), unknown(size))
+    apart = (
+        len(axes[dim]) == 1 and step == size and count * size == size_of(axes[dim])
+    )  # windows do not overlap
+    windows, window = (
+        call.names.parts(axes[dim][0], (count, size)) if apart else (unknown(count), unknown(size))
+    )
     if apart and call.names.is_token(axes[dim]):
         call.names.tokens.update(factor.name for factor in windows)
     axes[dim] = windows

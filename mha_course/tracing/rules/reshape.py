@@ -21,9 +21,13 @@ def reshape(call: OpCall) -> list[list[Axis]]:
     if call.op == "unflatten":
         start = call.arg(1, "dim") % len(before)
         stop = start + 1
-    given = call.op in ("view", "reshape") and isinstance(call.arg(1, "size", "shape"), (int, tuple, list))
+    given = call.op in ("view", "reshape") and isinstance(
+        call.arg(1, "size", "shape"), (int, tuple, list)
+    )
     like = list(map(axis_of, call.ints(1, "size", "shape"))) if given else []
-    parts, cuts = regroup(call.names, before[start:stop], shape[start : len(shape) - len(before) + stop], like)
+    parts, cuts = regroup(
+        call.names, before[start:stop], shape[start : len(shape) - len(before) + stop], like
+    )
     after = [*before[:start], *parts, *before[stop:]]
     for cut in cuts:
         call.warn(warnings.of_cut(call.names, cut, len(after), call.info(call.first()).linear))
@@ -54,7 +58,9 @@ def permute(call: OpCall) -> list[list[Axis]]:
         return [[axes[dim] for dim in call.ints(1, "dims")]]
     if call.op in ("movedim", "moveaxis"):
         rank = len(axes)
-        sources, targets = (call.dims(call.arg(i, n), rank) for i, n in ((1, "source"), (2, "destination")))
+        sources, targets = (
+            call.dims(call.arg(i, n), rank) for i, n in ((1, "source"), (2, "destination"))
+        )
         order = [dim for dim in range(rank) if dim not in sources]
         for target, source in sorted(zip(targets, sources, strict=True)):
             order.insert(target, source)
@@ -82,10 +88,17 @@ def expand(call: OpCall) -> list[list[Axis]]:
     """Show one number several times without a copy."""
     axes, shape = call.axes(call.first()), call.outs[0].shape
     other = call.arg(1, "other")
-    like = call.axes(other) if isinstance(other, torch.Tensor) else list(map(axis_of, call.ints(1, "size")))
+    like = (
+        call.axes(other)
+        if isinstance(other, torch.Tensor)
+        else list(map(axis_of, call.ints(1, "size")))
+    )
     axes = [()] * (len(shape) - len(axes)) + axes
     old_and_new = zip(axes, shape, like, strict=True)
-    out = [axis if size_of(axis) == size else _shown(call, name, size) for axis, size, name in old_and_new]
+    out = [
+        axis if size_of(axis) == size else _shown(call, name, size)
+        for axis, size, name in old_and_new
+    ]
     return [[_copies(call.names, axis, few) for axis, few in zip(out, [(), *out], strict=False)]]
 
 
@@ -103,7 +116,9 @@ def _shown(call: OpCall, name: Axis, size: int) -> Axis:
 
 
 def repeat(call: OpCall) -> list[list[Axis]]:
-    """Lay copies beside each other, of the whole (repeat, tile) or of each number (repeat_interleave)."""
+    """Lay copies beside each other, of the whole (repeat, tile) or of each number
+    (repeat_interleave).
+    """
     axes, shape = call.axes(call.first()), call.outs[0].shape
     inside = call.op == "repeat_interleave"
     if inside and call.arg(2, "dim") is None and len(axes) > 1:  # of all numbers, in a row
@@ -114,7 +129,9 @@ def repeat(call: OpCall) -> list[list[Axis]]:
 
 
 def _repeated(axis: Axis, size: int, inside: bool = False) -> Axis:
-    """Return an axis whose numbers are each repeated (inside) or which is laid out several times."""
+    """Return an axis whose numbers are each repeated (inside) or which is laid out several
+    times.
+    """
     old = size_of(axis)
     if old == size:
         return axis
@@ -146,9 +163,13 @@ def pad(call: OpCall) -> list[list[Axis]]:
 
 
 VIEWS: dict[str, Rule] = {
-    **dict.fromkeys(("view", "reshape", "view_as", "reshape_as", "_unsafe_view", "ravel", "unflatten"), reshape),
+    **dict.fromkeys(
+        ("view", "reshape", "view_as", "reshape_as", "_unsafe_view", "ravel", "unflatten"), reshape
+    ),
     "flatten": flatten,
-    **dict.fromkeys(("transpose", "swapaxes", "swapdims", "permute", "movedim", "moveaxis"), permute),
+    **dict.fromkeys(
+        ("transpose", "swapaxes", "swapdims", "permute", "movedim", "moveaxis"), permute
+    ),
     **dict.fromkeys(("t", "T", "mT", "mH", "H", "adjoint"), permute),
     "squeeze": squeeze,
     "unsqueeze": unsqueeze,

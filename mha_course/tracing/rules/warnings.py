@@ -12,70 +12,86 @@ if TYPE_CHECKING:
     from mha_course.tracing.rules.call import TensorInfo
 
 TEXTS = {
-    "view-without-transpose": "this reshape cuts across {axes}, so each head holds parts of several tokens. "
-    "Split the width first, view(B, S, H, D), then transpose(1, 2).",
+    "view-without-transpose": "this reshape cuts across {axes}, so each head holds parts of "
+                              "several tokens. Split the width first, view(B, S, H, D), then "
+                              "transpose(1, 2).",
     "only-one-of-qkv-wrongly-split": "of q, k and v not all are split alike.",
-    "heads-innermost": "the width is laid out as (H, D), but is read as (D, H): each head gets every H-th number. "
-    "Write view(B, S, H, D).",
-    "fused-heads-outermost": "the fused width is laid out as (3, H, D), but is read as (H, 3, D), so q, k and v are "
-    "mixed. Split it in the order in which it was declared.",
-    "fused-three-innermost": "the fused width is laid out as (3, H, D), but is read as (H, D, 3), so q, k and v are "
-    "mixed. Split it in the order in which it was declared.",
-    "never-transposed": "heads stand where tokens should: every token attends over its own heads, no token over "
-    "another. Bring the heads before the tokens, transpose(1, 2), before the product.",
+    "heads-innermost": "the width is laid out as (H, D), but is read as (D, H): each head gets "
+                       "every H-th number. Write view(B, S, H, D).",
+    "fused-heads-outermost": "the fused width is laid out as (3, H, D), but is read as (H, 3, D), "
+                             "so q, k and v are mixed. Split it in the order in which it was "
+                             "declared.",
+    "fused-three-innermost": "the fused width is laid out as (3, H, D), but is read as (H, D, 3), "
+                             "so q, k and v are mixed. Split it in the order in which it was "
+                             "declared.",
+    "never-transposed": "heads stand where tokens should: every token attends over its own heads, "
+                        "no token over another. Bring the heads before the tokens, transpose(1, "
+                        "2), before the product.",
     "no-split": "these scores add up all {C} numbers of the width: there is one head, not {H}. "
     "Split q, k and v into heads first.",
-    "fold-order-mixed": "batch and heads were folded in one order and are read in the other, so sentences and heads "
-    "change places. Unfold in the order in which you folded.",
-    "merge-without-transpose": "this merge cuts across {axes}, so each token gets parts of other tokens. "
-    "Bring the tokens before the heads, transpose(1, 2), then merge.",
-    "merge-dim-before-heads": "the merged width is (D, H), not (H, D): the numbers of one head no longer lie side by "
-    "side. Keep the heads before their width.",
-    "merge-batch-mixed": "the batch does not come first here, so sentences are mixed into one another. "
-    "Bring back (B, S, H, D), then merge.",
-    "key-reshaped": "this reshape gives the keys the shape of kᵀ, but leaves the numbers in their order, so tokens and "
-    "head width are mixed. Use k.transpose(-2, -1).",
+    "fold-order-mixed": "batch and heads were folded in one order and are read in the other, so "
+                        "sentences and heads change places. Unfold in the order in which you "
+                        "folded.",
+    "merge-without-transpose": "this merge cuts across {axes}, so each token gets parts of other "
+                               "tokens. Bring the tokens before the heads, transpose(1, 2), then "
+                               "merge.",
+    "merge-dim-before-heads": "the merged width is (D, H), not (H, D): the numbers of one head no "
+                              "longer lie side by side. Keep the heads before their width.",
+    "merge-batch-mixed": "the batch does not come first here, so sentences are mixed into one "
+                         "another. Bring back (B, S, H, D), then merge.",
+    "key-reshaped": "this reshape gives the keys the shape of kᵀ, but leaves the numbers in their "
+                    "order, so tokens and head width are mixed. Use k.transpose(-2, -1).",
     "heads-averaged": "the heads are added up or averaged, so nothing tells them apart afterwards. "
     "Lay them side by side: transpose(1, 2), then merge.",
-    "heads-on-sequence-axis": "the heads are laid one after another along the tokens, not side by side along the "
-    "width. Use dim=-1.",
-    "view-on-non-contiguous": "the numbers do not lie in memory in the order of these axes, so no view can have the "
-    "shape that was asked for. Use reshape, or contiguous() before view: both copy.",
-    "reshape-across-axes": "this reshape cuts across {axes}: the new axes hold parts of several old ones.",
+    "heads-on-sequence-axis": "the heads are laid one after another along the tokens, not side by "
+                              "side along the width. Use dim=-1.",
+    "view-on-non-contiguous": "the numbers do not lie in memory in the order of these axes, so no "
+                              "view can have the shape that was asked for. Use reshape, or "
+                              "contiguous() before view: both copy.",
+    "reshape-across-axes": "this reshape cuts across {axes}: the new axes hold parts of several "
+                           "old ones.",
     "softmax-over-queries": "this softmax runs over the queries, so columns sum to 1. "
     "Use the axis of the keys, dim=-1.",
     "softmax-over-heads": "this softmax runs over the heads: they compete for each key. "
     "Use the axis of the keys, dim=-1.",
     "softmax-over-batch": "this softmax runs over the batch, so sentences depend on each other. "
     "Use the axis of the keys, dim=-1.",
-    "softmax-over-everything": "this softmax runs over {axes} at once: one distribution for all queries together. "
-    "Use the axis of the keys, dim=-1.",
-    "key-not-transposed": "this product sums over {left} of the first and {right} of the second factor, "
-    "which only have the same size. Transpose the keys: k.transpose(-2, -1).",
-    "weights-transposed": "the weights sum to 1 over {left}, but are summed over {right} here. Do not transpose them.",
-    "contraction-of-different-axes": "this product sums over {left} of the first and {right} of the second factor, "
-    "which only have the same size.",
-    "padding-broadcast-raw": "an axis B meets an axis {other} of the same size. A padding mask (B, S) must become "
-    "(B, 1, 1, S) first: mask[:, None, None, :].",
-    "mask-missing-head-axis": "an axis B meets the heads, which happen to have the same size. Give the mask a head "
-    "axis: mask.unsqueeze(1).",
+    "softmax-over-everything": "this softmax runs over {axes} at once: one distribution for all "
+                               "queries together. Use the axis of the keys, dim=-1.",
+    "key-not-transposed": "this product sums over {left} of the first and {right} of the second "
+                          "factor, which only have the same size. Transpose the keys: "
+                          "k.transpose(-2, -1).",
+    "weights-transposed": "the weights sum to 1 over {left}, but are summed over {right} here. Do "
+                          "not transpose them.",
+    "contraction-of-different-axes": "this product sums over {left} of the first and {right} of "
+                                     "the second factor, which only have the same size.",
+    "padding-broadcast-raw": "an axis B meets an axis {other} of the same size. A padding mask "
+                             "(B, S) must become (B, 1, 1, S) first: mask[:, None, None, :].",
+    "mask-missing-head-axis": "an axis B meets the heads, which happen to have the same size. "
+                              "Give the mask a head axis: mask.unsqueeze(1).",
     "attention-over-batch": "this attends over an axis called B, so sentences look at one another. "
     "nn.MultiheadAttention takes (S, B, C) unless it is made with batch_first=True.",
-    "cache-joined": "two sets of keys or values are laid one after another along {axis}. Past and new ones belong one "
-    "after another along the tokens, dim=-2 of (B, H, S, D).",
-    "qkv-cut-along-tokens": "q and k are pieces of one tensor that was cut along its tokens, so some tokens look at "
-    "others, none at itself. Cut q, k and v along the width, dim=-1.",
-    "mask-on-queries": "this mask says the same of all keys, so it hides whole queries. A padding mask (B, S) hides "
-    "keys: mask[:, None, None, :].",
-    "groups-mixed": "of the keys and values of fewer heads some were repeated one by one (repeat_interleave), some all "
-    "together (repeat), so a query reads the keys of one head and the values of another. Use repeat_interleave.",
-    "tokens-joined": "this reshape makes one token of several: {axes} become one axis, whole tokens side by side.",
-    "broadcast-of-different-axes": "broadcasting laid {left} on {right}, which only have the same size.",
+    "cache-joined": "two sets of keys or values are laid one after another along {axis}. Past and "
+                    "new ones belong one after another along the tokens, dim=-2 of (B, H, S, D).",
+    "qkv-cut-along-tokens": "q and k are pieces of one tensor that was cut along its tokens, so "
+                            "some tokens look at others, none at itself. Cut q, k and v along the "
+                            "width, dim=-1.",
+    "mask-on-queries": "this mask says the same of all keys, so it hides whole queries. A padding "
+                       "mask (B, S) hides keys: mask[:, None, None, :].",
+    "groups-mixed": "of the keys and values of fewer heads some were repeated one by one "
+                    "(repeat_interleave), some all together (repeat), so a query reads the keys "
+                    "of one head and the values of another. Use repeat_interleave.",
+    "tokens-joined": "this reshape makes one token of several: {axes} become one axis, whole "
+                     "tokens side by side.",
+    "broadcast-of-different-axes": "broadcasting laid {left} on {right}, which only have the same "
+                                   "size.",
 }  # fmt: skip
 
-# What somebody may mean: attention over images or sentences, slots that compete, one head among others.
+# What somebody may mean: attention over images or sentences, slots that compete, one head among
+# others.
 QUESTIONS = {
-    "softmax-over-queries", "softmax-over-heads", "softmax-over-everything", "weights-transposed", "heads-averaged",
+    "softmax-over-queries", "softmax-over-heads", "softmax-over-everything", "weights-transposed",
+    "heads-averaged",
     "no-split", "attention-over-batch", "tokens-joined", "merge-dim-before-heads", "cache-joined",
     "qkv-cut-along-tokens", "mask-on-queries",
 }  # fmt: skip
@@ -100,7 +116,8 @@ def warn(name: str, **words: object) -> str:
 
 
 def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> str | None:
-    """Name the mistake behind a reshape to so many axes whose boundaries do not lie on those of the old ones.
+    """Name the mistake behind a reshape to so many axes whose boundaries do not lie on those of the
+    old ones.
 
     Args: ``free``, whether a Linear made these numbers, whose order it then may choose.
     """
@@ -113,19 +130,30 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> str | N
         return (Question if free else str)(warn(name)) if name else None
     if rank == 4 and _is_key_reshaped(names, cut):
         return warn("key-reshaped")
-    heads, tokens = _index_of_heads(cut), [i for i, factor in enumerate(cut.factors) if names.is_token((factor,))]
+    heads, tokens = (
+        _index_of_heads(cut),
+        [i for i, factor in enumerate(cut.factors) if names.is_token((factor,))],
+    )
     words = {"axes": " and ".join(dict.fromkeys(_written(names, factor) for factor in cut.factors))}
     if _joins_tokens(names, cut, rank):
         return warn("tokens-joined", **words)
     if heads is None or not tokens:
         if labels[-1] == "D" and "B" in labels:
             return warn("merge-batch-mixed")
-        if len(tokens) == 2 and cut.sizes == [factor.size for factor in cut.factors[::-1]]:  # shifts each row by more
+        if len(tokens) == 2 and cut.sizes == [
+            factor.size for factor in cut.factors[::-1]
+        ]:  # shifts each row by more
             return Question(warn("reshape-across-axes", **words))
-        return warn("fold-order-mixed") if {"B", "H"} <= set(labels) else warn("reshape-across-axes", **words)
+        return (
+            warn("fold-order-mixed")
+            if {"B", "H"} <= set(labels)
+            else warn("reshape-across-axes", **words)
+        )
     if heads > tokens[0]:
         return warn("view-without-transpose", **words)
-    return warn("merge-batch-mixed") if "B" in labels[1:] else warn("merge-without-transpose", **words)
+    return (
+        warn("merge-batch-mixed") if "B" in labels[1:] else warn("merge-without-transpose", **words)
+    )
 
 
 def _joins_tokens(names: AxisNamer, cut: Cut, rank: int) -> bool:
@@ -144,7 +172,9 @@ def _is_key_reshaped(names: AxisNamer, cut: Cut) -> bool:
 
 
 def _index_of_heads(cut: Cut) -> int | None:
-    """Return where the heads stand among the factors, or the width that they are in, or q, k and v in one."""
+    """Return where the heads stand among the factors, or the width that they are in, or q, k and v
+    in one.
+    """
     for position, factor in enumerate(cut.factors):
         if factor.name in ("H", "C") or _is_part_of_width(factor):
             return position
@@ -156,10 +186,23 @@ def of_merge(names: AxisNamer, before: Sequence[Axis], after: Sequence[Axis]) ->
     made = [axis for axis in after if len(axis) > 1 and axis not in before]
     for axis in made:
         labels = [factor.name for factor in axis if factor.size > 1]
-        apart = any(factor.name == "H" and factor.size > 1 for other in after if other != axis for factor in other)
+        apart = any(
+            factor.name == "H" and factor.size > 1
+            for other in after
+            if other != axis
+            for factor in other
+        )
         batch_late = [factor.name for axis in before for factor in axis][:2] == ["H", "B"]
-        name = {"D*H": "merge-dim-before-heads", "B*D": "fold-order-mixed"}.get("*".join(labels[-2:]))
-        if not name and len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)) and apart:
+        name = {"D*H": "merge-dim-before-heads", "B*D": "fold-order-mixed"}.get(
+            "*".join(labels[-2:])
+        )
+        if (
+            not name
+            and len(labels) == 2
+            and labels[-1] == "D"
+            and names.is_token((axis[-2],))
+            and apart
+        ):
             name = "merge-batch-mixed" if batch_late else "merge-without-transpose"
         if name:
             return Question(warn(name, axes="tokens and head width"))
@@ -194,7 +237,9 @@ def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> str:
     if any("H" in label.split("*") and "B" in label.split("*") for label in pair):
         return warn("fold-order-mixed")
     text = warn("broadcast-of-different-axes", left=names.label(left), right=names.label(right))
-    return Question(text) if all(map(names.counts_tokens, pair)) else text  # positions may have a name of their own
+    return (
+        Question(text) if all(map(names.counts_tokens, pair)) else text
+    )  # positions may have a name of their own
 
 
 def of_crash(op: str, message: str, parts: Sequence[TensorInfo], names: AxisNamer) -> str | None:
@@ -202,7 +247,9 @@ def of_crash(op: str, message: str, parts: Sequence[TensorInfo], names: AxisName
     labels, rows = [value.labels for value in parts], [value.axes for value in parts]
     if op == "view" and "stride" in message:
         return warn("view-on-non-contiguous")
-    if op == "linear" and any(factor.name == "H" for axis in rows[0][:-1] if len(axis) > 1 for factor in axis):
+    if op == "linear" and any(
+        factor.name == "H" for axis in rows[0][:-1] if len(axis) > 1 for factor in axis
+    ):
         return warn("heads-on-sequence-axis")
     products = op in ("matmul", "bmm", "einsum", "baddbmm")
     if products and [one[-1:] for one in labels[-2:]] == [("D",), ("D",)]:
@@ -211,7 +258,9 @@ def of_crash(op: str, message: str, parts: Sequence[TensorInfo], names: AxisName
         rows = [[*rows[0][:-1], rows[1][-2]], rows[3]]
     if len(rows) < 2 or products:
         return None
-    aligned = list(zip(reversed(rows[0]), reversed(rows[1]), strict=False))  # from the last axis, as in broadcasting
+    aligned = list(
+        zip(reversed(rows[0]), reversed(rows[1]), strict=False)
+    )  # from the last axis, as in broadcasting
     for left, right in reversed(aligned):
         differ = size_of(left) != size_of(right) and left and right
         if differ and "B" in (names.label(left), names.label(right)):

@@ -22,7 +22,12 @@ export function readMaps(packet) {
   const index = ({ layer, slot }) => layer * slots + slot;
   const part = (array, at) => array && array.subarray(index(at) * size, (index(at) + 1) * size);
   const facts = (at) => packet.facts[index(at)];
-  const matrix = (at) => ({ values: part(numbers, at), hidden: part(hidden, at), rows: T, columns: S });
+  const matrix = (at) => ({
+    values: part(numbers, at),
+    hidden: part(hidden, at),
+    rows: T,
+    columns: S,
+  });
   const range = limits(packet.low, packet.high);
   const areWeights = range.low === 0 && range.high === 1;
   return { ...packet, R, H, T, S, ...range, areWeights, facts, matrix };
@@ -33,7 +38,8 @@ export const isHidden = ({ hidden }, i) => Boolean(hidden?.[i]);
 /** Say whether a hidden cell holds a number nevertheless. */
 export const leaks = (value) => Math.abs(value) > 1e-4 && value !== -Infinity;
 
-export const shade = (value, { low, high }) => clamp(Math.round(((value - low) / (high - low)) * 255), 0, 255);
+export const shade = (value, { low, high }) =>
+  clamp(Math.round(((value - low) / (high - low)) * 255), 0, 255);
 
 /** Take a colour (alpha, blue, green, red) apart: red, green, blue. */
 export const rgbOf = (colour) => [0, 8, 16].map((shift) => (colour >> shift) & 255);

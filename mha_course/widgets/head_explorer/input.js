@@ -8,7 +8,11 @@ export function followPointer(explorer) {
   const place = ({ clientX, clientY }) => {
     const { left, top, width } = glass.getBoundingClientRect();
     const grown = width / glass.offsetWidth; // on a slide
-    return cellAt({ x: (clientX - left) / grown, y: (clientY - top) / grown }, explorer.plan, explorer.maps);
+    return cellAt(
+      { x: (clientX - left) / grown, y: (clientY - top) / grown },
+      explorer.plan,
+      explorer.maps,
+    );
   };
   const listeners = {
     pointermove: (event) => explorer.light({ hover: place(event) }),
@@ -59,8 +63,16 @@ export function pressLarge(explorer, { key }) {
 export function pressThumb({ maps, thumbs, list, current, choose }, { key }) {
   const { layer, slot } = current();
   const [last, from] = [thumbs.length - 1, layer * maps.slots + slot];
-  const across = maps.R > 1 ? maps.slots : getComputedStyle(list).gridTemplateColumns.split(" ").length;
-  const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across, Home: -from, End: last - from };
+  const across =
+    maps.R > 1 ? maps.slots : getComputedStyle(list).gridTemplateColumns.split(" ").length;
+  const steps = {
+    ArrowRight: 1,
+    ArrowLeft: -1,
+    ArrowDown: across,
+    ArrowUp: -across,
+    Home: -from,
+    End: last - from,
+  };
   if (!Object.hasOwn(steps, key)) return false;
   const to = thumbs[from + steps[key]];
   to?.node.focus();

@@ -1,7 +1,8 @@
 """Weights, tokens and masks in one form, whatever they came as, and what the browser gets of them.
 
-Axes: L layers, B sentences, H heads, T query tokens, S key tokens. A map is one matrix (T, S); every layer of every
-sentence is a row of M maps: its heads and, if there are several, their average.
+Axes: L layers, B sentences, H heads, T query tokens, S key tokens. A map is one matrix (T, S);
+every layer of every sentence is a row of M maps: its heads and, if there are several, their
+average.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ HALF = ("torch.float16", "torch.bfloat16", "float16")
 class Maps:
     """Numbers (L · B, M, T, S), and which cells a mask or a score of -inf hides.
 
-    ``rows`` says which layer and sentence each is, ``tokens`` has a pair of lists for each sentence; ``tolerance`` is
-    by how much a row of weights may miss 1.
+    ``rows`` says which layer and sentence each is, ``tokens`` has a pair of lists for each
+    sentence; ``tolerance`` is by how much a row of weights may miss 1.
     """
 
     numbers: NDArray[np.float32]
@@ -51,7 +52,9 @@ class Maps:
         return self.numbers.shape[1]
 
     def message(self) -> dict[str, Any]:
-        """Return what the browser draws: facts as JSON, numbers as float32, hidden cells as one byte each."""
+        """Return what the browser draws: facts as JSON, numbers as float32, hidden cells as one
+        byte each.
+        """
         facts = [self._facts(*index) for index in np.ndindex(self.numbers.shape[:2])]
         return {
             "shape": list(self.shape), "slots": self.slots, "facts": facts,
@@ -69,20 +72,30 @@ class Maps:
     def _facts(self, row: int, slot: int) -> dict[str, Any]:
         """Describe one map.
 
-        Rows that see nothing or hold NaN do not count. ``sums`` are the least and the largest sum of a row;
-        ``entropy`` is the mean over rows, in nats, where each of them sums to 1; ``over_queries`` says that instead the
-        columns do; ``leak`` is the largest weight in a cell that the mask hides.
+        Rows that see nothing or hold NaN do not count. ``sums`` are the least and the largest sum
+        of a row;
+        ``entropy`` is the mean over rows, in nats, where each of them sums to 1; ``over_queries``
+        says that instead the columns do; ``leak`` is the largest weight in a cell that the mask
+        hides.
         """
         matrix, hidden = self.numbers[row, slot], self.hidden[row, slot]
         finite, nans = np.isfinite(matrix), np.isnan(matrix)
         numbers = np.where(finite, matrix, 0)
-        low, high = (float(matrix[finite].min()), float(matrix[finite].max())) if finite.any() else (0.0, 0.0)
+        low, high = (
+            (float(matrix[finite].min()), float(matrix[finite].max()))
+            if finite.any()
+            else (0.0, 0.0)
+        )
         used = (numbers != 0).any(1) & ~nans.any(1) & ~hidden.all(1)
         rows = numbers.sum(1, dtype=np.float64)[used]
         columns = numbers.sum(0, dtype=np.float64)
         logs = np.log(np.where(numbers > 0, numbers, 1))
         entropy = -(numbers * logs).sum(1, dtype=np.float64)[used]
-        sum_to_1 = used.any() and bool((np.abs(rows - 1) <= self.tolerance).all()) and low >= -self.tolerance
+        sum_to_1 = (
+            used.any()
+            and bool((np.abs(rows - 1) <= self.tolerance).all())
+            and low >= -self.tolerance
+        )
         return {
             "low": low,
             "high": high,
@@ -121,8 +134,21 @@ def _check_size(shape: tuple[int, ...]) -> None:
     """Raise unless these are 2 to 5 axes, none of them empty, that the browser can draw at once."""
     axes, got = "(T, S), (H, T, S), (B, H, T, S) or (L, B, H, T, S)", str(tuple(shape))
     fix = "weights[0]" if len(shape) == 6 else None
-    require(2 <= len(shape) <= 5, PLACE, "weights must have 2 to 5 axes", expected=axes, got=got, fix=fix)
-    require(0 not in shape, PLACE, "weights must not be empty", expected=f"{axes}, none of them 0", got=got)
+    require(
+        2 <= len(shape) <= 5,
+        PLACE,
+        "weights must have 2 to 5 axes",
+        expected=axes,
+        got=got,
+        fix=fix,
+    )
+    require(
+        0 not in shape,
+        PLACE,
+        "weights must not be empty",
+        expected=f"{axes}, none of them 0",
+        got=got,
+    )
     *outer, H, T, S = (1, 1, *shape)[-5:]
     require(
         max(T, S) <= MAX_TOKENS,
@@ -134,20 +160,31 @@ def _check_size(shape: tuple[int, ...]) -> None:
     )
     size = 4 * math.prod(outer) * (H + (H > 1)) * T * S / 2**20
     rule = f"the explorer shows up to {MAX_MEGABYTES} MiB"
-    expected = f"fewer layers, sentences or heads: with their average, {MAX_MEGABYTES} MiB of float32"
+    expected = (
+        f"fewer layers, sentences or heads: with their average, {MAX_MEGABYTES} MiB of float32"
+    )
     require(size <= MAX_MEGABYTES, PLACE, rule, expected=expected, got=f"{got}, {size:.0f} MiB")
 
 
-def _names(sentences: int, T: int, S: int, queries: Any, keys: Any) -> list[tuple[list[str], list[str]]]:
+def _names(
+    sentences: int, T: int, S: int, queries: Any, keys: Any
+) -> list[tuple[list[str], list[str]]]:
     """Return names of rows and columns for each sentence."""
     rows, columns = _for_each("queries", queries, sentences), _for_each("keys", keys, sentences)
     places = [PLACE] if sentences == 1 else [f"{PLACE}: sentence {n}" for n in range(sentences)]
-    return [as_row_and_column_names(place, (T, S), *pair) for place, *pair in zip(places, rows, columns, strict=True)]
+    return [
+        as_row_and_column_names(place, (T, S), *pair)
+        for place, *pair in zip(places, rows, columns, strict=True)
+    ]
 
 
 def _for_each(word: str, given: Any, sentences: int) -> list[Any]:
     """Return the tokens of each sentence, where one list may stand for all."""
-    if not (isinstance(given, list | tuple) and given and all(isinstance(one, list | tuple) for one in given)):
+    if not (
+        isinstance(given, list | tuple)
+        and given
+        and all(isinstance(one, list | tuple) for one in given)
+    ):
         return [given] * sentences
     rule, expected = f"{word} must name every token", f"one list, or {sentences}, one a sentence"
     require(len(given) == sentences, PLACE, rule, expected=expected, got=f"{len(given)} lists")

@@ -56,7 +56,15 @@ export function arrange(maps, tokens, space, fontFamily) {
   const cell = cellSize(maps, Math.max(60, space - left - right), clamp(space, 240, TALLEST));
   const box = { x: left, y: top, w: maps.S * cell.w, h: maps.T * cell.h };
   const widthOfNumber = measuring(`11px ${fontFamily}`);
-  return { queries, keys, widthOfNumber, box, cell, width: left + box.w + right, height: top + box.h + 4 };
+  return {
+    queries,
+    keys,
+    widthOfNumber,
+    box,
+    cell,
+    width: left + box.w + right,
+    height: top + box.h + 4,
+  };
 }
 
 /** Return which cell lies at a point, or which row or column the word there names; nothing elsewhere. */
@@ -84,7 +92,10 @@ function decimalsFor(values, { widthOfNumber, cell }) {
   if (cell.w < 34 || cell.h < 18) return undefined;
   return [2, 1].find((decimals) => {
     const texts = Array.from(values, (value) => number(value, false, decimals));
-    return widthOfNumber(texts.reduce((one, other) => (other.length > one.length ? other : one))) <= cell.w;
+    return (
+      widthOfNumber(texts.reduce((one, other) => (other.length > one.length ? other : one))) <=
+      cell.w
+    );
   });
 }
 

@@ -46,7 +46,9 @@ def caption(maps: Maps, layer: int, slot: int) -> str:
 
 
 def figure(maps: Maps, layer: int, slot: int) -> Axes | Figure:
-    """Draw up to 16 heads of a layer, or one head alone where numbers are no weights or tokens are many."""
+    """Draw up to 16 heads of a layer, or one head alone where numbers are no weights or tokens are
+    many.
+    """
     R, H, T, S = maps.shape
     matrices, seen = maps.numbers[layer], ~maps.hidden[layer]
     numbers = matrices[seen & np.isfinite(matrices)]
@@ -54,7 +56,9 @@ def figure(maps: Maps, layer: int, slot: int) -> Axes | Figure:
     queries, keys = ([shorten(name) for name in names] for names in maps.tokens_of(layer))
     if H > 1 and weights and max(T, S) <= MAX_TOKENS:
         shown, above = slice(min(H, MAX_HEADS)), layer if R > 1 else None
-        return plots.head_grid(matrices[shown], mask=seen[shown], layer=above, queries=queries, keys=keys)
+        return plots.head_grid(
+            matrices[shown], mask=seen[shown], layer=above, queries=queries, keys=keys
+        )
     title = _name(maps, layer, slot, "average of heads")
     return plots.heatmap(matrices[slot], mask=seen[slot], title=title, queries=queries, keys=keys)
 
@@ -67,7 +71,12 @@ def _name(maps: Maps, layer: int, slot: int, average: str) -> str:
 
 @cache
 def palettes() -> dict[str, bytes]:
-    """Return 256 colours from 0 to 1, and 256 to both sides of a white 0: red, green, blue and alpha, a byte each."""
+    """Return 256 colours from 0 to 1, and 256 to both sides of a white 0: red, green, blue and
+    alpha, a byte each.
+    """
     places = np.linspace(0, 1, 256)
     colours = {"plain": colormaps["cividis"], "signed": sns.color_palette("vlag", as_cmap=True)}
-    return {name: (colour(places) * 255).round().astype("u1").tobytes() for name, colour in colours.items()}
+    return {
+        name: (colour(places) * 255).round().astype("u1").tobytes()
+        for name, colour in colours.items()
+    }

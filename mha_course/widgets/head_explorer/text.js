@@ -23,17 +23,21 @@ function lineText(maps, [queries, keys], { row, column }, cells) {
   const names = along ? keys : queries;
   const place = (i) => (along ? row * maps.S + i : i * maps.S + column);
   const value = (i) => cells.values[place(i)];
-  const seen = [...names.keys()].filter((i) => !isHidden(cells, place(i)) && Number.isFinite(value(i)));
+  const seen = [...names.keys()].filter(
+    (i) => !isHidden(cells, place(i)) && Number.isFinite(value(i)),
+  );
   const largest = seen.sort((a, b) => value(b) - value(a)).slice(0, 3);
   const word = apart(along ? queries[row] : keys[column]);
-  if (!largest.length) return along ? `${word} sees nothing: all keys are hidden` : `${word} is seen by nobody`;
+  if (!largest.length)
+    return along ? `${word} sees nothing: all keys are hidden` : `${word} is seen by nobody`;
   return `${word} ${along ? "looks at" : "is seen by"} ${largest.map((i) => `${apart(names[i])} ${number(value(i))}`).join(", ")}`;
 }
 
 /** Write what lies under the pointer: a cell with its words, or a row or column. */
 export function readoutOf(maps, at, lit) {
   const [tokens, cells] = [maps.tokens[at.layer], maps.matrix(at)];
-  if (lit.row == null || lit.column == null) return `${nameOf(maps, at)}: ${lineText(maps, tokens, lit, cells)}`;
+  if (lit.row == null || lit.column == null)
+    return `${nameOf(maps, at)}: ${lineText(maps, tokens, lit, cells)}`;
   const pair = `${apart(tokens[0][lit.row])} → ${apart(tokens[1][lit.column])}`;
   return `${nameOf(maps, at)}: ${pair} ${cellText(maps, lit, cells)}`;
 }
@@ -51,7 +55,11 @@ export function notesOf(maps, at) {
   const { entropy, sums, nans, leak } = facts;
   const notes = [];
   if (entropy === null && sums) notes.push({ warning: maps.areWeights, text: sumsNote(facts) });
-  if (nans) notes.push({ warning: true, text: `${nans} cell${nans > 1 ? "s are" : " is"} NaN, not a number` });
+  if (nans)
+    notes.push({
+      warning: true,
+      text: `${nans} cell${nans > 1 ? "s are" : " is"} NaN, not a number`,
+    });
   if (leaks(leak) && maps.areWeights)
     notes.push({ warning: true, text: `hidden cells hold weight, up to ${number(leak)}` });
   return notes;

@@ -10,7 +10,8 @@ import { nameOf, notesOf, readoutOf } from "./text.js";
 import { makeThumbs, markThumbs, paintThumbs } from "./thumbnails.js";
 
 const WIDE = 700; // pixels from which the small pictures stand beside the large one
-const ENTROPY = "Entropy of a head: mean over its rows, in nats; 0 means that each row looks at one key alone.";
+const ENTROPY =
+  "Entropy of a head: mean over its rows, in nats; 0 means that each row looks at one key alone.";
 const KEYS = {
   "In the large picture":
     "arrow keys move from cell to cell, Home and End go to the ends of the row, Page Up and Page Down to another head, Escape leaves.",
@@ -26,7 +27,8 @@ class Explorer extends Stage {
     this.maps = readMaps(model.get("packet"));
     this.plan = this.hover = this.cursor = null;
     this.current = this.current.bind(this);
-    this.choose = ({ layer, slot }) => this.put({ layer, head: clamp(slot, 0, this.maps.slots - 1) });
+    this.choose = ({ layer, slot }) =>
+      this.put({ layer, head: clamp(slot, 0, this.maps.slots - 1) });
     this.build();
     this.thumbs = makeThumbs(this.maps, this.list, this.choose);
     followPointer(this);
@@ -49,29 +51,51 @@ class Explorer extends Stage {
     [this.drawing, this.lit] = [svg("g"), svg("g")];
     this.svg = svg("svg", {}, this.drawing, this.lit); // what is lit lies over the picture, which stays as it is
     this.glass = make("div", "glass", this.svg);
-    Object.assign(this.glass, { tabIndex: 0, role: "application", ariaRoleDescription: "heat map" });
+    Object.assign(this.glass, {
+      tabIndex: 0,
+      role: "application",
+      ariaRoleDescription: "heat map",
+    });
     this.paper = make("div", "paper", this.base, this.glass);
     this.legend = make("div", "legend");
     this.readout = make("p", "readout");
     this.notes = make("p", "notes");
-    const parts = [this.title, this.paper, this.legend, this.readout, this.notes, this.speaker.node];
+    const parts = [
+      this.title,
+      this.paper,
+      this.legend,
+      this.readout,
+      this.notes,
+      this.speaker.node,
+    ];
     this.view = make("div", "view", ...parts);
 
-    const lines = Object.entries(KEYS).map(([where, what]) => make("p", "", make("b", "", where), `: ${what}`));
-    const help = make("details", "keys", make("summary", "", "Keys"), ...lines, make("p", "", ENTROPY));
+    const lines = Object.entries(KEYS).map(([where, what]) =>
+      make("p", "", make("b", "", where), `: ${what}`),
+    );
+    const help = make(
+      "details",
+      "keys",
+      make("summary", "", "Keys"),
+      ...lines,
+      make("p", "", ENTROPY),
+    );
     const body = make("div", "body", make("div", "side", this.list), this.view);
     this.root = make("div", "mha-heads mha-picture", recompute, body, help);
     Object.assign(this.root, { role: "group", ariaLabel: "Heads of attention" });
   }
 
   ask() {
-    this.recompute.ask({ values: Object.fromEntries([...this.controls].map(([name, one]) => [name, one.read()])) });
+    this.recompute.ask({
+      values: Object.fromEntries([...this.controls].map(([name, one]) => [name, one.read()])),
+    });
   }
 
   /** Show the values that were asked for, in another view of the same explorer or an earlier one. */
   showRequest() {
     const { values } = this.model.get("request");
-    for (const [name, control] of this.controls) if (values[name] !== undefined) control.show(values[name]);
+    for (const [name, control] of this.controls)
+      if (values[name] !== undefined) control.show(values[name]);
   }
 
   answer(event, target) {
@@ -101,7 +125,11 @@ class Explorer extends Stage {
     const { maps, cursor, palettes } = this;
     const at = this.current();
     const palette = maps.low < 0 ? palettes.signed : palettes.plain;
-    if (cursor) this.cursor = { row: Math.min(cursor.row, maps.T - 1), column: Math.min(cursor.column, maps.S - 1) };
+    if (cursor)
+      this.cursor = {
+        row: Math.min(cursor.row, maps.T - 1),
+        column: Math.min(cursor.column, maps.S - 1),
+      };
     markThumbs(this.thumbs, maps, at);
     this.drawLarge(at, { ...maps, palette }, space);
     if (maps !== this.painted) paintThumbs(this.thumbs, maps, palette);
@@ -113,7 +141,12 @@ class Explorer extends Stage {
     const { maps } = this;
     const place = `${maps.serial} ${at.layer} ${space}`;
     if (place !== this.place)
-      this.plan = arrange(maps, maps.tokens[at.layer], space, getComputedStyle(this.root).fontFamily);
+      this.plan = arrange(
+        maps,
+        maps.tokens[at.layer],
+        space,
+        getComputedStyle(this.root).fontFamily,
+      );
     this.place = place; // measuring words takes as long as all else
     const cells = maps.matrix(at);
     this.drawing.replaceChildren(...drawPicture(this.base, cells, colours, this.plan));
@@ -125,7 +158,10 @@ class Explorer extends Stage {
 
     const { entropy } = maps.facts(at);
     const name = nameOf(maps, at);
-    this.title.replaceChildren(make("b", "", name), entropy === null ? "" : ` · entropy ${number(entropy)} nats`);
+    this.title.replaceChildren(
+      make("b", "", name),
+      entropy === null ? "" : ` · entropy ${number(entropy)} nats`,
+    );
     const notes = notesOf(maps, at).map(({ warning, text }) =>
       make("span", warning ? "odd" : "", `${warning ? "⚠ " : ""}${text}`),
     );

@@ -1,4 +1,5 @@
-"""All heads side by side and one of them large, every cell with its words, recomputed while a control moves.
+"""All heads side by side and one of them large, every cell with its words, recomputed while a
+control moves.
 
 Axes: L layers, B sentences, H heads, T query tokens, S key tokens.
 """
@@ -28,25 +29,29 @@ class HeadExplorer(RecomputingWidget):
     """Show what every head attends to; the cells, rows and columns answer to pointer and keyboard.
 
     Args:
-        weights: (T, S), (H, T, S), (B, H, T, S) or (L, B, H, T, S): weights, or other numbers such as scores; a
+        weights: (T, S), (H, T, S), (B, H, T, S) or (L, B, H, T, S): weights, or other numbers such
+            as scores; a
             tensor on any device, an array or lists; T and S up to 512.
         queries: T tokens, or a list of them for each sentence; numbers without it.
         keys: S tokens, likewise; by default the queries where T = S.
         mask: bool, True = may attend, (T, S) or broadcastable to the weights.
-        recompute: a function that is called at the start, and while a control moves. Its parameters are the controls:
-            ``temperature``, ``scale``, ``mask`` (bool (T, S) or None), ``sentence`` (str) and others with a number as
-            default. It returns weights, (weights, queries) or (weights, queries, keys).
+        recompute: a function that is called at the start, and while a control moves. Its parameters
+            are the controls: ``temperature``, ``scale``, ``mask`` (bool (T, S) or None),
+            ``sentence`` (str) and others with a number as default. It returns weights, (weights,
+            queries) or (weights, queries, keys).
         whose: the line that stands under the numbers of recompute.
     Raises: ShapeError.
 
-    With ``recompute`` the numbers are those of this function from the start; where it returns None or raises, the given
-    ones stay, and a line says so.
+    With ``recompute`` the numbers are those of this function from the start; where it returns None
+    or raises, the given ones stay, and a line says so.
 
-    ``layer`` and ``head`` follow the learner and may be set. The average counts as a head; sentences stand below each
-    other as layers do, and count as such: sentence 1 of layer 2, of three, is 7.
+    ``layer`` and ``head`` follow the learner and may be set. The average counts as a head;
+    sentences stand below each other as layers do, and count as such: sentence 1 of layer 2, of
+    three, is 7.
 
     >>> HeadExplorer([[0.9, 0.1], [0.3, 0.7]], queries=["it", "sat"])
-    HeadExplorer: 1 head, 2 query and 2 key tokens; in head 0 the largest number is 0.90, from “it” to “it”.
+    HeadExplorer: 1 head, 2 query and 2 key tokens; in head 0 the largest number is 0.90, from “it”
+    to “it”.
     """
 
     _esm = esm("widget.js", folder=HERE)
@@ -68,20 +73,36 @@ class HeadExplorer(RecomputingWidget):
         head: int = 0,
     ) -> None:
         self._maps, self._mask = read(weights, queries, keys, mask), mask
-        self._sentence, self._whose = " ".join(self._maps.tokens[0][0]), "" if recompute is None else COURSES
-        self._given_mask = torch.from_numpy(~self._maps.hidden[0, 0]).to(getattr(weights, "device", "cpu"))
+        self._sentence, self._whose = (
+            " ".join(self._maps.tokens[0][0]),
+            "" if recompute is None else COURSES,
+        )
+        self._given_mask = torch.from_numpy(~self._maps.hidden[0, 0]).to(
+            getattr(weights, "device", "cpu")
+        )
         self._recompute, self._of_recompute = recompute, whose
         self._controls: dict[str, Control] = {}
         if recompute is not None:
-            self._controls = controls.controls_of(recompute, self._sentence, controls.choice_of_mask(self._maps.hidden))
+            self._controls = controls.controls_of(
+                recompute, self._sentence, controls.choice_of_mask(self._maps.hidden)
+            )
             self._sentence = getattr(self._controls.get("sentence"), "start", self._sentence)
         # On a slide nothing recomputes.
-        specs = [] if plots.figures.ON_SLIDES else [control.spec() for control in self._controls.values()]
-        request = {"serial": 0, "values": {name: one.write(one.start) for name, one in self._controls.items()}}
+        specs = (
+            []
+            if plots.figures.ON_SLIDES
+            else [control.spec() for control in self._controls.values()]
+        )
+        request = {
+            "serial": 0,
+            "values": {name: one.write(one.start) for name, one in self._controls.items()},
+        }
         trouble = {"serial": 0, "text": "" if recompute is None else self._try(request)}
         options = {"controls": specs, "palettes": static.palettes()}
         packet = {**self._message(), "serial": 0}
-        super().__init__(packet=packet, trouble=trouble, request=request, options=options, layer=layer, head=head)
+        super().__init__(
+            packet=packet, trouble=trouble, request=request, options=options, layer=layer, head=head
+        )
         self._describe()
 
     def _shown(self) -> tuple[int, int]:
@@ -102,16 +123,21 @@ class HeadExplorer(RecomputingWidget):
         """Call the function with what the controls say."""
         values, mask = controls.read_values(self._controls, request.get("values", {})), self._mask
         sentence = values.get("sentence", self._sentence)
-        # A function may count tokens that are no words, such as [CLS]: sizes change by as many as words were added.
+        # A function may count tokens that are no words, such as [CLS]: sizes change by as many as
+        # words were added.
         more = len(sentence.split()) - len(self._sentence.split())
         T, S = (max(size + more, 1) for size in self._maps.shape[2:])
         if "mask" in values:
-            values["mask"] = mask = controls.mask_from_choice(values["mask"], (T, S), self._given_mask)
+            values["mask"] = mask = controls.mask_from_choice(
+                values["mask"], (T, S), self._given_mask
+            )
         self._asked = sentence, mask
         return self._recompute(**values)
 
     def _keep(self, result: Any) -> None:
-        """Read a result; tokens that it does not name are those of the sentence, or as before, where they fit."""
+        """Read a result; tokens that it does not name are those of the sentence, or as before,
+        where they fit.
+        """
         sentence, mask = self._asked
         weights, queries, keys = controls.split_result(result)
         maps = read(weights, queries, keys)
@@ -129,5 +155,7 @@ class HeadExplorer(RecomputingWidget):
         self._sentence, self._whose = sentence, self._of_recompute
 
     def picture(self) -> Axes | Figure:
-        """Draw the heads that are shown: up to 16 of the layer, or the head alone where numbers are no weights."""
+        """Draw the heads that are shown: up to 16 of the layer, or the head alone where numbers are
+        no weights.
+        """
         return static.figure(self._maps, *self._shown())

@@ -1,4 +1,7 @@
-"""Labs: one idea each, a few controls, one picture, and a sentence that reads it. Those of one lesson lie with it."""
+"""Labs: one idea each, a few controls, one picture, and a sentence that reads it.
+
+Those of one lesson lie with it.
+"""
 
 from mha_course.widgets.labs.ablation import AblationLab
 from mha_course.widgets.labs.lab import Lab

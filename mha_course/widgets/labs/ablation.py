@@ -26,47 +26,74 @@ SENTENCES = (
     "the grey cat that chased the loud dogs was hungry , so it <mask> quietly",
     "the rusty <mask> near the humble nun was bored and yawned widely",
 )
-LEAST, OTHER, REST = 0.05, "#aab1bd", "#d5d8de"  # the least probability that is shown alone, and two greys
+LEAST, OTHER, REST = (
+    0.05,
+    "#aab1bd",
+    "#d5d8de",
+)  # the least probability that is shown alone, and two greys
 
 
 class AblationLab(Lab):
     """Ablate heads, and compare the guesses for a hidden word in several sentences.
 
-    Args: sentences of the small world, each with one ``<mask>``; the layer whose heads can be ablated, those of all
-        layers without it; the heads ablated at the start, as ``"L1 H1"``.
-    Raises: ShapeError for an unknown word, another number of hidden words, or a head that does not exist.
+    Args: sentences of the small world, each with one ``<mask>``; the layer whose heads can be
+        ablated, those of all layers without it; the heads ablated at the start, as ``"L1 H1"``.
+    Raises: ShapeError for an unknown word, another number of hidden words, or a head that does not
+        exist.
     """
 
     question = "Which heads do these guesses need?"
 
     def __init__(
-        self, sentences: Sequence[str] = SENTENCES, *, layer: int | None = None, ablated: Sequence[str] = ()
+        self,
+        sentences: Sequence[str] = SENTENCES,
+        *,
+        layer: int | None = None,
+        ablated: Sequence[str] = (),
     ) -> None:
         self._model = trained_model()
         for sentence in sentences:
             hidden = sentence.split().count("<mask>")
             got = f"{hidden} in {sentence!r}"
-            require(hidden == 1, "AblationLab", "one word must be hidden", expected="one <mask>", got=got)
+            require(
+                hidden == 1,
+                "AblationLab",
+                "one word must be hidden",
+                expected="one <mask>",
+                got=got,
+            )
         self._full = {sentence: guesses(self._model, sentence) for sentence in sentences}
-        heads = [place for place in head_analysis.all_heads(self._model) if layer in (None, place[0])]
+        heads = [
+            place for place in head_analysis.all_heads(self._model) if layer in (None, place[0])
+        ]
         rule, expected = "there is no such layer", f"0 to {len(self._model.blocks) - 1}"
         require(bool(heads), "AblationLab", rule, expected=expected, got=repr(layer))
         names = [f"L{layer} H{head}" for layer, head in heads]
         known, rule = set(ablated) <= set(names), "ablated must name heads"
         require(known, "AblationLab", rule, expected=", ".join(names), got=repr(list(ablated)))
-        self._heads = {name.lower().replace(" ", "_"): place for name, place in zip(names, heads, strict=True)}
+        self._heads = {
+            name.lower().replace(" ", "_"): place for name, place in zip(names, heads, strict=True)
+        }
         self._words = names if layer is None else [f"head {head}" for _, head in heads]
         which = "L1 H0 is head 0 of layer 1; both are" if layer is None else "Heads are"
         self.hint = f"{which} counted from 0. Try one head, then pairs, then leave one alone."
         toggles = zip(self._heads, self._words, names, strict=True)
-        super().__init__([ToggleControl(key, f"ablate {word}", name in ablated) for key, word, name in toggles])
+        super().__init__(
+            [ToggleControl(key, f"ablate {word}", name in ablated) for key, word, name in toggles]
+        )
 
     def draw(self, **ablated: bool) -> tuple[Panels, str]:
-        """Draw a row of guesses for each sentence; a line below it is the guess with all heads on."""
+        """Draw a row of guesses for each sentence; a line below it is the guess with all
+        heads on.
+        """
         off = [place for key, place in self._heads.items() if ablated[key]]
-        who = ", ".join(word for key, word in zip(self._heads, self._words, strict=True) if ablated[key])
+        who = ", ".join(
+            word for key, word in zip(self._heads, self._words, strict=True) if ablated[key]
+        )
         model = head_analysis.ablate_heads(self._model, off)
-        found = {sentence: (full, guesses(model, sentence)) for sentence, full in self._full.items()}
+        found = {
+            sentence: (full, guesses(model, sentence)) for sentence, full in self._full.items()
+        }
         rows = [
             {"name": sentence, "numbers": [], "parts": _parts(full, now), "mark": plain(full.max())}
             for sentence, (full, now) in found.items()
@@ -74,8 +101,15 @@ class AblationLab(Lab):
         told = ", ".join(f"“{_word(now)}” {now.max():.2f}" for _, now in found.values())
         changed = sum(_word(full) != _word(now) for full, now in found.values())
         title = f"the hidden word without {who}" if off else "the hidden word, all heads on"
-        note = "Blue: the guess with all heads on, and below how likely it was then. Orange: a word that beats it."
-        text = f"Without {who}: {told}; {changed} of {len(found)} guesses change." if off else f"All heads on: {told}."
+        note = (
+            "Blue: the guess with all heads on, and below how likely it was then. Orange: a word "
+            "that beats it."
+        )
+        text = (
+            f"Without {who}: {told}; {changed} of {len(found)} guesses change."
+            if off
+            else f"All heads on: {told}."
+        )
         return (shares(title, rows, note=note),), text
 
 
@@ -96,6 +130,9 @@ def _parts(full: Tensor, now: Tensor) -> list[dict[str, Any]]:
     likely = [number for number in words if number != best and now[number] >= LEAST]
     beaten = int(now.argmax()) != best
     colors = {best: plots.BAR, **{number: plots.ACCENT for number in likely[:1] if beaten}}
-    parts = [(vocabulary()[number], float(now[number]), colors.get(number, OTHER)) for number in (best, *likely)]
+    parts = [
+        (vocabulary()[number], float(now[number]), colors.get(number, OTHER))
+        for number in (best, *likely)
+    ]
     parts.append(("others", 1 - sum(value for _, value, _ in parts), REST))
     return [{"name": name, "value": plain(value), "color": color} for name, value, color in parts]

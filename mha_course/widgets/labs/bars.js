@@ -3,7 +3,8 @@
 import { apart, clamp, make, short, visible } from "../dom.js";
 
 /** Write a number with two decimals; what rounds to 0 has no sign. */
-export const figure = (number) => (number === null ? "NaN" : number.toFixed(2).replace(/^-(0\.00)$/, "$1"));
+export const figure = (number) =>
+  number === null ? "NaN" : number.toFixed(2).replace(/^-(0\.00)$/, "$1");
 
 /** Write a word into a picture: shortened, with the whole of it to be read on hovering. */
 export function word(text, name, most = 12) {
@@ -17,14 +18,23 @@ function makeRow(name, drag, to) {
   const [bar, number, slider] = [make("i", "bar"), make("span", "number"), make("input")];
   Object.assign(slider, { type: "range", ariaLabel: `${apart(name)}, ${drag}` });
   slider.addEventListener("input", () => to(Number(slider.value)));
-  return { name, bar, number, slider, track: make("div", "track", bar, number, ...(drag ? [slider] : [])) };
+  return {
+    name,
+    bar,
+    number,
+    slider,
+    track: make("div", "track", bar, number, ...(drag ? [slider] : [])),
+  };
 }
 
 function showRow({ name, bar, number, slider }, value, { low, high }) {
   const place = (at) => (100 * (clamp(at, low, high) - low)) / (high - low); // per cent of the track
   const [zero, end] = [place(0), place(value ?? 0)];
   const least = value ? "1px" : "0"; // a small number is not nothing
-  Object.assign(bar.style, { left: `${Math.min(zero, end)}%`, width: `max(${least}, ${Math.abs(end - zero)}%)` });
+  Object.assign(bar.style, {
+    left: `${Math.min(zero, end)}%`,
+    width: `max(${least}, ${Math.abs(end - zero)}%)`,
+  });
   number.style.left = `${Math.max(zero, end)}%`;
   number.textContent = figure(value);
   Object.assign(slider, { min: low, max: high, step: (high - low) / 100, value: value ?? 0 });

@@ -1,4 +1,6 @@
-"""What labs take: the scores of one head with the words they belong to, and numbers that are dragged."""
+"""What labs take: the scores of one head with the words they belong to, and numbers that are
+dragged.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ MOST = 32  # tokens
 
 
 def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str]) -> tuple[Tensor, list[str]]:
-    """Return the scores (S, S) and the tokens as words, those that are repeated numbered, or raise ShapeError."""
+    """Return the scores (S, S) and the tokens as words, those that are repeated numbered, or raise
+    ShapeError.
+    """
     require_float(place, {"scores": scores})
     while scores.dim() > 2 and scores.size(0) == 1:
         scores = scores[0]
@@ -25,12 +29,21 @@ def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str]) -> tuple[T
     fix = "scores[0, 0], one head of one sentence" if scores.dim() > 2 else None
     require_shape(place, "scores", scores, {"T": len(words), "S": len(words)}, fix)
     finite, fix = bool(scores.isfinite().all()), "the scaled scores, before a mask hides any"
-    require(finite, place, "scores must be finite", expected="finite numbers", got="inf or NaN among them", fix=fix)
+    require(
+        finite,
+        place,
+        "scores must be finite",
+        expected="finite numbers",
+        got="inf or NaN among them",
+        fix=fix,
+    )
     return scores.detach().cpu(), numbered(words)
 
 
 def dragged_numbers(place: str, sent: Any, shape: tuple[int, ...], each: str) -> list[Any]:
-    """Return finite numbers of a shape as lists, or raise ShapeError: every token needs what ``each`` says."""
+    """Return finite numbers of a shape as lists, or raise ShapeError: every token needs what
+    ``each`` says.
+    """
     try:
         numbers = torch.as_tensor(sent, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):  # no numbers, or lists of several lengths

@@ -10,18 +10,24 @@ const sizeOf = (panel) => panel.size ?? "big";
 const formOf = ({ kind, names, rows, columns, size, drag, head }) =>
   JSON.stringify([kind, names, kind === "matrix" && rows, columns, size, drag, head]);
 
-const titleOf = ({ title, drag, paint }) => `${title}${drag ? ": drag them" : paint ? ": paint it" : ""}`;
+const titleOf = ({ title, drag, paint }) =>
+  `${title}${drag ? ": drag them" : paint ? ": paint it" : ""}`;
 
 /** Build the frame of a panel; its picture is drawn once the page has given it its width. */
 function makePanel(panel, tools) {
-  const [title, place, note] = [make("figcaption", "title", panel.title), make("div"), make("p", "note")];
+  const [title, place, note] = [
+    make("figcaption", "title", panel.title),
+    make("div"),
+    make("p", "note"),
+  ];
   const legend = make("p", "note");
   if (panel.on) legend.append(make("i", "yes"), ` ${panel.on} `, make("i", "no"), ` ${panel.off}`);
   if (panel.head !== undefined)
     title.style.borderColor = tools.palettes.heads[panel.head % tools.palettes.heads.length];
   const node = make("figure", `panel ${panel.kind} ${sizeOf(panel)}`, title, place, legend, note);
   const [needs, most] = KINDS[panel.kind].room(panel);
-  if (sizeOf(panel) === "big") Object.assign(node.style, { flex: `${needs} 1 ${needs}px`, maxWidth: `${most}px` });
+  if (sizeOf(panel) === "big")
+    Object.assign(node.style, { flex: `${needs} 1 ${needs}px`, maxWidth: `${most}px` });
   else node.style.minWidth = `${needs}px`;
   let [picture, drawn] = [null, 0];
   function update(now, width) {
@@ -62,7 +68,11 @@ export function render({ model, el }) {
   let [local, room, frame] = [{ ...model.get("view").values }, 0, null];
 
   const { node: aloud, speak, stop: stopSpeaking } = makeSpeaker();
-  const [sentence, trouble, readout] = [make("p", "sentence"), make("p", "trouble"), make("p", "readout")];
+  const [sentence, trouble, readout] = [
+    make("p", "sentence"),
+    make("p", "trouble"),
+    make("p", "readout"),
+  ];
   trouble.setAttribute("role", "status");
   const tell = (words) => {
     trouble.textContent = words;
@@ -83,10 +93,18 @@ export function render({ model, el }) {
   const tools = { move, idle: queue.idle, read, palettes, value: (name) => local[name] };
   const boards = makeBoards(tools);
 
-  const again = makeButton("again", "Start again", () => Object.entries(start).forEach((pair) => move(...pair)));
+  const again = makeButton("again", "Start again", () =>
+    Object.entries(start).forEach((pair) => move(...pair)),
+  );
   const bar = make("div", "controls", ...[...controls.values()].map(({ node }) => node), again);
   const parts = [make("p", "question", question), bar, sentence, trouble, boards.node, readout];
-  const root = make("section", "mha-lab mha-picture", ...parts, ...(hint ? [make("p", "hint", hint)] : []), aloud);
+  const root = make(
+    "section",
+    "mha-lab mha-picture",
+    ...parts,
+    ...(hint ? [make("p", "hint", hint)] : []),
+    aloud,
+  );
   root.setAttribute("aria-label", kind);
   keepKeys(root);
   el.append(root);

@@ -1,6 +1,8 @@
-"""The base of the labs: controls described as data, a picture of a few panels, and a sentence that reads it.
+"""The base of the labs: controls described as data, a picture of a few panels, and a sentence that
+reads it.
 
-The browser asks (``request``) with what was moved; Python answers (``view``) with the numbers to draw. The browser
+The browser asks (``request``) with what was moved; Python answers (``view``) with the numbers to
+draw. The browser
 has one question on its way at a time, and then asks the newest: a slow answer never piles up.
 """
 
@@ -16,7 +18,14 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from mha_course.errors import ShapeError, require
-from mha_course.widgets.base import INTERRUPTED, LearnerFunctionError, StaticFallbackWidget, error_line, esm, style
+from mha_course.widgets.base import (
+    INTERRUPTED,
+    LearnerFunctionError,
+    StaticFallbackWidget,
+    error_line,
+    esm,
+    style,
+)
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs import static
 from mha_course.widgets.labs.panels import PALETTES, Panels
@@ -27,9 +36,10 @@ HERE = Path(__file__).parent
 class Lab(StaticFallbackWidget):
     """Move a control, and see what becomes of the numbers.
 
-    A subclass sets ``question``, gives its controls to ``__init__``, and draws in ``draw``, whose arguments are the
-    controls' values by name. ``values`` holds them. Each move calls ``reconcile`` first, where one control may set
-    others. What ``draw`` raises is shown in place, the last picture stays, and the next move tries again.
+    A subclass sets ``question``, gives its controls to ``__init__``, and draws in ``draw``, whose
+    arguments are the controls' values by name. ``values`` holds them. Each move calls ``reconcile``
+    first, where one control may set others. What ``draw`` raises is shown in place, the last
+    picture stays, and the next move tries again.
     """
 
     needs_kernel = True
@@ -48,11 +58,15 @@ class Lab(StaticFallbackWidget):
         self.text, self._panels, self._serial, self._lock = "", Panels(), 0, threading.RLock()
         words = {"kind": type(self).__name__, "question": self.question, "hint": self.hint}
         specs = [control.spec() for control in controls]
-        super().__init__(spec={**words, "controls": specs, "start": self._written(), "palettes": PALETTES})
+        super().__init__(
+            spec={**words, "controls": specs, "start": self._written(), "palettes": PALETTES}
+        )
         self._move({})
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values after some were moved: where one control sets another, a subclass does it here."""
+        """Return the values after some were moved: where one control sets another, a subclass does
+        it here.
+        """
         del moved
         return values
 
@@ -62,9 +76,15 @@ class Lab(StaticFallbackWidget):
         Raises: ShapeError for a control or a value that there is not.
         """
         unknown = sorted(values.keys() - self._controls.keys())
-        place, rule, expected = type(self).__name__, "no control has this name", ", ".join(self._controls)
+        place, rule, expected = (
+            type(self).__name__,
+            "no control has this name",
+            ", ".join(self._controls),
+        )
         require(not unknown, place, rule, expected=expected, got=", ".join(unknown))
-        self._move({name: self._controls[name].accept(place, value) for name, value in values.items()})
+        self._move(
+            {name: self._controls[name].accept(place, value) for name, value in values.items()}
+        )
 
     def picture(self) -> Figure:
         """Draw the same panels without a browser."""
@@ -72,7 +92,9 @@ class Lab(StaticFallbackWidget):
 
     @traitlets.observe("request")
     def _answer(self, change: dict[str, Any]) -> None:
-        """Do what the browser asks; it may report in another thread than the one that runs cells."""
+        """Do what the browser asks; it may report in another thread than the one that runs
+        cells.
+        """
         asked, place = change["new"], type(self).__name__
         try:
             whole = {name: self._whole(name, sent) for name, sent in asked["moved"].items()}
@@ -85,7 +107,9 @@ class Lab(StaticFallbackWidget):
             self._reply(asked, f"⚠ {INTERRUPTED}")
 
     def _whole(self, name: str, sent: Any) -> Any:
-        """Return what was sent; None in a list, for what stays as it is, comes from a bar or a tip that is dragged."""
+        """Return what was sent; None in a list, for what stays as it is, comes from a bar or a tip
+        that is dragged.
+        """
         before = self.values[name]
         if not (isinstance(sent, list) and isinstance(before, list) and len(sent) == len(before)):
             return sent
@@ -124,14 +148,18 @@ class LearnerFunction:
     ``caption`` is the end of the sentence: whose function it was.
     """
 
-    def __init__(self, place: str, name: str, function: Any, reference: Callable[..., Tensor]) -> None:
+    def __init__(
+        self, place: str, name: str, function: Any, reference: Callable[..., Tensor]
+    ) -> None:
         rule, got = f"{name} must be a function", type(function).__name__
         require(function is None or callable(function), place, rule, expected="a callable", got=got)
         self.name, self.function, self.reference = name, function, reference
         self.caption = "" if function is None else f" Computed by your {name}."
 
     def __call__(self, *tensors: Tensor, shape: Sequence[int]) -> Tensor:
-        """Return what the function makes of the tensors; where it is not written yet, what the course's does."""
+        """Return what the function makes of the tensors; where it is not written yet, what the
+        course's does.
+        """
         if self.function is None:
             return self.reference(*tensors)
         try:

@@ -1,4 +1,6 @@
-"""The lab of lessons 4 and 8: paint a mask, read it in every convention, see what is left of the weights."""
+"""The lab of lessons 4 and 8: paint a mask, read it in every convention, see what is left of the
+weights.
+"""
 
 from __future__ import annotations
 
@@ -28,25 +30,39 @@ class MaskLab(Lab):
 
     Args:
         scores: scaled scores (T, S) with T = S, of one head; axes of size 1 in front are dropped.
-        tokens: the S words. mask: (T, S) bool, True = may attend, to begin with; causal if it is left out.
+        tokens: the S words. mask: (T, S) bool, True = may attend, to begin with; causal if it is
+            left out.
         conventions: whether the mask is shown as others write it, too.
     ``mask`` is what is painted.
     """
 
     question = "Who may attend to whom, and what does a row do that sees nothing?"
-    hint = "Paint by clicking and dragging. By keyboard: arrow keys walk, space paints, shift + arrow paints on."
+    hint = (
+        "Paint by clicking and dragging. By keyboard: arrow keys walk, space paints, shift + "
+        "arrow paints on."
+    )
 
-    def __init__(self, scores: Any, tokens: Sequence[str], *, mask: Any = None, conventions: bool = True) -> None:
+    def __init__(
+        self, scores: Any, tokens: Sequence[str], *, mask: Any = None, conventions: bool = True
+    ) -> None:
         self._conventions = conventions
         self._scores, self._tokens = scores_and_tokens("MaskLab", scores, tokens)
         size = len(self._tokens)
         start = causal_mask(size) if mask is None else self._painted(mask)
         super().__init__(
             [
-                ChoiceControl("preset", "mask", "menu", PRESETS, "causal" if mask is None else PAINTED),
-                ChoiceControl("n", "n, of padding and window", "slider", tuple(range(size)), min(2, size - 1)),
-                ChoiceControl("fill", "a row that sees nothing", "choice", (COURSE, BY_HAND, FINITE), COURSE),
-                PaintedControl("mask", start.int().tolist(), lambda sent: self._painted(sent).int().tolist()),
+                ChoiceControl(
+                    "preset", "mask", "menu", PRESETS, "causal" if mask is None else PAINTED
+                ),
+                ChoiceControl(
+                    "n", "n, of padding and window", "slider", tuple(range(size)), min(2, size - 1)
+                ),
+                ChoiceControl(
+                    "fill", "a row that sees nothing", "choice", (COURSE, BY_HAND, FINITE), COURSE
+                ),
+                PaintedControl(
+                    "mask", start.int().tolist(), lambda sent: self._painted(sent).int().tolist()
+                ),
             ]
         )
 
@@ -63,7 +79,9 @@ class MaskLab(Lab):
                 mask = torch.tensor(mask).bool()
             except (TypeError, ValueError) as error:
                 rule, got = "mask must be a table of 0 and 1", str(error)
-                raise ShapeError("MaskLab", rule, expected=f"{size} rows of {size}", got=got) from None
+                raise ShapeError(
+                    "MaskLab", rule, expected=f"{size} rows of {size}", got=got
+                ) from None
         require_mask("MaskLab", mask, {"B": 1, "H": 1, "T": size, "S": size})
         return mask.detach().cpu().expand(1, 1, size, size)[0, 0]
 
@@ -72,7 +90,10 @@ class MaskLab(Lab):
         if "mask" in moved and "preset" not in moved:
             return {**values, "preset": PAINTED}
         if {"preset", "n"} & moved.keys() and values["preset"] != PAINTED:
-            return {**values, "mask": preset(values["preset"], len(self._tokens), values["n"]).int().tolist()}
+            return {
+                **values,
+                "mask": preset(values["preset"], len(self._tokens), values["n"]).int().tolist(),
+            }
         return values
 
     def draw(self, preset: str, n: int, fill: str, mask: list[list[int]]) -> tuple[Panels, str]:
@@ -83,7 +104,8 @@ class MaskLab(Lab):
         group = "the same mask, as others write it"
         small: dict[str, Any] = {"size": "small", "palette": "bool", "group": group}
         panels: Panels = (
-            matrix("the mask", tokens, tokens, allowed.int(), palette="bool", paint="mask", hidden=ignored,
+            matrix("the mask", tokens, tokens, allowed.int(), palette="bool", paint="mask",
+                hidden=ignored,
                    on="may attend", off="hidden"),
             matrix("weights after softmax", tokens, tokens, weights, hidden=ignored,
                    note="Hatched: hidden. Red edge: a weight where there must be none."),
@@ -94,16 +116,20 @@ class MaskLab(Lab):
             *panels,
             matrix("this course, and SDPA", tokens, tokens, allowed.int(), **small,
                    on="True = may attend", off="False"),
-            matrix("nn.MultiheadAttention", tokens, tokens, ignored.int(), **small, on="True = ignore", off="False"),
-            matrix("seaborn.heatmap", tokens, tokens, ignored.int(), **small, on="True = do not draw", off="False"),
-            matrix("additive", tokens, tokens, additive_mask(allowed, torch.float32).isneginf().int(), **small,
+            matrix("nn.MultiheadAttention", tokens, tokens, ignored.int(), **small,
+                on="True = ignore", off="False"),
+            matrix("seaborn.heatmap", tokens, tokens, ignored.int(), **small,
+                on="True = do not draw", off="False"),
+            matrix("additive", tokens, tokens, additive_mask(allowed,
+                torch.float32).isneginf().int(), **small,
                    on="-inf", off="0 = may attend"),
         )  # fmt: skip
         return panels, _sentence(allowed, weights, tokens, fill)
 
 
 def preset(name: str, size: int, n: int) -> Tensor:
-    """Return a mask (S, S) by its name; n is how many tokens are padding, or how far a window reaches.
+    """Return a mask (S, S) by its name; n is how many tokens are padding, or how far a window
+    reaches.
 
     >>> preset("window", 3, 1).int().tolist()
     [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
@@ -119,7 +145,9 @@ def preset(name: str, size: int, n: int) -> Tensor:
 
 
 def filled(scores: Tensor, allowed: Tensor, fill: str) -> Tensor:
-    """Return the weights (T, S) of masked scores, by this course's way or one of the two that go wrong."""
+    """Return the weights (T, S) of masked scores, by this course's way or one of the two that go
+    wrong.
+    """
     if fill == COURSE:
         return masked_softmax(scores, allowed)
     return scores.masked_fill(~allowed, -math.inf if fill == BY_HAND else -1e9).softmax(-1)
@@ -127,16 +155,23 @@ def filled(scores: Tensor, allowed: Tensor, fill: str) -> Tensor:
 
 def _sentence(allowed: Tensor, weights: Tensor, tokens: Sequence[str], fill: str) -> str:
     """Count what may be seen, and say what the rows do that see nothing."""
-    size, blind = len(tokens), [tokens[row] for row in (~allowed.any(-1)).nonzero().flatten().tolist()]
+    size, blind = (
+        len(tokens),
+        [tokens[row] for row in (~allowed.any(-1)).nonzero().flatten().tolist()],
+    )
     counted = f"{int(allowed.sum())} of {size * size} pairs may attend."
     if not blind:
         seen = "word" if size == 1 else "words"
-        return f"{counted} Every word sees something: the fewest see {int(allowed.sum(-1).min())} of {size} {seen}."
+        return (
+            f"{counted} Every word sees something: the fewest see {int(allowed.sum(-1).min())} of "
+            f"{size} {seen}."
+        )
     first = ", ".join(f"“{apart(word)}”" for word in blind[:3]) + (" …" if len(blind) > 3 else "")
     who = f"{len(blind)} {'row sees' if len(blind) == 1 else 'rows see'} nothing ({first})"
     does = {
         COURSE: "the weights there are all 0",
         BY_HAND: "softmax gives NaN there, and NaN spreads",
-        FINITE: f"the weights there are all alike, {1 / size:.2f}: what may see nothing sees everything",
+        FINITE: f"the weights there are all alike, {1 / size:.2f}: what may see nothing sees "
+        f"everything",
     }
     return f"{counted} {who}: {does[fill]}."

@@ -30,12 +30,16 @@ export function wide(words, most = 12) {
 
 /** The largest cells of a matrix. Without names they are as many as can be compared at a glance. */
 const mostOf = ({ rows, columns, size }) =>
-  size === "big" ? Math.min(40, Math.max(23, 360 / rows.length)) : Math.min(24, 210 / columns.length);
+  size === "big"
+    ? Math.min(40, Math.max(23, 360 / rows.length))
+    : Math.min(24, 210 / columns.length);
 
 /** Return how many pixels stand beside the cells: names, and sums or what leans over from above. */
 function margins({ rows, columns, rows_sum: sums, size }) {
   if (size !== "big") return [0, 2];
-  const leaning = columns.map((name, j) => RUN * wide([name]) - LEAST_CELL * (columns.length - 1 - j));
+  const leaning = columns.map(
+    (name, j) => RUN * wide([name]) - LEAST_CELL * (columns.length - 1 - j),
+  );
   return [wide(rows), Math.max(sums ? 42 : 4, ...leaning)];
 }
 
@@ -44,7 +48,10 @@ export function roomOfMatrix(panel) {
   const [left, right] = margins(panel);
   const most = Math.ceil(left + mostOf(panel) * panel.columns.length + right);
   if (panel.size !== "big") return [Math.max(90, most), Math.max(90, most)];
-  return [Math.min(most, Math.max(300, Math.ceil(left + LEAST_CELL * panel.columns.length + right))), most];
+  return [
+    Math.min(most, Math.max(300, Math.ceil(left + LEAST_CELL * panel.columns.length + right))),
+    most,
+  ];
 }
 
 /** Where an arrow key, Home or End leads from a cell; null for all other keys. */
@@ -73,15 +80,30 @@ class Matrix {
     this.big = size === "big";
     this.ramp = tools.palettes[palette]; // a mask has none: its cells are full or empty
     const [left, right] = margins(panel);
-    this.cell = clamp(Math.floor((tools.width - left - right) / columns.length), SMALLEST_CELL, mostOf(panel));
+    this.cell = clamp(
+      Math.floor((tools.width - left - right) / columns.length),
+      SMALLEST_CELL,
+      mostOf(panel),
+    );
     this.written = this.big && this.ramp && this.cell >= 30;
     this.cells = rows.map((_, i) => columns.map((_, j) => put(make("span", "cell"), i, j)));
     const area = `2 / 2 / ${rows.length + 2} / ${columns.length + 2}`;
-    this.root = make("div", `cells ${size}${paint ? " paint" : ""}${pick ? " pick" : ""}`, ...this.cells.flat());
+    this.root = make(
+      "div",
+      `cells ${size}${paint ? " paint" : ""}${pick ? " pick" : ""}`,
+      ...this.cells.flat(),
+    );
     this.root.append(put(make("i", "frame"), 0, 0, area));
-    const style = { gridTemplateColumns: `auto repeat(${columns.length}, ${this.cell}px)`, paddingRight: `${right}px` };
+    const style = {
+      gridTemplateColumns: `auto repeat(${columns.length}, ${this.cell}px)`,
+      paddingRight: `${right}px`,
+    };
     const above = this.big ? RISE * wide(columns) + 12 : 0;
-    Object.assign(this.root.style, { ...style, gridTemplateRows: `${above}px`, gridAutoRows: `${this.cell}px` });
+    Object.assign(this.root.style, {
+      ...style,
+      gridTemplateRows: `${above}px`,
+      gridAutoRows: `${this.cell}px`,
+    });
     this.root.role = "img";
     if (this.big) this.makeEdges(panel);
     this.update(panel);
@@ -95,7 +117,13 @@ class Matrix {
     this.sums.push(across.map((_, j) => put(make("span", "sum below"), rows.length, j)));
     const beside = rows.map((name, i) => put(word(name, "word"), i, -1));
     const above = columns.map((name, j) => put(make("span", "above", word(name, "")), -1, j));
-    root.append(...beside, ...above, ...this.sums.flat(), ...(this.pick ? [this.chosen] : []), this.ring);
+    root.append(
+      ...beside,
+      ...above,
+      ...this.sums.flat(),
+      ...(this.pick ? [this.chosen] : []),
+      this.ring,
+    );
     this.listen();
   }
 
@@ -104,7 +132,8 @@ class Matrix {
     this.cells.forEach((row, i) => row.forEach((cell, j) => this.show(cell, i, j)));
     const edges = [next.rows_sum ?? [], next.columns_sum ?? []];
     edges.forEach((texts, at) => texts.forEach((text, n) => (this.sums[at][n].textContent = text)));
-    if (this.pick) put(this.chosen, 0, 0, `${next.lit + 2} / 2 / auto / span ${this.columns.length}`);
+    if (this.pick)
+      put(this.chosen, 0, 0, `${next.lit + 2} / 2 / auto / span ${this.columns.length}`);
     const keys = ` Arrow keys walk${this.paint ? ", space paints, shift with an arrow key paints on" : ""}.`;
     const size = `${this.rows.length} rows, ${this.columns.length} columns`;
     this.root.ariaLabel = `${next.title}. ${size}.${this.big ? keys : ""}`;
@@ -126,7 +155,9 @@ class Matrix {
 
   colorOf(number, hidden) {
     if (!this.ramp) return number ? "var(--bar)" : "";
-    return number === null || (hidden && number === 0) ? "" : shade(this.ramp, number, this.now.low, this.now.high);
+    return number === null || (hidden && number === 0)
+      ? ""
+      : shade(this.ramp, number, this.now.low, this.now.high);
   }
 
   /** The number of a cell: of a painted one what the learner sees, which may be ahead of the kernel. */

@@ -13,12 +13,16 @@ export function ticksOf(low, high) {
   const power = 10 ** Math.floor(Math.log10(high - low));
   const step = power * ([0.2, 0.5, 1, 2].find((n) => (high - low) / (n * power) <= 5) ?? 5);
   const [first, last] = [Math.ceil(low / step), Math.floor(high / step)];
-  return Array.from({ length: last - first + 1 }, (_, n) => Number(((first + n) * step).toPrecision(3)));
+  return Array.from({ length: last - first + 1 }, (_, n) =>
+    Number(((first + n) * step).toPrecision(3)),
+  );
 }
 
 /** Return the path through points; where one is missing, the line breaks off. */
 export const pathOf = (points) =>
-  points.map((point, i) => (point ? `${i && points[i - 1] ? "L" : "M"}${point.join(" ")}` : "")).join("");
+  points
+    .map((point, i) => (point ? `${i && points[i - 1] ? "L" : "M"}${point.join(" ")}` : ""))
+    .join("");
 
 const entryOf = (line, at) => `${line.name} ${figure(line.values[at])}`;
 
@@ -41,14 +45,17 @@ const lines = afresh((panel, { width }) => {
   const root = svg("svg", { width, height, class: "lines", role: "img" });
   root.setAttribute("aria-label", `${title}, at ${numbers[at]}: ${entries.join(", ")}`);
   for (const tick of ticksOf(low, high)) {
-    root.append(svg("line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick), class: "rule" }));
+    root.append(
+      svg("line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick), class: "rule" }),
+    );
     root.append(write({ x: left - 6, y: y(tick) + 4, class: "tick end" }, `${tick}`));
   }
   root.append(svg("line", { x1: x(at), x2: x(at), y1: top, y2: height - bottom, class: "here" }));
   const every = Math.ceil(numbers.length / 8);
   numbers.forEach((number, i) => {
     const look = `tick${i === at ? " at" : ""}`;
-    if (i % every === 0) root.append(write({ x: x(i), y: height - bottom + 15, class: look }, `${number}`));
+    if (i % every === 0)
+      root.append(write({ x: x(i), y: height - bottom + 15, class: look }, `${number}`));
   });
   root.append(write({ x: (left + width - right) / 2, y: height - 3, class: "tick" }, panel.xlabel));
   for (const line of all) root.append(...drawLine(line, at, x, y));

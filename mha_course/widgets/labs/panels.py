@@ -14,9 +14,20 @@ from torch import Tensor
 
 Panel = dict[str, Any]
 Panels = tuple[Panel, ...]
-HEADS = ["#4c78b8", "#e69f00", "#3a9d78", "#d56b4b", "#b58ac9", "#9a7b5f", "#e8a0c4", "#8c9199"]  # told apart by all
+HEADS = [
+    "#4c78b8",
+    "#e69f00",
+    "#3a9d78",
+    "#d56b4b",
+    "#b58ac9",
+    "#9a7b5f",
+    "#e8a0c4",
+    "#8c9199",
+]  # told apart by all
 SHADES = 33
-PALETTES = {name: list(sns.color_palette(name, SHADES).as_hex()) for name in ("cividis", "vlag")} | {"heads": HEADS}
+PALETTES = {
+    name: list(sns.color_palette(name, SHADES).as_hex()) for name in ("cividis", "vlag")
+} | {"heads": HEADS}
 
 
 def plain(numbers: Any) -> Any:
@@ -43,8 +54,17 @@ def bars(
     drag: str = "",
     note: str = "",
 ) -> Panel:
-    """Describe a bar for each name, from low to high. With ``drag``, the control that they are, they can be dragged."""
-    words = {"kind": "bars", "title": title, "names": list(names), "values": plain(values), "note": note}
+    """Describe a bar for each name, from low to high.
+
+    With ``drag``, the control that they are, they can be dragged.
+    """
+    words = {
+        "kind": "bars",
+        "title": title,
+        "names": list(names),
+        "values": plain(values),
+        "note": note,
+    }
     return {**words, "low": low, "high": high, "lit": list(lit), "drag": drag}
 
 
@@ -66,26 +86,47 @@ def matrix(
 
     Args:
         size: big or small. Names stand beside a big one only.
-        more: ``paint``, the control that its cells are; ``pick``, the control that its rows are; ``lit``, a row;
-            ``rows_sum`` and ``columns_sum``, numbers to write at the edges; ``on`` and ``off``, the words for 1 and 0;
-            ``head``, whose colour marks it; ``group``, the title above all small ones.
+        more: ``paint``, the control that its cells are; ``pick``, the control that its rows are;
+            ``lit``, a row; ``rows_sum`` and ``columns_sum``, numbers to write at the edges; ``on``
+            and ``off``, the words for 1 and 0; ``head``, whose colour marks it; ``group``, the
+            title above all small ones.
     """
-    words = {"kind": "matrix", "title": title, "rows": list(rows), "columns": list(columns), "note": note}
-    cells = {"values": plain(values), "hidden": None if hidden is None else [list(map(int, row)) for row in hidden]}
+    words = {
+        "kind": "matrix",
+        "title": title,
+        "rows": list(rows),
+        "columns": list(columns),
+        "note": note,
+    }
+    cells = {
+        "values": plain(values),
+        "hidden": None if hidden is None else [list(map(int, row)) for row in hidden],
+    }
     return {**words, **cells, "low": low, "high": high, "palette": palette, "size": size, **more}
 
 
 def lines(title: str, x: Sequence[float], drawn: Sequence[Panel], *, at: int, xlabel: str) -> Panel:
-    """Describe lines over the same x, spaced evenly; ``at`` is marked. A line is a dict of name, values and style."""
+    """Describe lines over the same x, spaced evenly; ``at`` is marked. A line is a dict of name,
+    values and style.
+    """
     ready = [{**line, "values": plain(line["values"])} for line in drawn]
     words = {"kind": "lines", "title": title, "x": list(x), "xlabel": xlabel}
     return {**words, "lines": ready, "at": at, "note": ""}
 
 
 def arrow(
-    name: str, at: Any, color: str, *, of: str = "", style: str = "", thick: float = 4, control: str = ""
+    name: str,
+    at: Any,
+    color: str,
+    *,
+    of: str = "",
+    style: str = "",
+    thick: float = 4,
+    control: str = "",
 ) -> Panel:
-    """Describe an arrow of a plane; one that is dragged names the control that it is with others."""
+    """Describe an arrow of a plane; one that is dragged names the control that it is with
+    others.
+    """
     words = {"name": name, "of": of, "style": style, "control": control}
     return {**words, "at": plain(at), "color": color, "thick": thick}
 
@@ -103,24 +144,48 @@ def arrows(
 ) -> Panel:
     """Describe arrows from 0 in a plane that reaches so far.
 
-    Args: hull: of how many tips, the first ones, the hull is shaded, in their order. dots: dicts of name, at, color
-        and tie, the place of the arrow that it belongs to, or None. paths: lists of points, joined by dashed lines.
-        more: ``size``, small for a circle in the place of the plane; ``group``, the title above all small ones.
+    Args: hull: of how many tips, the first ones, the hull is shaded, in their order. dots: dicts of
+        name, at, color
+        and tie, the place of the arrow that it belongs to, or None. paths: lists of points, joined
+        by dashed lines. more: ``size``, small for a circle in the place of the plane; ``group``,
+        the title above all small ones.
     """
     drag = "arrows" if any(one["control"] for one in drawn) else ""
-    words = {"kind": "arrows", "title": title, "note": note, "drag": drag, "reach": reach, "hull": hull}
+    words = {
+        "kind": "arrows",
+        "title": title,
+        "note": note,
+        "drag": drag,
+        "reach": reach,
+        "hull": hull,
+    }
     return {**words, "arrows": list(drawn), "dots": list(dots), "paths": plain(list(paths)), **more}
 
 
-def shares(title: str, rows: Sequence[Panel], *, columns: Sequence[str] = (), note: str = "") -> Panel:
+def shares(
+    title: str, rows: Sequence[Panel], *, columns: Sequence[str] = (), note: str = ""
+) -> Panel:
     """Describe bars that are cut into parts, one in a row.
 
-    A row is a dict of ``name``, ``numbers`` that stand before the bar, ``parts``, each with a name, a value and a
-    color, and ``mark``: a share that the first part once had, or None. ``columns`` are the words above the columns.
+    A row is a dict of ``name``, ``numbers`` that stand before the bar, ``parts``, each with a name,
+    a value and a color, and ``mark``: a share that the first part once had, or None. ``columns``
+    are the words above the columns.
     """
-    return {"kind": "shares", "title": title, "rows": list(rows), "columns": list(columns), "note": note}
+    return {
+        "kind": "shares",
+        "title": title,
+        "rows": list(rows),
+        "columns": list(columns),
+        "note": note,
+    }
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Panel:
     """Describe a table of words; the first of each row names it."""
-    return {"kind": "table", "title": title, "head": list(head), "rows": [list(row) for row in rows], "note": note}
+    return {
+        "kind": "table",
+        "title": title,
+        "head": list(head),
+        "rows": [list(row) for row in rows],
+        "note": note,
+    }

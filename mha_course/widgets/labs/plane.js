@@ -49,7 +49,8 @@ function drawArrow({ name, of, style, color, thick }, zero, end, size) {
     made.append(inner);
   }
   const length = Math.hypot(end[0] - zero[0], end[1] - zero[1]) || 1;
-  const beside = (axis) => clamp(end[axis] + ((end[axis] - zero[axis]) / length) * 20, 12, size - 12);
+  const beside = (axis) =>
+    clamp(end[axis] + ((end[axis] - zero[axis]) / length) * 20, 12, size - 12);
   const label = svg("text", { x: beside(0), y: beside(1) + 4, class: "label strong" }, name);
   if (of) label.append(svg("tspan", { dy: 3, class: "sub" }, of));
   return [made, label];
@@ -92,7 +93,12 @@ function makeHandle(root, scale, now, to) {
 export function arrows(panel, { width, move, idle, read }) {
   const size = Math.min(width, 400);
   const scale = scaleOf(size, panel.reach);
-  const root = svg("svg", { width: size, height: size, class: "arrows", role: panel.drag ? "group" : "img" });
+  const root = svg("svg", {
+    width: size,
+    height: size,
+    class: "arrows",
+    role: panel.drag ? "group" : "img",
+  });
   const drawn = svg("g", { "aria-hidden": "true" });
   let [shown, held] = [panel, {}]; // what was moved and is not answered yet, by its place
   const at = (i) => held[i] ?? shown.arrows[i].at;
@@ -111,7 +117,11 @@ export function arrows(panel, { width, move, idle, read }) {
   }
   const makeOne = (_, i) => makeHandle(root, scale, () => at(i), to.bind(null, i)); // prettier-ignore
   const handles = panel.drag ? panel.arrows.map(makeOne) : [];
-  root.append(...drawGrid(size, panel.reach, scale.pixels, panel.size === "small"), drawn, ...handles);
+  root.append(
+    ...drawGrid(size, panel.reach, scale.pixels, panel.size === "small"),
+    drawn,
+    ...handles,
+  );
 
   function draw() {
     const ends = shown.arrows.map((_, i) => scale.pixels(at(i)));

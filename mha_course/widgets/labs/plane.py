@@ -1,4 +1,6 @@
-"""The lab of lessons 0 and 1: three arrows in the plane, what they score with each other, and what they mix."""
+"""The lab of lessons 0 and 1: three arrows in the plane, what they score with each other, and what
+they mix.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ from mha_course.widgets.labs.panels import HEADS, Panel, Panels, arrow, arrows, 
 
 NAMES = "abc"
 TOKENS = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]], dtype=torch.float64)  # (S, 2)
-SHORTEST, LONGEST, REACH = 0.2, 1.5, 3.4  # how far lengths can be changed, and how far the plane goes
+SHORTEST, LONGEST, REACH = (
+    0.2,
+    1.5,
+    3.4,
+)  # how far lengths can be changed, and how far the plane goes
 TARGET = 0.8  # the share that a is to give to c
 APART = -45  # degrees by which W_Q turns at the start: else queries would lie on their keys
 
@@ -24,7 +30,8 @@ APART = -45  # degrees by which W_Q turns at the start: else queries would lie o
 class PlaneLab(Lab):
     """Drag three arrows, and see the scores, the shares and the contexts follow.
 
-    Args: projections: the arrows stay; W_Q and W_K are moved instead, which turn and stretch them to queries and keys.
+    Args: projections: the arrows stay; W_Q and W_K are moved instead, which turn and stretch them
+        to queries and keys.
     """
 
     def __init__(self, *, projections: bool = False) -> None:
@@ -32,10 +39,15 @@ class PlaneLab(Lab):
         start = TOKENS.tolist()
         if projections:
             self.question = f"Turn W_Q and W_K until a gives c a share of {TARGET} or more."
-            self.hint = "Drag a query or a key, and the others turn with it; Tab and the arrow keys do it, too."
+            self.hint = (
+                "Drag a query or a key, and the others turn with it; Tab and the arrow keys do "
+                "it, too."
+            )
             super().__init__([*_matrix("Q", "queries", APART), *_matrix("K", "keys", 0)])
         else:
-            self.question = "Three tokens compare each other and mix. What do length and direction do?"
+            self.question = (
+                "Three tokens compare each other and mix. What do length and direction do?"
+            )
             self.hint = "Drag a tip, or go to it with Tab and press the arrow keys."
             length = NumberControl("length", "length of all three", 1.0, SHORTEST, LONGEST)
             super().__init__([length, PaintedControl("tokens", start, _points)])
@@ -43,16 +55,26 @@ class PlaneLab(Lab):
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
         """Keep the arrows in step with the controls, and in the plane."""
         if self._projections:
-            return {**values, **self._turned("queries", values, moved), **self._turned("keys", values, moved)}
+            return {
+                **values,
+                **self._turned("queries", values, moved),
+                **self._turned("keys", values, moved),
+            }
         tokens = torch.tensor(values["tokens"], dtype=torch.float64)
         length = _length(values["length"])
         if "tokens" not in moved:
-            factor = min(length / self.values["length"], REACH / max(float(tokens.abs().max()), 1e-9))
+            factor = min(
+                length / self.values["length"], REACH / max(float(tokens.abs().max()), 1e-9)
+            )
             tokens, length = tokens * factor, self.values["length"] * factor
         return {**values, "length": length, "tokens": tokens.clamp(-REACH, REACH).tolist()}
 
-    def _turned(self, name: str, values: Mapping[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a matrix makes of the tokens; an arrow that was dragged says how far it turns and stretches."""
+    def _turned(
+        self, name: str, values: Mapping[str, Any], moved: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return what a matrix makes of the tokens; an arrow that was dragged says how far it turns
+        and stretches.
+        """
         turn, stretch = values[f"{name}_turn"], values[f"{name}_stretch"]
         pairs = zip(TOKENS.tolist(), values[name], self.values[name], strict=True)
         dragged = [(token, tip) for token, tip, before in pairs if tip != before]
@@ -72,14 +94,22 @@ class PlaneLab(Lab):
         weights = (scores / 2**0.5).softmax(-1)
         rows = []
         for name, score, shared in zip(NAMES, plain(scores), plain(weights), strict=True):
-            parts = [{"name": s, "value": x, "color": color} for s, x, color in zip(NAMES, shared, HEADS, strict=False)]
+            parts = [
+                {"name": s, "value": x, "color": color}
+                for s, x, color in zip(NAMES, shared, HEADS, strict=False)
+            ]
             rows.append({"name": name, "numbers": score, "parts": parts, "mark": None})
-        columns = ["", *(f"score with\u00a0{name}" for name in NAMES), "shares: softmax of the scores / √2"]
+        columns = [
+            "",
+            *(f"score with\u00a0{name}" for name in NAMES),
+            "shares: softmax of the scores / √2",
+        ]
         table = shares("who gives how much to whom", rows, columns=columns)
         if self._projections:
             return (self._queries_and_keys(q, k), table), _aim(float(weights[0, 2]))
         most = ", ".join(
-            f"{name} to {NAMES[row.argmax()]} ({row.max():.2f})" for name, row in zip(NAMES, weights, strict=True)
+            f"{name} to {NAMES[row.argmax()]} ({row.max():.2f})"
+            for name, row in zip(NAMES, weights, strict=True)
         )
         mean = weights.max(-1).values.mean()
         text = f"Each gives most: {most}. The largest share of a row is {mean:.2f} on average."
@@ -93,7 +123,9 @@ class PlaneLab(Lab):
             for i, name in enumerate(NAMES)
         ]
         note = "Dots: the context of each token, inside the triangle of the tips."
-        return arrows("tokens and their contexts", drawn, reach=REACH, hull=len(drawn), dots=dots, note=note)
+        return arrows(
+            "tokens and their contexts", drawn, reach=REACH, hull=len(drawn), dots=dots, note=note
+        )
 
     def _queries_and_keys(self, q: Tensor, k: Tensor) -> Panel:
         drawn = [
@@ -134,5 +166,7 @@ def _length(number: float) -> float:
 def _aim(share: float) -> str:
     """Say whether a gives c what it should."""
     return (
-        f"✓ Reached: a gives {share:.2f} to c." if share >= TARGET else f"a gives {share:.2f} to c; make it {TARGET}."
+        f"✓ Reached: a gives {share:.2f} to c."
+        if share >= TARGET
+        else f"a gives {share:.2f} to c; make it {TARGET}."
     )

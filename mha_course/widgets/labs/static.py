@@ -15,7 +15,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 
 from mha_course import plots
-from mha_course.plots.figures import ON_SLIDES, SLIDE_HEIGHT, SLIDE_INCH, SLIDE_WIDTH, SMALL, TEXT, TITLE
+from mha_course.plots.figures import (
+    ON_SLIDES,
+    SLIDE_HEIGHT,
+    SLIDE_INCH,
+    SLIDE_WIDTH,
+    SMALL,
+    TEXT,
+    TITLE,
+)
 from mha_course.plots.words import shorten
 from mha_course.widgets.labs.panels import PALETTES
 
@@ -35,7 +43,9 @@ class Kind(NamedTuple):
 
     draw: Callable[[Axes, Panel], None]
     share: float = 1.3
-    inches: Callable[[Panel], float] | None = None  # its width, of a kind that does not grow with its row
+    inches: Callable[[Panel], float] | None = (
+        None  # its width, of a kind that does not grow with its row
+    )
 
 
 def figure(question: str, panels: Sequence[Panel]) -> Figure:
@@ -49,7 +59,9 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
     rows = [row for row in (big, *batches) if row]
     heights = [max(map(_height, row)) for row in rows]
     height = 0.4 + sum(heights)
-    made = plots.new_figure(max(WIDTH, height * SLIDE_WIDTH / SLIDE_HEIGHT) if ON_SLIDES else WIDTH, height)
+    made = plots.new_figure(
+        max(WIDTH, height * SLIDE_WIDTH / SLIDE_HEIGHT) if ON_SLIDES else WIDTH, height
+    )
     made.suptitle(question, x=0.01, ha="left", fontsize=TITLE, fontweight="bold")
     if not rows:  # what the lab draws was an error from the start
         return made
@@ -62,14 +74,18 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
         for ax, panel, share in zip(axes, row, shares, strict=False):
             KINDS[panel["kind"]].draw(ax, panel)
             title = textwrap.fill(panel["title"], round((share - 0.5) / 0.07))
-            ax.set_title(title, loc="left", fontsize=SMALL if panel.get("group") else TEXT, parse_math=False)
+            ax.set_title(
+                title, loc="left", fontsize=SMALL if panel.get("group") else TEXT, parse_math=False
+            )
         for ax in axes[len(row) :]:
             ax.remove()
     return made
 
 
 def _share(panel: Panel, row: Sequence[Panel]) -> float:
-    """Return the inches that a panel has in its row: what it needs, or its share of what is left."""
+    """Return the inches that a panel has in its row: what it needs, or its share of what is
+    left.
+    """
     needs = [kind.inches(one) if (kind := KINDS[one["kind"]]).inches else 0.0 for one in row]
     grows = sum(KINDS[one["kind"]].share for one, need in zip(row, needs, strict=True) if not need)
     own = next(need for one, need in zip(row, needs, strict=True) if one is panel)
@@ -95,25 +111,47 @@ def _bars(ax: Axes, panel: Panel) -> None:
     for n in panel["lit"]:  # by place: a word may come twice
         ax.patches[n].set_color(plots.ACCENT)
     for n, value in enumerate(panel["values"]):
-        beside: dict[str, Any] = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "fontsize": SMALL}
+        beside: dict[str, Any] = {
+            "xytext": (3, 0),
+            "textcoords": "offset points",
+            "va": "center",
+            "fontsize": SMALL,
+        }
         ax.annotate("NaN" if value is None else f"{value:.2f}", (max(0.0, values[n]), n), **beside)
     ax.set_xlim(panel["low"], panel["high"] + 0.18 * (panel["high"] - panel["low"]))
 
 
 def _matrix(ax: Axes, panel: Panel) -> None:
-    """Draw cells; hidden ones are hatched, and coloured beneath where they have a weight all the same."""
+    """Draw cells; hidden ones are hatched, and coloured beneath where they have a weight all the
+    same.
+    """
     values = _numbers(panel["values"])
-    hidden = np.zeros(values.shape, bool) if panel["hidden"] is None else np.array(panel["hidden"], bool)
+    hidden = (
+        np.zeros(values.shape, bool) if panel["hidden"] is None else np.array(panel["hidden"], bool)
+    )
     leaks = hidden & (values != 0)
-    plots.heatmap(values, queries=panel["rows"], keys=panel["columns"], mask=~hidden | leaks, annotate=False, ax=ax)
+    plots.heatmap(
+        values,
+        queries=panel["rows"],
+        keys=panel["columns"],
+        mask=~hidden | leaks,
+        annotate=False,
+        ax=ax,
+    )
     cells: Any = ax.collections[0]
     cells.colorbar.remove()
     ax.set_anchor("C")  # making room for the bar had moved the cells to the right
-    ax.spines[:].set(visible=True, color=plots.INK, linewidth=0.8)  # else what is empty at the edge has no end
+    ax.spines[:].set(
+        visible=True, color=plots.INK, linewidth=0.8
+    )  # else what is empty at the edge has no end
     colors = ListedColormap(BOOL if panel["palette"] == "bool" else PALETTES[panel["palette"]])
     cells.set(cmap=colors, clim=(panel["low"], panel["high"]), edgecolor="#d5d8de", linewidth=0.5)
     for row, column in np.argwhere(leaks):
-        ax.add_patch(Rectangle((column, row), 1, 1, fill=False, hatch="////", edgecolor="#9aa1ad", linewidth=0))
+        ax.add_patch(
+            Rectangle(
+                (column, row), 1, 1, fill=False, hatch="////", edgecolor="#9aa1ad", linewidth=0
+            )
+        )
     ax.set_xlabel("")
     if panel["size"] != "big":
         ax.set(xticks=[], yticks=[], ylabel="")
@@ -126,7 +164,15 @@ def _matrix(ax: Axes, panel: Panel) -> None:
         for n, total in enumerate(panel["rows_sum"]):
             ax.text(across + 0.2, n + 0.5, f"Σ {total}", va="center", fontsize=SMALL)
         for n, total in enumerate(panel["columns_sum"]):
-            ax.text(n + 0.5, down + 0.2, f"Σ {total}", ha="center", va="top", fontsize=SMALL, rotation=90)
+            ax.text(
+                n + 0.5,
+                down + 0.2,
+                f"Σ {total}",
+                ha="center",
+                va="top",
+                fontsize=SMALL,
+                rotation=90,
+            )
 
 
 def _lines(ax: Axes, panel: Panel) -> None:
@@ -146,7 +192,9 @@ def _lines(ax: Axes, panel: Panel) -> None:
 
 
 def _arrows(ax: Axes, panel: Panel) -> None:
-    """Draw arrows from 0, hollow ones for queries, the hull of their tips, and what lies among them."""
+    """Draw arrows from 0, hollow ones for queries, the hull of their tips, and what lies among
+    them.
+    """
     drawn, reach, whole = panel["arrows"], panel["reach"], math.floor(panel["reach"])
     tips = [arrow["at"] for arrow in drawn]
     if panel["hull"]:
@@ -156,11 +204,18 @@ def _arrows(ax: Axes, panel: Panel) -> None:
     for arrow in drawn:
         color, (x, y) = arrow["color"], arrow["at"]
         fill, width = "#ffffff" if arrow["style"] == "queries" else color, arrow["thick"] / 4
-        shape = {"arrowstyle": f"simple,head_width={0.4 + 0.3 * width},tail_width={0.2 * width}", "edgecolor": color}
-        ax.annotate("", (x, y), (0, 0), arrowprops={**shape, "facecolor": fill, "shrinkA": 0, "shrinkB": 0})
+        shape = {
+            "arrowstyle": f"simple,head_width={0.4 + 0.3 * width},tail_width={0.2 * width}",
+            "edgecolor": color,
+        }
+        ax.annotate(
+            "", (x, y), (0, 0), arrowprops={**shape, "facecolor": fill, "shrinkA": 0, "shrinkB": 0}
+        )
         far = 1 + 0.065 * reach / max(math.hypot(x, y), 0.065 * reach)
         name = f"${arrow['name']}_{{{arrow['of']}}}$" if arrow["of"] else arrow["name"]
-        ax.annotate(name, (far * x, far * y), ha="center", va="center", fontsize=TITLE, color=plots.INK)
+        ax.annotate(
+            name, (far * x, far * y), ha="center", va="center", fontsize=TITLE, color=plots.INK
+        )
     for dot in panel["dots"]:
         (x, y), color = dot["at"], dot["color"]
         if dot["tie"] is not None:
@@ -187,18 +242,47 @@ def _shares(ax: Axes, panel: Panel) -> None:
             ax.barh(n, part["value"], 0.62, left=start, color=part["color"], edgecolor="white")
             if part["value"] > 0.08 + 0.018 * len(part["name"]):
                 words = f"{part['name']} {part['value']:.2f}"
-                ax.text(start + 0.01, n, words, va="center", fontsize=SMALL, clip_on=True, parse_math=False)
+                ax.text(
+                    start + 0.01,
+                    n,
+                    words,
+                    va="center",
+                    fontsize=SMALL,
+                    clip_on=True,
+                    parse_math=False,
+                )
             start += part["value"]
         if row["mark"] is not None:
             ax.barh(n + 0.4, row["mark"], 0.1, color=row["parts"][0]["color"])
         for column, number in enumerate(row["numbers"]):
-            ax.text(-0.13 * (numbers - column), n, f"{number:.2f}", va="center", ha="left", fontsize=SMALL)
+            ax.text(
+                -0.13 * (numbers - column),
+                n,
+                f"{number:.2f}",
+                va="center",
+                ha="left",
+                fontsize=SMALL,
+            )
     for column, words in enumerate(columns[1:-1]):
-        ax.text(-0.13 * (numbers - column), -0.6, textwrap.fill(words, 8), va="bottom", ha="left", fontsize=SMALL)
+        ax.text(
+            -0.13 * (numbers - column),
+            -0.6,
+            textwrap.fill(words, 8),
+            va="bottom",
+            ha="left",
+            fontsize=SMALL,
+        )
     if columns:
         ax.text(0, -0.6, columns[-1], va="bottom", fontsize=SMALL)
-    ax.set_yticks(range(len(rows)), [textwrap.fill(row["name"], 48) for row in rows], fontsize=SMALL, parse_math=False)
-    ax.set(xlim=(-0.13 * numbers - 0.02, 1), ylim=(len(rows) - 0.4, -1 if columns else -0.5), xticks=[])
+    ax.set_yticks(
+        range(len(rows)),
+        [textwrap.fill(row["name"], 48) for row in rows],
+        fontsize=SMALL,
+        parse_math=False,
+    )
+    ax.set(
+        xlim=(-0.13 * numbers - 0.02, 1), ylim=(len(rows) - 0.4, -1 if columns else -0.5), xticks=[]
+    )
     ax.tick_params(left=False)
     ax.spines[:].set_visible(False)
 
@@ -219,7 +303,12 @@ def _table(ax: Axes, panel: Panel) -> None:
     """Draw lines of words, the first of each at the left and the others below each other's ends."""
     ax.axis("off")
     ends, lines = _ends(panel), _lines_of(panel)
-    look: dict[str, Any] = {"textcoords": "offset points", "va": "top", "fontsize": SMALL, "parse_math": False}
+    look: dict[str, Any] = {
+        "textcoords": "offset points",
+        "va": "top",
+        "fontsize": SMALL,
+        "parse_math": False,
+    }
     for n, (first, *others) in enumerate(lines):
         ax.annotate(first, (0, 1), (0, -20 * n - 6), **look)
         for words, end in zip(others, ends[1:], strict=True):

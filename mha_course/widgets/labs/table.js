@@ -22,7 +22,9 @@ function makeCell(tag, content, attributes) {
 
 /** Make a table; the first of each row names it, and a cell holds words or a list of nodes. */
 function makeTable(name, head, rows) {
-  const titles = head.map((words) => (words ? makeCell("th", words, { scope: "col" }) : make("td")));
+  const titles = head.map((words) =>
+    words ? makeCell("th", words, { scope: "col" }) : make("td"),
+  );
   const body = rows.map(([name, ...cells]) => {
     const colspan = cells.length === 1 ? Math.max(1, head.length - 1) : 1;
     const rest = cells.map((cell) => makeCell("td", cell, { colspan }));
@@ -37,10 +39,16 @@ const wordsOf = ({ name, value }) => `${apart(name)} ${figure(value)}`;
 
 /** Make one part of a bar, with as many words as it has room for. */
 function makePart(part, room) {
-  const fits = [wordsOf(part), apart(part.name)].find((words) => wide([words], 40) <= part.value * room);
+  const fits = [wordsOf(part), apart(part.name)].find(
+    (words) => wide([words], 40) <= part.value * room,
+  );
   const node = make("span", "part", fits ?? "");
   node.title = wordsOf(part);
-  Object.assign(node.style, { width: `${100 * part.value}%`, background: part.color, color: inkOf(part.color) });
+  Object.assign(node.style, {
+    width: `${100 * part.value}%`,
+    background: part.color,
+    color: inkOf(part.color),
+  });
   return node;
 }
 
@@ -55,6 +63,10 @@ function makeBar({ parts, mark }, room) {
 }
 
 export const shares = afresh(({ columns, rows }, { width }) => {
-  const cells = rows.map((row) => [row.name, ...row.numbers.map(figure), makeBar(row, TAKEN * width)]);
+  const cells = rows.map((row) => [
+    row.name,
+    ...row.numbers.map(figure),
+    makeBar(row, TAKEN * width),
+  ]);
   return makeTable("shares-table", columns, cells);
 });

@@ -3,7 +3,8 @@
 import { make } from "../dom.js";
 
 /** Write an index with its axis. */
-export const index = (axis, i) => (axis === "3" ? "qkv"[i] : axis === "?" || axis === "1" ? `${i}` : `${axis} = ${i}`);
+export const index = (axis, i) =>
+  axis === "3" ? "qkv"[i] : axis === "?" || axis === "1" ? `${i}` : `${axis} = ${i}`;
 
 /** Write numbers with their letter, neighbours as a span: t0–t3. */
 export function spans(numbers, letter) {
@@ -13,7 +14,11 @@ export function spans(numbers, letter) {
     else runs.push([n]);
   }
   return runs
-    .map((run) => (run.length < 3 ? run.map((n) => letter + n).join(" ") : `${letter}${run[0]}–${letter}${run.at(-1)}`))
+    .map((run) =>
+      run.length < 3
+        ? run.map((n) => letter + n).join(" ")
+        : `${letter}${run[0]}–${letter}${run.at(-1)}`,
+    )
     .join(" ");
 }
 
@@ -31,7 +36,8 @@ function makeMatrix({ shape, axes, colors }, cells) {
   };
   const putBar = (axis, name, area) => {
     const words = axes[axis] === "?" ? `${shape[axis]}` : axes[axis];
-    put(make("div", `mark bar ${name}`, make("span", "", words)), area).style.background = colors[axis];
+    put(make("div", `mark bar ${name}`, make("span", "", words)), area).style.background =
+      colors[axis];
   };
   if (last >= 0) {
     putBar(last, "", "1 / 3 / 2 / -1");
@@ -49,18 +55,29 @@ function makeMatrix({ shape, axes, colors }, cells) {
 function makeContents(cells, owners) {
   const all = (role) => cells.map((cell) => owners[cell.dataset.id][role]);
   const words = `${spans(all("head"), "h")} of ${spans(all("token"), "t")}`;
-  return cells.some((cell) => cell.matches(".odd")) ? make("em", "odd", `⚠ ${words}`) : make("em", "", words);
+  return cells.some((cell) => cell.matches(".odd"))
+    ? make("em", "odd", `⚠ ${words}`)
+    : make("em", "", words);
 }
 
 /** Put the cells of a frame into boxes; `owners` says of each number whose it is. */
 export function makeBoxes(frame, owners, cells, level = 0) {
   if (level >= frame.shape.length - 2) return makeMatrix(frame, cells);
-  const [axis, color, size] = [frame.axes[level], frame.colors[level], cells.length / frame.shape[level]];
+  const [axis, color, size] = [
+    frame.axes[level],
+    frame.colors[level],
+    cells.length / frame.shape[level],
+  ];
   const boxes = Array.from({ length: frame.shape[level] }, (_, i) => {
     const inside = cells.slice(i * size, (i + 1) * size);
     const title = make("span", "", index(axis, i));
     title.style.background = color;
-    const name = make("div", "mark name", title, ...(axis === "H" ? [makeContents(inside, owners)] : []));
+    const name = make(
+      "div",
+      "mark name",
+      title,
+      ...(axis === "H" ? [makeContents(inside, owners)] : []),
+    );
     const box = make("div", "box", name, makeBoxes(frame, owners, inside, level + 1));
     box.style.borderColor = color;
     return box;

@@ -28,7 +28,11 @@ export class Lane {
     this.run = frames.map(({ shape }) => shape.at(-1)).find((size) => size <= LONGEST) ?? 1;
     this.steps = frames.map((frame, i) => this.makeStep(frame, i, go));
     this.strips = strips.map((places, number) => this.makeStrip(places, number));
-    [this.sentence, this.warning, this.reading] = [make("p", "sentence"), make("p", "warning"), make("div", "reading")];
+    [this.sentence, this.warning, this.reading] = [
+      make("p", "sentence"),
+      make("p", "warning"),
+      make("div", "reading"),
+    ];
     this.sentence.setAttribute("aria-live", "polite");
     this.board = make("div", "board");
     const memory = make("div", "memory narrow", ...this.strips.map(({ node }) => node));
@@ -36,7 +40,9 @@ export class Lane {
     this.stage = make("div", "stage", memory, this.reading, this.board);
     const crumbs = make("ol", "crumbs", ...this.steps.map((step) => make("li", "", step)));
     this.node = make("section", "lane", crumbs, this.sentence, this.stage, this.warning);
-    this.stage.addEventListener("pointerover", (event) => this.light(event.target.closest(".cell")?.dataset.id));
+    this.stage.addEventListener("pointerover", (event) =>
+      this.light(event.target.closest(".cell")?.dataset.id),
+    );
     this.stage.addEventListener("pointerleave", () => this.light());
   }
 
@@ -61,13 +67,15 @@ export class Lane {
       this.makeCell(id, place, number, number ? `was ${id}` : this.cells[id].whose),
     );
     const [label, runs] = [make("div", "label"), make("div", "runs")];
-    for (let i = 0; i < cells.length; i += this.run) runs.append(make("div", "run", ...cells.slice(i, i + this.run)));
+    for (let i = 0; i < cells.length; i += this.run)
+      runs.append(make("div", "run", ...cells.slice(i, i + this.run)));
     return { node: make("div", "strip", label, runs), label, cells };
   }
 
   /** Mark the cells that hold the same number. */
   light(id) {
-    for (const cell of this.node.querySelectorAll(".cell")) cell.classList.toggle("same", cell.dataset.id === id);
+    for (const cell of this.node.querySelectorAll(".cell"))
+      cell.classList.toggle("same", cell.dataset.id === id);
   }
 
   /** Show a frame: a copy first writes its strip, then the cells go to their places. Return how long it takes. */
@@ -93,16 +101,22 @@ export class Lane {
   }
 
   tell(frame, number) {
-    this.steps.forEach((step, i) => step[i === number ? "setAttribute" : "removeAttribute"]("aria-current", "step"));
+    this.steps.forEach((step, i) =>
+      step[i === number ? "setAttribute" : "removeAttribute"]("aria-current", "step"),
+    );
     say(this.sentence, frame.sentence);
     const texts = [frame.mixing && `${frame.mixing}.`, frame.warning].filter(Boolean);
-    this.warning.textContent = texts.map((text) => `⚠ ${text[0].toUpperCase()}${text.slice(1)}`).join("\n");
+    this.warning.textContent = texts
+      .map((text) => `⚠ ${text[0].toUpperCase()}${text.slice(1)}`)
+      .join("\n");
     this.warning.hidden = !texts.length;
     this.strips.forEach(({ node, label }, i) => {
       node.hidden = i > frame.strip;
       const name = this.strips.length > 1 ? `memory, strip ${i + 1}` : "memory";
       const read = frame.storage === "copy" ? "written anew" : "unchanged, no number moved";
-      label.textContent = number ? `${name}: ${i < frame.strip ? "unchanged, no longer read" : read}` : name;
+      label.textContent = number
+        ? `${name}: ${i < frame.strip ? "unchanged, no longer read" : read}`
+        : name;
     });
   }
 
@@ -121,7 +135,9 @@ export class Lane {
   /** Draw the tensor; with a spread, in milliseconds, its cells fly from where they are, one after the other. */
   draw(frame, spread) {
     const [keys, odd] = [keysOf(frame), new Set(frame.odd)];
-    const before = new Map(spread === null ? [] : [...this.drawn].map(([key, cell]) => [key, spotOf(cell)]));
+    const before = new Map(
+      spread === null ? [] : [...this.drawn].map(([key, cell]) => [key, spotOf(cell)]),
+    );
     const cells = frame.ids.map((id, i) => {
       const node = this.makeCell(id, frame.places[i], frame.strip, this.cells[id].tag);
       node.classList.toggle("odd", odd.has(i));
@@ -129,14 +145,22 @@ export class Lane {
     });
     this.drawn = new Map(keys.map((key, i) => [key, cells[i]]));
     const outer = Math.max(0, frame.shape.length - 2);
-    const counts = { columns: frame.shape.at(-1) ?? 1, boxes: frame.shape.at(-3) ?? 1, depth: outer };
-    for (const [name, count] of Object.entries(counts)) this.board.style.setProperty(`--${name}`, count);
+    const counts = {
+      columns: frame.shape.at(-1) ?? 1,
+      boxes: frame.shape.at(-3) ?? 1,
+      depth: outer,
+    };
+    for (const [name, count] of Object.entries(counts))
+      this.board.style.setProperty(`--${name}`, count);
     this.board.replaceChildren(makeBoxes(frame, this.cells, cells));
     this.drawReading(frame);
     if (spread === null) return;
     const ends = cells.map(spotOf);
     keys.forEach((key, i) => {
-      const [start, timing] = [before.get(key), { duration: FLIGHT, delay: (i / cells.length) * spread }];
+      const [start, timing] = [
+        before.get(key),
+        { duration: FLIGHT, delay: (i / cells.length) * spread },
+      ];
       fly(cells[i], start ?? ends[i], ends[i], timing, start ? 1 : 0);
     });
     for (const mark of this.board.querySelectorAll(".mark")) fade(mark, spread + FLIGHT);
@@ -146,9 +170,13 @@ export class Lane {
   drawReading(frame) {
     this.strips.forEach(({ cells }, i) => {
       const read = new Set(i === frame.strip ? frame.ids : []);
-      for (const cell of cells) cell.classList.toggle("unread", i <= frame.strip && !read.has(Number(cell.dataset.id)));
+      for (const cell of cells)
+        cell.classList.toggle("unread", i <= frame.strip && !read.has(Number(cell.dataset.id)));
     });
     const chips = frame.shape.map((_, i) => makeChip(frame, i));
-    this.reading.replaceChildren(make("span", "label", frame.odd.length ? "read as if it were" : "read as"), ...chips);
+    this.reading.replaceChildren(
+      make("span", "label", frame.odd.length ? "read as if it were" : "read as"),
+      ...chips,
+    );
   }
 }

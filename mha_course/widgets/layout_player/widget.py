@@ -23,10 +23,11 @@ HERE = Path(__file__).parent
 
 
 class LayoutPlayer(Player):
-    """Follow a tensor through view, reshape, transpose and contiguous, every number with its place in memory.
+    """Follow a tensor through view, reshape, transpose and contiguous, every number with its place
+    in memory.
 
-    Args: trace holds the steps, of which the first that reshape a tensor are played; beside is a second trace, such as
-        the wrong view, that plays along.
+    Args: trace holds the steps, of which the first that reshape a tensor are played; beside is a
+        second trace, such as the wrong view, that plays along.
     Raises: ShapeError if nothing is laid out anew, or more than 512 numbers are.
 
     >>> import torch
@@ -46,13 +47,19 @@ class LayoutPlayer(Player):
             sizes["C"] = sizes["H"] * sizes["D"]
         chains = [cells.choose(one) for one in traces]
         known = [tensor for tensors in chains for tensor in tensors if "?" not in tensor.axes]
-        lanes = [_lane(one, tensors, known, sizes) for one, tensors in zip(traces, chains, strict=True)]
+        lanes = [
+            _lane(one, tensors, known, sizes) for one, tensors in zip(traces, chains, strict=True)
+        ]
         self.text = "; beside it ".join(map(_summary, lanes)) + "."
         self.static = frame_html(_tables(lanes), self.text)
-        super().__init__(data={"lanes": lanes, "last": max(len(lane["frames"]) for lane in lanes) - 1})
+        super().__init__(
+            data={"lanes": lanes, "last": max(len(lane["frames"]) for lane in lanes) - 1}
+        )
 
 
-def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], sizes: dict[str, int]) -> dict[str, Any]:
+def _lane(
+    trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], sizes: dict[str, int]
+) -> dict[str, Any]:
     strips, reads = cells.replay(chain)
     whose = cells.owners_by_number(chain, strips, reads, sizes)
     frames: list[dict[str, Any]] = []
@@ -66,8 +73,10 @@ def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], si
         frames.append({
             **_words(trace, tensor, chain[number - 1] if number else None),
             "reading": cells.written(axes, tensor.shape),
-            "axes": list(axes), "colors": [color(axis) for axis in axes], "shape": list(tensor.shape),
-            "strides": list(tensor.strides), "strip": strip, "places": places, "ids": ids, "odd": odd, "mixing": mixing,
+            "axes": list(axes), "colors": [color(axis) for axis in axes],
+            "shape": list(tensor.shape),
+            "strides": list(tensor.strides), "strip": strip, "places": places, "ids": ids,
+            "odd": odd, "mixing": mixing,
         })  # fmt: skip
     strips_in_order = [[[place, n] for place, n in strip.items()] for strip in strips]
     return {"cells": _cells(whose), "strips": strips_in_order, "frames": frames}
@@ -76,14 +85,24 @@ def _lane(trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], si
 def _cells(whose: dict[int, cells.Owner]) -> dict[str, dict[str, Any]]:
     tokens = 1 + max(own.get("token", 0) for own in whose.values())
     several = any(own.get("batch") for own in whose.values())
-    labels = {n: {"tag": cells.tag(own), "whose": cells.tag(own, several)} for n, own in whose.items()}
-    return {str(n): {"fill": cells.fill(own, tokens), **labels[n], **own} for n, own in whose.items()}
+    labels = {
+        n: {"tag": cells.tag(own), "whose": cells.tag(own, several)} for n, own in whose.items()
+    }
+    return {
+        str(n): {"fill": cells.fill(own, tokens), **labels[n], **own} for n, own in whose.items()
+    }
 
 
-def _odd(whose: list[cells.Owner], seen: list[cells.Owner], axes: tuple[str, ...]) -> tuple[list[int], str]:
+def _odd(
+    whose: list[cells.Owner], seen: list[cells.Owner], axes: tuple[str, ...]
+) -> tuple[list[int], str]:
     """Return the elements that are not what their axes say, and in words what came together."""
     pairs = list(zip(whose, seen, strict=True))
-    odd = [i for i, (own, place) in enumerate(pairs) if any(own.get(role, at) != at for role, at in place.items())]
+    odd = [
+        i
+        for i, (own, place) in enumerate(pairs)
+        if any(own.get(role, at) != at for role, at in place.items())
+    ]
     if not odd:
         return [], ""
 
@@ -97,7 +116,10 @@ def _odd(whose: list[cells.Owner], seen: list[cells.Owner], axes: tuple[str, ...
     tokens = len({own.get("token") for own in whose})
     if "H" in axes:
         few = most("token", "head")
-        text = f"each head holds {f'slices of {n} heads' if (n := most('head', 'head')) > 1 else 'its slice'}"
+        text = (
+            f"each head holds "
+            f"{f'slices of {n} heads' if (n := most('head', 'head')) > 1 else 'its slice'}"
+        )
         text += f", from only {few} of {tokens} tokens" if few < tokens else ""
     elif most("token", "token") > 1:
         text = f"each token's row holds parts of {most('token', 'token')} of {tokens} tokens"
@@ -113,7 +135,11 @@ def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> d
         count = "1 number" if numbers == 1 else f"{numbers} numbers"
         says = f"{count} in one strip of memory, read with strides {tensor.strides}."
     else:
-        call, storage, warning = _call(trace, tensor), tensor.storage, re.sub(r"^[\w-]+: ", "", tensor.warning or "")
+        call, storage, warning = (
+            _call(trace, tensor),
+            tensor.storage,
+            re.sub(r"^[\w-]+: ", "", tensor.warning or ""),
+        )
         says = _became(tensor, before, numbers)
     words = {"call": call, "line": getattr(tensor, "line", ""), "warning": warning}
     words = {name: visible(text) for name, text in words.items()}
@@ -122,12 +148,17 @@ def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> d
 
 def _became(step: Step, before: cells.Tensor, numbers: int) -> str:
     """Say what a step does to memory and strides."""
-    moved = "strides stay" if step.strides == before.strides else f"strides go from {before.strides} to"
+    moved = (
+        "strides stay" if step.strides == before.strides else f"strides go from {before.strides} to"
+    )
     order = "in the order of the axes" if step.contiguous else "in the order in which they lay"
     says = {
         "view": f"a view. No number moves; {moved} {step.strides}.",
-        "same": "the very same tensor: it was contiguous already." if step.op == "contiguous" else "the same tensor.",
-        "copy": f"a copy. All {numbers} numbers are written anew, {order}, with strides {step.strides}.",
+        "same": "the very same tensor: it was contiguous already."
+        if step.op == "contiguous"
+        else "the same tensor.",
+        "copy": f"a copy. All {numbers} numbers are written anew, {order}, with strides "
+        f"{step.strides}.",
     }[step.storage]
     if numbers < math.prod(before.shape):
         says += f" It reads {numbers} of the numbers, from place {step.offset} on."
@@ -137,10 +168,16 @@ def _became(step: Step, before: cells.Tensor, numbers: int) -> str:
 
 
 def _call(trace: Trace, step: Step) -> str:
-    """Return the call as its line has it, transpose(1, 2); only its shape where the line has another one, too."""
+    """Return the call as its line has it, transpose(1, 2); only its shape where the line has
+    another one, too.
+    """
     inside = r"(?:[^()]|\([^()]*\))*"  # calls among the arguments, too
     found = re.findall(rf"\b{re.escape(step.op)}\({inside}\)", step.line)
-    here = [one.index for one in trace.steps if (one.source, one.lineno, one.op) == (step.source, step.lineno, step.op)]
+    here = [
+        one.index
+        for one in trace.steps
+        if (one.source, one.lineno, one.op) == (step.source, step.lineno, step.op)
+    ]
     if len(set(found)) == 1 or (found and len(here) % len(found) == 0):
         return found[here.index(step.index) % len(found)]
     return f"{step.op}{step.shape}" if step.op in ("view", "reshape") else step.op
@@ -162,15 +199,25 @@ def _tables(lanes: list[dict[str, Any]]) -> str:
     parts = []
     for beside, lane in enumerate(lanes):
         for number, frame in enumerate(lane["frames"], start=1):
-            if beside and number == 1 and (frame, lane["cells"]) == (lanes[0]["frames"][0], lanes[0]["cells"]):
+            if (
+                beside
+                and number == 1
+                and (frame, lane["cells"]) == (lanes[0]["frames"][0], lanes[0]["cells"])
+            ):
                 continue
             parts.append(_table(lane, frame, f"{'Beside it: ' if beside else ''}{number}. "))
-            parts += [f"<p>⚠ {html.escape(text)}</p>" for text in (frame["mixing"], frame["warning"]) if text]
+            parts += [
+                f"<p>⚠ {html.escape(text)}</p>"
+                for text in (frame["mixing"], frame["warning"])
+                if text
+            ]
     return "".join(parts)
 
 
 def _table(lane: dict[str, Any], frame: dict[str, Any], which: str) -> str:
-    """Return one reading: a column for each index of the last axis, a row for those of all others."""
+    """Return one reading: a column for each index of the last axis, a row for those of all
+    others.
+    """
     sizes = zip(frame["axes"] or ["1"], frame["shape"] or [1], strict=True)
     *outer, last = [[_index(axis, i) for i in range(size)] for axis, size in sizes]
     heads = "".join(f'<th scope="col">{name}</th>' for name in last)
@@ -181,7 +228,10 @@ def _table(lane: dict[str, Any], frame: dict[str, Any], which: str) -> str:
         rows.append(f'<tr><th scope="row">{", ".join(index)}</th>{tds}</tr>')
     read = "read as if it were" if frame["odd"] else "read as"
     caption = f"{which}{frame['sentence']} Strip {frame['strip'] + 1}, {read} {frame['reading']}."
-    return f'<table><caption style="text-align:left">{html.escape(caption)}</caption>{"".join(rows)}</table>'
+    return (
+        f"<table><caption "
+        f'style="text-align:left">{html.escape(caption)}</caption>{"".join(rows)}</table>'
+    )
 
 
 def _index(axis: str, i: int) -> str:
@@ -189,7 +239,9 @@ def _index(axis: str, i: int) -> str:
 
 
 def _td(lane: dict[str, Any], frame: dict[str, Any], i: int) -> str:
-    """Return a cell: its place in memory, whose number it is, and a mark where that is not what the axes say."""
+    """Return a cell: its place in memory, whose number it is, and a mark where that is not what the
+    axes say.
+    """
     cell = lane["cells"][str(frame["ids"][i])]
     style = f"background:{cell['fill']};color:#1f2430;text-align:center"
     mark = " ⚠" if i in frame["odd"] else ""

@@ -38,12 +38,18 @@ function sizeRow({ storage, strides, contiguous, bytes, kind, flops }) {
   const badge = `${STORAGE[storage][0]}${storage === "view" ? `, strides ${written}` : ""}`;
   const facts = [contiguous ? "contiguous" : "not contiguous", bytesOf(bytes), kind];
   if (flops) facts.push(`${flops.toLocaleString("en")} FLOPs (multiply-add = 2)`);
-  return make("div", "row", make("b", `badge ${storage}`, badge), ...facts.map((text) => make("span", "", text)));
+  return make(
+    "div",
+    "row",
+    make("b", `badge ${storage}`, badge),
+    ...facts.map((text) => make("span", "", text)),
+  );
 }
 
 function hiddenCopies(count, storage) {
   const copies = count === 1 ? "1 copy that nobody wrote" : `${count} copies that nobody wrote`;
-  const why = storage === "copy" ? "no view can have this shape." : "numbers were laid out anew on the way.";
+  const why =
+    storage === "copy" ? "no view can have this shape." : "numbers were laid out anew on the way.";
   return make("p", "", makeMark("hides"), ` ${copies}: ${why}`);
 }
 

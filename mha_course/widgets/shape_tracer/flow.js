@@ -8,7 +8,9 @@ const INPUT = 0.64; // inputs are drawn smaller than what is made of them
 const WEIGHT = 0.42; // and parameters smaller still
 const BESIDE = 480; // pixels from where on they stand side by side
 const MOST = 4; // inputs that are drawn
-const ORDERED = "reshape view flatten unflatten squeeze unsqueeze reshape_as view_as ravel".split(" ");
+const ORDERED = "reshape view flatten unflatten squeeze unsqueeze reshape_as view_as ravel".split(
+  " ",
+);
 
 function makeChip(form, i) {
   const [chip, colours] = [make("span", "chip", label(form, i)), form[2][i]];
@@ -64,7 +66,11 @@ export class Flow {
     const [tensors, parameters] = [make("div", "operands"), make("div", "operands")];
     inputs.slice(0, MOST).forEach(([source, form], n) => {
       const parameter = n > 0 && !this.steps[source] && form[0].every((axis) => axis === "?");
-      const options = { storage: "", every: n ? undefined : every, scale: scale * (parameter ? WEIGHT : INPUT) };
+      const options = {
+        storage: "",
+        every: n ? undefined : every,
+        scale: scale * (parameter ? WEIGHT : INPUT),
+      };
       (parameter ? parameters : tensors).append(makeBlock(this.titleOf(source), form, options));
     });
     if (inputs.length > MOST) tensors.append(quiet(`and ${inputs.length - MOST} more`));
@@ -76,7 +82,12 @@ export class Flow {
     const maker = this.steps[source];
     if (!maker) return [short(source, 40)];
     const name = maker.name || maker.op;
-    const link = makeButton("link", short(name, 40), () => this.jump(source), `${name}, go to step ${source + 1}`);
+    const link = makeButton(
+      "link",
+      short(name, 40),
+      () => this.jump(source),
+      `${name}, go to step ${source + 1}`,
+    );
     return [link, quiet(`step ${source + 1}`)];
   }
 

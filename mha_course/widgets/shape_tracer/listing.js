@@ -23,12 +23,19 @@ export function listing({ steps, sources }, go) {
 
   function light(step) {
     const alone = step.source === null;
-    const source = alone ? { name: "line", first: step.lineno, code: step.line } : sources[step.source];
+    const source = alone
+      ? { name: "line", first: step.lineno, code: step.line }
+      : sources[step.source];
     const key = alone ? `line ${step.line}` : step.source;
     if (key !== shown) {
       const rows = source.code.split("\n").map((line, i) => {
         const target = firsts.get(`${step.source}:${source.first + i}`);
-        const row = make("div", "line", make("span", "number", `${source.first + i}`), makeCode(line));
+        const row = make(
+          "div",
+          "line",
+          make("span", "number", `${source.first + i}`),
+          makeCode(line),
+        );
         row.classList.toggle("ran", target !== undefined);
         if (target !== undefined) row.addEventListener("click", () => go(target));
         return row;
@@ -47,7 +54,8 @@ export function listing({ steps, sources }, go) {
   /** Return where to scroll to, so that the lit line is seen, or null. */
   function away() {
     const [list, top, size] = [pane.lastChild, lit?.offsetTop, lit?.offsetHeight];
-    const seen = !lit || (top >= list.scrollTop + 20 && top + size <= list.scrollTop + list.clientHeight - 20);
+    const seen =
+      !lit || (top >= list.scrollTop + 20 && top + size <= list.scrollTop + list.clientHeight - 20);
     return seen ? null : top - list.clientHeight / 3;
   }
   return { pane, light, away };

@@ -5,7 +5,12 @@ import { makeMark } from "./facts.js";
 
 const MANY = 30; // steps, beyond which the timeline spells out only the stage it is in
 
-function makePill({ op, stage, storage, warning, question, hidden_copies: hidden }, i, stopped, go) {
+function makePill(
+  { op, stage, storage, warning, question, hidden_copies: hidden },
+  i,
+  stopped,
+  go,
+) {
   const warned = warning || question || stopped;
   const spoken = `Step ${i + 1}: ${op}${warned ? ", warning" : ""}${hidden ? ", hidden copies" : ""}`;
   const pill = makeButton(`pill ${storage}`, short(op, 16), () => go(i), spoken);
@@ -22,7 +27,12 @@ export function makeTimeline({ steps, failure }, go) {
   let group = null;
   const pills = steps.map((step, i) => {
     if (!i || step.stage !== steps[i - 1].stage) {
-      group = make("div", "group", ...(staged ? [make("span", "part", step.stage)] : []), make("div", "pills"));
+      group = make(
+        "div",
+        "group",
+        ...(staged ? [make("span", "part", step.stage)] : []),
+        make("div", "pills"),
+      );
       node.append(group);
     }
     const pill = makePill(step, i, failure && i === steps.length - 1, go);

@@ -12,9 +12,12 @@ const WIDE = 720; // pixels from where on the code stands beside the tensors
 
 function makeLegend({ steps }) {
   const legend = make("p", "note", "Dashed: a view, with no memory of its own.");
-  if (steps.some(({ form }) => tokens(form))) legend.prepend("Shade: the stronger the colour, the later the token. ");
-  if (steps.some((step) => step.hidden_copies)) legend.append(" ", makeMark("hides"), " copies that nobody wrote.");
-  if (steps.some((step) => step.warning || step.question)) legend.append(" ", makeMark("warns"), " warning.");
+  if (steps.some(({ form }) => tokens(form)))
+    legend.prepend("Shade: the stronger the colour, the later the token. ");
+  if (steps.some((step) => step.hidden_copies))
+    legend.append(" ", makeMark("hides"), " copies that nobody wrote.");
+  if (steps.some((step) => step.warning || step.question))
+    legend.append(" ", makeMark("warns"), " warning.");
   return legend;
 }
 
@@ -55,7 +58,10 @@ function render(context) {
     const step = steps[at];
     timeline.mark(at, before);
     const result = `${step.name || "a tensor"} of shape ${describe(step.form)}`;
-    say(spoken, `Step ${at + 1} of ${steps.length}: ${step.op} makes ${result}, ${storageWords(step.storage)}.`);
+    say(
+      spoken,
+      `Step ${at + 1} of ${steps.length}: ${step.op} makes ${result}, ${storageWords(step.storage)}.`,
+    );
     body.classList.toggle("warned", Boolean(step.warning || step.question));
     flow.show(step, at);
     facts.replaceChildren(...factsOf(step, at === last ? failure : null));

@@ -1,4 +1,6 @@
-"""Step through a trace: the line of code on one side, the tensors that it reads and makes on the other."""
+"""Step through a trace: the line of code on one side, the tensors that it reads and makes on the
+other.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,11 @@ HERE = Path(__file__).parent
 
 
 class ShapeTracer(Player):
-    """Show a trace one step at a time: its code, its tensors, what became of the memory, and what went wrong.
+    """Show a trace one step at a time: its code, its tensors, what became of the memory, and what
+    went wrong.
 
-    Args: trace is what ``mha_course.tracing.trace`` returned, or the attribute ``trace`` of what it raised.
+    Args: trace is what ``mha_course.tracing.trace`` returned, or the attribute ``trace`` of what it
+        raised.
     """
 
     _esm = esm("widget.js", folder=HERE)
@@ -57,7 +61,10 @@ def payload(trace: Trace) -> dict[str, Any]:
 def _step(step: Step) -> dict[str, Any]:
     kind = f"{str(step.dtype).removeprefix('torch.')} on {step.device}"
     names = ("storage", "bytes", "flops", "contiguous", "lineno", "source", "hidden_copies")
-    texts = {name: getattr(step, name) for name in ("op", "name", "stage", "line", "warning", "question", "note")}
+    texts = {
+        name: getattr(step, name)
+        for name in ("op", "name", "stage", "line", "warning", "question", "note")
+    }
     return {
         **{name: getattr(step, name) for name in names},
         **{name: text and _line(text) for name, text in texts.items()},
@@ -69,14 +76,20 @@ def _step(step: Step) -> dict[str, Any]:
 
 
 def _form(axes: tuple[str, ...], sizes: tuple[int, ...]) -> list[list[Any]]:
-    """Return the names of axes, their sizes and the colours of each, of a product those of its factors."""
-    colors = [["#ffffff"] if axis == "1" else [color(part) for part in axis.split("*")] for axis in axes]
+    """Return the names of axes, their sizes and the colours of each, of a product those of its
+    factors.
+    """
+    colors = [
+        ["#ffffff"] if axis == "1" else [color(part) for part in axis.split("*")] for axis in axes
+    ]
     return [list(axes), list(sizes), colors]
 
 
 def _source(source: Source) -> dict[str, Any]:
     """Return a piece of code, moved to the left margin."""
-    code = [visible(line) for line in textwrap.dedent("\n".join(source.lines)).expandtabs().split("\n")]
+    code = [
+        visible(line) for line in textwrap.dedent("\n".join(source.lines)).expandtabs().split("\n")
+    ]
     return {"name": visible(source.name), "first": source.first, "code": "\n".join(code)}
 
 
@@ -87,4 +100,7 @@ def _line(text: str) -> str:
 def _shape(tensor: Argument | Step) -> str:
     """Return names and sizes: B 2, S 5, C 24."""
     pairs = zip(tensor.axes, tensor.shape, strict=True)
-    return ", ".join(axis if axis == str(size) else f"{axis} {size}" for axis, size in pairs) or "one number"
+    return (
+        ", ".join(axis if axis == str(size) else f"{axis} {size}" for axis, size in pairs)
+        or "one number"
+    )

@@ -1,4 +1,6 @@
-"""The attention scene in Python: what is sent, what a learner's function becomes, and what is refused."""
+"""The attention scene in Python: what is sent, what a learner's function becomes, and what is
+refused.
+"""
 
 import numpy as np
 import pytest
@@ -25,7 +27,9 @@ def mha():
 def scene(mha, draw):
     """Make a scene of five words: ``scene(recompute=…)``."""
     x = draw(1, 5, 24)
-    return lambda **options: AttentionScene(mha.steps(x), tokens=WORDS, x=x, out_proj=mha.out_proj, **options)
+    return lambda **options: AttentionScene(
+        mha.steps(x), tokens=WORDS, x=x, out_proj=mha.out_proj, **options
+    )
 
 
 def sent(made):
@@ -75,11 +79,15 @@ def test_what_each_head_adds_is_out_when_the_others_are_taken_away(mha, draw):
 def test_the_running_example_is_light():
     found = example.load()
     steps = found.mha.steps(found.x)
-    made = AttentionScene(steps, tokens=found.tokens, x=found.x, out_proj=found.mha.out_proj, follow="it", head=1)
+    made = AttentionScene(
+        steps, tokens=found.tokens, x=found.x, out_proj=found.mha.out_proj, follow="it", head=1
+    )
     assert made.row == 12
     assert "in head 1 “it” puts 0.96 on “cat”" in made.text
     arrays = sum(map(len, made.packet["arrays"].values()))
-    assert arrays + len(str(made.packet["plan"])) + len(str(made._esm)) + len(str(made._css)) < 300_000
+    assert (
+        arrays + len(str(made.packet["plan"])) + len(str(made._esm)) + len(str(made._css)) < 300_000
+    )
 
 
 def learners(split):
@@ -108,8 +116,12 @@ def test_the_stages_of_a_learners_function_are_found(scene, mha, draw, wrong):
     q, k, v = (split(linear(x)) for linear in linears[:3])
     context, weights = attention(q, k, v)
     for name, tensor in {"q": q, "k": k, "v": v, "weights": weights, "context": context}.items():
-        np.testing.assert_allclose(after[name], tensor.detach().numpy().ravel(), atol=1e-5, err_msg=name)
-        assert np.allclose(after[name], before[name], atol=1e-5) != wrong, name  # a wrong split is a wrong picture
+        np.testing.assert_allclose(
+            after[name], tensor.detach().numpy().ravel(), atol=1e-5, err_msg=name
+        )
+        assert np.allclose(after[name], before[name], atol=1e-5) != wrong, (
+            name
+        )  # a wrong split is a wrong picture
 
 
 def test_what_is_not_found_stays_and_is_named(scene, mha, draw):
@@ -118,7 +130,10 @@ def test_what_is_not_found_stays_and_is_named(scene, mha, draw):
     assert ask(made) == ""
     assert set(made.packet["yours"]) == {"out", "weights", "masked_scores"}
     assert np.array_equal(sent(made)["q"], before)
-    assert [text["shows"] for text in made.packet["plan"]["texts"] if text["text"] == "yours"] == ["weights", "out"]
+    assert [text["shows"] for text in made.packet["plan"]["texts"] if text["text"] == "yours"] == [
+        "weights",
+        "out",
+    ]
     whole = scene(recompute=lambda: mha.steps(draw(1, 5, 24, seed=1)))
     assert ask(whole) == ""
     assert len(whole.packet["yours"]) == 9
@@ -143,7 +158,10 @@ def interrupt():
         (fail, "your function: ValueError: no heads"),
         (interrupt, "your function was interrupted"),
         (lambda: None, "your function returns nothing yet (None)"),
-        (lambda: (torch.zeros(1, 5, 8), torch.zeros(1, 4, 5, 5)), "your function returned something else: out"),
+        (
+            lambda: (torch.zeros(1, 5, 8), torch.zeros(1, 4, 5, 5)),
+            "your function returned something else: out",
+        ),
         (lambda: 3, "your function: recompute: it must return two tensors"),
     ],
 )
@@ -159,7 +177,11 @@ def test_errors_of_a_function_are_one_line_and_the_picture_stays(scene, function
 @pytest.mark.parametrize(
     ("sizes", "change", "said"),
     [
-        ([(1, 5)], {"tokens": WORDS[:3]}, "tokens must name every row. expected 5 names, got 3 names"),
+        (
+            [(1, 5)],
+            {"tokens": WORDS[:3]},
+            "tokens must name every row. expected 5 names, got 3 names",
+        ),
         ([(1, 5)], {"tokens": "it was"}, "tokens must name every row"),
         ([(1, 5)], {"x": torch.zeros(1, 4, 24)}, "x does not fit q. expected (S, C) = (5, 24)"),
         ([(2, 5)], {}, "one sentence"),

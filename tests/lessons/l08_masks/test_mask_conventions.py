@@ -1,4 +1,6 @@
-"""What lesson 8 shows: who reads a mask how, which output feels which token, and pictures of masks."""
+"""What lesson 8 shows: who reads a mask how, which output feels which token, and pictures
+of masks.
+"""
 
 import re
 
@@ -50,7 +52,9 @@ def test_token_dependence_agrees_with_gradients():
     def fn(x):
         return layer(layer(x, src_mask=hidden), src_mask=hidden)
 
-    gradients = torch.autograd.functional.jacobian(lambda x: fn(x)[0, :, 0], tokens(1))[:, 0]  # (S, S, C)
+    gradients = torch.autograd.functional.jacobian(lambda x: fn(x)[0, :, 0], tokens(1))[
+        :, 0
+    ]  # (S, S, C)
     found = leakage.token_dependence(fn, tokens(1))
     assert torch.equal(found, gradients.abs().sum(-1) > 0)
     assert torch.equal(found, masks.causal_mask(S).triu(-4))  # two windows reach twice as far
@@ -59,7 +63,9 @@ def test_token_dependence_agrees_with_gradients():
 def test_token_dependence_is_not_square_where_queries_are_others():
     memory, query = tokens(1), tokens(1, T, seed=1)
     mask = masks.causal_mask_for_cache(T, S)
-    found = leakage.token_dependence(lambda x: F.scaled_dot_product_attention(query, x, x, mask), memory)
+    found = leakage.token_dependence(
+        lambda x: F.scaled_dot_product_attention(query, x, x, mask), memory
+    )
     assert torch.equal(found, mask)
 
 
@@ -74,12 +80,13 @@ def test_token_dependence_sees_what_the_weights_hide(mha):
 @pytest.mark.parametrize(
     ("fn", "message"),
     [
-        (lambda x: F.dropout(x, 0.5), "token_dependence: fn must give the same twice. expected no randomness, "
-         "got two outputs that differ, fix: fn.eval(), if it is a module with dropout"),
-        (lambda x: x / 0, "token_dependence: the output of fn must be finite. expected finite numbers, "
-         "got NaN or infinity in 336 places"),
-        (lambda x: x[0], "token_dependence: the output of fn must have 3 axes. expected (B, T, C), got (7, 24), "
-         "fix: the output of fn.unsqueeze(0), a batch of one"),
+        (lambda x: F.dropout(x, 0.5), "token_dependence: fn must give the same twice. expected no "
+                                      "randomness, got two outputs that differ, fix: fn.eval(), "
+                                      "if it is a module with dropout"),
+        (lambda x: x / 0, "token_dependence: the output of fn must be finite. expected finite "
+                          "numbers, got NaN or infinity in 336 places"),
+        (lambda x: x[0], "token_dependence: the output of fn must have 3 axes. expected (B, T, "
+                         "C), got (7, 24), fix: the output of fn.unsqueeze(0), a batch of one"),
     ],
 )  # fmt: skip
 def test_token_dependence_says_what_it_cannot_use(fn, message):
@@ -99,18 +106,24 @@ NAMES = [f"word {n}" for n in range(S)]
 
 
 def readings():
-    return {reading.reader: reading for reading in mask_conventions.mask_readings(REAL, NAMES).readings}
+    return {
+        reading.reader: reading for reading in mask_conventions.mask_readings(REAL, NAMES).readings
+    }
 
 
 def test_the_table_says_the_same_as_text_and_as_html():
-    found = mask_conventions.mask_readings(torch.tensor([True, True, False]), ["the", "<b>", "<pad>"])
+    found = mask_conventions.mask_readings(
+        torch.tensor([True, True, False]), ["the", "<b>", "<pad>"]
+    )
     text, html = repr(found), found._repr_html_()
     assert (html.count("✔"), html.count("✘")) == (text.count("✔"), text.count("✘")) == (7, 3)
     assert "<b>" in text
     assert not {"<b>", "<pad>"} & set(re.findall("<.*?>", html))
 
 
-@pytest.mark.parametrize("mask", [torch.ones(3).bool(), torch.zeros(3).bool(), torch.tensor([1, 0, 1])])
+@pytest.mark.parametrize(
+    "mask", [torch.ones(3).bool(), torch.zeros(3).bool(), torch.tensor([1, 0, 1])]
+)
 def test_a_mask_that_hides_all_or_nothing_tells_nothing(mask):
     with pytest.raises(ShapeError, match="mask_readings: mask must hide some keys, not all"):
         mask_conventions.mask_readings(mask, ["a", "b", "c"])

@@ -1,4 +1,6 @@
-"""English and Endish, the model that learns to translate, and where it looks: on pairs of nouns held out."""
+"""English and Endish, the model that learns to translate, and where it looks: on pairs of nouns
+held out.
+"""
 
 import itertools
 import re
@@ -50,7 +52,9 @@ def test_encoding_shifts_and_pads():
     for row, n in enumerate(length):
         assert torch.equal(batch.written[row, 1 : n + 1], real[row, :n])
         assert batch.target[row, n] == translation.END
-    assert ((batch.source == translation.PAD).sum(1) == torch.tensor([8 - len(p.source) for p in DRAWN])).all()
+    assert (
+        (batch.source == translation.PAD).sum(1) == torch.tensor([8 - len(p.source) for p in DRAWN])
+    ).all()
 
 
 def test_padding_and_later_words_change_nothing(model):
@@ -71,7 +75,9 @@ def test_padding_and_later_words_change_nothing(model):
 def test_translating_reads_the_source_once(model, monkeypatch):
     reads = []
     whole = translation.Translator.encode
-    monkeypatch.setattr(translation.Translator, "encode", lambda self, ids: reads.append(ids) or whole(self, ids))
+    monkeypatch.setattr(
+        translation.Translator, "encode", lambda self, ids: reads.append(ids) or whole(self, ids)
+    )
     weights, said, english = translation.translate(model, SENTENCE)
     assert len(reads) == 1
     assert " ".join(english) == SENTENCE
@@ -90,8 +96,10 @@ def test_a_perfect_map_scores_one_and_the_mean_loss_is_that_of_the_words(model):
 
 
 ERRORS = {
-    "encode: there must be a sentence. expected one or more, got none": lambda model: translation.encode([]),
-    "toy_language.SOURCE, got 'whale', '<pad>'": lambda model: translation.translate(model, "the whale saw the <pad>"),
+    "encode: there must be a sentence. expected one or "
+    "more, got none": lambda model: translation.encode([]),
+    "toy_language.SOURCE, got 'whale', '<pad>'": lambda model: translation.translate(model,
+        "the whale saw the <pad>"),
     "a sentence needs at least one word. expected words of toy_language.SOURCE":
         lambda model: translation.translate(model, " "),
     "the sentence is too long. expected at most 8 words, got 10":

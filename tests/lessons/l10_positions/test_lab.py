@@ -50,7 +50,12 @@ def test_the_dot_product_depends_on_the_distance_alone():
             pairs = [[one["at"] for one in dial["arrows"]] for dial in dials]
             total = sum(added["values"])
             assert total == pytest.approx(wave["lines"][0]["values"][distance], abs=5e-3)
-            assert_close(total, sum(a * c for pair in pairs for a, c in zip(*pair, strict=True)), atol=9e-3, rtol=0)
+            assert_close(
+                total,
+                sum(a * c for pair in pairs for a, c in zip(*pair, strict=True)),
+                atol=9e-3,
+                rtol=0,
+            )
             assert all(added["low"] <= value <= added["high"] for value in added["values"])
         assert len(sums) == 1
 

@@ -1,4 +1,6 @@
-"""The lab of lesson 11: every control, the numbers it says, and what it does where heads do not divide."""
+"""The lab of lesson 11: every control, the numbers it says, and what it does where heads do not
+divide.
+"""
 
 import itertools
 
@@ -24,7 +26,9 @@ def test_it_says_what_tensors_would_take():
     assert set(DTYPES) == set(STORED)
 
 
-@pytest.mark.parametrize("model", [model for model in MODELS if not model.latent], ids=lambda model: model.name)
+@pytest.mark.parametrize(
+    "model", [model for model in MODELS if not model.latent], ids=lambda model: model.name
+)
 def test_every_model_starts_as_published_and_every_control_moves(model):
     lab = CacheLab()
     lab.set(model=model.name)
@@ -34,7 +38,9 @@ def test_every_model_starts_as_published_and_every_control_moves(model):
         lab.set(tokens=tokens, batch=batch)
         assert ("is made for" in lab.text) == (tokens > model.context)
     cache, weights = lab.view["panels"][0]["values"]
-    assert cache == pytest.approx(model.cache_bytes(TOKENS[-1], batch=BATCHES[-1]) / 2**30, rel=1e-3)
+    assert cache == pytest.approx(
+        model.cache_bytes(TOKENS[-1], batch=BATCHES[-1]) / 2**30, rel=1e-3
+    )
     assert weights == pytest.approx(model.weight_bytes / 2**30, rel=1e-3)
     assert lab.view["trouble"] == ""
 

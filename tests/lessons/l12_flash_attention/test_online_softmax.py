@@ -1,4 +1,6 @@
-"""What lesson 12 draws and counts: one row in blocks, tiles, operations, and the lab that steps through them."""
+"""What lesson 12 draws and counts: one row in blocks, tiles, operations, and the lab that steps
+through them.
+"""
 
 import itertools
 import math
@@ -57,7 +59,9 @@ def test_tiles_cover_what_may_be_seen(causal):
     assert paper.get_hatch()
     covered = torch.zeros(9, 13, dtype=torch.int64)
     for tile in drawn:
-        x, y, width, height = (round(n) for n in (*tile.get_xy(), tile.get_width(), tile.get_height()))
+        x, y, width, height = (
+            round(n) for n in (*tile.get_xy(), tile.get_width(), tile.get_height())
+        )
         covered[y : y + height, x : x + width] += 1
     seen = torch.ones(9, 13).tril(4).bool() if causal else torch.ones(9, 13).bool()
     assert (covered[seen] == 1).all()
@@ -82,14 +86,19 @@ def test_the_lab_walks_through_all_tiles(scores, size, causal):
         lab.set(tile=number)
         held, sums, table, order = panels(lab)
         want = torch.zeros(10, 10, dtype=torch.float64)
-        want[rows, columns] = visible[rows, columns].masked_fill(visible[rows, columns].isneginf(), 0.0)
+        want[rows, columns] = visible[rows, columns].masked_fill(
+            visible[rows, columns].isneginf(), 0.0
+        )
         assert torch.allclose(torch.tensor(held["values"], dtype=torch.float64), want, rtol=1e-3)
         so_far = visible[rows, : columns.stop]
         total = (so_far - so_far.amax(1, keepdim=True)).exp().sum(1)
         assert sums["values"][rows] == pytest.approx(total.tolist(), rel=1e-3)
         assert [line[1] for line in table["rows"]] == [f"{m:.1f}" for m in so_far.amax(1).tolist()]
         assert f"Tile {number} of {len(visited)}: " in lab.text
-        assert sum(value > 0 for line in order["values"] for value in line) == want[rows, columns].numel()
+        assert (
+            sum(value > 0 for line in order["values"] for value in line)
+            == want[rows, columns].numel()
+        )
     final = (visible - visible.amax(1, keepdim=True)).exp().sum(1)
     assert sums["values"] == pytest.approx(final.tolist(), rel=1e-3)
     lab.set(causal=not causal)
@@ -103,7 +112,10 @@ def test_the_lab_says_which_row_shrinks_most():
     lab.set(size=3)
     assert "each begins with the maximum that it finds" in lab.text
     lab.set(tile=2)
-    assert "“b” meets a larger score, 5.0: its sum shrinks by the factor 0.050: 1.27 × 0.050 + 1.00 = 1.06." in lab.text
+    assert (
+        "“b” meets a larger score, 5.0: its sum shrinks by the factor 0.050: 1.27 × 0.050 + 1.00 "
+        "= 1.06." in lab.text
+    )
     lab = TilingLab(-rising, ["a", "b", "c", "d"])
     lab.set(size=3, tile=2)
     assert "nothing shrinks" in lab.text

@@ -1,4 +1,6 @@
-"""What lesson 13 shows: stacks measured at depth, a model watched while it learns, and pictures of a block."""
+"""What lesson 13 shows: stacks measured at depth, a model watched while it learns, and pictures of
+a block.
+"""
 
 import itertools
 
@@ -19,19 +21,26 @@ from mha_course.lessons.l13_encoder_block.pictures import block_wirings, norm_gr
 
 
 def test_gradients_at_depth_are_those_of_autograd():
-    """Rebuild the draw, and send the loss back to what each block was given and to its last matrix."""
+    """Rebuild the draw, and send the loss back to what each block was given and to its last
+    matrix.
+    """
     with torch.random.fork_rng():
         torch.manual_seed(0)
         stack = depth.blocks(2)
         to_words = torch.nn.Linear(depth.WIDTH, depth.WORDS, dtype=torch.float64)
         torch.nn.init.xavier_uniform_(to_words.weight)
-        x = torch.randn(depth.SENTENCES, depth.TOKENS, depth.WIDTH, dtype=torch.float64, requires_grad=True)
+        x = torch.randn(
+            depth.SENTENCES, depth.TOKENS, depth.WIDTH, dtype=torch.float64, requires_grad=True
+        )
         targets = torch.randint(depth.WORDS, (depth.SENTENCES * depth.TOKENS,))
     first = stack[0](x)
     last = stack[1](first)
     loss = F.cross_entropy(to_words(F.layer_norm(last, (depth.WIDTH,))).flatten(0, 1), targets)
     matrices = [block.feed_forward[3].weight for block in stack]
-    wanted = [float(gradient.norm()) for gradient in torch.autograd.grad(loss, [x, first, last, *matrices])]
+    wanted = [
+        float(gradient.norm())
+        for gradient in torch.autograd.grad(loss, [x, first, last, *matrices])
+    ]
     measured = depth.measure(depth.pre_norm, 2, last_norm=True, draws=1)
     assert [*measured.at_x, *measured.at_weights] == pytest.approx(wanted)
 
@@ -76,7 +85,9 @@ def test_wirings_are_those_of_the_block(draw):
 def test_mean_cosine_is_the_mean_cosine_of_pairs(draw):
     x = draw(2, 5, 24) + 0.5
     pairs = [
-        F.cosine_similarity(x[b, s], x[b, t], dim=0) for b in range(2) for s, t in itertools.combinations(range(5), 2)
+        F.cosine_similarity(x[b, s], x[b, t], dim=0)
+        for b in range(2)
+        for s, t in itertools.combinations(range(5), 2)
     ]
     assert depth.mean_cosine(x) == pytest.approx(float(torch.stack(pairs).mean()))
     assert depth.mean_cosine(x[:, :1].expand(2, 5, 24)) == pytest.approx(1)
@@ -84,7 +95,11 @@ def test_mean_cosine_is_the_mean_cosine_of_pairs(draw):
 
 def test_blocks_are_drawn_as_said():
     (block,) = depth.blocks(1)
-    for weight in (block.attention.q_proj.weight, block.feed_forward[0].weight, block.feed_forward[3].weight):
+    for weight in (
+        block.attention.q_proj.weight,
+        block.feed_forward[0].weight,
+        block.feed_forward[3].weight,
+    ):
         assert weight.dtype == torch.float64
         bound = (6 / sum(weight.shape)) ** 0.5  # Glorot and Bengio 2010, equation 16
         assert 0.95 * bound < weight.abs().max() <= bound
@@ -110,7 +125,9 @@ def test_watching_changes_nothing_and_looks_when_asked():
     assert [snapshot.step for snapshot in seen] == [0, 4, 6]
     start = example.new_model(5).state_dict()
     kept = seen[0].model.state_dict()
-    assert all(torch.equal(start[name], kept[name]) for name in start)  # a copy, which training leaves alone
+    assert all(
+        torch.equal(start[name], kept[name]) for name in start
+    )  # a copy, which training leaves alone
     assert not torch.equal(seen[1].model.to_words.weight, seen[0].model.to_words.weight)
     assert all(parameter.requires_grad for parameter in watched.parameters())
 
@@ -135,20 +152,26 @@ def test_both_wirings_have_the_parts_and_only_one_has_norms_on_the_stream():
     for ax, on_stream in zip(figure.axes, ([], ["norm1", "norm2"]), strict=True):
         texts = {text.get_text(): text.get_position()[1] for text in ax.texts if text.get_text()}
         assert set(texts) == {"x", "out", "+", "attention", "feed-forward", "norm1", "norm2"}
-        assert [name for name in ("attention", "feed-forward", "norm1", "norm2") if texts[name] == 1] == on_stream
+        assert [
+            name for name in ("attention", "feed-forward", "norm1", "norm2") if texts[name] == 1
+        ] == on_stream
         boxes = [patch for patch in ax.patches if isinstance(patch, FancyBboxPatch)]
         edges = sorted((box.get_x(), box.get_x() + box.get_width()) for box in boxes)
         assert all(left[1] < right[0] for left, right in itertools.pairwise(edges))
 
 
-@pytest.mark.parametrize(("dims", "title"), [((-1,), "C"), ((1,), "S"), ((0,), "B"), ((1, 2), "S, C")])
+@pytest.mark.parametrize(
+    ("dims", "title"), [((-1,), "C"), ((1,), "S"), ((0,), "B"), ((1, 2), "S, C")]
+)
 def test_lit_are_the_numbers_that_feel_the_same_mean(dims, title):
     """Autograd is the authority: the mean that one number is measured by depends on these."""
     x = torch.ones(2, 5, 6, requires_grad=True)
     (gradient,) = torch.autograd.grad(x.mean(dims, keepdim=True).expand_as(x)[0, 1, 2], x)
     figure = norm_groups({"way": dims}, (2, 5, 6))
     (ax,) = figure.axes
-    lit = torch.tensor([colors.to_hex(patch.get_facecolor()) != plots.QUIET for patch in ax.patches]).view(2, 5, 6)
+    lit = torch.tensor(
+        [colors.to_hex(patch.get_facecolor()) != plots.QUIET for patch in ax.patches]
+    ).view(2, 5, 6)
     assert torch.equal(lit, gradient > 0)
     assert ax.get_title("left") == f"way\nover {title}"
     assert colors.to_hex(ax.patches[8].get_facecolor()) == plots.INK  # (0, 1, 2)
@@ -156,18 +179,24 @@ def test_lit_are_the_numbers_that_feel_the_same_mean(dims, title):
 
 @pytest.mark.parametrize(("num_layers", "draws"), [(0, 3), (1, 0)])
 def test_what_does_not_fit_is_refused(num_layers, draws):
-    with pytest.raises(ShapeError, match=f"expected 1 or more, got num_layers={num_layers}, draws={draws}"):
+    with pytest.raises(
+        ShapeError, match=f"expected 1 or more, got num_layers={num_layers}, draws={draws}"
+    ):
         depth.measure(depth.pre_norm, num_layers, draws=draws)
 
 
 def test_lines_keep_their_colour_from_panel_to_panel():
     one = plots.Lines("left", "layer", [1, 2, 4], {"a": [1.0, 2.0, 3.0], "b": [3.0, 2.0, 1.0]})
-    other = plots.Lines("right", "depth", [1, 2, 4], {"b": torch.tensor([1.0, 10.0, 100.0])}, log_x=True, log_y=True)
+    other = plots.Lines(
+        "right", "depth", [1, 2, 4], {"b": torch.tensor([1.0, 10.0, 100.0])}, log_x=True, log_y=True
+    )
     figure = plots.line_panels(one, other)
     left, right = figure.axes
     assert left.lines[1].get_color() == right.lines[0].get_color() != left.lines[0].get_color()
     assert left.lines[1].get_marker() == right.lines[0].get_marker()
-    assert left.lines[0].get_markersize() > left.lines[1].get_markersize()  # so one under another is seen
+    assert (
+        left.lines[0].get_markersize() > left.lines[1].get_markersize()
+    )  # so one under another is seen
     assert [line.get_linestyle() for line in left.lines] == ["-", "--"]
     assert (left.get_yscale(), right.get_xscale(), right.get_yscale()) == ("linear", "log", "log")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b"]

@@ -1,4 +1,6 @@
-"""Lesson 14: its pictures, patches against PyTorch's convolution, the model, what is measured, the overlays."""
+"""Lesson 14: its pictures, patches against PyTorch's convolution, the model, what is measured, the
+overlays.
+"""
 
 import itertools
 
@@ -57,10 +59,16 @@ def test_shape_patches_are_those_that_a_pooled_mask_says():
 
 
 def test_the_model_is_a_convolution_a_token_and_an_encoder():
-    model = vision.VisionTransformer((8, 12), 4, d_model=24, num_heads=3, d_ff=40, answers=5).double()
+    model = vision.VisionTransformer(
+        (8, 12), 4, d_model=24, num_heads=3, d_ff=40, answers=5
+    ).double()
     images = torch.rand(2, 3, 8, 12, dtype=torch.float64)
     kernel = model.patch_embedding.weight.unflatten(1, (3, 4, 4))
-    patches = F.conv2d(images - 0.5, kernel, model.patch_embedding.bias, stride=4).flatten(2).transpose(1, 2)
+    patches = (
+        F.conv2d(images - 0.5, kernel, model.patch_embedding.bias, stride=4)
+        .flatten(2)
+        .transpose(1, 2)
+    )
     x = torch.cat((model.class_token.expand(2, 1, 24), patches), 1) + model.position_embedding
     assert torch.equal(vision.unpatchify(vision.patchify(images, 4), 4, columns=3), images)
     want = model.head(model.encoder(x)[:, 0])
@@ -110,7 +118,10 @@ def test_hidden_patches_are_hidden_behind_a_class_token_that_stays():
 def test_votes_are_a_mean_of_single_patches():
     model, images = vision.new_model(0, vision.PatchVotes), drawn(2).images
     patches = vision.patchify(images - 0.5, 4)
-    alone = [model.vote(model.patch_embedding(patches[:, n]) + model.position_embedding[n]) for n in range(35)]
+    alone = [
+        model.vote(model.patch_embedding(patches[:, n]) + model.position_embedding[n])
+        for n in range(35)
+    ]
     assert torch.allclose(model(images), torch.stack(alone).mean(0), atol=1e-6)
 
 
@@ -133,7 +144,9 @@ def test_shares_are_those_of_known_weights():
     pictures = drawn()
     on = vision.shape_patches(pictures).float()
     evenly = torch.full_like(on, 1 / 35)
-    assert torch.allclose(vision.share_on_shapes(Looking(evenly), pictures), on.mean().expand(2, 3), atol=1e-5)
+    assert torch.allclose(
+        vision.share_on_shapes(Looking(evenly), pictures), on.mean().expand(2, 3), atol=1e-5
+    )
 
 
 def test_looks_by_colour_find_the_colour_that_is_looked_at():
@@ -180,7 +193,10 @@ def test_pieces_are_drawn_in_order():
     [
         (lambda: image_grid({"grey": torch.rand(8, 12, 2)}), "three channels"),
         (lambda: patches(torch.rand(3, 8, 10), 4), "must fill the image"),
-        (lambda: attention_overlay(torch.rand(3, 8, 12), {"a": torch.ones(5)}, (2, 3)), "weight for each patch"),
+        (
+            lambda: attention_overlay(torch.rand(3, 8, 12), {"a": torch.ones(5)}, (2, 3)),
+            "weight for each patch",
+        ),
     ],
 )
 def test_pictures_refuse_what_does_not_fit(call, message):
@@ -190,8 +206,12 @@ def test_pictures_refuse_what_does_not_fit(call, message):
 
 @pytest.mark.train
 def test_a_start_of_vision_ships_as_it_comes_out():
-    """The start that the lesson trains live, made again: the colours of clear favourites are the same."""
+    """The start that the lesson trains live, made again: the colours of clear favourites are the
+    same.
+    """
     shipped, made = precomputed.load().vision[0], train_once(precompute.vision_start, 0)
     assert made["accuracy"] == pytest.approx(shipped["accuracy"], abs=0.05)
     pairs = zip(made["colours"], shipped["colours"], strict=True)
-    assert sum(one == other for one, other in pairs) >= 2  # on another processor a favourite may differ
+    assert (
+        sum(one == other for one, other in pairs) >= 2
+    )  # on another processor a favourite may differ

@@ -24,7 +24,9 @@ def test_they_are_about_pairs_that_were_kept_away(texts):
 
 def test_adjectives_are_those_of_the_nouns_that_pronouns_stand_for(texts):
     for text in texts[:50]:
-        pairs = zip(text.pairs["pronoun"], pronouns.to_adjective(text).pairs["pronoun"], strict=True)
+        pairs = zip(
+            text.pairs["pronoun"], pronouns.to_adjective(text).pairs["pronoun"], strict=True
+        )
         for (place, noun), (same, adjective) in pairs:
             assert place == same
             assert adjective == noun - 1  # they stand side by side

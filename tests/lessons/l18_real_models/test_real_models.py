@@ -1,4 +1,6 @@
-"""Published checkpoints as lesson 18 opens them: which one, its names, a function in the place of attention, heads."""
+"""Published checkpoints as lesson 18 opens them: which one, its names, a function in the place of
+attention, heads.
+"""
 
 import itertools
 import math
@@ -29,14 +31,34 @@ def not_there(name):
 @pytest.mark.parametrize(
     ("options", "switch", "fetch", "small", "line"),
     [
-        ({}, "", not_there, True, "This is the course's small checkpoint in the format of BERT base."),
-        ({"real": True}, "", not_there, True, "BERT base could not be fetched (the hub cannot be reached). This is"),
-        ({}, "1", not_there, True, "BERT base could not be fetched (the hub cannot be reached). This is"),
+        (
+            {},
+            "",
+            not_there,
+            True,
+            "This is the course's small checkpoint in the format of BERT base.",
+        ),
+        (
+            {"real": True},
+            "",
+            not_there,
+            True,
+            "BERT base could not be fetched (the hub cannot be reached). This is",
+        ),
+        (
+            {},
+            "1",
+            not_there,
+            True,
+            "BERT base could not be fetched (the hub cannot be reached). This is",
+        ),
         ({"real": True}, "", checkpoints.shipped, False, "BERT base, as it is published."),
         ({}, "1", checkpoints.shipped, False, "BERT base, as it is published."),
     ],
 )
-def test_one_line_says_which_checkpoint_it_is(options, switch, fetch, small, line, monkeypatch, capsys):
+def test_one_line_says_which_checkpoint_it_is(
+    options, switch, fetch, small, line, monkeypatch, capsys
+):
     monkeypatch.setenv("MHA_COURSE_REAL", switch)
     monkeypatch.setattr(checkpoints, "fetch", fetch)
     assert real_models.open_checkpoint("bert", **options).small == small
@@ -66,14 +88,18 @@ def test_a_folder_of_ones_own_is_opened(tmp_path, monkeypatch, capsys):
         assert capsys.readouterr().out == "cats, from your folder.\n"
     (folder / "tokenizer.json").unlink()
     message = (
-        "open_checkpoint: the tokenizer must lie beside the model. expected a file tokenizer.json, got none in cats"
+        "open_checkpoint: the tokenizer must lie beside the model. expected a file "
+        "tokenizer.json, got none in cats"
     )
     refused(lambda: real_models.open_checkpoint(folder).encode("The"), message)
 
 
 @pytest.mark.parametrize("name", ["GPT2", "bert-base"])
 def test_a_name_that_is_none_is_refused(name):
-    message = "open_checkpoint: no model has this name. expected gpt2, bert, smollm2, a folder, or OWNER/NAME of a "
+    message = (
+        "open_checkpoint: no model has this name. expected gpt2, bert, smollm2, a folder, or "
+        "OWNER/NAME of a "
+    )
     refused(lambda: real_models.open_checkpoint(name), f"{message}public model, got '{name}'")
 
 
@@ -88,7 +114,11 @@ def test_the_names_of_a_layers_attention_are_those_of_the_file(opened):
     stored = load_file(opened.folder / "model.safetensors")
     for layer in (0, 1):
         found = real_models.stored_attention(opened.folder, layer)
-        wanted = [name for name in stored if f".{layer}." in name and "att" in name and "norm" not in name.lower()]
+        wanted = [
+            name
+            for name in stored
+            if f".{layer}." in name and "att" in name and "norm" not in name.lower()
+        ]
         assert found == {name: tuple(stored[name].shape) for name in sorted(wanted)}
     attention = opened.model.blocks[1].attention
     assert sum(map(math.prod, found.values())) == sum(x.numel() for x in attention.parameters())
@@ -112,17 +142,23 @@ def test_a_function_takes_the_place_of_attention(prefix, tmp_path):
     logits, before = real_models.with_attention(gpt2, counted)(ids), gpt2.model(ids)
     assert torch.allclose(logits, before, atol=1e-5)
     assert calls == 2 * [(("c_attn.weight", "c_attn.bias", "c_proj.weight", "c_proj.bias"), 4)]
-    assert not torch.allclose(real_models.with_attention(gpt2, lambda x, *_: x)(ids), before, atol=1e-1)
+    assert not torch.allclose(
+        real_models.with_attention(gpt2, lambda x, *_: x)(ids), before, atol=1e-1
+    )
     assert torch.equal(gpt2.model(ids), before)
 
 
 def test_scores_are_means_of_single_weights():
-    weights = torch.rand(L, B, H, S, S, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    weights = torch.rand(
+        L, B, H, S, S, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
     period = S // 2
     pairs = {  # from and to
         real_models.previous_token_scores: [(t, t - 1) for t in range(1, S)],
         real_models.first_token_share: [(t, 0) for t in range(1, S)],
-        lambda weights: real_models.induction_scores(weights, period): [(t, t - period + 1) for t in range(period, S)],
+        lambda weights: real_models.induction_scores(weights, period): [
+            (t, t - period + 1) for t in range(period, S)
+        ],
     }
     for score, places in pairs.items():
         want = torch.stack([weights[:, :, :, t, s] for t, s in places]).mean((0, 2))
@@ -138,7 +174,10 @@ def test_pairs_become_places_of_tokens():
     ]
     placed, ids, mask = real_models.in_tokens(bert.tokenizer, texts)
     assert placed[0].words == ("[CLS]", "the", "z", "##y", "##x", "cat", ",", "it", "[SEP]")
-    assert placed[0].pairs == {"pronoun": ((7, 5),), "odd": ((4, 1), (6, 4))}  # of a word in pieces the last
+    assert placed[0].pairs == {
+        "pronoun": ((7, 5),),
+        "odd": ((4, 1), (6, 4)),
+    }  # of a word in pieces the last
     assert placed[1].pairs == {"pronoun": ((3, 2),)}
     assert mask.sum(-1).tolist() == [9, 5]
     assert ids.shape == (2, 9)
@@ -159,7 +198,9 @@ def test_an_untrained_model_has_the_same_shapes_and_other_numbers(opened):
 
 @each
 def test_heads_of_published_models_are_ablated(opened):
-    """A head whose columns of the output projection are 0 adds nothing: its context does not matter any more."""
+    """A head whose columns of the output projection are 0 adds nothing: its context does not matter
+    any more.
+    """
     ids, _ = opened.encode("the grey cat saw the loud dogs")
     without = head_analysis.ablate_heads(opened.model, [(1, 2)])
     width = without.blocks[1].attention.out_proj.in_features // 4
@@ -175,7 +216,9 @@ def test_heads_of_published_models_are_ablated(opened):
 
 
 def test_copies_of_a_large_model_share_its_memory():
-    """All but the output projections, which are changed; turning the copy to float64 leaves the model alone."""
+    """All but the output projections, which are changed; turning the copy to float64 leaves the
+    model alone.
+    """
     gpt2 = real_models.open_checkpoint("gpt2")
     before = {name: parameter.data_ptr() for name, parameter in gpt2.model.named_parameters()}
     attentionless = real_models.with_attention(gpt2, lambda x, *_: x)

@@ -1,4 +1,6 @@
-"""The checkpoints that ship: what they are worth, and that they are made again from nothing but the seed."""
+"""The checkpoints that ship: what they are worth, and that they are made again from nothing but the
+seed.
+"""
 
 import json
 
@@ -23,7 +25,9 @@ def test_they_are_made_again_from_the_seed(family, tmp_path, monkeypatch):
     assert made[0] == made[1]
     shipped = checkpoints.shipped(family)
     assert config == json.loads((shipped / "config.json").read_text())
-    assert json.loads(tokenizer.to_str()) == json.loads((shipped / "tokenizer.json").read_text(encoding="utf-8"))
+    assert json.loads(tokenizer.to_str()) == json.loads(
+        (shipped / "tokenizer.json").read_text(encoding="utf-8")
+    )
     ids = torch.randint(config["vocab_size"], (2, 9))
     assert torch.equal(checkpoints.load(tmp_path / "0")(ids), model(ids))
 

@@ -1,4 +1,6 @@
-"""The hunt of lesson 19: what its cases are, that probes alone solve them, and what is said of an accusation."""
+"""The hunt of lesson 19: what its cases are, that probes alone solve them, and what is said of an
+accusation.
+"""
 
 import inspect
 import itertools
@@ -28,7 +30,9 @@ def fresh_score(monkeypatch):
 
 @cache
 def what_mistakes_show(sizes):
-    """Return each mistake, and pair of mistakes, by all that the probes say of it: what a solver has to know."""
+    """Return each mistake, and pair of mistakes, by all that the probes say of it: what a solver
+    has to know.
+    """
     return {tuple(shown_by(names, sizes).items()): names for names in EVERYTHING}
 
 
@@ -69,17 +73,23 @@ def test_a_sheet_is_what_was_promised(seed):
         assert one.record.losses
         assert all(name not in f"{one}{type(one.module).__name__}" for name in SINGLE)
     for one in cases[:5]:
-        with pytest.raises(ShapeError, match=f"case {one.number}: a black box can be called, but not read"):
+        with pytest.raises(
+            ShapeError, match=f"case {one.number}: a black box can be called, but not read"
+        ):
             _ = one.source
 
 
 def test_seeds_draw_other_sheets():
     assert len({tuple(one._mistakes for one in sheet(seed)) for seed in range(20)}) == 20
     assert sheet(7) == sheet(7)
-    assert not {one._mistakes for seed in range(20) for one in sheet(seed + 1)} & {*PAIRS[:2]}  # those of the lesson
+    assert not {one._mistakes for seed in range(20) for one in sheet(seed + 1)} & {
+        *PAIRS[:2]
+    }  # those of the lesson
 
 
-@pytest.mark.parametrize("asked", [(13,), (0,), (True,), ("1",), (1, -1), (1, "a"), (1, None), (1, True)], ids=str)
+@pytest.mark.parametrize(
+    "asked", [(13,), (0,), (True,), ("1",), (1, -1), (1, "a"), (1, None), (1, True)], ids=str
+)
 def test_a_case_is_asked_for_by_whole_numbers(asked):
     with pytest.raises(ShapeError, match=r"there are twelve|it draws a sheet"):
         case(*asked)
@@ -89,8 +99,12 @@ def test_a_black_box_names_no_mistake_and_what_is_done_to_it_does_not_stay():
     kinds = {*faulty_attention.SINGLE.values()}
     for suspect in sheet()[:5]:
         assert not kinds & {*type(suspect.module).__mro__}
-        parts = [getattr(suspect.module, name) for name in faulty_attention.methods(*suspect._mistakes)]
-        assert [part.__qualname__ for part in parts] == [f"Attention.{part.__name__}" for part in parts]
+        parts = [
+            getattr(suspect.module, name) for name in faulty_attention.methods(*suspect._mistakes)
+        ]
+        assert [part.__qualname__ for part in parts] == [
+            f"Attention.{part.__name__}" for part in parts
+        ]
         assert not [name for name in dir(suspect) if "mistake" in name and name[0] != "_"]
     case(2).module.q_proj.weight.data.zero_()
     assert case(2).module.q_proj.weight.any()
@@ -100,7 +114,8 @@ def test_a_black_box_names_no_mistake_and_what_is_done_to_it_does_not_stay():
 def test_a_source_that_can_be_read_is_what_runs(names):
     suspect = Case(6, 3, names, SIZES[0])
     space = {
-        name: getattr(inspect.getmodule(CausalAttention), name) for name in dir(inspect.getmodule(CausalAttention))
+        name: getattr(inspect.getmodule(CausalAttention), name)
+        for name in dir(inspect.getmodule(CausalAttention))
     }
     exec(suspect.source, space)
     module = space["Attention"]()
@@ -118,7 +133,12 @@ def test_a_source_that_can_be_read_is_what_runs(names):
 @pytest.mark.parametrize("name", SINGLE)
 def test_a_mistake_is_understood_by_its_id_and_its_title(name):
     title, why = explain(name)
-    assert understood(name) == understood(name.replace("-", " ").upper()) == understood(f"“{title}”") == [name]
+    assert (
+        understood(name)
+        == understood(name.replace("-", " ").upper())
+        == understood(f"“{title}”")
+        == [name]
+    )
     assert title.endswith(".")
     assert why
 
@@ -126,16 +146,18 @@ def test_a_mistake_is_understood_by_its_id_and_its_title(name):
 OTHER_WORDS = {
     "mask-after-softmax": "masked after the softmax, not before | the mask comes too late",
     "kv-repeat-interleaved-wrongly":
-        "grouped heads repeated in the wrong order | repeat instead of repeat_interleave | used repeat rather than "
-        "repeat_interleave | gqa",
+        "grouped heads repeated in the wrong order | repeat instead of repeat_interleave | used "
+        "repeat rather than repeat_interleave | gqa",
     "scale-missing":
-        "forgot to divide by sqrt d | not divided by sqrt(D) | not scaled | no scaling | the scale is missing",
+        "forgot to divide by sqrt d | not divided by sqrt(D) | not scaled | no scaling | the "
+        "scale is missing",
     "scale-d-model": "sqrt(d_model) | divided by the model width",
     "scale-by-length": "divides by the sequence length | sqrt(T)",
     "dropout-at-eval": "dropout in eval mode",
     "rope-on-values": "rotary applied to the values | rope on v | the values are rotated too",
     "positions-ignored": "positions start at 0 with a cache | cache offset is ignored",
-    "keys-detached": "the keys get no gradient | K is detached | W_K gets no gradient | no gradient reaches the keys",
+    "keys-detached": "the keys get no gradient | K is detached | W_K gets no gradient | no "
+                     "gradient reaches the keys",
     "mask-inverted": "padding mask inverted | True means hide | mask polarity",
     "decode-first-key-only": "only the first key when decoding | tril without offset",
     "masked-row-nan": "nan for empty rows",
@@ -144,11 +166,13 @@ OTHER_WORDS = {
     "key-value-swapped": "keys and values swapped",
     "view-without-transpose": "viw-without-transpos | no transpose",
     INNOCENT:
-        "it is fine | no bug | all good | no mistake at all | nothing wrong here | i think it is fine "
-        "| nothing is wrong | it is right | No mistake. | no mistakes | it has no bug | everything is fine",
+        "it is fine | no bug | all good | no mistake at all | nothing wrong here | i think it is "
+        "fine | nothing is wrong | it is right | No mistake. | no mistakes | it has no bug | "
+        "everything is fine",
     "merge-batch-mixed":
-        "batch and tokens were swapped | batch and tokens are swapped | batch and tokens swapped | transposed batch "
-        "and time | leaks between sentences | leak across the batch | it mixes the sentences",
+        "batch and tokens were swapped | batch and tokens are swapped | batch and tokens swapped "
+        "| transposed batch and time | leaks between sentences | leak across the batch | it mixes "
+        "the sentences",
     "scale-no-root": "divides by D not sqrt(D) | divided by D, not by its root",
     "softmax-over-heads": "weights sum to 1 over heads",
     "sees-itself-alone": "does not use cached keys | the new token sees only itself",
@@ -164,20 +188,22 @@ OTHER_WORDS = {
     "masked-row-uniform": "fill of -1e9",
 }  # fmt: skip
 TURNED_ROUND = (
-    "no rotary positions | the values are not rotated | loss too low | too few heads | the mask is fine | the scale "
-    "is right | values are fine | bug in the mask | it is not a bug, it is a feature | no dropout | queries are not "
-    "rotated | queries and keys swapped | not a leak | rope-not-on-values | the mask is not inverted | it is not the "
-    "scale | dropout is fine | no nan | the gradient reaches the keys | the keys are rotated | all sentences are "
-    "masked"
+    "no rotary positions | the values are not rotated | loss too low | too few heads | the mask "
+    "is fine | the scale is right | values are fine | bug in the mask | it is not a bug, it is a "
+    "feature | no dropout | queries are not rotated | queries and keys swapped | not a leak | "
+    "rope-not-on-values | the mask is not inverted | it is not the scale | dropout is fine | no "
+    "nan | the gradient reaches the keys | the keys are rotated | all sentences are masked"
 )
 STRAY = (
-    "banana x b was once all everything but than if does these should call two a of not no mask head heads key value "
-    "values keys query softmax scores rope rows token tokens sentence batch cache k v scale"
+    "banana x b was once all everything but than if does these should call two a of not no mask "
+    "head heads key value values keys query softmax scores rope rows token tokens sentence batch "
+    "cache k v scale"
 )
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"), [(text, name) for name, texts in OTHER_WORDS.items() for text in texts.split(" | ")]
+    ("given", "meant"),
+    [(text, name) for name, texts in OTHER_WORDS.items() for text in texts.split(" | ")],
 )
 def test_a_mistake_is_understood_in_other_words(given, meant):
     assert understood(given) == [meant]
@@ -192,7 +218,10 @@ def test_what_is_said_not_to_be_so_and_a_stray_word_accuse_of_nothing(given):
     ("given", "said"),
     [
         ("softmax over the wrong axis", "Say `softmax-over-queries` or `softmax-over-heads`."),
-        ("wrong scale", "Say `scale-missing` or `scale-d-model` or `scale-no-root` or `scale-by-length`."),
+        (
+            "wrong scale",
+            "Say `scale-missing` or `scale-d-model` or `scale-no-root` or `scale-by-length`.",
+        ),
         ("sees the future", "Say `causal-missing` or `causal-leaks-next`."),
         ("off by one", "Say `causal-leaks-next` or `causal-hides-self`."),
         ("banana", "the menu, `accuse(1)`"),
@@ -212,7 +241,9 @@ def test_what_is_not_clear_is_asked_for_and_costs_nothing(given, said):
 
 
 def test_a_wrong_accusation_is_answered_by_a_probe_that_speaks_against_it():
-    """For all mistakes and all cases of the lesson: the probe that is named finds what is said, or nothing."""
+    """For all mistakes and all cases of the lesson: the probe that is named finds what is said, or
+    nothing.
+    """
     for suspect, name in itertools.product(sheet(), SINGLE):
         if name in suspect._mistakes or name == INNOCENT:
             continue
@@ -220,7 +251,8 @@ def test_a_wrong_accusation_is_answered_by_a_probe_that_speaks_against_it():
         got, expected = (shown_by(names, SIZES[0]) for names in (suspect._mistakes, (name,)))
         assert verdict.status == "wrong"
         would = re.search(
-            r"the probe `(\w+)` would find that (.+?)\. Here it finds (nothing|something else)\.", verdict.message
+            r"the probe `(\w+)` would find that (.+?)\. Here it finds (nothing|something else)\.",
+            verdict.message,
         )
         other = re.search(r"not that the probe `(\w+)` finds something here", verdict.message)
         if would:
@@ -236,7 +268,9 @@ def test_a_wrong_accusation_is_answered_by_a_probe_that_speaks_against_it():
 def test_of_two_mistakes_one_is_a_beginning():
     assert accuse(11, "scale-d-model").status == "near"
     assert {name: state for name, state, _ in score().rows}["11, source"] == "one of two"
-    assert "`scale-d-model` is one of two. But: With" in repr(accuse(11, "scale-d-model", "rope on values"))
+    assert "`scale-d-model` is one of two. But: With" in repr(
+        accuse(11, "scale-d-model", "rope on values")
+    )
     assert accuse(11, "mask-first-batch-only").status == "right"
     assert score().total == "1 of 12 cases found, accusations: 3."
     assert accuse(12, "gqa", "rope on values", "nan").status == "unclear"
@@ -273,7 +307,11 @@ def test_a_probe_of_the_learners_is_tried_on_right_modules_first():
     assert "A false alarm: on a right module it returns 0.5" in repr(try_probe(lambda module: 0.5))
     mixed = faulty_attention.methods(INNOCENT)
     assert "written in another way, it returns 1" in repr(
-        try_probe(lambda module: float(any(getattr(type(module), m) is not getattr(CausalAttention, m) for m in mixed)))
+        try_probe(
+            lambda module: float(
+                any(getattr(type(module), m) is not getattr(CausalAttention, m) for m in mixed)
+            )
+        )
     )
     assert "stops on a right module: ZeroDivisionError" in repr(try_probe(lambda module: 1 / 0))
 
@@ -284,7 +322,9 @@ def test_what_a_mistake_costs_is_said_in_the_numbers_that_were_measured():
         said = bug_hunt.cost(suspect)
         assert f"the right one: {best.at_once:.2f} throughout" in said
         for value in suspect.record[1:]:
-            assert ("no number at all (NaN, or it stops)" if value is None else f"{value:.2f}") in said
+            assert (
+                "no number at all (NaN, or it stops)" if value is None else f"{value:.2f}"
+            ) in said
 
 
 def test_the_answer_key_names_all_and_the_probes():

@@ -1,4 +1,6 @@
-"""Faulty attention: each mistake runs and trains, each probe can fail, and what ships was measured so."""
+"""Faulty attention: each mistake runs and trains, each probe can fail, and what ships was measured
+so.
+"""
 
 import math
 
@@ -8,7 +10,14 @@ from torch.nn import functional as F
 
 from mha_course.attention import fused_attention, merge_heads
 from mha_course.caching import KVCache, repeat_kv
-from mha_course.experiments.faulty_attention import INNOCENT, PAIRS, SINGLE, CausalAttention, faulty, methods
+from mha_course.experiments.faulty_attention import (
+    INNOCENT,
+    PAIRS,
+    SINGLE,
+    CausalAttention,
+    faulty,
+    methods,
+)
 from mha_course.lessons.l19_bug_hunt import costs as bug_hunt
 from mha_course.lessons.l19_bug_hunt import probes
 from mha_course.models import seeded
@@ -28,11 +37,17 @@ def test_the_right_one_is_what_pytorch_computes():
     ours, x = module(sizes=(40, 4, 2)), torch.randn(3, 7, 40, dtype=torch.float64)
     mask = torch.arange(7) >= torch.tensor([[0], [2], [3]])  # (3, 7)
     q, k, v = (F.linear(x, p.weight, p.bias) for p in (ours.q_proj, ours.k_proj, ours.v_proj))
-    q, k, v = q.view(3, 7, 4, 10).transpose(1, 2), k.view(3, 7, 2, 10).transpose(1, 2), v.view(3, 7, 2, 10)
+    q, k, v = (
+        q.view(3, 7, 4, 10).transpose(1, 2),
+        k.view(3, 7, 2, 10).transpose(1, 2),
+        v.view(3, 7, 2, 10),
+    )
     q, k, v = rope(q, range(7)), repeat_kv(rope(k, range(7)), 4), repeat_kv(v.transpose(1, 2), 4)
     seen = torch.ones(7, 7, dtype=torch.bool).tril() & mask[:, None, None]
     for given, allowed in ((None, None), (mask, seen)):
-        want = ours.out_proj(merge_heads(fused_attention(q, k, v, allowed, is_causal=allowed is None)))
+        want = ours.out_proj(
+            merge_heads(fused_attention(q, k, v, allowed, is_causal=allowed is None))
+        )
         assert torch.allclose(ours(x, given), want, atol=1e-12)
 
 
@@ -45,7 +60,10 @@ def test_the_right_one_decodes_in_chunks_as_at_once():
 @pytest.mark.parametrize("sizes", [(24, 4, 2), (48, 6, 2), (60, 6, 3)], ids=str)
 @pytest.mark.parametrize("name", probes.PROBES)
 def test_a_probe_passes_right_modules_and_fails_wrong_ones(name, sizes):
-    assert [probes.PROBES[name](module(*names, sizes=sizes)) for names in ((), (INNOCENT,))] == ["", ""]
+    assert [probes.PROBES[name](module(*names, sizes=sizes)) for names in ((), (INNOCENT,))] == [
+        "",
+        "",
+    ]
     assert any(probes.PROBES[name](module(wrong)) for wrong in SINGLE)
 
 
@@ -95,7 +113,12 @@ def test_everything_was_measured():
 
 def test_what_never_runs_in_training_changes_no_loss():
     best = RECORDS[bug_hunt.RIGHT]
-    for name in ("mask-inverted", "masks-or-instead-of-and", "mask-first-batch-only", "positions-ignored"):
+    for name in (
+        "mask-inverted",
+        "masks-or-instead-of-and",
+        "mask-first-batch-only",
+        "positions-ignored",
+    ):
         assert RECORDS[name].losses == best.losses
         assert RECORDS[name].in_use > 1.1 * best.in_use
     assert best.at_once == best.in_use == best.loaded == RECORDS[INNOCENT].in_use
@@ -104,13 +127,19 @@ def test_what_never_runs_in_training_changes_no_loss():
 def test_reading_word_by_word_costs_the_right_model_nothing():
     model, ids, seen = bug_hunt.new_model().eval(), bug_hunt.fresh()[:100], []
     with torch.no_grad():
-        assert bug_hunt.loss_at_once(model, ids) == pytest.approx(language_loss(model, ids).item(), abs=6e-4)
+        assert bug_hunt.loss_at_once(model, ids) == pytest.approx(
+            language_loss(model, ids).item(), abs=6e-4
+        )
         model.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
         assert bug_hunt.loss_at_once(model, ids)
         assert seen == [64, 36]
-        assert bug_hunt.loss_in_use(model, ids) == pytest.approx(bug_hunt.loss_at_once(model, ids), abs=2e-3)
+        assert bug_hunt.loss_in_use(model, ids) == pytest.approx(
+            bug_hunt.loss_at_once(model, ids), abs=2e-3
+        )
         assert bug_hunt.loss_in_use(bug_hunt.new_model("masked-row-nan").eval(), ids) is None
-        assert bug_hunt.loss_in_use(bug_hunt.new_model("sees-itself-alone").eval(), ids) is None  # it stops
+        assert (
+            bug_hunt.loss_in_use(bug_hunt.new_model("sees-itself-alone").eval(), ids) is None
+        )  # it stops
 
 
 @pytest.mark.train
@@ -121,5 +150,9 @@ def test_what_ships_is_what_training_gives(name):
     record = RECORDS[name]
     assert math.fsum(losses[-10:]) / 10 == pytest.approx(record.losses[-1], rel=0.1)
     with torch.no_grad():
-        assert bug_hunt.loss_at_once(model, bug_hunt.fresh()) == pytest.approx(record.at_once, rel=0.15)
-        assert bug_hunt.loss_in_use(model, bug_hunt.fresh()) == pytest.approx(record.in_use, rel=0.3)
+        assert bug_hunt.loss_at_once(model, bug_hunt.fresh()) == pytest.approx(
+            record.at_once, rel=0.15
+        )
+        assert bug_hunt.loss_in_use(model, bug_hunt.fresh()) == pytest.approx(
+            record.in_use, rel=0.3
+        )

@@ -20,7 +20,8 @@ function colourOf(palettes, value, weight) {
 function makeImage(rows, columns, colourAt, { x, y, w, h }, attributes = {}) {
   const canvas = Object.assign(make("canvas"), { width: columns, height: rows });
   const image = new ImageData(columns, rows);
-  for (let i = 0; i < rows * columns; i++) image.data.set(colourAt(Math.floor(i / columns), i % columns), 4 * i);
+  for (let i = 0; i < rows * columns; i++)
+    image.data.set(colourAt(Math.floor(i / columns), i % columns), 4 * i);
   canvas.getContext("2d").putImageData(image, 0, 0);
   const box = { x, y, width: w, height: h, preserveAspectRatio: "none", href: canvas.toDataURL() };
   return svg("image", { ...box, ...attributes });
@@ -40,7 +41,10 @@ function lightOf(name, stage) {
   if (stage < 0 || name === "always") return 1;
   const { lit } = STAGES[stage];
   const rows = ["q", "scores", "weights", "context", "out"]; // beside which words stand
-  const shown = name === "words" ? lit.includes("x") || rows.some((row) => lit.includes(row)) : lit.includes(name);
+  const shown =
+    name === "words"
+      ? lit.includes("x") || rows.some((row) => lit.includes(row))
+      : lit.includes(name);
   return shown ? 1 : FAINT;
 }
 
@@ -56,7 +60,11 @@ export class Picture {
     this.bands = []; // {node, name, turned, shift}: stand apart, or together
     const { width, height, left, top, side, strokes, parts, heads, ramps } = this.plan;
     this.svg = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "picture" });
-    const stripes = svg("path", { d: "M-1 1L1 -1M0 4L4 0M3 5L5 3", class: "stroke muted", "stroke-width": 1 });
+    const stripes = svg("path", {
+      d: "M-1 1L1 -1M0 4L4 0M3 5L5 3",
+      class: "stroke muted",
+      "stroke-width": 1,
+    });
     const pattern = { id: this.id, width: 4, height: 4, patternUnits: "userSpaceOnUse" };
     this.svg.append(svg("defs", {}, svg("pattern", pattern, stripes)));
     for (const { path, color, width: wide, shows, head } of strokes)
@@ -65,7 +73,11 @@ export class Picture {
     heads.forEach(({ x, y, side: w }, head) => this.addMap({ x, y, w, h: w }, head));
     for (const ramp of ramps) this.addRamp(ramp);
     this.svg.append(rect("clear", { x: 0, y: top, w: left, h: side }, { "data-words": "" }));
-    [this.followed, this.pointed, this.inside] = [svg("g", { class: "followed" }), svg("g"), svg("g")];
+    [this.followed, this.pointed, this.inside] = [
+      svg("g", { class: "followed" }),
+      svg("g"),
+      svg("g"),
+    ];
     this.svg.append(this.followed);
     this.addTexts();
     this.svg.append(this.pointed, this.inside);
@@ -89,7 +101,10 @@ export class Picture {
       }
       const shift = this.plan.gap * ((part.bands - 1) / 2 - head);
       if (banded) this.bands.push({ node, name, shift: part.turned ? [0, shift] : [shift, 0] });
-      this.add(node, { shows: name, ...((part.square || banded) && { head, others: part.square && 0 }) });
+      this.add(node, {
+        shows: name,
+        ...((part.square || banded) && { head, others: part.square && 0 }),
+      });
     }
   }
 
@@ -102,9 +117,15 @@ export class Picture {
       const value = steps.value(name, head, row, column);
       if (name !== "weights") return colourOf(this.palettes, value / steps.most[name], false);
       const colour = colourOf(this.palettes, value, true);
-      return steps.hidden(head, row, column) ? [...colour.slice(0, 3), value === 0 ? 0 : 192] : colour;
+      return steps.hidden(head, row, column)
+        ? [...colour.slice(0, 3), value === 0 ? 0 : 192]
+        : colour;
     };
-    const marks = { class: name === "weights" ? "" : "signed", "data-part": name, "data-band": head };
+    const marks = {
+      class: name === "weights" ? "" : "signed",
+      "data-part": name,
+      "data-band": head,
+    };
     return makeImage(box.rows, box.columns, colourAt, box, marks);
   }
 
@@ -115,23 +136,40 @@ export class Picture {
     const [across, down] = [part.square || part.turned ? columns : 1, part.turned ? 1 : rows];
     for (let i = 1; i < across; i++) d += `M${x + (i * w) / across} ${y}v${h}`;
     for (let i = 1; i < down; i++) d += `M${x} ${y + (i * h) / down}h${w}`;
-    const nodes = [this.imageOf(name, part, head), svg("path", { class: "stroke paper-line passive", d })];
-    if (name === "weights" && this.steps.masked) nodes.unshift(rect("", { x, y, w, h }, { fill: `url(#${this.id})` }));
+    const nodes = [
+      this.imageOf(name, part, head),
+      svg("path", { class: "stroke paper-line passive", d }),
+    ];
+    if (name === "weights" && this.steps.masked)
+      nodes.unshift(rect("", { x, y, w, h }, { fill: `url(#${this.id})` }));
     const colour = ["q", "k", "v"].includes(name) ? name : "line";
-    return [...nodes, rect(`stroke passive ${colour}`, { x: x - 0.5, y: y - 0.5, w: w + 1, h: h + 1 })];
+    return [
+      ...nodes,
+      rect(`stroke passive ${colour}`, { x: x - 0.5, y: y - 0.5, w: w + 1, h: h + 1 }),
+    ];
   }
 
   addMap(box, head) {
     const { S, value } = this.steps;
-    const colourAt = (row, column) => colourOf(this.palettes, value("weights", head, row, column), true);
-    const node = svg("g", { "data-head": head }, makeImage(S, S, colourAt, box), rect("stroke line passive", box));
+    const colourAt = (row, column) =>
+      colourOf(this.palettes, value("weights", head, row, column), true);
+    const node = svg(
+      "g",
+      { "data-head": head },
+      makeImage(S, S, colourAt, box),
+      rect("stroke line passive", box),
+    );
     this.add(node, { shows: "weights", head, others: 0.55 });
   }
 
   addRamp({ x, y, w, weights }) {
-    const colourAt = (_, i) => colourOf(this.palettes, weights ? i / 127 : (2 * i) / 127 - 1, weights);
+    const colourAt = (_, i) =>
+      colourOf(this.palettes, weights ? i / 127 : (2 * i) / 127 - 1, weights);
     const box = { x, y, w, h: 8 };
-    this.svg.append(makeImage(1, 128, colourAt, box, { class: weights ? "" : "signed" }), rect("stroke line", box));
+    this.svg.append(
+      makeImage(1, 128, colourAt, box, { class: weights ? "" : "signed" }),
+      rect("stroke line", box),
+    );
   }
 
   addTexts() {
@@ -143,7 +181,11 @@ export class Picture {
         this.texts.at(-1).node.append(svg("tspan", { class: look, dx: x, y }, text));
         continue;
       }
-      const node = svg("text", { class: look, x, y, transform: turned ? `rotate(-90 ${x} ${y})` : "" }, text);
+      const node = svg(
+        "text",
+        { class: look, x, y, transform: turned ? `rotate(-90 ${x} ${y})` : "" },
+        text,
+      );
       if (head !== undefined) node.dataset.head = head;
       this.texts.push({ ...each, node });
       this.add(node, { shows });
@@ -168,7 +210,9 @@ export class Picture {
     if (this.shown !== followed) this.follow(view); // who points at numbers changes nothing else
     this.shown = followed;
     this.pointed.replaceChildren(...(cell ? this.outline(this.cellBox(cell, stage), "ink") : []));
-    this.inside.replaceChildren(...(inside ? insideParts(inside, this.palettes, this.plan.bars) : []));
+    this.inside.replaceChildren(
+      ...(inside ? insideParts(inside, this.palettes, this.plan.bars) : []),
+    );
   }
 
   follow({ stage, row, head, best }) {
@@ -176,7 +220,10 @@ export class Picture {
     for (const { node, row: own, key, head: whose } of this.texts) {
       const followed = row >= 0 && own === row;
       node.classList.toggle("followed", followed);
-      node.classList.toggle("lit", followed || whose === head || (key !== undefined && key === best?.column));
+      node.classList.toggle(
+        "lit",
+        followed || whose === head || (key !== undefined && key === best?.column),
+      );
     }
     this.followed.replaceChildren(...(row < 0 ? [] : this.followedParts(stage, row, head, best)));
   }
@@ -185,23 +232,37 @@ export class Picture {
     for (const { node, shows, head: own, others = lightOfOthers(stage) } of this.things)
       node.style.opacity = lightOf(shows, stage) * (own === undefined || own === head ? 1 : others);
     for (const { node, name, shift } of this.bands)
-      node.style.transform = this.isApart(name, stage) ? "" : `translate(${shift[0]}px, ${shift[1]}px)`;
+      node.style.transform = this.isApart(name, stage)
+        ? ""
+        : `translate(${shift[0]}px, ${shift[1]}px)`;
     for (const node of this.merged) node.style.opacity = Number(stage >= TOGETHER);
   }
 
   cellBox({ name, head, row, column }, stage) {
     const part = this.plan.parts[name];
     const { x, y, w, h, rows, columns } = boxOf(part, head);
-    const shift = this.isApart(name, stage) || part.bands === 1 ? 0 : this.plan.gap * ((part.bands - 1) / 2 - head);
+    const shift =
+      this.isApart(name, stage) || part.bands === 1
+        ? 0
+        : this.plan.gap * ((part.bands - 1) / 2 - head);
     const [down, right] = part.turned ? [column, row] : [row, column];
     const [left, top] = part.turned ? [x, y + shift] : [x + shift, y];
-    return { x: left + (right * w) / columns, y: top + (down * h) / rows, w: w / columns, h: h / rows };
+    return {
+      x: left + (right * w) / columns,
+      y: top + (down * h) / rows,
+      w: w / columns,
+      h: h / rows,
+    };
   }
 
   outline({ x, y, w, h }, colour, opacity = 1) {
     return [
       rect("stroke paper-line passive", { x: x - 2, y: y - 2, w: w + 4, h: h + 4 }, { opacity }),
-      rect(`stroke passive ${colour}`, { x: x - 1, y: y - 1, w: w + 2, h: h + 2 }, { opacity, "stroke-width": 1.5 }),
+      rect(
+        `stroke passive ${colour}`,
+        { x: x - 1, y: y - 1, w: w + 2, h: h + 2 },
+        { opacity, "stroke-width": 1.5 },
+      ),
     ];
   }
 
@@ -213,7 +274,12 @@ export class Picture {
     const light = (...names) => Math.min(...names.map((name) => lightOf(name, stage)));
     const [meets, mixes] = [light("q", "k", "scores"), light("weights", "v", "context")];
     const [cell, tall] = [side / S, v.h / S];
-    const [y, bottom, key, start] = [top + (row + 0.5) * cell, top + side, k.y + k.h + 3, q.x + q.w + 3];
+    const [y, bottom, key, start] = [
+      top + (row + 0.5) * cell,
+      top + side,
+      k.y + k.h + 3,
+      q.x + q.w + 3,
+    ];
     const rows = Object.entries({ x, q, scores, weights, context, out }).filter(([, part]) => part);
     const nodes = rows.flatMap(([, part]) => [
       rect("veil", { x: part.x - 2, y: top - 2, w: part.w + 4, h: row * cell + 2 }),
@@ -233,11 +299,20 @@ export class Picture {
       const pale = { "fill-opacity": mixes * 0.72 * (1 - Math.sqrt(weight)) };
       nodes.push(rect("veil", { x: v.x, y: to - tall / 2, w: v.w, h: tall }, pale));
       if (j === best?.column)
-        nodes.push(svg("text", { x: v.x + v.w + 8, y: to + 4, opacity: mixes }, `${word(j)} ${number(weight)}`));
+        nodes.push(
+          svg(
+            "text",
+            { x: v.x + v.w + 8, y: to + 4, opacity: mixes },
+            `${word(j)} ${number(weight)}`,
+          ),
+        );
     }
     const band = boxOf(v, head);
     const [middle, tip] = [band.x + band.w / 2, y + cell / 2 + 3];
-    nodes.push(line(`M${middle} ${v.y - 3}V${tip + 5}`, 3, mixes), line(`M${middle} ${tip}l-4 7h8z`, 0, mixes));
+    nodes.push(
+      line(`M${middle} ${v.y - 3}V${tip + 5}`, 3, mixes),
+      line(`M${middle} ${tip}l-4 7h8z`, 0, mixes),
+    );
     const through = [
       [x, q, light("x", "q")],
       [scores, weights, light("scaling")],
@@ -277,5 +352,9 @@ function insideParts({ title, parts, total, note = "" }, palettes, { top, tall }
       text(name, x + wide / 2, below, "muted center"),
     ];
   });
-  return [heading, ...bars, line(`M${left - 4} ${base}h${(parts.length - 1) * step + wide + 8}`, 1, 1, "line")];
+  return [
+    heading,
+    ...bars,
+    line(`M${left - 4} ${base}h${(parts.length - 1) * step + wide + 8}`, 1, 1, "line"),
+  ];
 }

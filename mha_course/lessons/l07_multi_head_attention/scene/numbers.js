@@ -9,7 +9,8 @@ export function readSteps(packet) {
   const { S, H, D, tokens } = packet;
   const C = H * D;
   const arrays = {};
-  for (const [name, bytes] of Object.entries(packet.arrays)) arrays[name] = new Float32Array(bytesOf(bytes).buffer);
+  for (const [name, bytes] of Object.entries(packet.arrays))
+    arrays[name] = new Float32Array(bytesOf(bytes).buffer);
   const widths = { x: C, out: C, parts: C, scores: S, masked_scores: S, weights: S };
   const whole = { x: true, out: true };
   const value = (name, head, row, column) => {
@@ -18,7 +19,9 @@ export function readSteps(packet) {
   };
   const most = {};
   for (const [name, values] of Object.entries(arrays))
-    most[name] = values.reduce((top, one) => (Number.isFinite(one) ? Math.max(top, Math.abs(one)) : top), 0) || 1;
+    most[name] =
+      values.reduce((top, one) => (Number.isFinite(one) ? Math.max(top, Math.abs(one)) : top), 0) ||
+      1;
   const hidden = (head, row, column) => value("masked_scores", head, row, column) === -Infinity;
   const word = (i) => apart(tokens[i], 12);
   return { ...packet, C, arrays, value, most, hidden, word };
@@ -33,7 +36,8 @@ function largest(parts, most = FEW) {
 }
 
 const indices = (count) => Array.from({ length: count }, (_, i) => i);
-const listed = (parts) => parts.map(({ value }, i) => (i ? signed(value) : number(value))).join(" ");
+const listed = (parts) =>
+  parts.map(({ value }, i) => (i ? signed(value) : number(value))).join(" ");
 const signed = (value) => (value < 0 ? `− ${number(-value)}` : `+ ${number(value)}`);
 
 function insideScore(steps, { head, row, column }) {
@@ -60,11 +64,21 @@ function insideWeight(steps, { head, row, column }) {
   }
   const scores = indices(S).map((j) => value("masked_scores", head, row, j));
   const top = Math.max(...scores);
-  const parts = scores.map((score, j) => ({ name: word(j), value: Math.exp(score - top), lit: j === column }));
+  const parts = scores.map((score, j) => ({
+    name: word(j),
+    value: Math.exp(score - top),
+    lit: j === column,
+  }));
   const sum = parts.reduce((all, part) => all + part.value, 0);
   const power = `exp(${number(scores[column])} − ${number(top)}) = ${number(parts[column].value)}`;
   const text = `${word(row)} → ${word(column)} in head ${head}: ${power}, of the row's sum ${number(sum)}: ${number(total)}`;
-  return { title, parts: largest(parts), total, text, note: `${number(parts[column].value)} of ${number(sum)}` };
+  return {
+    title,
+    parts: largest(parts),
+    total,
+    text,
+    note: `${number(parts[column].value)} of ${number(sum)}`,
+  };
 }
 
 function insideContext(steps, { head, row, column }) {
@@ -83,7 +97,10 @@ function insideOut(steps, { row, column }) {
   const total = value("out", 0, row, column);
   const title = `out of ${word(row)}, number ${column}`;
   if (!arrays.parts) return { title, parts: [], total, text: `${title}: ${number(total)}` };
-  const parts = indices(H).map((h) => ({ name: `head ${h}`, value: value("parts", h, row, column) }));
+  const parts = indices(H).map((h) => ({
+    name: `head ${h}`,
+    value: value("parts", h, row, column),
+  }));
   parts.push({ name: "bias", value: arrays.bias[column] });
   const rest = total - parts.reduce((sum, part) => sum + part.value, 0);
   if (Math.abs(rest) > 1e-3 * steps.most.out) parts.push({ name: "other", value: rest });
@@ -93,7 +110,12 @@ function insideOut(steps, { row, column }) {
 
 /** Say what a number is made of: a title, its parts, their total, and all of it as text. */
 export function lookInside(steps, cell) {
-  const made = { scores: insideScore, weights: insideWeight, context: insideContext, out: insideOut }[cell.name];
+  const made = {
+    scores: insideScore,
+    weights: insideWeight,
+    context: insideContext,
+    out: insideOut,
+  }[cell.name];
   if (made) return made(steps, cell);
   const total = steps.value(cell.name, cell.head, cell.row, cell.column);
   const of = cell.name === "x" ? "" : ` of head ${cell.head}`;
@@ -127,7 +149,11 @@ export function sentenceOf(steps, { stage, row, head }) {
   const it = follows ? `“${word(row)}”` : "a word";
   const best = follows && strongest(steps, head, row);
   const found = best ? `“${word(best.column)}”` : "none";
-  const share = best ? `${it} puts ${number(best.weight)} on ${found}` : follows ? `${it} sees nothing` : "";
+  const share = best
+    ? `${it} puts ${number(best.weight)} on ${found}`
+    : follows
+      ? `${it} sees nothing`
+      : "";
   const and = (text) => (follows && text ? `: ${text}` : "");
   const back = arrays.x ? ", which is added to the stream that x was made from" : "";
   return [

@@ -1,7 +1,9 @@
-"""Where everything stands in the picture of one whole pass: for its static figure, and for the widget that draws it.
+"""Where everything stands in the picture of one whole pass: for its static figure, and for the
+widget that draws it.
 
-q, at the left of the scores, and kᵀ above them make the scores; the weights and v below the context make the context;
-so the row of a word goes straight through the picture. All sizes are pixels, and y goes down.
+q, at the left of the scores, and kᵀ above them make the scores; the weights and v below the context
+make the context; so the row of a word goes straight through the picture. All sizes are pixels, and
+y goes down.
 """
 
 from __future__ import annotations
@@ -14,19 +16,26 @@ from mha_course.plots.figures import ON_SLIDES, STREAMS
 from mha_course.plots.words import apart
 
 WIDTH, WIDE, GAP, LEFT = 936, 66, 4, 76
-# A slide is flat: what is beside words is as high as on a page, so that these stay as large, and all else is lower.
-HEIGHT, TOP, SIDE, KEYS, VALUES, LANE = (422, 126, 164, 28, 80, 32) if ON_SLIDES else (544, 192, 180, 72, 120, 44)
+# A slide is flat: what is beside words is as high as on a page, so that these stay as large, and
+# all else is lower.
+HEIGHT, TOP, SIDE, KEYS, VALUES, LANE = (
+    (422, 126, 164, 28, 80, 32) if ON_SLIDES else (544, 192, 180, 72, 120, 44)
+)
 BOTTOM, MIDDLE = TOP + SIDE, TOP + SIDE / 2
 SKY = 8 if ON_SLIDES else 16  # where x passes above
-BARS = {"top": BOTTOM + LANE + 28, "tall": 15 if ON_SLIDES else 26}  # what a number is made of, below the ways to v
+BARS = {
+    "top": BOTTOM + LANE + 28,
+    "tall": 15 if ON_SLIDES else 26,
+}  # what a number is made of, below the ways to v
 Part = dict[str, Any]
 
 
 class ScenePlan:
-    """The picture as data: matrices (parts), small maps (heads), lines (strokes), texts, bars of colours (ramps).
+    """The picture as data: matrices (parts), small maps (heads), lines (strokes), texts, bars of
+    colours (ramps).
 
-    What ``shows`` names is the stage with which a thing is seen; ``head`` is whose it is. A stroke without a width is
-    filled. A text that comes ``after`` another one stands at its end.
+    What ``shows`` names is the stage with which a thing is seen; ``head`` is whose it is. A stroke
+    without a width is filled. A text that comes ``after`` another one stands at its end.
 
     Args:
         tokens: S words.
@@ -37,7 +46,14 @@ class ScenePlan:
     """
 
     def __init__(
-        self, tokens: Sequence[str], H: int, D: int, *, x: bool, masked: bool, yours: Collection[str] = ()
+        self,
+        tokens: Sequence[str],
+        H: int,
+        D: int,
+        *,
+        x: bool,
+        masked: bool,
+        yours: Collection[str] = (),
     ) -> None:
         self.S, self.H, self.bands = len(tokens), H, WIDE + GAP * (H - 1)
         self.strokes: list[dict[str, Any]] = []
@@ -50,25 +66,55 @@ class ScenePlan:
         else:
             del self.parts["x"]
         for name, part in self.parts.items():
-            self._label(name, part, "yours" if name in yours else f"{part['rows']}×{part['columns']}")
+            self._label(
+                name, part, "yours" if name in yours else f"{part['rows']}×{part['columns']}"
+            )
         for i, token in enumerate(tokens):
             word, middle = apart(token, 12), (i + 0.5) * SIDE / self.S + 4
             self._write(word, 68, TOP + middle, "words", color="ink", align="right", row=i)
-            self._write(word, self.parts["k"]["x"] + middle, self.parts["k"]["y"] - 6, "k", turned=True, key=i)
+            self._write(
+                word,
+                self.parts["k"]["x"] + middle,
+                self.parts["k"]["y"] - 6,
+                "k",
+                turned=True,
+                key=i,
+            )
         self.heads = self._heads()
         self.ramps = self._ramps()
 
     def message(self) -> dict[str, Any]:
         """Return it for the browser."""
-        size = {"width": WIDTH, "height": HEIGHT, "top": TOP, "side": SIDE, "gap": GAP, "left": LEFT, "bars": BARS}
-        return {**size, **{name: getattr(self, name) for name in ("parts", "heads", "ramps", "strokes", "texts")}}
+        size = {
+            "width": WIDTH,
+            "height": HEIGHT,
+            "top": TOP,
+            "side": SIDE,
+            "gap": GAP,
+            "left": LEFT,
+            "bars": BARS,
+        }
+        return {
+            **size,
+            **{
+                name: getattr(self, name)
+                for name in ("parts", "heads", "ramps", "strokes", "texts")
+            },
+        }
 
     def _parts(self, C: int) -> dict[str, Part]:
         plain = {"rows": self.S, "columns": C, "bands": 1, "w": WIDE, "y": TOP, "h": SIDE}
         cut = {**plain, "bands": self.H, "w": self.bands}
         square = {**plain, "columns": self.S, "w": SIDE, "square": True}
         scores, tall = 204 + self.bands, KEYS + GAP * (self.H - 1)
-        keys = {"rows": C, "columns": self.S, "w": SIDE, "y": TOP - 20 - tall, "h": tall, "turned": True}
+        keys = {
+            "rows": C,
+            "columns": self.S,
+            "w": SIDE,
+            "y": TOP - 20 - tall,
+            "h": tall,
+            "turned": True,
+        }
         parts: dict[str, Part] = {
             "x": {**plain, "x": LEFT},
             "q": {**cut, "x": 188},
@@ -83,15 +129,23 @@ class ScenePlan:
             part["boxes"] = _boxes(part)
         return parts
 
-    def _stroke(self, path: str, color: str, shows: str, width: float = 1.5, head: int = -1) -> None:
-        self.strokes.append({"path": path, "color": color, "shows": shows, "width": width, "head": head})
+    def _stroke(
+        self, path: str, color: str, shows: str, width: float = 1.5, head: int = -1
+    ) -> None:
+        self.strokes.append(
+            {"path": path, "color": color, "shows": shows, "width": width, "head": head}
+        )
 
     def _write(self, text: str, x: float, y: float, shows: str = "always", **style: Any) -> None:
         look = {"color": "muted", "size": 11, "align": "left", **style}
         self.texts.append({"text": text, "x": x, "y": y, "shows": shows, **look})
 
-    def _arrow(self, points: Sequence[tuple[float, float]], color: str, shows: str, head: int) -> None:
-        """Draw a line from point to point that leaves and arrives level, straight or as an S, and its tip."""
+    def _arrow(
+        self, points: Sequence[tuple[float, float]], color: str, shows: str, head: int
+    ) -> None:
+        """Draw a line from point to point that leaves and arrives level, straight or as an S, and
+        its tip.
+        """
         steps = ["M {} {}".format(*points[0])]
         for (x, y), (to, end) in pairwise(points):
             steps.append(f"C {(x + to) / 2} {y} {(x + to) / 2} {end} {to} {end}")
@@ -105,12 +159,20 @@ class ScenePlan:
         start, end, leaves = LEFT + WIDE + 4, v["y"] + v["h"] / 2, context["x"] + self.bands
         for head in range(self.H):
             shift = 4 * (head - (self.H - 1) / 2)
-            high, low = k["y"] + (head + 0.5) * (k["h"] + GAP) / self.H - GAP / 2, BOTTOM + LANE + shift
+            high, low = (
+                k["y"] + (head + 0.5) * (k["h"] + GAP) / self.H - GAP / 2,
+                BOTTOM + LANE + shift,
+            )
             turn, row = v["x"] - 76 - shift, TOP + (head + 0.5) * SIDE / self.H
             ways = {
                 "q": [(start, MIDDLE + shift), (q["x"] - 9, MIDDLE + shift)],
                 "k": [(start, TOP + 40 + shift), (start + 56 + shift, high), (k["x"] - 9, high)],
-                "v": [(start, BOTTOM - 40 + shift), (start + 44 - shift, low), (turn, low), (turn + 60, end + shift)],
+                "v": [
+                    (start, BOTTOM - 40 + shift),
+                    (start + 44 - shift, low),
+                    (turn, low),
+                    (turn + 60, end + shift),
+                ],
             }
             ways["v"].append((v["x"] - 9, end + shift))
             for name, way in ways.items():
@@ -129,15 +191,24 @@ class ScenePlan:
             self._write(name.upper(), 0, y + 3, after=True, **look)
 
     def _scaling(self, names: Sequence[str]) -> None:
-        """Draw the ways of rows from the scores to the weights: made smaller, through the mask's door, to softmax."""
+        """Draw the ways of rows from the scores to the weights: made smaller, through the mask's
+        door, to softmax.
+        """
         left, right = self.parts["scores"]["x"] + SIDE + 4, self.parts["weights"]["x"] - 5
         for i in range(self.S):
             y, thick = TOP + (i + 0.5) * SIDE / self.S, min(3, SIDE / self.S / 4)
-            self._stroke(f"M {left} {y - thick} L {left + 20} {y} L {left} {y + thick} Z", "line", "scaling", 0)
+            self._stroke(
+                f"M {left} {y - thick} L {left + 20} {y} L {left} {y + thick} Z",
+                "line",
+                "scaling",
+                0,
+            )
             self._stroke(f"M {left + 20} {y} L {right} {y}", "line", "scaling", 1)
         for n, name in enumerate(names):
             x, high = left + 20 + 16 * n, TOP - 62 + 18 * n
-            self._stroke(f"M {x} {high + 5} L {x} {BOTTOM}", "muted", "scaling", 3 if name == "mask" else 1)
+            self._stroke(
+                f"M {x} {high + 5} L {x} {BOTTOM}", "muted", "scaling", 3 if name == "mask" else 1
+            )
             self._write(name, x - 2, high, "scaling")
 
     def _residual(self) -> None:
@@ -146,19 +217,30 @@ class ScenePlan:
         x, left, right = end + 18, end + 10, end + 26
         way = f"M {centre} {TOP - 6} L {centre} {SKY} L {x} {SKY} L {x} {MIDDLE - 14}"
         self._stroke(f"{way} M {end + 4} {MIDDLE} L {left} {MIDDLE}", "line", "residual")
-        self._stroke(f"M {x} {MIDDLE - 9} L {x - 3} {MIDDLE - 15} L {x + 3} {MIDDLE - 15} Z", "muted", "residual", 0)
+        self._stroke(
+            f"M {x} {MIDDLE - 9} L {x - 3} {MIDDLE - 15} L {x + 3} {MIDDLE - 15} Z",
+            "muted",
+            "residual",
+            0,
+        )
         high, low = MIDDLE - 10.7, MIDDLE + 10.7  # handles with which two curves make a circle
         ring = f"M {left} {MIDDLE} C {left} {high} {right} {high} {right} {MIDDLE}"
         plus = f"M {x - 4} {MIDDLE} L {x + 4} {MIDDLE} M {x} {MIDDLE - 4} L {x} {MIDDLE + 4}"
-        self._stroke(f"{ring} C {right} {low} {left} {low} {left} {MIDDLE} {plus}", "muted", "residual")
+        self._stroke(
+            f"{ring} C {right} {low} {left} {low} {left} {MIDDLE} {plus}", "muted", "residual"
+        )
         self._write("the stream is added", centre + 12, SKY + 16, "residual")
 
     def _label(self, name: str, part: Part, shape: str) -> None:
-        """Name a matrix and its shape: above it or below it, where there is room, kᵀ and v at their left."""
+        """Name a matrix and its shape: above it or below it, where there is room, kᵀ and v at their
+        left.
+        """
         bold = {"color": name if name in STREAMS else "ink", "bold": True}
         if name in ("k", "v"):
             x, y = part["x"] - 12, part["y"] - 6 if name == "k" else part["y"] + part["h"]
-            self._write("kᵀ" if name == "k" else name, x, y - 15, name, size=13, align="right", **bold)
+            self._write(
+                "kᵀ" if name == "k" else name, x, y - 15, name, size=13, align="right", **bold
+            )
             self._write(shape, x, y, name, align="right")
         else:
             y = BOTTOM + 18 if name in ("x", "q", "scores") else TOP - 10
@@ -169,7 +251,9 @@ class ScenePlan:
         """Lay out the weights of all heads, small, above those of the head that is lit."""
         side, left = min(39, (SIDE + 8) / self.H - 8), self.parts["weights"]["x"]
         step = (SIDE - side) / max(self.H - 1, 1)
-        heads = [{"x": left + head * step, "y": TOP - 60 - side, "side": side} for head in range(self.H)]
+        heads = [
+            {"x": left + head * step, "y": TOP - 60 - side, "side": side} for head in range(self.H)
+        ]
         for head, box in enumerate(heads):
             text = f"head {head}" if self.H < 4 or not head else f"{head}"
             self._write(text, box["x"], box["y"] - 6, "weights", head=head)
@@ -179,15 +263,26 @@ class ScenePlan:
         """Lay out what the colours mean."""
         left = self.parts["context"]["x"]
         width = (self.parts["out"]["x"] + WIDE - left - 24) / 2
-        ramps = [{"x": left, "y": 56, "w": width}, {"x": left + width + 24, "y": 56, "w": width, "weights": True}]
-        for ramp, (low, name, high) in zip(ramps, (("−", "numbers", "+"), ("0", "weights", "1")), strict=True):
-            for text, at, align in ((low, 0, "left"), (name, width / 2, "center"), (high, width, "right")):
+        ramps = [
+            {"x": left, "y": 56, "w": width},
+            {"x": left + width + 24, "y": 56, "w": width, "weights": True},
+        ]
+        for ramp, (low, name, high) in zip(
+            ramps, (("−", "numbers", "+"), ("0", "weights", "1")), strict=True
+        ):
+            for text, at, align in (
+                (low, 0, "left"),
+                (name, width / 2, "center"),
+                (high, width, "right"),
+            ):
                 self._write(text, ramp["x"] + at, 78, align=align)
         return ramps
 
 
 def _boxes(part: Part) -> list[dict[str, float]]:
-    """Return where each head's part of a matrix stands, and how many rows and columns it has on the screen."""
+    """Return where each head's part of a matrix stands, and how many rows and columns it has on the
+    screen.
+    """
     bands = part["bands"]
     start, length, count = ("y", "h", "rows") if part.get("turned") else ("x", "w", "columns")
     size = (part[length] + GAP) / bands - GAP

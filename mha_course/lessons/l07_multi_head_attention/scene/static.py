@@ -1,4 +1,6 @@
-"""One pass through multi-head attention as a whole, every matrix where it takes part in a product."""
+"""One pass through multi-head attention as a whole, every matrix where it takes part in a
+product.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from mha_course.lessons.l07_multi_head_attention.scene.plan import BOTTOM, HEIGHT, SIDE, TOP, WIDTH, ScenePlan
+from mha_course.lessons.l07_multi_head_attention.scene.plan import (
+    BOTTOM,
+    HEIGHT,
+    SIDE,
+    TOP,
+    WIDTH,
+    ScenePlan,
+)
 from mha_course.plots.figures import ACCENT, HATCH, INK, SMALL, STREAMS, TEXT, new_figure
 
 COLORS = {**STREAMS, "ink": INK, "muted": "#667085", "line": "#c6cad2", "accent": ACCENT}
@@ -23,11 +32,15 @@ COMMANDS = {"M": Path.MOVETO, "L": Path.LINETO, "C": Path.CURVE4, "Z": Path.CLOS
 Stages = Mapping[str, NDArray[np.float64]]
 
 
-def attention_scene(stages: Stages, tokens: Sequence[str], *, head: int = 0, follow: int = -1) -> Figure:
-    """Draw x, q, kᵀ and v with their heads, the scores and weights of one head, the context of all, and out.
+def attention_scene(
+    stages: Stages, tokens: Sequence[str], *, head: int = 0, follow: int = -1
+) -> Figure:
+    """Draw x, q, kᵀ and v with their heads, the scores and weights of one head, the context of all,
+    and out.
 
     Args:
-        stages: those of one sentence, by their names in AttentionSteps; x is drawn where it is there.
+        stages: those of one sentence, by their names in AttentionSteps; x is drawn where it is
+            there.
         tokens: S words.
         head: whose scores and weights are drawn.
         follow: the token that is followed, by its index; -1 follows none.
@@ -48,10 +61,18 @@ def attention_scene(stages: Stages, tokens: Sequence[str], *, head: int = 0, fol
         corner = plan.parts["weights"]["x"] + j * cell, TOP + i * cell
         ax.add_patch(Rectangle(corner, cell, cell, **hatch))
     for h, box in enumerate(plan.heads):
-        _image(ax, stages["weights"][h], (box["x"], box["y"], box["side"], box["side"]), 1 if h == head else 0.55, True)
+        _image(
+            ax,
+            stages["weights"][h],
+            (box["x"], box["y"], box["side"], box["side"]),
+            1 if h == head else 0.55,
+            True,
+        )
     for ramp in plan.ramps:
         low = 0 if ramp.get("weights") else -1
-        _image(ax, np.linspace(low, 1, 128)[None], (ramp["x"], ramp["y"], ramp["w"], 8), 1, low == 0)
+        _image(
+            ax, np.linspace(low, 1, 128)[None], (ramp["x"], ramp["y"], ramp["w"], 8), 1, low == 0
+        )
     _write(ax, plan.texts, follow, head)
     if follow >= 0:
         _follow(ax, plan.parts, stages, head, follow)
@@ -61,14 +82,18 @@ def attention_scene(stages: Stages, tokens: Sequence[str], *, head: int = 0, fol
 
 
 def _stroke(ax: Axes, path: str, color: str, width: float, alpha: float, zorder: float = 1) -> None:
-    """Draw a path as an SVG has it, of the commands M, L, C and Z; one without a width is filled."""
+    """Draw a path as an SVG has it, of the commands M, L, C and Z; one without a width is
+    filled.
+    """
     vertices, codes = [], []
     for command, numbers in re.findall(r"([MLCZ])([^MLCZ]*)", path):
         points = [float(number) for number in numbers.split()] or [0.0, 0.0]
         vertices += list(zip(points[::2], points[1::2], strict=True))
         codes += [COMMANDS[command]] * (len(points) // 2)
     line = {"edgecolor": color if width else "none", "facecolor": "none" if width else color}
-    shape = PathPatch(Path(vertices, codes), linewidth=0.8 * width, alpha=alpha, zorder=zorder, **line)
+    shape = PathPatch(
+        Path(vertices, codes), linewidth=0.8 * width, alpha=alpha, zorder=zorder, **line
+    )
     ax.add_patch(shape)
 
 
@@ -85,46 +110,96 @@ def _write(ax: Axes, texts: Sequence[Mapping[str, Any]], follow: int, head: int)
         if each.get("after"):
             drop = (each["x"], -2 if each["y"] != last.get_position()[1] else 0)
             last = ax.annotate(
-                each["text"], (1, 0), drop, xycoords=last, textcoords="offset points", va="bottom", **style
+                each["text"],
+                (1, 0),
+                drop,
+                xycoords=last,
+                textcoords="offset points",
+                va="bottom",
+                **style,
             )
         else:
-            turn = {"rotation": 90, "ha": "right", "va": "bottom"} if each.get("turned") else {"ha": each["align"]}
-            last = ax.text(each["x"], each["y"], each["text"], **({"va": "baseline"} | turn), **style)
+            turn = (
+                {"rotation": 90, "ha": "right", "va": "bottom"}
+                if each.get("turned")
+                else {"ha": each["align"]}
+            )
+            last = ax.text(
+                each["x"], each["y"], each["text"], **({"va": "baseline"} | turn), **style
+            )
 
 
-def _image(ax: Axes, numbers: NDArray[np.float64], box: tuple[float, ...], alpha: float, weights: bool) -> None:
+def _image(
+    ax: Axes, numbers: NDArray[np.float64], box: tuple[float, ...], alpha: float, weights: bool
+) -> None:
     x, y, width, height = box
     most = 1.0 if weights else float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)) or 1.0
-    look: dict[str, Any] = {"cmap": "cividis", "vmin": 0} if weights else {"cmap": SIGNED, "vmin": -most}
+    look: dict[str, Any] = (
+        {"cmap": "cividis", "vmin": 0} if weights else {"cmap": SIGNED, "vmin": -most}
+    )
     extent = (x, x + width, y + height, y)
-    ax.imshow(numbers, extent=extent, vmax=most, aspect="auto", interpolation="nearest", alpha=alpha, **look)
+    ax.imshow(
+        numbers,
+        extent=extent,
+        vmax=most,
+        aspect="auto",
+        interpolation="nearest",
+        alpha=alpha,
+        **look,
+    )
 
 
 def _draw_part(
-    ax: Axes, name: str, part: Mapping[str, Any], numbers: NDArray[np.float64], head: int, follow: int
+    ax: Axes,
+    name: str,
+    part: Mapping[str, Any],
+    numbers: NDArray[np.float64],
+    head: int,
+    follow: int,
 ) -> None:
-    """Draw a matrix, in bands where it has heads; the head that is lit is darker, and so is the row."""
+    """Draw a matrix, in bands where it has heads; the head that is lit is darker, and so is the
+    row.
+    """
     x, y, width, height = (part[key] for key in "xywh")
-    bands = [numbers[head]] if "square" in part else list(numbers) if numbers.ndim == 3 else [numbers]
+    bands = (
+        [numbers[head]] if "square" in part else list(numbers) if numbers.ndim == 3 else [numbers]
+    )
     for h, (band, box) in enumerate(zip(bands, part["boxes"], strict=True)):
         area = (box["x"], box["y"], box["w"], box["h"])
         light = 1.0 if h == head or len(bands) == 1 else 0.55
         _image(ax, band.T if part.get("turned") else band, area, light, name == "weights")
         color = STREAMS.get(name, COLORS["line"])
-        ax.add_patch(Rectangle(area[:2], *area[2:], fill=False, edgecolor=color, linewidth=0.8, alpha=light))
-    edges = np.arange(1, part["columns"]) * width / part["columns"] if "square" in part else np.zeros(0)
+        ax.add_patch(
+            Rectangle(area[:2], *area[2:], fill=False, edgecolor=color, linewidth=0.8, alpha=light)
+        )
+    edges = (
+        np.arange(1, part["columns"]) * width / part["columns"] if "square" in part else np.zeros(0)
+    )
     ax.hlines(y + edges, x, x + width, color="white", linewidth=0.8)
     ax.vlines(x + edges, y, y + height, color="white", linewidth=0.8)
     if follow >= 0 and name not in ("k", "v"):
         cell = height / part["rows"]
-        for top, tall in ((y, follow * cell), (y + (follow + 1) * cell, height - (follow + 1) * cell)):
-            ax.add_patch(Rectangle((x - 1, top), width + 2, tall, color="white", alpha=0.6, linewidth=0, zorder=3))
+        for top, tall in (
+            (y, follow * cell),
+            (y + (follow + 1) * cell, height - (follow + 1) * cell),
+        ):
+            ax.add_patch(
+                Rectangle(
+                    (x - 1, top), width + 2, tall, color="white", alpha=0.6, linewidth=0, zorder=3
+                )
+            )
         row = (x - 1, y + follow * cell - 1)
-        ax.add_patch(Rectangle(row, width + 2, cell + 2, fill=False, edgecolor=ACCENT, linewidth=1.4, zorder=5))
+        ax.add_patch(
+            Rectangle(
+                row, width + 2, cell + 2, fill=False, edgecolor=ACCENT, linewidth=1.4, zorder=5
+            )
+        )
 
 
 def _follow(ax: Axes, parts: Mapping[str, Any], stages: Stages, head: int, row: int) -> None:
-    """Draw lines from q to every key, as thick as its score, and from the weights to the values, as thick as these."""
+    """Draw lines from q to every key, as thick as its score, and from the weights to the values, as
+    thick as these.
+    """
     numbers, shares = stages["scores"][head, row], stages["weights"][head, row]
     q, v, cell = parts["q"], parts["v"], SIDE / len(numbers)
     y, start, key = TOP + (row + 0.5) * cell, q["x"] + q["w"] + 3, TOP - 17
@@ -133,7 +208,10 @@ def _follow(ax: Axes, parts: Mapping[str, Any], stages: Stages, head: int, row: 
         at, middle = parts["scores"]["x"] + (j + 0.5) * cell, (y + key) / 2
         path = f"M {start} {y} C {(start + at) / 2} {middle} {at} {middle} {at} {key}"
         _stroke(ax, path, ACCENT, 0.6 + 3 * size, 0.2 + 0.7 * size, 4)
-        at, end = parts["weights"]["x"] + (j + 0.5) * cell, v["y"] + (j + 0.5) * v["h"] / len(numbers)
+        at, end = (
+            parts["weights"]["x"] + (j + 0.5) * cell,
+            v["y"] + (j + 0.5) * v["h"] / len(numbers),
+        )
         path = f"M {at} {y + cell / 2} C {at} {BOTTOM + 60} {v['x'] - 60} {end} {v['x'] - 3} {end}"
         if share > 0.005:
             _stroke(ax, path, ACCENT, 0.8 + 5 * share, 0.3 + 0.6 * share, 4)

@@ -1,4 +1,6 @@
-"""Find the stages of attention in what a learner's function computes, whatever its variables are called."""
+"""Find the stages of attention in what a learner's function computes, whatever its variables are
+called.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,20 @@ class _Calls(TorchFunctionMode):
         super().__init__()
         self.made: list[tuple[str, tuple[Any, ...], Any]] = []
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         result = function(*args, **(kwargs or {}))
         self.made.append((getattr(function, "__name__", ""), tuple(args), result))
         return result
 
 
 def stages_of(function: Callable[[], Any]) -> dict[str, Any] | None:
-    """Call a function, and return the stages that it returned or, for (out, weights), that were found on its way.
+    """Call a function, and return the stages that it returned or, for (out, weights), that were
+    found on its way.
 
-    The product that takes the weights is that with v; the one before it in their shape is that of q and k; the one that
-    made out takes what was merged. None where the function returned None.
+    The product that takes the weights is that with v; the one before it in their shape is that of q
+    and k; the one that made out takes what was merged. None where the function returned None.
     """
     with _Calls() as calls:
         result = function()
@@ -39,9 +44,19 @@ def stages_of(function: Callable[[], Any]) -> dict[str, Any] | None:
         return None
     if isinstance(result, AttentionSteps):
         return vars(result)
-    pair = isinstance(result, tuple) and len(result) == 2 and all(isinstance(one, Tensor) for one in result)
+    pair = (
+        isinstance(result, tuple)
+        and len(result) == 2
+        and all(isinstance(one, Tensor) for one in result)
+    )
     expected = "(out, weights), or AttentionSteps"
-    require(pair, "recompute", "it must return two tensors", expected=expected, got=type(result).__name__)
+    require(
+        pair,
+        "recompute",
+        "it must return two tensors",
+        expected=expected,
+        got=type(result).__name__,
+    )
     out, weights = result
     found = {"out": out, "weights": weights}
     for name, inputs, made in calls.made:

@@ -8,7 +8,18 @@ import { STAGES, lookInside, readSteps, sentenceOf, strongest } from "./numbers.
 const [LEAST, MOST] = [0.88, 1.08]; // how far the picture follows its place; where there is less it scrolls
 const LAST = STAGES.length - 1;
 const PAUSE = 5000; // milliseconds that a stage stays while it plays
-const LOOKS_INTO = ["scores", null, "q", "q", "scores", "scores", "weights", "context", "context", "out"]; // by stage
+const LOOKS_INTO = [
+  "scores",
+  null,
+  "q",
+  "q",
+  "scores",
+  "scores",
+  "weights",
+  "context",
+  "context",
+  "out",
+]; // by stage
 const KEYS =
   "In the picture: Space or → goes to the next stage, ← back, Escape to the overview; ↑ and ↓ follow another word, " +
   "Page Up and Page Down another head. Enter looks inside: arrow keys then go from number to number, Escape leaves.";
@@ -40,7 +51,12 @@ class Scene extends Stage {
     const bar = make("div", "bar", this.back, this.next, this.play, this.count, follow, this.heads);
     this.sentence = Object.assign(make("p", "sentence"), { ariaLive: "polite" });
     this.paper = make("div", "paper");
-    Object.assign(this.paper, { tabIndex: 0, role: "application", ariaRoleDescription: "picture", ariaLabel: KEYS });
+    Object.assign(this.paper, {
+      tabIndex: 0,
+      role: "application",
+      ariaRoleDescription: "picture",
+      ariaLabel: KEYS,
+    });
     this.readout = make("p", "readout");
     const ask = makeButton("recompute", "Recompute", () => this.recompute.ask({}));
     const foot = make("div", "foot", this.recompute.whose, ask, this.recompute.trouble);
@@ -50,7 +66,8 @@ class Scene extends Stage {
     this.root = make("div", "mha-scene mha-picture", ...parts);
     Object.assign(this.root, { role: "group", ariaLabel: "Multi-head attention as a whole" });
     const { colours } = this.model.get("options");
-    for (const [name, colour] of Object.entries(colours)) this.root.style.setProperty(`--${name}-on-white`, colour);
+    for (const [name, colour] of Object.entries(colours))
+      this.root.style.setProperty(`--${name}-on-white`, colour);
     this.paper.addEventListener("pointermove", (event) => this.point(this.found(event)));
     this.paper.addEventListener("pointerleave", () => this.point(null));
     this.paper.addEventListener("click", (event) => this.click(this.found(event)));
@@ -75,7 +92,11 @@ class Scene extends Stage {
     const move = (down, right) => () => {
       const { row: y, column: x } = this.cursor;
       const last = this.widthOf(this.cursor.name) - 1;
-      this.lookAt({ ...this.cursor, row: clamp(y + down, 0, S - 1), column: clamp(x + right, 0, last) });
+      this.lookAt({
+        ...this.cursor,
+        row: clamp(y + down, 0, S - 1),
+        column: clamp(x + right, 0, last),
+      });
     };
     const inside = {
       ArrowRight: move(0, 1),
@@ -130,7 +151,9 @@ class Scene extends Stage {
     if (row < 0 || !name) return null;
     if (name === "scores" || name === "weights")
       return { name, head, row, column: strongest(this.steps, head, row)?.column ?? 0 };
-    const sizes = Array.from({ length: this.widthOf(name) }, (_, i) => Math.abs(this.steps.value(name, head, row, i)));
+    const sizes = Array.from({ length: this.widthOf(name) }, (_, i) =>
+      Math.abs(this.steps.value(name, head, row, i)),
+    );
     return { name, head, row, column: sizes.indexOf(Math.max(...sizes.filter(Number.isFinite))) };
   }
 
@@ -170,7 +193,10 @@ class Scene extends Stage {
     this.picture = new Picture(this.steps, this.palettes);
     this.paper.replaceChildren(this.picture.svg);
     const { S, H, tokens } = this.steps;
-    const options = Array.from({ length: S }, (_, i) => new Option(`${i + 1} ${apart(tokens[i], 16)}`, i));
+    const options = Array.from(
+      { length: S },
+      (_, i) => new Option(`${i + 1} ${apart(tokens[i], 16)}`, i),
+    );
     this.words.replaceChildren(new Option("no word", -1), ...options);
     const buttons = Array.from({ length: H }, (_, h) =>
       makeButton("", `${h}`, () => this.put({ head: h }), `head ${h}`),
@@ -185,7 +211,12 @@ class Scene extends Stage {
     const get = (name, low, high) => clamp(this.model.get(name), low, high);
     const row = get("row", -1, this.steps.S - 1);
     const head = get("head", 0, this.steps.H - 1);
-    return { stage: get("stage", -1, LAST), row, head, best: row >= 0 ? strongest(this.steps, head, row) : null };
+    return {
+      stage: get("stage", -1, LAST),
+      row,
+      head,
+      best: row >= 0 ? strongest(this.steps, head, row) : null,
+    };
   }
 
   draw() {
@@ -206,7 +237,8 @@ class Scene extends Stage {
 
   /** Bring what is lit into sight, where the picture is wider than its place. */
   scrollTo(stage) {
-    const lit = stage < 0 ? [] : STAGES[stage].lit.map((name) => this.steps.plan.parts[name]).filter(Boolean);
+    const lit =
+      stage < 0 ? [] : STAGES[stage].lit.map((name) => this.steps.plan.parts[name]).filter(Boolean);
     const left = lit.length ? (Math.min(...lit.map(({ x }) => x)) - 80) * LEAST : 0;
     this.paper.scrollTo({ left });
   }
@@ -217,8 +249,12 @@ class Scene extends Stage {
     this.back.setAttribute("aria-disabled", stage < 0);
     this.next.setAttribute("aria-disabled", stage === LAST);
     this.words.value = row;
-    for (const [h, button] of this.heads.querySelectorAll("button").entries()) button.ariaPressed = `${h === head}`;
-    say(this.readout, text || "Click a word to follow it; point at a number to see what it is made of.");
+    for (const [h, button] of this.heads.querySelectorAll("button").entries())
+      button.ariaPressed = `${h === head}`;
+    say(
+      this.readout,
+      text || "Click a word to follow it; point at a number to see what it is made of.",
+    );
     this.speaker.speak(text);
   }
 }

@@ -1,4 +1,5 @@
-"""The whole of multi-head attention in one picture: every stage of one pass, where each number stands.
+"""The whole of multi-head attention in one picture: every stage of one pass, where each number
+stands.
 
 Axes: S tokens, H heads, D = head_dim, C = H * D.
 """
@@ -38,13 +39,15 @@ Arrays = dict[str, NDArray[np.float64]]
 
 
 class AttentionScene(RecomputingWidget):
-    """Show one pass as a whole: follow a word through it, walk through its stages, look into its numbers.
+    """Show one pass as a whole: follow a word through it, walk through its stages, look into its
+    numbers.
 
     Args:
-        steps: what ``MultiHeadAttention.steps(x)`` returned for one sentence: up to 32 words, 8 heads, width 128.
-        tokens: its S words.
-        recompute: called without arguments when the learner asks; it returns steps, or (out, weights) as
-            ``MultiHeadAttention`` does: then the other stages are those that were seen on its way to them.
+        steps: what ``MultiHeadAttention.steps(x)`` returned for one sentence: up to 32 words, 8
+        heads, width 128. tokens: its S words.
+        recompute: called without arguments when the learner asks; it returns steps, or (out,
+            weights) as ``MultiHeadAttention`` does: then the other stages are those that were seen
+            on its way to them.
         x: what went in, (S, C) or (1, S, C); without it the picture begins with the words.
         out_proj: the Linear that made ``out``; without it nothing says what each head adds.
         follow: the word that is followed at the start.
@@ -81,9 +84,15 @@ class AttentionScene(RecomputingWidget):
         self._tokens = numbered(words)
         self._out_proj, self._recompute = out_proj, recompute
         row = words.index(follow) if follow in words else -1
-        options = {"colours": {**STREAMS, "accent": plots.ACCENT}, "asks": recompute is not None, **_palettes()}
+        options = {
+            "colours": {**STREAMS, "accent": plots.ACCENT},
+            "asks": recompute is not None,
+            **_palettes(),
+        }
         self._yours: tuple[str, ...] = ()  # the stages that the learner's function made
-        super().__init__(packet={**self._message(), "serial": 0}, options=options, row=row, head=head)
+        super().__init__(
+            packet={**self._message(), "serial": 0}, options=options, row=row, head=head
+        )
         self._describe()
 
     def _read(self, given: Mapping[str, Any]) -> Arrays:
@@ -93,20 +102,35 @@ class AttentionScene(RecomputingWidget):
             array, axes = as_array(f"{PLACE}: {name}", tensor, tuple(AXES[name])), AXES[name]
             want = tuple(self._sizes[axis] for axis in axes)
             expected, got = f"({', '.join(axes)}) = {want}", str(array.shape)
-            require(array.shape == want, PLACE, f"{name} does not fit q", expected=expected, got=got)
+            require(
+                array.shape == want, PLACE, f"{name} does not fit q", expected=expected, got=got
+            )
             arrays[name] = array
         return arrays
 
     def _message(self) -> dict[str, Any]:
-        """Return what the browser draws, with what each head adds to out where the Linear is known."""
+        """Return what the browser draws, with what each head adds to out where the Linear
+        is known.
+        """
         sent, yours = dict(self._shown), self._yours
         if self._out_proj is not None:
             weight = self._out_proj.weight.detach().cpu().double().numpy()  # (C, C) as (out, in)
-            cut = np.split(sent["merged"], self._sizes["H"], axis=1), np.split(weight, self._sizes["H"], axis=1)
-            parts = np.stack([merged @ part.T for merged, part in zip(*cut, strict=True)])  # (H, S, C)
-            bias, rest = self._out_proj.bias, sent["out"] - parts.sum(0)  # a learner may leave the bias out
+            cut = (
+                np.split(sent["merged"], self._sizes["H"], axis=1),
+                np.split(weight, self._sizes["H"], axis=1),
+            )
+            parts = np.stack(
+                [merged @ part.T for merged, part in zip(*cut, strict=True)]
+            )  # (H, S, C)
+            bias, rest = (
+                self._out_proj.bias,
+                sent["out"] - parts.sum(0),
+            )  # a learner may leave the bias out
             none = bias is None or np.allclose(rest, 0, atol=1e-4)
-            sent |= {"parts": parts, "bias": np.zeros(len(weight)) if none else bias.detach().cpu().double().numpy()}
+            sent |= {
+                "parts": parts,
+                "bias": np.zeros(len(weight)) if none else bias.detach().cpu().double().numpy(),
+            }
         numbers = {name: array.astype(np.float32).tobytes() for name, array in sent.items()}
         H, S, D = (self._sizes[axis] for axis in "HSD")
         masked, some = bool(np.isneginf(sent["masked_scores"]).any()), () if "q" in yours else yours
@@ -114,7 +138,15 @@ class AttentionScene(RecomputingWidget):
         whose = YOURS if {"q", "out"} <= set(yours) else COURSES
         if yours and whose == COURSES:
             whose = f"{', '.join(yours)}: your function's numbers. All others are the course's."
-        known = {"H": H, "S": S, "D": D, "tokens": self._tokens, "plan": plan, "masked": masked, "whose": whose}
+        known = {
+            "H": H,
+            "S": S,
+            "D": D,
+            "tokens": self._tokens,
+            "plan": plan,
+            "masked": masked,
+            "whose": whose,
+        }
         return {**known, "yours": list(yours), "arrays": numbers}
 
     def _call(self, request: dict[str, Any]) -> dict[str, Any] | None:
@@ -124,7 +156,9 @@ class AttentionScene(RecomputingWidget):
     def _keep(self, result: dict[str, Any]) -> None:
         """Show the stages that were found, and the course's where none were."""
         yours = self._read({name: result[name] for name in NAMES if result.get(name) is not None})
-        if "weights" in yours and "masked_scores" not in yours:  # a softmax of their own: up to a constant a row
+        if (
+            "weights" in yours and "masked_scores" not in yours
+        ):  # a softmax of their own: up to a constant a row
             with np.errstate(divide="ignore"):
                 yours["masked_scores"] = np.log(yours["weights"])
         self._shown, self._yours = self._given | yours, tuple(yours)
@@ -149,7 +183,9 @@ class AttentionScene(RecomputingWidget):
 
 @cache
 def _palettes() -> dict[str, bytes]:
-    """Return 256 colours of weights from 0 to 1 and of numbers from -1 to 1: red, green, blue, alpha, a byte each."""
+    """Return 256 colours of weights from 0 to 1 and of numbers from -1 to 1: red, green, blue,
+    alpha, a byte each.
+    """
     numbers = np.linspace(-1, 1, 256)
     signed = SIGNED(np.sign(numbers) / 2 + 0.5)
     signed[:, 3] = np.abs(numbers) ** 0.7  # 0 is the paper, in light and dark
