@@ -244,7 +244,8 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         errors.require_heads("MultiHeadAttention", d_model, num_heads)
-        rule, got = "dropout must be a share", f"dropout={dropout!r}"
+        rule = "dropout must be a share"
+        got = f"dropout={dropout!r}"
         errors.require(
             0 <= dropout < 1, "MultiHeadAttention", rule, expected="0 <= dropout < 1", got=got
         )

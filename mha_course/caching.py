@@ -73,10 +73,8 @@ def repeat_kv(k: Tensor, num_heads: int) -> Tensor:
     errors.require_tokens("repeat_kv", "k", k, "B G S D")
     groups = k.size(1)
     if not isinstance(num_heads, int) or num_heads < 1 or num_heads % groups:
-        rule, got = (
-            "num_heads must be a multiple of the key-value heads",
-            f"num_heads={num_heads!r}, G={groups}",
-        )
+        rule = "num_heads must be a multiple of the key-value heads"
+        got = f"num_heads={num_heads!r}, G={groups}"
         fix = f"num_heads={groups} or {2 * groups}"
         raise errors.ShapeError(
             "repeat_kv", rule, expected="num_heads % G == 0, num_heads >= 1", got=got, fix=fix
@@ -182,7 +180,9 @@ class GroupedQueryAttention(nn.Module):
             got=f"num_heads={num_heads}, num_kv_heads={num_kv_heads!r}",
             fix=f"num_kv_heads={' or '.join(map(str, divisors))}",
         )
-        self.d_model, self.num_heads, self.num_kv_heads = d_model, num_heads, num_kv_heads
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.num_kv_heads = num_kv_heads
         narrow = num_kv_heads * (d_model // num_heads)
         self.q_proj = nn.Linear(d_model, d_model, bias=bias)
         self.k_proj = nn.Linear(d_model, narrow, bias=bias)
@@ -216,7 +216,8 @@ class GroupedQueryAttention(nn.Module):
         """
         key = query if key is None else key
         value = key if value is None else value
-        inputs, place = {"query": query, "key": key, "value": value}, "GroupedQueryAttention"
+        inputs = {"query": query, "key": key, "value": value}
+        place = "GroupedQueryAttention"
         errors.require_module_inputs(
             place, self.q_proj.weight, inputs, self.num_heads, mask, is_causal
         )

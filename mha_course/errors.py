@@ -28,7 +28,11 @@ class ShapeError(ValueError):
         super().__init__(
             place, rule, expected, got, fix
         )  # all of them: pickle makes the error again from these
-        self.place, self.rule, self.expected, self.got, self.fix = place, rule, expected, got, fix
+        self.place = place
+        self.rule = rule
+        self.expected = expected
+        self.got = got
+        self.fix = fix
 
     def __str__(self) -> str:
         mend = f", fix: {self.fix}" if self.fix else ""
@@ -94,20 +98,20 @@ def require_float(place: str, tensors: Mapping[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         require_tensor(place, name, tensor)
         if not tensor.is_floating_point():
-            rule, got = f"{name} must be floating point", str(tensor.dtype)
+            rule = f"{name} must be floating point"
+            got = str(tensor.dtype)
             raise ShapeError(place, rule, expected="a float dtype", got=got, fix=f"{name}.float()")
         if tensor.device != first.device:
-            rule, fix = (
-                f"{name} must be on the device of {first_name}",
-                f"{name}.to({str(first.device)!r})",
-            )
+            rule = f"{name} must be on the device of {first_name}"
+            fix = f"{name}.to({str(first.device)!r})"
             raise ShapeError(
                 place, rule, expected=str(first.device), got=str(tensor.device), fix=fix
             )
         # Under autocast float32 weights meet bfloat16 tokens as a matter of course: the Linear
         # casts both.
         if tensor.dtype != first.dtype and not _autocast(first):
-            rule, fix = f"{name} must have the dtype of {first_name}", f"{name}.to({first.dtype})"
+            rule = f"{name} must have the dtype of {first_name}"
+            fix = f"{name}.to({first.dtype})"
             raise ShapeError(place, rule, expected=str(first.dtype), got=str(tensor.dtype), fix=fix)
 
 
@@ -123,7 +127,8 @@ def require_shape(
     """Raise unless the tensor has these axes; a size of None is free."""
     shape = tuple(tensor.shape)
     if len(shape) != len(axes):
-        rule, got = f"{name} must have {len(axes)} axes", str(shape)
+        rule = f"{name} must have {len(axes)} axes"
+        got = str(shape)
     else:
         wrong = [
             letter
@@ -132,7 +137,8 @@ def require_shape(
         ]
         if not wrong:
             return
-        rule, got = f"{name} has the wrong {' and '.join(wrong)}", _written(axes, shape)
+        rule = f"{name} has the wrong {' and '.join(wrong)}"
+        got = _written(axes, shape)
     raise ShapeError(place, rule, expected=_written(axes, axes.values()), got=got, fix=fix)
 
 
@@ -157,7 +163,8 @@ def require_heads(place: str, d_model: int, num_heads: int, width: str = "d_mode
     near = [max(n for n in divisors if n < num_heads), *[n for n in divisors if n > num_heads][:1]]
     below = d_model - d_model % num_heads
     widths = [n for n in (below, below + num_heads) if n > 0]
-    rule, got = f"num_heads must divide {width}", f"{width}={d_model}, num_heads={num_heads}"
+    rule = f"num_heads must divide {width}"
+    got = f"{width}={d_model}, num_heads={num_heads}"
     fix = f"num_heads={' or '.join(map(str, near))}, or {width}={' or '.join(map(str, widths))}"
     raise ShapeError(place, rule, expected=f"{width} % num_heads == 0", got=got, fix=fix)
 
@@ -185,13 +192,12 @@ def require_mask(place: str, mask: Tensor, sizes: Mapping[str, int], device: obj
         raise ShapeError(place, rule, expected=str(device), got=str(mask.device), fix=fix)
     # A mask (B, T, S) is refused: broadcasting would read it as (H, T, S), and where B = H nobody
     # would notice.
-    shape, full = tuple(mask.shape), tuple(sizes.values())
+    shape = tuple(mask.shape)
+    full = tuple(sizes.values())
     if shape == full[2:] or (len(shape) == 4 and _broadcasts(shape, full)):
         return
-    rule, expected = (
-        "mask must be (T, S), or 4-D and broadcastable to (B, H, T, S)",
-        _written(sizes, full),
-    )
+    rule = "mask must be (T, S), or 4-D and broadcastable to (B, H, T, S)"
+    expected = _written(sizes, full)
     got = _written(list(sizes)[-len(shape) :], shape) if len(shape) in (2, 4) else str(shape)
     lacks_heads = len(shape) == 3 and _broadcasts((shape[0], 1, *shape[1:]), full)
     head_axis = "mask.unsqueeze(1), which gives it a head axis" if lacks_heads else None
@@ -242,7 +248,10 @@ def require_module_inputs(
     require_float(place, {"the weights": weight, **inputs})
     query = inputs[first]
     key = inputs[others[0]] if others else query
-    batch, queries, keys, width = query.size(0), query.size(1), key.size(1), weight.size(1)
+    batch = query.size(0)
+    queries = query.size(1)
+    keys = key.size(1)
+    width = weight.size(1)
     require_shape(place, first, query, {"B": None, "T" if others else "S": None, "C": width})
     for name in others:
         require_shape(
@@ -260,7 +269,8 @@ def require_module_inputs(
             fix = "mask=mask & causal_mask(S) instead of is_causal" if queries == keys else None
             raise ShapeError(place, rule, expected="one of them", got="both", fix=fix)
     elif is_causal and queries != keys:
-        rule, got = "is_causal needs as many queries as keys", f"T={queries}, S={keys}"
+        rule = "is_causal needs as many queries as keys"
+        got = f"T={queries}, S={keys}"
         fix = (
             "mask=causal_mask_for_cache(T, S), where the queries are the last tokens"
             if queries < keys

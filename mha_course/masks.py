@@ -81,7 +81,8 @@ def padding_mask(lengths: Tensor | Sequence[int], max_len: int, *, side: str = "
     require_shape("padding_mask", "lengths", lengths, {"B": None})
     outside = (lengths < 0) | (lengths > max_len)  # (B,)
     valid = not lengths.is_floating_point() and not bool(outside.any())
-    rule, expected = "lengths must be whole numbers from 0 to max_len", f"0 <= length <= {max_len}"
+    rule = "lengths must be whole numbers from 0 to max_len"
+    expected = f"0 <= length <= {max_len}"
     require(valid, "padding_mask", rule, expected=expected, got=str(lengths.tolist()))
     real = torch.arange(max_len, device=lengths.device) < lengths[:, None]  # (B, S)
     return (real if side == "right" else real.flip(1))[:, None, None]  # (B, 1, 1, S)
@@ -120,7 +121,8 @@ def causal_mask_for_cache(
     [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
     """
     if not isinstance(new, int) or not isinstance(total, int) or not 1 <= new <= total:
-        rule, got = "the new tokens must be among all tokens", f"new={new!r}, total={total!r}"
+        rule = "the new tokens must be among all tokens"
+        got = f"new={new!r}, total={total!r}"
         raise ShapeError(
             "causal_mask_for_cache", rule, expected="ints with 1 <= new <= total", got=got
         )
@@ -183,7 +185,8 @@ def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """
     require_bool("additive_mask", mask, fix="mask.bool() if it holds 0 and 1")
     holds_infinity = isinstance(dtype, torch.dtype) and dtype.is_floating_point
-    rule, fix = "dtype must be able to hold -inf", "dtype=torch.float32"
+    rule = "dtype must be able to hold -inf"
+    fix = "dtype=torch.float32"
     require(
         holds_infinity, "additive_mask", rule, expected="a float dtype", got=str(dtype), fix=fix
     )
@@ -210,10 +213,8 @@ def _require_additive(place: str, mask: Tensor) -> None:
     require(mask.is_floating_point(), place, rule, expected="a float dtype", got=str(mask.dtype))
     other = mask[(mask != 0) & ~mask.isneginf()]
     if other.numel():
-        rule, fix = (
-            "an additive mask must hold 0 and -inf alone",
-            "mask.masked_fill(mask < -1e4, -math.inf)",
-        )
+        rule = "an additive mask must hold 0 and -inf alone"
+        fix = "mask.masked_fill(mask < -1e4, -math.inf)"
         got = f"{other[0].item():g} too"
         # A bias of the scores (ALiBi) is no mask: only where all is very low does somebody mean
         # -inf by it.

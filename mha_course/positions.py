@@ -76,7 +76,8 @@ def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) ->
         -torch.arange(half, dtype=torch.float64, device=x.device) / half
     )  # (D/2,)
     angles = positions[:, None] * frequencies  # (S, D/2)
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)  # (S, D/2)
+    cos = angles.cos().to(x.dtype)  # (S, D/2)
+    sin = angles.sin().to(x.dtype)  # (S, D/2)
     first, second = x.chunk(2, dim=-1)  # (B, H, S, D/2)
     return torch.cat(
         (first * cos - second * sin, first * sin + second * cos), dim=-1
@@ -151,9 +152,7 @@ def projection_to_half_split(weight: Tensor, num_heads: int) -> Tensor:
 def _require_even(place: str, name: str, width: int) -> None:
     positive = isinstance(width, int) and width > 0
     if not positive or width % 2:
-        rule, expected = (
-            f"{name} must be even, since channels go in pairs",
-            f"{name} % 2 == 0, {name} >= 2",
-        )
+        rule = f"{name} must be even, since channels go in pairs"
+        expected = f"{name} % 2 == 0, {name} >= 2"
         fix = f"{name}={width + 1}" if positive else None
         raise ShapeError(place, rule, expected=expected, got=f"{name}={width!r}", fix=fix)

@@ -50,7 +50,8 @@ class _Variant(nn.Module):
     def __init__(self, width: int, num_heads: int) -> None:
         super().__init__()
         require_heads(type(self).__name__, width, num_heads, self._width_name)
-        self.num_heads, self.head_dim = num_heads, width // num_heads
+        self.num_heads = num_heads
+        self.head_dim = width // num_heads
 
     @classmethod
     def _like(cls, mha: MultiHeadAttention) -> Self:
@@ -89,7 +90,8 @@ class FusedQKV(_Variant):
         S, C).
     """
 
-    _targets, _width_name = ("Wqkv", "Wqkv", "Wqkv", "Wo"), "hidden_size"
+    _targets = ("Wqkv", "Wqkv", "Wqkv", "Wo")
+    _width_name = "hidden_size"
 
     def __init__(self, hidden_size: int, num_heads: int, bias: bool = True) -> None:
         super().__init__(hidden_size, num_heads)
@@ -122,7 +124,8 @@ class ReturnsWeights(_Variant):
     Args: embed_size is C, num_heads divides it. Forward: X -> out (B, S, C), weights (B, H, S, S).
     """
 
-    _targets, _width_name = ("W_q", "W_k", "W_v", "fc_out"), "embed_size"
+    _targets = ("W_q", "W_k", "W_v", "fc_out")
+    _width_name = "embed_size"
 
     def __init__(self, embed_size: int, num_heads: int) -> None:
         super().__init__(embed_size, num_heads)
@@ -155,7 +158,8 @@ class SplitCombine(_Variant):
         (B, T, C).
     """
 
-    _targets, _width_name = ("W_q", "W_k", "W_v", "W_o"), "d_model"
+    _targets = ("W_q", "W_k", "W_v", "W_o")
+    _width_name = "d_model"
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__(d_model, num_heads)
@@ -207,7 +211,8 @@ class PermuteView(_Variant):
         patches there.
     """
 
-    _targets, _width_name = ("q_linear", "k_linear", "v_linear", "out_linear"), "hidden_dim"
+    _targets = ("q_linear", "k_linear", "v_linear", "out_linear")
+    _width_name = "hidden_dim"
 
     def __init__(self, hidden_dim: int, num_heads: int) -> None:
         super().__init__(hidden_dim, num_heads)
@@ -237,7 +242,8 @@ class FoldedHeads(_Variant):
     The projections have no bias.
     """
 
-    _targets, _width_name = ("toqueries", "tokeys", "tovalues", "unifyheads"), "k"
+    _targets = ("toqueries", "tokeys", "tovalues", "unifyheads")
+    _width_name = "k"
 
     def __init__(self, k: int, heads: int = 4, mask: bool = False) -> None:
         super().__init__(k, heads)
@@ -279,7 +285,9 @@ class _Head(nn.Module):
         self.v_proj = nn.Linear(width, head_dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)  # (B, S, D) each
+        q = self.q_proj(x)  # (B, S, D) each
+        k = self.k_proj(x)  # (B, S, D) each
+        v = self.v_proj(x)  # (B, S, D) each
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))  # (B, S, S)
         return scores.softmax(dim=-1) @ v  # (B, S, D)
 
@@ -306,7 +314,8 @@ class ListOfHeads(_Variant):
         """
         module = cls._like(mha).to(mha.q_proj.weight)
         for name in ("q_proj", "k_proj", "v_proj"):
-            source, targets = getattr(mha, name), [getattr(head, name) for head in module.heads]
+            source = getattr(mha, name)
+            targets = [getattr(head, name) for head in module.heads]
             bias = torch.zeros_like(source.weight[:, 0]) if source.bias is None else source.bias
             for target, rows, part in zip(
                 targets,
@@ -333,7 +342,8 @@ class Einsum(_Variant):
         and v.
     """
 
-    _targets, _width_name = ("W_Q", "W_K", "W_V", "W_O"), "d_model"
+    _targets = ("W_Q", "W_K", "W_V", "W_O")
+    _width_name = "d_model"
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__(d_model, num_heads)
@@ -366,7 +376,8 @@ class FusedKernel(_Variant):
         dropped while training. Forward: x -> out, (B, S, C); is_causal=True hides later tokens.
     """
 
-    _targets, _width_name = ("qkv_proj", "qkv_proj", "qkv_proj", "out_proj"), "d_model"
+    _targets = ("qkv_proj", "qkv_proj", "qkv_proj", "out_proj")
+    _width_name = "d_model"
 
     def __init__(
         self, d_model: int, num_heads: int, bias: bool = True, dropout: float = 0.0

@@ -225,7 +225,8 @@ def _answer(name: str, statements: list[Statement], checked: int, given: str) ->
     """Choose between the answer of the exercise's own name, as it was at its last check, and what
     that was given.
     """
-    end, expression = min(checked + 1, len(statements)), name
+    end = min(checked + 1, len(statements))
+    expression = name
     if not _begun(name, statements, end):
         expression = given
         if given == name:

@@ -19,7 +19,8 @@ from mha_course import example
 from mha_course.cli import launch
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW, is_progress
 
-ROOT, LESSONS = launch.ROOT, launch.ROOT / launch.LESSONS
+ROOT = launch.ROOT
+LESSONS = launch.ROOT / launch.LESSONS
 COLAB = {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": [], "toc_visible": True}}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 EXERCISE = re.compile(r"\*\*(?:Exercise `\w+`|Case \d+)\*\* [●○]+ (\d+) minutes")
@@ -108,13 +109,16 @@ def minutes(notebook: NotebookNode) -> tuple[int, int]:
     section under a heading that begins with "Deeper:" is not on the core path, up to the next
     heading that is as high.
     """
-    total, deeper, below = {False: 0.0, True: 0.0}, False, 0
+    total = {False: 0.0, True: 0.0}
+    deeper = False
+    below = 0
     for cell in notebook.cells:
         heading = (
             re.match(r"(#+) (Deeper:)?", cell.source) if cell.cell_type == "markdown" else None
         )
         if heading and (heading[2] or len(heading[1]) <= below):
-            deeper, below = bool(heading[2]), len(heading[1]) if heading[2] else 0
+            deeper = bool(heading[2])
+            below = len(heading[1]) if heading[2] else 0
         if cell.cell_type == "markdown":
             words = re.sub(r"\]\([^)]*\)|<[^>]*>", " ", cell.source).split()
             total[deeper] += len(words) / 120 + sum(
@@ -124,7 +128,8 @@ def minutes(notebook: NotebookNode) -> tuple[int, int]:
             shown = not HIDDEN & set(cell.metadata.get("tags", ()))
             total[deeper] += shown * sum(map(bool, map(str.strip, cell.source.splitlines()))) / 15
             total[deeper] += 2 * len(MOVES.findall(cell.source))
-    core, everything = total[False], total[False] + total[True]
+    core = total[False]
+    everything = total[False] + total[True]
     return 5 * math.ceil(core / 5), 5 * math.ceil(everything / 5)
 
 

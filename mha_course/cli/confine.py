@@ -35,7 +35,11 @@ READABLE = (
 FILE_SIZE = 16 << 20  # bytes
 OPEN = 64  # files at a time
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-CLONE, CLONE3, PRLIMIT, CAPSET, NONE = (56, 220), (435, 435), (302, 261), (126, 91), -1
+CLONE = (56, 220)
+CLONE3 = (435, 435)
+PRLIMIT = (302, 261)
+CAPSET = (126, 91)
+NONE = -1
 # System calls that fail with EPERM, by their numbers on x86_64 and aarch64.
 DENIED = {
     "socket": (41, 198), "io_uring_setup": (425, 425), "shmget": (29, 194), "msgget": (68, 186),
@@ -53,7 +57,11 @@ DENIED = {
     "removexattrat": (466, 466), "unshare": (272, 97), "setns": (308, 268),
 }  # fmt: skip
 ALLOW, FAIL = 0x7FFF0000, 0x00050000
-LOAD, EQUAL, ATLEAST, ANYBIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+LOAD = 0x20
+EQUAL = 0x15
+ATLEAST = 0x35
+ANYBIT = 0x45
+RETURN = 0x06
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_FILE, MAKE_REG, TRUNCATE = (
     1 << bit for bit in (0, 1, 2, 3, 5, 8, 14)
 )
@@ -119,7 +127,8 @@ def _restrict_files(folder: Path) -> None:
         13 + (version > 1) + (version > 2) + (version > 4)
     )  # how many kinds of access to files it knows
     known = (1 << rights) - 1
-    network, scoped = 3 * (version > 3), 3 * (version > 5)
+    network = 3 * (version > 3)
+    scoped = 3 * (version > 5)
     size = 8 if version < 4 else 16 if version < 6 else 24
     rules = _call(
         "Landlock", _libc.syscall, 444, struct.pack("QQQ", known, network, scoped), size, 0
@@ -158,7 +167,9 @@ def _filter(place: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield the instructions of the seccomp filter, each its code, its two jumps and its
     operand.
     """
-    fail, number, argument = (RETURN, 0, 0, FAIL | errno.EPERM), (LOAD, 0, 0, 0), (LOAD, 0, 0, 16)
+    fail = (RETURN, 0, 0, FAIL | errno.EPERM)
+    number = (LOAD, 0, 0, 0)
+    argument = (LOAD, 0, 0, 16)
     yield LOAD, 0, 0, 4
     yield EQUAL, 1, 0, list(ARCHITECTURES.values())[place]
     yield fail
@@ -176,7 +187,8 @@ def _filter(place: int) -> Iterator[tuple[int, int, int, int]]:
         CLONE3[place],
     )  # its flags lie where no filter can look; without it, libraries use clone
     yield RETURN, 0, 0, FAIL | errno.ENOSYS
-    thread, itself = (ANYBIT, 0, 1, 0x10000), (EQUAL, 0, 1, 0)
+    thread = (ANYBIT, 0, 1, 0x10000)
+    itself = (EQUAL, 0, 1, 0)
     for numbers, condition in ((CLONE, thread), (PRLIMIT, itself)):
         yield EQUAL, 0, 4, numbers[place]
         yield argument

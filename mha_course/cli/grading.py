@@ -57,10 +57,8 @@ def grade(folder: Path, out: Path, *, confined: bool = True) -> list[Row]:
     _prepare(folder, out)
     missing = why_not_confined() if confined else ""
     if missing:
-        what, fix = (
-            "answers cannot be confined on this machine",
-            "--unconfined, for notebooks that you trust",
-        )
+        what = "answers cannot be confined on this machine"
+        fix = "--unconfined, for notebooks that you trust"
         raise ShapeError("grade", what, "Linux with Landlock and seccomp", missing, fix)
     torch.set_num_threads(1)  # a process that is forked beside threads may stand still
     tqdm.monitor_interval = 0
@@ -91,7 +89,8 @@ def hand_ins(folder: Path) -> list[tuple[str, Path]]:
     """Return learners and their notebooks; of a learner without one, the folder. Raises: ShapeError
     if none has any.
     """
-    place, expected = "grade: FOLDER", "NAME.ipynb or NAME/*.ipynb for each learner"
+    place = "grade: FOLDER"
+    expected = "NAME.ipynb or NAME/*.ipynb for each learner"
     require(
         folder.is_dir(),
         place,
@@ -126,7 +125,8 @@ def _is_notebook(path: Path) -> bool:
 
 def _prepare(folder: Path, out: Path) -> None:
     """Make the folders that are written to. Raises: ShapeError."""
-    place, inside = "grade: OUT", folder.resolve() in (out.resolve(), *out.resolve().parents)
+    place = "grade: OUT"
+    inside = folder.resolve() in (out.resolve(), *out.resolve().parents)
     expected = f"a folder outside of {folder}"
     require(
         not inside, place, "it lies in the folder of the notebooks", expected=expected, got=str(out)

@@ -45,10 +45,8 @@ def class_page(rows: Sequence[Row]) -> str:
     """Return the page of a class: what is misunderstood most, exercises by mistakes, exercises by
     learners.
     """
-    answers, learners = (
-        [row for row in rows if row.exercise],
-        list(dict.fromkeys(row.learner for row in rows)),
-    )
+    answers = [row for row in rows if row.exercise]
+    learners = list(dict.fromkeys(row.learner for row in rows))
     exercises = [name for name in NAMES if name in {row.exercise for row in answers}]
     begun = sum(row.status != "unattempted" for row in answers)
     right = sum(row.status == "correct" for row in answers)
@@ -131,11 +129,9 @@ def _frequent(answers: Sequence[Row], learners: int) -> str:
         :FREQUENT
     ]:
         (exercise, _), *_ = Counter(row.exercise for row in rows).most_common()
-        known, lesson, many = (
-            _known(name, exercise),
-            LESSON_OF[exercise],
-            len({row.learner for row in rows}),
-        )
+        known = _known(name, exercise)
+        lesson = LESSON_OF[exercise]
+        many = len({row.learner for row in rows})
         places = ", ".join(
             f"`{one}`" for one in sorted({row.exercise for row in rows}, key=NAMES.index)
         )

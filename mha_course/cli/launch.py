@@ -110,7 +110,8 @@ def set_up() -> Path:
         )
     venv = ROOT / ".venv"
     python = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    stamp, unfinished = venv / "mha_course.json", venv / "mha_course.unfinished"
+    stamp = venv / "mha_course.json"
+    unfinished = venv / "mha_course.unfinished"
     want = json.dumps(
         {"requirements": hashlib.sha256(requirements.read_bytes()).hexdigest(), "folder": str(venv)}
     )

@@ -80,7 +80,8 @@ def python(source: str) -> str:
 
 def styles() -> str:
     """Return the colours of code, for light and dark."""
-    light, dark = HtmlFormatter(style="xcode"), HtmlFormatter(style="github-dark")
+    light = HtmlFormatter(style="xcode")
+    dark = HtmlFormatter(style="github-dark")
     return f"{light.get_style_defs('.python')}\n{dark.get_style_defs('.dark .python')}"
 
 
@@ -127,7 +128,8 @@ def question(asked: Question) -> tuple[str, str]:
     choices = "".join(f"<li>{html.escape(choice)}</li>" for choice in asked.choices)
     listed = f"<ol>{choices}</ol>" if choices else ""
     text = f'<p class="ask"><strong>Predict.</strong> {html.escape(asked.text)}</p>{listed}'
-    right, reason = html.escape(asked.right), html.escape(asked.answers[asked.right])
+    right = html.escape(asked.right)
+    reason = html.escape(asked.answers[asked.right])
     return (
         f'<div class="question">{text}</div>',
         f'<div class="answer"><p><strong>{right}:</strong> {reason}</p></div>',

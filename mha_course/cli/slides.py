@@ -32,7 +32,9 @@ from mha_course.exercises.catalogue import QUESTIONS
 from mha_course.exercises.hint_ladder import reference
 from mha_course.widgets.base import DECK_VIEW, esm
 
-LESSONS, DECKS, HERE = launch.ROOT / launch.LESSONS, launch.ROOT / "decks", Path(__file__).parent
+LESSONS = launch.ROOT / launch.LESSONS
+DECKS = launch.ROOT / "decks"
+HERE = Path(__file__).parent
 TYPES = ("slide", "subslide", "fragment", "-", "notes", "skip")
 SHOWS = ("output", "code", "both")
 _LIVE = '<div class="live"'
@@ -77,7 +79,8 @@ def build(
     lessons = {path.name[:2]: path for path in sorted(LESSONS.glob("*.ipynb"))}
     chosen = [number.zfill(2) for number in numbers] or list(lessons)
     for number in chosen:
-        place, expected = f"slides: lesson {number}", f"one of {', '.join(lessons)}"
+        place = f"slides: lesson {number}"
+        expected = f"one of {', '.join(lessons)}"
         require(
             number in lessons,
             place,
@@ -146,9 +149,11 @@ def _checked(cell: NotebookNode, where: str) -> tuple[str, dict[str, Any]]:
     """Return what a cell becomes, and what the lecturer wrote. Raises: ShapeError."""
     kind = cell.metadata.get("slideshow", {}).get("slide_type")
     lecture: dict[str, Any] = cell.metadata.get("lecture", {})
-    rule, fix = "slide_type is missing or unknown", "set it in JupyterLab's property inspector"
+    rule = "slide_type is missing or unknown"
+    fix = "set it in JupyterLab's property inspector"
     require(kind in TYPES, where, rule, expected=f"one of {', '.join(TYPES)}", got=kind, fix=fix)
-    show, expected = lecture.get("show", "both"), f"one of {', '.join(SHOWS)}"
+    show = lecture.get("show", "both")
+    expected = f"one of {', '.join(SHOWS)}"
     require(
         show in SHOWS,
         where,

@@ -33,7 +33,9 @@ LINUX = sys.platform == "linux"
 CONTEXT: Any = multiprocessing.get_context("fork" if LINUX else "spawn")
 MEMORY = 2 << 30  # bytes that a confined process may take
 LONGEST = 16 << 20  # bytes of an answer that are read
-DISK, ENTRIES = 64 << 20, 1000  # bytes and files that a process may write
+# bytes and files that a process may write
+DISK = 64 << 20
+ENTRIES = 1000
 FILE = "results"
 PLACES = min(
     8, len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1
@@ -59,7 +61,9 @@ class Task:
     def start(self, call: Callable[[Any], Any], seconds: float, confined: bool) -> None:
         """Start a process for the items that are left."""
         self.folder = tempfile.TemporaryDirectory(prefix="mha_course-", ignore_cleanup_errors=True)
-        self.seen, self.token, self.deadline = 0, secrets.token_hex(), time.monotonic() + seconds
+        self.seen = 0
+        self.token = secrets.token_hex()
+        self.deadline = time.monotonic() + seconds
         arguments = (call, self.items, Path(self.folder.name), self.token, confined)
         self.process = CONTEXT.Process(target=_work, args=arguments, daemon=True)
         self.process.start()
@@ -80,7 +84,8 @@ class Task:
     def extend(self, seconds: float) -> None:
         """Where there are several items, give each its own time."""
         if len(self.items) > 1 and (written := len(self.read())) > self.seen:
-            self.seen, self.deadline = written, time.monotonic() + seconds
+            self.seen = written
+            self.deadline = time.monotonic() + seconds
 
     def overflows(self) -> bool:
         """Return whether its folder holds more than it may."""
@@ -171,7 +176,10 @@ def _work(
         ]:
             del os.environ[name]  # keys and passwords may be among them
     os.environ.update(dict.fromkeys(("HOME", "TMPDIR", "TEMP", "TMP", "MPLCONFIGDIR"), str(folder)))
-    tempfile.tempdir, write, leave, dumps = str(folder), os.write, os._exit, json.dumps
+    tempfile.tempdir = str(folder)
+    write = os.write
+    leave = os._exit
+    dumps = json.dumps
     trouble = ""
     if sys.platform == "linux" and confined:
         try:

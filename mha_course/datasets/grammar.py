@@ -134,9 +134,12 @@ def _slots(subject: str, other: str) -> list[tuple[str, Sequence[str]]]:
 
 def _fill(kind: str, subject: str, other: str, chosen: Mapping[str, str]) -> Sentence:
     about, rest = (other, subject) if kind == "because_object" else (subject, other)
-    it, them = _PRONOUNS[about], OBJECT_FORMS[_PRONOUNS[other]]
+    it = _PRONOUNS[about]
+    them = OBJECT_FORMS[_PRONOUNS[other]]
     be = "were" if it == "they" else "was"
-    state, adjective, adjective2 = chosen["state"], chosen["adjective"], chosen["adjective2"]
+    state = chosen["state"]
+    adjective = chosen["adjective"]
+    adjective2 = chosen["adjective2"]
     verb, adverb = CONSEQUENCES[state].split()
     agreed = {
         "be": be,
@@ -191,7 +194,9 @@ def sentences(count: int, split: str, seed: int) -> list[Sentence]:
     >>> len({s.kind for s in sentences(100, "test", seed=1)})
     5
     """
-    rng, kinds, pairs = random.Random(seed), list(TEMPLATES), noun_pairs(split)
+    rng = random.Random(seed)
+    kinds = list(TEMPLATES)
+    pairs = noun_pairs(split)
     return [sentence(rng, rng.choice(kinds), *rng.choice(pairs)) for _ in range(count)]
 
 
@@ -258,10 +263,8 @@ def _standing(options: Sequence[str], words: Sequence[str]) -> str:
 def word_classes() -> tuple[tuple[str, ...], ...]:
     """Return all words, grouped so that the words of one class can stand in each other's place."""
     verbs, adverbs = zip(*(words.split() for words in CONSEQUENCES.values()), strict=True)
-    subject_forms, object_forms = (
-        tuple(NOUNS),
-        tuple(sorted(set(OBJECT_FORMS.values()) - set(NOUNS))),
-    )
+    subject_forms = tuple(NOUNS)
+    object_forms = tuple(sorted(set(OBJECT_FORMS.values()) - set(NOUNS)))
     adjectives = tuple(word for words in _ADJECTIVES.values() for word in words)
     main_verbs = (*SUBJECT_VERBS, *OBJECT_VERBS, *FOLLOW_UPS)
     open_classes = (tuple(_PRONOUNS), adjectives, tuple(CONSEQUENCES), verbs, adverbs, main_verbs)

@@ -22,7 +22,8 @@ from mha_course.exercises.spec import Change, Function, mistake
 # Projection
 
 
-_linear, _split = Steps.defaults["linear"], Steps.defaults["split"]
+_linear = Steps.defaults["linear"]
+_split = Steps.defaults["split"]
 
 
 def _not_transposed(x: Tensor, w: Tensor, b: Tensor | None = None, *_: Any) -> Any:

@@ -138,7 +138,8 @@ class Attempt:
         unpacking does.
         """
         outcome = run(self.exercise.run, self.answer, self.arguments, seed=seed)
-        got, axes = _plain(outcome.result), self.exercise.axes
+        got = _plain(outcome.result)
+        axes = self.exercise.axes
         outcome.result = got
         axes = axes if isinstance(axes, str) else axes[0]
         stacked = isinstance(got, Tensor) and got.dim() == len(axes.split()) + 1
@@ -160,7 +161,8 @@ class Attempt:
                 "repeat",
                 "Two calls with the same input differ: something is drawn at random.",
             )
-        want, got = run_reference(self.exercise, self.arguments), outcome.result
+        want = run_reference(self.exercise, self.arguments)
+        got = outcome.result
         wanted = as_list(want)
         answers = as_list(got) if isinstance(want, tuple) else [got]
         if len(answers) != len(wanted):
@@ -296,7 +298,8 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
                 arguments=attempt.arguments,
             )
     agrees = "It agrees with the reference on sizes that all differ, in float64 and float32."
-    said, arguments = f"{exercise.done} {agrees}".strip(), exercise.inputs[0]()
+    said = f"{exercise.done} {agrees}".strip()
+    arguments = exercise.inputs[0]()
     return Report(exercise.name, "correct", said, answer=answer, arguments=arguments)
 
 
@@ -331,7 +334,9 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
 
 def _explain(attempt: Attempt, fault: Fault) -> Report:
     """Name the mistake, if it is known; else tell where the answer parts from the reference."""
-    exercise, outcome, (status, stage, message, *_) = attempt.exercise, attempt.outcomes[-1], fault
+    exercise = attempt.exercise
+    outcome = attempt.outcomes[-1]
+    (status, stage, message, *_) = fault
     report = Report(exercise.name, status, message, stage, fault.mistake)
     if stage in _BESIDE_THE_NUMBERS or isinstance(outcome.error, sandbox.AnswerTimeoutError):
         known = [one for one in MISTAKES if one.stage == stage and one.belongs_to(exercise)]

@@ -41,7 +41,8 @@ def alike(one: Outcome, other: Outcome, precision: float = EXACT) -> bool:
         return type(one.error) is type(other.error) and _first_line(one.error) == _first_line(
             other.error
         )
-    ours, theirs = as_list(one.result), as_list(other.result)
+    ours = as_list(one.result)
+    theirs = as_list(other.result)
     return len(ours) == len(theirs) and all(
         _same(a, b, precision) for a, b in zip(ours, theirs, strict=True)
     )

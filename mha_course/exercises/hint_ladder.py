@@ -13,7 +13,9 @@ from html import escape
 from mha_course.exercises.catalogue import HINTS, find_exercise
 from mha_course.exercises.html import box, heading, prose
 
-LECTURER, SOLUTIONS = "MHA_COURSE_LECTURER", "MHA_COURSE_SOLUTIONS"  # switches in the environment
+# switches in the environment
+LECTURER = "MHA_COURSE_LECTURER"
+SOLUTIONS = "MHA_COURSE_SOLUTIONS"
 _calls: Counter[str] = Counter()  # of hint, for each exercise, in this session
 
 

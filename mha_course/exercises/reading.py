@@ -227,7 +227,8 @@ def choose(
 
 def _readings(text: str, units: str) -> list[list[float]]:
     """Read a text as one number, and as several: a comma may be either."""
-    single, several = number(text, units), [number(part, units) for part in elements(text)]
+    single = number(text, units)
+    several = [number(part, units) for part in elements(text)]
     found = [[single]] if single is not None else []
     return found + (
         [[one for one in several if one is not None]] if several and None not in several else []

@@ -70,12 +70,14 @@ class _Helper:
     """The buttons of one report, and what they have brought."""
 
     def __init__(self, report: Report) -> None:
-        self.report, self.parts = report, dict[str, str]()
+        self.report = report
+        self.parts = dict[str, str]()
         self.hints_are_over, self.is_traced = False, False
 
     def buttons(self) -> list[dict[str, Any]]:
         """Return what can be asked now, and what needs no asking again."""
-        passed, hinted = self.report.status == "correct", "hint" in self.parts
+        passed = self.report.status == "correct"
+        hinted = "hint" in self.parts
         found = []
         if not passed:
             found.append(("hint", "Next hint" if hinted else "Hint", self.hints_are_over))

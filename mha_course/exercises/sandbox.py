@@ -98,7 +98,9 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
     raises it between two of its own instructions, so one long call into C is not cut short, only
     what comes after it.
     """
-    thread, running, tracing = threading.get_ident(), threading.Lock(), sys.gettrace()
+    thread = threading.get_ident()
+    running = threading.Lock()
+    tracing = sys.gettrace()
     # no Event: its lock may be left locked where an error is raised in the middle of it
     running.acquire()
 
@@ -261,7 +263,8 @@ def run(
     mine = [
         x.clone() if isinstance(x, Tensor) else x for x in arguments
     ]  # an answer that works in place spoils these
-    dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
+    dtype = torch.get_default_dtype()
+    grad = torch.is_grad_enabled()
     outcome = Outcome()
     try:
         with (

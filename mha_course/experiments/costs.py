@@ -103,7 +103,8 @@ def milliseconds(fn: Callable[..., Any], *args: Any, seconds: float = 0.2) -> fl
     """
     fine = time.get_clock_info("thread_time").resolution < 1e-5
     clock = time.thread_time if fine else time.perf_counter
-    timer, end = timeit.Timer(lambda: fn(*args), timer=clock), time.perf_counter() + seconds
+    timer = timeit.Timer(lambda: fn(*args), timer=clock)
+    end = time.perf_counter() + seconds
     found: list[float] = []
     with one_thread():
         while not found or time.perf_counter() < end:
@@ -131,7 +132,8 @@ class _Memory(DispatchMode):
         for tensor in leaves:
             if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
                 continue
-            key, storage = storage_key(tensor), tensor.untyped_storage()
+            key = storage_key(tensor)
+            storage = tensor.untyped_storage()
             if key not in self.known:
                 size = storage.nbytes() if made else 0
                 self.now += size

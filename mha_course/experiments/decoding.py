@@ -57,7 +57,8 @@ def with_cache(module: _Attention, x: Tensor, chunks: Sequence[int] | None = Non
     tokens = x.size(1)
     lengths = [1] * tokens if chunks is None else list(chunks)
     fits = sum(lengths) == tokens and min(lengths, default=0) >= 1
-    expected, got = f"positive lengths with a sum of S={tokens}", f"chunks={lengths}"
+    expected = f"positive lengths with a sum of S={tokens}"
+    got = f"chunks={lengths}"
     require(fits, "with_cache", "the chunks must make up the sequence", expected=expected, got=got)
     cache = KVCache()
     return torch.cat(
@@ -101,10 +102,8 @@ def step_flops(d_model: int, num_heads: int, tokens: int) -> tuple[Flops, Flops]
     A multiply-add counts as 2. Raises: ShapeError when num_heads does not divide d_model.
     """
     mha = MultiHeadAttention(d_model, num_heads, bias=False)
-    x, past = (
-        torch.zeros(1, tokens, d_model),
-        torch.zeros(1, num_heads, tokens - 1, d_model // num_heads),
-    )
+    x = torch.zeros(1, tokens, d_model)
+    past = torch.zeros(1, num_heads, tokens - 1, d_model // num_heads)
     w_q, w_k, w_v, w_o = (
         linear.weight for linear in (mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj)
     )

@@ -69,7 +69,8 @@ def accuracy(model: MaskedWordModel, texts: Sequence[Sentence], relation: str) -
     """
     numbers, starts, _ = _pairs("accuracy", texts, relation)
     ids, mask = encode([texts[number].words for number in numbers])
-    rows, hidden = torch.arange(len(numbers)), torch.tensor(starts)
+    rows = torch.arange(len(numbers))
+    hidden = torch.tensor(starts)
     true = ids[rows, hidden]
     ids[rows, hidden] = MASK
     guess = model(ids, mask)[rows, hidden].argmax(-1)
@@ -116,7 +117,8 @@ def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str)
     """
     lengths = torch.tensor([len(text.words) for text in texts])
     known = {pair for text in texts for pair in text.pairs.get(relation, ())}
-    total, count = torch.zeros(weights.size(0), weights.size(2)), 0
+    total = torch.zeros(weights.size(0), weights.size(2))
+    count = 0
     for start, end in sorted(known):
         related = torch.tensor([(start, end) in text.pairs.get(relation, ()) for text in texts])
         joined = torch.tensor([_joined(text, (start, end)) for text in texts])

@@ -86,7 +86,9 @@ class AssociativeRecall:
             :, :, 0
         ]  # (runs, N, C)
         x[:, :, 1:, 31] = 0.0
-        x[:, :, 0, :16], x[:, :, 0, 16:31], x[:, :, 0, 31] = found[..., :16], 0.0, 1.0
+        x[:, :, 0, :16] = found[..., :16]
+        x[:, :, 0, 16:31] = 0.0
+        x[:, :, 0, 31] = 1.0
         return x, found[..., 16:31], position
 
 
@@ -112,8 +114,10 @@ class ParallelAttention(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         require_heads("ParallelAttention", width, num_heads, "width")
-        edge, self.dropout = 1 / math.sqrt(width), dropout
-        D, D_v = score_dim or width // num_heads, value_dim or width // num_heads
+        edge = 1 / math.sqrt(width)
+        self.dropout = dropout
+        D = score_dim or width // num_heads
+        D_v = value_dim or width // num_heads
 
         def uniform(*shape: int) -> nn.Parameter:
             drawn = (torch.rand(runs, *shape, generator=generator) * 2 - 1) * edge
@@ -142,7 +146,9 @@ class ParallelAttention(nn.Module):
         """Return what each head found, (runs, H, N, T, D_v), and its weights; arguments as for
         forward.
         """
-        q, k, v = self._project(query, "q"), self._project(x, "k"), self._project(x, "v")
+        q = self._project(query, "q")
+        k = self._project(x, "k")
+        v = self._project(x, "v")
         weights = (q @ k.mT / math.sqrt(q.size(-1))).softmax(-1)  # (runs, H, N, T, S)
         return F.dropout(weights, self.dropout, self.training) @ v, weights
 
@@ -191,10 +197,8 @@ def learn(
     Raises: ShapeError unless runs, steps and count are positive and num_heads divides the width of
         the task.
     """
-    rule, got = (
-        "runs, steps and count must be positive",
-        f"runs={runs}, steps={steps}, count={count}",
-    )
+    rule = "runs, steps and count must be positive"
+    got = f"runs={runs}, steps={steps}, count={count}"
     require(min(runs, steps, count) >= 1, "learn", rule, expected="1 or more", got=got)
     generator = torch.Generator().manual_seed(seed)
     made = [

@@ -20,7 +20,8 @@ def find_leaks(fn: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Change each token in turn, by little and by much, and see which outputs change: (S, S), True
     where t feels s.
     """
-    before, generator = fn(x), torch.Generator().manual_seed(0)
+    before = fn(x)
+    generator = torch.Generator().manual_seed(0)
     leaks = torch.zeros(before.size(1), x.size(1), dtype=torch.bool)  # (S, S)
     for size in 3 * (0.01, 30.0):
         for s in range(x.size(1)):
@@ -47,7 +48,8 @@ def token_dependence(fn: Callable[[Tensor], Any], x: Tensor) -> Tensor:
     """
     require_tokens("token_dependence", "x", x, "B S C")
     if not torch.equal(_output(fn, x), _output(fn, x)):
-        rule, fix = "fn must give the same twice", "fn.eval(), if it is a module with dropout"
+        rule = "fn must give the same twice"
+        fix = "fn.eval(), if it is a module with dropout"
         raise ShapeError(
             "token_dependence",
             rule,
@@ -65,9 +67,7 @@ def _output(fn: Callable[[Tensor], Any], x: Tensor) -> Tensor:
     out = result[0] if isinstance(result, tuple) else result
     require_tokens("token_dependence", "the output of fn", out, "B T C")
     if not bool(out.isfinite().all()):
-        rule, got = (
-            "the output of fn must be finite",
-            f"NaN or infinity in {int((~out.isfinite()).sum())} places",
-        )
+        rule = "the output of fn must be finite"
+        got = f"NaN or infinity in {int((~out.isfinite()).sum())} places"
         raise ShapeError("token_dependence", rule, expected="finite numbers", got=got)
     return out

@@ -45,9 +45,11 @@ class EncoderBlock(nn.Module):
     ) -> None:
         super().__init__()
         self.norm_first, self.d_ff = norm_first, d_ff
-        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.norm1 = nn.LayerNorm(d_model)
+        self.norm2 = nn.LayerNorm(d_model)
         self.attention = MultiHeadAttention(d_model, num_heads, dropout=dropout)
-        inner, outer = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+        inner = nn.Linear(d_model, d_ff)
+        outer = nn.Linear(d_ff, d_model)
         self.feed_forward = nn.Sequential(inner, nn.GELU(), nn.Dropout(dropout), outer)
         self.dropout = nn.Dropout(dropout)
 
@@ -75,7 +77,8 @@ class EncoderBlock(nn.Module):
 
     def to_torch(self) -> nn.TransformerEncoderLayer:
         """Return PyTorch's layer with the same weights, batch first."""
-        mha, options = self.attention, {"batch_first": True, "norm_first": self.norm_first}
+        mha = self.attention
+        options = {"batch_first": True, "norm_first": self.norm_first}
         layer = nn.TransformerEncoderLayer(
             mha.d_model, mha.num_heads, self.d_ff, self.dropout.p, F.gelu, **options
         )
@@ -186,7 +189,8 @@ class WordModel(nn.Module):
 
     def embed(self, ids: Tensor, start: int = 0) -> Tensor:
         """Add what each word is to where it stands, counted from start: ids (B, S) to (B, S, C)."""
-        end, longest = start + ids.size(1), self.position_embedding.num_embeddings
+        end = start + ids.size(1)
+        longest = self.position_embedding.num_embeddings
         if end > longest:
             name = type(self).__name__
             raise SentenceError(

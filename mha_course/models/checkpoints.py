@@ -257,10 +257,8 @@ def _cached(repo: str, file: str, revision: str) -> Path:
     """Return where a file of the hub lies in the cache, and put it there before if it does not."""
     from huggingface_hub import errors, hf_hub_download, try_to_load_from_cache  # noqa: PLC0415 (takes a second)
 
-    known, present = (
-        f"{', '.join(PUBLISHED)}, or OWNER/NAME of a public model",
-        "the file in the cache, or a network",
-    )
+    known = f"{', '.join(PUBLISHED)}, or OWNER/NAME of a public model"
+    present = "the file in the cache, or a network"
     refusals: list[tuple[type[Exception], str, str]] = [  # the first that fits
         (errors.HFValidationError, "this is no name of a model", known),
         (errors.GatedRepoError, "the model is gated: only who was let in gets it", known),
@@ -302,7 +300,8 @@ def _download(repo: str, file: str, revision: str) -> None:
 
     url = file_download.hf_hub_url(repo, file, revision=revision)
     found = file_download.get_hf_file_metadata(url)
-    etag, size = str(found.etag), found.size or 0
+    etag = str(found.etag)
+    size = found.size or 0
     folder = Path(
         constants.HF_HUB_CACHE,
         file_download.repo_folder_name(repo_id=repo, repo_type="model"),
@@ -314,8 +313,10 @@ def _download(repo: str, file: str, revision: str) -> None:
         if blob.exists():  # another process was faster
             return
         with part.open("ab") as opened:
-            present, free = opened.tell(), shutil.disk_usage(folder).free
-            rule, expected = "the disk has no room", f"{size - present:,} bytes"
+            present = opened.tell()
+            free = shutil.disk_usage(folder).free
+            rule = "the disk has no room"
+            expected = f"{size - present:,} bytes"
             require(
                 size - present <= free,
                 "fetch",
@@ -329,7 +330,8 @@ def _download(repo: str, file: str, revision: str) -> None:
                     url, opened, resume_size=present, expected_size=found.size, **options
                 )
             except Exception as error:
-                rule, got = "the download broke off", f"{opened.tell():,}: {type(error).__name__}"
+                rule = "the download broke off"
+                got = f"{opened.tell():,}: {type(error).__name__}"
                 fix = "the same call again, which goes on from there"
                 raise ShapeError(
                     "fetch", rule, expected=f"{size:,} bytes of {file}", got=got, fix=fix
@@ -362,7 +364,8 @@ def read_config(folder: Path, place: str) -> Config:
             expected="a folder of a checkpoint",
             got=repr(folder.name),
         )
-    rule, expected = "config.json must be there and hold an object", "the published config.json"
+    rule = "config.json must be there and hold an object"
+    expected = "the published config.json"
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -396,7 +399,8 @@ def family_of(config: Config, place: str) -> Family:
 
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:
-    rule, expected = "the weights must be one file of safetensors", WEIGHTS
+    rule = "the weights must be one file of safetensors"
+    expected = WEIGHTS
     path = folder / WEIGHTS
     if not path.is_file():
         others = sorted(
@@ -454,11 +458,10 @@ def _state(
     ours: dict[str, dict[str, Tensor]] = {}  # those that make up each of theirs
     for name, parameter in model.state_dict().items():
         ours.setdefault(_published(name, family.names), {})[name] = parameter
-    missing, unknown = sorted(ours.keys() - tensors.keys()), sorted(tensors.keys() - ours.keys())
-    rule, expected = (
-        "the file must hold the tensors that config.json speaks of",
-        f"{len(ours)} tensors",
-    )
+    missing = sorted(ours.keys() - tensors.keys())
+    unknown = sorted(tensors.keys() - ours.keys())
+    rule = "the file must hold the tensors that config.json speaks of"
+    expected = f"{len(ours)} tensors"
     got = f"missing: {listed(missing)}; unknown: {listed(unknown)}"
     require(not missing and not unknown, "load", rule, expected=expected, got=got)
     state: dict[str, Tensor] = {}
@@ -468,7 +471,8 @@ def _state(
         stacked = torch.cat(
             list(parts.values())
         )  # has a shape alone: the model is still on the device meta
-        shape, tensor = tuple(stacked.T.shape if turned else stacked.shape), tensors[name]
+        shape = tuple(stacked.T.shape if turned else stacked.shape)
+        tensor = tensors[name]
         if tensor.shape == shape and tensor.is_floating_point():
             tensor = tensor.T if turned else tensor  # a view: the numbers stay in the mapped file
             state |= zip(

@@ -185,7 +185,8 @@ def write(
         ``models.generate``.
     """
     ids = prompt(start).repeat(count, 1)  # (B, S)
-    dice, steps = torch.Generator().manual_seed(seed), LONGEST - ids.size(1)
+    dice = torch.Generator().manual_seed(seed)
+    steps = LONGEST - ids.size(1)
     whole = generate(
         model, ids, steps, temperature=temperature, top_k=top_k, generator=dice, cached=cached
     )

@@ -73,7 +73,8 @@ class PublishedModel(nn.Module):
         """
         start = caches[0].length if caches else 0
         if caches:
-            place, rule = type(self).__name__, "caches are for causal models, and without a mask"
+            place = type(self).__name__
+            rule = "caches are for causal models, and without a mask"
             require(self.causal and mask is None, place, rule, expected="no caches", got="caches")
         may_attend = self._may_attend(ids, mask, start)
         with threads(self.num_threads):
@@ -94,9 +95,11 @@ class PublishedModel(nn.Module):
 
     def _may_attend(self, ids: Tensor, mask: Tensor | None, start: int = 0) -> Tensor | None:
         """Check the inputs and return the mask of the attention, (S, S) or (B, 1, S, S)."""
-        place, words = type(self).__name__, self.token_embedding.num_embeddings
+        place = type(self).__name__
+        words = self.token_embedding.num_embeddings
         require_shape(place, "ids", ids, {"B": None, "S": None})
-        rule, fix = "ids must be whole numbers", "ids.long()"
+        rule = "ids must be whole numbers"
+        fix = "ids.long()"
         require(
             ids.dtype in (torch.int32, torch.int64),
             place,
@@ -112,7 +115,8 @@ class PublishedModel(nn.Module):
         )
         length = start + ids.size(1)
         if self.max_len is not None and length > self.max_len:
-            rule, expected = "the sentence is too long", f"S <= {self.max_len}"
+            rule = "the sentence is too long"
+            expected = f"S <= {self.max_len}"
             raise SentenceError(place, rule, expected=expected, got=f"S={length}")
         causal = causal_mask(ids.size(1), device=ids.device) if self.causal else None  # (S, S)
         if mask is None:
@@ -141,10 +145,8 @@ class GPT2(PublishedModel):
         )
         activation = _activation(config, "activation_function", "gelu_new")
         eps = setting(config, "layer_norm_epsilon", 1e-5)
-        self.token_embedding, self.position_embedding = (
-            nn.Embedding(words, width),
-            nn.Embedding(self.max_len, width),
-        )
+        self.token_embedding = nn.Embedding(words, width)
+        self.position_embedding = nn.Embedding(self.max_len, width)
         self.encoder = _encoder(Encoder(width, heads, inner, layers), activation, eps)
         self.to_words = nn.Linear(width, words, bias=False)
 
@@ -173,20 +175,17 @@ class BERT(PublishedModel):
             config, "num_attention_heads", "num_hidden_layers", "intermediate_size"
         )
         (types,) = sizes({"type_vocab_size": 2} | dict(config), "type_vocab_size")
-        activation, eps = (
-            _activation(config, "hidden_act", "gelu"),
-            setting(config, "layer_norm_eps", 1e-12),
-        )
-        self.token_embedding, self.position_embedding = (
-            nn.Embedding(words, width),
-            nn.Embedding(self.max_len, width),
-        )
+        activation = _activation(config, "hidden_act", "gelu")
+        eps = setting(config, "layer_norm_eps", 1e-12)
+        self.token_embedding = nn.Embedding(words, width)
+        self.position_embedding = nn.Embedding(self.max_len, width)
         self.type_embedding = nn.Embedding(types, width)
         self.norm = nn.LayerNorm(width, eps)
         self.encoder = _encoder(
             Encoder(width, heads, inner, layers, norm_first=False), activation, eps
         )
-        dense, norm = nn.Linear(width, width), nn.LayerNorm(width, eps)
+        dense = nn.Linear(width, width)
+        norm = nn.LayerNorm(width, eps)
         self.to_words = nn.Sequential(dense, activation, norm, nn.Linear(width, words))
 
     def embed(self, ids: Tensor, start: int = 0) -> Tensor:
@@ -213,15 +212,16 @@ class Llama(PublishedModel):
         given = {name: value for name, value in config.items() if value is not None}
         defaults = {"num_key_value_heads": heads, "head_dim": width // heads}
         kv_heads, head_dim = sizes(defaults | given, "num_key_value_heads", "head_dim")
-        rule, got = "num_key_value_heads must divide num_attention_heads", f"{kv_heads} and {heads}"
+        rule = "num_key_value_heads must divide num_attention_heads"
+        got = f"{kv_heads} and {heads}"
         require(heads % kv_heads == 0, "load", rule, expected="a divisor", got=got)
-        rule, got = "head_dim must be even", f"head_dim={head_dim}"
+        rule = "head_dim must be even"
+        got = f"head_dim={head_dim}"
         require(head_dim % 2 == 0, "load", rule, expected="head_dim % 2 == 0", got=got)
-        activation, eps = (
-            _activation(config, "hidden_act", "silu"),
-            setting(config, "rms_norm_eps", 1e-6),
-        )
-        base, bias = _rope_base(config), setting(config, "attention_bias", False)
+        activation = _activation(config, "hidden_act", "silu")
+        eps = setting(config, "rms_norm_eps", 1e-6)
+        base = _rope_base(config)
+        bias = setting(config, "attention_bias", False)
         mlp_bias = setting(config, "mlp_bias", False)
         self.token_embedding = nn.Embedding(words, width)
         self.encoder = Encoder(width, heads, inner, layers)
@@ -255,7 +255,9 @@ class RotaryAttention(nn.Module):
         base: float,
     ) -> None:
         super().__init__()
-        self.num_heads, self.num_kv_heads, self.base = num_heads, num_kv_heads, base
+        self.num_heads = num_heads
+        self.num_kv_heads = num_kv_heads
+        self.base = base
         self.q_proj = nn.Linear(width, num_heads * head_dim, bias=bias)
         self.k_proj = nn.Linear(width, num_kv_heads * head_dim, bias=bias)
         self.v_proj = nn.Linear(width, num_kv_heads * head_dim, bias=bias)
@@ -302,8 +304,10 @@ class GatedFeedForward(nn.Module):
 
     def __init__(self, width: int, d_ff: int, activation: nn.Module, *, bias: bool) -> None:
         super().__init__()
-        self.gate, self.inner = nn.Linear(width, d_ff, bias=bias), nn.Linear(width, d_ff, bias=bias)
-        self.outer, self.activation = nn.Linear(d_ff, width, bias=bias), activation
+        self.gate = nn.Linear(width, d_ff, bias=bias)
+        self.inner = nn.Linear(width, d_ff, bias=bias)
+        self.outer = nn.Linear(d_ff, width, bias=bias)
+        self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (B, S, C) to (B, S, C)."""
@@ -333,7 +337,8 @@ def setting(config: Config, name: str, default: Value) -> Value:
     if value is None:
         return default
     fits = type(value) in ((float, int) if isinstance(default, float) else (type(default),))
-    kind, got = type(default).__name__, f"{name}={value!r}"
+    kind = type(default).__name__
+    got = f"{name}={value!r}"
     require(
         fits, "load", f"{name} of config.json has the wrong type", expected=f"a {kind}", got=got
     )
@@ -356,7 +361,8 @@ def _rope_base(config: Config) -> float:
         isinstance(part, dict) and part.get("rope_type", part.get("type", "default")) == "default"
     )
     plain = plain and part.get("partial_rotary_factor") in (None, 1)
-    rule, expected = "this kind of RoPE is not supported", "rope_type 'default', of whole heads"
+    rule = "this kind of RoPE is not supported"
+    expected = "rope_type 'default', of whole heads"
     require(plain, "load", rule, expected=expected, got=repr(part))
     base = setting(part, "rope_theta", setting(config, "rope_theta", 10000.0))
     require(

@@ -169,7 +169,8 @@ def learning_curves(
         axes = ("steps",) if np.ndim(numbers) == 1 else ("runs", "steps")
         runs = np.atleast_2d(as_array("learning_curves", numbers, axes))  # (runs, steps)
         steps = np.arange(1, runs.shape[1] + 1)
-        rule, got = "a run must be as long as the window", f"{len(steps)} losses of “{name}”"
+        rule = "a run must be as long as the window"
+        got = f"{len(steps)} losses of “{name}”"
         require(
             len(steps) >= window, "learning_curves", rule, expected=f"{window} or more", got=got
         )

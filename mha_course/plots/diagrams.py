@@ -48,7 +48,8 @@ def pipeline(*lit: str, ax: Axes | None = None) -> Axes:
         color, weight = (ACCENT, "bold") if name in lit else (QUIET, "normal")
         bottom = 0.5 if name in ("scaling", "softmax") else 0.2  # v goes past below
         box(ax, (number * step, bottom), width, 1.0 - bottom, color=color, rounding=0.06)
-        middle, centre = number * step + width / 2, (bottom + 1.0) / 2
+        middle = number * step + width / 2
+        centre = (bottom + 1.0) / 2
         ax.text(
             middle,
             centre + 0.1,
@@ -104,16 +105,15 @@ def product(left: Matrix, right: Matrix, result: Matrix, *, ax: Axes | None = No
     are lit.
     """
     ax = ax or new_figure(9, 3).subplots()
-    tallest, gap, x = (
-        max(left.rows, right.rows),
-        max(3.0, 0.35 * max(left.columns, right.rows)),
-        0.0,
-    )
+    tallest = max(left.rows, right.rows)
+    gap = max(3.0, 0.35 * max(left.columns, right.rows))
+    x = 0.0
     for matrix, sign, (width, height) in (
         (left, "·", (left.columns, 1)), (right, "=", (1, right.rows)), (result, "", (1, 1)),
     ):  # fmt: skip
         bottom = (tallest - matrix.rows) / 2
-        top, middle = bottom + matrix.rows, x + matrix.columns / 2
+        top = bottom + matrix.rows
+        middle = x + matrix.columns / 2
         ax.add_patch(Rectangle((x, bottom), matrix.columns, matrix.rows, fc=QUIET, ec=INK))
         ax.add_patch(Rectangle((x, top - height), width, height, fc=ACCENT, ec=INK))
         ax.hlines(np.arange(bottom + 1, top), x, x + matrix.columns, color="white", linewidth=1)

@@ -31,13 +31,15 @@ SLIDE_WIDTH, SLIDE_HEIGHT = 1728, 730  # pixels of a slide of 1920 by 1080 that 
 SLIDE_INCH = 170  # pixels of a slide for an inch of a picture: the smallest letters have 21 then
 FINE = 1.5  # pixels of a picture for one of the slide, so that it is sharp on better screens
 LINE = 88  # characters that fit beside JupyterLab's file list
-SMALL, TEXT, TITLE, LARGE = (
-    9.0,
-    10.0,
-    11.5,
-    15.0,
-)  # points: all type in pictures; the smallest is 11.5 px on a page
-ACCENT, BAR, QUIET, INK = "#d08000", "#5b7fb4", "#e8eaee", "#1f2430"
+# points: all type in pictures; the smallest is 11.5 px on a page
+SMALL = 9.0
+TEXT = 10.0
+TITLE = 11.5
+LARGE = 15.0
+ACCENT = "#d08000"
+BAR = "#5b7fb4"
+QUIET = "#e8eaee"
+INK = "#1f2430"
 CARD = (
     "background:#ffffff;border-radius:8px;padding:12px;"
     "max-width:100%;height:auto;box-sizing:border-box"
@@ -85,7 +87,8 @@ def png(picture: Axes | Figure) -> bytes:
             expected="an Axes or Figure",
             got=repr(picture),
         )
-    file, dpi = io.BytesIO(), 150.0
+    file = io.BytesIO()
+    dpi = 150.0
     if ON_SLIDES:
         dpi = FINE * SLIDE_INCH
         figure.set_size_inches(_sized(*figure.get_size_inches()))

@@ -86,7 +86,8 @@ def head_grid(
     )
     colors = _colors(heads[~hidden], top=1.0)
     figure, side, across = _head_axes(len(heads), rows, columns)
-    (*panels, bar), above = figure.axes, "" if layer is None else f"layer {layer}, "
+    (*panels, bar) = figure.axes
+    above = "" if layer is None else f"layer {layer}, "
     for number, ax in enumerate(panels):
         row, column = divmod(number, across)
         _draw_cells(ax, heads[number], hidden[number], side, **colors, cbar=False)
@@ -106,7 +107,8 @@ def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
     given = [
         as_named_weights("head_rows", weights, ("H", "S", "S"), names) for weights in rows.values()
     ]
-    layers, names = [named.numbers for named in given], given[0].keys
+    layers = [named.numbers for named in given]
+    names = given[0].keys
     across = len(layers[0])
     figure = new_figure(2.4 * across + 1.4, 2.85 * len(rows))
     axes = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)
@@ -171,7 +173,8 @@ def number_tables(
     Args: panels maps a title to its numbers (rows, columns); after every ``apart`` columns, such as
         those of a layer, there is a gap; unit is what stands beside the colour bar.
     """
-    place, letters = "number_tables", ("rows", "columns")
+    place = "number_tables"
+    letters = ("rows", "columns")
     tables = [
         as_named_weights(place, panel, letters, rows, columns).numbers for panel in panels.values()
     ]
@@ -296,7 +299,9 @@ def _head_axes(
     side = max(side, 1 / max(len(rows), len(columns)))  # an inch for the longer side at least
     width = max(side * len(columns), 0.15)
     height = max(side * len(rows), 0.15)
-    left, top, step = _name_width(rows), _name_height(columns) + 2 * GAP, height + 2 * GAP
+    left = _name_width(rows)
+    top = _name_height(columns) + 2 * GAP
+    step = height + 2 * GAP
     long = max(down * step - 2 * GAP, 1.0)  # the bar
     size = left + across * (width + GAP) + 0.9, top + long + 2 * GAP
     figure = new_figure(

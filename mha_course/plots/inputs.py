@@ -45,7 +45,8 @@ def as_named_weights(
 
 def as_numbers(place: str, numbers: Any) -> NDArray[Any]:
     """Bring real numbers of any type to an array: a tensor of any device, an array or lists."""
-    expected, got = "a tensor, array or lists of one length", type(numbers).__name__
+    expected = "a tensor, array or lists of one length"
+    got = type(numbers).__name__
     if hasattr(numbers, "detach"):
         numbers = numbers.detach().cpu()
         array = (
@@ -80,7 +81,8 @@ def as_array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float6
     while array.ndim > len(axes) and array.shape[0] == 1:
         array = array[0]
     fits = array.ndim == len(axes) and 0 not in array.shape
-    rule, expected = f"weights must have {len(axes)} axes", f"({', '.join(axes)}), none of them 0"
+    rule = f"weights must have {len(axes)} axes"
+    expected = f"({', '.join(axes)}), none of them 0"
     fix = "weights[0], one sentence" if array.ndim == len(axes) + 1 else None
     require(fits, place, rule, expected=expected, got=str(array.shape), fix=fix)
     return array
@@ -119,7 +121,8 @@ def as_hidden(place: str, mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_
         allowed = allowed[0]
     pairs = zip(allowed.shape[::-1], shape[::-1], strict=False)
     fits = allowed.ndim <= len(shape) and all(have in (1, want) for have, want in pairs)
-    rule, got = "mask must be bool, True = may attend", f"{allowed.dtype} {allowed.shape}"
+    rule = "mask must be bool, True = may attend"
+    got = f"{allowed.dtype} {allowed.shape}"
     require(
         allowed.dtype == bool and fits,
         place,

@@ -70,7 +70,8 @@ def _matrix(grid: MaskGrid, expected: Tensor | None) -> Tensor:
     matrix = grid.mask.detach().cpu()
     while matrix.dim() > 2 and matrix.size(0) == 1:
         matrix = matrix[0]
-    place, name = "mask_grids", f"the mask “{grid.title}”"
+    place = "mask_grids"
+    name = f"the mask “{grid.title}”"
     rows, columns = (None, None) if expected is None else expected.shape
     require_shape(
         place, name, matrix, {"T": len(grid.queries) or rows, "S": len(grid.keys) or columns}
@@ -94,7 +95,8 @@ def _draw_cells(ax: Axes, matrix: Tensor, expected: Tensor | None) -> None:
 
 def _write_names(ax: Axes, grid: MaskGrid) -> None:
     ax.xaxis.tick_top()
-    across, down = np.arange(len(grid.keys)) + 0.5, np.arange(len(grid.queries)) + 0.5
+    across = np.arange(len(grid.keys)) + 0.5
+    down = np.arange(len(grid.queries)) + 0.5
     ax.set_xticks(
         across,
         grid.keys,

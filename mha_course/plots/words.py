@@ -53,7 +53,9 @@ def numbered(names: Sequence[str]) -> list[str]:
     >>> numbered(["the", "cat", "chased", "the", "dogs"])
     ['the₁', 'cat', 'chased', 'the₂', 'dogs']
     """
-    counts, seen, found = Counter(names), Counter[str](), []
+    counts = Counter(names)
+    seen = Counter[str]()
+    found = []
     for name in names:
         seen[name] += 1
         repeated = counts[name] > 1 and name.isalpha()

@@ -380,7 +380,8 @@ class AxisNamer:
             if factor.size == 1 and factor in out:
                 continue
             out.append(factor)
-            whole, (last, sizes) = factor.whole, factor.part or (0, ())
+            whole = factor.whole
+            (last, sizes) = factor.part or (0, ())
             complete = False
             if sizes and last + 1 == len(
                 sizes
@@ -442,7 +443,8 @@ class AxisNamer:
     def double(self, axis: Axis) -> Axis:
         """Return the axis that one becomes when it is laid beside itself."""
         (whole,) = made = unknown(2 * size_of(axis))
-        self.halves[axis[0]], self.doubles[whole] = whole, axis[0]
+        self.halves[axis[0]] = whole
+        self.doubles[whole] = axis[0]
         return made
 
     def _find(self, factor: Factor) -> Axis:
@@ -451,7 +453,9 @@ class AxisNamer:
         """
         if factor in self.found:
             return self.found[factor]
-        group, following, named = {factor}, [factor], {}
+        group = {factor}
+        following = [factor]
+        named = {}
         for one in following:
             for axis in self.met.get(one, ()):
                 other = _alone(axis)

@@ -101,17 +101,16 @@ def assign(axes: Patterns, tensors: Tensors) -> Words:
         given = axes
     else:
         if len(axes) > len(tensors):
-            expected, got = f"at most {len(tensors)} patterns, for {names}", f"{len(axes)}"
+            expected = f"at most {len(tensors)} patterns, for {names}"
+            got = f"{len(axes)}"
             raise ShapeError(
                 "trace", "axes has more patterns than tensors", expected=expected, got=got
             )
         given = dict(zip(tensors, axes, strict=False))
     strange = ", ".join(repr(name) for name in given if name not in tensors)
     if strange:
-        rule, expected = (
-            f"axes names {strange}, which is no tensor argument",
-            names or "no names: there is no tensor",
-        )
+        rule = f"axes names {strange}, which is no tensor argument"
+        expected = names or "no names: there is no tensor"
         raise ShapeError("trace", rule, expected=expected, got=" ".join(given))
     said = " ".join(text for text in given.values() if isinstance(text, str))
     chosen = {
@@ -121,10 +120,8 @@ def assign(axes: Patterns, tensors: Tensors) -> Words:
     }
     for name, words in chosen.items():
         if len(words) != tensors[name].dim():
-            expected, got = (
-                f"{tensors[name].dim()} names for {tuple(tensors[name].shape)}",
-                " ".join(words),
-            )
+            expected = f"{tensors[name].dim()} names for {tuple(tensors[name].shape)}"
+            got = " ".join(words)
             raise ShapeError(
                 "trace", f"the pattern of {name} must name each axis", expected=expected, got=got
             )

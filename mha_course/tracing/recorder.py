@@ -187,16 +187,15 @@ class Recorder(TorchFunctionMode):
         number.
         """
         known, label = self.names.labels, self.names.label
-        value.source, value.labels = (
-            source,
-            tuple([known.get(axis) or label(axis) for axis in value.axes]),
-        )
+        value.source = source
+        value.labels = tuple([known.get(axis) or label(axis) for axis in value.axes])
         if isinstance(source, int) or internals.is_plain(tensor):  # results were looked at before
             key = internals.storage_key(tensor)
             if key not in self.memories:
                 self.memories[key] = next(self.numbers)
             self.readers[key] += 1
-            value.key, value.memory = key, self.memories[key]
+            value.key = key
+            value.memory = self.memories[key]
         self._let_go(id(tensor))  # of what was changed in place
         self.values[id(tensor)] = value
         self.alive[id(tensor)] = weakref.ref(tensor, partial(self._let_go, id(tensor)))
@@ -205,7 +204,8 @@ class Recorder(TorchFunctionMode):
         """Forget a tensor that is no more, or is known anew: its id and its memory may soon be
         another's.
         """
-        value, _ = self.values.pop(gone, None), self.alive.pop(gone, None)
+        value = self.values.pop(gone, None)
+        _ = self.alive.pop(gone, None)
         if value is not None and value.memory >= 0:
             self.readers[value.key] -= 1
             if not self.readers[value.key]:
@@ -310,7 +310,9 @@ class Recorder(TorchFunctionMode):
         at: UserFrame | None,
     ) -> None:
         """Write one step; ``before`` has the inputs' ids and their pieces of memory."""
-        tensor, result, op = call.outs[number], call.results[number], call.op
+        tensor = call.outs[number]
+        result = call.results[number]
+        op = call.op
         shared = result.memory in before.values()
         storage = (
             "same"
@@ -362,11 +364,13 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
             result.selections = (*call.selections[number], *shared) if call.selections else shared
     if call.op in CONTRACTIONS:
         if call.op == "linear":
-            call.results[0].stage, call.results[0].linear = after_linear(values), True
+            call.results[0].stage = after_linear(values)
+            call.results[0].linear = True
         return
     if not values:
         return
-    main, weights = values[0], None
+    main = values[0]
+    weights = None
     for value in reversed(values):
         main = value if value.stage else main
         weights = value if value.over else weights
@@ -382,7 +386,8 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
         result.linear = any(value.linear for value in values)
         result.weight = (shapes or call.op in UNCHANGED) and all(value.weight for value in values)
         if weights and not result.over:
-            result.over, result.softmax = weights.over, weights.softmax
+            result.over = weights.over
+            result.softmax = weights.softmax
 
 
 def _begun(names: AxisNamer, before: TensorInfo, result: TensorInfo) -> str:

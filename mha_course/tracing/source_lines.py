@@ -121,12 +121,15 @@ class Frames:
         if running.lasti == running.frame.f_lasti or not (code.co_varnames or code.co_cellvars):
             return  # nothing was assigned since, or a notebook's cell
         held = running.frame.f_locals
-        names, values = list(held), list(map(id, held.values()))
+        names = list(held)
+        values = list(map(id, held.values()))
         start = len(running.names)
         if names[:start] != running.names:
             start = 0
         changed = [*compress(names, map(ne, values, running.values[:start])), *names[start:]]
-        running.lasti, running.names, running.values = running.frame.f_lasti, names, values
+        running.lasti = running.frame.f_lasti
+        running.names = names
+        running.values = values
         given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         for name in changed:
             if name not in code.co_freevars:

@@ -63,7 +63,8 @@ def _settle_before(
                 and (source := steps[operand.source]).stage in BEFORE
             ):
                 needed[source.index] = True
-                factor, result = infos[source.index].labels, infos[step.index].labels
+                factor = infos[source.index].labels
+                result = infos[step.index].labels
                 turned = products[step.index] and len(factor) > 1 and factor[-2] not in result
                 turned = turned and names.root(factor[-1]) == names.root(result[-1])
                 if step.stage == "scores" and (turned or factor == result):

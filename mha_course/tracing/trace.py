@@ -197,7 +197,8 @@ def _run(
         *[SCRIPTED] * scripted,
         *[FAST_PATH] * any(map(_has_fast_path, parts)),
     )
-    recorder.top, profile = sys._getframe(), threading.getprofile()
+    recorder.top = sys._getframe()
+    profile = threading.getprofile()
 
     def begun(*_: object) -> None:
         recorder.notes[THREADS] = None
@@ -296,13 +297,15 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
             (None, text) if isinstance(text, diagnosis.Question) else (text, None)
         )
         if line is not None:
-            key, file = id(line.code), line.code.co_filename
+            key = id(line.code)
+            file = line.code.co_filename
             step.line = (
                 written[key].get(step.lineno) or linecache.getline(file, step.lineno).strip()
             )
             step.source = shown.index(key) if key in shown else None
     sources = tuple(known[key] for key in shown)
-    steps, sizes = tuple(recorder.steps), dict(recorder.names.sizes)
+    steps = tuple(recorder.steps)
+    sizes = dict(recorder.names.sizes)
     return Trace(steps, result, arguments, sources, sizes, notes, failure, recorder.aliases)
 
 
@@ -314,7 +317,8 @@ def _named(operand: Operand, known: Mapping[int | str, tuple[str, ...]]) -> Oper
 
 def _of_some_alone(steps: list[Step], warnings: dict[int, str]) -> dict[int, str]:
     """Say it too where of q, k and v some were split well and some not."""
-    name, both = "view-without-transpose", "only-one-of-qkv-wrongly-split"
+    name = "view-without-transpose"
+    both = "only-one-of-qkv-wrongly-split"
     wrong = {i: text for i, text in warnings.items() if text.startswith(name)}
     splits = [step.axes[-3:] for step in steps if step.op in ("view", "reshape", "unflatten")]
     if len(wrong) > 2 or ("S", "H", "D") not in splits:

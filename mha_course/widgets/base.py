@@ -23,7 +23,8 @@ from mha_course.plots.words import visible
 
 HERE = Path(__file__).parent
 INTERRUPTED = "your function was interrupted; move a control to call it again"
-COURSES, YOURS = "These numbers are the course's.", "These numbers are your function's."
+COURSES = "These numbers are the course's."
+YOURS = "These numbers are your function's."
 # what draws a widget on a slide, where there is no kernel
 DECK_VIEW = "application/vnd.mha-course.deck+json"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
@@ -57,7 +58,8 @@ def esm(name: str, *, folder: Path) -> str:
         if file not in variables:
             text = _DEFAULT.sub("", linked(file))
             variables[file] = f"{file.stem}_{len(variables)}"
-            body, exports = _EXPORT.sub("", text), ", ".join(_EXPORT.findall(text))
+            body = _EXPORT.sub("", text)
+            exports = ", ".join(_EXPORT.findall(text))
             parts.append(
                 f"const {variables[file]} = (() => {{\n{body}\nreturn {{ {exports} }};\n}})();"
             )

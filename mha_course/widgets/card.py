@@ -39,7 +39,8 @@ class Card(W.VBox):  # type: ignore[misc]
     def __init__(
         self, kind: str, content: dict[str, Any], respond: Callable[[str, str], dict[str, Any]]
     ) -> None:
-        self._face, self._respond = _Face(shown=content), respond
+        self._face = _Face(shown=content)
+        self._respond = respond
         self._face.observe(self._answer, names="asked")
         super().__init__([self._face])
         self.add_class("mha-card")

@@ -59,20 +59,16 @@ class ChoiceControl(Control):
 
     def accept(self, place: str, value: Any) -> Any:
         """Return the option that equals a value, or raise ShapeError."""
-        expected, rule = (
-            f"one of {', '.join(map(repr, self.options))}",
-            f"{self.name} has no such value",
-        )
+        expected = f"one of {', '.join(map(repr, self.options))}"
+        rule = f"{self.name} has no such value"
         require(value in self.options, place, rule, expected=expected, got=repr(value))
         return self.options[self.options.index(value)]
 
     def read(self, place: str, sent: Any) -> Any:
         """Return the option at a place, or raise ShapeError."""
         known = isinstance(sent, int) and 0 <= sent < len(self.options)
-        rule, expected = (
-            f"{self.name} has no such value",
-            f"a number from 0 to {len(self.options) - 1}",
-        )
+        rule = f"{self.name} has no such value"
+        expected = f"a number from 0 to {len(self.options) - 1}"
         require(known, place, rule, expected=expected, got=repr(sent))
         return self.options[sent]
 

@@ -40,7 +40,8 @@ class Panel(Lab):
         draw: Callable[..., tuple[Axes | Figure, str]],
         **controls: Sequence[Any] | Mapping[str, Any],
     ) -> None:
-        self._draw, self._png = draw, b""
+        self._draw = draw
+        self._png = b""
         try:
             self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         except RuntimeError:  # no kernel: controls then move in the main thread only
@@ -55,7 +56,8 @@ class Panel(Lab):
         """Draw the picture."""
         with plots.unregistered():
             picture, said = self._draw(**values)
-            text, self._png = visible(" ".join(said.split())), plots.png(picture)
+            text = visible(" ".join(said.split()))
+            self._png = plots.png(picture)
         return (
             {"kind": "picture", "title": "", "note": "", "html": image_html(self._png, text)},
         ), text
@@ -72,10 +74,8 @@ class Panel(Lab):
 
 
 def _control(name: str, values: Sequence[Any] | Mapping[str, Any]) -> ChoiceControl:
-    label, options = (
-        name.replace("_", " "),
-        tuple(values.values() if isinstance(values, Mapping) else values),
-    )
+    label = name.replace("_", " ")
+    options = tuple(values.values() if isinstance(values, Mapping) else values)
     if isinstance(values, Mapping):
         return ChoiceControl(name, label, "menu", options, options[0], tuple(values))
     return ChoiceControl(

@@ -26,7 +26,8 @@ def scaled_scores(q: Tensor, k: Tensor) -> Tensor:
 
 def score_form(w_q: Tensor, w_k: Tensor, head: int, num_heads: int) -> Tensor:
     """Return the matrix (C, C) with x_t · form · x_s = the unscaled score of one head."""
-    rows_q, rows_k = w_q.chunk(num_heads)[head], w_k.chunk(num_heads)[head]  # (D, C)
+    rows_q = w_q.chunk(num_heads)[head]  # (D, C)
+    rows_k = w_k.chunk(num_heads)[head]  # (D, C)
     return rows_q.T @ rows_k  # (C, C)
 
 

@@ -53,7 +53,8 @@ class ScalingLab(Lab):
         """Draw one row's weights, the measurements, and the largest share along D, that of √D
         faintly beside it.
         """
-        at, along = WIDTHS.index(head_dim), self._measured(divide_by)
+        at = WIDTHS.index(head_dim)
+        along = self._measured(divide_by)
         found = along[at]
         row = found.weights[0, :SHOWN]
         names = [f"{n + 1}." for n in range(SHOWN)]

@@ -147,5 +147,6 @@ def train_with(divisor: float, seed: int, *, steps: int = 1500) -> list[float]:
 
 def divisors(head_dim: int, num_heads: int) -> dict[str, float]:
     """Name what people divide scores by, rightly and wrongly."""
-    root, root_of_all = math.sqrt(head_dim), math.sqrt(head_dim * num_heads)
+    root = math.sqrt(head_dim)
+    root_of_all = math.sqrt(head_dim * num_heads)
     return {"√D": root, "nothing": 1.0, "D": float(head_dim), "√C": root_of_all}

@@ -37,14 +37,17 @@ class SoftmaxLab(Lab):
         self._scores, self._tokens = scores_and_tokens("SoftmaxLab", scores, tokens)
         self._softmax = LearnerFunction("SoftmaxLab", "softmax", softmax, lambda s: s.softmax(-1))
         words = [str(token) for token in tokens]
-        rule, expected = "word must be one of the tokens", ", ".join(dict.fromkeys(words))
+        rule = "word must be one of the tokens"
+        expected = ", ".join(dict.fromkeys(words))
         require(
             word is None or word in words, "SoftmaxLab", rule, expected=expected, got=repr(word)
         )
-        places, start = tuple(range(len(words))), 0 if word is None else words.index(word)
+        places = tuple(range(len(words)))
+        start = 0 if word is None else words.index(word)
         temperatures = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
         written = tuple(f"{temperature:g}" for temperature in temperatures)
-        self._keys, self._queries = "the keys (dim=-1)", "the queries (dim=-2)"
+        self._keys = "the keys (dim=-1)"
+        self._queries = "the queries (dim=-2)"
         super().__init__(
             [
                 ChoiceControl("word", "word", "menu", places, start, tuple(self._tokens)),
@@ -69,12 +72,12 @@ class SoftmaxLab(Lab):
         inputs = (moved.mT if turned else moved)[None, None]
         weights = self._softmax(inputs, shape=inputs.shape)[0, 0].detach()
         weights = weights.mT if turned else weights  # (T, S)
-        row, tokens, name = weights[word], self._tokens, apart(self._tokens[word])
+        row = weights[word]
+        tokens = self._tokens
+        name = apart(self._tokens[word])
         top = max(1.0, float(row.nan_to_num().max()))
-        inputs_row, reach = (
-            self._scores[word] / temperature,
-            float((self._scores / temperature).abs().max()) or 1.0,
-        )
+        inputs_row = self._scores[word] / temperature
+        reach = float((self._scores / temperature).abs().max()) or 1.0
         done = [f"divided by {temperature:g}"] if temperature != 1 else []
         done += [f"drawn without the {shift} added to each"] if shift else []
         sums: dict[str, Any] = {"rows_sum": _sums(weights, 1), "columns_sum": _sums(weights, 0)}
@@ -101,7 +104,8 @@ class SoftmaxLab(Lab):
         return panels, self._sentence(word, weights, turned) + self._softmax.caption
 
     def _sentence(self, word: int, weights: Tensor, turned: bool) -> str:
-        row, tokens = weights[word], self._tokens
+        row = weights[word]
+        tokens = self._tokens
         if not bool(row.isfinite().all()):
             return (
                 f"“{apart(tokens[word])}”: the weights are not numbers (NaN): e to such scores "

@@ -40,7 +40,8 @@ class WeightedSumLab(Lab):
         """Keep the weights within their bounds, and let the others make room for one that is
         dragged.
         """
-        (low, high), weights = FREE, values["weights"]
+        (low, high) = FREE
+        weights = values["weights"]
         clamped = [max(low, min(high, x)) for x in weights]
         return {
             **values,
@@ -116,7 +117,8 @@ def inside(point: Tensor, corners: Tensor) -> bool:
     >>> inside(torch.tensor([0.5, 1.0]), square), inside(torch.tensor([0.5, 1.1]), square)
     (True, False)
     """
-    edges, ways = corners.roll(-1, 0) - corners, point - corners  # (S, 2) each
+    edges = corners.roll(-1, 0) - corners  # (S, 2) each
+    ways = point - corners  # (S, 2) each
     turns = (
         edges[:, 0] * ways[:, 1] - edges[:, 1] * ways[:, 0]
     )  # (S,): positive where the point lies to the left

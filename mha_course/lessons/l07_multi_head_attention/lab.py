@@ -23,14 +23,18 @@ class SplitLab(Lab):
 
     def __init__(self, d_model: int = 24) -> None:
         fits = isinstance(d_model, int) and not isinstance(d_model, bool) and 2 <= d_model <= 64
-        rule, got = "d_model must be drawn cell by cell", f"d_model={d_model!r}"
+        rule = "d_model must be drawn cell by cell"
+        got = f"d_model={d_model!r}"
         require(fits, "SplitLab", rule, expected="an int from 2 to 64", got=got)
-        self._width, generator = d_model, torch.Generator().manual_seed(0)
+        self._width = d_model
+        generator = torch.Generator().manual_seed(0)
         shapes = (self.TOKENS, d_model), (d_model, d_model), (d_model, d_model)
         x, w_q, w_k = (
             torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in shapes
         )
-        self._w_q, self._w_k = w_q / d_model**0.5, w_k / d_model**0.5  # q and k have variance 1
+        # q and k have variance 1
+        self._w_q = w_q / d_model**0.5
+        self._w_k = w_k / d_model**0.5
         self._q, self._k = x @ self._w_q.T, x @ self._w_k.T  # (S, C)
         heads = tuple(n for n in range(1, d_model + 1) if d_model % n == 0)
         start = max(
@@ -57,9 +61,12 @@ class SplitLab(Lab):
         makes of it.
         """
         width, tokens = self._width, self.TOKENS
-        head_dim, parameters = width // num_heads, 4 * width * width + 4 * width
-        names, weights = [str(n) for n in range(tokens)], self.weights(num_heads)
-        one, rank = num_heads == 1, int(self.ranks(num_heads).max())
+        head_dim = width // num_heads
+        parameters = 4 * width * width + 4 * width
+        names = [str(n) for n in range(tokens)]
+        weights = self.weights(num_heads)
+        one = num_heads == 1
+        rank = int(self.ranks(num_heads).max())
         rows = [
             ["D = C / H", f"{head_dim}"],
             ["attention patterns", f"{num_heads}"],

@@ -60,7 +60,8 @@ def _misread(answer: Callable[..., Any], *_: Any) -> tuple[str, str] | None:
     """
     wrong = []
     for convention, mask in WILD.items():
-        got, right = answer(mask(), convention), masks.to_attend(mask(), convention)
+        got = answer(mask(), convention)
+        right = masks.to_attend(mask(), convention)
         if torch.equal(got, ~right) or (got.is_floating_point() and torch.equal(got, mask())):
             wrong.append(convention)
     if not wrong or len(wrong) == len(WILD):
@@ -155,7 +156,8 @@ def _how_probed(
     answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor
 ) -> tuple[str | None, str] | None:
     """Look at what an answer hands to fn: which tokens it changes, how often, and by how much."""
-    (found, given, changed, large), leaks = _watched(answer, fn, x), find_leaks(fn, x)
+    (found, given, changed, large) = _watched(answer, fn, x)
+    leaks = find_leaks(fn, x)
     if not isinstance(found, Tensor) or found.dtype != torch.bool:
         return "values-not-changes", (
             "It should return where outputs change, as True and False, not the outputs or by how "

@@ -56,10 +56,8 @@ class MaskReadings(NamedTuple):
     def _repr_html_(self) -> str:
         rows = []
         for r in self.readings:
-            reader, convention = (
-                f"<code>{html.escape(r.reader)}</code>",
-                f"<code>{r.convention}</code>",
-            )
+            reader = f"<code>{html.escape(r.reader)}</code>"
+            convention = f"<code>{r.convention}</code>"
             rows.append(
                 row(
                     (
@@ -109,7 +107,8 @@ def mask_readings(mask: Tensor, tokens: Sequence[str]) -> MaskReadings:
     """
     require_shape("mask_readings", "mask", mask, {"S": len(tokens)})
     hides_some = mask.dtype == torch.bool and bool(mask.any()) and not bool(mask.all())
-    expected, got = "bool, some True and some False", f"{mask.dtype} {mask.tolist()}"
+    expected = "bool, some True and some False"
+    got = f"{mask.dtype} {mask.tolist()}"
     require(
         hides_some, "mask_readings", "mask must hide some keys, not all", expected=expected, got=got
     )
@@ -131,8 +130,10 @@ def _readers(keys: int) -> list[tuple[str, str, Callable[[Tensor], Keys]]]:
     """Return each reader, its convention, and a function from a mask (1, S) to the keys that one
     query sees.
     """
-    query, memory = torch.randn(1, 1, 24), torch.randn(1, keys, 24)
-    module, sdpa = nn.MultiheadAttention(24, 4, batch_first=True), F.scaled_dot_product_attention
+    query = torch.randn(1, 1, 24)
+    memory = torch.randn(1, keys, 24)
+    module = nn.MultiheadAttention(24, 4, batch_first=True)
+    sdpa = F.scaled_dot_product_attention
 
     def seen_by(attend: Callable[[Tensor, Tensor], Any]) -> Callable[[Tensor], Keys]:
         """Find the keys by changing one token of the memory x (1, S, C) after the other."""

@@ -73,10 +73,9 @@ def cross_attention(queries: int, keys: int, *, ax: Axes | None = None) -> Axes:
         linewidth=1,
     )
     arrow(ax, (turn, above), weights.entry(0.3))
-    meet, low = (
-        (weights.x + keys + context.x - 1.3) / 2,
-        -1.2,
-    )  # v goes below all, to where it is mixed
+    # v goes below all, to where it is mixed
+    meet = (weights.x + keys + context.x - 1.3) / 2
+    low = -1.2
     ax.plot((v.x + width / 2, v.x + width / 2, meet), (-0.2, low, low), color=INK, linewidth=1)
     arrow(ax, (meet, low), (meet, middle + queries / 2 - 0.2))
     ax.text(
@@ -99,11 +98,9 @@ def _draw_cells(ax: Axes, cells: _Cells, rows: str, columns: str) -> None:
         ax.add_patch(
             Rectangle(corner, 1, 1, facecolor=cells.color, edgecolor="white", linewidth=0.8)
         )
-    centre, top, middle = (
-        cells.x + cells.columns / 2,
-        cells.y + cells.rows,
-        cells.y + cells.rows / 2,
-    )
+    centre = cells.x + cells.columns / 2
+    top = cells.y + cells.rows
+    middle = cells.y + cells.rows / 2
     above = f"{cells.name}\n{columns} = {cells.columns}" if columns else cells.name
     ax.text(
         centre,

@@ -60,10 +60,8 @@ def encode(texts: Sequence[Pair]) -> Batch:
 
 
 def _ids(name: str, words: Sequence[str], vocabulary: Sequence[str]) -> list[int]:
-    named, known = (
-        f"toy_language.{name.upper()}",
-        [word for word in vocabulary if not word.startswith("<")],
-    )
+    named = f"toy_language.{name.upper()}"
+    known = [word for word in vocabulary if not word.startswith("<")]
     require_words("encode", words, known, named)
     return [vocabulary.index(word) for word in words]
 
@@ -168,9 +166,11 @@ def translate(model: Translator, sentence: str) -> tuple[Tensor, list[str], list
     words = sentence.split()
     source = torch.tensor([_ids("source", words, SOURCE)])  # (1, S)
     if len(words) > MAX_SOURCE:
-        expected, got = f"at most {MAX_SOURCE} words", str(len(words))
+        expected = f"at most {MAX_SOURCE} words"
+        got = str(len(words))
         raise SentenceError("translate", "the sentence is too long", expected=expected, got=got)
-    memory, memory_mask = model.encode(source), torch.ones(1, 1, 1, len(words), dtype=torch.bool)
+    memory = model.encode(source)
+    memory_mask = torch.ones(1, 1, 1, len(words), dtype=torch.bool)
     written = [START]
     while True:
         logits, weights = model.decode(torch.tensor([written]), memory, memory_mask)

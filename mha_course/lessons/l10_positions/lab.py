@@ -101,10 +101,8 @@ def _pairs(vector: Tensor) -> Tensor:
 
 def _dials(q: Tensor, k: Tensor, base: float) -> Panels:
     """Draw each pair of q and k (D,) as it has turned, and dashed as it was."""
-    start, turned = (
-        {"q": _pairs(QUERY), "k": _pairs(KEY)},
-        {"q": _pairs(q), "k": _pairs(k)},
-    )  # (D/2, 2) each
+    start = {"q": _pairs(QUERY), "k": _pairs(KEY)}  # (D/2, 2) each
+    turned = {"q": _pairs(q), "k": _pairs(k)}  # (D/2, 2) each
     look: dict[str, Any] = {"size": "small", "group": "each pair of channels, turned by its places"}
     look["reach"] = 1.2 * max(
         float(pairs.norm(dim=-1).max()) for pairs in (*start.values(), *turned.values())

@@ -47,10 +47,8 @@ def rope_pairs(width: int, *, ax: Axes | None = None) -> Axes:
     """Draw which of the channels of a head, width is D, make a pair in both layouts of RoPE."""
     ax = ax or new_figure(8.5, 2.2).subplots()
     colors = sns.color_palette("colorblind", width // 2)
-    half_split, interleaved = (
-        [n % (width // 2) for n in range(width)],
-        [n // 2 for n in range(width)],
-    )
+    half_split = [n % (width // 2) for n in range(width)]
+    interleaved = [n // 2 for n in range(width)]
     for title, left, pair in (
         ("half-split", 0, half_split),
         ("interleaved", width + 3, interleaved),

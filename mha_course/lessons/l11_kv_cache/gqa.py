@@ -73,10 +73,8 @@ def uptrain(
 
     Reference: Ainslie et al. 2023, GQA, sections 2.1 and 3.1.
     """
-    trained, steps = (
-        copy.deepcopy(model).requires_grad_(True).train(),
-        round(share * TRAINING_STEPS),
-    )
+    trained = copy.deepcopy(model).requires_grad_(True).train()
+    steps = round(share * TRAINING_STEPS)
     train(
         trained,
         example.training_batches(seed),

@@ -52,7 +52,8 @@ class CacheLab(Lab):
         """Give a new model its own KV heads, and let the slider rest only where they divide the
         heads.
         """
-        model, groups = _BY_NAME[values["model"]], values["num_kv_heads"]
+        model = _BY_NAME[values["model"]]
+        groups = values["num_kv_heads"]
         if "model" in moved and "num_kv_heads" not in moved:
             groups = model.num_kv_heads
         fitting = [g for g in _GROUPS if model.num_heads % g == 0]
@@ -69,10 +70,12 @@ class CacheLab(Lab):
         """Draw cache and weights as bars, the numbers in a table, and both along the length of the
         text.
         """
-        chosen, at = _BY_NAME[model], TOKENS.index(tokens)
+        chosen = _BY_NAME[model]
+        at = TOKENS.index(tokens)
         options = {"num_kv_heads": num_kv_heads, "bytes_per_value": STORED[stored]}
         sizes = [chosen.cache_bytes(count, batch=batch, **options) for count in TOKENS]
-        cache, weights = [size / GIB for size in sizes], chosen.weight_bytes / GIB
+        cache = [size / GIB for size in sizes]
+        weights = chosen.weight_bytes / GIB
         drawn = [
             {"name": "weights", "style": "faint", "values": [weights] * len(TOKENS)},
             {"name": "cache", "style": "main", "values": cache},

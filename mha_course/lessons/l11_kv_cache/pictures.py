@@ -29,10 +29,8 @@ def decoding_step(q: Tensor, k: Tensor, v: Tensor, weights: Tensor, names: Seque
     tokens = len(names)
     figure = new_figure(10.5, 0.9 + 0.24 * tokens)
     axes = figure.subplots(1, 5, sharey=True, width_ratios=(2, 2, 1.6, 2, 2))
-    query, context = (
-        np.full(tuple(k.shape), np.nan),
-        np.full(tuple(v.shape), np.nan),
-    )  # (S, D): one row is there
+    query = np.full(tuple(k.shape), np.nan)  # (S, D): one row is there
+    context = np.full(tuple(v.shape), np.nan)  # (S, D): one row is there
     query[-1] = as_array("decoding_step", q, ("D",))
     context[-1] = as_array("decoding_step", weights @ v, ("D",))
     matrices = {

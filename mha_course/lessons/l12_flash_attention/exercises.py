@@ -103,7 +103,8 @@ def _summed(
     """
 
     def online_softmax(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
-        largest, total = torch.full_like(scores[..., 0], start), torch.zeros_like(scores[..., 0])
+        largest = torch.full_like(scores[..., 0], start)
+        total = torch.zeros_like(scores[..., 0])
         for block in scores.split(size, -1):
             new = torch.maximum(largest, block.amax(-1))
             total = total * shrink(largest, new) + (block - new[..., None]).exp().sum(-1)
@@ -118,7 +119,8 @@ def _build_tiled(s: Steps) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
 
     def tiled_attention(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
         largest = torch.full_like(q[..., :1], s.start())
-        total, mixed = torch.zeros_like(largest), torch.zeros_like(q)
+        total = torch.zeros_like(largest)
+        mixed = torch.zeros_like(q)
         for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
             scores = s.scale(s.scores(q, keys), q, k, k.size(1))
             new = torch.maximum(largest, scores.amax(-1, keepdim=True))
@@ -147,7 +149,8 @@ def _without_maximum(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
     total, mixed = torch.tensor(0.0), torch.tensor(0.0)
     for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
         parts = (q @ keys.mT / math.sqrt(q.size(-1))).exp()
-        total, mixed = total + parts.sum(-1, keepdim=True), mixed + parts @ values
+        total = total + parts.sum(-1, keepdim=True)
+        mixed = mixed + parts @ values
     return mixed / total
 
 
@@ -160,7 +163,9 @@ def _qkv() -> tuple[Tensor, Tensor, Tensor]:
 
 def _large_scores() -> tuple[Tensor, Tensor, Tensor, int]:
     q, k, v = _qkv()
-    q[0], k[0] = 100 * q[0].abs(), -k[0].abs()  # all scores of sentence 0 are far below 0
+    # all scores of sentence 0 are far below 0
+    q[0] = 100 * q[0].abs()
+    k[0] = -k[0].abs()
     return 4000 * q, k, v, 6
 
 

@@ -17,7 +17,9 @@ from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, matrix, table
 
 SIZES = (4, 3, 5, 8)  # the sides of a tile to choose from
-NOW, DONE = 0.8, -0.35  # red and pale blue on the scale from -1 to 1; what is to come is white
+# red and pale blue on the scale from -1 to 1; what is to come is white
+NOW = 0.8
+DONE = -0.35
 
 
 class TilingLab(Lab):
@@ -117,7 +119,8 @@ class TilingLab(Lab):
         )
 
     def _order(self, tiles: Sequence[tuple[slice, slice]], tile: int) -> dict[str, Any]:
-        values, skipped = torch.zeros_like(self._scores), torch.ones_like(self._scores)  # (T, S)
+        values = torch.zeros_like(self._scores)  # (T, S)
+        skipped = torch.ones_like(self._scores)  # (T, S)
         for number, (rows, columns) in enumerate(tiles, start=1):
             values[rows, columns] = NOW if number == tile else DONE if number < tile else 0.0
             skipped[rows, columns] = 0.0

@@ -35,7 +35,8 @@ def running(scores: Tensor, block_size: int) -> list[Running]:
     [2.0, 1.27]
     """
     steps: list[Running] = []
-    maximum, total = -torch.inf, 0.0
+    maximum = -torch.inf
+    total = 0.0
     for first in range(0, len(scores), block_size):
         block = scores[first : first + block_size].double()
         new = max(maximum, float(block.max()))
@@ -43,5 +44,6 @@ def running(scores: Tensor, block_size: int) -> list[Running]:
         shrink = float(torch.tensor(maximum - new).exp()) if seen else 0.0
         added = float((block - new).exp().sum()) if seen else 0.0
         steps.append(Running(first, first + len(block) - 1, new, total, shrink, added))
-        maximum, total = new, steps[-1].total
+        maximum = new
+        total = steps[-1].total
     return steps

@@ -33,9 +33,11 @@ def online_softmax(scores: Tensor, block_size: int) -> Figure:
     top.bar(range(len(scores)), scores.tolist(), color=BAR, width=0.7)
     top.axhline(0, color=INK, linewidth=0.8)
     for number, step in enumerate(steps):
-        left, kept = step.first - 0.1, step.before * step.shrink
+        left = step.first - 0.1
+        kept = step.before * step.shrink
         top.hlines(step.maximum, step.first - 0.45, step.last + 0.45, color=ACCENT, linewidth=3)
-        start, beside = (step.first - 0.45, step.maximum), (2, 5)
+        start = (step.first - 0.45, step.maximum)
+        beside = (2, 5)
         top.annotate(
             f"max {step.maximum:.1f}",
             start,
@@ -104,12 +106,10 @@ def tiles(
     for number, (rows, columns) in enumerate(
         flash.blocks(queries, keys, block_size, causal=causal), start=1
     ):
-        x, y, width, height = (
-            columns.start,
-            rows.start,
-            columns.stop - columns.start,
-            rows.stop - rows.start,
-        )
+        x = columns.start
+        y = rows.start
+        width = columns.stop - columns.start
+        height = rows.stop - rows.start
         ax.add_patch(Rectangle((x, y), width, height, facecolor=SOFT, edgecolor=INK, linewidth=1))
         below_diagonal = (x + 0.15 * width, y + 0.8 * height)
         ax.text(*below_diagonal, str(number), ha="left", va="center", color=INK, fontsize=TITLE)
@@ -133,7 +133,8 @@ def recomputation(*, ax: Axes | None = None) -> Axes:
     from it.
     """
     ax = ax or new_figure(11, 3.5).subplots()
-    block, again = "one block of scores,\nand exponentials", "the same block,\ncomputed again"
+    block = "one block of scores,\nand exponentials"
+    again = "the same block,\ncomputed again"
     boxes: list[tuple[Point, float, str, str | None]] = [
         ((0.0, 2.0), 1.5, "q, k, v", ACCENT),
         ((2.3, 2.0), 2.0, block, None),

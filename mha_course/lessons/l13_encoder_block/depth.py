@@ -15,7 +15,12 @@ from torch.nn import functional as F
 from mha_course.errors import require
 from mha_course.models import EncoderBlock, seeded
 
-SENTENCES, TOKENS, WIDTH, HEADS, INNER, WORDS = 8, 15, 48, 4, 192, 100
+SENTENCES = 8
+TOKENS = 15
+WIDTH = 48
+HEADS = 4
+INNER = 192
+WORDS = 100
 Wiring = Callable[[EncoderBlock, Tensor], Tensor]
 
 

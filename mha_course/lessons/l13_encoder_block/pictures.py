@@ -89,7 +89,8 @@ def norm_groups(ways: Mapping[str, Sequence[int]], shape: tuple[int, int, int]) 
 
     Args: ways maps a title to the axes that the mean is taken over, such as (2,); shape is B, S, C.
     """
-    (batch, tokens, width), chosen = shape, (0, 1, 2)
+    (batch, tokens, width) = shape
+    chosen = (0, 1, 2)
     figure = new_figure(2.7 * len(ways), 0.3 + 0.24 * batch * (tokens + 1.6))
     for ax, (title, dims) in zip(
         figure.subplots(1, len(ways), squeeze=False)[0], ways.items(), strict=True

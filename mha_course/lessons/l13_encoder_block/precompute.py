@@ -8,7 +8,8 @@ from mha_course import example
 from mha_course.experiments import precomputed
 from mha_course.experiments.head_analysis import pronoun_report
 
-SEEDS, STEPS = (101, 102, 103), 800
+SEEDS = (101, 102, 103)
+STEPS = 800
 
 
 def short_start(seed: int) -> dict[str, Any]:

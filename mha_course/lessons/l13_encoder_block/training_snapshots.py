@@ -49,7 +49,8 @@ def snapshot(model: MaskedWordModel, step: int) -> Snapshot:
     >>> snapshot(new_model(0), 0).pronoun.shape
     torch.Size([2, 4])
     """
-    texts, copied = _test_sentences(), copy.deepcopy(model).eval().requires_grad_(False)
+    texts = _test_sentences()
+    copied = copy.deepcopy(model).eval().requires_grad_(False)
     pronoun = head_analysis.relation_weights(
         head_analysis.all_weights(copied, texts), texts, "pronoun"
     )  # (L, H)

@@ -41,9 +41,11 @@ def patches(image: Tensor, patch_size: int) -> Figure:
     pixels = _pixels("patches", image)
     height, width = pixels.shape[:2]
     fits = height % patch_size == 0 and width % patch_size == 0
-    expected, got = f"H and W divisible by {patch_size}", f"H={height}, W={width}"
+    expected = f"H and W divisible by {patch_size}"
+    got = f"H={height}, W={width}"
     require(fits, "patches", "patches must fill the image", expected=expected, got=got)
-    rows, columns = height // patch_size, width // patch_size
+    rows = height // patch_size
+    columns = width // patch_size
     figure = new_figure(10.5, 4.6)
     grid, line = figure.subplots(2, 1, height_ratios=(8, 1))
     gap = 0.18
@@ -89,7 +91,8 @@ def attention_overlay(
     axes[0].set_title("the image", loc="left", fontsize=TEXT, color=INK)
     for ax, (title, shares) in zip(axes[1:], weights.items(), strict=True):
         numbers = as_array("attention_overlay", shares, ("N",))
-        rule, got = "there must be a weight for each patch", f"{numbers.size} of “{title}”"
+        rule = "there must be a weight for each patch"
+        got = f"{numbers.size} of “{title}”"
         fits = numbers.size == grid[0] * grid[1]
         require(fits, "attention_overlay", rule, expected=str(grid[0] * grid[1]), got=got)
         light = DARK + (1 - DARK) * numbers.reshape(grid) / max(numbers.max(), 1e-12)

@@ -10,7 +10,8 @@ from mha_course.experiments import precomputed
 from mha_course.lessons.l14_vision import shapes, vision
 from mha_course.models import seeded, train
 
-SEEDS, STEPS = (0, 1, 2, 3, 4), 300
+SEEDS = (0, 1, 2, 3, 4)
+STEPS = 300
 
 
 def vision_start(seed: int) -> dict[str, Any]:

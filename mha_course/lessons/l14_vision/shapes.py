@@ -22,7 +22,11 @@ COLOURS = {
 }
 KINDS = ("square", "disc")
 ANSWERS = ("different", "same")
-_HALF, _RADIUS, _MARGIN, _NOISE = 3.0, 3.4, 3.5, 0.08  # in pixels, but for the noise
+# in pixels, but for the noise
+_HALF = 3.0
+_RADIUS = 3.4
+_MARGIN = 3.5
+_NOISE = 0.08
 
 
 class Pictures(NamedTuple):
@@ -78,7 +82,8 @@ def draw(count: int, generator: torch.Generator) -> Pictures:
 
 def _cover(centres: Tensor, kinds: Tensor) -> Tensor:
     """Return which pixels each shape covers."""
-    rows, columns = torch.arange(HEIGHT) + 0.5, torch.arange(WIDTH) + 0.5
+    rows = torch.arange(HEIGHT) + 0.5
+    columns = torch.arange(WIDTH) + 0.5
     down = (rows[:, None] - centres[:, :, 0, None, None]).abs()  # (B, 2, height, 1)
     across = (columns - centres[:, :, 1, None, None]).abs()  # (B, 2, 1, width)
     square = (down < _HALF) & (across < _HALF)  # (B, 2, height, width)

@@ -67,7 +67,8 @@ class VisionTransformer(nn.Module):
         answers: int = 2,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.image_size, self.patch_size = image_size, patch_size
+        self.image_size = image_size
+        self.patch_size = patch_size
         count = image_size[0] // patch_size * (image_size[1] // patch_size)
         self.patch_embedding = nn.Linear(3 * patch_size**2, d_model)
         self.class_token = nn.Parameter(0.02 * torch.randn(d_model))
@@ -116,7 +117,8 @@ class PatchVotes(nn.Module):
         super().__init__()
         self.patch_embedding = nn.Linear(3 * PATCH**2, d_model)
         self.position_embedding = nn.Parameter(0.02 * torch.randn(GRID[0] * GRID[1], d_model))
-        inner, outer = nn.Linear(d_model, d_ff), nn.Linear(d_ff, answers)
+        inner = nn.Linear(d_model, d_ff)
+        outer = nn.Linear(d_ff, answers)
         self.vote = nn.Sequential(nn.GELU(), inner, nn.GELU(), outer)
 
     def forward(self, images: Tensor) -> Tensor:

@@ -33,7 +33,8 @@ class SamplingLab(Lab):
     hint = "At temperature 0 the likeliest word is always taken."
 
     def __init__(self, model: CausalLanguageModel) -> None:
-        self._model, self._read = model, {start: language.prompt(start) for start in STARTS}
+        self._model = model
+        self._read = {start: language.prompt(start) for start in STARTS}
         names = tuple(start or "<start>" for start in STARTS)
         super().__init__(
             [

@@ -29,7 +29,9 @@ def run_with_weights(
         H, T, S).
     """
     model = copy.deepcopy(model).double()
-    x, computed, used = model.embed(ids), [], []
+    x = model.embed(ids)
+    computed = []
+    used = []
     for block in model.blocks:
         steps = block.attention.steps(block.attention_input(x))
         other = torch.stack(

@@ -54,7 +54,8 @@ def other_weights(weights: Tensor, v: Tensor) -> Tensor:
     ]  # (T, S-D-1, S), one basis for each row
     best = torch.linalg.svd(null_space * weights_64[:, None]).U[:, :, :1]  # (T, S-D-1, 1)
     factors = (null_space.mT @ best).squeeze(-1)  # (T, S)
-    largest, smallest = factors.amax(-1, keepdim=True), factors.amin(-1, keepdim=True)  # (T, 1)
+    largest = factors.amax(-1, keepdim=True)  # (T, 1)
+    smallest = factors.amin(-1, keepdim=True)  # (T, 1)
     limit = torch.where(
         largest < -smallest, -largest, -smallest
     )  # (T, 1), in the direction that goes further

@@ -60,7 +60,8 @@ class AttentionOnly(nn.Module):
 
     def weights_and_logits(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return the weights of every head (L, B, H, S, S), and the logits (B, S, V)."""
-        x, found = self.embed(ids), []
+        x = self.embed(ids)
+        found = []
         for layer in self.layers:
             out, weights = layer(x, is_causal=True)
             x = x + out  # (B, S, C)

@@ -107,7 +107,8 @@ def _without_diagonal(fill: float) -> dict[str, Any]:
 
 def _stored(*seeds: int) -> tuple[Tensor, ...]:
     """Return x, and what a GPT-2 file holds of one layer's attention."""
-    c_attn, c_proj = torch.cat(square(*seeds[:3]), 1), square(seeds[3])[0]
+    c_attn = torch.cat(square(*seeds[:3]), 1)
+    c_proj = square(seeds[3])[0]
     return tokens(), c_attn, draw(3 * C, seed=31), c_proj, draw(C, seed=32)
 
 

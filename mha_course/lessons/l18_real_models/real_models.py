@@ -51,7 +51,8 @@ class Checkpoint:
     def tokenizer(self) -> Tokenizer:
         """What cuts text into tokens."""
         path = self.folder / "tokenizer.json"
-        rule, expected = "the tokenizer must lie beside the model", "a file tokenizer.json"
+        rule = "the tokenizer must lie beside the model"
+        expected = "a file tokenizer.json"
         require(
             path.is_file(),
             "open_checkpoint",
@@ -168,7 +169,9 @@ class StoredAttention(nn.Module):
         self, function: Callable[..., Tensor], state: Mapping[str, Tensor], num_heads: int
     ) -> None:
         super().__init__()
-        self.function, self.state, self.num_heads = function, state, num_heads
+        self.function = function
+        self.state = state
+        self.num_heads = num_heads
 
     def forward(self, x: Tensor, **_: Any) -> tuple[Tensor, None]:
         """Map x (B, S, C) to (B, S, C)."""

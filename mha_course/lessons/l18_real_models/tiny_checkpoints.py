@@ -35,11 +35,10 @@ from mha_course.models import checkpoints, masked_word_loss, seeded, train
 from mha_course.models.published import PublishedModel
 from mha_course.positions import sinusoidal_encoding
 
-END, PAD, MASK = (
-    "<|endoftext|>",
-    "[PAD]",
-    "[MASK]",
-)  # END stands before each text, as in training GPT-2 and SmolLM2
+# END stands before each text, as in training GPT-2 and SmolLM2
+END = "<|endoftext|>"
+PAD = "[PAD]"
+MASK = "[MASK]"
 SPECIAL = (PAD, "[UNK]", "[CLS]", "[SEP]", MASK)
 PLACES, HALF, ROWS = 64, 32, 12
 _COMMON = {
@@ -144,7 +143,8 @@ def masked_batches(tokenizer: Tokenizer, seed: int) -> Iterator[tuple[Tensor, Te
     """Yield the batches of the running example as BERT reads them: [CLS], words, in half of the
     rows a stop, [SEP].
     """
-    (cls, stop, sep), plain = tokenizer.encode(".").ids, " ".join((PAD, MASK, *vocabulary()[2:]))
+    (cls, stop, sep) = tokenizer.encode(".").ids
+    plain = " ".join((PAD, MASK, *vocabulary()[2:]))
     number = torch.tensor(
         tokenizer.encode(plain, add_special_tokens=False).ids
     )  # of each word of the course
@@ -179,7 +179,8 @@ def make(family: str, seed: int = 0) -> tuple[PublishedModel, dict[str, Any], To
     texts = [written(text) for text in sentences(20_000, "train", seed)]
     tokenizer = word_pieces() if family == "bert" else byte_level(texts, digits=family == "llama")
     config = {"model_type": family, "vocab_size": tokenizer.get_vocab_size(), **CONFIGS[family]}
-    model, (steps, lr) = new_model(family, config, seed), TRAINING[family]
+    model = new_model(family, config, seed)
+    (steps, lr) = TRAINING[family]
     if family == "bert":
         train(model, masked_batches(tokenizer, seed), masked_word_loss, steps=steps, lr=lr)
     else:
@@ -214,7 +215,8 @@ def measure(model: PublishedModel, tokenizer: Tokenizer) -> dict[str, Any]:
     rows = torch.arange(len(rows))
     if not model.causal:  # [CLS] stands first
         places, nouns = places + 1, nouns + 1
-    true, guessed_at = ids[rows, places], places - 1 if model.causal else places
+    true = ids[rows, places]
+    guessed_at = places - 1 if model.causal else places
     weights = model.attention_weights(ids, mask)[:, rows, :, guessed_at, nouns]  # (B, L, H)
     if not model.causal:
         ids[rows, places] = SPECIAL.index(MASK)

@@ -44,10 +44,14 @@ OWN = {
 }
 
 _NO = "(?:no|not|never|without|cannot|(?:is|are|do|does|did|was)nt|missing|lacks?|forg[eo]t\\w*)\\b"
-_K, _V, _Q = r"(?:k|keys?)\b", r"(?:v|values?)\b", r"(?:q|quer\w+)\b"
-_W_K, _W_O = r"(?:k proj|key proj\w*|w ?k)\b", r"(?:out(?:put)? proj\w*|w ?o\b|final proj\w*)"
+_K = r"(?:k|keys?)\b"
+_V = r"(?:v|values?)\b"
+_Q = r"(?:q|quer\w+)\b"
+_W_K = r"(?:k proj|key proj\w*|w ?k)\b"
+_W_O = r"(?:out(?:put)? proj\w*|w ?o\b|final proj\w*)"
 _KV = rf"(?:kv|{_K},? (?:and |with |for )?(?:the )?{_V}|{_V},? (?:and |with |for )?(?:the )?{_K})"
-_TURN, _SCALE = r"(?:rotat|rope|rotary|turn|position)\w*", r"(?:scal|divi)\w*"
+_TURN = r"(?:rotat|rope|rotary|turn|position)\w*"
+_SCALE = r"(?:scal|divi)\w*"
 _SEES = r"(?:sees?|seen|feels?|leak\w*|attend\w*|looks?|peeks?)\b"
 _SWAP = r"(?:swap|exchang|switch|interchang|confus|changed places|mix)\w*"
 _MASK = r"(?:mask|hid)\w*"

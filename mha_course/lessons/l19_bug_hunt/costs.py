@@ -122,7 +122,8 @@ def loss_in_use(model: LanguageModel, ids: Tensor) -> float | None:
 def _in_use(model: LanguageModel, ids: Tensor) -> Tensor:
     order = (ids != PAD).int().argsort(dim=1, stable=True)  # padding first
     ids = ids.gather(1, order)
-    mask, caches = ids != PAD, (KVCache(), KVCache())
+    mask = ids != PAD
+    caches = (KVCache(), KVCache())
     ends = [0, *range(PREFIX, ids.size(1))]  # the last token has nothing behind it
     parts = [model(ids[:, a:b], mask[:, :b], caches) for a, b in itertools.pairwise(ends)]
     targets = ids[:, 1:].masked_fill(~mask[:, :-1], -100)  # what follows padding is not asked for
@@ -145,7 +146,8 @@ def measure(*mistakes: str) -> Record:
     """Train with these mistakes, and measure what they cost; the right attention is trained as
     well.
     """
-    (model, losses), ids = train_model(*mistakes), fresh()
+    (model, losses) = train_model(*mistakes)
+    ids = fresh()
     means = [round(math.fsum(losses[at : at + EVERY]) / EVERY, 3) for at in range(0, STEPS, EVERY)]
     other = new_model(*mistakes).eval()
     other.load_state_dict(_right_parameters())

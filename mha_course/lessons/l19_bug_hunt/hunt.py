@@ -97,11 +97,14 @@ def sheet(seed: int = 0) -> tuple[Case, ...]:
         got=repr(seed),
     )
     dice = random.Random(seed)
-    singles, pairs, sizes = list(LESSON_SHEET), list(PAIRS[:2]), [SIZES[0]] * 12
+    singles = list(LESSON_SHEET)
+    pairs = list(PAIRS[:2])
+    sizes = [SIZES[0]] * 12
     if seed:
         singles = dice.sample([name for name in SINGLE if name != INNOCENT], SINGLES - 1)
         singles.insert(dice.randrange(BLACK_BOXES, SINGLES), INNOCENT)
-        pairs, sizes = dice.sample(PAIRS[2:], 2), dice.choices(SIZES, k=12)
+        pairs = dice.sample(PAIRS[2:], 2)
+        sizes = dice.choices(SIZES, k=12)
     mistakes = [(name,) for name in singles] + pairs
     return tuple(
         Case(number, seed, *drawn)
@@ -187,7 +190,8 @@ def _judge(suspect: Case, texts: Sequence[str]) -> Verdict:
     if len(accused) > 2:
         return Verdict(suspect, "unclear", "No case has more than two mistakes: name one or two.")
     real = set(suspect._mistakes)
-    right, wrong = sorted(accused & real), sorted(accused - real)
+    right = sorted(accused & real)
+    wrong = sorted(accused - real)
     accusations = _accusations.setdefault((suspect.seed, suspect.number), [])
     accusations.append(set() if wrong and len(real) == 1 else {*right})
     if wrong and right and len(real) > 1:
@@ -242,7 +246,8 @@ def _told(suspect: Case) -> str:
 
 def cost(suspect: Case) -> str:
     """Say what a small language model with this attention came to, beside the right one."""
-    best, record = bug_hunt.load()[bug_hunt.RIGHT], suspect.record
+    best = bug_hunt.load()[bug_hunt.RIGHT]
+    record = suspect.record
     return (
         f"What it costs a small language model, in nats a word on fresh sentences (the right one: "
         f"{best.at_once:.2f} throughout): read at once {_loss(record.at_once)}; word by word, "
@@ -266,7 +271,8 @@ def losses(*cases: Case) -> Figure:
 
 def _menu(suspect: Case) -> Panel:
     """Return a menu of all mistakes, and the loss beside it."""
-    best, last = bug_hunt.load()[bug_hunt.RIGHT].losses[-1], suspect.record.losses[-1]
+    best = bug_hunt.load()[bug_hunt.RIGHT].losses[-1]
+    last = suspect.record.losses[-1]
     asking = (
         f"{suspect} Its loss ends at {last:.2f}, that of the right one at {best:.2f}. Name the "
         f"mistake."
@@ -345,10 +351,8 @@ class Score:
     @property
     def total(self) -> str:
         """The table in a sentence."""
-        done, tries = (
-            sum(state == "found" for _, state, _ in self.rows),
-            sum(count for *_, count in self.rows),
-        )
+        done = sum(state == "found" for _, state, _ in self.rows)
+        tries = sum(count for *_, count in self.rows)
         return f"{done} of {len(self.rows)} cases found, accusations: {tries}."
 
     def __repr__(self) -> str:

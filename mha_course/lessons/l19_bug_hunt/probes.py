@@ -68,7 +68,8 @@ def alone(module: CausalAttention) -> str:
     masks = torch.arange(7) >= torch.tensor([[0], [2], [3]])  # (3, 7), padding in front
     for mask, found in ((None, "in a batch"), (masks, "in a batch whose masks differ")):
         parts = [module(x[b : b + 1], None if mask is None else mask[b : b + 1]) for b in range(3)]
-        together, real = module(x, mask), masks[..., None]
+        together = module(x, mask)
+        real = masks[..., None]
         if differ(torch.cat(parts).where(real, 0.0), together.where(real, 0.0)):
             return f"a sentence gets another output {found} than alone"
     return ""
@@ -89,7 +90,8 @@ def leaks(module: CausalAttention) -> str:
 def _unlike_causal(feels: Tensor, where: str = "") -> str:
     """Say in which way outputs feel other tokens (S, S) than themselves and those before."""
     everything = torch.ones_like(feels)
-    later, missed = feels & everything.triu(1), ~feels & everything.tril()
+    later = feels & everything.triu(1)
+    missed = ~feels & everything.tril()
     if torch.equal(later, everything.triu(1)):
         return f"an output feels all later tokens{where}"
     if later.any():
@@ -224,7 +226,9 @@ def divisor(module: CausalAttention) -> str:
     """Find the divisor with which the right module gives the last output, which sees all: it is
     sqrt(D).
     """
-    x, width, length = tokens(module), module.q_proj.in_features // module.num_heads, 7
+    x = tokens(module)
+    width = module.q_proj.in_features // module.num_heads
+    length = 7
     names = {
         "1": 1.0,
         "sqrt(C)": x.size(-1) ** 0.5,
@@ -243,7 +247,8 @@ def divisor(module: CausalAttention) -> str:
 
 def half(module: CausalAttention) -> str:
     """Run it in half precision: it comes close to float64."""
-    x, twin = tokens(module), copy.deepcopy(module).half()
+    x = tokens(module)
+    twin = copy.deepcopy(module).half()
     try:
         out = twin(x.half())
     except RuntimeError:
@@ -255,7 +260,8 @@ def exchange(module: CausalAttention) -> str:
     """Exchange the query heads that share a head of k and v: heads have no order, so it gives the
     same.
     """
-    twin, heads = copy.deepcopy(module), module.num_heads
+    twin = copy.deepcopy(module)
+    heads = module.num_heads
     width = torch.arange(module.q_proj.in_features)
     order = width.view(module.num_kv_heads, -1, len(width) // heads).roll(1, 1).flatten()  # (C,)
     for parameter in twin.q_proj.parameters():

@@ -51,7 +51,8 @@ class TensorInfo:
     def learn(self, axes: list[Axis], names: AxisNamer) -> None:
         """Name the axes of a parameter by what it is used for, where they have no name yet."""
         if set(self.labels) == {"?"} and len(axes) == len(self.labels):
-            self.axes, self.labels = axes, tuple(map(names.label, axes))
+            self.axes = axes
+            self.labels = tuple(map(names.label, axes))
 
 
 @dataclass(slots=True)

@@ -65,11 +65,9 @@ def tensordot(call: OpCall) -> list[list[Axis]]:
     """Sum products over pairs of axes, over the last of one and the first of the other, or (inner)
     the last of both.
     """
-    left, right, dims = (
-        call.arg(0, "a", "input"),
-        call.arg(1, "b", "other"),
-        call.arg(2, "dims", default=2),
-    )
+    left = call.arg(0, "a", "input")
+    right = call.arg(1, "b", "other")
+    dims = call.arg(2, "dims", default=2)
     if call.op == "inner":
         dims = [-1], [-1]
     elif isinstance(dims, int):
@@ -167,7 +165,9 @@ def _axes_of_factor(
     """Return the axes of a factor; those of a weight that go into the result are named as those of
     a Linear.
     """
-    axes, names, term = call.axes(tensors[number]), call.names, terms[number]
+    axes = call.axes(tensors[number])
+    names = call.names
+    term = terms[number]
     if not call.info(tensors[number]).weight:
         return axes
     pairs = [
@@ -219,7 +219,8 @@ def _infer_stage(
     """Say what the product means: scores where tokens meet tokens, context where weights meet
     values.
     """
-    names, values = call.names, [call.info(tensor) for tensor in tensors]
+    names = call.names
+    values = [call.info(tensor) for tensor in tensors]
     result = call.results[0]
     labels = [names.label(axis) for axis in axes]
     if len(values) > 1 and not any(value.weight for value in values):
@@ -312,7 +313,8 @@ def fused(call: OpCall) -> list[list[Axis]]:
     )
     full = call.names.separate_tokens([*q[:-1], k[-2]])
     call.names.confirm([q[-1], k[-1], v[-1]])
-    mask, labels = call.arg(3, "attn_mask"), [call.names.label(axis) for axis in full]
+    mask = call.arg(3, "attn_mask")
+    labels = [call.names.label(axis) for axis in full]
     if labels[-2:] == ["H", "H"]:
         call.warn(warnings.warn("never-transposed"))
     if labels[-1] == "B":
@@ -332,7 +334,8 @@ def module(call: OpCall) -> list[list[Axis]]:
     """``nn.MultiheadAttention`` in one call: tokens come first there, or after the batch on its
     fast path.
     """
-    query, key = call.axes(call.arg(0, "query")), call.axes(call.arg(1, "key"))
+    query = call.axes(call.arg(0, "query"))
+    key = call.axes(call.arg(1, "key"))
     position = 1 if call.op == "_native_multi_head_attention" else 0
     if len(query) == 2:
         position = 0

@@ -24,10 +24,8 @@ def copied(call: OpCall) -> list[list[Axis]]:
     """Copy numbers into a tensor, or into rows of it: axes that are written whole get the names of
     what was copied.
     """
-    target, source = (
-        call.first(),
-        call.arg(3, "source") if "index" in call.op else call.arg(1, "src"),
-    )
+    target = call.first()
+    source = call.arg(3, "source") if "index" in call.op else call.arg(1, "src")
     axes = call.axes(target)
     dim = call.arg(1, "dim") % len(axes) if "index" in call.op else None
     for n, new in zip(reversed(range(len(axes))), reversed(call.info(source).axes), strict=False):
@@ -43,7 +41,8 @@ def stored(call: OpCall) -> list[list[Axis]]:
     axis.
     """
     target, key, source = call.args[:3]
-    axes, keys = call.axes(target), list(key) if isinstance(key, tuple) else [key]
+    axes = call.axes(target)
+    keys = list(key) if isinstance(key, tuple) else [key]
     whole = [k for k in keys if k is not Ellipsis]
     meet_mask(call, key, axes)
     if not isinstance(source, torch.Tensor) or not all(isinstance(k, (int, slice)) for k in whole):
@@ -72,7 +71,8 @@ def _written(call: OpCall, old: Axis, new: Axis) -> Axis:
 
 def topk(call: OpCall) -> list[list[Axis]]:
     """Keep the largest along an axis, which then counts something else."""
-    axes, dim = call.axes(call.first()), call.arg(2, "dim", default=-1)
+    axes = call.axes(call.first())
+    dim = call.arg(2, "dim", default=-1)
     axes[dim] = unknown(call.outs[0].shape[dim])
     return [list(axes) for _ in call.outs]
 
@@ -105,7 +105,8 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[list[Axis]])
             "true_divide",
             "divide",
         ):  # they sum to 1 along another axis from here on
-            result.over, result.softmax = sums.reduced, call.index
+            result.over = sums.reduced
+            result.softmax = call.index
     elif sums and call.op in ("div", "true_divide", "divide"):
         axis = next(
             (axis for axis in call.axes(call.first()) if call.names.label(axis) == sums.reduced), ()
@@ -130,7 +131,8 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[list[Axis]])
 def reduce(call: OpCall) -> list[list[Axis]]:
     """Drop axes, or keep them with size 1."""
     x = call.first()
-    axes, dims = call.axes(x), call.dims(call.arg(1, "dim", "axis"), x.dim())
+    axes = call.axes(x)
+    dims = call.dims(call.arg(1, "dim", "axis"), x.dim())
     if isinstance(call.arg(1, "dim", "axis"), torch.Tensor):  # max(a, b)
         return like(call)
     kept = call.outs[0].dim() == x.dim()
@@ -151,7 +153,9 @@ def reduce(call: OpCall) -> list[list[Axis]]:
 def softmax(call: OpCall) -> list[list[Axis]]:
     """Normalise along an axis, which should be that of the keys."""
     x = call.first()
-    axes, dim, names = call.axes(x), call.arg(1, "dim", "axis"), call.names
+    axes = call.axes(x)
+    dim = call.arg(1, "dim", "axis")
+    names = call.names
     if dim is None:
         dim = 0 if x.dim() in (1, 3) else 1
     if x.dim():
@@ -161,14 +165,18 @@ def softmax(call: OpCall) -> list[list[Axis]]:
 
 def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) -> None:
     """Compare the axis of a softmax with that of the keys."""
-    names, value, result = call.names, call.info(call.first()), call.results[0]
+    names = call.names
+    value = call.info(call.first())
+    result = call.results[0]
     if not value.stage:
         for info in value.family:
             info.stage = "scores"
     tokens = [names.label(one) for one in axes if names.is_token(one)]
     together = [factor.name for factor in axis if names.is_token((factor,))]
     if value.stage in SCORES or len(tokens) > 1:
-        result.stage, result.over, result.softmax = "weights", label, call.index
+        result.stage = "weights"
+        result.over = label
+        result.softmax = call.index
     if value.summed == "C" and names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", C=names.sizes["C"], H=names.sizes["H"]))
     rows = [one for one in axes if one and all(names.is_token((factor,)) for factor in one)]
@@ -189,7 +197,8 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) 
 
 def embedding(call: OpCall) -> list[list[Axis]]:
     """Look up a vector for every number."""
-    ids, weight = call.arg(0, "input"), call.arg(1, "weight")
+    ids = call.arg(0, "input")
+    weight = call.arg(1, "weight")
     rows = call.axes(weight)[-1]
     named = call.names.label(rows) != "?" or weight.shape[-1] != call.names.sizes.get("C")
     return [[*call.axes(ids), rows if named else call.names.width()]]
@@ -199,11 +208,9 @@ def convolve(call: OpCall) -> list[list[Axis]]:
     """Keep the batch and axes that keep their length, cut others into patches, name the channels by
     their number.
     """
-    shape, axes, stride = (
-        call.outs[0].shape,
-        call.axes(call.first()),
-        call.arg(3, "stride", default=1),
-    )
+    shape = call.outs[0].shape
+    axes = call.axes(call.first())
+    stride = call.arg(3, "stride", default=1)
     steps = stride if isinstance(stride, (tuple, list)) else [stride] * (len(shape) - 2)
     patches = [call.names.patches(*found) for found in zip(axes[2:], shape[2:], steps, strict=True)]
     channels = call.names.linear(shape[1])

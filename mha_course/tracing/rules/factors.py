@@ -65,10 +65,13 @@ _Pairs = list[tuple[Factor, int]]
 
 def _blocks(solid: _Pairs, wanted: list[int]) -> list[tuple[_Pairs, list[int]]]:
     """Cut both rows into the smallest blocks of equal size."""
-    blocks, i, j = [], 0, 0
+    blocks = []
+    i = 0
+    j = 0
     while i < len(solid):
         start_i, start_j = i, j
-        have, want = solid[i][0].size, wanted[j]
+        have = solid[i][0].size
+        want = wanted[j]
         i, j = i + 1, j + 1
         while have != want:
             if have < want:

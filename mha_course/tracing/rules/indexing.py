@@ -17,7 +17,8 @@ def cut(call: OpCall) -> list[list[Axis]]:
     axes = call.axes(call.first())
     dim = call.arg(1, "dim", default=0) if call.op == "narrow" else call.arg(2, "dim", default=0)
     dim %= len(axes)
-    start, out = (call.arg(2, "start") if call.op == "narrow" else 0), []
+    start = call.arg(2, "start") if call.op == "narrow" else 0
+    out = []
     if call.names.is_token(axes[dim]) and call.info(call.first()).linear:
         call.selections = [
             (Selection((), f"{PIECE} {call.index}", position),)
@@ -73,7 +74,8 @@ def getitem(call: OpCall) -> list[list[Axis]]:
     )
     if not any(k is Ellipsis for k in keys):
         keys.append(Ellipsis)
-    axes, advanced = call.axes(x), []
+    axes = call.axes(x)
+    advanced = []
     out: list[Axis] = []
     for k in keys:
         if k is None:
@@ -155,7 +157,8 @@ def cat(call: OpCall) -> list[list[Axis]]:
     out = [_shared_axis(call, [row[position] for row in rows]) for position in range(len(rows[0]))]
     along = [row[dim] for row in rows]
     out[dim] = _concatenated(call, along, list(map(call.names.label, out)), call.outs[0].shape[dim])
-    picked, labels = _picked(call, parts), {call.names.label(axis) for axis in along}
+    picked = _picked(call, parts)
+    labels = {call.names.label(axis) for axis in along}
     split = "H" in map(call.names.label, rows[0]) and any(map(call.names.is_token, rows[0]))
     past = labels != {"D"} or not all(
         call.info(part).linear for part in parts
@@ -176,10 +179,8 @@ def _are_heads(call: OpCall, parts: list[torch.Tensor]) -> bool:
     """Return whether these were made one by one for each head: by attention, or by a Linear of the
     head's width.
     """
-    values, labels = (
-        [call.info(part) for part in parts],
-        {tuple(call.info(part).labels) for part in parts},
-    )
+    values = [call.info(part) for part in parts]
+    labels = {tuple(call.info(part).labels) for part in parts}
     whole = len(parts) == call.names.sizes.get("H", 0) > 1 and len(labels) == 1
     made = all(value.stage in ("context", "merged") or value.linear for value in values)
     heads = (
@@ -204,8 +205,10 @@ def _shared_axis(call: OpCall, column: list[Axis]) -> Axis:
 
 def _concatenated(call: OpCall, along: list[Axis], beside: list[str], size: int) -> Axis:
     """Name an axis that was put together, beside others of these names."""
-    names, labels = call.names, [call.names.label(axis) for axis in along]
-    heads, width = names.sizes.get("H", 0), names.sizes.get("D", 0)
+    names = call.names
+    labels = [call.names.label(axis) for axis in along]
+    heads = names.sizes.get("H", 0)
+    width = names.sizes.get("D", 0)
     if len(along) == 1:
         return along[0]
     whole, *others = {axis[0].whole for axis in along if len(axis) == 1} or {None}
@@ -228,7 +231,8 @@ def _concatenated_tokens(
     """Name tokens that were put after tokens, or in heads after what is not known: together they
     are the keys.
     """
-    names, tokens = call.names, [axis for axis in along if call.names.is_token(axis)]
+    names = call.names
+    tokens = [axis for axis in along if call.names.is_token(axis)]
     if not tokens:
         return unknown(size)
     if len(tokens) == len(along):
@@ -276,10 +280,8 @@ def _stacked(call: OpCall, parts: list[torch.Tensor], axes: list[Axis]) -> Axis:
     picked = _picked(call, parts)
     if picked:
         return picked
-    labels, stages = (
-        {call.names.label(axis) for axis in axes},
-        {call.info(part).stage for part in parts},
-    )
+    labels = {call.names.label(axis) for axis in axes}
+    stages = {call.info(part).stage for part in parts}
     weights = (
         stages == {"weights"} and "H" not in labels and len(parts) == call.names.sizes.get("H")
     )
@@ -304,22 +306,24 @@ def _picked(call: OpCall, parts: list[torch.Tensor]) -> Axis:
 
 def gather(call: OpCall) -> list[list[Axis]]:
     """Pick elements along an axis by an index of the same rank, which names that axis."""
-    axes, index = (
-        call.axes(call.first()),
-        call.arg(2, "index") if call.op == "gather" else call.arg(1, "indices"),
-    )
+    axes = call.axes(call.first())
+    index = call.arg(2, "index") if call.op == "gather" else call.arg(1, "indices")
     dim = call.arg(1, "dim") if call.op == "gather" else call.arg(2, "dim")
     if dim is None:  # of all numbers, in a row
         return []
-    found, dim = call.axes(index), dim % len(axes)
+    found = call.axes(index)
+    dim = dim % len(axes)
     pairs = enumerate(zip(axes, found, strict=True))
     return [[new if n == dim or size_of(old) != size_of(new) else old for n, (old, new) in pairs]]
 
 
 def unfold(call: OpCall) -> list[list[Axis]]:
     """Slide a window along an axis: how many there are, and at the end how long each is."""
-    axes, dim, step = call.axes(call.first()), call.arg(1, "dimension"), call.arg(3, "step")
-    count, size = call.outs[0].shape[dim % len(axes)], call.outs[0].shape[-1]
+    axes = call.axes(call.first())
+    dim = call.arg(1, "dimension")
+    step = call.arg(3, "step")
+    count = call.outs[0].shape[dim % len(axes)]
+    size = call.outs[0].shape[-1]
     apart = (
         len(axes[dim]) == 1 and step == size and count * size == size_of(axes[dim])
     )  # windows do not overlap

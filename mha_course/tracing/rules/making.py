@@ -24,7 +24,8 @@ def filled(call: OpCall) -> list[list[Axis]]:
 
 def counted(call: OpCall) -> list[list[Axis]]:
     """Count the elements of an axis, or every second of a head's width: arange."""
-    length, end = call.outs[0].size(0), call.arg(1 if len(call.args) > 1 else 0, "end")
+    length = call.outs[0].size(0)
+    end = call.arg(1 if len(call.args) > 1 else 0, "end")
     if not isinstance(end, Size) or (len(call.args) > 1 and call.args[0] != 0):
         return []
     if call.names.is_width(end.axis) and end == 2 * length:

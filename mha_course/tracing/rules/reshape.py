@@ -16,8 +16,10 @@ Rule = Callable[[OpCall], Sequence[list[Axis]]]
 
 def reshape(call: OpCall) -> list[list[Axis]]:
     """Lay the same numbers, in order, into a new shape; unflatten leaves other axes alone."""
-    before, shape = call.axes(call.first()), call.outs[0].shape
-    start, stop = 0, len(before)
+    before = call.axes(call.first())
+    shape = call.outs[0].shape
+    start = 0
+    stop = len(before)
     if call.op == "unflatten":
         start = call.arg(1, "dim") % len(before)
         stop = start + 1
@@ -65,7 +67,8 @@ def permute(call: OpCall) -> list[list[Axis]]:
         for target, source in sorted(zip(targets, sources, strict=True)):
             order.insert(target, source)
         return [[axes[dim] for dim in order]]
-    one, two = call.arg(1, "dim0", "axis0"), call.arg(2, "dim1", "axis1")
+    one = call.arg(1, "dim0", "axis0")
+    two = call.arg(2, "dim1", "axis1")
     axes[one], axes[two] = axes[two], axes[one]
     return [axes]
 
@@ -86,7 +89,8 @@ def unsqueeze(call: OpCall) -> list[list[Axis]]:
 
 def expand(call: OpCall) -> list[list[Axis]]:
     """Show one number several times without a copy."""
-    axes, shape = call.axes(call.first()), call.outs[0].shape
+    axes = call.axes(call.first())
+    shape = call.outs[0].shape
     other = call.arg(1, "other")
     like = (
         call.axes(other)
@@ -104,7 +108,8 @@ def expand(call: OpCall) -> list[list[Axis]]:
 
 def _copies(names: AxisNamer, axis: Axis, few: Axis) -> Axis:
     """Name the copies that stand behind fewer heads, and make them as many as the queries have."""
-    label, repeated = names.label(few), len(axis) == 1 and axis[0].kind == "repeated"
+    label = names.label(few)
+    repeated = len(axis) == 1 and axis[0].kind == "repeated"
     if repeated and label in names.extra and size_of(few) * size_of(axis) == names.sizes.get("H"):
         return (axis[0]._replace(name=f"H/{label}"),)
     return axis
@@ -119,7 +124,8 @@ def repeat(call: OpCall) -> list[list[Axis]]:
     """Lay copies beside each other, of the whole (repeat, tile) or of each number
     (repeat_interleave).
     """
-    axes, shape = call.axes(call.first()), call.outs[0].shape
+    axes = call.axes(call.first())
+    shape = call.outs[0].shape
     inside = call.op == "repeat_interleave"
     if inside and call.arg(2, "dim") is None and len(axes) > 1:  # of all numbers, in a row
         return []

@@ -130,10 +130,8 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> str | N
         return (Question if free else str)(warn(name)) if name else None
     if rank == 4 and _is_key_reshaped(names, cut):
         return warn("key-reshaped")
-    heads, tokens = (
-        _index_of_heads(cut),
-        [i for i, factor in enumerate(cut.factors) if names.is_token((factor,))],
-    )
+    heads = _index_of_heads(cut)
+    tokens = [i for i, factor in enumerate(cut.factors) if names.is_token((factor,))]
     words = {"axes": " and ".join(dict.fromkeys(_written(names, factor) for factor in cut.factors))}
     if _joins_tokens(names, cut, rank):
         return warn("tokens-joined", **words)
@@ -244,7 +242,8 @@ def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> str:
 
 def of_crash(op: str, message: str, parts: Sequence[TensorInfo], names: AxisNamer) -> str | None:
     """Name the mistake behind a call that raised."""
-    labels, rows = [value.labels for value in parts], [value.axes for value in parts]
+    labels = [value.labels for value in parts]
+    rows = [value.axes for value in parts]
     if op == "view" and "stride" in message:
         return warn("view-on-non-contiguous")
     if op == "linear" and any(

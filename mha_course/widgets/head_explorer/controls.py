@@ -37,7 +37,8 @@ def controls_of(function: Any, sentence: str, mask: str) -> dict[str, Control]:
 
     Raises: ShapeError if a parameter is no control and has no default.
     """
-    expected, got = "def recompute(temperature): …", type(function).__name__
+    expected = "def recompute(temperature): …"
+    got = type(function).__name__
     require(callable(function), PLACE, "recompute must be a function", expected=expected, got=got)
     defaults = _parameters(function)
     require(bool(defaults), PLACE, "recompute must have a parameter", expected=expected, got="none")

@@ -78,7 +78,8 @@ class Maps:
         says that instead the columns do; ``leak`` is the largest weight in a cell that the mask
         hides.
         """
-        matrix, hidden = self.numbers[row, slot], self.hidden[row, slot]
+        matrix = self.numbers[row, slot]
+        hidden = self.hidden[row, slot]
         finite, nans = np.isfinite(matrix), np.isnan(matrix)
         numbers = np.where(finite, matrix, 0)
         low, high = (
@@ -132,7 +133,8 @@ def read(weights: Any, queries: Any = None, keys: Any = None, mask: Any = None) 
 
 def _check_size(shape: tuple[int, ...]) -> None:
     """Raise unless these are 2 to 5 axes, none of them empty, that the browser can draw at once."""
-    axes, got = "(T, S), (H, T, S), (B, H, T, S) or (L, B, H, T, S)", str(tuple(shape))
+    axes = "(T, S), (H, T, S), (B, H, T, S) or (L, B, H, T, S)"
+    got = str(tuple(shape))
     fix = "weights[0]" if len(shape) == 6 else None
     require(
         2 <= len(shape) <= 5,
@@ -170,7 +172,8 @@ def _names(
     sentences: int, T: int, S: int, queries: Any, keys: Any
 ) -> list[tuple[list[str], list[str]]]:
     """Return names of rows and columns for each sentence."""
-    rows, columns = _for_each("queries", queries, sentences), _for_each("keys", keys, sentences)
+    rows = _for_each("queries", queries, sentences)
+    columns = _for_each("keys", keys, sentences)
     places = [PLACE] if sentences == 1 else [f"{PLACE}: sentence {n}" for n in range(sentences)]
     return [
         as_row_and_column_names(place, (T, S), *pair)
@@ -186,7 +189,8 @@ def _for_each(word: str, given: Any, sentences: int) -> list[Any]:
         and all(isinstance(one, list | tuple) for one in given)
     ):
         return [given] * sentences
-    rule, expected = f"{word} must name every token", f"one list, or {sentences}, one a sentence"
+    rule = f"{word} must name every token"
+    expected = f"one list, or {sentences}, one a sentence"
     require(len(given) == sentences, PLACE, rule, expected=expected, got=f"{len(given)} lists")
     return list(given)
 
@@ -194,7 +198,9 @@ def _for_each(word: str, given: Any, sentences: int) -> list[Any]:
 def _hidden(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """Return where a mask hides the weights, in their shape."""
     ambiguous = np.ndim(mask) == 3 and len(shape) > 3 and len(mask) > 1
-    rule, got = "a mask of 3 axes is ambiguous: sentences or heads?", str(tuple(np.shape(mask)))
-    expected, fix = "(T, S) or (B, 1, T, S)", "mask[:, None], one a sentence"
+    rule = "a mask of 3 axes is ambiguous: sentences or heads?"
+    got = str(tuple(np.shape(mask)))
+    expected = "(T, S) or (B, 1, T, S)"
+    fix = "mask[:, None], one a sentence"
     require(not ambiguous, PLACE, rule, expected=expected, got=got, fix=fix)
     return as_hidden(PLACE, mask, shape)

@@ -26,7 +26,8 @@ def caption(maps: Maps, layer: int, slot: int) -> str:
     R, H, T, S = maps.shape
     B = len(maps.tokens)
     counts = [f"{n} {word}s" for n, word in ((R // B, "layer"), (B, "sentence")) if n > 1]
-    heads, tokens = f"{H} head{'s' * (H > 1)}", f"{T} query and {S} key token{'s' * (S > 1)}"
+    heads = f"{H} head{'s' * (H > 1)}"
+    tokens = f"{T} query and {S} key token{'s' * (S > 1)}"
     counted = ", ".join([*counts, heads, tokens])
     if max(T, S) > MAX_TOKENS:
         counted += " (a still picture shows this head alone)" if H > 1 else ""
@@ -50,12 +51,14 @@ def figure(maps: Maps, layer: int, slot: int) -> Axes | Figure:
     many.
     """
     R, H, T, S = maps.shape
-    matrices, seen = maps.numbers[layer], ~maps.hidden[layer]
+    matrices = maps.numbers[layer]
+    seen = ~maps.hidden[layer]
     numbers = matrices[seen & np.isfinite(matrices)]
     weights = not numbers.size or (numbers.min() >= 0 and numbers.max() <= 1.01)
     queries, keys = ([shorten(name) for name in names] for names in maps.tokens_of(layer))
     if H > 1 and weights and max(T, S) <= MAX_TOKENS:
-        shown, above = slice(min(H, MAX_HEADS)), layer if R > 1 else None
+        shown = slice(min(H, MAX_HEADS))
+        above = layer if R > 1 else None
         return plots.head_grid(
             matrices[shown], mask=seen[shown], layer=above, queries=queries, keys=keys
         )

@@ -72,15 +72,15 @@ class HeadExplorer(RecomputingWidget):
         layer: int = 0,
         head: int = 0,
     ) -> None:
-        self._maps, self._mask = read(weights, queries, keys, mask), mask
-        self._sentence, self._whose = (
-            " ".join(self._maps.tokens[0][0]),
-            "" if recompute is None else COURSES,
-        )
+        self._maps = read(weights, queries, keys, mask)
+        self._mask = mask
+        self._sentence = " ".join(self._maps.tokens[0][0])
+        self._whose = "" if recompute is None else COURSES
         self._given_mask = torch.from_numpy(~self._maps.hidden[0, 0]).to(
             getattr(weights, "device", "cpu")
         )
-        self._recompute, self._of_recompute = recompute, whose
+        self._recompute = recompute
+        self._of_recompute = whose
         self._controls: dict[str, Control] = {}
         if recompute is not None:
             self._controls = controls.controls_of(
@@ -107,7 +107,8 @@ class HeadExplorer(RecomputingWidget):
 
     def _shown(self) -> tuple[int, int]:
         """Return layer and head that are shown: of new maps there may be fewer than before."""
-        last_layer, last_head = len(self._maps.rows) - 1, self._maps.slots - 1
+        last_layer = len(self._maps.rows) - 1
+        last_head = self._maps.slots - 1
         return max(0, min(self.layer, last_layer)), max(0, min(self.head, last_head))
 
     @traitlets.observe("layer", "head")
@@ -121,7 +122,8 @@ class HeadExplorer(RecomputingWidget):
 
     def _call(self, request: dict[str, Any]) -> Any:
         """Call the function with what the controls say."""
-        values, mask = controls.read_values(self._controls, request.get("values", {})), self._mask
+        values = controls.read_values(self._controls, request.get("values", {}))
+        mask = self._mask
         sentence = values.get("sentence", self._sentence)
         # A function may count tokens that are no words, such as [CLS]: sizes change by as many as
         # words were added.
@@ -152,7 +154,8 @@ class HeadExplorer(RecomputingWidget):
             self._maps = read(weights, queries, keys, mask)
         except ShapeError:  # the mask was made for other tokens
             self._maps = read(weights, queries, keys)
-        self._sentence, self._whose = sentence, self._of_recompute
+        self._sentence = sentence
+        self._whose = self._of_recompute
 
     def picture(self) -> Axes | Figure:
         """Draw the heads that are shown: up to 16 of the layer, or the head alone where numbers are

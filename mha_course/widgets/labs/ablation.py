@@ -26,11 +26,10 @@ SENTENCES = (
     "the grey cat that chased the loud dogs was hungry , so it <mask> quietly",
     "the rusty <mask> near the humble nun was bored and yawned widely",
 )
-LEAST, OTHER, REST = (
-    0.05,
-    "#aab1bd",
-    "#d5d8de",
-)  # the least probability that is shown alone, and two greys
+# the least probability that is shown alone, and two greys
+LEAST = 0.05
+OTHER = "#aab1bd"
+REST = "#d5d8de"
 
 
 class AblationLab(Lab):
@@ -66,10 +65,12 @@ class AblationLab(Lab):
         heads = [
             place for place in head_analysis.all_heads(self._model) if layer in (None, place[0])
         ]
-        rule, expected = "there is no such layer", f"0 to {len(self._model.blocks) - 1}"
+        rule = "there is no such layer"
+        expected = f"0 to {len(self._model.blocks) - 1}"
         require(bool(heads), "AblationLab", rule, expected=expected, got=repr(layer))
         names = [f"L{layer} H{head}" for layer, head in heads]
-        known, rule = set(ablated) <= set(names), "ablated must name heads"
+        known = set(ablated) <= set(names)
+        rule = "ablated must name heads"
         require(known, "AblationLab", rule, expected=", ".join(names), got=repr(list(ablated)))
         self._heads = {
             name.lower().replace(" ", "_"): place for name, place in zip(names, heads, strict=True)
@@ -126,7 +127,8 @@ def _word(probabilities: Tensor) -> str:
 
 def _parts(full: Tensor, now: Tensor) -> list[dict[str, Any]]:
     """Return the guess with all heads, others that are likely now, and the rest together."""
-    best, words = int(full.argmax()), now.argsort(descending=True).tolist()
+    best = int(full.argmax())
+    words = now.argsort(descending=True).tolist()
     likely = [number for number in words if number != best and now[number] >= LEAST]
     beaten = int(now.argmax()) != best
     colors = {best: plots.BAR, **{number: plots.ACCENT for number in likely[:1] if beaten}}

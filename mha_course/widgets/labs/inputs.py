@@ -24,11 +24,13 @@ def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str]) -> tuple[T
     while scores.dim() > 2 and scores.size(0) == 1:
         scores = scores[0]
     words = [str(token) for token in ([] if tokens is None or isinstance(tokens, str) else tokens)]
-    rule, got = "tokens must be a list of words", f"{len(words)} tokens" if words else repr(tokens)
+    rule = "tokens must be a list of words"
+    got = f"{len(words)} tokens" if words else repr(tokens)
     require(1 <= len(words) <= MOST, place, rule, expected=f"1 to {MOST} tokens", got=got)
     fix = "scores[0, 0], one head of one sentence" if scores.dim() > 2 else None
     require_shape(place, "scores", scores, {"T": len(words), "S": len(words)}, fix)
-    finite, fix = bool(scores.isfinite().all()), "the scaled scores, before a mask hides any"
+    finite = bool(scores.isfinite().all())
+    fix = "the scaled scores, before a mask hides any"
     require(
         finite,
         place,
@@ -49,7 +51,8 @@ def dragged_numbers(place: str, sent: Any, shape: tuple[int, ...], each: str) ->
     except (TypeError, ValueError, RuntimeError):  # no numbers, or lists of several lengths
         numbers = torch.empty(0)
     fits = numbers.shape == shape and bool(numbers.isfinite().all())
-    rule, expected = f"every token needs {each}", f"finite numbers {shape}"
+    rule = f"every token needs {each}"
+    expected = f"finite numbers {shape}"
     require(fits, place, rule, expected=expected, got=repr(sent))
     found: list[Any] = numbers.tolist()
     return found

@@ -55,7 +55,10 @@ class Lab(StaticFallbackWidget):
     def __init__(self, controls: Sequence[Control]) -> None:
         self._controls = {control.name: control for control in controls}
         self.values: dict[str, Any] = {control.name: control.start for control in controls}
-        self.text, self._panels, self._serial, self._lock = "", Panels(), 0, threading.RLock()
+        self.text = ""
+        self._panels = Panels()
+        self._serial = 0
+        self._lock = threading.RLock()
         words = {"kind": type(self).__name__, "question": self.question, "hint": self.hint}
         specs = [control.spec() for control in controls]
         super().__init__(
@@ -76,11 +79,9 @@ class Lab(StaticFallbackWidget):
         Raises: ShapeError for a control or a value that there is not.
         """
         unknown = sorted(values.keys() - self._controls.keys())
-        place, rule, expected = (
-            type(self).__name__,
-            "no control has this name",
-            ", ".join(self._controls),
-        )
+        place = type(self).__name__
+        rule = "no control has this name"
+        expected = ", ".join(self._controls)
         require(not unknown, place, rule, expected=expected, got=", ".join(unknown))
         self._move(
             {name: self._controls[name].accept(place, value) for name, value in values.items()}
@@ -95,7 +96,8 @@ class Lab(StaticFallbackWidget):
         """Do what the browser asks; it may report in another thread than the one that runs
         cells.
         """
-        asked, place = change["new"], type(self).__name__
+        asked = change["new"]
+        place = type(self).__name__
         try:
             whole = {name: self._whole(name, sent) for name, sent in asked["moved"].items()}
             moved = {name: self._controls[name].read(place, sent) for name, sent in whole.items()}
@@ -151,9 +153,12 @@ class LearnerFunction:
     def __init__(
         self, place: str, name: str, function: Any, reference: Callable[..., Tensor]
     ) -> None:
-        rule, got = f"{name} must be a function", type(function).__name__
+        rule = f"{name} must be a function"
+        got = type(function).__name__
         require(function is None or callable(function), place, rule, expected="a callable", got=got)
-        self.name, self.function, self.reference = name, function, reference
+        self.name = name
+        self.function = function
+        self.reference = reference
         self.caption = "" if function is None else f" Computed by your {name}."
 
     def __call__(self, *tensors: Tensor, shape: Sequence[int]) -> Tensor:

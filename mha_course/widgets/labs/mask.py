@@ -22,7 +22,9 @@ from mha_course.widgets.labs.panels import Panels, matrix
 
 PAINTED = "painted"
 PRESETS = ("none", "causal", "padding", "left padding, causal", "window", PAINTED)
-COURSE, BY_HAND, FINITE = "0 (this course)", "-inf by hand", "-1e9"
+COURSE = "0 (this course)"
+BY_HAND = "-inf by hand"
+FINITE = "-1e9"
 
 
 class MaskLab(Lab):
@@ -78,7 +80,8 @@ class MaskLab(Lab):
             try:
                 mask = torch.tensor(mask).bool()
             except (TypeError, ValueError) as error:
-                rule, got = "mask must be a table of 0 and 1", str(error)
+                rule = "mask must be a table of 0 and 1"
+                got = str(error)
                 raise ShapeError(
                     "MaskLab", rule, expected=f"{size} rows of {size}", got=got
                 ) from None
@@ -98,7 +101,8 @@ class MaskLab(Lab):
 
     def draw(self, preset: str, n: int, fill: str, mask: list[list[int]]) -> tuple[Panels, str]:
         """Draw the mask, the weights it leaves, and the mask as others write it."""
-        allowed, tokens = torch.tensor(mask, dtype=torch.bool), self._tokens
+        allowed = torch.tensor(mask, dtype=torch.bool)
+        tokens = self._tokens
         weights = filled(self._scores, allowed, fill)
         ignored = ~allowed  # the polarity of nn.MultiheadAttention and seaborn
         group = "the same mask, as others write it"
@@ -134,7 +138,9 @@ def preset(name: str, size: int, n: int) -> Tensor:
     >>> preset("window", 3, 1).int().tolist()
     [[1, 1, 0], [1, 1, 1], [0, 1, 1]]
     """
-    places, causal, padding = torch.arange(size), causal_mask(size), padding_mask([size - n], size)
+    places = torch.arange(size)
+    causal = causal_mask(size)
+    padding = padding_mask([size - n], size)
     return {
         "none": torch.ones(size, size, dtype=torch.bool),
         "causal": causal,
@@ -155,10 +161,8 @@ def filled(scores: Tensor, allowed: Tensor, fill: str) -> Tensor:
 
 def _sentence(allowed: Tensor, weights: Tensor, tokens: Sequence[str], fill: str) -> str:
     """Count what may be seen, and say what the rows do that see nothing."""
-    size, blind = (
-        len(tokens),
-        [tokens[row] for row in (~allowed.any(-1)).nonzero().flatten().tolist()],
-    )
+    size = len(tokens)
+    blind = [tokens[row] for row in (~allowed.any(-1)).nonzero().flatten().tolist()]
     counted = f"{int(allowed.sum())} of {size * size} pairs may attend."
     if not blind:
         seen = "word" if size == 1 else "words"

@@ -18,11 +18,10 @@ from mha_course.widgets.labs.panels import HEADS, Panel, Panels, arrow, arrows, 
 
 NAMES = "abc"
 TOKENS = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]], dtype=torch.float64)  # (S, 2)
-SHORTEST, LONGEST, REACH = (
-    0.2,
-    1.5,
-    3.4,
-)  # how far lengths can be changed, and how far the plane goes
+# how far lengths can be changed, and how far the plane goes
+SHORTEST = 0.2
+LONGEST = 1.5
+REACH = 3.4
 TARGET = 0.8  # the share that a is to give to c
 APART = -45  # degrees by which W_Q turns at the start: else queries would lie on their keys
 
@@ -66,7 +65,8 @@ class PlaneLab(Lab):
             factor = min(
                 length / self.values["length"], REACH / max(float(tokens.abs().max()), 1e-9)
             )
-            tokens, length = tokens * factor, self.values["length"] * factor
+            tokens = tokens * factor
+            length = self.values["length"] * factor
         return {**values, "length": length, "tokens": tokens.clamp(-REACH, REACH).tolist()}
 
     def _turned(
@@ -75,13 +75,15 @@ class PlaneLab(Lab):
         """Return what a matrix makes of the tokens; an arrow that was dragged says how far it turns
         and stretches.
         """
-        turn, stretch = values[f"{name}_turn"], values[f"{name}_stretch"]
+        turn = values[f"{name}_turn"]
+        stretch = values[f"{name}_stretch"]
         pairs = zip(TOKENS.tolist(), values[name], self.values[name], strict=True)
         dragged = [(token, tip) for token, tip, before in pairs if tip != before]
         if name in moved and dragged:
             (token, tip), *_ = dragged
             turn = math.degrees(math.atan2(tip[1], tip[0]) - math.atan2(token[1], token[0]))
-            turn, stretch = round((turn + 180) % 360 - 180), math.hypot(*tip) / math.hypot(*token)
+            turn = round((turn + 180) % 360 - 180)
+            stretch = math.hypot(*tip) / math.hypot(*token)
         stretch = _length(stretch)
         arrows = TOKENS @ matrix(turn, stretch).T
         return {f"{name}_turn": turn, f"{name}_stretch": stretch, name: arrows.tolist()}
@@ -144,7 +146,8 @@ def matrix(turn: float, stretch: float) -> Tensor:
     >>> (matrix(90, 2) @ torch.tensor([1.0, 0.0]).double()).round().tolist()
     [0.0, 2.0]
     """
-    cos, sin = math.cos(math.radians(turn)), math.sin(math.radians(turn))
+    cos = math.cos(math.radians(turn))
+    sin = math.sin(math.radians(turn))
     return stretch * torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)
 
 

@@ -176,7 +176,9 @@ def _matrix(ax: Axes, panel: Panel) -> None:
 
 
 def _lines(ax: Axes, panel: Panel) -> None:
-    names, places, at = [f"{x:g}" for x in panel["x"]], range(len(panel["x"])), panel["at"]
+    names = [f"{x:g}" for x in panel["x"]]
+    places = range(len(panel["x"]))
+    at = panel["at"]
     values = {line["name"]: _numbers(line["values"]) for line in panel["lines"]}
     plots.curves(places, values, xlabel=panel["xlabel"], ylabel="", logarithmic=False, ax=ax)
     for line, artist in zip(panel["lines"], ax.lines, strict=True):
@@ -195,7 +197,9 @@ def _arrows(ax: Axes, panel: Panel) -> None:
     """Draw arrows from 0, hollow ones for queries, the hull of their tips, and what lies among
     them.
     """
-    drawn, reach, whole = panel["arrows"], panel["reach"], math.floor(panel["reach"])
+    drawn = panel["arrows"]
+    reach = panel["reach"]
+    whole = math.floor(panel["reach"])
     tips = [arrow["at"] for arrow in drawn]
     if panel["hull"]:
         ax.fill(*zip(*tips[: panel["hull"]], strict=True), color=plots.QUIET, zorder=0)
@@ -203,7 +207,8 @@ def _arrows(ax: Axes, panel: Panel) -> None:
         ax.plot(*zip(*path, strict=True), ":", color=plots.INK, linewidth=1.2)
     for arrow in drawn:
         color, (x, y) = arrow["color"], arrow["at"]
-        fill, width = "#ffffff" if arrow["style"] == "queries" else color, arrow["thick"] / 4
+        fill = "#ffffff" if arrow["style"] == "queries" else color
+        width = arrow["thick"] / 4
         shape = {
             "arrowstyle": f"simple,head_width={0.4 + 0.3 * width},tail_width={0.2 * width}",
             "edgecolor": color,
@@ -221,7 +226,8 @@ def _arrows(ax: Axes, panel: Panel) -> None:
         if dot["tie"] is not None:
             ax.plot(*zip(tips[dot["tie"]], (x, y), strict=True), ":", color=color, linewidth=1.6)
         ax.plot(x, y, "o", color=color, markeredgecolor=plots.INK, markersize=8, zorder=3)
-    small, ends = panel.get("size") == "small", (-reach, reach)
+    small = panel.get("size") == "small"
+    ends = (-reach, reach)
     places = [] if small else range(-whole, whole + 1)
     ax.set(xlim=ends, ylim=ends, aspect="equal", anchor="W", xticks=places, yticks=places)
     if small:

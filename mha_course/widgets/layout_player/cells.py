@@ -58,7 +58,8 @@ def chains(trace: Trace) -> list[list[Tensor]]:
     for end in before:
         if end in before.values():
             continue
-        at, chain = end, [known[end]]
+        at = end
+        chain = [known[end]]
         while at in before and before[at] in known:
             at = before[at]
             chain.insert(0, known[at])
@@ -70,10 +71,8 @@ def choose(trace: Trace) -> list[Tensor]:
     """Return the first chain with a reshape, or the first of all, if it can be drawn."""
     found = chains(trace)
     if not found:
-        rule, expected = (
-            "the trace must hold a step that lays a tensor out anew",
-            "view, reshape, transpose, permute …",
-        )
+        rule = "the trace must hold a step that lays a tensor out anew"
+        expected = "view, reshape, transpose, permute …"
         got = ", ".join(dict.fromkeys(step.op for step in trace.steps)) or "no step"
         raise ShapeError("LayoutPlayer", rule, expected=expected, got=got)
     chosen = next(
@@ -83,10 +82,8 @@ def choose(trace: Trace) -> list[Tensor]:
     for tensor in chosen:
         numbers = math.prod(tensor.shape)
         if not 0 < numbers <= LIMIT:
-            rule, fix = (
-                "each number is drawn as a cell",
-                "trace it with smaller sizes, e.g. B=1, S=3, C=8, H=2",
-            )
+            rule = "each number is drawn as a cell"
+            fix = "trace it with smaller sizes, e.g. B=1, S=3, C=8, H=2"
             got = f"{written(tensor.axes, tensor.shape)}, {numbers} numbers"
             raise ShapeError(
                 "LayoutPlayer", rule, expected=f"1 to {LIMIT} numbers", got=got, fix=fix
@@ -114,7 +111,8 @@ def replay(chain: list[Tensor]) -> tuple[list[dict[int, int]], list[tuple[int, l
     tensor reads them.
     """
     first = places(chain[0])
-    strips, reads = [{place: place for place in sorted(first)}], [(0, first)]
+    strips = [{place: place for place in sorted(first)}]
+    reads = [(0, first)]
     for tensor in chain[1:]:
         number, read = reads[-1]
         now = places(tensor)

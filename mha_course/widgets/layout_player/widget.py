@@ -131,15 +131,15 @@ def _odd(
 def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> dict[str, str]:
     numbers = math.prod(tensor.shape)
     if before is None or isinstance(tensor, Argument):
-        call, storage, warning = str(tensor.name or getattr(tensor, "op", "")), "start", ""
+        call = str(tensor.name or getattr(tensor, "op", ""))
+        storage = "start"
+        warning = ""
         count = "1 number" if numbers == 1 else f"{numbers} numbers"
         says = f"{count} in one strip of memory, read with strides {tensor.strides}."
     else:
-        call, storage, warning = (
-            _call(trace, tensor),
-            tensor.storage,
-            re.sub(r"^[\w-]+: ", "", tensor.warning or ""),
-        )
+        call = _call(trace, tensor)
+        storage = tensor.storage
+        warning = re.sub(r"^[\w-]+: ", "", tensor.warning or "")
         says = _became(tensor, before, numbers)
     words = {"call": call, "line": getattr(tensor, "line", ""), "warning": warning}
     words = {name: visible(text) for name, text in words.items()}

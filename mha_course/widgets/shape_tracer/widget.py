@@ -32,7 +32,8 @@ class ShapeTracer(Player):
     _css = style(HERE / "shape_tracer.css")
 
     def __init__(self, trace: Trace) -> None:
-        self.text, self.static = sentence(trace), trace._repr_html_()
+        self.text = sentence(trace)
+        self.static = trace._repr_html_()
         super().__init__(data=payload(trace))
 
 

@@ -55,7 +55,9 @@ class ScenePlan:
         masked: bool,
         yours: Collection[str] = (),
     ) -> None:
-        self.S, self.H, self.bands = len(tokens), H, WIDE + GAP * (H - 1)
+        self.S = len(tokens)
+        self.H = H
+        self.bands = WIDE + GAP * (H - 1)
         self.strokes: list[dict[str, Any]] = []
         self.texts: list[dict[str, Any]] = []
         self.parts = self._parts(H * D)
@@ -70,7 +72,8 @@ class ScenePlan:
                 name, part, "yours" if name in yours else f"{part['rows']}×{part['columns']}"
             )
         for i, token in enumerate(tokens):
-            word, middle = apart(token, 12), (i + 0.5) * SIDE / self.S + 4
+            word = apart(token, 12)
+            middle = (i + 0.5) * SIDE / self.S + 4
             self._write(word, 68, TOP + middle, "words", color="ink", align="right", row=i)
             self._write(
                 word,
@@ -106,7 +109,8 @@ class ScenePlan:
         plain = {"rows": self.S, "columns": C, "bands": 1, "w": WIDE, "y": TOP, "h": SIDE}
         cut = {**plain, "bands": self.H, "w": self.bands}
         square = {**plain, "columns": self.S, "w": SIDE, "square": True}
-        scores, tall = 204 + self.bands, KEYS + GAP * (self.H - 1)
+        scores = 204 + self.bands
+        tall = KEYS + GAP * (self.H - 1)
         keys = {
             "rows": C,
             "columns": self.S,
@@ -156,14 +160,15 @@ class ScenePlan:
     def _streams(self) -> None:
         """Draw the ways from x to q, k and v, and from the context to out: a line for each head."""
         q, k, v, context, out = (self.parts[name] for name in ("q", "k", "v", "context", "out"))
-        start, end, leaves = LEFT + WIDE + 4, v["y"] + v["h"] / 2, context["x"] + self.bands
+        start = LEFT + WIDE + 4
+        end = v["y"] + v["h"] / 2
+        leaves = context["x"] + self.bands
         for head in range(self.H):
             shift = 4 * (head - (self.H - 1) / 2)
-            high, low = (
-                k["y"] + (head + 0.5) * (k["h"] + GAP) / self.H - GAP / 2,
-                BOTTOM + LANE + shift,
-            )
-            turn, row = v["x"] - 76 - shift, TOP + (head + 0.5) * SIDE / self.H
+            high = k["y"] + (head + 0.5) * (k["h"] + GAP) / self.H - GAP / 2
+            low = BOTTOM + LANE + shift
+            turn = v["x"] - 76 - shift
+            row = TOP + (head + 0.5) * SIDE / self.H
             ways = {
                 "q": [(start, MIDDLE + shift), (q["x"] - 9, MIDDLE + shift)],
                 "k": [(start, TOP + 40 + shift), (start + 56 + shift, high), (k["x"] - 9, high)],
@@ -194,9 +199,11 @@ class ScenePlan:
         """Draw the ways of rows from the scores to the weights: made smaller, through the mask's
         door, to softmax.
         """
-        left, right = self.parts["scores"]["x"] + SIDE + 4, self.parts["weights"]["x"] - 5
+        left = self.parts["scores"]["x"] + SIDE + 4
+        right = self.parts["weights"]["x"] - 5
         for i in range(self.S):
-            y, thick = TOP + (i + 0.5) * SIDE / self.S, min(3, SIDE / self.S / 4)
+            y = TOP + (i + 0.5) * SIDE / self.S
+            thick = min(3, SIDE / self.S / 4)
             self._stroke(
                 f"M {left} {y - thick} L {left + 20} {y} L {left} {y + thick} Z",
                 "line",
@@ -213,7 +220,8 @@ class ScenePlan:
 
     def _residual(self) -> None:
         """Draw x on its way around, to be added to out."""
-        end, centre = self.parts["out"]["x"] + WIDE, LEFT + WIDE / 2
+        end = self.parts["out"]["x"] + WIDE
+        centre = LEFT + WIDE / 2
         x, left, right = end + 18, end + 10, end + 26
         way = f"M {centre} {TOP - 6} L {centre} {SKY} L {x} {SKY} L {x} {MIDDLE - 14}"
         self._stroke(f"{way} M {end + 4} {MIDDLE} L {left} {MIDDLE}", "line", "residual")
@@ -237,7 +245,8 @@ class ScenePlan:
         """
         bold = {"color": name if name in STREAMS else "ink", "bold": True}
         if name in ("k", "v"):
-            x, y = part["x"] - 12, part["y"] - 6 if name == "k" else part["y"] + part["h"]
+            x = part["x"] - 12
+            y = part["y"] - 6 if name == "k" else part["y"] + part["h"]
             self._write(
                 "kᵀ" if name == "k" else name, x, y - 15, name, size=13, align="right", **bold
             )
@@ -249,7 +258,8 @@ class ScenePlan:
 
     def _heads(self) -> list[dict[str, float]]:
         """Lay out the weights of all heads, small, above those of the head that is lit."""
-        side, left = min(39, (SIDE + 8) / self.H - 8), self.parts["weights"]["x"]
+        side = min(39, (SIDE + 8) / self.H - 8)
+        left = self.parts["weights"]["x"]
         step = (SIDE - side) / max(self.H - 1, 1)
         heads = [
             {"x": left + head * step, "y": TOP - 60 - side, "side": side} for head in range(self.H)

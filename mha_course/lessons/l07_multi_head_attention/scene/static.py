@@ -200,22 +200,27 @@ def _follow(ax: Axes, parts: Mapping[str, Any], stages: Stages, head: int, row: 
     """Draw lines from q to every key, as thick as its score, and from the weights to the values, as
     thick as these.
     """
-    numbers, shares = stages["scores"][head, row], stages["weights"][head, row]
-    q, v, cell = parts["q"], parts["v"], SIDE / len(numbers)
-    y, start, key = TOP + (row + 0.5) * cell, q["x"] + q["w"] + 3, TOP - 17
+    numbers = stages["scores"][head, row]
+    shares = stages["weights"][head, row]
+    q = parts["q"]
+    v = parts["v"]
+    cell = SIDE / len(numbers)
+    y = TOP + (row + 0.5) * cell
+    start = q["x"] + q["w"] + 3
+    key = TOP - 17
     sizes = ((numbers - numbers.min()) / (np.ptp(numbers) or 1.0)) ** 2
     for j, (size, share) in enumerate(zip(sizes, shares, strict=True)):
-        at, middle = parts["scores"]["x"] + (j + 0.5) * cell, (y + key) / 2
+        at = parts["scores"]["x"] + (j + 0.5) * cell
+        middle = (y + key) / 2
         path = f"M {start} {y} C {(start + at) / 2} {middle} {at} {middle} {at} {key}"
         _stroke(ax, path, ACCENT, 0.6 + 3 * size, 0.2 + 0.7 * size, 4)
-        at, end = (
-            parts["weights"]["x"] + (j + 0.5) * cell,
-            v["y"] + (j + 0.5) * v["h"] / len(numbers),
-        )
+        at = parts["weights"]["x"] + (j + 0.5) * cell
+        end = v["y"] + (j + 0.5) * v["h"] / len(numbers)
         path = f"M {at} {y + cell / 2} C {at} {BOTTOM + 60} {v['x'] - 60} {end} {v['x'] - 3} {end}"
         if share > 0.005:
             _stroke(ax, path, ACCENT, 0.8 + 5 * share, 0.3 + 0.6 * share, 4)
-    band, low = v["boxes"][head]["x"] + v["boxes"][head]["w"] / 2, y + cell / 2 + 3
+    band = v["boxes"][head]["x"] + v["boxes"][head]["w"] / 2
+    low = y + cell / 2 + 3
     _stroke(ax, f"M {band} {v['y'] - 2} L {band} {low + 5}", ACCENT, 3, 1, 4)
     _stroke(ax, f"M {band} {low} L {band - 4} {low + 7} L {band + 4} {low + 7} Z", ACCENT, 0, 1, 4)
     for one, other in (("x", "q"), ("scores", "weights"), ("context", "out")):

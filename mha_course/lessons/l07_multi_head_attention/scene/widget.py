@@ -30,7 +30,8 @@ from mha_course.plots.inputs import as_array, as_names
 from mha_course.plots.words import apart, numbered
 from mha_course.widgets.base import COURSES, YOURS, RecomputingWidget, esm, style
 
-HERE, PLACE = Path(__file__).parent, "AttentionScene"
+HERE = Path(__file__).parent
+PLACE = "AttentionScene"
 NAMES = tuple(field.name for field in fields(AttentionSteps) if field.name != "scaled_scores")
 AXES = {**dict.fromkeys(NAMES, "HSS"), **dict.fromkeys(("q", "k", "v", "context"), "HSD")}
 AXES |= dict.fromkeys(("x", "merged", "out"), "SC")
@@ -77,12 +78,14 @@ class AttentionScene(RecomputingWidget):
         q = as_array(PLACE, steps.q, ("H", "S", "D"))
         self._sizes = dict(zip("HSD", q.shape, strict=True)) | {"C": q.shape[0] * q.shape[2]}
         for axis, most in LARGEST.items():
-            rule, got = f"the scene shows up to {most} of {axis}", f"{axis}={self._sizes[axis]}"
+            rule = f"the scene shows up to {most} of {axis}"
+            got = f"{axis}={self._sizes[axis]}"
             require(self._sizes[axis] <= most, PLACE, rule, expected=f"{axis} <= {most}", got=got)
         self._given = self._shown = self._read(given)
         words = as_names(PLACE, "tokens", "row", tokens, self._sizes["S"])
         self._tokens = numbered(words)
-        self._out_proj, self._recompute = out_proj, recompute
+        self._out_proj = out_proj
+        self._recompute = recompute
         row = words.index(follow) if follow in words else -1
         options = {
             "colours": {**STREAMS, "accent": plots.ACCENT},
@@ -99,9 +102,11 @@ class AttentionScene(RecomputingWidget):
         """Bring stages to arrays of one sentence, or raise ShapeError for one that does not fit."""
         arrays = {}
         for name, tensor in given.items():
-            array, axes = as_array(f"{PLACE}: {name}", tensor, tuple(AXES[name])), AXES[name]
+            array = as_array(f"{PLACE}: {name}", tensor, tuple(AXES[name]))
+            axes = AXES[name]
             want = tuple(self._sizes[axis] for axis in axes)
-            expected, got = f"({', '.join(axes)}) = {want}", str(array.shape)
+            expected = f"({', '.join(axes)}) = {want}"
+            got = str(array.shape)
             require(
                 array.shape == want, PLACE, f"{name} does not fit q", expected=expected, got=got
             )
@@ -112,7 +117,8 @@ class AttentionScene(RecomputingWidget):
         """Return what the browser draws, with what each head adds to out where the Linear
         is known.
         """
-        sent, yours = dict(self._shown), self._yours
+        sent = dict(self._shown)
+        yours = self._yours
         if self._out_proj is not None:
             weight = self._out_proj.weight.detach().cpu().double().numpy()  # (C, C) as (out, in)
             cut = (
@@ -122,10 +128,9 @@ class AttentionScene(RecomputingWidget):
             parts = np.stack(
                 [merged @ part.T for merged, part in zip(*cut, strict=True)]
             )  # (H, S, C)
-            bias, rest = (
-                self._out_proj.bias,
-                sent["out"] - parts.sum(0),
-            )  # a learner may leave the bias out
+            # a learner may leave the bias out
+            bias = self._out_proj.bias
+            rest = sent["out"] - parts.sum(0)
             none = bias is None or np.allclose(rest, 0, atol=1e-4)
             sent |= {
                 "parts": parts,
@@ -133,7 +138,8 @@ class AttentionScene(RecomputingWidget):
             }
         numbers = {name: array.astype(np.float32).tobytes() for name, array in sent.items()}
         H, S, D = (self._sizes[axis] for axis in "HSD")
-        masked, some = bool(np.isneginf(sent["masked_scores"]).any()), () if "q" in yours else yours
+        masked = bool(np.isneginf(sent["masked_scores"]).any())
+        some = () if "q" in yours else yours
         plan = ScenePlan(self._tokens, H, D, x="x" in sent, masked=masked, yours=some).message()
         whose = YOURS if {"q", "out"} <= set(yours) else COURSES
         if yours and whose == COURSES:
@@ -161,13 +167,15 @@ class AttentionScene(RecomputingWidget):
         ):  # a softmax of their own: up to a constant a row
             with np.errstate(divide="ignore"):
                 yours["masked_scores"] = np.log(yours["weights"])
-        self._shown, self._yours = self._given | yours, tuple(yours)
+        self._shown = self._given | yours
+        self._yours = tuple(yours)
 
     @traitlets.observe("row", "head")
     def _describe(self, _: Any = None) -> None:
         """Say in one sentence what is to be seen."""
         H, S, D = (self._sizes[axis] for axis in "HSD")
-        head, row = min(max(self.head, 0), H - 1), min(self.row, S - 1)
+        head = min(max(self.head, 0), H - 1)
+        row = min(self.row, S - 1)
         self.text = f"{S} words on their way through {H} heads of {D} numbers"
         if row >= 0:
             weights = self._shown["weights"][head, row]
