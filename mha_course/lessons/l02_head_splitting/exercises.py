@@ -14,8 +14,8 @@ from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, questio
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Cut the width into heads and bring them before the tokens, (B, S, C) -> (B, H, S, D)."""
-    apart = x.unflatten(2, (num_heads, -1))  # (B, S, H, D)
-    return apart.transpose(1, 2)  # (B, H, S, D)
+    unfolded = x.unflatten(2, (num_heads, -1))  # (B, S, H, D)
+    return unfolded.transpose(1, 2)  # (B, H, S, D)
 
 
 def one_head_queries(x: Tensor, w_q: Tensor, head: int, num_heads: int) -> Tensor:

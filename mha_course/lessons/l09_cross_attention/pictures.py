@@ -74,10 +74,10 @@ def cross_attention(queries: int, keys: int, *, ax: Axes | None = None) -> Axes:
     )
     arrow(ax, (turn, above), weights.entry(0.3))
     # v goes below all, to where it is mixed
-    meet = (weights.x + keys + context.x - 1.3) / 2
+    mixed_x = (weights.x + keys + context.x - 1.3) / 2
     low = -1.2
-    ax.plot((v.x + width / 2, v.x + width / 2, meet), (-0.2, low, low), color=INK, linewidth=1)
-    arrow(ax, (meet, low), (meet, middle + queries / 2 - 0.2))
+    ax.plot((v.x + width / 2, v.x + width / 2, mixed_x), (-0.2, low, low), color=INK, linewidth=1)
+    arrow(ax, (mixed_x, low), (mixed_x, middle + queries / 2 - 0.2))
     ax.text(
         weights.x + keys / 2,
         middle - 1.1,
