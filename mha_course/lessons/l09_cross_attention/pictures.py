@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -37,9 +37,7 @@ class _Cells(NamedTuple):
 
 
 def cross_attention(queries: int, keys: int, *, ax: Axes | None = None) -> Axes:
-    """Draw cross-attention to scale: x asks with one sequence (queries: T tokens), memory answers
-    (keys: S tokens).
-    """
+    """Draw cross-attention to scale: x (queries: T tokens) asks, memory (keys: S tokens) answers."""
     ax = ax or new_figure(11, 4.2).subplots()
     width = 4  # numbers of a token that are drawn
     upper, middle = keys + 4.6, (4.6 + queries) / 2
@@ -51,44 +49,44 @@ def cross_attention(queries: int, keys: int, *, ax: Axes | None = None) -> Axes:
     weights = _Cells("weights", 25.5, middle, keys, queries, QUIET)
     context = _Cells("context", 41, middle, width, queries, axis_color("T"))
     for cells in (x, memory, q, k, v, weights, context):
-        _draw_cells(
-            ax, cells, "T" if cells.rows == queries else "S", "S" if cells is weights else ""
-        )
-    for start, end, label in (
-        (x, q, "$W_Q$"),
-        (memory, k, "$W_K$, $W_V$"),
-        (weights, context, "· v"),
-    ):
-        arrow(ax, start.exit, end.entry())
-        between = (start.exit[0] + end.entry()[0]) / 2
-        ax.text(
-            between, start.exit[1] + 0.35, label, ha="center", va="bottom", fontsize=TEXT, color=INK
-        )
+        rows = "T" if cells.rows == queries else "S"
+        _draw_cells(ax, cells, rows, "S" if cells is weights else "")
+    _draw_arrow(ax, x, q, "$W_Q$")
+    _draw_arrow(ax, memory, k, "$W_K$, $W_V$")
+    _draw_arrow(ax, weights, context, "· v")
     arrow(ax, q.exit, weights.entry(0.7))
-    above, turn = keys + 2.1, v.x + width + 0.3  # k goes over v, to where it meets q
-    ax.plot(
-        (k.x + width / 2, k.x + width / 2, turn),
-        (above - 0.5, above, above),
-        color=INK,
-        linewidth=1,
-    )
-    arrow(ax, (turn, above), weights.entry(0.3))
-    # v goes below all, to where it is mixed
-    mixed_x = (weights.x + keys + context.x - 1.3) / 2
-    low = -1.2
-    ax.plot((v.x + width / 2, v.x + width / 2, mixed_x), (-0.2, low, low), color=INK, linewidth=1)
-    arrow(ax, (mixed_x, low), (mixed_x, middle + queries / 2 - 0.2))
-    ax.text(
-        weights.x + keys / 2,
-        middle - 1.1,
-        "softmax of q kᵀ / √D",
-        ha="center",
-        fontsize=TEXT,
-        color=INK,
-    )
+    _draw_path_of_k(ax, k, v, weights)
+    _draw_path_of_v(ax, v, weights, context)
+    formula, place = "softmax of q kᵀ / √D", (weights.x + keys / 2, middle - 1.1)
+    ax.text(*place, formula, ha="center", fontsize=TEXT, color=INK)
     ax.set(xlim=(-2, context.x + width + 1), ylim=(-1.5, upper + queries + 2), aspect="equal")
     ax.axis("off")
     return ax
+
+
+def _draw_arrow(ax: Axes, start: _Cells, end: _Cells, label: str) -> None:
+    arrow(ax, start.exit, end.entry())
+    between = (start.exit[0] + end.entry()[0]) / 2
+    look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": TEXT, "color": INK}
+    ax.text(between, start.exit[1] + 0.35, label, **look)
+
+
+def _draw_path_of_k(ax: Axes, k: _Cells, v: _Cells, weights: _Cells) -> None:
+    """Lead k over v, to where it meets q."""
+    start = k.x + k.columns / 2
+    corner = v.x + v.columns + 0.3
+    above = k.rows + 2.1
+    ax.plot((start, start, corner), (above - 0.5, above, above), color=INK, linewidth=1)
+    arrow(ax, (corner, above), weights.entry(0.3))
+
+
+def _draw_path_of_v(ax: Axes, v: _Cells, weights: _Cells, context: _Cells) -> None:
+    """Lead v below everything, to where it is mixed."""
+    start = v.x + v.columns / 2
+    end = (weights.x + weights.columns + context.x - 1.3) / 2
+    below = -1.2
+    ax.plot((start, start, end), (-0.2, below, below), color=INK, linewidth=1)
+    arrow(ax, (end, below), (end, weights.y + weights.rows / 2 - 0.2))
 
 
 def _draw_cells(ax: Axes, cells: _Cells, rows: str, columns: str) -> None:

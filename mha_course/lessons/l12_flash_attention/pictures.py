@@ -4,7 +4,9 @@ and what is not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -13,7 +15,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from mha_course import flash
-from mha_course.lessons.l12_flash_attention.online_softmax import running
+from mha_course.lessons.l12_flash_attention.online_softmax import Running, running
 from mha_course.plots.drawing import Point, arrow, box
 from mha_course.plots.figures import ACCENT, BAR, HATCH, INK, QUIET, SMALL, TEXT, TITLE, new_figure
 
@@ -21,66 +23,57 @@ SOFT = "#fde9bd"  # the accent, for what lies behind
 
 
 def online_softmax(scores: Tensor, block_size: int) -> Figure:
-    """Draw one row in blocks: its scores with the running maximum, and under each block how the sum
-    goes on.
+    """Draw one row in blocks: scores and running maximum, and under each block how the sum goes on.
 
     Args: scores (S,) of one query; block_size is how many of them are held at once.
     """
     figure = new_figure(11, 4.6)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(1, 1.1))
     steps = running(scores, block_size)
-    tallest = max(step.total for step in steps)
-    top.bar(range(len(scores)), scores.tolist(), color=BAR, width=0.7)
-    top.axhline(0, color=INK, linewidth=0.8)
-    for number, step in enumerate(steps):
-        left = step.first - 0.1
-        kept = step.before * step.shrink
-        top.hlines(step.maximum, step.first - 0.45, step.last + 0.45, color=ACCENT, linewidth=3)
-        start = (step.first - 0.45, step.maximum)
-        beside = (2, 5)
-        top.annotate(
-            f"max {step.maximum:.1f}",
-            start,
-            beside,
-            textcoords="offset points",
-            color=INK,
-            fontsize=TEXT,
-        )
-        bottom.bar(left, kept, color=BAR, width=0.6)
-        bottom.bar(left, step.added, bottom=kept, color=ACCENT, width=0.6)
-        if number == 0:
-            words = f"the first block:\nsum {step.total:.2f}"
-        else:
-            shrink = (
-                f"exp({steps[number - 1].maximum:.1f} − {step.maximum:.1f}) = {step.shrink:.2f}"
-            )
-            words = (
-                f"shrink: {shrink}\n{step.before:.2f} × {step.shrink:.2f} + {step.added:.2f} = "
-                f"{step.total:.2f}"
-            )
-        bottom.text(
-            left + 0.45,
-            tallest * 0.6,
-            words,
-            fontsize=TEXT,
-            color=INK,
-            linespacing=1.6,
-            va="center",
-        )
-    top.set(xticks=[], xlim=(-0.6, len(scores) - 0.4))
-    top.set_ylim(min(0.0, float(scores.min())) - 0.2, max(0.0, float(scores.max())) * 1.3 + 0.1)
-    bottom.set_ylim(0, tallest * 1.15)
-    scored = "the scores of one row, in blocks, and the running maximum"
-    summed = (
-        "the running sum after each block: what is left of the old sum (blue) + the block's own "
-        "exponentials (orange)"
-    )
-    for ax, title in ((top, scored), (bottom, summed)):
-        ax.set_title(title, loc="left", fontsize=TEXT, color=INK)
+    _draw_maxima(top, scores, steps)
+    _draw_sums(bottom, steps)
+    for ax in (top, bottom):
         for step in steps[1:]:
             ax.axvline(step.first - 0.5, color="#9aa1ad", linestyle=":", linewidth=1.2)
         sns.despine(ax=ax, bottom=True)
     return figure
+
+
+def _draw_maxima(ax: Axes, scores: Tensor, steps: Sequence[Running]) -> None:
+    ax.bar(range(len(scores)), scores.tolist(), color=BAR, width=0.7)
+    ax.axhline(0, color=INK, linewidth=0.8)
+    beside: dict[str, Any] = {"xytext": (2, 5), "textcoords": "offset points"}
+    for step in steps:
+        start = step.first - 0.45
+        ax.hlines(step.maximum, start, step.last + 0.45, color=ACCENT, linewidth=3)
+        label = f"max {step.maximum:.1f}"
+        ax.annotate(label, (start, step.maximum), color=INK, fontsize=TEXT, **beside)
+    ax.set(xticks=[], xlim=(-0.6, len(scores) - 0.4))
+    ax.set_ylim(min(0.0, float(scores.min())) - 0.2, max(0.0, float(scores.max())) * 1.3 + 0.1)
+    title = "the scores of one row, in blocks, and the running maximum"
+    ax.set_title(title, loc="left", fontsize=TEXT, color=INK)
+
+
+def _draw_sums(ax: Axes, steps: Sequence[Running]) -> None:
+    tallest = max(step.total for step in steps)
+    look: dict[str, Any] = {"fontsize": TEXT, "color": INK, "linespacing": 1.6, "va": "center"}
+    for number, step in enumerate(steps):
+        left = step.first - 0.1
+        kept = step.before * step.shrink
+        ax.bar(left, kept, color=BAR, width=0.6)
+        ax.bar(left, step.added, bottom=kept, color=ACCENT, width=0.6)
+        words = f"the first block:\nsum {step.total:.2f}"
+        if number > 0:
+            change = f"exp({steps[number - 1].maximum:.1f} − {step.maximum:.1f})"
+            product = f"{step.before:.2f} × {step.shrink:.2f} + {step.added:.2f}"
+            words = f"shrink: {change} = {step.shrink:.2f}\n{product} = {step.total:.2f}"
+        ax.text(left + 0.45, tallest * 0.6, words, **look)
+    ax.set_ylim(0, tallest * 1.15)
+    title = (
+        "the running sum after each block: what is left of the old sum (blue) + the block's own "
+        "exponentials (orange)"
+    )
+    ax.set_title(title, loc="left", fontsize=TEXT, color=INK)
 
 
 def tiles(
