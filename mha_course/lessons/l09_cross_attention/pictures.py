@@ -37,7 +37,7 @@ class _Cells(NamedTuple):
 
 
 def cross_attention(queries: int, keys: int, *, ax: Axes | None = None) -> Axes:
-    """Draw cross-attention to scale: x (queries: T tokens) asks, memory (keys: S tokens) is asked."""
+    """Draw cross-attention to scale: x (T queries) asks, memory (S keys) answers."""
     ax = ax or new_figure(11, 4.2).subplots()
     width = 4  # numbers of a token that are drawn
     upper, middle = keys + 4.6, (4.6 + queries) / 2
