@@ -1,6 +1,4 @@
-"""One folder a lesson, with all that serves it alone; what several lessons use lies beside this
-folder.
-"""
+"""One folder for each lesson; what several lessons use lies in the core, beside this folder."""
 
 from __future__ import annotations
 

@@ -13,9 +13,7 @@ from mha_course.exercises.spec import Change, Exercise, Lesson, mistake, questio
 
 
 def attention_scores(q: Tensor, k: Tensor) -> Tensor:
-    """Return the dot product of every query with every key, (B, H, T, D), (B, H, S, D) -> (B, H, T,
-    S).
-    """
+    """Return the scores of (B, H, T, D) and (B, H, S, D), all their dot products: (B, H, T, S)."""
     return q @ k.transpose(-2, -1)  # (B, H, T, S)
 
 

@@ -9,9 +9,7 @@ SEEDS = (0, 1, 2)
 
 
 def final_loss(seed: int, divisor: float) -> float:
-    """Train the model of the running example with another divisor; return the mean loss of the last
-    100 steps.
-    """
+    """Train the example's model with another divisor; return the mean of the last 100 losses."""
     losses = scaling.train_with(divisor, seed)
     return round(sum(losses[-100:]) / 100, 4)
 

@@ -33,9 +33,7 @@ class Saturation(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """Unit-normal numbers: q (N, 1, 1, D), k (N, 1, 64, D), v (N, 1, 64, 16), the gradient at the
-    context.
-    """
+    """Draw unit-normal q (N, 1, 1, D), k (N, 1, 64, D), v (N, 1, 64, 16), and a gradient."""
 
     q: Tensor
     k: Tensor
@@ -56,9 +54,7 @@ def draw(head_dim: int, *, count: int = 400, seed: int = 0) -> Draws:
 
 
 def draw_fresh(head_dim: int, num_heads: int, *, seed: int = 0) -> Draws:
-    """Draw the same, but let q and k be what one head of a new nn.Linear(C, C) makes of unit-normal
-    x; C = H · D.
-    """
+    """Draw the same, with q and k made by one head of a new nn.Linear(C, C) from unit-normal x."""
     width = head_dim * num_heads
     x = draw(width, seed=seed)
     with (

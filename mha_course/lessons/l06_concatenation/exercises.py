@@ -41,9 +41,7 @@ def build_subtractor(d: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def flagged_tokens(d: int) -> tuple[Tensor, Tensor]:
-    """Return tokens (64, 9, 3d), the query token first, and the places of a, of b and of the query
-    token (3, 64).
-    """
+    """Return tokens (64, 9, 3d) and the positions of a, of b and of the query token, (3, 64)."""
     draws = torch.arange(64)
     x = torch.zeros(64, 9, 3 * d, dtype=torch.float64)
     x[:, :, :d] = draw(64, 9, d, seed=1)
@@ -68,9 +66,7 @@ def four_matrices(builder: Callable[..., Any], d: int) -> list[Tensor]:
 
 
 def subtract(builder: Callable[..., Any], d: int) -> Tensor:
-    """Let hand-made weights attend to flagged tokens and return what the query token gets,
-    (64, d).
-    """
+    """Let hand-made weights attend to flagged tokens; return the query token's output, (64, d)."""
     w_q, w_k, w_v, w_o = four_matrices(builder, d)
     x, _ = flagged_tokens(d)
     q, k, v = (reference.split_heads(x @ w.T, 2) for w in (w_q, w_k, w_v))

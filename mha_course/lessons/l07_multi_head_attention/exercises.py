@@ -58,9 +58,7 @@ def parameter_count(d_model: int, num_heads: int, bias: bool) -> int:
 
 
 def fold_value_bias(w_o: Tensor, b_v: Tensor, b_o: Tensor) -> Tensor:
-    """Return the one output bias (C,) that replaces b_v and b_o: rows of weights sum to 1, so b_v
-    passes whole.
-    """
+    """Return the bias (C,) that replaces b_v and b_o: weights sum to 1, so b_v passes whole."""
     return w_o @ b_v + b_o  # (C,)
 
 

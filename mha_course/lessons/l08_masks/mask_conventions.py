@@ -27,9 +27,7 @@ Keys = tuple[bool, ...]  # for each key, whether it is seen
 
 
 class MaskReading(NamedTuple):
-    """One reader of masks, the convention it wants, and the keys it saw: of the mask as it is, and
-    converted.
-    """
+    """One reader of masks, its convention, and the keys it saw, by the mask as is and converted."""
 
     reader: str
     convention: str
@@ -127,9 +125,7 @@ def mask_readings(mask: Tensor, tokens: Sequence[str]) -> MaskReadings:
 
 
 def _readers(keys: int) -> list[tuple[str, str, Callable[[Tensor], Keys]]]:
-    """Return each reader, its convention, and a function from a mask (1, S) to the keys that one
-    query sees.
-    """
+    """Return each reader, its convention, and a function from a mask (1, S) to the keys it sees."""
     query = torch.randn(1, 1, 24)
     memory = torch.randn(1, keys, 24)
     module = nn.MultiheadAttention(24, 4, batch_first=True)

@@ -18,9 +18,7 @@ def cross_attention(
     x: Tensor, memory: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int,
     memory_mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Ask from x (B, T, C), answer from memory (B, S, C): out (B, T, C) and weights (B, H,
-    T, S).
-    """
+    """Attend from x (B, T, C) to memory (B, S, C): out (B, T, C) and weights (B, H, T, S)."""
     q = split_heads(x @ w_q.T, num_heads)  # (B, H, T, D)
     k, v = (split_heads(memory @ w.T, num_heads) for w in (w_k, w_v))  # (B, H, S, D)
     context, weights = attention(q, k, v, memory_mask)

@@ -14,9 +14,7 @@ from mha_course.tracing.records import color as axis_color
 
 
 class _Cells(NamedTuple):
-    """A matrix to scale, a square for each number: its name, its lower left corner, its sizes, and
-    its colour.
-    """
+    """A matrix drawn to scale: its name, its lower left corner, its sizes and its colour."""
 
     name: str
     x: float
@@ -26,9 +24,7 @@ class _Cells(NamedTuple):
     color: str
 
     def entry(self, share: float = 0.5) -> Point:
-        """Where an arrow comes to it, on the left, so far up; it leaves on the right, in the
-        middle.
-        """
+        """Where an arrow comes in on the left, at this share of the height."""
         return self.x - 1.6, self.y + self.rows * share
 
     @property

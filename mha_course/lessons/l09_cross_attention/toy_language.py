@@ -37,9 +37,7 @@ MAX_SOURCE, MAX_TARGET = 8, 7  # <end> included
 
 @dataclass(frozen=True)
 class Pair:
-    """One sentence in both languages; ``alignment[t]`` is the position of the source word of target
-    word t.
-    """
+    """One sentence in both languages; ``alignment[t]`` is the source position of target word t."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]

@@ -31,9 +31,7 @@ PAD, START, END = 0, 1, 2
 
 
 class Batch(NamedTuple):
-    """Sentences as ids, padded on the right: what is read, what is written already, and what comes
-    next.
-    """
+    """Sentences as ids, padded on the right: the source, the target so far, and the next words."""
 
     source: Tensor  # (B, S)
     written: Tensor  # (B, T), the target one position later: <start> first
@@ -119,9 +117,7 @@ class Translator(nn.Module):
         return self.to_words(self.norms[4](x)), weights
 
     def forward(self, source: Tensor, written: Tensor) -> tuple[Tensor, Tensor]:
-        """Map ids (B, S) and (B, T) to logits of the next word (B, T, V) and weights (B, H,
-        T, S).
-        """
+        """Map ids (B, S) and (B, T) to logits (B, T, V) and weights (B, H, T, S)."""
         return self.decode(written, self.encode(source), (source != PAD)[:, None, None])
 
 
@@ -146,9 +142,7 @@ def new_translator(seed: int) -> Translator:
 def train_translator(
     seed: int, *, steps: int = 400, progress: bool = True
 ) -> tuple[Translator, list[float]]:
-    """Train on sentences of the training split; return the model and the loss of every step in nats
-    a word.
-    """
+    """Train on the training split; return the model and the loss of every step, in nats a word."""
     model = new_translator(seed)
     source, written, target, _ = encode(pairs(4000, "train", seed))
     batches = random_batches([source, written, target], 32, seed)
@@ -190,18 +184,14 @@ def word_accuracy(model: Translator, texts: Sequence[Pair]) -> float:
 
 
 def alignment_accuracy(weights: Tensor, texts: Sequence[Pair]) -> Tensor:
-    """Return how often a head's largest weight is on the word that was translated: (B, H, T, S) ->
-    (H,), 0 to 1.
-    """
+    """Return how often a head's largest weight is on the translated word, (B, H, T, S) -> (H,)."""
     right = encode(texts).alignment  # (B, T)
     hits = weights.argmax(-1) == right[:, None]  # (B, H, T)
     return hits.transpose(1, 2)[right >= 0].double().mean(0)
 
 
 def diagonal(texts: Sequence[Pair]) -> Tensor:
-    """Return weights (B, 1, T, S) on the same position, in proportion: a translator that keeps the
-    order of words.
-    """
+    """Return weights (B, 1, T, S) on the same relative position: the word order is kept."""
     rows = []
     for text in texts:
         source, target = len(text.source), len(text.target)

@@ -13,9 +13,7 @@ from mha_course.plots.figures import INK, TEXT, TITLE, new_figure
 
 
 def encoding_waves(encoding: Tensor, channels: tuple[int, ...]) -> Figure:
-    """Draw an encoding of places (S, C): all of it in colours, and up to four of its channels as
-    waves.
-    """
+    """Draw an encoding of positions (S, C) in colours, and up to four of its channels as waves."""
     figure = new_figure(11, 4)
     whole, lines = figure.subplots(1, 2, width_ratios=(1, 1.2))
     image = whole.imshow(

@@ -44,9 +44,7 @@ class Published(NamedTuple):
 
     @property
     def flops_per_byte(self) -> float:
-        """Multiply-adds, times 2, of decoding's attention for each byte of a float16 cache, which
-        is read once.
-        """
+        """FLOPs of decoding's attention for each byte of a float16 cache, which is read once."""
         # q · k and weights · v; a latent is read by both, and lends the values all but its rotary
         # part
         numbers = 2 * self.latent - ROTARY if self.latent else 2 * self.head_dim
@@ -65,9 +63,7 @@ class Published(NamedTuple):
         num_kv_heads: int | None = None,
         bytes_per_value: int = FLOAT16,
     ) -> int:
-        """Bytes of its cache for so many tokens, perhaps with another number of plain key-value
-        heads.
-        """
+        """Bytes of its cache for so many tokens, perhaps with other key-value heads."""
         if self.latent and num_kv_heads is None:
             return self.layers * batch * tokens * self.latent * bytes_per_value
         groups = self.num_kv_heads if num_kv_heads is None else num_kv_heads
@@ -141,9 +137,7 @@ def length(tokens: int) -> str:
 
 
 def table(lengths: Sequence[int]) -> str:
-    """Write a row a model: its sizes, its cache at these lengths, in brackets if beyond its own,
-    and its weights.
-    """
+    """Write a row for each model: its sizes, its cache at these lengths, and its weights."""
     titles = "".join(f"{length(tokens):>12}" for tokens in lengths)
     lines = [f"{'model':12}{'L':>4}{'H':>4}{'G':>4}{'D':>5}{titles}{'weights':>10}"]
     for model in MODELS:

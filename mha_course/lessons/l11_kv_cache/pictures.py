@@ -55,9 +55,7 @@ def decoding_step(q: Tensor, k: Tensor, v: Tensor, weights: Tensor, names: Seque
 
 
 def _draw_rows(ax: Axes, numbers: NDArray[np.float64]) -> None:
-    """Colour rows of numbers, frame the last, which is new, and leave rows that do not
-    exist empty.
-    """
+    """Colour rows of numbers, frame the last, which is new, and leave missing rows empty."""
     limit = float(np.nanmax(np.abs(numbers)))
     ax.imshow(numbers, cmap="vlag", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
     rows, columns = numbers.shape

@@ -49,9 +49,7 @@ def _is_library_kernel(operations: Sequence[Operation], *_: Any) -> bool:
 
 
 def _reads_whole_rows(operations: Sequence[Operation], scores: Tensor, *_: Any) -> bool:
-    """Return True where all keys are computed with at once; to copy or to cut them is no
-    computation.
-    """
+    """Return True where something is computed of all keys at once; copying and cutting are not."""
     return any(
         x.shape[-1:] == scores.shape[-1:]
         for one in operations
@@ -98,9 +96,7 @@ def _leaves_torch(operations: Sequence[Operation], x: Tensor, *rest: Any) -> boo
 def _summed(
     shrink: Shrink, start: float = -math.inf
 ) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
-    """Return online_softmax with another factor for the old sum, or another maximum to
-    begin with.
-    """
+    """Return online_softmax with another factor for the old sum, or another first maximum."""
 
     def online_softmax(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
         largest = torch.full_like(scores[..., 0], start)
@@ -155,9 +151,7 @@ def _without_maximum(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
 
 
 def _qkv() -> tuple[Tensor, Tensor, Tensor]:
-    """Return q, k and v narrower than a block, even with a column of ones beside v, and with many
-    blocks of keys.
-    """
+    """Return q, k, v narrower than a block, even with a column of ones, and many blocks of keys."""
     return draw(B, H, 7, 3, seed=1), draw(B, H, 52, 3, seed=2), draw(B, H, 52, 3, seed=3)
 
 
@@ -170,9 +164,7 @@ def _large_scores() -> tuple[Tensor, Tensor, Tensor, int]:
 
 
 def _negative_scores() -> tuple[Tensor, int]:
-    """Return scores below 0, those of sentence 0 far below, some of them hidden, though no block as
-    a whole.
-    """
+    """Return scores below 0, sentence 0's far below, some of them hidden, but no whole block."""
     scores = -1 - draw(B, H, T, 11, seed=2).abs()
     scores[..., 1::3] = scores[..., 1::3].masked_fill(scores[..., 1::3] < -2, -math.inf)
     low = (

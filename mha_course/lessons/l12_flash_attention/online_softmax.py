@@ -9,9 +9,7 @@ from torch import Tensor
 
 
 class Running(NamedTuple):
-    """One row after one more block: where the block lies, the maximum so far, and how its sum came
-    about.
-    """
+    """One row after one more block: where it lies, the maximum so far, and the sum's parts."""
 
     first: int
     last: int

@@ -1,6 +1,4 @@
-"""Drawings of softmax and attention in blocks: one row on its way, the tiles in order, what is kept
-and what is not.
-"""
+"""Drawings of softmax and attention in blocks: one row, the tiles, what is kept and what is not."""
 
 from __future__ import annotations
 
@@ -122,9 +120,7 @@ def tiles(
 
 
 def recomputation(*, ax: Axes | None = None) -> Axes:
-    """Draw what the forward pass keeps, and how the backward pass makes each block of weights again
-    from it.
-    """
+    """Draw what the forward pass keeps, and how the backward pass recomputes weights from it."""
     ax = ax or new_figure(11, 3.5).subplots()
     block = "one block of scores,\nand exponentials"
     again = "the same block,\ncomputed again"
@@ -161,9 +157,7 @@ def recomputation(*, ax: Axes | None = None) -> Axes:
 
 
 def memory_traffic() -> Figure:
-    """Draw what goes between a GPU's large, slow memory and its small, fast one: step by step, and
-    fused.
-    """
+    """Draw what moves between a GPU's slow memory and its fast one, unfused and fused."""
     figure = new_figure(11, 3.6)
     left, right = figure.subplots(1, 2)
     steps = ((0.6, "q, k"), (1.7, "scores"), (2.8, "weights"), (3.9, "context"))

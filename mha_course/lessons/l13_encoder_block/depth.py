@@ -25,9 +25,7 @@ Wiring = Callable[[EncoderBlock, Tensor], Tensor]
 
 
 class Depth(NamedTuple):
-    """A stack of L layers, measured: before the first layer, and after each (L + 1 numbers), or in
-    each (L).
-    """
+    """Measurements of L layers: before the first and after each (L + 1 numbers), or in each (L)."""
 
     cosine: list[float]  # L + 1: the mean cosine between two words of a sentence
     rms: list[float]  # L + 1: the root of the mean square of x

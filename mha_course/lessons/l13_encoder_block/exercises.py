@@ -16,9 +16,7 @@ PARTS = ("attention", "feed_forward", "norm1", "norm2")
 
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5) -> Tensor:
-    """Give each token mean 0 and variance 1 over its channels, then stretch by gamma and shift by
-    beta, (C,).
-    """
+    """Give each token mean 0 and variance 1 over its channels, then scale by gamma and add beta."""
     centred = x - x.mean(-1, keepdim=True)
     variance = centred.square().mean(-1, keepdim=True)  # (B, S, 1), divided by C, not by C - 1
     return gamma * centred / (variance + eps).sqrt() + beta  # (B, S, C)
@@ -31,9 +29,7 @@ def encoder_block(
     norm1: Callable[[Tensor], Tensor],
     norm2: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """Add what attention finds, then what feed_forward makes of it; each reads a normed copy
-    (pre-norm).
-    """
+    """Add what attention finds, then what feed_forward makes of it, each from a normed copy."""
     x = x + attention(norm1(x))  # (B, S, C)
     return x + feed_forward(norm2(x))  # (B, S, C)
 
@@ -79,9 +75,7 @@ def _norm(
     beta: bool = True,
     own_eps: float | None = None,
 ) -> Callable[..., Tensor]:
-    """Return layer_norm over another axis, with another variance, with eps behind the root, or
-    without a part.
-    """
+    """Return layer_norm with another axis, variance or place of eps, or without a part."""
 
     def layer_norm(x: Tensor, g: Tensor, b: Tensor, eps: float = 1e-5) -> Tensor:
         eps = eps if own_eps is None else own_eps

@@ -45,9 +45,7 @@ def _draw_stream(ax: Axes, title: str, parts: Sequence[Part]) -> None:
 
 
 def _draw_branch(ax: Axes, parts: Sequence[Part], end: float) -> None:
-    """Draw the parts below the stream through which a copy of it goes, and the place where that is
-    added.
-    """
+    """Draw the parts that a copy of the stream goes through, and where their result is added."""
     start = parts[0][1] - 0.6
     ax.plot((start, start, end, end), (1, 0, 0, 0.8), color=INK, linewidth=1.3, zorder=1)
     arrow(ax, (end, 0.6), (end, 0.86), shrinkA=0, shrinkB=0)

@@ -19,9 +19,7 @@ from mha_course.models import MaskedWordModel
 
 
 class Snapshot(NamedTuple):
-    """A model after so many steps, measured on sentences about pairs of nouns that are not trained
-    on.
-    """
+    """A model after some steps, measured on sentences about held-out pairs of nouns."""
 
     step: int
     model: MaskedWordModel  # a copy
@@ -35,9 +33,7 @@ class Snapshot(NamedTuple):
         return layer, head
 
     def weights(self, sentence: str = SENTENCE) -> Tensor:
-        """Return the weights of all heads in one sentence of at most 15 words of the grammar, (L,
-        H, T, S).
-        """
+        """Return all heads' weights in a sentence of at most 15 words, (L, H, T, S)."""
         ids, _ = encode([sentence.split()])  # (1, S)
         return self.model.attention_weights(ids)[:, 0]
 

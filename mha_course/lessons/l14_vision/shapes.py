@@ -30,9 +30,7 @@ _NOISE = 0.08
 
 
 class Pictures(NamedTuple):
-    """Images, the right answers, and where the shapes are: the first in the left part, the second
-    in the right.
-    """
+    """Images, the right answers, and where the shapes are, the left one first."""
 
     images: Tensor  # (B, 3, height, width), from 0 to 1
     same: Tensor  # (B,), 1 where both shapes have one colour

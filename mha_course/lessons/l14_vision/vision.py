@@ -25,9 +25,7 @@ _GREY = 0.5
 
 
 def patchify(images: Tensor, patch_size: int) -> Tensor:
-    """Cut images (B, 3, height, width) into square patches, row by row, each flat as (channel, row,
-    column).
-    """
+    """Cut images (B, 3, height, width) into patches, row by row, each (channel, row, column)."""
     grid = images.unflatten(3, (-1, patch_size)).unflatten(
         2, (-1, patch_size)
     )  # (B, 3, rows, patch, columns, patch)
@@ -36,9 +34,7 @@ def patchify(images: Tensor, patch_size: int) -> Tensor:
 
 
 def unpatchify(patches: Tensor, patch_size: int, columns: int) -> Tensor:
-    """Undo patchify: patches (B, N, 3·patch·patch), in so many columns, to images (B, 3, height,
-    width).
-    """
+    """Undo patchify: patches (B, N, 3·patch·patch) to images (B, 3, height, width)."""
     cut = patches.unflatten(2, (3, patch_size, patch_size)).unflatten(1, (-1, columns))
     grid = cut.permute(0, 3, 1, 4, 2, 5)  # (B, 3, rows, patch, columns, patch)
     return grid.flatten(4).flatten(2, 3)  # (B, 3, rows*patch, columns*patch)
@@ -82,9 +78,7 @@ class VisionTransformer(nn.Module):
         return self.encoder.blocks
 
     def embed(self, images: Tensor) -> Tensor:
-        """Map images (B, 3, height, width) to what each token shows plus where it stands, (B, S,
-        C).
-        """
+        """Map images (B, 3, height, width) to tokens with positions added, (B, S, C)."""
         if images.dim() != 4 or (images.size(1), *images.shape[2:]) != (3, *self.image_size):
             expected = f"(B, 3, {self.image_size[0]}, {self.image_size[1]})"
             rule = "positions are learned for images of one size"
@@ -159,9 +153,7 @@ def accuracy(model: nn.Module, pictures: shapes.Pictures, mask: Tensor | None = 
 
 
 def accuracy_without(model: VisionTransformer, pictures: shapes.Pictures, hidden: Tensor) -> float:
-    """Return the share of right answers where some patches (B, N), True = hidden, are no keys in
-    any layer.
-    """
+    """Return the share of right answers where hidden patches (B, N) are no keys in any layer."""
     seen = F.pad(~hidden, (1, 0), value=True)  # (B, S), the class token stays
     return accuracy(model, pictures, seen[:, None, None])
 
@@ -198,18 +190,14 @@ def class_token_weights(model: VisionTransformer, images: Tensor) -> Tensor:
 
 @torch.no_grad()
 def share_on_shapes(model: VisionTransformer, pictures: shapes.Pictures) -> Tensor:
-    """Return how much of the class token's weight on patches lies on those of the shapes, (L, H), 0
-    to 1.
-    """
+    """Return the share of the class token's weight that lies on patches with shapes, (L, H)."""
     weights = class_token_weights(model, pictures.images)  # (L, B, H, N)
     on_shapes = (weights * shape_patches(pictures)[:, None]).sum(-1)  # (L, B, H)
     return (on_shapes / weights.sum(-1)).mean(1)  # (L, H)
 
 
 def weights_by_colour(model: VisionTransformer, pictures: shapes.Pictures) -> Tensor:
-    """Return how much weight the class token gives to one shape of each colour, on average, (L, H,
-    colours).
-    """
+    """Return the class token's mean weight on one shape of each colour, (L, H, colours)."""
     weights = (
         class_token_weights(model, pictures.images) * shape_patches(pictures)[:, None]
     )  # (L, B, H, N)

@@ -14,9 +14,7 @@ from mha_course.models import next_token_probabilities
 
 
 def next_token_targets(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what is read and what comes next, each (B, S - 1): targets[:, t] follows
-    inputs[:, t].
-    """
+    """Return inputs and targets, each (B, S - 1): targets[:, t] is what follows inputs[:, t]."""
     return ids[:, :-1], ids[:, 1:]  # (B, S-1)
 
 

@@ -20,9 +20,7 @@ STEPS = 600  # of lesson 15
 
 
 def unseen() -> list[Sentence]:
-    """Return sentences with a pronoun, about pairs of nouns that were kept away from training in
-    this order.
-    """
+    """Return sentences with a pronoun about pairs of nouns that training never had so."""
     return [text for text in sentences(1000, "test", seed=998) if "pronoun" in text.pairs]
 
 

@@ -1,6 +1,4 @@
-"""What ships of lesson 16, made in about an hour: many runs on a task that one head cannot do, and
-with thin heads.
-"""
+"""What ships of lesson 16, made in about an hour: runs on two tasks, with many kinds of heads."""
 
 from __future__ import annotations
 
@@ -16,24 +14,18 @@ SEEDS = tuple(range(400, 440))
 
 
 def difference(num_heads: int, seeds: Sequence[int] = SEEDS, **options: Any) -> list[float]:
-    """Let five runs learn the difference of two contents with so many heads, for every seed; return
-    their R².
-    """
+    """Train five runs for every seed on the difference of two contents; return their R²."""
     runs = [learn(TwoTokenSum(), num_heads, seed=seed, **options).r2.tolist() for seed in seeds]
     return [value for r2 in runs for value in precomputed.round_all(r2)]
 
 
 def two_layers(head_dim: int, seeds: Sequence[int] = SEEDS) -> list[float]:
-    """Let five runs learn the same with two layers of one head of some width, for every seed;
-    return their R².
-    """
+    """Train the same with two layers of one head of this width; return their R²."""
     return difference(1, seeds, num_layers=2, score_dim=head_dim, value_dim=head_dim)
 
 
 def thin(num_heads: int, *, runs: int = 3, steps: int = 1000) -> dict[str, list[float]]:
-    """Let runs learn to look up one of 16 keys with heads of which all, q and k, or v alone are
-    thin: their R².
-    """
+    """Train runs to look up one of 16 keys, with all, q and k, or v alone thin; return their R²."""
     task = AssociativeRecall()
     wide = {"q, k and v": {}, "q and k": {"value_dim": task.width}, "v": {"score_dim": task.width}}
     return {

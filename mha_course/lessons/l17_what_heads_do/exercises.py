@@ -26,9 +26,7 @@ def ablate_heads(context: Tensor, heads: Sequence[int]) -> Tensor:
 
 
 def contribution_norms(weights: Tensor, v: Tensor, w_o: Tensor) -> Tensor:
-    """Return the length of what each head carries from s to t, (H, T, S), of v (H, S, D), through
-    w_o (C, C).
-    """
+    """Return the length of what each head carries from s to t, (H, T, S), through w_o (C, C)."""
     columns = w_o.unflatten(1, (v.size(0), -1)).permute(1, 2, 0)  # (H, D, C)
     carried = v @ columns  # (H, S, C), with all the weight on s
     return weights * carried.norm(dim=-1)[:, None]  # (H, T, S)
@@ -69,9 +67,7 @@ LEAST = 1e-6  # what moves less is rounding
 
 
 def same_context(answer: Callable[..., Any], weights_: Tensor, v: Tensor) -> Any:
-    """Return what other weights must keep, and two numbers that say whether they are weights, and
-    others.
-    """
+    """Return what other weights must keep, and whether they are weights, and others."""
     other = answer(weights_, v)
     if not isinstance(other, Tensor) or other.shape != weights_.shape:
         return other

@@ -36,9 +36,7 @@ def repeated_words(count: int, generator: torch.Generator) -> tuple[Tensor, Tens
 
 
 class AttentionOnly(nn.Module):
-    """Causal attention layers that add to the stream, and nothing between them: no norm, no
-    feed-forward part.
-    """
+    """Causal attention layers that add to the stream, without norm or feed-forward part."""
 
     def __init__(self, num_layers: int, num_heads: int, d_model: int = 64) -> None:
         super().__init__()
@@ -53,9 +51,7 @@ class AttentionOnly(nn.Module):
         return self.weights_and_logits(ids)[1]
 
     def embed(self, ids: Tensor) -> Tensor:
-        """Map ids (B, S) to the stream that enters the first layer (B, S, C): words and
-        positions.
-        """
+        """Map ids (B, S) to the stream that enters the first layer, (B, S, C)."""
         return self.words(ids) + sinusoidal_encoding(ids.size(1), self.words.embedding_dim)
 
     def weights_and_logits(self, ids: Tensor) -> tuple[Tensor, Tensor]:
