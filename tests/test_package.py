@@ -116,3 +116,52 @@ def test_a_lesson_may_be_imported_before_the_exercises(module):
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def lines_of(*folders):
+    """Count the lines of Python, JavaScript and CSS in folders."""
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    counted = [path for path in files if path.suffix in (".py", ".js", ".mjs", ".css")]
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in counted)
+
+
+def test_every_part_keeps_its_size():
+    sizes = {name: lines_of(PACKAGE / name) for name in ("lessons", "cli")}
+    sizes["core"] = lines_of(PACKAGE) - sum(sizes.values())
+    sizes["tests"] = lines_of(ROOT / "tests")
+    most = {"core": 19_000, "lessons": 13_500, "cli": 3_500, "tests": 25_000}
+    assert {name: size for name, size in sizes.items() if size > most[name]} == {}
+
+
+def functions_of(tree):
+    return [
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+
+
+def packed_in(tree):
+    """Return assignments of a tuple to a tuple, but for swaps."""
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Tuple)
+        and isinstance(node.targets[0], ast.Tuple)
+        and {ast.unparse(x) for x in node.targets[0].elts}
+        != {ast.unparse(x) for x in node.value.elts}
+    ]
+
+
+def test_functions_are_short_and_values_are_assigned_one_by_one():
+    trees = {
+        path.relative_to(ROOT): ast.parse(path.read_text(encoding="utf-8"))
+        for path in PACKAGE.rglob("*.py")
+    }
+    long = [
+        f"{path}:{function.name}"
+        for path, tree in trees.items()
+        for function in functions_of(tree)
+        if function.end_lineno - function.lineno >= 45
+    ]
+    assert long == []
+    assert sum(len(packed_in(tree)) for tree in trees.values()) <= 120
