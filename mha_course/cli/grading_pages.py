@@ -12,9 +12,9 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from mha_course.exercises.catalogue import LESSONS, MISTAKES, NAMES, find_exercise
-from mha_course.exercises.html import foreign, prose
 from mha_course.exercises.report import Report
 from mha_course.exercises.spec import Mistake
+from mha_course.markup import isolate_text, prose
 
 LESSON_OF = {exercise.name: lesson for lesson in LESSONS for exercise in lesson.exercises}
 SIGNS = {"correct": "✔", "wrong": "✘", "error": "⚠", "unattempted": "○", "": "·"}
@@ -72,7 +72,7 @@ def feedback_page(learner: str, rows: Sequence[Row]) -> str:
         _chips(f"{right} of {_count(len(answers), 'exercise')} correct"),
     ]
     parts += [
-        f'<p class="unreadable">{prose(foreign(row.message))}</p>'
+        f'<p class="unreadable">{prose(isolate_text(row.message))}</p>'
         for row in rows
         if not row.exercise
     ]
@@ -98,7 +98,7 @@ def _page(title: str, parts: Sequence[str]) -> str:
 
 def _name(text: str) -> str:
     """Return a learner's name for a page, whatever letters it is made of."""
-    return escape(foreign(text.encode("utf-8", "replace").decode()))
+    return escape(isolate_text(text.encode("utf-8", "replace").decode()))
 
 
 def _count(number: int, what: str) -> str:

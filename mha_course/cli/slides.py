@@ -37,6 +37,13 @@ DECKS = launch.ROOT / "decks"
 HERE = Path(__file__).parent
 TYPES = ("slide", "subslide", "fragment", "-", "notes", "skip")
 SHOWS = ("output", "code", "both")
+# The first cell of a lesson that is executed for its deck. What a cell sets in a context variable
+# holds for the cells after it, and for what the kernel calls later on their behalf.
+SLIDE_STYLE = f"""import sys
+sys.path.insert(0, {str(launch.ROOT)!r})
+from mha_course.plots import figures
+figures.style.set(figures.SLIDE)
+del figures"""
 _LIVE = '<div class="live"'
 _HEADING = re.compile(r"\A(#+) (.+?)(?:\n+|$)")
 _PAGE = """<!doctype html>
@@ -105,9 +112,7 @@ def deck(path: Path, *, solutions: bool = False, saved: bool = False) -> str:
     """Return the deck of a notebook as one page of HTML."""
     notebook = nbformat.read(path, as_version=4)
     if not saved:
-        authoring.execute(
-            notebook, MHA_COURSE_FIGURES="slide", MHA_COURSE_PROGRESS="off", OMP_NUM_THREADS="1"
-        )
+        execute_for_slides(notebook)
     found = slides(notebook, path.stem, solutions=solutions)
     outputs = [
         output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", ())
@@ -123,6 +128,13 @@ def deck(path: Path, *, solutions: bool = False, saved: bool = False) -> str:
         body="\n".join(["<main>", *map(_section, found), foot, "</main>"]),
         script="\n".join(scripts),
     )
+
+
+def execute_for_slides(notebook: NotebookNode) -> None:
+    """Execute a notebook in a kernel that draws pictures for slides."""
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(SLIDE_STYLE))
+    authoring.execute(notebook, MHA_COURSE_PROGRESS="off", OMP_NUM_THREADS="1")
+    del notebook.cells[0]
 
 
 def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> list[Slide]:

@@ -16,10 +16,10 @@ from torch import Tensor
 from mha_course.exercises import compare, progress_store, sandbox
 from mha_course.exercises.catalogue import MISTAKES, find_exercise
 from mha_course.exercises.diagnose import recognise
-from mha_course.exercises.html import foreign
 from mha_course.exercises.report import Report
 from mha_course.exercises.sandbox import Outcome, as_list, run
 from mha_course.exercises.spec import Exercise, Mistake
+from mha_course.markup import isolate_text
 from mha_course.tracing.torch_internals import WithoutSubclasses
 
 _NOTHING = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}  # what dots compile to
@@ -314,7 +314,7 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
     if wants_class and isinstance(answer, torch.nn.Module):
         return "It takes the class itself, not a module made of it: leave the parentheses away."
     if isinstance(answer, type) and not wants_class:
-        return f"It takes a function, and got the class {foreign(answer.__name__)}."
+        return f"It takes a function, and got the class {isolate_text(answer.__name__)}."
     wanted = inspect.signature(exercise.reference)
     try:
         signature = inspect.signature(answer)
@@ -327,7 +327,7 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
         many = "s" * (len(names) > 1)
         return (
             f"It is called with {len(names)} argument{many}, ({', '.join(names)}), and takes "
-            f"{foreign(str(signature))}."
+            f"{isolate_text(str(signature))}."
         )
     return None
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.sandbox import as_list
-from mha_course.tracing.render import table
+from mha_course.markup import table
 
 _FRAME = ";border:2px solid #b3261e;font-weight:bold"
 _WORDS = {"B": "sentence", "H": "head", "T": "token", "S": "token", "C": "channel", "D": "channel",

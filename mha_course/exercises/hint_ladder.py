@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 
 from mha_course.exercises.catalogue import HINTS, find_exercise
-from mha_course.exercises.html import box, heading, prose
+from mha_course.markup import box, heading, prose
 
 # switches in the environment
 LECTURER = "MHA_COURSE_LECTURER"

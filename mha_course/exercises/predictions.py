@@ -16,9 +16,10 @@ from torch import Tensor
 
 from mha_course.errors import require
 from mha_course.exercises.catalogue import QUESTIONS
-from mha_course.exercises.html import box, foreign, live
+from mha_course.exercises.live_card import live_card
 from mha_course.exercises.reading import choose, is_shape, number, tidy
 from mha_course.exercises.spec import Question
+from mha_course.markup import box, isolate_text
 
 _VERDICTS = {True: "✔ Right", False: "✘ Not quite"}
 
@@ -78,7 +79,7 @@ class Prediction:
             ]
         else:
             content |= {"field": True, "foot": self._fold()}
-        return live("question", content, self._respond)
+        return live_card("question", content, self._respond)
 
     def _respond(self, _: str, typed: str) -> dict[str, Any]:
         """Mark what was typed into the field."""
@@ -95,7 +96,7 @@ class Prediction:
 
     def _marked(self) -> str:
         """Write what was said, how it was understood, and the verdict."""
-        said = foreign(self.given or "")
+        said = isolate_text(self.given or "")
         if self.meant not in (None, self.given):
             said += f": {self.meant}"
         verdict = f"<strong>{_VERDICTS[bool(self.correct)]}.</strong> {escape(self._reason())}"

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 from filelock import FileLock
 
 from mha_course.exercises.catalogue import LESSONS
-from mha_course.exercises.html import LEFT
-from mha_course.tracing.render import table
+from mha_course.markup import LEFT, table
 
 FILE = ".progress.json"  # in the folder in which the notebook runs
 SWITCH = "MHA_COURSE_PROGRESS"

@@ -10,7 +10,8 @@ from typing import Any
 from mha_course.exercises.answer_trace import trace_answer
 from mha_course.exercises.catalogue import find_exercise
 from mha_course.exercises.hint_ladder import hint, solution, withheld
-from mha_course.exercises.html import box, heading, live, prose
+from mha_course.exercises.live_card import live_card
+from mha_course.markup import box, heading, prose
 
 _LOOKS = {  # title, sign and colour of each status
     "correct": ("Correct", "✔", "#2da44e"),
@@ -56,7 +57,7 @@ class Report:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         helper = _Helper(self)
-        return live(
+        return live_card(
             self.status, {"html": self.content(), "buttons": helper.buttons()}, helper.respond
         )
 

@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from mha_course.exercises.html import foreign
 from mha_course.exercises.spec import EXITS, Operation
+from mha_course.markup import isolate_text
 from mha_course.tracing.torch_internals import DispatchMode, OpOverload, tree_leaves
 
 TIMEOUT = 5.0  # seconds for one call
@@ -337,8 +337,8 @@ def explain(error: BaseException, arguments: Sequence[Any]) -> str:
         shapes = shapes_of(arguments)
         return f"{f'With inputs of shape {shapes}: ' if shapes else ''}{_describe(error)}"
     line, held_there = last
-    held = "".join(f"; {foreign(name)} is {shape}" for name, shape in held_there.items())
-    return f"{_describe(error)} In your line `{foreign(line)}`{held}."
+    held = "".join(f"; {isolate_text(name)} is {shape}" for name, shape in held_there.items())
+    return f"{_describe(error)} In your line `{isolate_text(line)}`{held}."
 
 
 def shapes_of(arguments: Sequence[Any]) -> str:
@@ -366,9 +366,10 @@ def last_line(entry: TracebackType | None) -> tuple[str, dict[str, tuple[int, ..
 
 def _describe(error: BaseException) -> str:
     """Name an error and its first line; the text of a learner's own error may itself raise."""
+    kind = isolate_text(type(error).__name__)
     with contextlib.suppress(Exception):
-        text = foreign(
+        text = isolate_text(
             re.sub(r"^\[enforce fail at [^]]*\] [^.]*\. ", "", str(error).split("\n")[0])
         )  # of torch's memory
-        return f"{foreign(type(error).__name__)}: {text}{'' if text.endswith(('.', '…')) else '.'}"
-    return f"{foreign(type(error).__name__)}."
+        return f"{kind}: {text}{'' if text.endswith(('.', '…')) else '.'}"
+    return f"{kind}."

@@ -22,7 +22,6 @@ from mha_course.plots.figures import (
     BAR,
     HATCH,
     INK,
-    LINE,
     QUIET,
     Listing,
     display_width,
@@ -45,7 +44,7 @@ from mha_course.plots.heatmaps import (
 from mha_course.plots.masks import MaskGrid, mask_grids
 
 __all__ = [
-    "ACCENT", "BAR", "HATCH", "INK", "LINE", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix",
+    "ACCENT", "BAR", "HATCH", "INK", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix",
     "bars", "curves",
     "display_width", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row",
     "learning_curves", "line_panels", "listings", "mask_grids", "new_figure",

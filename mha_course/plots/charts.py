@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 
 from mha_course.errors import require
 from mha_course.plots.figures import ACCENT, BAR, INK, SMALL, TEXT, new_figure
-from mha_course.plots.inputs import as_array, as_names
-from mha_course.plots.words import numbered
+from mha_course.plots.inputs import as_array, as_names, numbered
 
 
 def bars(

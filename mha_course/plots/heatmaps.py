@@ -21,10 +21,9 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from mha_course.plots import figures
-from mha_course.plots.figures import HATCH, INK, SMALL, TEXT, TITLE, new_figure
+from mha_course.markup import isolate_word, shorten
+from mha_course.plots.figures import HATCH, INK, SLIDE, SMALL, TEXT, TITLE, new_figure, style
 from mha_course.plots.inputs import Names, as_array, as_named_weights
-from mha_course.plots.words import apart, shorten
 
 LOOK = {"fmt": ".2f", "linecolor": "white", "xticklabels": False, "yticklabels": False}
 SLANT = 50  # degrees of the names of columns
@@ -180,10 +179,10 @@ def number_tables(
     ]
     tables = [table.round(2) + 0.0 for table in tables]  # no -0.00
     colors = _colors(np.stack(tables))
-    across = len(panels) if figures.ON_SLIDES or len(columns) <= 5 else 1
+    across = len(panels) if style.get() is SLIDE or len(columns) <= 5 else 1
     down = len(panels) // across
     figure = new_figure(0.62 * len(columns) * across + 2.9, (0.34 * len(rows) + 0.75) * down)
-    if figures.ON_SLIDES:
+    if style.get() is SLIDE:
         figure.set_figheight(0.34 * len(rows) + 1.2)  # rows stay as high as letters
     cell = (figure.get_figwidth() - 2.9) / (len(columns) * across)  # inches
     axes = figure.subplots(down, across, squeeze=False).ravel()
@@ -231,7 +230,7 @@ def _quoted(word: str) -> str:
     """Return a word as it stands in a sentence: in quotation marks, if else it would be part of its
     punctuation.
     """
-    shown = apart(word)
+    shown = isolate_word(word)
     return shown if any(map(str.isalnum, word)) else f"“{shown}”"
 
 

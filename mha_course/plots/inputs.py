@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mha_course.errors import ShapeError, require
-from mha_course.plots.words import numbered
 
 Names = Sequence[str] | None  # of rows or columns; where there are none, numbers
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 class NamedWeights(NamedTuple):
-    """Weights (…, T, S), a name for every row and column (a repeated word: the₁, the₂), True where
-    a cell is hidden.
-    """
+    """Weights (…, T, S), a name for every row and column, and True where a cell is hidden."""
 
     numbers: NDArray[np.float64]
     queries: list[str]
@@ -26,21 +25,30 @@ class NamedWeights(NamedTuple):
 
 
 def as_named_weights(
-    place: str,
-    weights: Any,
-    axes: Sequence[str],
-    queries: Names = None,
-    keys: Names = None,
+    place: str, weights: Any, axes: Sequence[str], queries: Names = None, keys: Names = None,
     mask: Any = None,
-) -> NamedWeights:
-    """Bring weights with these axes, of which the last are T and S, their names and their mask to
-    one form.
-    """
+) -> NamedWeights:  # fmt: skip
+    """Bring weights with these axes (the last are T and S), their names and mask to one form."""
     numbers = as_array(place, weights, axes)
     rows, columns = as_row_and_column_names(place, numbers.shape[-2:], queries, keys)
-    return NamedWeights(
-        numbers, numbered(rows), numbered(columns), as_hidden(place, mask, numbers.shape)
-    )
+    hidden = as_hidden(place, mask, numbers.shape)
+    return NamedWeights(numbers, numbered(rows), numbered(columns), hidden)
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """Mark each word that a sentence repeats with the number of its occurrence.
+
+    >>> numbered(["the", "cat", "chased", "the", "dogs"])
+    ['the₁', 'cat', 'chased', 'the₂', 'dogs']
+    """
+    counts = Counter(names)
+    seen = Counter[str]()
+    distinct = []
+    for name in names:
+        seen[name] += 1
+        repeated = counts[name] > 1 and name.isalpha()
+        distinct.append(name + str(seen[name]).translate(_SUBSCRIPTS) if repeated else name)
+    return distinct
 
 
 def as_numbers(place: str, numbers: Any) -> NDArray[Any]:
@@ -49,34 +57,25 @@ def as_numbers(place: str, numbers: Any) -> NDArray[Any]:
     got = type(numbers).__name__
     if hasattr(numbers, "detach"):
         numbers = numbers.detach().cpu()
-        array = (
-            numbers.float() if str(numbers.dtype) == "torch.bfloat16" else numbers
-        ).numpy()  # numpy has none
+        is_bfloat16 = str(numbers.dtype) == "torch.bfloat16"  # which numpy has not
+        array = (numbers.float() if is_bfloat16 else numbers).numpy()
     else:
         try:
             array = np.asarray(numbers)
-        except (
-            TypeError,
-            ValueError,
-            RuntimeError,
-        ) as error:  # lists of unequal lengths, tensors with a history
+        except (TypeError, ValueError, RuntimeError) as error:
+            # Lists of unequal lengths, or tensors that need gradients.
             got = f"{got}: {error}".splitlines()[0]
             raise ShapeError(place, "weights must be numbers", expected=expected, got=got) from None
-    if array.dtype.kind == "c":
-        raise ShapeError(
-            place, "weights must be real numbers", expected="a float dtype", got=str(array.dtype)
-        )
-    if array.dtype.kind not in "biuf":
-        raise ShapeError(
-            place, "weights must be numbers", expected=expected, got=f"{got} of {array.dtype}"
-        )
+    kind = array.dtype.kind
+    rule = "weights must be real numbers"
+    require(kind != "c", place, rule, expected="a float dtype", got=str(array.dtype))
+    rule = "weights must be numbers"
+    require(kind in "biuf", place, rule, expected=expected, got=f"{got} of {array.dtype}")
     return array
 
 
 def as_array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float64]:
-    """Bring tensors of any device, arrays and lists to one form with these axes; others of size 1
-    are dropped.
-    """
+    """Bring numbers to an array with these axes; leading ones of size 1 are dropped."""
     array = as_numbers(place, numbers).astype(np.float64, copy=False)
     while array.ndim > len(axes) and array.shape[0] == 1:
         array = array[0]
@@ -92,10 +91,9 @@ def as_names(place: str, word: str, side: str, names: Names, size: int) -> list[
     """Return a name for each of so many rows or columns; numbers where none are given."""
     rule = f"{word} must name every {side}"
     if isinstance(names, str) or not (names is None or hasattr(names, "__iter__")):
+        expected = f"a list of {size} names"
         fix = f"{word}={word}.split()" if isinstance(names, str) else None
-        raise ShapeError(
-            place, rule, expected=f"a list of {size} names", got=repr(names)[:60], fix=fix
-        )
+        raise ShapeError(place, rule, expected=expected, got=repr(names)[:60], fix=fix)
     named = [str(name) for name in (range(size) if names is None else names)]
     require(len(named) == size, place, rule, expected=f"{size} names", got=f"{len(named)} names")
     return named
@@ -107,9 +105,8 @@ def as_row_and_column_names(
     """Return a name for each of the T rows and S columns; keys default to queries where T = S."""
     if keys is None and shape[0] == shape[1]:
         keys = queries
-    return as_names(place, "queries", "row", queries, shape[0]), as_names(
-        place, "keys", "column", keys, shape[1]
-    )
+    rows = as_names(place, "queries", "row", queries, shape[0])
+    return rows, as_names(place, "keys", "column", keys, shape[1])
 
 
 def as_hidden(place: str, mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
@@ -122,12 +119,7 @@ def as_hidden(place: str, mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_
     pairs = zip(allowed.shape[::-1], shape[::-1], strict=False)
     fits = allowed.ndim <= len(shape) and all(have in (1, want) for have, want in pairs)
     rule = "mask must be bool, True = may attend"
+    expected = f"bool, broadcastable to {shape}"
     got = f"{allowed.dtype} {allowed.shape}"
-    require(
-        allowed.dtype == bool and fits,
-        place,
-        rule,
-        expected=f"bool, broadcastable to {shape}",
-        got=got,
-    )
+    require(allowed.dtype == bool and fits, place, rule, expected=expected, got=got)
     return np.broadcast_to(~allowed, shape)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from mha_course import markup
 from mha_course.tracing import render
 from mha_course.tracing.records import Argument, Step
 
-WRAPPED = render.CELL.replace("nowrap", "normal") + ";padding:3px 5px"
+WRAPPED = markup.CELL.replace("nowrap", "normal") + ";padding:3px 5px"
 
 
 class Part(NamedTuple):
@@ -60,7 +61,7 @@ class Comparison:
             (part.stage, *map(_last, part.steps), ", ".join(part.differs)) for part in self.parts
         ]
         rows.append(("filled anew", *map(_total, self.traces.values()), ""))
-        return f"{render.columns(rows)}\n{self.summary()}"
+        return f"{markup.columns(rows)}\n{self.summary()}"
 
     def __repr__(self) -> str:
         return f"Comparison: {self.summary()}"
@@ -82,13 +83,13 @@ class Comparison:
         heads = ("stage", *self.traces, *["differ in"] * pair)
         rows = []
         for part in self.parts:
-            differs = [render.escaped(", ".join(part.differs))] * pair
+            differs = [markup.escaped(", ".join(part.differs))] * pair
             rows.append(
-                render.row(
-                    [render.escaped(part.stage), *map(_html_cell, part.steps), *differs], WRAPPED
+                markup.row(
+                    [markup.escaped(part.stage), *map(_html_cell, part.steps), *differs], WRAPPED
                 )
             )
-        return render.table(self.summary(), heads, [*rows, render.row(total)])
+        return markup.table(self.summary(), heads, [*rows, markup.row(total)])
 
 
 def _last(steps: tuple[Step, ...]) -> str:
@@ -125,13 +126,13 @@ class Ledger:
 
     def __repr__(self) -> str:
         rows = self.rows.items()
-        return render.columns(
+        return markup.columns(
             [(name, f"({', '.join(found.axes)})", str(found.shape)) for name, found in rows]
         )
 
     def _repr_html_(self) -> str:
         cells = [
-            (render.escaped(name), render.chips(t.shape, t.axes), str(t.shape))
+            (markup.escaped(name), render.chips(t.shape, t.axes), str(t.shape))
             for name, t in self.rows.items()
         ]
-        return render.table("", ("step", "axes", "shape"), map(render.row, cells))
+        return markup.table("", ("step", "axes", "shape"), map(markup.row, cells))

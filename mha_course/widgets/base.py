@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 
 from mha_course import plots
 from mha_course.errors import SentenceError, ShapeError
+from mha_course.markup import visible
 from mha_course.plots.figures import figure_html
-from mha_course.plots.words import visible
 
 HERE = Path(__file__).parent
 INTERRUPTED = "your function was interrupted; move a control to call it again"
@@ -150,7 +150,7 @@ class StaticFallbackWidget(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         view = {"version_major": 2, "version_minor": 1, "model_id": self.model_id}
         data: dict[str, Any] = {"text/plain": repr(self), WIDGET_VIEW: view}
-        if plots.figures.ON_SLIDES and not self.needs_kernel:
+        if plots.figures.style.get() is plots.figures.SLIDE and not self.needs_kernel:
             return data | {DECK_VIEW: alone(self)}, {}
         return data | {"text/html": self.static or figure_html(self.png(), self.text)}, {}
 

@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
+from mha_course.markup import visible
 from mha_course.plots.figures import image_html
-from mha_course.plots.words import visible
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs import Lab
 from mha_course.widgets.labs.panels import Panels

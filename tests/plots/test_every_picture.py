@@ -33,7 +33,7 @@ from mha_course.lessons.l13_encoder_block.pictures import block_wirings, norm_gr
 from mha_course.lessons.l14_vision.overlays import attention_overlay, image_grid, patches
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
-from mha_course.plots.words import numbered
+from mha_course.plots.inputs import numbered
 from mha_course.positions import sinusoidal_encoding
 
 WORDS = SENTENCE.split()

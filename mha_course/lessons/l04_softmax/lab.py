@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mha_course import plots
 from mha_course.errors import require
-from mha_course.plots.words import apart
+from mha_course.markup import isolate_word
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import Lab, LearnerFunction
@@ -74,7 +74,7 @@ class SoftmaxLab(Lab):
         weights = weights.mT if turned else weights  # (T, S)
         row = weights[word]
         tokens = self._tokens
-        name = apart(self._tokens[word])
+        name = isolate_word(self._tokens[word])
         top = max(1.0, float(row.nan_to_num().max()))
         inputs_row = self._scores[word] / temperature
         reach = float((self._scores / temperature).abs().max()) or 1.0
@@ -108,8 +108,8 @@ class SoftmaxLab(Lab):
         tokens = self._tokens
         if not bool(row.isfinite().all()):
             return (
-                f"“{apart(tokens[word])}”: the weights are not numbers (NaN): e to such scores "
-                f"overflows."
+                f"“{isolate_word(tokens[word])}”: the weights are not numbers (NaN): "
+                "e to such scores overflows."
             )
         looks = plots.strongest(row[None], [tokens[word]], tokens)
         sums = weights.sum(0 if turned else 1)

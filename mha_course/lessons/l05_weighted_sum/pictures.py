@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from mha_course.plots.figures import ACCENT, INK, SMALL, TEXT, new_figure
-from mha_course.plots.words import numbered
+from mha_course.plots.inputs import numbered
 
 
 def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:

@@ -17,9 +17,9 @@ from torch.nn import functional as F
 from mha_course.attention import attention
 from mha_course.errors import require, require_shape
 from mha_course.experiments.leakage import token_dependence
+from mha_course.markup import columns, row, table
 from mha_course.masks import from_attend
 from mha_course.models import seeded
-from mha_course.tracing.render import row, table
 
 _SEEN = '<span style="background:#cfe0f5;color:#1f2430;border-radius:3px;padding:0 2px">{}</span>'
 _HIDDEN = '<s style="color:#7a808a">{}</s>'
@@ -48,8 +48,7 @@ class MaskReadings(NamedTuple):
             (r.reader, self._written(r.given, _text), self._written(r.converted, _text))
             for r in self.readings
         ]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+        return columns(lines)
 
     def _repr_html_(self) -> str:
         rows = []

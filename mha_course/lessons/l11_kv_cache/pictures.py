@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, SMALL, TEXT, new_figure
-from mha_course.plots.inputs import as_array
-from mha_course.plots.words import numbered
+from mha_course.plots.inputs import as_array, numbered
 
 KINDS = {"MHA": "multi-head", "GQA": "grouped-query", "MQA": "multi-query"}
 

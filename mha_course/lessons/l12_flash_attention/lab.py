@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mha_course import flash
 from mha_course.lessons.l12_flash_attention.online_softmax import Running, running
-from mha_course.plots.words import apart
+from mha_course.markup import isolate_word
 from mha_course.widgets.controls import ChoiceControl, ToggleControl
 from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import Lab
@@ -106,7 +106,7 @@ class TilingLab(Lab):
     def _changes(self, rows: slice, now: Sequence[Running], *, first: bool) -> dict[str, Any]:
         lines = [
             [
-                apart(self._tokens[t]),
+                isolate_word(self._tokens[t]),
                 f"{step.maximum:.1f}",
                 "first" if first else f"× {step.shrink:.3f}",
                 f"+ {step.added:.2f}",
@@ -137,7 +137,7 @@ class TilingLab(Lab):
         )
         if step.shrink == 1:
             return "No row meets a larger score than before: nothing shrinks."
-        word = apart(self._tokens[t])
+        word = isolate_word(self._tokens[t])
         return (
             f"“{word}” meets a larger score, {step.maximum:.1f}: its sum shrinks by the factor "
             f"{step.shrink:.3f}: {step.before:.2f} × {step.shrink:.3f} + {step.added:.2f} = "

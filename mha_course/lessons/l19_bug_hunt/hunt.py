@@ -19,14 +19,13 @@ from matplotlib.figure import Figure
 
 from mha_course import plots
 from mha_course.errors import require
-from mha_course.exercises.html import box, foreign, heading, prose
 from mha_course.experiments import faulty_attention
 from mha_course.experiments.faulty_attention import INNOCENT, PAIRS, SINGLE, CausalAttention
 from mha_course.lessons.l19_bug_hunt import costs as bug_hunt
 from mha_course.lessons.l19_bug_hunt.accusations import explain, understood
 from mha_course.lessons.l19_bug_hunt.probes import NOTHING, findings
+from mha_course.markup import box, heading, isolate_text, prose, row, table
 from mha_course.models import seeded
-from mha_course.tracing.render import row, table
 from mha_course.widgets import Panel
 
 SIZES = ((24, 4, 2), (48, 6, 2), (32, 4, 2), (60, 6, 3))  # C, H and G
@@ -184,7 +183,7 @@ def _judge(suspect: Case, texts: Sequence[str]) -> Verdict:
                 f"`accuse({suspect.number})`"
             )
             return Verdict(
-                suspect, "unclear", f"What is meant by “{foreign(str(text))}”? Say {choice}."
+                suspect, "unclear", f"What is meant by “{isolate_text(str(text))}”? Say {choice}."
             )
         accused |= {*meant}
     if len(accused) > 2:

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mha_course.errors import require
-from mha_course.plots.inputs import as_hidden, as_numbers, as_row_and_column_names
-from mha_course.plots.words import numbered
+from mha_course.plots.inputs import as_hidden, as_numbers, as_row_and_column_names, numbered
 
 PLACE = "HeadExplorer"
 MAX_TOKENS = 512  # a cell is a pixel then

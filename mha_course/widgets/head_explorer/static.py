@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
-from mha_course.plots.words import apart, numbered, shorten
+from mha_course.markup import isolate_word, shorten
+from mha_course.plots.inputs import numbered
 from mha_course.widgets.head_explorer.maps import Maps
 
 MAX_HEADS = 16  # as many as can be told apart in a picture
@@ -42,7 +43,7 @@ def caption(maps: Maps, layer: int, slot: int) -> str:
     candidates = np.where(choosing if choosing.any() else seen, matrix, -np.inf)
     row, column = np.unravel_index(candidates.argmax(), matrix.shape)
     queries, keys = map(numbered, maps.tokens_of(layer))
-    pair = f"from “{apart(queries[row], 14)}” to “{apart(keys[column], 14)}”"
+    pair = f"from “{isolate_word(queries[row], 14)}” to “{isolate_word(keys[column], 14)}”"
     return f"{counted}; in {where} the largest number is {matrix[row, column]:.2f}, {pair}."
 
 

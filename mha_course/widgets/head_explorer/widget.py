@@ -90,7 +90,7 @@ class HeadExplorer(RecomputingWidget):
         # On a slide nothing recomputes.
         specs = (
             []
-            if plots.figures.ON_SLIDES
+            if plots.figures.style.get() is plots.figures.SLIDE
             else [control.spec() for control in self._controls.values()]
         )
         request = {

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mha_course.errors import require, require_float, require_shape
-from mha_course.plots.words import numbered
+from mha_course.plots.inputs import numbered
 
 MOST = 32  # tokens
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from mha_course.attention import masked_softmax
 from mha_course.errors import ShapeError, require_mask
+from mha_course.markup import isolate_word
 from mha_course.masks import additive_mask, causal_mask, combine_masks, padding_mask
-from mha_course.plots.words import apart
 from mha_course.widgets.controls import ChoiceControl, PaintedControl
 from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import Lab
@@ -170,7 +170,9 @@ def _sentence(allowed: Tensor, weights: Tensor, tokens: Sequence[str], fill: str
             f"{counted} Every word sees something: the fewest see {int(allowed.sum(-1).min())} of "
             f"{size} {seen}."
         )
-    first = ", ".join(f"“{apart(word)}”" for word in blind[:3]) + (" …" if len(blind) > 3 else "")
+    first = ", ".join(f"“{isolate_word(word)}”" for word in blind[:3]) + (
+        " …" if len(blind) > 3 else ""
+    )
     who = f"{len(blind)} {'row sees' if len(blind) == 1 else 'rows see'} nothing ({first})"
     does = {
         COURSE: "the weights there are all 0",

@@ -15,19 +15,17 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 
 from mha_course import plots
+from mha_course.markup import shorten
 from mha_course.plots.figures import (
-    ON_SLIDES,
-    SLIDE_HEIGHT,
-    SLIDE_INCH,
-    SLIDE_WIDTH,
+    SLIDE,
     SMALL,
     TEXT,
     TITLE,
+    style,
 )
-from mha_course.plots.words import shorten
 from mha_course.widgets.labs.panels import PALETTES
 
-WIDTH = SLIDE_WIDTH / SLIDE_INCH if ON_SLIDES else 11.0  # inches
+PAGE_WIDTH = 11.0  # inches
 LETTER = 0.08  # inches of a letter in a table, at most
 BOOL = ["#ffffff", plots.BAR]
 LINES: dict[str, dict[str, Any]] = {
@@ -51,7 +49,7 @@ class Kind(NamedTuple):
 def figure(question: str, panels: Sequence[Panel]) -> Figure:
     """Draw panels in rows: the big ones beside each other, then the small ones."""
     small = [panel for panel in panels if panel.get("size") == "small"]
-    if ON_SLIDES and len(small) == 1:
+    if style.get() is SLIDE and len(small) == 1:
         small = []
     big = [panel for panel in panels if panel not in small]
     across = min(max(len(small), 4), 8)
@@ -59,9 +57,10 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
     rows = [row for row in (big, *batches) if row]
     heights = [max(map(_height, row)) for row in rows]
     height = 0.4 + sum(heights)
-    made = plots.new_figure(
-        max(WIDTH, height * SLIDE_WIDTH / SLIDE_HEIGHT) if ON_SLIDES else WIDTH, height
-    )
+    width = _width()
+    if style.get() is SLIDE:  # as flat as the slide is
+        width = max(width, height * SLIDE.width / SLIDE.height)
+    made = plots.new_figure(width, height)
     made.suptitle(question, x=0.01, ha="left", fontsize=TITLE, fontweight="bold")
     if not rows:  # what the lab draws was an error from the start
         return made
@@ -82,6 +81,11 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
     return made
 
 
+def _width() -> float:
+    """Return the inches of a whole row."""
+    return min(style.get().width, PAGE_WIDTH)
+
+
 def _share(panel: Panel, row: Sequence[Panel]) -> float:
     """Return the inches that a panel has in its row: what it needs, or its share of what is
     left.
@@ -89,14 +93,16 @@ def _share(panel: Panel, row: Sequence[Panel]) -> float:
     needs = [kind.inches(one) if (kind := KINDS[one["kind"]]).inches else 0.0 for one in row]
     grows = sum(KINDS[one["kind"]].share for one, need in zip(row, needs, strict=True) if not need)
     own = next(need for one, need in zip(row, needs, strict=True) if one is panel)
-    return own or (WIDTH - sum(needs)) * KINDS[panel["kind"]].share / grows
+    return own or (_width() - sum(needs)) * KINDS[panel["kind"]].share / grows
 
 
 def _height(panel: Panel) -> float:
     if panel.get("size") == "small":
         return 2.0
     if panel["kind"] == "matrix":
-        above = 1.4 if ON_SLIDES else 1.9  # the names of columns, and the title above them
+        above = (
+            1.4 if style.get() is SLIDE else 1.9
+        )  # the names of columns, and the title above them
         return above + 0.25 * len(panel["rows"])
     return 1.2 + 0.24 * max(9, len(panel.get("names", ())))
 
@@ -157,7 +163,7 @@ def _matrix(ax: Axes, panel: Panel) -> None:
         ax.set(xticks=[], yticks=[], ylabel="")
     if "on" in panel:
         ax.xaxis.set_label_position("bottom")
-        between = "\n" if ON_SLIDES else "   "  # letters are larger there
+        between = "\n" if style.get() is SLIDE else "   "  # letters are larger there
         ax.set_xlabel(f"■ {panel['on']}{between}□ {panel['off']}", fontsize=SMALL)
     if "rows_sum" in panel:
         down, across = values.shape

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mha_course.plots.words import visible
+from mha_course.markup import visible
 from mha_course.tracing.records import Step, color
 from mha_course.widgets.base import esm, style
 from mha_course.widgets.player import Player

@@ -10,7 +10,7 @@ from mha_course import example, plots
 from mha_course.attention import MultiHeadAttention, attention, merge_heads, split_heads
 from mha_course.errors import ShapeError
 from mha_course.lessons.l07_multi_head_attention import AttentionScene
-from mha_course.lessons.l07_multi_head_attention.scene.plan import HEIGHT, WIDTH, ScenePlan
+from mha_course.lessons.l07_multi_head_attention.scene.plan import WIDTH, ScenePlan
 
 WORDS = ["it", "was", "the", "grey", "cat"]
 
@@ -205,7 +205,7 @@ def test_nothing_lies_outside_the_picture_or_over_another_matrix(S, H, D):
         assert x >= 0
         assert y >= 0
         assert x + w <= WIDTH
-        assert y + h <= HEIGHT
+        assert y + h <= plan.sizes.height
         for left, top, wide, tall in boxes[:n]:
             assert x >= left + wide or left >= x + w or y >= top + tall or top >= y + h
     for text in plan.texts:

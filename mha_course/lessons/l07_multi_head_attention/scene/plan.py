@@ -10,24 +10,35 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-from mha_course.plots.figures import ON_SLIDES, STREAMS
-from mha_course.plots.words import apart
+from mha_course.markup import isolate_word
+from mha_course.plots.figures import SLIDE, STREAMS, style
 
 WIDTH, WIDE, GAP, LEFT = 936, 66, 4, 76
-# A slide is flat: what is beside words is as high as on a page, so that these stay as large, and
-# all else is lower.
-HEIGHT, TOP, SIDE, KEYS, VALUES, LANE = (
-    (422, 126, 164, 28, 80, 32) if ON_SLIDES else (544, 192, 180, 72, 120, 44)
-)
-BOTTOM, MIDDLE = TOP + SIDE, TOP + SIDE / 2
-SKY = 8 if ON_SLIDES else 16  # where x passes above
-BARS = {
-    "top": BOTTOM + LANE + 28,
-    "tall": 15 if ON_SLIDES else 26,
-}  # what a number is made of, below the ways to v
 Part = dict[str, Any]
+
+
+class Sizes(NamedTuple):
+    """The heights of things, and y of what stands at a height of its own."""
+
+    height: int
+    top: int  # y of the scores and all that stands beside them
+    side: int  # of the scores
+    keys: int
+    values: int
+    v_path: int  # from the scores down to the paths from x to v
+    residual_path: int  # y of x on its way around
+    bar: int  # of the bars that show what a number is made of, below the paths to v
+
+
+ON_PAGE = Sizes(
+    height=544, top=192, side=180, keys=72, values=120, v_path=44, residual_path=16, bar=26
+)
+# A slide is flat: words are as large as on a page, and all else is lower.
+ON_SLIDE = Sizes(
+    height=422, top=126, side=164, keys=28, values=80, v_path=32, residual_path=8, bar=15
+)
 
 
 class ScenePlan:
@@ -55,6 +66,11 @@ class ScenePlan:
         masked: bool,
         yours: Collection[str] = (),
     ) -> None:
+        self.sizes = ON_SLIDE if style.get() is SLIDE else ON_PAGE
+        self.top = self.sizes.top
+        self.side = self.sizes.side
+        self.bottom = self.top + self.side
+        self.middle = self.top + self.side / 2
         self.S = len(tokens)
         self.H = H
         self.bands = WIDE + GAP * (H - 1)
@@ -72,9 +88,9 @@ class ScenePlan:
                 name, part, "yours" if name in yours else f"{part['rows']}×{part['columns']}"
             )
         for i, token in enumerate(tokens):
-            word = apart(token, 12)
-            middle = (i + 0.5) * SIDE / self.S + 4
-            self._write(word, 68, TOP + middle, "words", color="ink", align="right", row=i)
+            word = isolate_word(token, 12)
+            middle = (i + 0.5) * self.side / self.S + 4
+            self._write(word, 68, self.top + middle, "words", color="ink", align="right", row=i)
             self._write(
                 word,
                 self.parts["k"]["x"] + middle,
@@ -90,12 +106,12 @@ class ScenePlan:
         """Return it for the browser."""
         size = {
             "width": WIDTH,
-            "height": HEIGHT,
-            "top": TOP,
-            "side": SIDE,
+            "height": self.sizes.height,
+            "top": self.top,
+            "side": self.side,
             "gap": GAP,
             "left": LEFT,
-            "bars": BARS,
+            "bars": {"top": self.bottom + self.sizes.v_path + 28, "tall": self.sizes.bar},
         }
         return {
             **size,
@@ -106,16 +122,16 @@ class ScenePlan:
         }
 
     def _parts(self, C: int) -> dict[str, Part]:
-        plain = {"rows": self.S, "columns": C, "bands": 1, "w": WIDE, "y": TOP, "h": SIDE}
+        plain = {"rows": self.S, "columns": C, "bands": 1, "w": WIDE, "y": self.top, "h": self.side}
         cut = {**plain, "bands": self.H, "w": self.bands}
-        square = {**plain, "columns": self.S, "w": SIDE, "square": True}
+        square = {**plain, "columns": self.S, "w": self.side, "square": True}
         scores = 204 + self.bands
-        tall = KEYS + GAP * (self.H - 1)
+        tall = self.sizes.keys + GAP * (self.H - 1)
         keys = {
             "rows": C,
             "columns": self.S,
-            "w": SIDE,
-            "y": TOP - 20 - tall,
+            "w": self.side,
+            "y": self.top - 20 - tall,
             "h": tall,
             "turned": True,
         }
@@ -123,7 +139,12 @@ class ScenePlan:
             "x": {**plain, "x": LEFT},
             "q": {**cut, "x": 188},
             "k": {**cut, **keys, "x": scores},
-            "v": {**cut, "x": scores + 442, "y": HEIGHT - 16 - VALUES, "h": VALUES},
+            "v": {
+                **cut,
+                "x": scores + 442,
+                "y": self.sizes.height - 16 - self.sizes.values,
+                "h": self.sizes.values,
+            },
             "scores": {**square, "x": scores},
             "weights": {**square, "x": scores + 246},
             "context": {**cut, "x": scores + 442},
@@ -166,14 +187,18 @@ class ScenePlan:
         for head in range(self.H):
             shift = 4 * (head - (self.H - 1) / 2)
             high = k["y"] + (head + 0.5) * (k["h"] + GAP) / self.H - GAP / 2
-            low = BOTTOM + LANE + shift
+            low = self.bottom + self.sizes.v_path + shift
             turn = v["x"] - 76 - shift
-            row = TOP + (head + 0.5) * SIDE / self.H
+            row = self.top + (head + 0.5) * self.side / self.H
             ways = {
-                "q": [(start, MIDDLE + shift), (q["x"] - 9, MIDDLE + shift)],
-                "k": [(start, TOP + 40 + shift), (start + 56 + shift, high), (k["x"] - 9, high)],
+                "q": [(start, self.middle + shift), (q["x"] - 9, self.middle + shift)],
+                "k": [
+                    (start, self.top + 40 + shift),
+                    (start + 56 + shift, high),
+                    (k["x"] - 9, high),
+                ],
                 "v": [
-                    (start, BOTTOM - 40 + shift),
+                    (start, self.bottom - 40 + shift),
                     (start + 44 - shift, low),
                     (turn, low),
                     (turn + 60, end + shift),
@@ -182,12 +207,12 @@ class ScenePlan:
             ways["v"].append((v["x"] - 9, end + shift))
             for name, way in ways.items():
                 self._arrow(way, name, "projection", head)
-            self._arrow([(leaves + 6, row), (out["x"] - 9, MIDDLE)], "muted", "output", head)
+            self._arrow([(leaves + 6, row), (out["x"] - 9, self.middle)], "muted", "output", head)
         names = {
-            "q": (start, MIDDLE - 16),
+            "q": (start, self.middle - 16),
             "k": (start + 26, k["y"] - 6),
-            "v": (start, BOTTOM - 56),
-            "o": (leaves + 4, TOP + 12),
+            "v": (start, self.bottom - 56),
+            "o": (leaves + 4, self.top + 12),
         }
         for name, (x, y) in names.items():
             color, shows = ("ink", "output") if name == "o" else (name, "projection")
@@ -199,11 +224,11 @@ class ScenePlan:
         """Draw the ways of rows from the scores to the weights: made smaller, through the mask's
         door, to softmax.
         """
-        left = self.parts["scores"]["x"] + SIDE + 4
+        left = self.parts["scores"]["x"] + self.side + 4
         right = self.parts["weights"]["x"] - 5
         for i in range(self.S):
-            y = TOP + (i + 0.5) * SIDE / self.S
-            thick = min(3, SIDE / self.S / 4)
+            y = self.top + (i + 0.5) * self.side / self.S
+            thick = min(3, self.side / self.S / 4)
             self._stroke(
                 f"M {left} {y - thick} L {left + 20} {y} L {left} {y + thick} Z",
                 "line",
@@ -212,32 +237,38 @@ class ScenePlan:
             )
             self._stroke(f"M {left + 20} {y} L {right} {y}", "line", "scaling", 1)
         for n, name in enumerate(names):
-            x, high = left + 20 + 16 * n, TOP - 62 + 18 * n
+            x, high = left + 20 + 16 * n, self.top - 62 + 18 * n
             self._stroke(
-                f"M {x} {high + 5} L {x} {BOTTOM}", "muted", "scaling", 3 if name == "mask" else 1
+                f"M {x} {high + 5} L {x} {self.bottom}",
+                "muted",
+                "scaling",
+                3 if name == "mask" else 1,
             )
             self._write(name, x - 2, high, "scaling")
 
     def _residual(self) -> None:
-        """Draw x on its way around, to be added to out."""
+        """Draw x on its path around, to be added to out."""
         end = self.parts["out"]["x"] + WIDE
         centre = LEFT + WIDE / 2
-        x, left, right = end + 18, end + 10, end + 26
-        way = f"M {centre} {TOP - 6} L {centre} {SKY} L {x} {SKY} L {x} {MIDDLE - 14}"
-        self._stroke(f"{way} M {end + 4} {MIDDLE} L {left} {MIDDLE}", "line", "residual")
+        x = end + 18
+        left = end + 10
+        right = end + 26
+        y = self.middle
+        above = self.sizes.residual_path
+        path = f"M {centre} {self.top - 6} L {centre} {above} L {x} {above} L {x} {y - 14}"
+        self._stroke(f"{path} M {end + 4} {y} L {left} {y}", "line", "residual")
         self._stroke(
-            f"M {x} {MIDDLE - 9} L {x - 3} {MIDDLE - 15} L {x + 3} {MIDDLE - 15} Z",
+            f"M {x} {y - 9} L {x - 3} {y - 15} L {x + 3} {y - 15} Z",
             "muted",
             "residual",
             0,
         )
-        high, low = MIDDLE - 10.7, MIDDLE + 10.7  # handles with which two curves make a circle
-        ring = f"M {left} {MIDDLE} C {left} {high} {right} {high} {right} {MIDDLE}"
-        plus = f"M {x - 4} {MIDDLE} L {x + 4} {MIDDLE} M {x} {MIDDLE - 4} L {x} {MIDDLE + 4}"
-        self._stroke(
-            f"{ring} C {right} {low} {left} {low} {left} {MIDDLE} {plus}", "muted", "residual"
-        )
-        self._write("the stream is added", centre + 12, SKY + 16, "residual")
+        high = y - 10.7  # handles with which two curves make a circle
+        low = y + 10.7
+        ring = f"M {left} {y} C {left} {high} {right} {high} {right} {y}"
+        plus = f"M {x - 4} {y} L {x + 4} {y} M {x} {y - 4} L {x} {y + 4}"
+        self._stroke(f"{ring} C {right} {low} {left} {low} {left} {y} {plus}", "muted", "residual")
+        self._write("the stream is added", centre + 12, above + 16, "residual")
 
     def _label(self, name: str, part: Part, shape: str) -> None:
         """Name a matrix and its shape: above it or below it, where there is room, kᵀ and v at their
@@ -252,17 +283,18 @@ class ScenePlan:
             )
             self._write(shape, x, y, name, align="right")
         else:
-            y = BOTTOM + 18 if name in ("x", "q", "scores") else TOP - 10
+            y = self.bottom + 18 if name in ("x", "q", "scores") else self.top - 10
             self._write(name, part["x"], y, name, size=13, **bold)
             self._write(shape, 6, y, name, after=True)
 
     def _heads(self) -> list[dict[str, float]]:
         """Lay out the weights of all heads, small, above those of the head that is lit."""
-        side = min(39, (SIDE + 8) / self.H - 8)
+        side = min(39, (self.side + 8) / self.H - 8)
         left = self.parts["weights"]["x"]
-        step = (SIDE - side) / max(self.H - 1, 1)
+        step = (self.side - side) / max(self.H - 1, 1)
         heads = [
-            {"x": left + head * step, "y": TOP - 60 - side, "side": side} for head in range(self.H)
+            {"x": left + head * step, "y": self.top - 60 - side, "side": side}
+            for head in range(self.H)
         ]
         for head, box in enumerate(heads):
             text = f"head {head}" if self.H < 4 or not head else f"{head}"

@@ -16,14 +16,7 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from mha_course.lessons.l07_multi_head_attention.scene.plan import (
-    BOTTOM,
-    HEIGHT,
-    SIDE,
-    TOP,
-    WIDTH,
-    ScenePlan,
-)
+from mha_course.lessons.l07_multi_head_attention.scene.plan import WIDTH, ScenePlan
 from mha_course.plots.figures import ACCENT, HATCH, INK, SMALL, STREAMS, TEXT, new_figure
 
 COLORS = {**STREAMS, "ink": INK, "muted": "#667085", "line": "#c6cad2", "accent": ACCENT}
@@ -48,17 +41,17 @@ def attention_scene(
     H, _, D = stages["q"].shape
     hidden = np.isneginf(stages["masked_scores"][head])
     plan = ScenePlan(tokens, H, D, x="x" in stages, masked=bool(hidden.any()))
-    figure = new_figure(WIDTH / 92, HEIGHT / 92, layout="none")
+    figure = new_figure(WIDTH / 92, plan.sizes.height / 92, layout="none")
     ax = figure.add_axes((0, 0, 1, 1))
     for each in plan.strokes:
         light = 1.0 if each["head"] in (-1, head) else 0.5
         _stroke(ax, each["path"], COLORS[each["color"]], each["width"], light)
     for name, part in plan.parts.items():
         _draw_part(ax, name, part, stages[name], head, follow)
-    cell = SIDE / len(tokens)
+    cell = plan.side / len(tokens)
     hatch: dict[str, Any] = {"linewidth": 0, **HATCH}
     for i, j in zip(*hidden.nonzero(), strict=True):
-        corner = plan.parts["weights"]["x"] + j * cell, TOP + i * cell
+        corner = plan.parts["weights"]["x"] + j * cell, plan.top + i * cell
         ax.add_patch(Rectangle(corner, cell, cell, **hatch))
     for h, box in enumerate(plan.heads):
         _image(
@@ -75,8 +68,8 @@ def attention_scene(
         )
     _write(ax, plan.texts, follow, head)
     if follow >= 0:
-        _follow(ax, plan.parts, stages, head, follow)
-    ax.set(xlim=(0, WIDTH), ylim=(HEIGHT, 0), aspect="auto")
+        _follow(ax, plan, stages, head, follow)
+    ax.set(xlim=(0, WIDTH), ylim=(plan.sizes.height, 0), aspect="auto")
     ax.axis("off")
     return figure
 
@@ -196,18 +189,20 @@ def _draw_part(
         )
 
 
-def _follow(ax: Axes, parts: Mapping[str, Any], stages: Stages, head: int, row: int) -> None:
+def _follow(ax: Axes, plan: ScenePlan, stages: Stages, head: int, row: int) -> None:
     """Draw lines from q to every key, as thick as its score, and from the weights to the values, as
     thick as these.
     """
     numbers = stages["scores"][head, row]
     shares = stages["weights"][head, row]
+    parts = plan.parts
     q = parts["q"]
     v = parts["v"]
-    cell = SIDE / len(numbers)
-    y = TOP + (row + 0.5) * cell
+    cell = plan.side / len(numbers)
+    y = plan.top + (row + 0.5) * cell
     start = q["x"] + q["w"] + 3
-    key = TOP - 17
+    key = plan.top - 17
+    below = plan.bottom + 60
     sizes = ((numbers - numbers.min()) / (np.ptp(numbers) or 1.0)) ** 2
     for j, (size, share) in enumerate(zip(sizes, shares, strict=True)):
         at = parts["scores"]["x"] + (j + 0.5) * cell
@@ -216,7 +211,7 @@ def _follow(ax: Axes, parts: Mapping[str, Any], stages: Stages, head: int, row: 
         _stroke(ax, path, ACCENT, 0.6 + 3 * size, 0.2 + 0.7 * size, 4)
         at = parts["weights"]["x"] + (j + 0.5) * cell
         end = v["y"] + (j + 0.5) * v["h"] / len(numbers)
-        path = f"M {at} {y + cell / 2} C {at} {BOTTOM + 60} {v['x'] - 60} {end} {v['x'] - 3} {end}"
+        path = f"M {at} {y + cell / 2} C {at} {below} {v['x'] - 60} {end} {v['x'] - 3} {end}"
         if share > 0.005:
             _stroke(ax, path, ACCENT, 0.8 + 5 * share, 0.3 + 0.6 * share, 4)
     band = v["boxes"][head]["x"] + v["boxes"][head]["w"] / 2

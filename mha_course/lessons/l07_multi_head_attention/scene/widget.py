@@ -25,9 +25,9 @@ from mha_course.errors import require
 from mha_course.lessons.l07_multi_head_attention.scene.plan import ScenePlan
 from mha_course.lessons.l07_multi_head_attention.scene.static import SIGNED, attention_scene
 from mha_course.lessons.l07_multi_head_attention.scene.watch import stages_of
+from mha_course.markup import isolate_word
 from mha_course.plots.figures import STREAMS
-from mha_course.plots.inputs import as_array, as_names
-from mha_course.plots.words import apart, numbered
+from mha_course.plots.inputs import as_array, as_names, numbered
 from mha_course.widgets.base import COURSES, YOURS, RecomputingWidget, esm, style
 
 HERE = Path(__file__).parent
@@ -179,7 +179,7 @@ class AttentionScene(RecomputingWidget):
         self.text = f"{S} words on their way through {H} heads of {D} numbers"
         if row >= 0:
             weights = self._shown["weights"][head, row]
-            word, best = (apart(self._tokens[i], 14) for i in (row, int(weights.argmax())))
+            word, best = (isolate_word(self._tokens[i], 14) for i in (row, int(weights.argmax())))
             self.text += f"; in head {head} “{word}” puts {weights.max():.2f} on “{best}”"
         self.text += "."
 
