@@ -1,7 +1,8 @@
 """The reference: scaled dot-product attention and the multi-head module around it.
 
 Axes: B batch, T query tokens, S key and value tokens (T = S in self-attention), C = d_model width,
-H heads, D = C / H. A mask is bool, True = may attend. Inputs that do not fit raise ShapeError.
+H heads, G of them with keys and values (H in MultiHeadAttention), D = C / H. A mask is bool,
+True = may attend. Inputs that do not fit raise ShapeError.
 Reference: Vaswani et al. 2017, Attention Is All You Need, section 3.2.
 """
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_course import errors
+from mha_course.masks import causal_mask
 
 
 def multi_head_attention(
@@ -26,8 +28,7 @@ def multi_head_attention(
     num_heads: int,
     mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Let every token attend to every token with H heads: the whole of this file in one place,
-    without bias.
+    """Attend with H heads at once, without bias: all of this file in twelve lines.
 
     Args: mask as for attention.
     Shape:
@@ -86,18 +87,41 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)  # (B, S, C)
 
 
-def split_fused_qkv(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return q, k and v, each (B, H, S, D), from (B, S, 3C) whose last axis is ordered (3,
-    H, D).
+def repeat_kv(k: Tensor, num_heads: int) -> Tensor:
+    """Let each key-value head serve H / G consecutive query heads: head h reads h // (H / G).
+
+    Args: num_heads is H, a multiple of G.
+    Shape: k, the keys or the values, (B, G, S, D) -> (B, H, S, D).
+    Raises: ShapeError.
+
+    >>> repeat_kv(torch.arange(2.0).view(1, 2, 1, 1), num_heads=6).flatten().tolist()
+    [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+
+    Reference: Ainslie et al. 2023, GQA, section 2.2; one head for all: Shazeer 2019, section 3.
     """
+    errors.require_tokens("repeat_kv", "k", k, "B G S D")
+    groups = k.size(1)
+    if not isinstance(num_heads, int) or num_heads < 1 or num_heads % groups:
+        rule = "num_heads must be a multiple of the key-value heads"
+        got = f"num_heads={num_heads!r}, G={groups}"
+        fix = f"num_heads={groups} or {2 * groups}"
+        raise errors.ShapeError(
+            "repeat_kv", rule, expected="num_heads % G == 0, num_heads >= 1", got=got, fix=fix
+        )
+    # Not repeat: it would give 0 1 0 1, but trained models have the heads of a group side by side,
+    # 0 0 1 1.
+    return k.repeat_interleave(num_heads // groups, dim=1)  # (B, H, S, D)
+
+
+def split_fused_qkv(qkv: Tensor, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return q, k and v (B, H, S, D), cut from (B, S, 3C); the last axis is ordered (3, H, D)."""
     unfolded = qkv.unflatten(2, (3, num_heads, -1))  # (B, S, 3, H, D)
     q, k, v = unfolded.permute(2, 0, 3, 1, 4)  # (B, H, S, D)
     return q, k, v
 
 
 def head_contributions(context: Tensor, w_o: Tensor) -> Tensor:
-    """Return what each head adds to the output, (B, H, T, C); the sum over H is the merged context
-    times w_oᵀ.
+    """Return what each head adds to the output, (B, H, T, C): their sum is merged @ w_oᵀ.
 
     Shape:
         context (B, H, T, D)
@@ -155,10 +179,9 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
 def _softmax_of_masked(masked_scores: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return torch.softmax(masked_scores, dim=-1)
-    # A row of -inf alone has no softmax: it is NaN, and so is v.grad then, even where nobody reads
-    # the row, since
-    # 0 · NaN is NaN. Such a row gets finite scores first, and loses its weights afterwards; no NaN
-    # is ever made.
+    # A row of -inf alone has no softmax: it is NaN, and then so is v.grad, even where nobody reads
+    # the row, since 0 · NaN is NaN. Such a row gets finite scores first and loses its weights
+    # afterwards, so no NaN is ever made.
     sees = mask.any(-1, keepdim=True)
     weights = torch.softmax(masked_scores.masked_fill(~sees, 0.0), dim=-1)
     return weights * sees
@@ -173,8 +196,7 @@ def fused_attention(
     *,
     is_causal: bool = False,
 ) -> Tensor:
-    """Compute the context alone, in one call: where a fused kernel runs, the scores never exist as
-    a whole.
+    """Compute the context in one call: in a fused kernel the scores never exist as a whole.
 
     Args:
         mask: as for attention.
@@ -196,8 +218,8 @@ def fused_attention(
         return F.scaled_dot_product_attention(
             q, k, v, dropout_p=dropout, is_causal=is_causal, enable_gqa=grouped
         )
-    # PyTorch promises nothing of a row without a key, and its kernels have given NaN and 0: it is
-    # opened, then emptied.
+    # PyTorch promises nothing of a row without a key, and its kernels have given NaN and 0: such a
+    # row is opened first, and emptied afterwards.
     sees = mask.any(-1, keepdim=True)
     opened = mask | ~sees
     context = F.scaled_dot_product_attention(
@@ -208,7 +230,7 @@ def fused_attention(
 
 @dataclass(frozen=True)
 class AttentionSteps:
-    """Every stage of one pass through MultiHeadAttention, in the order in which it is made."""
+    """Every stage of one pass through an AttentionModule, in the order in which it is made."""
 
     q: Tensor  # (B, H, T, D)
     k: Tensor  # (B, H, S, D)
@@ -222,7 +244,126 @@ class AttentionSteps:
     out: Tensor  # (B, T, C)
 
 
-class MultiHeadAttention(nn.Module):
+class AttentionModule(nn.Module):
+    """The one forward of all attention modules: H query heads, G of them with keys and values.
+
+    Args:
+        d_model: the width C.
+        num_heads, num_kv_heads: H and G, which divides H; each key-value head serves H / G heads.
+        head_dim: D; without it C / H, and H must divide C.
+        bias: of q_proj, k_proj and v_proj, and of out_proj.
+        dropout: the share of the weights that is dropped while training, 0 <= dropout < 1.
+    Raises: ShapeError.
+    """
+
+    def __init__(
+        self, d_model: int, num_heads: int, num_kv_heads: int, head_dim: int | None = None,
+        *, bias: bool = True, dropout: float = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        place = type(self).__name__
+        if head_dim is None:
+            errors.require_heads(place, d_model, num_heads)
+            head_dim = d_model // num_heads
+        whole = isinstance(num_kv_heads, int) and num_kv_heads >= 1
+        if not whole or num_heads % num_kv_heads:
+            rule = "num_kv_heads must divide num_heads"
+            expected = "num_heads % num_kv_heads == 0, num_kv_heads >= 1"
+            got = f"num_heads={num_heads}, num_kv_heads={num_kv_heads!r}"
+            divisors = [str(n) for n in range(1, num_heads + 1) if num_heads % n == 0]
+            fix = f"num_kv_heads={' or '.join(divisors)}"
+            raise errors.ShapeError(place, rule, expected=expected, got=got, fix=fix)
+        rule = "dropout must be a share"
+        got = f"dropout={dropout!r}"
+        errors.require(0 <= dropout < 1, place, rule, expected="0 <= dropout < 1", got=got)
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.num_kv_heads = num_kv_heads
+        self.dropout = dropout
+        self.q_proj = nn.Linear(d_model, num_heads * head_dim, bias=bias)
+        self.k_proj = nn.Linear(d_model, num_kv_heads * head_dim, bias=bias)
+        self.v_proj = nn.Linear(d_model, num_kv_heads * head_dim, bias=bias)
+        self.out_proj = nn.Linear(num_heads * head_dim, d_model, bias=bias)
+
+    def forward(
+        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
+        mask: Tensor | None = None,
+        *, need_weights: bool = True, is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """Let the query tokens attend to the key tokens.
+
+        Args:
+            query, key, value: key is query if not given, and value is key.
+            mask: as for attention.
+            need_weights: without them a fused kernel computes out, and None stands for the weights.
+            is_causal: the same as mask=causal_mask(T), but no mask is made and read: a GPU's
+                fastest kernel (flash) takes none. Not together with a mask, and T must be S.
+        Shape:
+            query (B, T, C)
+            key, value (B, S, C)
+        Returns: out (B, T, C) and weights (B, H, T, S), or None.
+        Raises: ShapeError.
+        """
+        if need_weights:
+            steps = self.steps(query, key, value, mask, is_causal=is_causal)
+            return steps.out, steps.weights
+        q, k, v = self._checked_project(query, key, value, mask, is_causal)
+        dropout = self.dropout if self.training else 0.0
+        context = fused_attention(q, k, v, mask, dropout, is_causal=is_causal)  # (B, H, T, D)
+        return self.out_proj(merge_heads(context)), None
+
+    def steps(
+        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
+        mask: Tensor | None = None,
+        *, is_causal: bool = False,
+    ) -> AttentionSteps:  # fmt: skip
+        """Do the same pass and keep every stage of it. Arguments as for forward."""
+        q, k, v = self._checked_project(query, key, value, mask, is_causal)
+        if self.num_kv_heads < self.num_heads:
+            k = repeat_kv(k, self.num_heads)  # (B, H, S, D)
+            v = repeat_kv(v, self.num_heads)  # (B, H, S, D)
+        if is_causal:
+            mask = causal_mask(q.size(2), device=q.device)  # (T, T)
+        scores = q @ k.transpose(-2, -1)  # (B, H, T, S)
+        scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, T, S)
+        masked_scores = scaled_scores  # (B, H, T, S)
+        if mask is not None:  # masked_softmax in two steps: these scores are kept to be looked at
+            masked_scores = scaled_scores.masked_fill(~mask, -math.inf)  # (B, H, T, S)
+        weights = _softmax_of_masked(masked_scores, mask)  # (B, H, T, S)
+        weights = F.dropout(weights, self.dropout, self.training)  # (B, H, T, S)
+        context = weights @ v  # (B, H, T, D)
+        merged = merge_heads(context)  # (B, T, C)
+        out = self.out_proj(merged)  # (B, T, C)
+        return AttentionSteps(
+            q, k, v, scores, scaled_scores, masked_scores, weights, context, merged, out
+        )
+
+    def project(
+        self, query: Tensor, key: Tensor, value: Tensor, start: int = 0
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Project the tokens and split the heads: q (B, H, T, D), k and v (B, G, S, D).
+
+        Args: start is how many tokens come before; a module that rotates q and k needs it.
+        """
+        q = split_heads(self.q_proj(query), self.num_heads)  # (B, H, T, D)
+        k = split_heads(self.k_proj(key), self.num_kv_heads)  # (B, G, S, D)
+        v = split_heads(self.v_proj(value), self.num_kv_heads)  # (B, G, S, D)
+        return q, k, v
+
+    def _checked_project(
+        self, query: Tensor, key: Tensor | None, value: Tensor | None, mask: Tensor | None,
+        is_causal: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        key = query if key is None else key
+        value = key if value is None else value
+        inputs = {"query": query, "key": key, "value": value}
+        errors.require_module_inputs(
+            type(self).__name__, self.q_proj.weight, inputs, self.num_heads, mask, is_causal
+        )
+        return self.project(query, key, value)
+
+
+class MultiHeadAttention(AttentionModule):
     """Attend with H heads at once: Concat(head_1 … head_H) W_O.
 
     Args:
@@ -242,91 +383,4 @@ class MultiHeadAttention(nn.Module):
     def __init__(
         self, d_model: int, num_heads: int, *, bias: bool = True, dropout: float = 0.0
     ) -> None:
-        super().__init__()
-        errors.require_heads("MultiHeadAttention", d_model, num_heads)
-        rule = "dropout must be a share"
-        got = f"dropout={dropout!r}"
-        errors.require(
-            0 <= dropout < 1, "MultiHeadAttention", rule, expected="0 <= dropout < 1", got=got
-        )
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.dropout = dropout
-        self.q_proj = nn.Linear(d_model, d_model, bias=bias)
-        self.k_proj = nn.Linear(d_model, d_model, bias=bias)
-        self.v_proj = nn.Linear(d_model, d_model, bias=bias)
-        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
-
-    def forward(
-        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
-        mask: Tensor | None = None,
-        *, need_weights: bool = True, is_causal: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """Let the query tokens attend to the key tokens.
-
-        Args:
-            query, key, value: key is query if not given, and value is key.
-            mask: as for attention.
-            need_weights: without them a fused kernel computes out, and None stands for the weights.
-            is_causal: the same as mask=causal_mask(T), but nothing is made and read: a GPU's
-                fastest kernel (flash) takes no mask. Not together with a mask, and T must be S.
-        Shape:
-            query (B, T, C)
-            key, value (B, S, C)
-        Returns: out (B, T, C) and weights (B, H, T, S), or None.
-        Raises: ShapeError.
-        """
-        if need_weights:
-            steps = self.steps(query, key, value, mask, is_causal=is_causal)
-            return steps.out, steps.weights
-        q, k, v = self._project(query, key, value, mask, is_causal)
-        context = fused_attention(
-            q, k, v, mask, self.dropout if self.training else 0.0, is_causal=is_causal
-        )
-        return self.out_proj(merge_heads(context)), None
-
-    def steps(
-        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
-        mask: Tensor | None = None,
-        *, is_causal: bool = False,
-    ) -> AttentionSteps:  # fmt: skip
-        """Do the same pass and keep every stage of it. Arguments as for forward."""
-        q, k, v = self._project(query, key, value, mask, is_causal)
-        if is_causal:
-            mask = torch.ones(
-                q.size(2), k.size(2), dtype=torch.bool, device=q.device
-            ).tril()  # (T, S)
-        scores = q @ k.transpose(-2, -1)  # (B, H, T, S)
-        scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, T, S)
-        # masked_softmax in two steps: these are kept to be looked at.
-        masked_scores = (
-            scaled_scores if mask is None else scaled_scores.masked_fill(~mask, -math.inf)
-        )  # (B, H, T, S)
-        weights = _softmax_of_masked(masked_scores, mask)  # (B, H, T, S)
-        weights = F.dropout(weights, self.dropout, self.training)  # (B, H, T, S)
-        context = weights @ v  # (B, H, T, D)
-        merged = merge_heads(context)  # (B, T, C)
-        out = self.out_proj(merged)  # (B, T, C)
-        return AttentionSteps(
-            q, k, v, scores, scaled_scores, masked_scores, weights, context, merged, out
-        )
-
-    def _project(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        value: Tensor | None,
-        mask: Tensor | None,
-        is_causal: bool,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Check the inputs, project them and split the heads."""
-        key = query if key is None else key
-        value = key if value is None else value
-        inputs = {"query": query, "key": key, "value": value}
-        errors.require_module_inputs(
-            "MultiHeadAttention", self.q_proj.weight, inputs, self.num_heads, mask, is_causal
-        )
-        q = split_heads(self.q_proj(query), self.num_heads)  # (B, H, T, D)
-        k = split_heads(self.k_proj(key), self.num_heads)  # (B, H, S, D)
-        v = split_heads(self.v_proj(value), self.num_heads)  # (B, H, S, D)
-        return q, k, v
+        super().__init__(d_model, num_heads, num_heads, bias=bias, dropout=dropout)

@@ -1,8 +1,7 @@
 """Decoding token by token: keys and values of the past are kept, and shared by several query heads.
 
 Axes: B batch, H query heads, G key-value heads, T new tokens, P past ones in the cache, S = P + T
-with the new,
-C width, D = C / H head width. Inputs that do not fit raise ShapeError.
+with the new, C width, D = C / H head width. Inputs that do not fit raise ShapeError.
 """
 
 from __future__ import annotations
@@ -11,24 +10,31 @@ import math
 from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mha_course import errors
 from mha_course.attention import (
+    AttentionModule,
     MultiHeadAttention,
     attention,
     fused_attention,
     merge_heads,
+    repeat_kv,
     split_heads,
 )
+from mha_course.masks import causal_mask_for_cache
+
+__all__ = [
+    "GroupedQueryAttention", "KVCache", "decode_chunk", "decode_step", "kv_cache_bytes",
+    "repeat_kv",
+]  # fmt: skip
 
 
 def decode_step(
     x_t: Tensor, k_cache: Tensor, v_cache: Tensor,
     w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Attend from one new token to itself and to the past, whose keys and values are not computed
-    again.
+    """Attend from one new token to itself and to the past, whose keys and values are kept.
 
     No mask is needed: nothing later is there yet. Without bias; the caches that come in are left as
     they are.
@@ -56,32 +62,6 @@ def decode_step(
     context, _ = attention(q, k, v)  # (B, H, 1, D)
     merged = merge_heads(context)  # (B, 1, C)
     return merged @ w_o.T, k, v
-
-
-def repeat_kv(k: Tensor, num_heads: int) -> Tensor:
-    """Let each key-value head serve H / G consecutive query heads: head h reads h // (H / G).
-
-    Args: num_heads is H, a multiple of G.
-    Shape: k, the keys or the values, (B, G, S, D) -> (B, H, S, D).
-    Raises: ShapeError.
-
-    >>> repeat_kv(torch.arange(2.0).view(1, 2, 1, 1), num_heads=6).flatten().tolist()
-    [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
-
-    Reference: Ainslie et al. 2023, GQA, section 2.2; one head for all: Shazeer 2019, section 3.
-    """
-    errors.require_tokens("repeat_kv", "k", k, "B G S D")
-    groups = k.size(1)
-    if not isinstance(num_heads, int) or num_heads < 1 or num_heads % groups:
-        rule = "num_heads must be a multiple of the key-value heads"
-        got = f"num_heads={num_heads!r}, G={groups}"
-        fix = f"num_heads={groups} or {2 * groups}"
-        raise errors.ShapeError(
-            "repeat_kv", rule, expected="num_heads % G == 0, num_heads >= 1", got=got, fix=fix
-        )
-    # Not repeat: it would give 0 1 0 1, but trained models have the heads of a group side by side,
-    # 0 0 1 1.
-    return k.repeat_interleave(num_heads // groups, dim=1)  # (B, H, S, D)
 
 
 def kv_cache_bytes(
@@ -120,20 +100,16 @@ class KVCache:
         self.v: Tensor | None = None
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add the new keys and values, each (B, G, T, D), and return all so far, each (B,
-        G, S, D).
-        """
+        """Add keys and values, each (B, G, T, D), and return all so far, each (B, G, S, D)."""
         errors.require_float("KVCache.append", {"k": k, "v": v})
         errors.require_shape("KVCache.append", "k", k, dict.fromkeys("BGTD"))
         errors.require_shape("KVCache.append", "v", v, dict(zip("BGTD", k.shape, strict=True)))
         if self.k is not None and self.v is not None:
             batch, heads, _, width = self.k.shape
             errors.require_float("KVCache.append", {"the cache": self.k, "k": k})
-            errors.require_shape(
-                "KVCache.append", "k", k, {"B": batch, "G": heads, "T": None, "D": width}
-            )
-            # A new tensor each time: what was handed out before, and is needed for gradients, stays
-            # as it was.
+            axes = {"B": batch, "G": heads, "T": None, "D": width}
+            errors.require_shape("KVCache.append", "k", k, axes)
+            # A new tensor each time: those returned before are needed for gradients, and stay.
             k = torch.cat((self.k, k), dim=2)  # (B, G, S, D)
             v = torch.cat((self.v, v), dim=2)  # (B, G, S, D)
         self.k, self.v = k, v
@@ -150,14 +126,17 @@ class KVCache:
         return sum(x.numel() * x.element_size() for x in (self.k, self.v) if x is not None)
 
 
-class GroupedQueryAttention(nn.Module):
-    """Attend with H query heads that share G key-value heads: fewer keys and values to compute and
-    to cache.
+class GroupedQueryAttention(AttentionModule):
+    """Attend with H query heads that share G key-value heads: less to compute and to cache.
 
     With G = H it is MultiHeadAttention, with G = 1 multi-query attention.
 
-    Args: d_model is C; num_heads is H, which divides C; num_kv_heads is G, which divides H; bias is
-    of all Linears. Raises: ShapeError.
+    Args:
+        d_model: C.
+        num_heads: H, which divides C.
+        num_kv_heads: G, which divides H.
+        bias: of the four Linears.
+    Raises: ShapeError.
 
     >>> out, weights = GroupedQueryAttention(24, num_heads=4, num_kv_heads=2)(torch.zeros(2, 5, 24))
     >>> out.shape, weights.shape
@@ -169,30 +148,11 @@ class GroupedQueryAttention(nn.Module):
     def __init__(
         self, d_model: int, num_heads: int, num_kv_heads: int, *, bias: bool = True
     ) -> None:
-        super().__init__()
-        errors.require_heads("GroupedQueryAttention", d_model, num_heads)
-        divisors = [n for n in range(1, num_heads + 1) if num_heads % n == 0]
-        errors.require(
-            isinstance(num_kv_heads, int) and num_kv_heads in divisors,
-            "GroupedQueryAttention",
-            "num_kv_heads must divide num_heads",
-            expected="num_heads % num_kv_heads == 0, num_kv_heads >= 1",
-            got=f"num_heads={num_heads}, num_kv_heads={num_kv_heads!r}",
-            fix=f"num_kv_heads={' or '.join(map(str, divisors))}",
-        )
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.num_kv_heads = num_kv_heads
-        narrow = num_kv_heads * (d_model // num_heads)
-        self.q_proj = nn.Linear(d_model, d_model, bias=bias)
-        self.k_proj = nn.Linear(d_model, narrow, bias=bias)
-        self.v_proj = nn.Linear(d_model, narrow, bias=bias)
-        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
+        super().__init__(d_model, num_heads, num_kv_heads, bias=bias)
 
     @classmethod
     def from_multi_head(cls, mha: MultiHeadAttention, num_kv_heads: int) -> Self:
-        """Return a module whose key-value heads are means over each group's heads: where uptraining
-        starts.
+        """Return a module to start uptraining from: its key-value heads are means of groups.
 
         Raises: ShapeError. Dropout has no counterpart.
         Reference: Ainslie et al. 2023, GQA, section 2.1.
@@ -206,40 +166,9 @@ class GroupedQueryAttention(nn.Module):
         module.to(mha.q_proj.weight).load_state_dict(state)
         return module.train(mha.training)
 
-    def forward(
-        self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
-        mask: Tensor | None = None,
-        *, need_weights: bool = True, is_causal: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """Return out (B, T, C) and weights (B, H, T, S), or None and a fused kernel, as
-        MultiHeadAttention does.
-        """
-        key = query if key is None else key
-        value = key if value is None else value
-        inputs = {"query": query, "key": key, "value": value}
-        place = "GroupedQueryAttention"
-        errors.require_module_inputs(
-            place, self.q_proj.weight, inputs, self.num_heads, mask, is_causal
-        )
-        q, k, v = _project(self, query, key, value)
-        if not need_weights:
-            context = fused_attention(q, k, v, mask, is_causal=is_causal)  # (B, H, T, D)
-            return self.out_proj(merge_heads(context)), None
-        if is_causal:
-            mask = torch.ones(
-                q.size(2), k.size(2), dtype=torch.bool, device=q.device
-            ).tril()  # (T, S)
-        k = repeat_kv(k, self.num_heads)  # (B, H, S, D)
-        v = repeat_kv(v, self.num_heads)  # (B, H, S, D)
-        context, weights = attention(q, k, v, mask)
-        return self.out_proj(merge_heads(context)), weights
 
-
-def decode_chunk(
-    module: MultiHeadAttention | GroupedQueryAttention, x: Tensor, cache: KVCache
-) -> Tensor:
-    """Attend from new tokens to themselves and to those in the cache, never to a later one; without
-    dropout.
+def decode_chunk(module: AttentionModule, x: Tensor, cache: KVCache) -> Tensor:
+    """Attend from new tokens to themselves and to the cache, never to a later one; no dropout.
 
     However a sequence is cut into chunks, they give what the whole gives with a causal mask.
 
@@ -252,33 +181,17 @@ def decode_chunk(
     (torch.Size([2, 3, 24]), 3)
     """
     errors.require_module_inputs("decode_chunk", module.q_proj.weight, {"x": x})
-    project = getattr(
-        module, "project", None
-    )  # of a module that turns queries and keys by where tokens stand
-    q, k_new, v_new = project(x, cache.length) if project else _project(module, x, x, x)
+    q, k_new, v_new = module.project(x, x, x, cache.length)
     k, v = cache.append(k_new, v_new)  # (B, G, S, D)
     new, total = q.size(2), k.size(2)
     if new == 1:  # the newest token may attend to every key there is
         context = fused_attention(q, k, v)  # (B, H, 1, D)
-    elif (
-        new == total
-    ):  # nothing was cached: a square mask, which a GPU's fastest kernel knows by name
+    elif new == total:  # nothing was cached: a GPU's fastest kernel knows a square mask by name
         context = fused_attention(q, k, v, is_causal=True)  # (B, H, T, D)
     else:  # is_causal would align the queries with the first keys, and they are the last
-        mask = torch.ones(new, total, dtype=torch.bool, device=x.device).tril(total - new)  # (T, S)
+        mask = causal_mask_for_cache(new, total, device=x.device)  # (T, S)
         context = fused_attention(q, k, v, mask)  # (B, H, T, D)
     return module.out_proj(merge_heads(context))  # (B, T, C)
-
-
-def _project(
-    module: MultiHeadAttention | GroupedQueryAttention, query: Tensor, key: Tensor, value: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Split each projection into as many heads of width D as it has."""
-    head_dim = module.d_model // module.num_heads
-    q = split_heads(module.q_proj(query), module.num_heads)  # (B, H, T, D)
-    k = split_heads(module.k_proj(key), module.k_proj.out_features // head_dim)
-    v = split_heads(module.v_proj(value), module.v_proj.out_features // head_dim)
-    return q, k, v
 
 
 def _require_step(

@@ -21,6 +21,7 @@ from mha_course.attention import (
     fused_attention,
     masked_softmax,
     merge_heads,
+    multi_head_attention,
     split_heads,
 )
 from mha_course.caching import GroupedQueryAttention
@@ -98,6 +99,47 @@ def test_module_equals_pytorchs(dtype, mask, device):
 
 def equals_pytorchs():
     assert all(module_disagreement(torch.float64, "cpu", mask) < 1e-3 for mask in MASKS.values())
+
+
+def plain_function_disagrees(mask):
+    """Return the largest difference of multi_head_attention and the module, gradients included."""
+    torch.manual_seed(4)
+    mha = MultiHeadAttention(C, H, bias=False).double()
+    weights = [linear.weight for linear in mha.children()]
+    x = torch.randn(B, S, C, dtype=torch.float64, requires_grad=True)
+    upstream = torch.randn(B, S, C, dtype=torch.float64)
+    results = []
+    for out, rows in (reference.multi_head_attention(x, *weights, H, mask), mha(x, mask=mask)):
+        results.append([out, rows, *torch.autograd.grad(out, [x, *weights], upstream)])
+    return max(
+        float((mine - other).detach().abs().max()) for mine, other in zip(*results, strict=True)
+    )
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_the_plain_function_is_the_module_without_bias(mask):
+    assert plain_function_disagrees(MASKS[mask]) < TOLERANCE[torch.float64]
+
+
+def forgets(name, change):
+    """Return multi_head_attention with one of its arguments changed on the way."""
+
+    def wrong(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
+        given = dict(w_q=w_q, w_k=w_k, w_v=w_v, w_o=w_o, num_heads=num_heads, mask=mask)
+        return multi_head_attention(x, **given | {name: change(given[name])})
+
+    return wrong
+
+
+@pytest.mark.parametrize(
+    "wrong", [forgets("w_o", torch.t), forgets("mask", lambda mask: None),
+    forgets("num_heads", lambda heads: 1)], ids=["w_o not transposed", "no mask", "one head"],
+)  # fmt: skip
+def test_a_wrong_plain_function_disagrees(wrong):
+    def check():
+        assert plain_function_disagrees(MASKS["both"]) < 1e-3
+
+    assert fails_with(check, reference, {"multi_head_attention": wrong})
 
 
 def divided_by(root):

@@ -9,6 +9,7 @@ import torch
 from rewriting import bottom_right, fails_with, numbers, refused, same, top_left, wrong_versions
 from torch.nn import functional as F
 
+from mha_course import attention as shared_forward
 from mha_course import caching, masks
 from mha_course.attention import (
     MultiHeadAttention,
@@ -53,7 +54,7 @@ def test_a_module_that_turns_its_tokens_is_asked_where_they_stand():
         caching.KVCache(),
     )
     outs = [caching.decode_chunk(module, chunk, cache) for chunk in x.split((3, 1, 3), dim=1)]
-    same(torch.cat(outs, dim=1), module(x, masks.causal_mask(S))[0])
+    same(torch.cat(outs, dim=1), module(x, mask=masks.causal_mask(S))[0])
 
 
 def test_steps_give_what_the_whole_gives():
@@ -183,7 +184,7 @@ def decoding(mask=None, keep=lambda cached, new: cached):
     """
 
     def decode_chunk(module, x, cache):
-        q, k_new, v_new = caching._project(module, x, x, x)
+        q, k_new, v_new = module.project(x, x, x, cache.length)
         k, v = cache.append(k_new, v_new)
         k, v = keep(k, k_new), keep(v, v_new)
         sees = None if mask is None else mask(q.size(2), k.size(2))
@@ -207,22 +208,23 @@ WRONG = {
         "the new alone": {"decode_chunk": decoding(bottom_right, keep=lambda cached, new: new)},
     },
     test_gradients_flow_through_the_cache: {"cut from the graph": {"KVCache": CutFromTheGraph}},
+}
+# The same in the forward that all modules share.
+WRONG_FORWARD = {
     test_grouped_equals_torchs_kernel: {
-        "mask ignored": {"attention": lambda q, k, v, mask=None: attention(q, k, v)},
+        "hidden keys count as a score of 0": {
+            "_softmax_of_masked": lambda scores, mask: scores.nan_to_num(neginf=0.0).softmax(-1)
+        },
         "mask ignored when fused": {
-            "fused_attention": lambda q, k, v, mask=None, *, is_causal=False: fused_attention(
-                q, k, v
-            )
+            "fused_attention": lambda q, k, v, mask, *rest, is_causal: fused_attention(q, k, v)
         },
         "heads served in turn": {
             "repeat_kv": lambda k, num_heads: k.repeat(1, num_heads // k.size(1), 1, 1)
         },
     },
     test_a_row_without_a_key_gives_nothing: {
-        "kernel's own empty rows": {
-            "attention": lambda q, k, v, mask: attention(
-                q, k, v, mask | ~mask.any(-1, keepdim=True)
-            )
+        "a row without a key sees all": {
+            "_softmax_of_masked": lambda scores, mask: scores.clamp(min=-1e9).softmax(-1)
         }
     },
 }
@@ -240,6 +242,11 @@ def test_what_wrong_versions_are_made_with_is_right():
 @wrong_versions(WRONG)
 def test_wrong_versions_disagree(check, parts):
     assert fails_with(check, caching, parts)
+
+
+@wrong_versions(WRONG_FORWARD)
+def test_wrong_parts_of_the_forward_disagree(check, parts):
+    assert fails_with(check, shared_forward, parts)
 
 
 def test_grouped_heads_on_each_device(device):

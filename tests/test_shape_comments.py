@@ -130,6 +130,13 @@ def audit(path, run, sizes):
     return seen, complaints
 
 
+class SharedKeys(attention.AttentionModule):
+    """Two heads of keys and values, which are not split: split_heads is run with H heads alone."""
+
+    def project(self, query, key, value, start=0):
+        return torch.randn(2, 4, 5, 6), *torch.randn(2, 2, 2, 7, 6)
+
+
 def use_attention():
     mha = attention.MultiHeadAttention(24, 4)
     x, memory = torch.randn(2, 5, 24), torch.randn(2, 7, 24)
@@ -140,6 +147,7 @@ def use_attention():
     mha(x, memory, need_weights=False)
     mha.steps(x, memory, mask=mask)
     mha.steps(memory, is_causal=True)
+    SharedKeys(24, 4, 2)(x, memory)
     attention.attention(*(torch.randn(2, 4, tokens, 6) for tokens in (5, 7, 7)), mask)
     attention.multi_head_attention(memory, *torch.randn(4, 24, 24), num_heads=4)
     attention.split_fused_qkv(torch.randn(2, 7, 72), num_heads=4)
@@ -256,7 +264,7 @@ def use_next_words():
 
 
 CASES = {
-    "attention": (attention, use_attention, SIZES),
+    "attention": (attention, use_attention, SIZES | {"G": 4}),
     "masks": (masks, use_masks, SIZES),
     "positions": (positions, use_positions, SIZES),
     "caching": (caching, use_caching, SIZES | {"P": 6, "G": 2}),

@@ -12,14 +12,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mha_course.attention import MultiHeadAttention, attention
-from mha_course.caching import GroupedQueryAttention, KVCache, decode_chunk, decode_step
+from mha_course.attention import AttentionModule, MultiHeadAttention, attention
+from mha_course.caching import KVCache, decode_chunk, decode_step
 from mha_course.errors import require
 from mha_course.experiments.costs import milliseconds  # noqa: F401  (lessons call it here, too)
 from mha_course.masks import causal_mask
 from mha_course.tracing.op_counter import OpCounter
-
-_Attention = MultiHeadAttention | GroupedQueryAttention
 
 
 class Flops(NamedTuple):
@@ -47,7 +45,7 @@ def splits(tokens: int) -> list[tuple[int, ...]]:
     return [(first, *rest) for first in range(tokens, 0, -1) for rest in splits(tokens - first)]
 
 
-def with_cache(module: _Attention, x: Tensor, chunks: Sequence[int] | None = None) -> Tensor:
+def with_cache(module: AttentionModule, x: Tensor, chunks: Sequence[int] | None = None) -> Tensor:
     """Decode with a cache: the new tokens of each chunk come in, those before it are not computed
     again.
 
@@ -66,7 +64,7 @@ def with_cache(module: _Attention, x: Tensor, chunks: Sequence[int] | None = Non
     )  # (B, S, C)
 
 
-def without_cache(module: _Attention, x: Tensor) -> Tensor:
+def without_cache(module: AttentionModule, x: Tensor) -> Tensor:
     """Decode x (B, S, C) without a cache: for each new token everything is done again, and only its
     own row kept.
     """

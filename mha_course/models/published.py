@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from mha_course.attention import attention, fused_attention, merge_heads, split_heads
-from mha_course.caching import KVCache, repeat_kv
+from mha_course.attention import AttentionModule
+from mha_course.caching import KVCache
 from mha_course.errors import SentenceError, require, require_bool, require_int, require_shape
 from mha_course.masks import causal_mask
 from mha_course.models.blocks import Encoder, EncoderBlock
@@ -238,62 +238,29 @@ class Llama(PublishedModel):
         self.to_words = nn.Linear(width, words, bias=False)
 
 
-class RotaryAttention(nn.Module):
-    """Turn queries and keys by their positions, and let G key-value heads serve H query heads.
+class RotaryAttention(AttentionModule):
+    """Rotate queries and keys by their positions, and let G key-value heads serve H query heads.
 
     Args: width is C; D = head_dim need not be C / H; base is that of rope.
     """
 
     def __init__(
-        self,
-        width: int,
-        num_heads: int,
-        num_kv_heads: int,
-        head_dim: int,
-        *,
-        bias: bool,
-        base: float,
-    ) -> None:
-        super().__init__()
-        self.num_heads = num_heads
-        self.num_kv_heads = num_kv_heads
+        self, width: int, num_heads: int, num_kv_heads: int, head_dim: int,
+        *, bias: bool, base: float,
+    ) -> None:  # fmt: skip
+        super().__init__(width, num_heads, num_kv_heads, head_dim, bias=bias)
         self.base = base
-        self.q_proj = nn.Linear(width, num_heads * head_dim, bias=bias)
-        self.k_proj = nn.Linear(width, num_kv_heads * head_dim, bias=bias)
-        self.v_proj = nn.Linear(width, num_kv_heads * head_dim, bias=bias)
-        self.out_proj = nn.Linear(num_heads * head_dim, width, bias=bias)
 
-    def project(self, x: Tensor, start: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-        """Return q (B, H, S, D), k and v (B, G, S, D) of tokens x (B, S, C) that stand behind start
-        others.
-        """
-        positions = torch.arange(start, start + x.size(1), device=x.device)  # (S,)
-        q = rope(split_heads(self.q_proj(x), self.num_heads), positions, self.base)  # (B, H, S, D)
-        k = rope(
-            split_heads(self.k_proj(x), self.num_kv_heads), positions, self.base
-        )  # (B, G, S, D)
-        return q, k, split_heads(self.v_proj(x), self.num_kv_heads)
+    def project(
+        self, query: Tensor, key: Tensor, value: Tensor, start: int = 0
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return q (B, H, T, D), k and v (B, G, S, D) of tokens that come after start others."""
+        q, k, v = super().project(query, key, value)
+        return self._rotate(q, start), self._rotate(k, start), v
 
-    def forward(
-        self,
-        x: Tensor,
-        mask: Tensor | None = None,
-        *,
-        need_weights: bool = True,
-        is_causal: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return out (B, S, C) and weights (B, H, S, S), or None and a fused kernel, as
-        MultiHeadAttention does.
-        """
-        q, k, v = self.project(x)
-        mask = causal_mask(x.size(1), device=x.device) if is_causal else mask
-        if not need_weights:
-            context = fused_attention(q, k, v, mask)  # (B, H, S, D)
-            return self.out_proj(merge_heads(context)), None
-        context, weights = attention(
-            q, repeat_kv(k, self.num_heads), repeat_kv(v, self.num_heads), mask
-        )
-        return self.out_proj(merge_heads(context)), weights
+    def _rotate(self, x: Tensor, start: int) -> Tensor:
+        positions = torch.arange(start, start + x.size(2), device=x.device)  # (S,)
+        return rope(x, positions, self.base)
 
 
 class GatedFeedForward(nn.Module):
