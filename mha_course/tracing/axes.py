@@ -1,12 +1,10 @@
-"""Names of axes that follow the numbers: an axis is a product of factors, and each factor knows
-where it comes from.
+"""Names of axes that follow the numbers: an axis is a product of factors.
 
-An axis of the width C is kept as its factors (H, D) as soon as H is known, so that splitting,
-transposing and
-merging only move factors about. Sizes name an axis at two places only: where the caller says so,
-and at the output
-of a Linear, which is new. A factor without a name is told from all others; what it ran beside, in a
-sum or a product, names it when all has run, and only then, so that no warning rests on it.
+Each factor knows where it comes from. An axis of the width C is kept as its factors (H, D) as soon
+as H is known, so that a split, a transpose or a merge only moves factors. Sizes name an axis in
+two places only: where the caller says so, and at the output of a Linear, which is new. A factor
+without a name differs from all others. What it ran beside in a sum or a product names it when
+everything has run, and not before, so that no warning rests on it.
 """
 
 from __future__ import annotations
@@ -24,13 +22,10 @@ class Factor(NamedTuple):
     name: str
     size: int
     whole: Factor | None = None  # what it is a part of
-    part: tuple[int, tuple[int, ...]] | None = (
-        None  # which part, and the sizes of all; none for a slice
-    )
-    # "new": nothing is known of it; "fresh": made by a Linear, whose inner order is free;
-    # "repeated": copies of one number; "taken": for a head's width, since a Linear's output is as
-    # wide; the number in part tells each of these from others; "grouped" and "tiled": heads of
-    # which neighbours are alike, and heads that come again after all
+    part: tuple[int, tuple[int, ...]] | None = None  # which part of what sizes; None for a slice
+    # "new": unknown; "fresh": made by a Linear, inner order free; "repeated": copies of one number;
+    # "taken": a Linear's output, as wide as a head, so taken for D (part holds its number);
+    # "grouped" and "tiled": repeated heads, each beside its copies or all of them again
     kind: str = ""
 
 
@@ -39,17 +34,13 @@ _numbers = itertools.count()
 
 
 class Size(int):
-    """A size that was read from a shape, and knows its axis: what is made with it has the axis,
-    too.
-    """
+    """A size read from a shape. It knows its axis, so that what is made with it has that axis."""
 
     axis: Axis
     is_token: Callable[[Axis], bool]
 
     def __new__(cls, size: int, axis: Axis, is_token: Callable[[Axis], bool]) -> Size:
-        """Return the number, with the axis that is so long, and what tells whether an axis counts
-        tokens.
-        """
+        """Return the number with its axis, and a function that tells token axes."""
         made = super().__new__(cls, size)
         made.axis, made.is_token = axis, is_token
         return made
@@ -59,32 +50,26 @@ class Size(int):
         return int, (int(self),)
 
     def __add__(self, other: int) -> int:
-        """Return the sum; what is added to tokens, but for the one of a class, makes the tokens of
-        keys and values.
-        """
+        """Return the sum; more than one added to tokens makes the tokens of keys and values."""
         total = super().__add__(other)
         if not isinstance(other, Size):
-            if (
-                not isinstance(other, int) or other in (0, 1) or not self.is_token(self.axis)
-            ):  # 0: an empty cache
-                return self if total == self else total
-            return Size(total, (Factor("S", total),), self.is_token)
-        one, two = ([factor.name for factor in size.axis] for size in (self, other))
-        made = (Factor(one[0] if one == two and len(one) == 1 else "S", total),)
-        return (
-            Size(total, made, self.is_token)
-            if any(map(self.is_token, (self.axis, other.axis)))
-            else total
-        )
+            more_tokens = isinstance(other, int) and other not in (0, 1)
+            if more_tokens and self.is_token(self.axis):
+                return Size(total, (Factor("S", total),), self.is_token)
+            return self if total == self else total  # an empty cache adds 0
+        if not self.is_token(self.axis) and not self.is_token(other.axis):
+            return total
+        names = [factor.name for factor in self.axis]
+        same = len(names) == 1 and names == [factor.name for factor in other.axis]
+        return Size(total, (Factor(names[0] if same else "S", total),), self.is_token)
 
     __radd__ = __add__
 
 
 def axis_of(size: int) -> Axis:
     """Return the axis that a size belongs to, as far as it is known."""
-    return (
-        size.axis if isinstance(size, Size) and size_of(size.axis) == size else unknown(int(size))
-    )
+    known = isinstance(size, Size) and size_of(size.axis) == size
+    return size.axis if known else unknown(int(size))
 
 
 FEATURES = {"B", "C", "H", "D"}
@@ -106,9 +91,7 @@ def unknown(size: int) -> Axis:
 
 
 def _alone(axis: Axis) -> Factor | None:
-    """Return the one factor without a name that an axis is, if it may get one: it, or what it is a
-    part of, is new.
-    """
+    """Return the one unnamed factor of an axis if it, or what it is a part of, is new."""
     if len(axis) != 1 or axis[0].name != "?" or axis[0].kind == "mixed":
         return None
     whole = axis[0]
@@ -126,9 +109,7 @@ def kept(axes: Sequence[Axis], shape: Sequence[int]) -> list[Axis]:
 
 
 class AxisNamer:
-    """The vocabulary of one trace: what each name stands for, and which names mean the same
-    tokens.
-    """
+    """The vocabulary of one trace: the size of each name, and which names mean the same tokens."""
 
     def __init__(
         self,
@@ -137,30 +118,22 @@ class AxisNamer:
         from_sizes: Iterable[str],
         whole: Iterable[str],
     ) -> None:
-        """Take all known sizes, the names in the patterns, those in ``sizes=``, and those of whole
-        sequences.
-        """
+        """Take all known sizes and the names in patterns, in ``sizes=`` and of whole sequences."""
         self.sizes = dict(sizes)
         self.extra = {name: sizes[name] for name in from_sizes if name not in FEATURES | {"T", "S"}}
-        words = (
-            {name for name in given if name[0].isalpha()} - FEATURES - set(from_sizes)
-        )  # no "?", no "3"
-        self.tokens = words | {"T", "S"}
+        letters = {name for name in given if name[0].isalpha()}  # no "?", no "3"
+        self.tokens = letters - FEATURES - set(from_sizes) | {"T", "S"}
         self.reserved = set(whole) & self.tokens
         self.roots: dict[str, str] = {}
         self.labels: dict[Axis, str] = {}
         self.taken = 0  # how many Linears' outputs were taken for a head's width
-        self.confirmed: set[Factor] = (
-            set()
-        )  # those that were compared, weighted or laid side by side as heads' are
-        self.met: defaultdict[Factor, list[Axis]] = defaultdict(
-            list
-        )  # what ran beside a factor without a name
-        self.halves: dict[
-            Factor, Factor
-        ] = {}  # of a factor that was laid beside itself: what it is half of
-        self.doubles: dict[Factor, Factor] = {}  # the other way round
-        self.found: dict[Factor, Axis] = {}  # what factors without a name turned out to be
+        self.confirmed: set[Factor] = set()  # of those, used as only a head's width is
+        # What ran beside a factor without a name, and what such factors turned out to be.
+        self.met: defaultdict[Factor, list[Axis]] = defaultdict(list)
+        self.found: dict[Factor, Axis] = {}
+        # Of a factor that was joined to itself: what it is half of, and the other way round.
+        self.halves: dict[Factor, Factor] = {}
+        self.doubles: dict[Factor, Factor] = {}
 
     def width(self) -> Axis:
         """Return C, as heads times head width where the number of heads is known."""
@@ -184,9 +157,7 @@ class AxisNamer:
         return tuple(factors)
 
     def linear(self, size: int) -> Axis:
-        """Name the output of a Linear by its width, but for what latent attention lays side by
-        side.
-        """
+        """Name the output of a Linear by its width, or as the joined latents of attention."""
         if "kv_rank" in self.extra and size == self.extra["kv_rank"] + self.extra.get("D_rope", 0):
             return (unique(size, "fresh"),)
         full, heads, width = (self.sizes.get(name, 0) for name in "CHD")
@@ -209,11 +180,9 @@ class AxisNamer:
                 return (Factor(name, value),)
             if width and size == value * width:
                 return (Factor(name, value), Factor("D", width))
-        return (
-            Factor("4*C", size, kind="fresh")
-            if full and size == 4 * full
-            else unique(size, "fresh"),
-        )
+        if full and size == 4 * full:
+            return (Factor("4*C", size, kind="fresh"),)
+        return (unique(size, "fresh"),)
 
     def readings(self, factor: Factor) -> list[Axis]:
         """Return the ways to read a new axis such as 3*C, the usual order (3, H, D) first."""
@@ -226,12 +195,12 @@ class AxisNamer:
         inner = self.width() if rest == "C" else self.read(rest, factor.size // int(times))
         if len(inner) == 1:
             return [(count, *inner), (*inner, count)]
-        first, second = inner  # in (3, D, H) and (H, D, 3) heads would be innermost, or q, k and v
+        heads, width = inner  # in (3, D, H) and (H, D, 3) heads would be innermost, or q, k and v
         return [
-            (count, first, second),
-            (first, count, second),
-            (second, count, first),
-            (first, second, count),
+            (count, heads, width),
+            (heads, count, width),
+            (width, count, heads),
+            (heads, width, count),
         ]
 
     def parts(self, whole: Factor, sizes: tuple[int, ...]) -> list[Axis]:
@@ -239,15 +208,14 @@ class AxisNamer:
         if whole.size in sizes:
             return [(whole,) if size == whole.size else () for size in sizes]
         names = ["?"] * len(sizes)
-        if sizes == (2, 2) and self.is_width(
-            (whole,)
-        ):  # which of them is the half, what is done with them will tell
+        if sizes == (2, 2) and self.is_width((whole,)):  # their use will tell which one is D/2
             kind = f"either {next(_numbers)}"
             return [(Factor("?", 2, whole, (position, sizes), kind),) for position in range(2)]
         if len(sizes) == 2 and whole.name == "D" and 2 in sizes:
             names = ["2" if size == 2 else "D/2" for size in sizes]
         elif len(sizes) == 2 and whole.name == "H":
-            names = next(([n, f"H/{n}"] for n, v in self.extra.items() if v == sizes[0]), names)
+            fewer = [name for name, size in self.extra.items() if size == sizes[0]]
+            names = [fewer[0], f"H/{fewer[0]}"] if fewer else names
         elif len(sizes) == 2 and whole.name in self.tokens:  # windows and what is in each
             names = [f"{whole.name}/{sizes[1]}", str(sizes[1])]
         elif (
@@ -272,30 +240,21 @@ class AxisNamer:
         ]
 
     def _heads_and_width(self, number: int, width: int) -> list[str]:
-        """Name what a Linear's output was split into; where C is not known, the first heads tell
-        their width.
-        """
+        """Name what a Linear's output was split into; without C, the first heads give D."""
         heads = self.sizes["H"]
-        known = {
-            "H": heads,
-            "H+2": heads + 2,
-        } | self.extra  # the two are a key and a value that all heads share
-        name = next((name for name, size in known.items() if size == number), "?")
+        counts = {"H": heads, "H+2": heads + 2} | self.extra  # + 2: a key and a value for all heads
+        name = next((name for name, size in counts.items() if size == number), "?")
         if name == "H" and "C" not in self.sizes:
             self.sizes.setdefault("D", width)
         return [name, "D" if width == self.sizes.get("D") else "?"]
 
     def slice_of(self, axis: Axis, start: int, size: int) -> Axis:
-        """Name a piece of an axis: tokens stay tokens, whole factors stay themselves, the rest is
-        part of its axis.
-        """
+        """Name a piece of an axis: tokens and whole factors keep their names."""
         if size == size_of(axis):
             return axis
         if len(axis) == 1 and self.is_token(axis):
-            before = (
-                axis[0].whole if axis[0].name.endswith("+1") else None
-            )  # the tokens, without that of a class
-            return ((before or axis[0])._replace(size=size),)
+            without_class = axis[0].whole if axis[0].name.endswith("+1") else None
+            return ((without_class or axis[0])._replace(size=size),)
         if latent := self._latent(axis, start, size):
             return latent
         if len(axis) == 1 and axis[0].kind == "fresh":
@@ -311,9 +270,7 @@ class AxisNamer:
         if whole in self.doubles and 2 * size == whole.size:
             return (self.doubles[whole],)
         width = whole.name == "C" and size == self.sizes.get("D") and start % size == 0
-        declared = [
-            name for name, known in self.extra.items() if known == size and name.startswith("D")
-        ]
+        declared = [name for name, n in self.extra.items() if n == size and name.startswith("D")]
         if len(declared) == 1 and whole.name in ("D", "?") and start == 0:
             return (Factor(declared[0], size, whole),)
         if self.is_width((whole,)) and 2 * size == whole.size:
@@ -321,40 +278,30 @@ class AxisNamer:
         return (Factor("D" if width else "?", size, whole),)
 
     def _latent(self, axis: Axis, start: int, size: int) -> Axis:
-        """Name one of the two pieces of a query, a latent or a key and value of latent attention,
-        by their order.
-        """
+        """Name one of the two pieces of a query, key or latent of latent attention."""
         whole = axis[0]
-        names = (
-            ("kv_rank", "D_rope")
-            if whole.kind == "fresh"
-            else ("D_nope", "D_rope" if whole.name == "D" else "D_v")
-        )
+        names = ("D_nope", "D_rope" if whole.name == "D" else "D_v")
+        if whole.kind == "fresh":
+            names = ("kv_rank", "D_rope")
         first, second = (self.extra.get(name, 0) for name in names)
-        if (
-            len(axis) > 1
-            or first + second != whole.size
-            or (start, size) not in ((0, first), (first, second))
-        ):
+        is_piece = (start, size) in ((0, first), (first, second))
+        if len(axis) > 1 or first + second != whole.size or not is_piece:
             return ()
         return (Factor(names[start > 0], size, whole),)
 
     def is_width(self, axis: Axis) -> bool:
-        """Return whether this is the width of a head, or of a declared part of it such as
-        D_rope.
-        """
-        return len(axis) == 1 and (
-            axis[0].name == "D" or (axis[0].name[0] == "D" and axis[0].name in self.extra)
-        )
+        """Return whether this is D, or a declared part of it such as D_rope."""
+        if len(axis) != 1:
+            return False
+        name = axis[0].name
+        return name == "D" or (name[0] == "D" and name in self.extra)
 
     def half(self, axis: Axis) -> Axis:
         """Return half of a head's width, or of a part of it."""
         return (Factor(f"{axis[0].name}/2", size_of(axis) // 2, axis[0]),)
 
     def patches(self, axis: Axis, size: int, step: int) -> Axis:
-        """Name the patches into which tokens or pixels are cut, as by a convolution that goes on in
-        such steps.
-        """
+        """Name the patches that a convolution with this stride cuts tokens or pixels into."""
         if size == size_of(axis):
             return axis
         if step == 1 or size * step != size_of(axis) or len(axis) != 1 or not self.is_token(axis):
@@ -364,17 +311,13 @@ class AxisNamer:
         return (Factor(name, size),)
 
     def take_apart(self, axis: Axis) -> None:
-        """Take note that the elements of an axis go apart: of a width of 4 in (2, 2) it is the 2,
-        the other D/2.
-        """
+        """Note that an axis is taken apart: for a width of 4 in (2, 2) it is the 2, not D/2."""
         if len(axis) == 1 and axis[0].kind.startswith("either") and axis[0].whole and axis[0].part:
             other = axis[0]._replace(part=(1 - axis[0].part[0], (2, 2)))
             self.found |= {axis[0]: (Factor("2", 2),), other: self.half((axis[0].whole,))}
 
     def tidy(self, axis: Axis) -> Axis:
-        """Put together again what belongs together: all parts of one whole, two halves, repeated
-        heads.
-        """
+        """Join what belongs together: all parts of one whole, two halves, repeated heads."""
         out: list[Factor] = []
         for factor in axis:
             if factor.size == 1 and factor in out:
@@ -383,15 +326,12 @@ class AxisNamer:
             whole = factor.whole
             (last, sizes) = factor.part or (0, ())
             complete = False
-            if sizes and last + 1 == len(
-                sizes
-            ):  # the last part of a whole: do the others stand before it?
+            if sizes and last + 1 == len(sizes):  # the last part: do the others stand before it?
                 parts = [(whole, (n, sizes)) for n in range(len(sizes))]
                 complete = [(f.whole, f.part) for f in out[-len(sizes) :]] == parts
             if complete:
-                out[-len(sizes) :] = (
-                    self.width() if whole and whole.name == "C" else [whole] if whole else []
-                )
+                joined = (whole,) if whole else ()
+                out[-len(sizes) :] = self.width() if whole and whole.name == "C" else joined
             elif len(out) > 1:
                 out[-2:] = self._pair(out[-2], out[-1])
         return tuple(out)
@@ -401,15 +341,12 @@ class AxisNamer:
         heads = self.sizes.get("H", 0)
         half, two = (left, right) if left.name.endswith("/2") else (right, left)
         whole = half.whole or Factor("D", 2 * half.size)
-        if (
-            half.name == f"{whole.name}/2"
-            and self.is_width((whole,))
-            and (two.name == "2" or (two.size == 2 and two is right))
-        ):
+        is_two = two.name == "2" or (two.size == 2 and two is right)
+        if is_two and half.name == f"{whole.name}/2" and self.is_width((whole,)):
             return [whole]
-        few, copies, kind = (
-            (left, right, "grouped") if right.kind == "repeated" else (right, left, "tiled")
-        )
+        few, copies, kind = right, left, "tiled"
+        if right.kind == "repeated":
+            few, copies, kind = left, right, "grouped"
         if copies.kind == "repeated" and few.name in self.extra and few.size * copies.size == heads:
             return [Factor("H", heads, kind=kind)]
         return [left, right]
@@ -419,9 +356,7 @@ class AxisNamer:
         self.confirmed.update(factor for axis in axes for factor in axis if factor.kind == "taken")
 
     def meet(self, left: Axis, right: Axis) -> None:
-        """Take note of two axes that run side by side: one without a name has that of the other, in
-        the end.
-        """
+        """Note that two axes run side by side: an unnamed one later takes the other's name."""
         if len(left) > 1 and [factor.size for factor in left] == [factor.size for factor in right]:
             for pair in zip(left, right, strict=True):
                 self.meet(pair[:1], pair[1:])
@@ -432,13 +367,9 @@ class AxisNamer:
             self.met[one].append(other)
             if one in self.doubles and self.is_width(other):
                 self.met[self.doubles[one]].append(self.half(other))
-            if (
-                one in self.halves
-                and len(other) == 1
-                and other[0].whole
-                and other[0].name.endswith("/2")
-            ):
-                self.met[self.halves[one]].append((other[0].whole,))
+            whole = other[0].whole if len(other) == 1 and other[0].name.endswith("/2") else None
+            if one in self.halves and whole:
+                self.met[self.halves[one]].append((whole,))
 
     def double(self, axis: Axis) -> Axis:
         """Return the axis that one becomes when it is laid beside itself."""
@@ -448,9 +379,7 @@ class AxisNamer:
         return made
 
     def _find(self, factor: Factor) -> Axis:
-        """Return what a factor turned out to be: what it met, or what others without a name met
-        that it met.
-        """
+        """Return what a factor turned out to be, by all that it met directly or indirectly."""
         if factor in self.found:
             return self.found[factor]
         group = {factor}
@@ -465,31 +394,25 @@ class AxisNamer:
                 elif not other and not self.label(axis).isdigit():
                     named[self.label(axis)] = axis
         roots = {self.root(label) for label in named}
-        for one in group:  # what met axes of two kinds is none of them
-            self.found[one] = (
-                named.get(min(roots), next(iter(named.values()))) if len(roots) == 1 else (one,)
-            )
+        for one in group:
+            self.found[one] = (one,)
+            if len(roots) == 1:  # what met axes of two kinds is none of them
+                self.found[one] = named.get(min(roots), next(iter(named.values())))
         return self.found[factor]
 
     def final(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         """Write axes when all is known: a width that was never used as a head's has no name."""
-        unsure = [
-            factor
-            for axis in axes
-            for factor in axis
-            if factor.name == "?" or self.is_doubtful((factor,))
-        ]
+        factors = [factor for axis in axes for factor in axis]
+        unsure = [f for f in factors if f.name == "?" or self.is_doubtful((f,))]
         if unsure:
-            found = [
+            sure = [
                 sum([self._find(f) if f in unsure else (f,) for f in axis], ()) for axis in axes
             ]
-            axes = self.separate_tokens(found) if found != list(axes) else axes
+            axes = self.separate_tokens(sure) if sure != list(axes) else axes
         return tuple("?" if self.is_doubtful(axis) else self.label(axis) for axis in axes)
 
     def is_doubtful(self, axis: Axis) -> bool:
-        """Return whether this, or what it is a part of, was taken for a head's width and not yet
-        used as one.
-        """
+        """Return whether this only looks like a head's width, not yet used as one."""
         for factor in axis:
             if factor.kind == "taken" and factor not in self.confirmed:
                 return True
@@ -528,9 +451,7 @@ class AxisNamer:
         return "*".join([self.roots.get(part, part) for part in label.split("*")])
 
     def separate_tokens(self, axes: list[Axis]) -> list[Axis]:
-        """Keep query and key tokens apart: of two equal token axes the first becomes T, the second
-        S.
-        """
+        """Tell query and key tokens apart: of two equal token axes the first becomes T."""
         if sum([bool(axis) and axis[0].name in self.tokens for axis in axes]) < 2:
             return axes
         labels = [self.label(axis) if self.is_token(axis) else None for axis in axes]
@@ -546,23 +467,20 @@ class AxisNamer:
         return axes
 
     def _roles(self, label: str, alone: bool) -> tuple[str, str]:
-        """Choose the names for tokens that meet themselves, without taking a name that the caller
-        gave to others.
-        """
+        """Choose names for tokens that meet themselves; the caller's names stay the caller's."""
         root = self.root(label)
         if not alone:  # Y of the pixels Y*X
             self.roots[f"{root}'"] = root
             self.tokens.add(f"{root}'")
             return f"{root}'", root
-        free = {
-            name
-            for name in "TS"
-            if self.roots.get(name, root) == root and name not in self.reserved - {root}
+        taken = self.reserved - {root} | {
+            name for name in "TS" if self.roots.get(name, root) != root
         }
+        free = {"T", "S"} - taken
         first = "T" if "T" in free else f"{root}'"
-        second = (
-            "S" if root in ("T", "S") and "S" in free else root if root != first else f"{root}'"
-        )
+        second = root if root != first else f"{root}'"
+        if root in ("T", "S") and "S" in free:
+            second = "S"
         for name in (first, second):
             if name != root:
                 self.roots[name] = root
@@ -570,9 +488,7 @@ class AxisNamer:
         return first, second
 
     def unify(self, left: Axis, right: Axis, strict: bool = False) -> tuple[Axis, bool]:
-        """Name an axis that two tensors share, and say whether they disagree; where strict, no
-        width may be tokens.
-        """
+        """Name an axis of two tensors, and say if they differ; strict: no width may be tokens."""
         if size_of(left) != size_of(right):
             return (right, False) if size_of(left) == 1 else (left, False)
         if size_of(left) == 1:
@@ -581,12 +497,7 @@ class AxisNamer:
         one, two = (tuple(f for f in axis if f.size > 1) for axis in (left, right))
         a, b = self.label(one), self.label(two)
         if a == b:
-            orders = [
-                factor.kind
-                for axis in (one, two)
-                for factor in axis
-                if factor.kind in ("grouped", "tiled")
-            ]
+            orders = [f.kind for f in (*one, *two) if f.kind in ("grouped", "tiled")]
             marked = bool(orders) and right[0].kind in orders
             return (right if marked or len(left) < len(right) else left), len(set(orders)) > 1
         if b == "?" or b.isdigit():

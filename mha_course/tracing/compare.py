@@ -21,12 +21,10 @@ class Part(NamedTuple):
 
 
 class Comparison:
-    """What traces do alike and where they part: in the names and order of axes, in shape, in
-    memory.
+    """What traces have in common and where they differ: axes, their order, shapes and memory.
 
-    Args: traces by the name that stands above their column.
-    Attributes: ``parts``, one for each stage that any trace has; ``differs``, the stages with a
-    difference.
+    Args: traces by the name that heads their column.
+    Attributes: ``parts``, one for each stage of any trace; ``differs``, the stages that differ.
     """
 
     def __init__(self, traces: Mapping[str, render.Reports]) -> None:
@@ -37,29 +35,27 @@ class Comparison:
 
     def _part(self, stage: str) -> Part:
         """Compare one stage: what it ends with, and what it did to memory on the way."""
-        steps = tuple(
-            tuple(s for s in trace.steps if s.stage == stage) for trace in self.traces.values()
-        )
+        traces = self.traces.values()
+        steps = tuple(tuple(s for s in trace.steps if s.stage == stage) for trace in traces)
         lacking = [name for name, mine in zip(self.traces, steps, strict=True) if not mine]
         if lacking:
             return Part(stage, steps, (f"not in {', '.join(lacking)}",))
         last = [mine[-1] for mine in steps]
         alike = len({tuple(sorted(step.axes)) for step in last}) == 1
+        shapes = {step.shape for step in last}
         checks = {
             "axes": not alike,
             "order of axes": alike and len({step.axes for step in last}) > 1,
-            "shape": len({step.shape for step in last}) > 1,
-            "strides": len({step.shape for step in last}) == 1
-            and len({step.strides for step in last}) > 1,
+            "shape": len(shapes) > 1,
+            "strides": len(shapes) == 1 and len({step.strides for step in last}) > 1,
             "memory": len({_filled(mine) for mine in steps}) > 1,
         }
         return Part(stage, steps, tuple(name for name, found in checks.items() if found))
 
     def __str__(self) -> str:
         rows = [("stage", *self.traces, "differ in")]
-        rows += [
-            (part.stage, *map(_last, part.steps), ", ".join(part.differs)) for part in self.parts
-        ]
+        for part in self.parts:
+            rows.append((part.stage, *map(_last, part.steps), ", ".join(part.differs)))
         rows.append(("filled anew", *map(_total, self.traces.values()), ""))
         return f"{markup.columns(rows)}\n{self.summary()}"
 
@@ -72,10 +68,8 @@ class Comparison:
             return "The traces do the same at every stage."
         first = next(part for part in self.parts if part.differs)
         what = ", ".join(first.differs)
-        return (
-            f"The traces part in {render.count(len(self.differs), 'stage')}, first at "
-            f"{first.stage}: {what}."
-        )
+        stages = render.count(len(self.differs), "stage")
+        return f"The traces part in {stages}, first at {first.stage}: {what}."
 
     def _repr_html_(self) -> str:
         pair = len(self.traces) == 2  # more columns would not fit a page
@@ -84,11 +78,8 @@ class Comparison:
         rows = []
         for part in self.parts:
             differs = [markup.escaped(", ".join(part.differs))] * pair
-            rows.append(
-                markup.row(
-                    [markup.escaped(part.stage), *map(_html_cell, part.steps), *differs], WRAPPED
-                )
-            )
+            cells = [markup.escaped(part.stage), *map(_html_cell, part.steps), *differs]
+            rows.append(markup.row(cells, WRAPPED))
         return markup.table(self.summary(), heads, [*rows, markup.row(total)])
 
 
@@ -107,9 +98,7 @@ def _html_cell(steps: tuple[Step, ...]) -> str:
 
 def _filled(steps: Sequence[Step]) -> int:
     """Count how often memory was filled anew."""
-    return sum(step.storage in ("copy", "new") for step in steps) + sum(
-        step.hidden_copies for step in steps
-    )
+    return sum((step.storage in ("copy", "new")) + step.hidden_copies for step in steps)
 
 
 def _total(trace: render.Reports) -> str:
@@ -126,9 +115,7 @@ class Ledger:
 
     def __repr__(self) -> str:
         rows = self.rows.items()
-        return markup.columns(
-            [(name, f"({', '.join(found.axes)})", str(found.shape)) for name, found in rows]
-        )
+        return markup.columns([(name, f"({', '.join(t.axes)})", str(t.shape)) for name, t in rows])
 
     def _repr_html_(self) -> str:
         cells = [

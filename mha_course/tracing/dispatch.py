@@ -1,6 +1,4 @@
-"""What was written: torch's names for calls, which of them move values, and what cannot be looked
-into.
-"""
+"""Torch's names for calls, which of them move values, and which cannot be looked into."""
 
 from __future__ import annotations
 
@@ -11,47 +9,38 @@ from mha_course.tracing.torch_internals import OpOverload, OpOverloadPacket
 
 NAMESPACES = {"aten", "prim", "prims", "quantized", "higher_order"}  # of torch's own operators
 RENAMED = {  # operators, without the underscores and the i of those that work in place
-    "rmatmul": "matmul", "truediv": "div", "rtruediv": "div", "rdiv": "div",
-    "floordiv": "floor_divide",
-    "rfloordiv": "floor_divide", "mod": "remainder", "rpow": "pow", "rsub": "sub", "iter": "unbind",
+    "rmatmul": "matmul", "truediv": "div", "rtruediv": "div", "rdiv": "div", "mod": "remainder",
+    "floordiv": "floor_divide", "rfloordiv": "floor_divide", "rpow": "pow", "rsub": "sub",
     "invert": "bitwise_not", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
-    "rand": "bitwise_and",
-    "ror": "bitwise_or",
+    "rand": "bitwise_and", "ror": "bitwise_or", "iter": "unbind",
 }  # fmt: skip
-MOVES = {"contiguous", "clone", "cat", "concat", "concatenate", "stack", "repeat", "tile",
-    "repeat_interleave", "to",
-         "reshape", "flatten", "ravel", "flip", "roll", "index_select", "getitem", "gather",
-         "take_along_dim", "type",
-         "reshape_as", "setitem", "float", "double", "half", "bfloat16", "cpu", "cuda", "embedding",
-         "take",
-         "copy_", "long", "int", "short", "bool", "type_as", "tensor", "new_tensor", "asarray",
-         "resolve_conj",
-         "deepcopy", "hstack", "vstack", "dstack", "column_stack", "masked_select"}  # fmt: skip
-EXPLICIT_COPIES = MOVES - {
-    "reshape",
-    "flatten",
-    "ravel",
-    "reshape_as",
-}  # these copy because it was written
+_MOVES = """
+    contiguous clone cat concat concatenate stack repeat tile repeat_interleave to reshape flatten
+    ravel flip roll index_select getitem gather take_along_dim type reshape_as setitem float double
+    half bfloat16 cpu cuda embedding take copy_ long int short bool type_as tensor new_tensor
+    asarray resolve_conj deepcopy hstack vstack dstack column_stack masked_select
+"""
+MOVES = set(_MOVES.split())
+# These copy because it was written.
+EXPLICIT_COPIES = MOVES - {"reshape", "flatten", "ravel", "reshape_as"}
+IN_KERNEL = (
+    "cannot be looked into: {} is one call into a kernel, which never makes the scores and weights "
+    "as tensors"
+)
+IN_MODULE = (
+    "not looked into: nn.MultiheadAttention does all its steps inside one call, "
+    "in torch's own code, so that q, k, v, scores and weights are not seen"
+)
 NOTES = {
-    **{
-        name: f"cannot be looked into: {name} is one call into a kernel, which never makes the "
-        f"scores and weights as "
-        "tensors"
-        for name in ("scaled_dot_product_attention", "flex_attention")
-    },
-    **dict.fromkeys(
-        ("multi_head_attention_forward", "_native_multi_head_attention"),
-        "not looked into: nn.MultiheadAttention does all its steps inside one call, "
-        "in torch's own code, so that q, k, v, scores and weights are not seen",
-    ),
+    "scaled_dot_product_attention": IN_KERNEL.format("scaled_dot_product_attention"),
+    "flex_attention": IN_KERNEL.format("flex_attention"),
+    "multi_head_attention_forward": IN_MODULE,
+    "_native_multi_head_attention": IN_MODULE,
 }
 
 
 def op_name(func: Callable[..., Any]) -> str:
-    """Return torch's name for a call, of somebody's own operator with what stands before it:
-    mine::double.
-    """
+    """Return torch's name for a call; an operator of one's own is named mine::double."""
     name: str = getattr(func, "__name__", type(func).__name__)
     if type(func) in (OpOverload, OpOverloadPacket):
         space, name = str(func).split(".")[:2]

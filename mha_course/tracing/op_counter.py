@@ -9,26 +9,18 @@ from typing import Any
 from mha_course.tracing import torch_internals as internals
 
 COPIES = {"clone", "_to_copy", "copy_", "contiguous", "_reshape_copy"}
-COPY_INSIDE = {
-    "_softmax",
-    "_log_softmax",
-    "native_layer_norm",
-    "convolution",
-}  # kernels, of an input with strides
+# Kernels that copy an input with strides.
+COPY_INSIDE = {"_softmax", "_log_softmax", "native_layer_norm", "convolution"}
 Flops = Callable[..., int]  # of the arguments of an operation, and of what came out, out_val
 
 
 def _product(offset: int) -> Flops:
-    """Count a matrix product, batched or not, whose factors are two neighbours among the
-    arguments.
-    """
+    """Count a matrix product whose factors are two neighbours among the arguments."""
     return lambda *args, out_val, **_: 2 * out_val.numel() * args[offset].shape[-1]
 
 
 def _attention(formula: Flops, count: int) -> Flops:
-    """Count attention on the CPU from its first tensors: a gradient when it runs backward, then q,
-    k and v.
-    """
+    """Count attention on the CPU by its first tensors: q, k, v, after a gradient if backward."""
 
     def flops(*args: Any, **_: Any) -> int:
         *first, q, k, v = (tensor.shape for tensor in args[:count])
@@ -48,27 +40,22 @@ COUNTED: dict[str, Flops] = {
     internals.CPU_FLASH.__name__: _attention(internals.sdpa_flop_count, 3),
     internals.CPU_FLASH_BACKWARD.__name__: _attention(internals.sdpa_backward_flop_count, 4),
 }
-_known: dict[
-    int, tuple[str, bool, Flops | None]
-] = {}  # by id: operations live on, and their hash is slow
+_Rules = tuple[str, bool, Flops | None]
+_known: dict[int, _Rules] = {}  # by id: operations live on, and their hash is slow
 
 
-def _rules_of(func: internals.OpOverload) -> tuple[str, bool, Flops | None]:
+def _rules_of(func: internals.OpOverload) -> _Rules:
     """Return the name of an operation, whether it copies, and how its FLOPs are counted."""
     if id(func) not in _known:
         packet = getattr(func, "overloadpacket", func)  # a higher-order operator has none
         name = str(packet.__name__)
-        _known[id(func)] = (
-            name,
-            name in COPIES,
-            COUNTED.get(name) or internals.flop_registry.get(packet),
-        )
+        flops = COUNTED.get(name) or internals.flop_registry.get(packet)
+        _known[id(func)] = (name, name in COPIES, flops)
     return _known[id(func)]
 
 
 class OpCounter(internals.DispatchMode):
-    """Count what runs while it is entered: copies, and the FLOPs of matrix products, by the names
-    of operations.
+    """Count the copies that run while it is entered, and the FLOPs of matrix products by operation.
 
     A multiply-add counts as 2. Operations in a backward pass count as well.
 

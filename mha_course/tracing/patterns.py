@@ -1,6 +1,4 @@
-"""What the caller says about axes: patterns such as ``"B S C"``, and sizes such as
-``dict(H=4)``.
-"""
+"""What the caller says about axes: patterns (``"B S C"``) and sizes (``dict(H=4)``)."""
 
 from __future__ import annotations
 
@@ -152,9 +150,7 @@ def _words(text: str, said: str) -> tuple[str, ...]:
 
 
 def _read(part: str, words: Sequence[str], torchs: bool) -> str:
-    """Return the course's name for a letter; d is the width of a head where heads stand beside it,
-    else the whole.
-    """
+    """Return the course's name for a letter; d is a head's width where heads stand beside it."""
     if {"H", "W"} <= {word.upper() for word in words}:
         return IMAGE.get(part.upper(), LETTERS.get(part, part))
     if torchs:
@@ -165,9 +161,7 @@ def _read(part: str, words: Sequence[str], torchs: bool) -> str:
 
 
 def channels(patterns: Words, tensors: Tensors, known: Mapping[str, int]) -> None:
-    """Read C as the channels of a picture, where the width is known to be another or the heads do
-    not divide it.
-    """
+    """Read C as the channels of a picture where it cannot be the width."""
     for name, words in patterns.items():
         sizes = dict(zip(words, tensors[name].shape, strict=True))
         number = sizes.get("C", 0)
@@ -202,9 +196,7 @@ def translated(axes: Patterns, patterns: Mapping[str, Sequence[str]]) -> tuple[s
 def whole_widths(
     patterns: Words, tensors: Tensors, sizes: Mapping[str, int], hints: Mapping[str, int]
 ) -> None:
-    """Read D or E as C where it can only be the whole width: of D, there are several heads, but no
-    axis of them.
-    """
+    """Read D or E as C where it can only be the whole width: several heads, but no axis H."""
     pairs = [
         pair
         for name, row in patterns.items()
@@ -338,9 +330,7 @@ def referred(fn: Callable[..., Any]) -> list[Any]:
 
 
 def declared(fn: Callable[..., Any], bound: dict[str, Any]) -> dict[str, int]:
-    """Return the sizes that arguments, modules and their configs declare; H_kv only where there are
-    fewer.
-    """
+    """Return the sizes that arguments, modules and configs declare; H_kv only if it differs."""
     parts = [vars(part) for module in modules_of(fn) for part in module.modules()]
     configs = [vars(part["config"]) for part in parts if hasattr(part.get("config"), "__dict__")]
     parts += [{"hidden_size": config.get("dim")} | config for config in configs]

@@ -48,9 +48,7 @@ ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention", "flex
 
 
 class Recorder(TorchFunctionMode):
-    """Note every call that makes a tensor; no tensor is kept, and what is known of one goes when it
-    goes.
-    """
+    """Note every call that makes a tensor, without keeping the tensor."""
 
     def __init__(self, names: AxisNamer, parameters: dict[int, str]) -> None:
         super().__init__()
@@ -113,10 +111,7 @@ class Recorder(TorchFunctionMode):
         return out
 
     def run_as_written(self) -> None:
-        """Compile nothing while it is traced.
-
-        Importing the compiler takes seconds: only when somebody has done it.
-        """
+        """Compile nothing in a trace; the compiler is slow to import, so only if it is loaded."""
         if internals.compiler_is_loaded():
             self.compiles = False
             self.as_written.enter_context(torch.compiler.set_stance("force_eager"))
@@ -151,9 +146,7 @@ class Recorder(TorchFunctionMode):
         self.failure = warnings.of_crash(op, str(error), parts, self.names)
 
     def info(self, tensor: torch.Tensor) -> TensorInfo:
-        """Return what is known of a tensor; one that was not seen before is a parameter or comes
-        from outside.
-        """
+        """Return what is known of a tensor; a new one is a parameter or comes from outside."""
         value = self.values.get(id(tensor))
         if value is None:
             name = self.parameters.get(id(tensor), "")
@@ -183,9 +176,7 @@ class Recorder(TorchFunctionMode):
         return value
 
     def _remember(self, value: TensorInfo, tensor: torch.Tensor, source: int | str) -> None:
-        """Keep a tensor and what is known of it; tensors that read the same memory get the same
-        number.
-        """
+        """Keep what is known of a tensor, and number its memory: views share a number."""
         known, label = self.names.labels, self.names.label
         value.source = source
         value.labels = tuple([known.get(axis) or label(axis) for axis in value.axes])
@@ -201,9 +192,7 @@ class Recorder(TorchFunctionMode):
         self.alive[id(tensor)] = weakref.ref(tensor, partial(self._let_go, id(tensor)))
 
     def _let_go(self, gone: int, _: object = None) -> None:
-        """Forget a tensor that is no more, or is known anew: its id and its memory may soon be
-        another's.
-        """
+        """Forget a tensor that is gone or changed, because its id may soon be another's."""
         value = self.values.pop(gone, None)
         _ = self.alive.pop(gone, None)
         if value is not None and value.memory >= 0:
@@ -273,9 +262,7 @@ class Recorder(TorchFunctionMode):
             self.aliases[name] = step.index
 
     def _axes(self, call: OpCall, outs: list[torch.Tensor]) -> list[list[Axis]]:
-        """Name the axes of the results; where no rule fits, or one fits badly, they are not
-        known.
-        """
+        """Name the axes of the results; they stay unknown where no rule fits."""
         base = call.op[:-1] if call.op.endswith("_") and not call.op.startswith("_") else call.op
         rule = RULES.get(call.op) or RULES.get(base)
         try:
@@ -340,9 +327,7 @@ class Recorder(TorchFunctionMode):
         ))  # fmt: skip
 
     def _flops(self, call: OpCall) -> int:
-        """Return the FLOPs that were counted, or for a fused kernel that torch does not count those
-        of its products.
-        """
+        """Return the FLOPs that were counted, for fused attention those of its two products."""
         if call.op == "scaled_dot_product_attention":
             q, k, v = (
                 call.arg(position, name) for position, name in enumerate(("query", "key", "value"))
@@ -391,9 +376,7 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
 
 
 def _begun(names: AxisNamer, before: TensorInfo, result: TensorInfo) -> str:
-    """Return the stage of a change of shape with which a trace begins: heads that appear, or that
-    vanish in C.
-    """
+    """Return the stage of a trace's first change of shape: heads that appear, or merge into C."""
     labels = [names.label(axis) for axis in result.axes]
     if "H" in labels and "H" not in before.labels:
         return "split"

@@ -1,6 +1,4 @@
-"""What a trace holds: one Step for each tensor that was made, one Argument for each that
-was given.
-"""
+"""What a trace holds: a Step for each tensor that was made, an Argument for each given."""
 
 from __future__ import annotations
 
@@ -18,24 +16,16 @@ UNKNOWN = "#ffffff"  # "?"
 
 
 def color(axis: str) -> str:
-    """Return the colour of an axis: its own, or that of the first letter of a product such
-    as 3*C.
-    """
+    """Return the colour of an axis, or of the first letter of a product such as 3*C."""
     if axis == "?":
         return UNKNOWN
-    return next(
-        (COLORS[part] for part in (axis, *axis.replace("/", "*").split("*")) if part in COLORS),
-        OTHER,
-    )
+    letters = (axis, *axis.replace("/", "*").split("*"))
+    return next((COLORS[letter] for letter in letters if letter in COLORS), OTHER)
 
 
 @dataclass(frozen=True)
 class Argument:
-    """A tensor that was there before the first step: an argument, or a parameter when it is first
-    read.
-
-    Fields as in Step; ``name`` is the parameter's name.
-    """
+    """An argument, or a parameter from its first use on; fields as in Step."""
 
     name: str
     shape: tuple[int, ...]
@@ -46,9 +36,7 @@ class Argument:
 
 
 class Operand(NamedTuple):
-    """A tensor that a step read: ``source`` is the index of the step that made it, or the name of
-    an Argument.
-    """
+    """A tensor that a step read; ``source`` is a step's index or an Argument's name."""
 
     source: int | str
     shape: tuple[int, ...]
@@ -84,10 +72,8 @@ class Step:
     line: str  # the line of code, stripped
     lineno: int
     hidden_copies: int  # copies that were made on the way though nobody wrote them
-    warning: str | None = (
-        None  # what is certainly wrong: "id-of-the-mistake: what happened and how to mend it"
-    )
-    question: str | None = None  # likewise, of what is unusual and may be meant
+    warning: str | None = None  # what is certainly wrong: "id-of-the-mistake: what, and the fix"
+    question: str | None = None  # the same for what is unusual and may be meant
     note: str | None = None  # what cannot be seen here, and why
     # projection, split, scores, scaled_scores, masked_scores, weights, context, merged, out or ""
     stage: str = ""

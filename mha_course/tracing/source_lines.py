@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 COMPREHENSIONS = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
 HERE = str(Path(__file__).parent)
+# What inspect raises where there is no source, or another than that of the code which runs.
+NO_SOURCE = (OSError, TypeError, IndexError, SyntaxError, tokenize.TokenError)
 SPECS = map(find_spec, ("torch", "einops"))
 LIBRARIES = tuple(str(Path(spec.origin).parent) for spec in SPECS if spec and spec.origin)
 
@@ -38,9 +40,7 @@ def _side(file: str) -> str:
 
 @dataclass(slots=True)
 class Running:
-    """A function that is running: the first step made since it began, and what its variables held
-    when last read.
-    """
+    """A running function: its first step, and what its variables held when last read."""
 
     frame: FrameType
     first: int
@@ -52,9 +52,8 @@ class Running:
 class Frames:
     """The code that is running, and which of its variables held what.
 
-    A frame that is kept still has its variables when its function has returned, so that nothing
-    needs to be guessed from the text of the code. ``bind`` is told a variable, what it held, and
-    the first step that it may name.
+    A frame that is kept has its variables even after its function has returned, so that nothing
+    is guessed from source text. ``bind`` gets a variable, its value and the first step it may name.
     """
 
     def __init__(self, bind: Callable[[str, object, int], None]) -> None:
@@ -63,10 +62,7 @@ class Frames:
         self.places: dict[FrameType, int] = {}  # where in the stack each frame stands
 
     def line(self, top: FrameType | None, step: int) -> UserFrame | None:
-        """Return the innermost line that is running below ``top`` and is not a library's.
-
-        Where all are a library's, the innermost line of a module's forward stands for them.
-        """
+        """Return the innermost line below ``top`` outside libraries, or of a module's forward."""
         frame: FrameType | None = sys._getframe(2)
         new: list[FrameType] = []
         line: UserFrame | None = None
@@ -95,9 +91,7 @@ class Frames:
         return line or fallback
 
     def read_again(self) -> None:
-        """Read all variables once more: one of them now holds the result of another step, though
-        the same object.
-        """
+        """Read all variables again: an object may now be the result of another step."""
         for running in self.stack:
             running.names = []
 
@@ -114,9 +108,7 @@ class Frames:
             self._read(gone)
 
     def _read(self, running: Running) -> None:
-        """Say what has got into a frame's variables; its parameters name only what was made since
-        it began.
-        """
+        """Bind a frame's changed variables; parameters name only what was made since its start."""
         code = running.frame.f_code
         if running.lasti == running.frame.f_lasti or not (code.co_varnames or code.co_cellvars):
             return  # nothing was assigned since, or a notebook's cell
@@ -138,39 +130,27 @@ class Frames:
 
 @lru_cache(maxsize=1024)
 def code_lines(file: str, code: CodeType) -> tuple[int, tuple[str, ...]]:
-    """Return the first line's number and the lines of a function of a file, or none where they are
-    not to be had.
-    """
+    """Return the first line's number and the lines of a function, or no lines."""
     try:
         lines, first = inspect.getsourcelines(code)
-    except (
-        OSError,
-        TypeError,
-        IndexError,
-        SyntaxError,
-        tokenize.TokenError,
-    ):  # or another file than the one that runs
+    except NO_SOURCE:
         return code.co_firstlineno, ()
     return max(first, 1), tuple(textwrap.dedent("".join(lines)).splitlines())
 
 
 @lru_cache(maxsize=1024)
 def statements(file: str, code: CodeType) -> dict[int, str]:
-    """Return by number the lines of a function; where a statement goes over several, each stands
-    for the whole.
-    """
+    """Return the lines of a function by number; each line of a statement stands for all."""
     first, lines = code_lines(file, code)
-    found = {first + number: line.strip() for number, line in enumerate(lines)}
+    by_number = {first + offset: line.strip() for offset, line in enumerate(lines)}
     try:
         tree = ast.parse("\n".join(lines))
     except SyntaxError:  # a lambda, with what stands around it
-        return found
+        return by_number
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.stmt)
-            and not hasattr(node, "body")
-            and node.end_lineno != node.lineno
-        ):
+        if not isinstance(node, ast.stmt) or hasattr(node, "body"):
+            continue
+        if node.end_lineno != node.lineno:
             numbers = range(first + node.lineno - 1, first + (node.end_lineno or node.lineno))
-            found |= dict.fromkeys(numbers, ast.unparse(node))
-    return found
+            by_number |= dict.fromkeys(numbers, ast.unparse(node))
+    return by_number

@@ -1,8 +1,6 @@
-"""Every name of torch that is private, or not documented, and that the course uses: a new torch
-breaks this file alone.
+"""Every private or undocumented name of torch that the course uses: a new torch breaks only this.
 
-Nothing else in the package may use such a name. Each stands here because no public one does the
-same.
+Nothing else in the package may use one. Each is here because no public name does the same.
 """
 
 from __future__ import annotations
@@ -22,10 +20,9 @@ from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sd
 
 __all__ = [
     "CPU_FLASH", "CPU_FLASH_BACKWARD", "MACHINERY", "DispatchMode", "OpOverload",
-    "OpOverloadPacket",
-    "WithoutSubclasses", "compiler_is_loaded", "flop_registry", "has_shape",
-    "is_functorch_wrapped_tensor", "is_plain",
-    "sdpa_backend", "sdpa_backward_flop_count", "sdpa_flop_count", "storage_key", "tree_leaves",
+    "OpOverloadPacket", "WithoutSubclasses", "compiler_is_loaded", "flop_registry", "has_shape",
+    "is_functorch_wrapped_tensor", "is_plain", "sdpa_backend", "sdpa_backward_flop_count",
+    "sdpa_flop_count", "storage_key", "tree_leaves",
 ]  # fmt: skip
 
 # The kernel that F.scaled_dot_product_attention runs on the CPU, forward and backward.
@@ -51,9 +48,7 @@ def _is_composite(func: Any) -> bool:
 
 
 class DispatchMode(TorchDispatchMode):
-    """See every operation that runs on tensors, while the mode is entered: subclasses say what
-    ``ran`` does.
-    """
+    """See every operation on tensors while it is entered; subclasses define ``ran``."""
 
     supports_higher_order_operators = True  # flex_attention, torch.cond
 
@@ -95,40 +90,31 @@ class DispatchMode(TorchDispatchMode):
 
 
 def compiler_is_loaded() -> bool:
-    """Return whether somebody has imported PyTorch's compiler, which torch itself does as late as
-    it can.
-    """
+    """Return whether PyTorch's compiler was imported; torch itself does it late."""
     return "torch._dynamo" in sys.modules
 
 
 def sdpa_backend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> int:
-    """Return the SDPBackend that F.scaled_dot_product_attention would take; where none can,
-    RuntimeError.
-    """
+    """Return the SDPBackend that scaled_dot_product_attention takes, or raise RuntimeError."""
     return int(torch._fused_sdp_choice(q, k, v, mask, 0.0, causal))
 
 
 def has_shape(tensor: Tensor) -> bool:
     """Return whether a tensor has one shape: a nested one has many, a lazy parameter none yet."""
-    return not (
-        tensor.is_nested or isinstance(tensor, (UninitializedBuffer, UninitializedParameter))
-    )
+    lazy = isinstance(tensor, (UninitializedBuffer, UninitializedParameter))
+    return not (tensor.is_nested or lazy)
 
 
 def is_plain(tensor: Tensor) -> bool:
     """Return whether a tensor has one shape, and a memory that can be read."""
-    return (
-        has_shape(tensor)
-        and tensor.layout == torch.strided
-        and not is_functorch_wrapped_tensor(tensor)
-    )
+    strided = has_shape(tensor) and tensor.layout == torch.strided
+    return strided and not is_functorch_wrapped_tensor(tensor)
 
 
 def storage_key(tensor: Tensor) -> int:
     """Return a number that two living tensors share if they read the same memory.
 
-    ``data_ptr`` would not do: it is 0 for every tensor without numbers, on the meta device and of
-    size 0.
+    ``data_ptr`` would not do: it is 0 on the meta device and for every tensor of size 0.
     """
     key: int = tensor.untyped_storage()._cdata
     return key

@@ -48,12 +48,9 @@ SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lin
 class Trace(render.Reports):
     """What happened in one call, step by step.
 
-    Attributes: steps (one for each tensor that was made), result (what the call returned),
-    arguments (tensors that
-    were there before), sources (the code that ran), sizes (what each name stands for), notes (what
-    could not be
-    seen), failure (why the call stopped, where it did), aliases (further variables that held a
-    step's result).
+    Attributes: steps (one for each tensor that was made), result (of the call), arguments (tensors
+    that existed before), sources (the code that ran), sizes (of each name), notes (what could not
+    be seen), failure (why the call stopped), aliases (further variables that held a step's result).
     """
 
     steps: tuple[Step, ...]
@@ -70,8 +67,7 @@ class Trace(render.Reports):
         return Comparison({"left": self, "right": other})
 
     def ledger(self, *names: str) -> Ledger:
-        """Return a short table of some tensors by the names of variables, stages or arguments; all
-        stages if none.
+        """Return a short table of variables, stages or arguments by name; all stages if none.
 
         >>> import torch
         >>> from mha_course.attention import split_heads
@@ -97,21 +93,18 @@ def trace(
     Args:
         fn: any callable or module.
         axes: a pattern such as ``"B S C"``, or a sequence of them, one for each tensor argument, or
-            a mapping from parameter names; a product is written ``"3*C"``, an unknown axis ``"?"``.
-            One pattern alone also goes to
-            all other arguments of the same shape. Other people's letters ("b n d", "N C H W") are
-            read as the
-            course's where they are known, and a note says so.
-        sizes: what cannot be read off, as ``dict(H=4)``; H is also taken from an argument or
-            attribute num_heads.
-            D is C / H. Keywords of ``fn`` that are called axes or sizes go in by
-            ``functools.partial(fn, axes=…)``.
+            a mapping from parameter names. A product is written ``"3*C"``, an unknown axis ``"?"``.
+            A single pattern also holds for all other arguments of the same shape. Other letters
+            ("b n d", "N C H W") are read as the course's where they are known, and a note says so.
+        sizes: what cannot be read off, as ``dict(H=4)``. H is also taken from an argument or
+            attribute num_heads; D is C / H. If ``fn`` has keywords called axes or sizes, pass them
+            with ``functools.partial(fn, axes=…)``.
     Raises: ShapeError for patterns that do not fit. What ``fn`` raises is raised as it is, with the
         steps up to there in its notes and as its attribute ``trace``.
 
     >>> from mha_course.attention import split_heads
-    >>> found = trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C")
-    >>> [(step.op, step.axes) for step in found.steps]
+    >>> traced = trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C")
+    >>> [(step.op, step.axes) for step in traced.steps]
     [('unflatten', ('B', 'S', 'H', 'D')), ('transpose', ('B', 'H', 'S', 'D'))]
     """
     if not isinstance(sizes or {}, Mapping):
@@ -244,9 +237,7 @@ def _attach(error: Exception, failed: Trace) -> None:
 
 
 def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
-    """Drop the frames of the tracer and of the modes from a traceback, so that the learner's line
-    stands at its end.
-    """
+    """Drop the frames of the tracer from a traceback, so that it ends at the learner's line."""
     if entry is None:
         return None
     rest = _without_tracer(entry.tb_next)

@@ -16,9 +16,7 @@ SCORES = ("scores", "scaled_scores", "masked_scores")
 
 
 class Selection(NamedTuple):
-    """One element of an axis: the axis, its label, and which element it is; or one of several
-    pieces.
-    """
+    """One element of an axis with the axis and its label, or one of several pieces."""
 
     axis: Axis
     label: str
@@ -106,9 +104,7 @@ class OpCall:
         return [dim % rank for dim in ([value] if isinstance(value, int) else value)]
 
     def broadcast(self, left: Axis, right: Axis) -> Axis:
-        """Name an axis along which one tensor is laid on another, and warn where they only have the
-        same size.
-        """
+        """Name an axis of two broadcast tensors; warn where only the sizes agree."""
         known, differs = self.names.unify(left, right)
         if differs or {self.names.label(left), self.names.label(right)} == {"H", "B"}:
             self.warn(warnings.of_broadcast(self.names, left, right))

@@ -1,6 +1,4 @@
-"""Where names go in sums of products: Linear, matrix products, einsum, and attention in one
-call.
-"""
+"""Names in sums of products: Linear, matrix products, einsum, and attention in one call."""
 
 from __future__ import annotations
 
@@ -30,9 +28,7 @@ def linear(call: OpCall) -> list[list[Axis]]:
 
 
 def _made_of(names: AxisNamer, axes: list[Axis], size: int) -> Axis:
-    """Name what a weight makes of a last axis: tokens and heads are mixed, a width is named by its
-    size.
-    """
+    """Name what a weight makes of a last axis: tokens and heads are mixed, a width has a size."""
     last = axes[-1] if axes else ()
     if "H" in map(names.label, axes[:-1]) and names.label(last) == "D" and size != size_of(last):
         return unknown(size)  # of each head something else
@@ -42,9 +38,7 @@ def _made_of(names: AxisNamer, axes: list[Axis], size: int) -> Axis:
 
 
 def matmul(call: OpCall) -> list[list[Axis]]:
-    """Matrix products with and without a batch: @, matmul, bmm, mm, mv, dot; addmm and baddbmm add
-    a bias.
-    """
+    """Matrix products: @, matmul, bmm, mm, mv, dot; addmm and baddbmm add a bias."""
     offset = 1 if call.op in ("addmm", "baddbmm", "addbmm", "addmv") else 0
     left = call.arg(offset, "batch1", "mat1", "mat", "input")
     right = call.arg(offset + 1, "batch2", "mat2", "other", "vec", "tensor")
@@ -62,9 +56,7 @@ def matmul(call: OpCall) -> list[list[Axis]]:
 
 
 def tensordot(call: OpCall) -> list[list[Axis]]:
-    """Sum products over pairs of axes, over the last of one and the first of the other, or (inner)
-    the last of both.
-    """
+    """Sum products over pairs of axes; inner sums over the last axis of both."""
     left = call.arg(0, "a", "input")
     right = call.arg(1, "b", "other")
     dims = call.arg(2, "dims", default=2)
@@ -110,9 +102,7 @@ def _spell(term: str, dots: int, depth: int) -> Letters:
 def contract(
     call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], out: Letters
 ) -> list[Axis]:
-    """Name the axes of a sum of products, and say where it sums over axes that only have the same
-    size.
-    """
+    """Name the axes of a sum of products; warn of sums over axes that only agree in size."""
     for tensor, term in zip(tensors, terms, strict=True):
         _turn_roles(call.names, call.info(tensor), [letter not in out for letter in term])
     met: dict[Any, Axis] = {}
@@ -136,9 +126,7 @@ def contract(
 
 
 def _turn_roles(names: AxisNamer, weights: TensorInfo, summed: list[bool]) -> None:
-    """Take the tokens over which weights sum to 1, and are summed here, for the keys: k @ q.mT has
-    them first.
-    """
+    """Swap T and S where a sum shows that scores were k @ q.mT, with the keys first."""
     tokens = [
         (names.label(axis), axis, gone) for axis, gone in zip(weights.axes, summed, strict=True)
     ]
@@ -162,9 +150,7 @@ def _turn_roles(names: AxisNamer, weights: TensorInfo, summed: list[bool]) -> No
 def _axes_of_factor(
     call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], number: int, out: Letters
 ) -> list[Axis]:
-    """Return the axes of a factor; those of a weight that go into the result are named as those of
-    a Linear.
-    """
+    """Return the axes of a factor, those of a weight named as a Linear's output is."""
     axes = call.axes(tensors[number])
     names = call.names
     term = terms[number]
@@ -216,9 +202,7 @@ def _infer_stage(
     call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], seen: dict[Any, list[Axis]],
     summed: list[Any], axes: list[Axis],
 ) -> None:  # fmt: skip
-    """Say what the product means: scores where tokens meet tokens, context where weights meet
-    values.
-    """
+    """Name the stage: tokens times tokens give scores, weights times values the context."""
     names = call.names
     values = [call.info(tensor) for tensor in tensors]
     result = call.results[0]
@@ -296,9 +280,7 @@ def after_linear(values: list[Any]) -> str:
 
 
 def cell(call: OpCall) -> list[list[Axis]]:
-    """Take one step of a recurrent network: the state keeps its axes, and its width is named as
-    that of a Linear.
-    """
+    """Take one step of a recurrent network: the state's width is named as a Linear's."""
     *before, width = call.axes(call.arg(1, "hx"))
     named = call.names.linear(size_of(width))
     call.names.meet(width, named)
@@ -331,9 +313,7 @@ def fused(call: OpCall) -> list[list[Axis]]:
 
 
 def module(call: OpCall) -> list[list[Axis]]:
-    """``nn.MultiheadAttention`` in one call: tokens come first there, or after the batch on its
-    fast path.
-    """
+    """``nn.MultiheadAttention`` in one call: tokens first, or after the batch on its fast path."""
     query = call.axes(call.arg(0, "query"))
     key = call.axes(call.arg(1, "key"))
     position = 1 if call.op == "_native_multi_head_attention" else 0

@@ -1,6 +1,4 @@
-"""Where names go in arithmetic with broadcasting, in sums, in softmax, and in whatever changes no
-shape.
-"""
+"""Names in arithmetic with broadcasting, in sums, in softmax, and where no shape changes."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ def same(call: OpCall) -> list[list[Axis]]:
 
 
 def copied(call: OpCall) -> list[list[Axis]]:
-    """Copy numbers into a tensor, or into rows of it: axes that are written whole get the names of
-    what was copied.
-    """
+    """Copy into a tensor or its rows: axes written whole take the names of what was copied."""
     target = call.first()
     source = call.arg(3, "source") if "index" in call.op else call.arg(1, "src")
     axes = call.axes(target)
@@ -35,10 +31,9 @@ def copied(call: OpCall) -> list[list[Axis]]:
 
 
 def stored(call: OpCall) -> list[list[Axis]]:
-    """Write into a part of a tensor: axes that are written whole get the names of what was written.
+    """Write into a part of a tensor: axes written whole take the names of what was written.
 
-    Where an element of an axis is written with the like element of another axis, they are the same
-    axis.
+    An element written with the like element of another axis shows that the two axes are the same.
     """
     target, key, source = call.args[:3]
     axes = call.axes(target)
@@ -205,9 +200,7 @@ def embedding(call: OpCall) -> list[list[Axis]]:
 
 
 def convolve(call: OpCall) -> list[list[Axis]]:
-    """Keep the batch and axes that keep their length, cut others into patches, name the channels by
-    their number.
-    """
+    """Keep the batch, cut shortened axes into patches, name the channels by their number."""
     shape = call.outs[0].shape
     axes = call.axes(call.first())
     stride = call.arg(3, "stride", default=1)
@@ -240,38 +233,28 @@ def one_hot(call: OpCall) -> list[list[Axis]]:
 
 SAME = """
     contiguous clone detach to type type_as float double half bfloat16 cpu cuda bool int long
-    requires_grad_
-    alias tril triu dropout alpha_dropout layer_norm rms_norm group_norm batch_norm instance_norm
-    normalize
-    cumsum cumprod cummax cummin logcumsumexp sort argsort flip roll zeros_like ones_like empty_like
-    full_like
-    rand_like randn_like randint_like data real imag conj resolve_conj nan_to_num checkpoint
-    bernoulli renorm softmin
-    relu gelu silu elu leaky_relu prelu selu celu mish
-    hardtanh relu6 hardswish hardsigmoid logsigmoid softplus tanhshrink softsign threshold dropout1d
-    dropout2d
-    feature_alpha_dropout scatter scatter_add scatter_reduce index_fill index_put masked_scatter
-    select_scatter slice_scatter diagonal_scatter put dequantize fake_quantize_per_tensor_affine
+    requires_grad_ alias tril triu dropout alpha_dropout layer_norm rms_norm group_norm batch_norm
+    instance_norm normalize cumsum cumprod cummax cummin logcumsumexp sort argsort flip roll
+    zeros_like ones_like empty_like full_like rand_like randn_like randint_like data real imag conj
+    resolve_conj nan_to_num checkpoint bernoulli renorm softmin relu gelu silu elu leaky_relu prelu
+    selu celu mish hardtanh relu6 hardswish hardsigmoid logsigmoid softplus tanhshrink softsign
+    threshold dropout1d dropout2d feature_alpha_dropout scatter scatter_add scatter_reduce
+    index_fill index_put masked_scatter select_scatter slice_scatter diagonal_scatter put dequantize
+    fake_quantize_per_tensor_affine
 """
 LIKE = """
     add sub rsub mul div true_divide divide multiply subtract floor_divide remainder fmod pow neg
-    negative exp
-    exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal abs absolute sign sgn sin cos tan
-    asin acos
-    atan atan2 sinh cosh tanh erf erfc sigmoid logit clamp clip clamp_min clamp_max floor ceil round
-    trunc frac
-    maximum minimum fmax fmin eq ne lt le gt ge equal isclose logical_and logical_or logical_not
-    logical_xor
-    bitwise_and bitwise_or bitwise_xor bitwise_not invert isnan isinf isfinite where masked_fill
-    lerp addcmul
-    addcdiv complex polar xlogy bitwise_left_shift bitwise_right_shift hypot logaddexp heaviside
-    float_power
-    conj_physical angle
+    negative exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal abs absolute sign sgn
+    sin cos tan asin acos atan atan2 sinh cosh tanh erf erfc sigmoid logit clamp clip clamp_min
+    clamp_max floor ceil round trunc frac maximum minimum fmax fmin eq ne lt le gt ge equal isclose
+    logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_xor bitwise_not
+    invert isnan isinf isfinite where masked_fill lerp addcmul addcdiv complex polar xlogy
+    bitwise_left_shift bitwise_right_shift hypot logaddexp heaviside float_power conj_physical angle
 """
 REDUCE = """
     sum mean amax amin max min any all argmax argmin logsumexp var std norm prod median nansum
-    nanmean
-    vector_norm linalg_vector_norm count_nonzero var_mean std_mean cosine_similarity kthvalue mode
+    nanmean vector_norm linalg_vector_norm count_nonzero var_mean std_mean cosine_similarity
+    kthvalue mode
 """
 ELEMENTWISE: dict[str, Rule] = {
     **dict.fromkeys(SAME.split(), same),

@@ -1,6 +1,4 @@
-"""What a view or reshape does to axes: which factors are merged, which are split, and which are cut
-across.
-"""
+"""What a view or reshape does to axes: which factors it merges, splits or cuts across."""
 
 from __future__ import annotations
 
@@ -25,10 +23,9 @@ class Cut(NamedTuple):
 def regroup(
     names: AxisNamer, axes: Sequence[Axis], shape: Sequence[int], like: Sequence[Axis] = ()
 ) -> tuple[list[Axis], list[Cut]]:
-    """Lay the factors of the axes, in order, into a new shape; of several readings take the first
-    without a cut.
+    """Lay the factors of the axes, in order, into a new shape, if possible without a cut.
 
-    Args: like has the axes of which the new sizes were read, as far as that is known.
+    Args: like has the axes that the new sizes were read from, as far as they are known.
     """
     if 0 in shape:
         return [unknown(size) for size in shape], []
@@ -122,9 +119,7 @@ def _place_ones(
     out: list[Axis | None],
     like: Sequence[Axis],
 ) -> list[Axis]:
-    """Give the named factors of size 1 the new axes of size 1, in order, and what is left to a
-    neighbour.
-    """
+    """Give the new axes of size 1 to the named factors of size 1; neighbours take the rest."""
     ones = [(position, factor) for position, factor in enumerate(flat) if factor.size == 1]
     free = [position for position, axis in enumerate(out) if axis is None]
     axes: list[Axis] = [axis or () for axis in out]
@@ -160,9 +155,7 @@ def _before_width(flat: list[Factor], position: int) -> bool:
 def _attach(
     axes: list[Axis], old: Sequence[Axis], flat: list[Factor], position: int, one: Factor
 ) -> None:
-    """Join a factor of size 1 that lost its own axis: heads to their width, the rest to what stood
-    before.
-    """
+    """Join a factor of size 1 that lost its axis: heads to their width, others to the left."""
     after = flat[position + 1] if position + 1 < len(flat) else None
     before = flat[position - 1] if position else None
     folded = (

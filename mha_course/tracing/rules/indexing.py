@@ -119,9 +119,7 @@ def _sliced(call: OpCall, axis: Axis, start: int, size: int, step: int) -> Axis:
 
 
 def _advanced(call: OpCall, out: list[Axis], found: list[tuple[int, Any]]) -> list[Axis]:
-    """Put in the axes of index tensors: one tensor gives its own axes, several give what nobody can
-    name here.
-    """
+    """Insert the axes of index tensors: one gives its own axes, several give unknown ones."""
     if not found:
         return out
     position, key = found[0]
@@ -176,9 +174,7 @@ def cat(call: OpCall) -> list[list[Axis]]:
 
 
 def _are_heads(call: OpCall, parts: list[torch.Tensor]) -> bool:
-    """Return whether these were made one by one for each head: by attention, or by a Linear of the
-    head's width.
-    """
+    """Return whether attention, or a Linear of a head's width, made these head by head."""
     values = [call.info(part) for part in parts]
     labels = {tuple(call.info(part).labels) for part in parts}
     whole = len(parts) == call.names.sizes.get("H", 0) > 1 and len(labels) == 1
@@ -228,9 +224,7 @@ def _concatenated(call: OpCall, along: list[Axis], beside: list[str], size: int)
 def _concatenated_tokens(
     call: OpCall, along: list[Axis], labels: list[str], size: int, heads: bool
 ) -> Axis:
-    """Name tokens that were put after tokens, or in heads after what is not known: together they
-    are the keys.
-    """
+    """Name tokens joined to tokens, or in heads to what is unknown: they are the keys."""
     names = call.names
     tokens = [axis for axis in along if call.names.is_token(axis)]
     if not tokens:

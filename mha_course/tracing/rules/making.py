@@ -1,6 +1,4 @@
-"""Where names come from when a tensor is made of sizes: a size that was read from a shape brings
-its axis.
-"""
+"""Names of a tensor made of sizes: a size that was read from a shape brings its axis."""
 
 from __future__ import annotations
 

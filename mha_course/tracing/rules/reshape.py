@@ -121,9 +121,7 @@ def _shown(call: OpCall, name: Axis, size: int) -> Axis:
 
 
 def repeat(call: OpCall) -> list[list[Axis]]:
-    """Lay copies beside each other, of the whole (repeat, tile) or of each number
-    (repeat_interleave).
-    """
+    """Lay copies side by side, of the whole (repeat, tile) or of each number (interleaved)."""
     axes = call.axes(call.first())
     shape = call.outs[0].shape
     inside = call.op == "repeat_interleave"
@@ -135,9 +133,7 @@ def repeat(call: OpCall) -> list[list[Axis]]:
 
 
 def _repeated(axis: Axis, size: int, inside: bool = False) -> Axis:
-    """Return an axis whose numbers are each repeated (inside) or which is laid out several
-    times.
-    """
+    """Return an axis that is repeated as a whole, or number by number (inside)."""
     old = size_of(axis)
     if old == size:
         return axis
