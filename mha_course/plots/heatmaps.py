@@ -19,28 +19,32 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from mha_course.markup import isolate_word, shorten
 from mha_course.plots.figures import HATCH, INK, SLIDE, SMALL, TEXT, TITLE, new_figure, style
 from mha_course.plots.inputs import Names, as_array, as_named_weights
+from mha_course.plots.scales import SLANT, WEIGHTS, Scale, scale_of, stretched
 
-LOOK = {"fmt": ".2f", "linecolor": "white", "xticklabels": False, "yticklabels": False}
-SLANT = 50  # degrees of the names of columns
+LOOK = {"fmt": ".2f", "xticklabels": False, "yticklabels": False}
+LEAK: dict[str, Any] = {"hatch": HATCH["hatch"], "edgecolor": "#9aa1ad", "linewidth": 0}
+EDGE = "#d5d8de"  # between the cells of a picture without a colour bar, where empty ones are white
 LONGEST = 14  # characters of a name
 GAP = 0.17  # inches between heads
 
 
 def heatmap(
     weights: Any, *, queries: Names = None, keys: Names = None, mask: Any = None,
-    annotate: bool | None = None, title: str | None = None, top: float | None = None,
-    ax: Axes | None = None,
+    annotate: bool | None = None, title: str | None = None, scale: Scale | None = None,
+    bar: bool = True, leaks: bool = False, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
     """Draw one matrix (T, S): a row for each query, a column for each key, with numbers up to 8
     columns.
 
-    Colours run from 0 to the largest number, or to top, so that several pictures can share a scale;
-    or evenly to both sides of a white 0. Without ax a figure is made.
+    Colours run from 0 to the largest number, or evenly to both sides of a white 0; with a scale, as
+    that says, so that several pictures can share it. Without a bar there is a frame; with leaks a
+    hidden cell shows the colour of its number under the hatching. Without ax a figure is made.
 
     >>> heatmap([[0.9, 0.1], [0.5, 0.5]], queries=["it", "sat"]).get_ylabel()
     'query'
@@ -51,12 +55,20 @@ def heatmap(
     width = 0.36 * len(columns) + max(1.6, 0.9 + _name_width(rows))
     height = 0.36 * len(rows) + max(0.9, 0.3 + _name_height(columns))
     ax = ax or new_figure(min(max(width, 3.2), 11), min(max(height, 2.2), 10)).subplots()
-    side = (
-        0.8 * np.divide(ax.get_window_extent().size, matrix.shape[::-1]).min() * 72 / ax.figure.dpi
-    )  # rest: names
-    room = ax.get_window_extent().width / ax.figure.dpi  # inches, before the bar takes some
+    extent = ax.get_window_extent()
+    dpi = ax.figure.dpi
+    side = 0.8 * np.divide(extent.size, matrix.shape[::-1]).min() * 72 / dpi  # rest: names
+    room = extent.width / dpi  # inches, before the bar takes some
     annotate = len(columns) <= 8 if annotate is None else annotate
-    _draw_cells(ax, matrix, hidden, side, **_colors(matrix[~hidden], top), annot=annotate)
+    leaking = leaks & hidden & (matrix != 0) & ~np.isneginf(matrix)
+    scale = scale or stretched(matrix, hidden)
+    _draw_cells(ax, matrix, hidden & ~leaking, side, scale, cbar=bar, annot=annotate)
+    for row, column in np.argwhere(leaking):
+        ax.add_patch(Rectangle((column, row), 1, 1, fill=False, **LEAK))
+    if not bar:
+        ax.set_anchor("C")
+        ax.spines[:].set(visible=True, color=INK, linewidth=0.8)  # else empty cells have no end
+        ax.collections[0].set(edgecolor=EDGE, linewidth=0.5)
     _write_names(ax, rows, columns, side)
     ax.set(xlabel="key" + _note_on_odd(matrix[~hidden]), ylabel="query")
     ax.set_title(
@@ -72,6 +84,7 @@ def head_grid(
     keys: Names = None,
     mask: Any = None,
     layer: int | None = None,
+    scale: Scale | None = None,
 ) -> Figure:
     """Draw the heads (H, T, S) of one layer beside each other, with their numbers, all on one
     scale.
@@ -83,17 +96,17 @@ def head_grid(
     heads, rows, columns, hidden = as_named_weights(
         "head_grid", weights, ("H", "T", "S"), queries, keys, mask
     )
-    colors = _colors(heads[~hidden], top=1.0)
+    scale = scale or scale_of(heads, hidden)
     figure, side, across = _head_axes(len(heads), rows, columns)
     (*panels, bar) = figure.axes
     above = "" if layer is None else f"layer {layer}, "
     for number, ax in enumerate(panels):
         row, column = divmod(number, across)
-        _draw_cells(ax, heads[number], hidden[number], side, **colors, cbar=False)
+        _draw_cells(ax, heads[number], hidden[number], side, scale, cbar=False)
         _write_names(ax, [] if column else rows, [] if row else columns, side)
         room = 4 if row else 4 + 72 * _name_height(columns)
         ax.set_title(f"{above}head {number}", fontsize=TEXT, loc="left", y=1, pad=room)
-    label = "weight" if (colors["vmin"], colors["vmax"]) == (0, 1) else "value"
+    label = "weight" if scale == WEIGHTS else "value"
     figure.colorbar(panels[0].collections[0], cax=bar, label=label + _note_on_odd(heads[~hidden]))
     return figure
 
@@ -118,7 +131,7 @@ def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
     places = range(0, len(names), every)
     for row, (title, heads) in enumerate(zip(rows, layers, strict=True)):
         for head, (ax, weights) in enumerate(zip(axes[row], heads, strict=True)):
-            image = ax.imshow(weights, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
+            image = ax.imshow(weights, **_colors(WEIGHTS), interpolation="nearest")
             ax.set_title(f"{title if head == 0 else ''}\nhead {head}", fontsize=SMALL, loc="left")
             ax.set_xticks(places, names[::every], fontsize=SMALL, rotation=90, parse_math=False)
             ax.set_yticks(places, names[::every], fontsize=SMALL, parse_math=False)
@@ -138,20 +151,13 @@ def heatmap_row(
     maps = {
         title: as_array("heatmap_row", weights, ("T", "S")) for title, weights in panels.items()
     }
-    colors = _colors(np.stack(list(maps.values())))
+    scale = stretched(list(maps.values()))
     figure = new_figure(11, 5.2 * -(-len(maps) // 2))
     axes = figure.subplots(-(-len(maps) // 2), 2, squeeze=False).ravel()
     for ax, (title, weights) in zip(axes, maps.items(), strict=True):
-        heatmap(
-            weights,
-            queries=names,
-            mask=mask.get(title) if isinstance(mask, Mapping) else mask,
-            title=title,
-            ax=ax,
-        )
-        cells = ax.collections[0]
-        cells.colorbar.remove()  # one for all stands at the right
-        cells.set(cmap=colors["cmap"], clim=(colors["vmin"], colors["vmax"]))
+        own = mask.get(title) if isinstance(mask, Mapping) else mask
+        heatmap(weights, queries=names, mask=own, title=title, scale=scale, ax=ax)
+        ax.collections[0].colorbar.remove()  # one for all stands at the right
     figure.colorbar(axes[0].collections[0], ax=axes, label=unit, aspect=30, pad=0.02)
     return figure
 
@@ -178,7 +184,7 @@ def number_tables(
         as_named_weights(place, panel, letters, rows, columns).numbers for panel in panels.values()
     ]
     tables = [table.round(2) + 0.0 for table in tables]  # no -0.00
-    colors = _colors(np.stack(tables))
+    colors = _colors(stretched(tables))
     across = len(panels) if style.get() is SLIDE or len(columns) <= 5 else 1
     down = len(panels) // across
     figure = new_figure(0.62 * len(columns) * across + 2.9, (0.34 * len(rows) + 0.75) * down)
@@ -246,16 +252,9 @@ def _title(text: str, room: float) -> str:
     )
 
 
-def _colors(seen: NDArray[np.float64], top: float | None = None) -> dict[str, Any]:
-    """Return the palette for these numbers, and the numbers at its ends: 0 and top or the largest,
-    or ± it.
-    """
-    finite = seen[np.isfinite(seen)]
-    largest = float(np.abs(finite).max(initial=0.0))
-    if (finite < 0).any():
-        return {"cmap": "vlag", "vmin": -largest, "vmax": largest}
-    fits = top is not None and largest < 1.01 * top
-    return {"cmap": "cividis", "vmin": 0.0, "vmax": (top if fits else largest) or 1.0}
+def _colors(scale: Scale) -> dict[str, Any]:
+    """Return a scale as matplotlib and seaborn take it."""
+    return {"cmap": scale.cmap, "vmin": scale.low, "vmax": scale.high}
 
 
 def _note_on_odd(seen: NDArray[np.float64]) -> str:
@@ -264,17 +263,16 @@ def _note_on_odd(seen: NDArray[np.float64]) -> str:
 
 
 def _draw_cells(
-    ax: Axes, matrix: NDArray[np.float64], hidden: NDArray[np.bool_], side: float, **options: Any
-) -> None:
-    """Colour the cells, each so many points wide; where one is hidden the hatched
-    background shows.
-    """
+    ax: Axes, matrix: NDArray[np.float64], hidden: NDArray[np.bool_], side: float, scale: Scale,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Colour the cells, each so many points wide; hidden ones show the hatched background."""
     figure = ax.figure.canvas.figure
-    figure.set_visible(
-        False
-    )  # else seaborn draws all that the figure has so far, to see whether names overlap
+    # Seaborn draws all that a visible figure has so far, to see whether names overlap.
+    figure.set_visible(False)
     options["square"] = max(matrix.shape) <= 20 * min(matrix.shape)  # else it would be a line
-    sns.heatmap(matrix, mask=hidden, ax=ax, linewidths=0.5 * (side > 6), **options, **LOOK)
+    lines = {"linewidths": 0.5 * (side > 6), "linecolor": "white"}
+    sns.heatmap(matrix, mask=hidden, ax=ax, **lines, **_colors(scale), **options, **LOOK)
     figure.set_visible(True)
     ax.patch.set(**HATCH)
     odd = (np.isnan(matrix) | np.isposinf(matrix)) & ~hidden

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mha_course.errors import require_shape
 from mha_course.plots.figures import ACCENT, BAR, HATCH, INK, SMALL, TEXT, TITLE, new_figure
+from mha_course.plots.scales import SLANT
 
 CELL = 0.3  # inches
 
@@ -100,7 +101,7 @@ def _write_names(ax: Axes, grid: MaskGrid) -> None:
     ax.set_xticks(
         across,
         grid.keys,
-        rotation=50,
+        rotation=SLANT,
         ha="left",
         rotation_mode="anchor",
         fontsize=SMALL,

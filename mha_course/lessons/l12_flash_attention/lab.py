@@ -11,6 +11,7 @@ from torch import Tensor
 from mha_course import flash
 from mha_course.lessons.l12_flash_attention.online_softmax import Running, running
 from mha_course.markup import isolate_word
+from mha_course.plots.scales import signed
 from mha_course.widgets.controls import ChoiceControl, ToggleControl
 from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import Lab
@@ -94,14 +95,8 @@ class TilingLab(Lab):
         shown = torch.zeros_like(self._scores)  # (T, S)
         shown[rows, columns] = self._scores[rows, columns]
         shown = shown.masked_fill(hidden, 0.0)
-        reach = float(self._scores.abs().max()) or 1.0
-        look: dict[str, Any] = {
-            "hidden": hidden.tolist(),
-            "low": -reach,
-            "high": reach,
-            "palette": "vlag",
-        }
-        return matrix(title, self._tokens, self._tokens, shown, **look)
+        scale = signed(float(self._scores.abs().max()) or 1.0)
+        return matrix(title, self._tokens, self._tokens, shown, hidden=hidden.tolist(), scale=scale)
 
     def _changes(self, rows: slice, now: Sequence[Running], *, first: bool) -> dict[str, Any]:
         lines = [
@@ -124,7 +119,7 @@ class TilingLab(Lab):
         for number, (rows, columns) in enumerate(tiles, start=1):
             values[rows, columns] = NOW if number == tile else DONE if number < tile else 0.0
             skipped[rows, columns] = 0.0
-        look: dict[str, Any] = {"low": -1.0, "high": 1.0, "palette": "vlag", "size": "small"}
+        look: dict[str, Any] = {"scale": signed(1.0), "size": "small"}
         title = "the tiles: held (red), gone (blue), to come (white)"
         return matrix(title, self._tokens, self._tokens, values, hidden=skipped.tolist(), **look)
 

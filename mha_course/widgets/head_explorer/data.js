@@ -1,21 +1,40 @@
 // What Python sent (maps.py), as numbers and words. Nothing here draws.
 
-import { bytesOf, clamp } from "../dom.js";
-
-/** Return which numbers have the first and the last colour: 0 and 1, 0 and the largest, or as far to both sides of 0. */
-function limits(low, high) {
-  const most = Math.max(Math.abs(low), Math.abs(high)) || 1;
-  if (low < -1e-6 * Math.max(1, high)) return { low: -most, high: most };
-  return { low: 0, high: high > 1.02 ? most : 1 }; // weights in half precision may be a little over 1
-}
+import { bytesOf } from "../dom.js";
 
 /**
- * Read all maps. A map is found by `{ layer, slot }`: its layer, or sentence, and its head, after which comes their average;
- * its matrix has `values` and `hidden`, row by row.
+ * What is known of one map.
+ * @typedef {object} Facts
+ * @property {number} low
+ * @property {number} high
+ * @property {number | null} entropy the mean over rows, in nats, where each sums to 1
+ * @property {[number, number] | null} sums the least and the largest sum of a row
+ * @property {boolean} over_queries whether the columns sum to 1 instead
+ * @property {number} nans
+ * @property {number} leak the largest weight in a hidden cell
+ */
+
+/**
+ * @typedef {object} Packet
+ * @property {[number, number, number, number]} shape R layers or sentences, H heads, T queries, S keys
+ * @property {number} slots the maps of a layer: its heads and their average
+ * @property {Facts[]} facts one a map
+ * @property {string[]} rows what each layer is called
+ * @property {[string[], string[]][]} tokens queries and keys of each layer
+ * @property {import("../matrix.js").Scale} scale of all maps
+ * @property {BufferSource} numbers float32
+ * @property {BufferSource | null} hidden a byte a cell
+ * @property {string} whose
+ * @property {number} serial
+ */
+
+/**
+ * Read all maps. A map is found by `{ layer, slot }`: its layer, or sentence, and its head, after which comes their average.
+ * @param {Packet} packet
  */
 export function readMaps(packet) {
   const [R, H, T, S] = packet.shape;
-  const { slots } = packet;
+  const { slots, scale } = packet;
   const size = T * S;
   const numbers = new Float32Array(bytesOf(packet.numbers).buffer);
   const hidden = packet.hidden && bytesOf(packet.hidden);
@@ -28,18 +47,6 @@ export function readMaps(packet) {
     rows: T,
     columns: S,
   });
-  const range = limits(packet.low, packet.high);
-  const areWeights = range.low === 0 && range.high === 1;
-  return { ...packet, R, H, T, S, ...range, areWeights, facts, matrix };
+  const areWeights = scale.kind === "weights";
+  return { ...packet, ...scale, R, H, T, S, areWeights, facts, matrix };
 }
-
-export const isHidden = ({ hidden }, i) => Boolean(hidden?.[i]);
-
-/** Say whether a hidden cell holds a number nevertheless. */
-export const leaks = (value) => Math.abs(value) > 1e-4 && value !== -Infinity;
-
-export const shade = (value, { low, high }) =>
-  clamp(Math.round(((value - low) / (high - low)) * 255), 0, 255);
-
-/** Take a colour (alpha, blue, green, red) apart: red, green, blue. */
-export const rgbOf = (colour) => [0, 8, 16].map((shift) => (colour >> shift) & 255);

@@ -1,19 +1,10 @@
 // Pointer and keyboard: what is pointed at, and what is chosen. `explorer` is that of widget.js.
 
-import { clamp } from "../dom.js";
-import { cellAt } from "./picture.js";
+import { cellAt, neighbour, pointOn } from "../matrix.js";
 
 export function followPointer(explorer) {
   const { glass } = explorer;
-  const place = ({ clientX, clientY }) => {
-    const { left, top, width } = glass.getBoundingClientRect();
-    const grown = width / glass.offsetWidth; // on a slide
-    return cellAt(
-      { x: (clientX - left) / grown, y: (clientY - top) / grown },
-      explorer.plan,
-      explorer.maps,
-    );
-  };
+  const place = (event) => cellAt(pointOn(glass, event), explorer.plan, explorer.maps);
   const listeners = {
     pointermove: (event) => explorer.light({ hover: place(event) }),
     pointerleave: () => explorer.light({ hover: null }),
@@ -35,28 +26,14 @@ export function followPointer(explorer) {
 
 /** Answer to a key in the large picture, and say whether it was one of ours. */
 export function pressLarge(explorer, { key }) {
-  const { T, S } = explorer.maps;
-  const { row, column } = { row: 0, column: 0, ...explorer.cursor };
   const { layer, slot } = explorer.current();
-  const move = (down, right) => () =>
-    explorer.light({
-      cursor: { row: clamp(row + down, 0, T - 1), column: clamp(column + right, 0, S - 1) },
-      hover: null,
-    });
-  const answers = {
-    ArrowRight: move(0, 1),
-    ArrowLeft: move(0, -1),
-    ArrowDown: move(1, 0),
-    ArrowUp: move(-1, 0),
-    Home: move(0, -S),
-    End: move(0, S),
-    PageUp: () => explorer.choose({ layer, slot: slot - 1 }),
-    PageDown: () => explorer.choose({ layer, slot: slot + 1 }),
-    Escape: () => explorer.light({ cursor: null }),
-  };
-  const ours = Object.hasOwn(answers, key);
-  if (ours) answers[key]();
-  return ours;
+  const cell = neighbour(key, { row: 0, column: 0, ...explorer.cursor }, explorer.maps);
+  if (cell) explorer.light({ cursor: cell, hover: null });
+  else if (key === "PageUp") explorer.choose({ layer, slot: slot - 1 });
+  else if (key === "PageDown") explorer.choose({ layer, slot: slot + 1 });
+  else if (key === "Escape") explorer.light({ cursor: null });
+  else return false;
+  return true;
 }
 
 /** Answer to a key among the small pictures, and say whether it was one of ours. */

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from mha_course.errors import require
 from mha_course.plots.inputs import as_hidden, as_numbers, as_row_and_column_names, numbered
+from mha_course.plots.scales import HALF_TOLERANCE, Scale, scale_of
 
 PLACE = "HeadExplorer"
 MAX_TOKENS = 512  # a cell is a pixel then
@@ -45,6 +47,11 @@ class Maps:
         R, _, T, S = self.numbers.shape
         return R, self.num_heads, T, S
 
+    @cached_property
+    def scale(self) -> Scale:
+        """Return the scale that all maps share."""
+        return scale_of(self.numbers, self.hidden)
+
     @property
     def slots(self) -> int:
         """Count the maps of a row: its heads and their average."""
@@ -59,7 +66,7 @@ class Maps:
             "shape": list(self.shape), "slots": self.slots, "facts": facts,
             "rows": self.rows,
             "tokens": [tuple(map(numbered, self.tokens_of(row))) for row in range(len(self.rows))],
-            "low": min(fact["low"] for fact in facts), "high": max(fact["high"] for fact in facts),
+            "scale": self.scale.message(),
             "numbers": self.numbers.astype("<f4", copy=False).tobytes(),
             "hidden": self.hidden.tobytes() if self.hidden.any() else None,
         }  # fmt: skip
@@ -123,7 +130,7 @@ def read(weights: Any, queries: Any = None, keys: Any = None, mask: Any = None) 
         if H > 1:
             numbers = np.concatenate([numbers, numbers.mean(1, keepdims=True)], 1)
             hidden = np.concatenate([hidden, hidden.all(1, keepdims=True)], 1)
-    tolerance = 2e-2 if str(getattr(weights, "dtype", "")) in HALF else 1e-3
+    tolerance = HALF_TOLERANCE if str(getattr(weights, "dtype", "")) in HALF else 1e-3
     layers = [f"layer {n}" * (L > 1) for n in range(L)]
     sentences = [f"sentence {n}" * (B > 1) for n in range(B)]
     rows = [", ".join(filter(None, pair)) for pair in product(layers, sentences)]

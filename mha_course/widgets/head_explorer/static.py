@@ -1,12 +1,10 @@
-"""The head explorer without scripts: a caption and a picture; and the palettes of both."""
+"""The head explorer without scripts: a caption and a picture."""
 
 from __future__ import annotations
 
-from functools import cache
+from typing import Any
 
 import numpy as np
-import seaborn as sns
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -48,39 +46,21 @@ def caption(maps: Maps, layer: int, slot: int) -> str:
 
 
 def figure(maps: Maps, layer: int, slot: int) -> Axes | Figure:
-    """Draw up to 16 heads of a layer, or one head alone where numbers are no weights or tokens are
-    many.
-    """
+    """Draw up to 16 heads of a layer, or one where numbers are no weights or tokens are many."""
     R, H, T, S = maps.shape
     matrices = maps.numbers[layer]
     seen = ~maps.hidden[layer]
-    numbers = matrices[seen & np.isfinite(matrices)]
-    weights = not numbers.size or (numbers.min() >= 0 and numbers.max() <= 1.01)
     queries, keys = ([shorten(name) for name in names] for names in maps.tokens_of(layer))
-    if H > 1 and weights and max(T, S) <= MAX_TOKENS:
+    look: dict[str, Any] = {"queries": queries, "keys": keys, "scale": maps.scale}
+    if H > 1 and maps.scale.kind == "weights" and max(T, S) <= MAX_TOKENS:
         shown = slice(min(H, MAX_HEADS))
         above = layer if R > 1 else None
-        return plots.head_grid(
-            matrices[shown], mask=seen[shown], layer=above, queries=queries, keys=keys
-        )
+        return plots.head_grid(matrices[shown], mask=seen[shown], layer=above, **look)
     title = _name(maps, layer, slot, "average of heads")
-    return plots.heatmap(matrices[slot], mask=seen[slot], title=title, queries=queries, keys=keys)
+    return plots.heatmap(matrices[slot], mask=seen[slot], title=title, **look)
 
 
 def _name(maps: Maps, layer: int, slot: int, average: str) -> str:
     """Name a map: head 3, or layer 1, head 3."""
     head = f"head {slot}" if slot < maps.num_heads else average
     return f"{maps.rows[layer]}, {head}" if maps.rows[layer] else head
-
-
-@cache
-def palettes() -> dict[str, bytes]:
-    """Return 256 colours from 0 to 1, and 256 to both sides of a white 0: red, green, blue and
-    alpha, a byte each.
-    """
-    places = np.linspace(0, 1, 256)
-    colours = {"plain": colormaps["cividis"], "signed": sns.color_palette("vlag", as_cmap=True)}
-    return {
-        name: (colour(places) * 255).round().astype("u1").tobytes()
-        for name, colour in colours.items()
-    }

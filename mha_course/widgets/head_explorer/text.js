@@ -1,7 +1,7 @@
 // What is written about maps: titles, a line for the cell that is pointed at, and notes on what is unusual.
 
 import { apart, number } from "../dom.js";
-import { isHidden, leaks } from "./data.js";
+import { isHidden, leaks } from "../matrix.js";
 
 /** Name a map: head 3, or layer 1, head 3. */
 export function nameOf(maps, { layer, slot }) {

@@ -1,7 +1,7 @@
 // The small pictures: one for each head, one for their average, a row for each layer.
 
 import { clamp, make, makeButton, number, say } from "../dom.js";
-import { paintCells } from "./picture.js";
+import { paintCells } from "../matrix.js";
 import { entropyText, nameOf } from "./text.js";
 
 /** Make the small pictures; `choose(at)` is called where one is clicked. */

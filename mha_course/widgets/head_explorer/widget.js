@@ -1,11 +1,11 @@
 // All heads as small pictures, and one of them large.
 
 import { makeControls } from "../controls.js";
-import { bytesOf, clamp, make, number, say, setAttributes, svg } from "../dom.js";
+import { clamp, make, number, say, setAttributes, svg } from "../dom.js";
+import { arrange, drawMarked, drawPicture, makeLegend, paletteOf } from "../matrix.js";
 import { Stage } from "../stage.js";
 import { readMaps } from "./data.js";
 import { followPointer, pressLarge, pressThumb } from "./input.js";
-import { arrange, drawLit, drawPicture, makeLegend } from "./picture.js";
 import { nameOf, notesOf, readoutOf } from "./text.js";
 import { makeThumbs, markThumbs, paintThumbs } from "./thumbnails.js";
 
@@ -21,9 +21,8 @@ const KEYS = {
 class Explorer extends Stage {
   constructor({ model, el }) {
     super(model);
-    const { plain, signed } = model.get("options").palettes;
-    const palette = (bytes) => new Uint32Array(bytesOf(bytes).buffer);
-    this.palettes = { plain: palette(plain), signed: palette(signed) };
+    const { palettes } = model.get("options");
+    this.paletteOf = (name) => paletteOf(palettes[name]);
     this.maps = readMaps(model.get("packet"));
     this.plan = this.hover = this.cursor = null;
     this.current = this.current.bind(this);
@@ -47,9 +46,9 @@ class Explorer extends Stage {
     this.list = make("div", "thumbs");
     Object.assign(this.list, { role: "group", ariaLabel: "Heads: arrow keys choose" });
     this.title = make("p", "title");
-    this.base = make("canvas", "base");
+    this.base = make("canvas", "base hatched");
     [this.drawing, this.lit] = [svg("g"), svg("g")];
-    this.svg = svg("svg", {}, this.drawing, this.lit); // what is lit lies over the picture, which stays as it is
+    this.svg = svg("svg", { class: "matrix" }, this.drawing, this.lit); // what is lit lies over the picture, which stays as it is
     this.glass = make("div", "glass", this.svg);
     Object.assign(this.glass, {
       tabIndex: 0,
@@ -122,9 +121,9 @@ class Explorer extends Stage {
     this.root.classList.toggle("single", this.thumbs.length === 1);
     const space = this.view.clientWidth; // asked for first: after a change it would be laid out twice
     if (!space) return;
-    const { maps, cursor, palettes } = this;
+    const { maps, cursor } = this;
     const at = this.current();
-    const palette = maps.low < 0 ? palettes.signed : palettes.plain;
+    const palette = this.paletteOf(maps.palette);
     if (cursor)
       this.cursor = {
         row: Math.min(cursor.row, maps.T - 1),
@@ -176,7 +175,7 @@ class Explorer extends Stage {
     Object.assign(this, pointed);
     if (this.due) return; // it comes with the picture
     const lit = this.hover ?? this.cursor;
-    this.lit.replaceChildren(...(lit ? drawLit(this.plan, lit) : []));
+    this.lit.replaceChildren(...(lit ? drawMarked(this.plan, lit) : []));
     const text = lit ? readoutOf(this.maps, this.current(), lit) : "";
     say(this.readout, text || "Point at a cell, or at a word, to see its numbers.");
     this.speaker.speak(text);

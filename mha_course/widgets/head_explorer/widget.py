@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from mha_course import plots
 from mha_course.errors import ShapeError
+from mha_course.plots.scales import palettes
 from mha_course.widgets.base import COURSES, YOURS, RecomputingWidget, esm, style
 from mha_course.widgets.controls import Control
 from mha_course.widgets.head_explorer import controls, static
@@ -98,7 +99,7 @@ class HeadExplorer(RecomputingWidget):
             "values": {name: one.write(one.start) for name, one in self._controls.items()},
         }
         trouble = {"serial": 0, "text": "" if recompute is None else self._try(request)}
-        options = {"controls": specs, "palettes": static.palettes()}
+        options = {"controls": specs, "palettes": palettes()}
         packet = {**self._message(), "serial": 0}
         super().__init__(
             packet=packet, trouble=trouble, request=request, options=options, layer=layer, head=head

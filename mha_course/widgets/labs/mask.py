@@ -15,6 +15,7 @@ from mha_course.attention import masked_softmax
 from mha_course.errors import ShapeError, require_mask
 from mha_course.markup import isolate_word
 from mha_course.masks import additive_mask, causal_mask, combine_masks, padding_mask
+from mha_course.plots.scales import BOOL
 from mha_course.widgets.controls import ChoiceControl, PaintedControl
 from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import Lab
@@ -106,9 +107,9 @@ class MaskLab(Lab):
         weights = filled(self._scores, allowed, fill)
         ignored = ~allowed  # the polarity of nn.MultiheadAttention and seaborn
         group = "the same mask, as others write it"
-        small: dict[str, Any] = {"size": "small", "palette": "bool", "group": group}
+        small: dict[str, Any] = {"size": "small", "scale": BOOL, "group": group}
         panels: Panels = (
-            matrix("the mask", tokens, tokens, allowed.int(), palette="bool", paint="mask",
+            matrix("the mask", tokens, tokens, allowed.int(), scale=BOOL, paint="mask",
                 hidden=ignored,
                    on="may attend", off="hidden"),
             matrix("weights after softmax", tokens, tokens, weights, hidden=ignored,

@@ -9,8 +9,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import seaborn as sns
+import numpy as np
 from torch import Tensor
+
+from mha_course.plots.scales import Scale, palettes, scale_of
 
 Panel = dict[str, Any]
 Panels = tuple[Panel, ...]
@@ -24,10 +26,7 @@ HEADS = [
     "#e8a0c4",
     "#8c9199",
 ]  # told apart by all
-SHADES = 33
-PALETTES = {
-    name: list(sns.color_palette(name, SHADES).as_hex()) for name in ("cividis", "vlag")
-} | {"heads": HEADS}
+PALETTES = {**palettes(), "heads": HEADS}
 
 
 def plain(numbers: Any) -> Any:
@@ -75,9 +74,7 @@ def matrix(
     values: Any,
     *,
     hidden: Any = None,
-    low: float = 0.0,
-    high: float = 1.0,
-    palette: str = "cividis",
+    scale: Scale | None = None,
     size: str = "big",
     note: str = "",
     **more: Any,
@@ -85,6 +82,7 @@ def matrix(
     """Describe a matrix; cells with a true number in ``hidden`` are hatched.
 
     Args:
+        scale: by default the one that the numbers have, with weights from 0 to 1.
         size: big or small. Names stand beside a big one only.
         more: ``paint``, the control that its cells are; ``pick``, the control that its rows are;
             ``lit``, a row; ``rows_sum`` and ``columns_sum``, numbers to write at the edges; ``on``
@@ -102,7 +100,8 @@ def matrix(
         "values": plain(values),
         "hidden": None if hidden is None else [list(map(int, row)) for row in hidden],
     }
-    return {**words, **cells, "low": low, "high": high, "palette": palette, "size": size, **more}
+    scale = scale or scale_of(np.array(cells["values"], dtype=float), hidden)
+    return {**words, **cells, "scale": scale.message(), "size": size, **more}
 
 
 def lines(title: str, x: Sequence[float], drawn: Sequence[Panel], *, at: int, xlabel: str) -> Panel:

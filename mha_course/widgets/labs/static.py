@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle, Rectangle
+from matplotlib.patches import Circle
 
 from mha_course import plots
 from mha_course.markup import shorten
@@ -23,11 +22,10 @@ from mha_course.plots.figures import (
     TITLE,
     style,
 )
-from mha_course.widgets.labs.panels import PALETTES
+from mha_course.plots.scales import Scale
 
 PAGE_WIDTH = 11.0  # inches
 LETTER = 0.08  # inches of a letter in a table, at most
-BOOL = ["#ffffff", plots.BAR]
 LINES: dict[str, dict[str, Any]] = {
     "main": {"color": plots.BAR, "alpha": 1},
     "dashed": {"color": plots.BAR, "alpha": 1, "linestyle": "--"},
@@ -128,36 +126,19 @@ def _bars(ax: Axes, panel: Panel) -> None:
 
 
 def _matrix(ax: Axes, panel: Panel) -> None:
-    """Draw cells; hidden ones are hatched, and coloured beneath where they have a weight all the
-    same.
-    """
     values = _numbers(panel["values"])
-    hidden = (
-        np.zeros(values.shape, bool) if panel["hidden"] is None else np.array(panel["hidden"], bool)
-    )
-    leaks = hidden & (values != 0)
+    kind, low, high = (panel["scale"][key] for key in Scale._fields)
     plots.heatmap(
         values,
         queries=panel["rows"],
         keys=panel["columns"],
-        mask=~hidden | leaks,
+        mask=None if panel["hidden"] is None else ~np.array(panel["hidden"], bool),
+        scale=Scale(kind, low, high),
         annotate=False,
+        bar=False,
+        leaks=True,
         ax=ax,
     )
-    cells: Any = ax.collections[0]
-    cells.colorbar.remove()
-    ax.set_anchor("C")  # making room for the bar had moved the cells to the right
-    ax.spines[:].set(
-        visible=True, color=plots.INK, linewidth=0.8
-    )  # else what is empty at the edge has no end
-    colors = ListedColormap(BOOL if panel["palette"] == "bool" else PALETTES[panel["palette"]])
-    cells.set(cmap=colors, clim=(panel["low"], panel["high"]), edgecolor="#d5d8de", linewidth=0.5)
-    for row, column in np.argwhere(leaks):
-        ax.add_patch(
-            Rectangle(
-                (column, row), 1, 1, fill=False, hatch="////", edgecolor="#9aa1ad", linewidth=0
-            )
-        )
     ax.set_xlabel("")
     if panel["size"] != "big":
         ax.set(xticks=[], yticks=[], ylabel="")

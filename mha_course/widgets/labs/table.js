@@ -1,8 +1,12 @@
 // Tables of words, and of bars that are cut into shares of one whole.
 
-import { apart, make, setAttributes, visible } from "../dom.js";
+import { apart, inkOn, make, setAttributes, short, visible } from "../dom.js";
+import { measuring } from "../matrix.js";
 import { figure } from "./bars.js";
-import { inkOf, wide } from "./matrix.js";
+import { pageFont } from "./matrix.js";
+
+/** Return the ink for a colour such as #1f6fc4. */
+const inkOf = (color) => inkOn([1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16)));
 
 const TAKEN = 0.56; // of the width, by bars; as in lab.css
 
@@ -39,8 +43,9 @@ const wordsOf = ({ name, value }) => `${apart(name)} ${figure(value)}`;
 
 /** Make one part of a bar, with as many words as it has room for. */
 function makePart(part, room) {
+  const widthOf = measuring(`12px ${pageFont()}`);
   const fits = [wordsOf(part), apart(part.name)].find(
-    (words) => wide([words], 40) <= part.value * room,
+    (words) => widthOf(short(words, 40)) + 8 <= part.value * room,
   );
   const node = make("span", "part", fits ?? "");
   node.title = wordsOf(part);

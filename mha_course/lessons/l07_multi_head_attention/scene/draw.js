@@ -1,31 +1,30 @@
 // Draws the scene as SVG: what the plan of Python says, matrices as images, and the word that is followed. What changes
 // with the stage, the word and the head is how visible things are, and where bands stand: the style sheet moves them.
 
-import { clamp, make, number, svg } from "../../../widgets/dom.js";
+import { make, number, svg } from "../../../widgets/dom.js";
+import { paintCells, paletteOf, rgbOf, shade } from "../../../widgets/matrix.js";
 import { STAGES } from "./numbers.js";
 
 const FAINT = 0.28; // what is not lit while walking
-const NO_NUMBER = [230, 30, 107, 255]; // red, green, blue, alpha
 const BAR = { left: 76, step: 44, wide: 20, few: 9, apart: 62 }; // of what a number is made of; few have words below
 const TOGETHER = 7; // the stage from which contexts stand side by side
 
-/** Return red, green, blue and alpha of a number between -1 and 1, or of a weight. */
-function colourOf(palettes, value, weight) {
-  if (!Number.isFinite(value)) return NO_NUMBER;
-  const at = 4 * Math.round(255 * clamp(weight ? value : (value + 1) / 2, 0, 1));
-  return palettes[weight ? "weights" : "signed"].subarray(at, at + 4);
-}
-
 /** Return an image with a pixel a cell. */
-function makeImage(rows, columns, colourAt, { x, y, w, h }, attributes = {}) {
-  const canvas = Object.assign(make("canvas"), { width: columns, height: rows });
-  const image = new ImageData(columns, rows);
-  for (let i = 0; i < rows * columns; i++)
-    image.data.set(colourAt(Math.floor(i / columns), i % columns), 4 * i);
-  canvas.getContext("2d").putImageData(image, 0, 0);
+function makeImage(cells, colours, { x, y, w, h }, attributes = {}) {
+  const canvas = make("canvas");
+  paintCells(canvas, cells, colours);
   const box = { x, y, width: w, height: h, preserveAspectRatio: "none", href: canvas.toDataURL() };
   return svg("image", { ...box, ...attributes });
 }
+
+/** Return a matrix whose numbers are asked for, cell by cell. */
+const cellsOf = (rows, columns, valueAt) => ({
+  values: Array.from({ length: rows * columns }, (_, i) =>
+    valueAt(Math.floor(i / columns), i % columns),
+  ),
+  rows,
+  columns,
+});
 
 const rect = (name, { x, y, w, h }, attributes = {}) =>
   svg("rect", { class: name, x, y, width: w, height: h, ...attributes });
@@ -54,7 +53,9 @@ const lightOfOthers = (stage) => (stage >= 2 && stage < TOGETHER ? 0.25 : stage 
 export class Picture {
   constructor(steps, palettes) {
     const id = `hidden-${Math.random().toString(36).slice(2)}`; // it counts in the whole page
-    Object.assign(this, { steps, palettes, id, plan: steps.plan });
+    Object.assign(this, { steps, id, plan: steps.plan });
+    this.weights = { low: 0, high: 1, palette: paletteOf(palettes.weights) };
+    this.signed = (most) => ({ low: -most, high: most, palette: paletteOf(palettes.signed) });
     this.things = []; // {node, shows, head, others}: how visible it is follows the stage and the head
     this.merged = [];
     this.bands = []; // {node, name, turned, shift}: stand apart, or together
@@ -112,21 +113,18 @@ export class Picture {
   imageOf(name, part, head) {
     const { steps } = this;
     const box = boxOf(part, head);
-    const colourAt = (down, right) => {
-      const [row, column] = part.turned ? [right, down] : [down, right];
-      const value = steps.value(name, head, row, column);
-      if (name !== "weights") return colourOf(this.palettes, value / steps.most[name], false);
-      const colour = colourOf(this.palettes, value, true);
-      return steps.hidden(head, row, column)
-        ? [...colour.slice(0, 3), value === 0 ? 0 : 192]
-        : colour;
-    };
+    const place = (down, right) => (part.turned ? [right, down] : [down, right]);
+    const valueAt = (down, right) => steps.value(name, head, ...place(down, right));
+    const cells = cellsOf(box.rows, box.columns, valueAt);
+    if (name === "weights")
+      cells.hidden = cellsOf(box.rows, box.columns, (...at) => steps.hidden(head, ...at)).values;
+    const colours = name === "weights" ? this.weights : this.signed(steps.most[name]);
     const marks = {
       class: name === "weights" ? "" : "signed",
       "data-part": name,
       "data-band": head,
     };
-    return makeImage(box.rows, box.columns, colourAt, box, marks);
+    return makeImage(cells, colours, box, marks);
   }
 
   /** Return an image, lines of paper between its cells, and a frame. */
@@ -151,23 +149,22 @@ export class Picture {
 
   addMap(box, head) {
     const { S, value } = this.steps;
-    const colourAt = (row, column) =>
-      colourOf(this.palettes, value("weights", head, row, column), true);
+    const cells = cellsOf(S, S, (row, column) => value("weights", head, row, column));
     const node = svg(
       "g",
       { "data-head": head },
-      makeImage(S, S, colourAt, box),
+      makeImage(cells, this.weights, box),
       rect("stroke line passive", box),
     );
     this.add(node, { shows: "weights", head, others: 0.55 });
   }
 
   addRamp({ x, y, w, weights }) {
-    const colourAt = (_, i) =>
-      colourOf(this.palettes, weights ? i / 127 : (2 * i) / 127 - 1, weights);
+    const colours = weights ? this.weights : this.signed(1);
+    const cells = cellsOf(1, 128, (_, i) => (weights ? i / 127 : (2 * i) / 127 - 1));
     const box = { x, y, w, h: 8 };
     this.svg.append(
-      makeImage(1, 128, colourAt, box, { class: weights ? "" : "signed" }),
+      makeImage(cells, colours, box, { class: weights ? "" : "signed" }),
       rect("stroke line", box),
     );
   }
@@ -211,7 +208,7 @@ export class Picture {
     this.shown = followed;
     this.pointed.replaceChildren(...(cell ? this.outline(this.cellBox(cell, stage), "ink") : []));
     this.inside.replaceChildren(
-      ...(inside ? insideParts(inside, this.palettes, this.plan.bars) : []),
+      ...(inside ? insideParts(inside, this.signed, this.plan.bars) : []),
     );
   }
 
@@ -330,7 +327,7 @@ export class Picture {
 }
 
 /** Draw what a number is made of as bars, below the matrices. */
-function insideParts({ title, parts, total, note = "" }, palettes, { top, tall }) {
+function insideParts({ title, parts, total, note = "" }, signed, { top, tall }) {
   const { left, wide } = BAR;
   const step = parts.length > BAR.few ? BAR.step : BAR.apart;
   const base = top + 18 + tall;
@@ -344,8 +341,8 @@ function insideParts({ title, parts, total, note = "" }, palettes, { top, tall }
   const bars = parts.flatMap(({ name, value, lit }, i) => {
     const [x, h] = [left + i * step, (tall * Math.abs(value)) / most];
     const box = { x, y: value < 0 ? base : base - h, w: wide, h };
-    const [red, green, blue, alpha] = colourOf(palettes, value / most, false);
-    const style = `fill: rgb(${red} ${green} ${blue} / ${alpha / 255})`;
+    const colour = shade(value, signed(most));
+    const style = `fill: rgb(${rgbOf(colour).join(" ")} / ${(colour >>> 24) / 255})`;
     return [
       rect(`signed${lit ? " lit" : ""}`, box, { style }),
       text(number(value), x + wide / 2, base - 4 - (value < 0 ? 0 : h)),

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
@@ -18,9 +17,9 @@ from numpy.typing import NDArray
 
 from mha_course.lessons.l07_multi_head_attention.scene.plan import WIDTH, ScenePlan
 from mha_course.plots.figures import ACCENT, HATCH, INK, SMALL, STREAMS, TEXT, new_figure
+from mha_course.plots.scales import WEIGHTS, signed
 
 COLORS = {**STREAMS, "ink": INK, "muted": "#667085", "line": "#c6cad2", "accent": ACCENT}
-SIGNED = LinearSegmentedColormap.from_list("signed", ["#215caa", "#ffffff", "#be202e"])
 COMMANDS = {"M": Path.MOVETO, "L": Path.LINETO, "C": Path.CURVE4, "Z": Path.CLOSEPOLY}
 Stages = Mapping[str, NDArray[np.float64]]
 
@@ -126,20 +125,11 @@ def _image(
     ax: Axes, numbers: NDArray[np.float64], box: tuple[float, ...], alpha: float, weights: bool
 ) -> None:
     x, y, width, height = box
-    most = 1.0 if weights else float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)) or 1.0
-    look: dict[str, Any] = (
-        {"cmap": "cividis", "vmin": 0} if weights else {"cmap": SIGNED, "vmin": -most}
-    )
-    extent = (x, x + width, y + height, y)
-    ax.imshow(
-        numbers,
-        extent=extent,
-        vmax=most,
-        aspect="auto",
-        interpolation="nearest",
-        alpha=alpha,
-        **look,
-    )
+    most = float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)) or 1.0
+    scale = WEIGHTS if weights else signed(most)
+    look: dict[str, Any] = {"cmap": scale.cmap, "vmin": scale.low, "vmax": scale.high}
+    look |= {"extent": (x, x + width, y + height, y), "aspect": "auto", "alpha": alpha}
+    ax.imshow(numbers, interpolation="nearest", **look)
 
 
 def _draw_part(

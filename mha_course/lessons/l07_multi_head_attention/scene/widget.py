@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import traitlets
-from matplotlib import colormaps
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import nn
@@ -23,11 +21,12 @@ from mha_course import plots
 from mha_course.attention import AttentionSteps
 from mha_course.errors import require
 from mha_course.lessons.l07_multi_head_attention.scene.plan import ScenePlan
-from mha_course.lessons.l07_multi_head_attention.scene.static import SIGNED, attention_scene
+from mha_course.lessons.l07_multi_head_attention.scene.static import attention_scene
 from mha_course.lessons.l07_multi_head_attention.scene.watch import stages_of
 from mha_course.markup import isolate_word
 from mha_course.plots.figures import STREAMS
 from mha_course.plots.inputs import as_array, as_names, numbered
+from mha_course.plots.scales import palettes, signed_on_paper
 from mha_course.widgets.base import COURSES, YOURS, RecomputingWidget, esm, style
 
 HERE = Path(__file__).parent
@@ -90,7 +89,8 @@ class AttentionScene(RecomputingWidget):
         options = {
             "colours": {**STREAMS, "accent": plots.ACCENT},
             "asks": recompute is not None,
-            **_palettes(),
+            "weights": palettes()["plain"],
+            "signed": signed_on_paper(),
         }
         self._yours: tuple[str, ...] = ()  # the stages that the learner's function made
         super().__init__(
@@ -187,15 +187,3 @@ class AttentionScene(RecomputingWidget):
         """Draw the overview, with the word that is followed."""
         head = min(max(self.head, 0), self._sizes["H"] - 1)
         return attention_scene(self._shown, self._tokens, head=head, follow=self.row)
-
-
-@cache
-def _palettes() -> dict[str, bytes]:
-    """Return 256 colours of weights from 0 to 1 and of numbers from -1 to 1: red, green, blue,
-    alpha, a byte each.
-    """
-    numbers = np.linspace(-1, 1, 256)
-    signed = SIGNED(np.sign(numbers) / 2 + 0.5)
-    signed[:, 3] = np.abs(numbers) ** 0.7  # 0 is the paper, in light and dark
-    colours = {"weights": colormaps["cividis"](np.linspace(0, 1, 256)), "signed": signed}
-    return {name: (colour * 255).round().astype("u1").tobytes() for name, colour in colours.items()}

@@ -1,0 +1,120 @@
+"""The one rule for the colours of a matrix: which palette, and which numbers stand at its ends.
+
+Pictures ask it here; a browser is sent the answer, and the palettes as bytes.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import seaborn as sns
+from matplotlib import colormaps
+from matplotlib.colors import Colormap, ListedColormap
+from numpy.typing import NDArray
+
+from mha_course.plots.figures import BAR
+
+HALF_TOLERANCE = 0.02  # by how much weights in half precision may exceed 1, and their sum miss it
+ROUNDING = 1e-6  # how far below 0 rounding takes what is not negative
+SLANT = 50  # degrees of the names above columns, here and in widgets/matrix.js
+
+
+class Scale(NamedTuple):
+    """The numbers at the two ends of a palette."""
+
+    kind: Literal["weights", "signed", "plain", "bool"]
+    low: float
+    high: float
+
+    @property
+    def cmap(self) -> Colormap:
+        """Return the palette as matplotlib has it."""
+        return colormap(self.palette)
+
+    @property
+    def palette(self) -> str:
+        """Return the palette's name: weights and other numbers that are not negative share one."""
+        return self.kind if self.kind in ("signed", "bool") else "plain"
+
+    def message(self) -> dict[str, Any]:
+        """Return what the browser is sent: it decides nothing anew."""
+        return {**self._asdict(), "palette": self.palette}
+
+
+WEIGHTS = Scale("weights", 0.0, 1.0)
+BOOL = Scale("bool", 0.0, 1.0)  # full or empty
+
+
+def signed(reach: float) -> Scale:
+    """Return a scale that reaches evenly to both sides of 0."""
+    return Scale("signed", -reach, reach)
+
+
+def scale_of(numbers: Any, hidden: Any = None) -> Scale:
+    """Return the scale of numbers, of which hidden ones, infinite ones and NaN do not count.
+
+    Weights run from 0 to 1; where one is larger, from 0 to the largest; where one is negative, as
+    far to both sides of 0.
+
+    >>> scale_of([0.25, 1.015])
+    Scale(kind='weights', low=0.0, high=1.0)
+    >>> scale_of([-0.5, 2.0])
+    Scale(kind='signed', low=-2.0, high=2.0)
+    """
+    low, high = _ends(numbers, hidden)
+    if low < -ROUNDING * max(1.0, high):
+        return signed(max(-low, high))
+    return WEIGHTS if high <= 1 + HALF_TOLERANCE else Scale("plain", 0.0, high)
+
+
+def stretched(numbers: Any, hidden: Any = None) -> Scale:
+    """Return the scale of numbers whose largest has the last colour, though it be a weight below 1.
+
+    >>> stretched([0.1, 0.4])
+    Scale(kind='weights', low=0.0, high=0.4)
+    """
+    scale = scale_of(numbers, hidden)
+    if scale.kind != "weights":
+        return scale
+    return scale._replace(high=_ends(numbers, hidden)[1] or 1.0)
+
+
+def _ends(numbers: Any, hidden: Any) -> tuple[float, float]:
+    """Return the least and the largest number that is seen, and 0 where it lies between."""
+    array = np.asarray(numbers)
+    seen = np.isfinite(array) if hidden is None else np.isfinite(array) & ~np.asarray(hidden, bool)
+    return float(array.min(where=seen, initial=0.0)), float(array.max(where=seen, initial=0.0))
+
+
+@cache
+def colormap(palette: str) -> Colormap:
+    """Return a palette: plain, signed (white at 0), or bool (empty and full)."""
+    if palette == "bool":
+        return ListedColormap(["#ffffff", BAR], name="bool")
+    named = {"plain": colormaps["cividis"], "signed": sns.color_palette("vlag", as_cmap=True)}
+    return named[palette]
+
+
+@cache
+def palettes() -> dict[str, bytes]:
+    """Return the palettes for a browser: red, green, blue and alpha of each colour, a byte each."""
+    ramps = {name: as_bytes(colormap(name)(np.arange(256))) for name in ("plain", "signed")}
+    empty_and_full = colormap("bool")([0, 1])
+    empty_and_full[0, 3] = 0  # the page's own paper
+    return {**ramps, "bool": as_bytes(empty_and_full)}
+
+
+@cache
+def signed_on_paper() -> bytes:
+    """Return the signed palette as its two ends that fade: 0 is the page's paper, light or dark."""
+    numbers = np.linspace(-1, 1, 256)
+    colours = colormap("signed")(np.sign(numbers) / 2 + 0.5)
+    colours[:, 3] = np.abs(numbers) ** 0.7
+    return as_bytes(colours)
+
+
+def as_bytes(colours: NDArray[np.float64]) -> bytes:
+    """Write red, green, blue and alpha, from 0 to 1, as a byte each."""
+    return (colours * 255).round().astype("u1").tobytes()
