@@ -4,30 +4,30 @@ import { clamp } from "../dom.js";
 import { cellAt } from "./picture.js";
 
 export function followPointer(explorer) {
-  const { glass } = explorer;
+  const { surface } = explorer;
   const place = ({ clientX, clientY }) => {
-    const { left, top, width } = glass.getBoundingClientRect();
-    const grown = width / glass.offsetWidth; // on a slide
+    const { left, top, width } = surface.getBoundingClientRect();
+    const zoom = width / surface.offsetWidth; // on a slide
     return cellAt(
-      { x: (clientX - left) / grown, y: (clientY - top) / grown },
+      { x: (clientX - left) / zoom, y: (clientY - top) / zoom },
       explorer.plan,
       explorer.maps,
     );
   };
   const listeners = {
-    pointermove: (event) => explorer.light({ hover: place(event) }),
-    pointerleave: () => explorer.light({ hover: null }),
+    pointermove: (event) => explorer.point({ hover: place(event) }),
+    pointerleave: () => explorer.point({ hover: null }),
     pointerdown(event) {
       const at = place(event);
-      if (at?.row != null && at.column != null) explorer.light({ cursor: at });
+      if (at?.row != null && at.column != null) explorer.point({ cursor: at });
     },
     focus() {
       explorer.cursor ??= { row: 0, column: 0 };
-      if (glass.matches(":focus-visible")) explorer.light({});
+      if (surface.matches(":focus-visible")) explorer.point({});
     },
   };
   for (const [event, call] of Object.entries(listeners)) {
-    glass.addEventListener(event, (details) => {
+    surface.addEventListener(event, (details) => {
       if (explorer.plan) call(details); // else nothing is drawn yet
     });
   }
@@ -39,7 +39,7 @@ export function pressLarge(explorer, { key }) {
   const { row, column } = { row: 0, column: 0, ...explorer.cursor };
   const { layer, slot } = explorer.current();
   const move = (down, right) => () =>
-    explorer.light({
+    explorer.point({
       cursor: { row: clamp(row + down, 0, T - 1), column: clamp(column + right, 0, S - 1) },
       hover: null,
     });
@@ -52,7 +52,7 @@ export function pressLarge(explorer, { key }) {
     End: move(0, S),
     PageUp: () => explorer.choose({ layer, slot: slot - 1 }),
     PageDown: () => explorer.choose({ layer, slot: slot + 1 }),
-    Escape: () => explorer.light({ cursor: null }),
+    Escape: () => explorer.point({ cursor: null }),
   };
   const ours = Object.hasOwn(answers, key);
   if (ours) answers[key]();

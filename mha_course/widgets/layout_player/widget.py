@@ -52,9 +52,8 @@ class LayoutPlayer(Player):
         ]
         self.text = "; beside it ".join(map(_summary, lanes)) + "."
         self.static = frame_html(_tables(lanes), self.text)
-        super().__init__(
-            data={"lanes": lanes, "last": max(len(lane["frames"]) for lane in lanes) - 1}
-        )
+        last = max(len(lane["frames"]) for lane in lanes) - 1
+        super().__init__(options={"lanes": lanes, "last": last})
 
 
 def _lane(
