@@ -77,7 +77,7 @@ class Prediction:
                 for choice in self.question.choices
             ]
         else:
-            content |= {"field": True, "foot": self._fold()}
+            content |= {"field": True, "details": self._fold()}
         return live_card("question", content, self._respond)
 
     def _respond(self, _: str, typed: str) -> dict[str, Any]:

@@ -1,8 +1,24 @@
-// A card: what was found or asked, choices, a field or buttons below it, and what they bring. Choices are marked here,
-// so that they are without a kernel, too; all else the kernel answers.
+// A card: a report or a question, choices, a field or buttons below it, and what they bring. Choices are marked here,
+// so that this works without a kernel; the kernel answers everything else.
 
-import { GONE, makeAsker } from "./controls.js";
 import { keepKeys, make, makeButton, say } from "./dom.js";
+import { connect } from "./protocol.js";
+
+/**
+ * @typedef {object} CardOptions All texts are HTML that the course wrote.
+ * @property {string} html
+ * @property {{ text: string, right: boolean, reason: string }[]} [choices]
+ * @property {boolean} [field] Whether there is a field to type an answer in.
+ * @property {string} [details] What stands below all else.
+ *
+ * @typedef {object} CardState
+ * @property {{ action: string, label: string, done: boolean }[]} buttons
+ * @property {string[]} [parts] What the buttons brought.
+ * @property {boolean} [right] Whether what was typed is right.
+ * @property {string} [reason]
+ *
+ * @typedef {{ action: string, text: string }} CardEvent
+ */
 
 /** Make an element of HTML that the course wrote; what people wrote is escaped in it. */
 function fromHTML(name, html = "") {
@@ -39,7 +55,8 @@ function makeField(send) {
 
 /** Make a row of buttons that changes with what has been asked, and keeps the focus where it is. */
 function makeBar(send) {
-  const [bar, buttons] = [make("div", "bar"), new Map()];
+  const bar = make("div", "bar");
+  const buttons = new Map();
   function add(action) {
     const button = makeButton(
       "",
@@ -49,7 +66,7 @@ function makeBar(send) {
     buttons.set(action, button);
     bar.append(button);
   }
-  function show(specs = []) {
+  function show(specs) {
     for (const { action, label, done } of specs) {
       if (!buttons.has(action)) add(action);
       say(buttons.get(action), label);
@@ -60,20 +77,17 @@ function makeBar(send) {
 }
 
 function render({ model, el }) {
-  const { html, choices = [], field, foot } = model.get("shown");
-  let brought = "";
-  const queue = makeAsker(model, "asked", () => say(trouble, `⚠ ${GONE}`));
-  const send = (action, text) => queue.ask({ action, text });
-  const [trouble, reason, parts] = [
-    make("p", "trouble"),
-    make("div", "reason"),
-    make("div", "parts"),
-  ];
+  const { html, choices = [], field, details } = model.get("options");
+  const trouble = make("p", "trouble");
+  const reason = make("div", "reason");
+  const parts = make("div", "parts");
   for (const node of [trouble, reason, parts]) node.setAttribute("role", "status");
+  const kernel = connect(model, draw, (text) => say(trouble, text && `⚠ ${text}`));
+  const send = (action, text) => kernel.send({ action, text });
 
   function mark(node, right, why) {
     reason.style.minHeight = `${reason.offsetHeight}px`; // what stands below does not come up again
-    for (const one of answers) one.removeAttribute("aria-current");
+    for (const answer of answers) answer.removeAttribute("aria-current");
     node.setAttribute("aria-current", "true");
     node.dataset.right = right;
     say(node.querySelector(".sign"), right ? "✔" : "✘");
@@ -81,27 +95,22 @@ function render({ model, el }) {
   }
   const answers = field ? [makeField(send)] : choices.map((choice) => makeChoice(choice, mark));
   const { bar, show: showButtons } = makeBar(send);
-  const root = make("div", "mha-face", fromHTML("said", html));
+  const root = make("div", "mha-face", fromHTML("report", html));
   if (answers.length) root.append(make("div", "answers", ...answers), reason);
-  root.append(bar, trouble, parts, fromHTML("foot", foot));
+  root.append(bar, trouble, parts, fromHTML("details", details));
   keepKeys(root);
   el.append(root);
 
-  function follow() {
-    const shown = model.get("shown");
-    showButtons(shown.buttons);
-    const now = (shown.parts ?? []).join("");
+  let brought = "";
+  function draw(state) {
+    showButtons(state.buttons);
+    const now = (state.parts ?? []).join("");
     if (now !== brought) parts.innerHTML = brought = now; // else what somebody folded would unfold
-    say(trouble, shown.trouble ?? "");
-    if (shown.reason) mark(answers[0], shown.right, shown.reason);
-    queue.landed(shown.number);
-    queue.pump();
+    if (state.reason) mark(answers[0], state.right, state.reason);
   }
-  model.on("change:shown", follow);
-  follow();
+  kernel.follow();
   return () => {
-    queue.stop();
-    model.off("change:shown", follow);
+    kernel.stop();
     root.remove();
   };
 }

@@ -1,27 +1,42 @@
-"""A card that asks or answers: what was found, buttons or a field below it, and what they bring."""
+"""A card that asks or answers: text, buttons or a field below it, and what they bring."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import anywidget
 import ipywidgets as W
-import traitlets
 
-from mha_course.widgets.base import INTERRUPTED, WIDGET_VIEW, esm
+from mha_course.widgets.base import WIDGET_VIEW, CourseWidget, esm
 
 HERE = Path(__file__).parent
+Respond = Callable[[str, str], dict[str, Any]]
 
 
-class _Face(anywidget.AnyWidget):
-    """All of a card but the widgets that its buttons bring."""
+class _Face(CourseWidget):
+    """All of a card but the widgets that its buttons bring, which ``bring`` shows."""
 
     _esm = esm("card.js", folder=HERE)
     _css = HERE / "card.css"
-    shown = traitlets.Dict().tag(sync=True)
-    asked = traitlets.Dict({"number": 0}).tag(sync=True, echo_update=False)
+
+    def __init__(
+        self, content: dict[str, Any], respond: Respond, bring: Callable[[Sequence[W.Widget]], None]
+    ) -> None:
+        self._respond = respond
+        self._bring = bring
+        self._answered = {"buttons": content.pop("buttons", [])}
+        super().__init__(options=content)
+        self.state = self._state_after({})
+
+    def _receive(self, event: Mapping[str, Any]) -> None:
+        changed = self._respond(event["action"], event["text"])
+        if "widgets" in changed:
+            self._bring(changed.pop("widgets"))
+        self._answered |= changed
+
+    def _drawn(self) -> dict[str, Any]:
+        return self._answered
 
 
 class Card(W.VBox):  # type: ignore[misc]
@@ -30,18 +45,14 @@ class Card(W.VBox):  # type: ignore[misc]
     Args:
         kind: by which card.css colours it.
         content: ``html``; below it ``choices`` (each its text, whether it is right, and the HTML of
-            its reason), or a ``field``, and then ``foot``; or ``buttons`` (each its action, its
+            its reason), or a ``field``, and then ``details``; or ``buttons`` (each its action, its
             label, and whether it is done).
         respond: ``respond(action, text)`` returns what changes of it: ``right`` and ``reason`` of
             what was typed, ``buttons``, ``parts`` (HTML) and ``widgets`` to show below.
     """
 
-    def __init__(
-        self, kind: str, content: dict[str, Any], respond: Callable[[str, str], dict[str, Any]]
-    ) -> None:
-        self._face = _Face(shown=content)
-        self._respond = respond
-        self._face.observe(self._answer, names="asked")
+    def __init__(self, kind: str, content: dict[str, Any], respond: Respond) -> None:
+        self._face = _Face(dict(content), respond, self._bring)
         super().__init__([self._face])
         self.add_class("mha-card")
         self.add_class(f"mha-{kind}")
@@ -50,14 +61,5 @@ class Card(W.VBox):  # type: ignore[misc]
         """Return what a front end shows it by."""
         return {WIDGET_VIEW: {"version_major": 2, "version_minor": 1, "model_id": self.model_id}}
 
-    def _answer(self, change: dict[str, Any]) -> None:
-        asked = change["new"]
-        try:
-            changed = self._respond(asked["action"], asked["text"])
-        except KeyboardInterrupt:  # somebody stopped the kernel: it answers again
-            changed = {"trouble": f"⚠ {INTERRUPTED}"}
-        if "widgets" in changed:
-            self.children = (self._face, *changed.pop("widgets"))
-        self._face.shown = (
-            self._face.shown | {"trouble": ""} | changed | {"number": asked["number"]}
-        )
+    def _bring(self, widgets: Sequence[W.Widget]) -> None:
+        self.children = (self._face, *widgets)

@@ -1,14 +1,26 @@
-// Controls, built from what controls.py says of them, and the queue in which what they ask goes to the kernel.
-// A control is its node, and how to show and to read its value.
+// Controls, built from what controls.py says of them. A control is its node, and how to show its value.
+
+/**
+ * @typedef {object} ControlSpec What a control is built from.
+ * @property {string} name
+ * @property {string} label
+ * @property {"slider"|"choice"|"menu"|"toggle"|"text"|"log"|"linear"|"whole"|"painted"} kind
+ * @property {string[]} [words] How the values of a slider, a choice or a menu are written.
+ * @property {number|string} [start] The value of a number or a text at the start.
+ * @property {number} [low]
+ * @property {number} [high]
+ *
+ * @typedef {object} Control
+ * @property {HTMLElement} node
+ * @property {(value: any) => void} show
+ */
 
 import { make, short } from "./dom.js";
 
 /** Make a slider: where a value has its place, which value a place has, and how that is written. */
 function makeRange(attributes, place, valueAt, words, moved) {
-  const [range, output] = [
-    Object.assign(make("input"), { type: "range", ...attributes }),
-    make("output"),
-  ];
+  const range = Object.assign(make("input"), { type: "range", ...attributes });
+  const output = make("output");
   const read = () => valueAt(Number(range.value));
   function write() {
     output.textContent = words(read());
@@ -22,7 +34,7 @@ function makeRange(attributes, place, valueAt, words, moved) {
     write();
     moved(read());
   });
-  return { parts: [range, output], show, read };
+  return { parts: [range, output], show };
 }
 
 const same = (value) => value;
@@ -35,7 +47,7 @@ const buildSlider = ({ words }, moved) => {
     (at) => words[at],
     moved,
   );
-  const longest = Math.max(...words.map((one) => one.length));
+  const longest = Math.max(...words.map((word) => word.length));
   built.parts[1].style.minWidth = `${longest + 0.5}ch`; // nothing moves when the word does
   return built;
 };
@@ -60,33 +72,29 @@ const buildChoice = ({ name, label, words }, moved, scope) => {
     Object.assign(make("input"), { type: "radio", name: `${name}-${scope}` }),
   );
   radios.forEach((radio, i) => radio.addEventListener("change", () => moved(i)));
-  const buttons = words.map((one, i) => make("label", "button", radios[i], make("span", "", one)));
+  const labels = words.map((word, i) => make("label", "button", radios[i], make("span", "", word)));
   const node = make(
     "fieldset",
     "control choice",
     make("legend", "", label),
-    make("span", "buttons", ...buttons),
+    make("span", "buttons", ...labels),
   );
   const show = (value) => radios.forEach((radio, i) => (radio.checked = i === value));
-  return { node, show, read: () => radios.findIndex((radio) => radio.checked) };
+  return { node, show };
 };
 
 const buildMenu = ({ words }, moved) => {
-  const select = make("select", "", ...words.map((one, i) => new Option(one, i)));
+  const select = make("select", "", ...words.map((word, i) => new Option(word, i)));
   select.dataset.lmSuppressShortcuts = true; // else JupyterLab takes its arrow keys
   select.addEventListener("change", () => moved(select.selectedIndex));
-  return {
-    parts: [select],
-    show: (value) => (select.selectedIndex = value),
-    read: () => select.selectedIndex,
-  };
+  return { parts: [select], show: (value) => (select.selectedIndex = value) };
 };
 
 const buildToggle = ({ label }, moved) => {
   const box = Object.assign(make("input"), { type: "checkbox" });
   box.addEventListener("change", () => moved(box.checked));
   const node = make("label", "control toggle", box, make("span", "", label));
-  return { node, show: (value) => (box.checked = value), read: () => box.checked };
+  return { node, show: (value) => (box.checked = value) };
 };
 
 const buildText = (_, moved) => {
@@ -99,7 +107,7 @@ const buildText = (_, moved) => {
   const show = (value) => {
     if (field !== document.activeElement) field.value = value; // else an answer would undo what was typed meanwhile
   };
-  return { parts: [field], show, read: () => field.value };
+  return { parts: [field], show };
 };
 
 const BUILDERS = {
@@ -113,7 +121,7 @@ const BUILDERS = {
   whole: buildNumber,
 };
 
-/** Build a control; `moved(name, value)` is called whenever somebody moves it, and `scope` is a word of this picture's own. */
+/** Build a control; `moved(name, value)` is called whenever somebody moves it, `scope` names this picture. */
 function makeControl(spec, moved, scope) {
   const words = spec.words?.map((word) => short(word, 60)); // which may be tokens
   const { parts, ...control } = BUILDERS[spec.kind](
@@ -129,59 +137,8 @@ function makeControl(spec, moved, scope) {
 }
 
 /** Build all controls that are not painted in the picture itself, by their names. */
-export function makeControls(specs, moved, scope) {
+export function makeControls(specs, moved) {
+  const scope = Math.random().toString(36).slice(2);
   const built = specs.filter(({ kind }) => kind !== "painted");
   return new Map(built.map((spec) => [spec.name, makeControl(spec, moved, scope)]));
-}
-
-/** What is said, in all widgets, of a kernel that does not answer: nobody can tell one that is busy from one that is gone. */
-export const GONE =
-  "The kernel does not answer. If it is busy, wait; if it is gone, run the cell again.";
-const PATIENCE = 3000; // milliseconds until a kernel that says nothing is said not to answer
-
-/**
- * Ask the kernel one question at a time. What is asked meanwhile waits, the newest in the place of older ones, so that
- * a slow answer never piles up. `send` sends a question and returns by what its answer is known; `late` is called
- * where none came in time, and whatever is asked next goes out.
- */
-export function makeQueue(send, late) {
-  let [flying, waiting, timer] = [null, null, null];
-  function pump() {
-    if (flying !== null || waiting === null) return;
-    const question = waiting;
-    waiting = null;
-    timer = setTimeout(() => {
-      flying = null;
-      late();
-    }, PATIENCE);
-    flying = send(question);
-  }
-  return {
-    pump,
-    waiting: () => waiting,
-    idle: () => flying === null && waiting === null,
-    ask(question) {
-      waiting = question;
-      pump();
-    },
-    /** Note an answer, and say whether it is the one that was waited for: an older one does not count. */
-    landed(key) {
-      if (flying === null || key !== flying) return false;
-      clearTimeout(timer);
-      flying = null;
-      return true;
-    },
-    stop: () => clearTimeout(timer),
-  };
-}
-
-/** Make a queue whose questions go to the kernel in a trait, each with the number by which its answer is known. */
-export function makeAsker(model, trait, late, key = "number") {
-  function send(question) {
-    const number = (model.get(trait)[key] ?? 0) + 1;
-    model.set(trait, { ...question, [key]: number });
-    model.save_changes();
-    return number;
-  }
-  return makeQueue(send, late);
 }

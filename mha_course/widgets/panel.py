@@ -25,14 +25,12 @@ class Panel(Lab):
     """Draw anew whenever a control moves.
 
     Args:
-        draw: takes the controls' values by name, returns a picture and the sentence that says what
-            it shows.
-        controls: by the names that draw takes, the values to choose from, the first at the start; a
-            mapping from words to values is a menu.
+        draw: takes the controls' values by name, returns a picture and a sentence that reads it.
+        controls: by name, the values to choose from, the first at the start; a mapping from words
+            to values is a menu.
 
-    Without a kernel the picture of the last reading shows instead. What ``draw`` raises is shown in
-    place, and
-    the next move of a control tries again.
+    Without a kernel the last picture shows instead. What ``draw`` raises is shown in place, and the
+    next move of a control tries again.
     """
 
     def __init__(
@@ -49,24 +47,21 @@ class Panel(Lab):
         super().__init__([_control(name, values) for name, values in controls.items()])
 
     def png(self) -> bytes:
-        """Return the picture of the last reading."""
+        """Return the last picture."""
         return self._png or super().png()
 
     def draw(self, **values: Any) -> tuple[Panels, str]:
         """Draw the picture."""
         with plots.unregistered():
-            picture, said = self._draw(**values)
-            text = visible(" ".join(said.split()))
+            picture, sentence = self._draw(**values)
+            text = visible(" ".join(sentence.split()))
             self._png = plots.png(picture)
-        return (
-            {"kind": "picture", "title": "", "note": "", "html": image_html(self._png, text)},
-        ), text
+        html = image_html(self._png, text)
+        return ({"kind": "picture", "title": "", "note": "", "html": html},), text
 
-    @traitlets.observe("request")
+    @traitlets.observe("event")
     def _answer(self, change: dict[str, Any]) -> None:
-        """Draw in the main thread: JupyterLab may report a control in another, and matplotlib bears
-        only one.
-        """
+        """Draw in the main thread: JupyterLab may report in another, and matplotlib needs one."""
         if self._loop is None or threading.current_thread() is threading.main_thread():
             super()._answer(change)
         else:

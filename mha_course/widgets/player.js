@@ -27,7 +27,7 @@ export const fade = (node, duration) => node.animate({ opacity: [0, 0.4, 0.4, 1]
  * has to be called once all is in place. The step is the model's "position", so that two views go together.
  */
 export function makePlayer({ model, el }, name, label, show) {
-  const { last } = model.get("data");
+  const { last } = model.get("options");
   let [at, takes, timer, saving] = [-1, 0, null, null];
 
   const back = makeButton("", "◀\ufe0e Back", () => go(at - 1), "Back");

@@ -1,6 +1,4 @@
-"""What is stepped through in the browser: a position, and the bar, the keys and the looks that all
-players share.
-"""
+"""What is stepped through in the browser: a position, and a bar and keys that all players share."""
 
 from __future__ import annotations
 
@@ -8,21 +6,17 @@ from typing import Any
 
 import traitlets
 
-from mha_course.widgets.base import StaticFallbackWidget
+from mha_course.widgets.base import CourseWidget
 
 
-class Player(StaticFallbackWidget):
-    """A picture in steps. ``position``, the step that is shown, from 0, follows the learner and may
-    be set.
+class Player(CourseWidget):
+    """A picture in steps. ``position``, from 0, follows the learner and may be set.
 
-    A subclass gives ``data``, from which the browser draws; ``last`` in it is the position of the
-    last step.
+    A subclass gives ``options``; ``last`` in them is the position of the last step.
     """
 
-    data = traitlets.Dict().tag(sync=True)
     position = traitlets.Int(0).tag(sync=True)
 
     @traitlets.validate("position")
     def _within(self, proposal: dict[str, Any]) -> int:
-        """Keep to the steps that there are."""
-        return int(max(0, min(proposal["value"], self.data["last"])))
+        return int(max(0, min(proposal["value"], self.options["last"])))

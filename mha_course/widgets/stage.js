@@ -1,34 +1,48 @@
 // What the explorer and the scene share: a model that is followed, at most one drawing a frame, and an end.
 
-import { catchKeys, followModel, makeSpeaker } from "./dom.js";
-import { makeRecompute } from "./recompute.js";
+import { catchKeys, followModel, make, makeSpeaker, say } from "./dom.js";
+import { connect } from "./protocol.js";
 
 const SETTLED = 150; // milliseconds until the kernel hears what was chosen: it need not follow every step
 
-/** A subclass makes `root`, and then calls `start`; it has `draw` and, for keys, `answer`. */
+/** A subclass makes `root`, and then calls `start`; it has `draw`, `stateCame(state)` and, for keys, `answer`. */
 export class Stage {
   constructor(model) {
     Object.assign(this, { model, due: null, saving: null });
-    this.recompute = makeRecompute(model);
     this.speaker = makeSpeaker();
+    this.source = make("p", "whose"); // whose numbers they are
+    this.trouble = make("p", "trouble");
+    this.trouble.setAttribute("role", "status");
+    this.kernel = connect(
+      model,
+      (state) => {
+        say(this.source, state.source);
+        this.stateCame(state);
+      },
+      (text) => {
+        say(this.trouble, text);
+        this.trouble.classList.toggle(
+          "bad",
+          Boolean(text) && !text.includes("returns nothing yet"),
+        ); // not begun is no fault
+      },
+    );
   }
 
-  /** Enter the page. Draw whenever the width or one of these traits changes; `calls` are for others. */
-  start(el, traits, calls) {
+  /** Enter the page. Draw the state, and again whenever the width or one of these traits changes. */
+  start(el, traits) {
     el.append(this.root);
     const soon = () => this.soon();
     const size = new ResizeObserver(soon);
     size.observe(this.root);
     this.stops = [
       catchKeys(this.root, (event, target) => this.answer(event, target)),
-      followModel(this.model, {
-        ...Object.fromEntries(traits.map((name) => [name, soon])),
-        ...calls,
-      }),
+      followModel(this.model, Object.fromEntries(traits.map((name) => [name, soon]))),
       () => size.disconnect(),
-      this.recompute.stop,
+      this.kernel.stop,
       this.speaker.stop,
     ];
+    this.kernel.follow();
   }
 
   put(values) {

@@ -55,7 +55,7 @@ def state(page):
 def place(page, name, row, column, head=0):
     """Return where a cell is on the page."""
     made = """([name, row, column, head]) => {
-      const { x, y, w, h, rows, columns } = model.get('packet').plan.parts[name].boxes[head];
+      const { x, y, w, h, rows, columns } = model.get('state').plan.parts[name].boxes[head];
       return [x + (column + 0.5) * w / columns, y + (row + 0.5) * h / rows];
     }"""
     box = page.locator(".picture").bounding_box()
@@ -207,7 +207,7 @@ def test_on_a_phone_it_scrolls_inside_itself_to_what_is_lit(show):
         page.get_by_role("button", name="Next").click()
     settle(page)
     left = page.evaluate("document.querySelector('.mha-scene .paper').scrollLeft")
-    part = page.evaluate("model.get('packet').plan.parts.weights")
+    part = page.evaluate("model.get('state').plan.parts.weights")
     assert left < part["x"] * 0.88 < left + 300
 
 
@@ -216,13 +216,14 @@ def test_recompute_asks_the_kernel_and_says_what_it_answers(show, steps):
     page = show(AttentionScene(given, recompute=lambda: given, **options), reduced_motion="reduce")
     assert page.locator(".whose").inner_text() == "These numbers are the course's."
     page.get_by_role("button", name="Recompute").click()
-    assert page.evaluate("model.get('request').serial") == 1
-    page.evaluate(
-        "model.set('trouble', { serial: 1, text: 'your function: ValueError: no heads' })"
+    answer = (
+        "(changes) => model.set('state', "
+        "{ ...model.get('state'), serial: model.get('event').serial, ...changes })"
     )
+    page.evaluate(answer, {"trouble": "your function: ValueError: no heads"})
     assert page.locator(".trouble").inner_text() == "your function: ValueError: no heads"
     page.get_by_role("button", name="Recompute").click()
-    page.evaluate("model.set('packet', { ...model.get('packet'), serial: 2, whose: 'Yours.' })")
+    page.evaluate(answer, {"trouble": "", "source": "Yours."})
     settle(page)
     assert page.locator(".whose").inner_text() == "Yours."
     assert page.locator(".trouble").inner_text() == ""

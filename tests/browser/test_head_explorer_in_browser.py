@@ -334,8 +334,8 @@ def test_controls_ask_the_kernel_and_its_answer_is_drawn(show):
     )
     fewer = HeadExplorer([[0.25, 0.75], [0.5, 0.5]], queries=["dogs", "were"])
     answer = (
-        "(state) => model.set('packet', "
-        "{ ...new Model(state).get('packet'), serial: model.get('request').serial })"
+        "(state) => model.set('state', "
+        "{ ...new Model(state).get('state'), serial: model.get('event').serial })"
     )
     moves = {
         "temperature": (
@@ -347,7 +347,7 @@ def test_controls_ask_the_kernel_and_its_answer_is_drawn(show):
     }
     for name, (move, wanted) in moves.items():
         move()
-        assert page.evaluate("model.get('request').values")[name] == wanted
+        assert page.evaluate("model.get('event').moved")[name] == wanted
         page.evaluate(answer, alone(fewer)["state"])
     press(page)
     point(page, 1, 0)

@@ -112,7 +112,7 @@ def test_a_question_is_answered_by_keys_and_marked_where_it_stands(lab_page):
     field.press("Enter")
     typed.locator(".trouble", has_text="The kernel does not answer.").wait_for()
     typed.locator("summary").click()
-    assert "8. " in typed.locator(".foot").inner_text()
+    assert "8. " in typed.locator(".details").inner_text()
 
 
 def test_a_card_brings_hints_a_trace_and_the_solution(lab_page):

@@ -71,7 +71,7 @@ def test_a_trace_ends_where_the_answer_stops_and_says_so():
     card.press("trace")
     (tracer,) = card.widgets
     assert isinstance(tracer, ShapeTracer)
-    assert [step["name"] for step in tracer.data["steps"]] == ["doubled", "tripled"]
+    assert [step["name"] for step in tracer.options["steps"]] == ["doubled", "tripled"]
     assert tracer.position == 1
     assert "It stops after these steps." in card.shown["parts"][-1]
     assert "<code>return tripled @ x</code>; tripled is (7, 24)" in card.shown["html"]

@@ -15,7 +15,7 @@ class LiveCard:
 
     @property
     def shown(self):
-        return self.face.shown
+        return {**self.face.options, **self.face.state}
 
     @property
     def widgets(self):
@@ -23,8 +23,9 @@ class LiveCard:
 
     def press(self, action, text=""):
         """Ask as a button or a field does; return how it was marked, if it was."""
-        self.face.asked = {"number": self.face.asked["number"] + 1, "action": action, "text": text}
-        assert self.shown["number"] == self.face.asked["number"]
+        serial = self.face.event.get("serial", 0) + 1
+        self.face.event = {"serial": serial, "action": action, "text": text}
+        assert self.shown["serial"] == serial
         return self.shown.get("right"), self.shown.get("reason")
 
     def labels(self):

@@ -63,16 +63,16 @@ CASES = {
     "AttentionScene": (
         "AttentionScene(seen.steps(inputs), tokens=words, recompute=lambda: seen(3 * inputs), "
         "follow='it')",
-        {"request": {"serial": 1}}, "'q' in made.packet['yours']", "packet",
+        {"event": {"serial": 1}}, "'q' in made.state['yours']", "state",
     ),
     "HeadExplorer": (
         "HeadExplorer(weights(1), queries=words, recompute=weights)",
-        {"request": {"serial": 1, "values": {"temperature": 5.0}}},
-        "abs(made._maps.numbers[0, :1] - weights(5).numpy()).max() < 1e-3", "packet",
+        {"event": {"serial": 1, "moved": {"temperature": 5.0}}},
+        "abs(made._maps.numbers[0, :1] - weights(5).numpy()).max() < 1e-3", "state",
     ),
     "LayoutPlayer": ("LayoutPlayer(followed)", {"position": 2}, "made.position == 2", None),
-    "Panel": ("Panel(draw, size=range(2, 12))", None, "made.text == 'An identity of 3.'", "view"),
+    "Panel": ("Panel(draw, size=range(2, 12))", None, "made.text == 'An identity of 3.'", "state"),
     "ShapeTracer": ("ShapeTracer(followed)", {"position": 1}, "made.position == 1", None),
-    **{name: (call_of(lab), None, "made.view['number'] == 1", "view") for name,
+    **{name: (call_of(lab), None, "made.state['serial'] == 1", "state") for name,
         lab in LABS.items()},
 }  # fmt: skip

@@ -31,25 +31,26 @@ def weights(draw, *shape, **options):
     return (draw(*shape, **options) * 2).softmax(-1)
 
 
-def opened(packet):
-    """Read a packet as the browser does: itself, facts of each map, cells (M, T, S), hidden (L · B,
+def opened(state):
+    """Read a state as the browser does: itself, facts of each map, cells (M, T, S), hidden (L · B,
     slots, T, S).
     """
-    R, _, T, S = packet["shape"]
-    four = (R, packet["slots"], T, S)
-    numbers = np.frombuffer(packet["numbers"], "<f4").reshape(-1, T, S)
-    hidden = packet["hidden"] and np.frombuffer(packet["hidden"], bool).reshape(four)
-    assert len(packet["facts"]) == len(numbers) == R * packet["slots"]
-    return packet, packet["facts"], numbers, hidden
+    R, _, T, S = state["shape"]
+    four = (R, state["slots"], T, S)
+    numbers = np.frombuffer(state["numbers"], "<f4").reshape(-1, T, S)
+    hidden = state["hidden"] and np.frombuffer(state["hidden"], bool).reshape(four)
+    assert len(state["facts"]) == len(numbers) == R * state["slots"]
+    return state, state["facts"], numbers, hidden
 
 
 def ask(explorer, **values):
     """Do what the browser does when a control moves, and return what went wrong."""
-    serial = explorer.request["serial"] + 1
+    serial = explorer.state["serial"] + 1
     if "mask" in values:
         values["mask"] = [*MASKS, GIVEN].index(values["mask"])
-    explorer.request = {"values": values, "serial": serial}
-    return explorer.trouble["text"] if explorer.trouble.get("serial") == serial else ""
+    explorer.event = {"moved": values, "serial": serial}
+    assert explorer.state["serial"] == serial
+    return explorer.state["trouble"]
 
 
 # ---- what is sent ----
@@ -61,7 +62,7 @@ def ask(explorer, **values):
 def test_every_cell_comes_whole(draw, shape):
     given = draw(*shape) * 7
     explorer = HeadExplorer(given, queries=tokens(shape[-2]), keys=tokens(shape[-1], "s"))
-    head, facts, cells, _ = opened(explorer.packet)
+    head, facts, cells, _ = opened(explorer.state)
     four = given.float().reshape(-1, *(1, *shape)[-3:]).numpy()
     assert head["shape"] == list(four.shape)
     if four.shape[1] > 1:  # the average stands last
@@ -81,7 +82,7 @@ def test_every_cell_comes_whole(draw, shape):
 def test_any_float_on_any_device(draw, device, dtype):
     given = weights(draw, 4, 6, 6).to(device=device, dtype=dtype)
     explorer = HeadExplorer(given.requires_grad_(), queries=tokens(6))
-    _, facts, cells, _ = opened(explorer.packet)
+    _, facts, cells, _ = opened(explorer.state)
     given = given.detach().cpu().double().numpy()
     assert np.abs(cells[:4] - given).max() < 1e-7
     assert facts[0]["entropy"] is not None  # rounding is no mistake of the softmax
@@ -90,7 +91,7 @@ def test_any_float_on_any_device(draw, device, dtype):
 def test_what_is_no_number_stays_none(draw):
     given = draw(2, 4, 4)
     given[0, 1, 2], given[0, 2, 3], given[1, 3, 0] = math.nan, -math.inf, math.inf
-    _, facts, cells, hidden = opened(HeadExplorer(given).packet)
+    _, facts, cells, hidden = opened(HeadExplorer(given).state)
     assert np.array_equal(np.isnan(cells[0]), given[0].isnan())
     assert np.array_equal(cells[0] == -np.inf, given[0] == -math.inf)
     assert np.array_equal(cells[1] == np.inf, given[1] == math.inf)
@@ -101,13 +102,13 @@ def test_what_is_no_number_stays_none(draw):
         given[1][given[1] < 99].max(),
     )
     assert np.array_equal(hidden[0, :2], given.isneginf())  # a score of -inf is hidden
-    nothing = opened(HeadExplorer(np.full((2, 2), np.nan)).packet)
+    nothing = opened(HeadExplorer(np.full((2, 2), np.nan)).state)
     assert np.isnan(nothing[2]).all()
 
 
 def test_numbers_too_large_for_the_browser_are_infinite():
     _, facts, cells, hidden = opened(
-        HeadExplorer([[1.0, torch.finfo(torch.float64).min], [0.5, 0.5]]).packet
+        HeadExplorer([[1.0, torch.finfo(torch.float64).min], [0.5, 0.5]]).state
     )
     assert cells[0].tolist() == [[1, -math.inf], [0.5, 0.5]]
     assert hidden.tolist() == [[[[False, True], [False, False]]]]
@@ -123,7 +124,7 @@ def test_entropy_is_the_mean_over_rows_that_see_something(draw):
     given = (
         torch.where(mask, draw(3, 6, 6), -math.inf).softmax(-1).nan_to_num(1 / 6)
     )  # what sees nothing is even
-    _, facts, *_ = opened(HeadExplorer(given, mask=mask).packet)
+    _, facts, *_ = opened(HeadExplorer(given, mask=mask).state)
     for head, fact in zip(given, facts, strict=False):
         rows = torch.distributions.Categorical(head[[0, 1, 3, 4, 5]]).entropy()
         assert fact["entropy"] == pytest.approx(float(rows.mean()), abs=1e-6)
@@ -132,13 +133,13 @@ def test_entropy_is_the_mean_over_rows_that_see_something(draw):
 
 def test_rows_that_do_not_sum_to_1_have_no_entropy(draw):
     given = (draw(2, 4, 6) * 2).softmax(-2)  # over the queries
-    _, facts, *_ = opened(HeadExplorer(given).packet)
+    _, facts, *_ = opened(HeadExplorer(given).state)
     for head, fact in zip(given, facts, strict=False):
         assert fact["entropy"] is None
         assert fact["sums"] == pytest.approx([float(head.sum(-1).min()), float(head.sum(-1).max())])
         assert fact["over_queries"]
     assert not any(
-        fact["over_queries"] for fact in opened(HeadExplorer(weights(draw, 2, 4, 6)).packet)[1]
+        fact["over_queries"] for fact in opened(HeadExplorer(weights(draw, 2, 4, 6)).state)[1]
     )
 
 
@@ -163,7 +164,7 @@ def test_masks_spread_as_torch_spreads_them(draw, shape):
     full = (3, 2, 4, 5, 6) if len(shape) == 5 else (2, 4, 5, 6)
     full = (4, 5, 6) if shape == (4, 5, 6) else full
     mask = draw(*shape) > 0
-    head, _, _, hidden = opened(HeadExplorer(weights(draw, *full), mask=mask).packet)
+    head, _, _, hidden = opened(HeadExplorer(weights(draw, *full), mask=mask).state)
     R, H, T, S = head["shape"]
     wanted = ~mask.expand(full).reshape(R, H, T, S).numpy()
     assert np.array_equal(hidden[:, :H], wanted)
@@ -172,15 +173,15 @@ def test_masks_spread_as_torch_spreads_them(draw, shape):
 
 def test_tokens_of_each_sentence(draw):
     lists, names = [["a", "b", "c"], ["d", "e", "f"]], ["0", "1", "2"]
-    head, *_ = opened(HeadExplorer(weights(draw, 2, 4, 3, 3), queries=lists).packet)
+    head, *_ = opened(HeadExplorer(weights(draw, 2, 4, 3, 3), queries=lists).state)
     assert head["tokens"] == [(one, one) for one in lists]
     assert head["rows"] == ["sentence 0", "sentence 1"]
     head, *_ = opened(
-        HeadExplorer(weights(draw, 3, 2, 4, 3, 5), queries=lists, keys=tokens(5)).packet
+        HeadExplorer(weights(draw, 3, 2, 4, 3, 5), queries=lists, keys=tokens(5)).state
     )
     assert head["tokens"] == [(one, tokens(5)) for one in lists] * 3
     assert head["rows"][:3] == ["layer 0, sentence 0", "layer 0, sentence 1", "layer 1, sentence 0"]
-    head, *_ = opened(HeadExplorer(weights(draw, 3, 5)).packet)
+    head, *_ = opened(HeadExplorer(weights(draw, 3, 5)).state)
     assert (head["tokens"], head["rows"]) == ([(names, ["0", "1", "2", "3", "4"])], [""])
 
 
@@ -262,7 +263,7 @@ def test_parameters_become_controls():
         "shift": {"kind": "linear", "start": 0.0, "low": -1.0, "high": 1.0},
         "flag": {"kind": "toggle"},
     }
-    assert explorer.request["values"] == {
+    assert explorer.state["values"] == {
         "temperature": 1.0, "scale": 0.25, "mask": 0, "sentence": "a b",
         "window": 3, "rate": 0.1, "shift": 0.0, "flag": True,
     }  # fmt: skip
@@ -291,9 +292,9 @@ def test_a_function_gets_what_the_controls_say():
     assert start == (1.0, 1.0, None, "it sat")
     assert (temperature, scale, sentence) == (0.5, 2.0, "it sat down")
     assert torch.equal(mask, causal_mask(3))
-    head, _, cells, hidden = opened(explorer.packet)
+    head, _, cells, hidden = opened(explorer.state)
     assert head["tokens"] == [(["it", "sat", "down"],) * 2]
-    assert head["serial"] == explorer.request["serial"]
+    assert head["serial"] == explorer.event["serial"]
     assert cells[0].tolist() == np.eye(3).tolist()
     assert np.array_equal(hidden[0, 0], ~causal_mask(3).numpy())
 
@@ -316,15 +317,15 @@ def test_weights_follow_a_control(draw):
         assert (
             ask(explorer, temperature=sent) == ""
         )  # where it makes no sense, the control is at its start
-        head, _, cells, _ = opened(explorer.packet)
+        head, _, cells, _ = opened(explorer.state)
         assert np.abs(cells[:3] - (scores / temperature).softmax(-1).numpy()).max() < 1e-5
         assert (head["serial"], head["tokens"]) == (
-            explorer.request["serial"],
+            explorer.event["serial"],
             [(tokens(4), tokens(4))],
         )
     course = HeadExplorer((scores / 3).softmax(-1), queries=tokens(4))
     assert explorer.text == course.text
-    assert (explorer.packet["whose"], course.packet["whose"]) == (
+    assert (explorer.state["source"], course.state["source"]) == (
         "These numbers are your function's.",
         "",
     )
@@ -347,7 +348,7 @@ def test_results_in_any_form(draw, returned, queries, keys):
         given, queries=tokens(3), keys=tokens(4, "s"), recompute=lambda scale: returned(given)
     )
     assert ask(explorer, scale=2.0) == ""
-    head, *_ = opened(explorer.packet)
+    head, *_ = opened(explorer.state)
     assert head["tokens"] == [(queries, keys)]
 
 
@@ -373,17 +374,18 @@ def test_what_goes_wrong_is_shown_and_the_picture_stays(function, trouble):
         np.eye(2),
         recompute=lambda temperature: function(temperature) if broken else np.ones((2, 2)) / 2,
     )
-    before = explorer.packet
-    assert before["whose"] == "These numbers are the course's."
+    before = explorer.state
+    assert before["source"] == "These numbers are the course's."
     assert opened(before)[2][0].tolist() == np.eye(2).tolist()
-    assert trouble in explorer.trouble["text"]  # it is called at the start, too
+    assert trouble in explorer.state["trouble"]  # it is called at the start, too
     shown = ask(explorer, temperature=2.0)
     assert trouble in shown
     assert "\n" not in shown
-    assert explorer.packet == before
+    for name in before.keys() - {"serial", "values"}:
+        assert explorer.state[name] == before[name]
     broken.clear()
     assert ask(explorer, temperature=2.1) == ""
-    assert opened(explorer.packet)[2][0].tolist() == [[0.5, 0.5]] * 2
+    assert opened(explorer.state)[2][0].tolist() == [[0.5, 0.5]] * 2
 
 
 @pytest.mark.parametrize(("T", "S"), [(5, 5), (3, 5), (5, 3), (1, 1)])
@@ -423,7 +425,7 @@ def test_the_choice_starts_with_the_mask_that_was_given(mask, start):
         recompute=lambda mask=None: got.append(mask) or np.eye(4),
     )
     (control,) = explorer.options["controls"]
-    assert control["words"][explorer.request["values"]["mask"]] == start
+    assert control["words"][explorer.state["values"]["mask"]] == start
     if start == "none":
         assert got == [None]
     else:
@@ -437,9 +439,9 @@ def test_a_mask_of_other_tokens_is_left_out():
         np.eye(3), mask=causal_mask(3), recompute=lambda sentence: np.eye(len(sentence.split()))
     )
     assert ask(explorer, sentence="a b c d") == ""
-    assert opened(explorer.packet)[3] is None
+    assert opened(explorer.state)[3] is None
     assert ask(explorer, sentence="a b c") == ""
-    assert np.array_equal(opened(explorer.packet)[3][0, 0], ~causal_mask(3).numpy())
+    assert np.array_equal(opened(explorer.state)[3][0, 0], ~causal_mask(3).numpy())
 
 
 # ---- what is shown, and its static picture ----
@@ -463,7 +465,7 @@ def test_a_sentence_starts_from_its_default_or_from_the_queries():
         explorer = HeadExplorer(
             np.full((2, 3), 1 / 3), queries=["dogra", "oldem"], recompute=function
         )
-        assert explorer.request["values"] == {"sentence": start}
+        assert explorer.state["values"] == {"sentence": start}
 
 
 def test_the_sentence_names_the_strongest_pair_that_can_be_seen():
@@ -523,7 +525,7 @@ def in_node(expression, explorer=None):
     node = shutil.which("node")
     if node is None:
         pytest.skip("the widget's scripts are tested where node is installed")
-    state = json.dumps(explorer.packet if explorer else None, default=list)
+    state = json.dumps(explorer.state if explorer else None, default=list)
     read = (
         "const maps = packet && "
         "readMaps({ ...packet, numbers: bytes(packet.numbers), hidden: bytes(packet.hidden) });"
@@ -659,7 +661,7 @@ def test_a_sentence_may_have_more_tokens_than_words():
         ("it was it", "it₂"),
     ):
         assert ask(explorer, sentence=sentence, mask="causal") == ""
-        ((queries, keys),) = explorer.packet["tokens"]
+        ((queries, keys),) = explorer.state["tokens"]
         assert queries == keys
         assert (queries[0], queries[-1]) == ("<start>", last)
     assert sizes == [True] * 5

@@ -54,12 +54,12 @@ def make(name):
 
 def ask(lab, **moved):
     """Send what a front end would send, and return the answer."""
-    lab.request = {"asker": "a", "number": lab.view["serial"], "moved": moved}
-    return lab.view
+    lab.event = {"serial": lab.state["serial"] + 1, "moved": moved}
+    return lab.state
 
 
 def panel(lab, kind, n=0):
-    return [one for one in lab.view["panels"] if one["kind"] == kind][n]
+    return [one for one in lab.state["panels"] if one["kind"] == kind][n]
 
 
 def tensor(numbers):
@@ -77,7 +77,7 @@ RECONCILED = {"mask", "weights", "scores", "num_kv_heads", "tile"}
 @pytest.mark.parametrize("name", LABS)
 def test_every_value_of_every_control_is_drawn_and_the_start_again(name):
     lab = make(name)
-    start, seen = lab.view, set()
+    start, seen = lab.state, set()
     for control in lab._controls.values():
         if isinstance(control, ChoiceControl):
             values = range(len(control.options))
@@ -95,7 +95,7 @@ def test_every_value_of_every_control_is_drawn_and_the_start_again(name):
             assert repr(lab) == f"{type(lab).__name__}: {view['text']}"
             assert view["text"].endswith(".")
     assert len(seen) >= min(3, len(lab._controls))
-    again = ask(lab, **lab.spec["start"])
+    again = ask(lab, **lab.options["start"])
     assert (again["panels"], again["text"]) == (start["panels"], start["text"])
 
 
@@ -103,9 +103,9 @@ def test_every_value_of_every_control_is_drawn_and_the_start_again(name):
 def test_the_static_figure_has_all_panels_and_follows(name):
     lab = make(name)
     titles = {ax.get_title(loc="left").replace("\n", " ") for ax in lab.picture().axes}
-    assert titles == {one["title"] for one in lab.view["panels"]}
+    assert titles == {one["title"] for one in lab.state["panels"]}
     before = lab.png()
-    ask(lab, **first_move(name, lab.spec["controls"], lab.view["values"]))
+    ask(lab, **first_move(name, lab.options["controls"], lab.state["values"]))
     assert lab.png() != before
 
 
@@ -114,26 +114,25 @@ def test_the_static_figure_has_all_panels_and_follows(name):
 )
 def test_nonsense_from_the_browser_is_told_in_place(sent):
     lab = SplitLab()
-    before = lab.view["panels"]
-    lab.request = {"asker": "a", "number": 1, "moved": sent}
-    assert lab.view["trouble"].startswith("⚠ ")
-    assert lab.view["panels"] == before
+    before = lab.state["panels"]
+    lab.event = {"serial": 1, "moved": sent}
+    assert lab.state["trouble"]
+    assert lab.state["panels"] == before
     assert not ask(lab, num_heads=0)["trouble"]
 
 
-def test_an_answer_names_who_asked():
+def test_an_answer_names_its_event():
     lab = SplitLab()
-    request = {"asker": "me", "number": 5, "moved": {"num_heads": 2}}
+    event = {"serial": 5, "moved": {"num_heads": 2}}
     thread = threading.Thread(
-        target=lambda: lab.set_trait("request", request)
+        target=lambda: lab.set_trait("event", event)
     )  # JupyterLab may report in another one
     thread.start()
     thread.join()
     assert lab.values["num_heads"] == 3
-    assert (lab.view["asker"], lab.view["number"]) == ("me", 5)
-    serial = lab.view["serial"]
+    assert (lab.state["serial"], lab.state["values"]) == (5, {"num_heads": 2})
     lab.set(num_heads=1)
-    assert (lab.view["asker"], lab.view["serial"]) == (None, serial + 1)
+    assert (lab.state["serial"], lab.state["values"]) == (5, {"num_heads": 0})  # no event's answer
 
 
 # ---- scaling ----
@@ -164,7 +163,7 @@ def test_ones_own_scaling_is_one_more_way():
     assert right.values["divide_by"] == "yours"
     assert "scaled by your scaled_scores" in right.text
     assert right.text.endswith("Computed by your scaled_scores.")
-    yours = right.view["panels"]
+    yours = right.state["panels"]
     right.set(divide_by="√D")
     assert panel(right, "bars")["values"] == pytest.approx(yours[0]["values"])
     assert panel(right, "table")["rows"] == yours[1]["rows"]
@@ -174,7 +173,7 @@ def test_ones_own_scaling_is_one_more_way():
     assert unfinished.text.endswith(
         "Your scaled_scores returns nothing yet: computed by the course's."
     )
-    assert unfinished.view["panels"][1] == yours[1]
+    assert unfinished.state["panels"][1] == yours[1]
 
 
 def test_ones_own_function_that_fails_is_told_and_the_next_move_recovers():
@@ -182,27 +181,27 @@ def test_ones_own_function_that_fails_is_told_and_the_next_move_recovers():
         raise ValueError("two\nlines")
 
     lab = ScalingLab(scores=fails)
-    assert lab.view["trouble"] == "⚠ your scaled_scores: ValueError: two lines"
-    assert lab.view["panels"] == []
-    assert repr(lab) == f"ScalingLab: {lab.view['trouble']}"
+    assert lab.state["trouble"] == "your scaled_scores: ValueError: two lines"
+    assert lab.state["panels"] == []
+    assert repr(lab) == f"ScalingLab: ⚠ {lab.state['trouble']}"
     assert lab.png()[1:4] == b"PNG"
     lab.set(divide_by="√D")
-    assert (lab.view["trouble"], len(lab.view["panels"])) == ("", 3)
+    assert (lab.state["trouble"], len(lab.state["panels"])) == ("", 3)
     lab.set(divide_by="yours")
-    assert lab.view["trouble"]
-    assert len(lab.view["panels"]) == 3  # the last picture stays
+    assert lab.state["trouble"]
+    assert len(lab.state["panels"]) == 3  # the last picture stays
     flat = ScalingLab(scores=lambda q, k: q @ k.mT.flatten(0, 1))
-    assert "your scaled_scores" in flat.view["trouble"]
+    assert "your scaled_scores" in flat.state["trouble"]
     shape = ScalingLab(scores=lambda q, k: torch.ones(3))
     told = (
-        "⚠ your scaled_scores: the result must be a tensor of the right shape. expected (400, 1, "
+        "your scaled_scores: the result must be a tensor of the right shape. expected (400, 1, "
         "1, 64), got (3,)"
     )
-    assert shape.view["trouble"] == told
+    assert shape.state["trouble"] == told
 
 
 def test_a_function_through_which_no_gradient_flows():
-    assert not ScalingLab(scores=lambda q, k: (q @ k.mT).detach()).view["trouble"]
+    assert not ScalingLab(scores=lambda q, k: (q @ k.mT).detach()).state["trouble"]
 
 
 # ---- softmax ----
@@ -308,7 +307,7 @@ def test_any_float_on_any_device(scores, dtype, device):
         scores.to(device, dtype), TOKENS, mask=torch.ones(6, 6, dtype=torch.bool, device=device)
     )
     masked.set(fill=FINITE)
-    told = "value cannot be converted" in masked.view["trouble"]
+    told = "value cannot be converted" in masked.state["trouble"]
     assert told == (dtype == torch.float16)  # where -1e9 does not exist
 
 
@@ -391,7 +390,7 @@ def test_painting_after_a_preset_and_a_preset_after_painting(scores):
     assert torch.equal(lab.mask, masks.padding_mask([3], 6)[0, 0].expand(6, 6))
     lab.set(mask=torch.ones(1, 1, 6, 1, dtype=torch.bool))
     assert (lab.values["preset"], bool(lab.mask.all())) == ("painted", True)
-    assert ask(lab, mask=[[1, 0]])["trouble"].startswith("⚠ MaskLab: mask must be (T, S)")
+    assert ask(lab, mask=[[1, 0]])["trouble"].startswith("MaskLab: mask must be (T, S)")
 
 
 # ---- weighted sum ----
@@ -490,7 +489,7 @@ def test_a_tip_moves_alone_and_length_moves_all():
     assert lab.values["tokens"] == short  # else one would leave the picture
     told = ask(lab, tokens=[[0, 1], [0], None])["trouble"]
     assert told.startswith(
-        "⚠ PlaneLab: every token needs a point. expected finite numbers (3, 2), got [[0, 1], [0], "
+        "PlaneLab: every token needs a point. expected finite numbers (3, 2), got [[0, 1], [0], "
     )
 
 
@@ -504,7 +503,7 @@ def test_projections_are_those_of_a_linear(turn, stretch):
         * torch.stack([radians.cos(), -radians.sin(), radians.sin(), radians.cos()]).view(2, 2)
     )
     lab.set(queries_turn=turn, queries_stretch=stretch, keys_turn=-30)
-    set_by_control = lab.view["panels"]
+    set_by_control = lab.state["panels"]
     q, k = linear(ARROWS), torch.tensor(lab.values["keys"], dtype=torch.float64)
     scores, weights = rows_of(lab)
     assert torch.allclose(scores, q @ k.T, atol=5e-3)
@@ -516,7 +515,7 @@ def test_projections_are_those_of_a_linear(turn, stretch):
     ask(lab, queries=[None, q[1].tolist(), None])  # one is dragged, and all turn with it
     assert lab.values["queries_turn"] == turn
     assert lab.values["queries_stretch"] == pytest.approx(stretch)
-    assert lab.view["panels"] == set_by_control
+    assert lab.state["panels"] == set_by_control
 
 
 # ---- splitting ----
@@ -532,7 +531,7 @@ def test_splitting_changes_the_patterns_and_not_the_parameters(width):
         told = dict(panel(lab, "table")["rows"])
         assert heads * int(told["D = C / H"]) == width
         assert told["parameters, all four Linears"] == f"{parameters:,}"
-        grid = [one for one in lab.view["panels"] if one.get("size") == "small"]
+        grid = [one for one in lab.state["panels"] if one.get("size") == "small"]
         assert len(grid) == heads
         q, k = (x.view(5, heads, -1).transpose(0, 1)[None] for x in (lab._q, lab._k))
         _, weights = attention(q, k, k)
@@ -549,11 +548,11 @@ def test_odd_tokens_are_shown_in_sentences_and_titles():
     odd = ["", "\n", "c\u202eat", "w" * 5000, "שלום", "<b>$x^$🙂"]
     lab = SoftmaxLab(torch.eye(6), odd)
     shown = ["(empty)", "⏎", "c�at", f"{'w' * 23}…", "\u2068שלום\u2069", "<b>$x^$🙂"]
-    assert lab.view["panels"][0]["names"] == odd
+    assert lab.state["panels"][0]["names"] == odd
     for place, word in enumerate(shown):
         lab.set(word=place)
-        assert f"“{word}”" in lab.view["panels"][0]["title"]
-        assert f"“{word}”" in lab.view["panels"][1]["title"]
+        assert f"“{word}”" in lab.state["panels"][0]["title"]
+        assert f"“{word}”" in lab.state["panels"][1]["title"]
         assert word in lab.text
         assert lab.png()
     mask = MaskLab(torch.eye(6), odd, mask=torch.zeros(6, 6, dtype=torch.bool))

@@ -66,7 +66,7 @@ def merge(context):
 
 
 def lanes(player):
-    return player.data["lanes"]
+    return player.options["lanes"]
 
 
 @pytest.fixture

@@ -138,11 +138,9 @@ def test_it_is_made_displayed_and_answers(name, kernel, folder):
     before = kernel.value("repr(made)")
     if state is None:  # a lab, or a panel
         controls, values = ast.literal_eval(
-            kernel.value("(made.spec['controls'], made.view['values'])")
+            kernel.value("(made.options['controls'], made.state['values'])")
         )
-        state = {
-            "request": {"asker": "a", "number": 1, "moved": first_move(name, controls, values)}
-        }
+        state = {"event": {"serial": 1, "moved": first_move(name, controls, values)}}
     came = kernel.move(kernel.value("made.model_id").strip("'"), state)
     assert kernel.value(f"bool({holds})") == "True"
     assert answer is None or answer in came

@@ -25,7 +25,7 @@ def panel():
 
 def ask(panel, number=1, **moved):
     """Do what the browser does where a control moves: it sends the place of a value."""
-    panel.request = {"asker": "a", "number": number, "moved": moved}
+    panel.event = {"serial": number, "moved": moved}
 
 
 def pixels(panel):
@@ -33,7 +33,7 @@ def pixels(panel):
 
 
 def drawn(panel):
-    (picture,) = panel.view["panels"]
+    (picture,) = panel.state["panels"]
     return picture["html"]
 
 
@@ -42,27 +42,27 @@ def test_a_control_changes_picture_and_sentence(panel):
     ask(panel, size=3)
     assert pixels(panel) != before
     assert repr(panel) == "Panel: An identity of 5 for “it”."
-    assert panel.view["text"] == panel.text
+    assert panel.state["text"] == panel.text
     assert "An identity of 5" in drawn(panel)
     assert not plt.get_fignums()
 
 
 def test_controls_are_chosen_by_what_they_choose_from():
     panel = Panel(draw, size=range(4, 20), word={"a cat": "cat", "a dog": "dog"})
-    assert [(spec["kind"], spec["label"]) for spec in panel.spec["controls"]] == [
+    assert [(spec["kind"], spec["label"]) for spec in panel.options["controls"]] == [
         ("slider", "size"),
         ("menu", "word"),
     ]
     assert repr(panel) == "Panel: An identity of 4 for “cat”."
-    assert Panel(draw, size=[4, 5], word="ab").spec["controls"][0]["kind"] == "choice"
+    assert Panel(draw, size=[4, 5], word="ab").options["controls"][0]["kind"] == "choice"
 
 
 def test_an_error_is_shown_in_place_and_the_next_move_recovers(panel):
     ask(panel, size=1)
-    assert panel.view["trouble"] == "⚠ ValueError: <three> is not drawn"
+    assert panel.state["trouble"] == "ValueError: <three> is not drawn"
     assert "An identity of 2" in drawn(panel)
     ask(panel, 2, size=2, word=1)
-    assert panel.view["trouble"] == ""
+    assert panel.state["trouble"] == ""
     assert "An identity of 4" in drawn(panel)
     assert "<script>" not in drawn(panel)
     assert html.escape("<script>") in drawn(panel)
@@ -105,5 +105,5 @@ def test_texts_from_people_stay_in_their_line():
     assert panel.text == "a�b c"
     assert "a�b c" in drawn(panel)
     ask(panel, word=1)
-    assert panel.view["trouble"].startswith("⚠ ValueError: �www")
-    assert len(panel.view["trouble"]) < 400
+    assert panel.state["trouble"].startswith("ValueError: �www")
+    assert len(panel.state["trouble"]) < 400

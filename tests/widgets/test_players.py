@@ -63,11 +63,11 @@ def page(player, widget_page):
 
 @pytest.fixture
 def last(player):
-    return player.data["last"]
+    return player.options["last"]
 
 
 def test_what_the_browser_gets_is_json_and_the_position_stays_within(player, last):
-    assert json.loads(json.dumps(player.data)) == player.data
+    assert json.loads(json.dumps(player.options)) == player.options
     assert last >= 3
     for wanted, kept in ((2, 2), (99, last), (-1, 0)):
         player.position = wanted
@@ -197,6 +197,6 @@ def test_harmful_words_are_shown_as_words(kind, widget_page):
 @pytest.mark.parametrize("kind", [LayoutPlayer, ShapeTracer])
 def test_marks_that_turn_text_are_shown_as_what_they_are(kind):
     player = kind(hostile("\u202eevil\n\tx", given="x"))
-    sent = json.dumps(player.data, ensure_ascii=False)
+    sent = json.dumps(player.options, ensure_ascii=False)
     assert "\u202e" not in sent
     assert "�evil" in sent

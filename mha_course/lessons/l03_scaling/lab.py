@@ -10,8 +10,9 @@ from torch import Tensor
 from mha_course.lessons.l03_scaling import scaling
 from mha_course.lessons.l03_scaling.scaling import KEYS, Saturation
 from mha_course.widgets.controls import ChoiceControl
-from mha_course.widgets.labs.lab import Lab, LearnerFunction
+from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, lines, table
+from mha_course.widgets.learner_function import LearnerFunction
 
 WIDTHS = (8, 16, 32, 64, 128, 256, 512, 1024)
 DIVISORS = ("√D", "nothing", "D", "√C")
@@ -102,7 +103,7 @@ class ScalingLab(Lab):
         return self._found[divide_by]
 
     def _yours(self, q: Tensor, k: Tensor) -> Tensor:
-        return self._scores(q, k, shape=(len(q), 1, 1, KEYS))
+        return self._scores.tensor(q, k, shape=(len(q), 1, 1, KEYS))
 
 
 def _scaled_scores(q: Tensor, k: Tensor) -> Tensor:

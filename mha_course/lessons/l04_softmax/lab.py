@@ -14,8 +14,9 @@ from mha_course.errors import require
 from mha_course.markup import isolate_word
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.inputs import scores_and_tokens
-from mha_course.widgets.labs.lab import Lab, LearnerFunction
+from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, matrix
+from mha_course.widgets.learner_function import LearnerFunction
 
 
 class SoftmaxLab(Lab):
@@ -70,7 +71,7 @@ class SoftmaxLab(Lab):
         moved = (self._scores + shift) / temperature  # (T, S)
         turned = over == self._queries
         inputs = (moved.mT if turned else moved)[None, None]
-        weights = self._softmax(inputs, shape=inputs.shape)[0, 0].detach()
+        weights = self._softmax.tensor(inputs, shape=inputs.shape)[0, 0].detach()
         weights = weights.mT if turned else weights  # (T, S)
         row = weights[word]
         tokens = self._tokens

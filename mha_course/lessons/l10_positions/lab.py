@@ -12,8 +12,9 @@ from torch import Tensor
 
 from mha_course import plots, positions
 from mha_course.widgets.controls import ChoiceControl
-from mha_course.widgets.labs.lab import Lab, LearnerFunction
+from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, arrow, arrows, bars, lines
+from mha_course.widgets.learner_function import LearnerFunction
 
 PLACES, FURTHEST = 121, 40
 BASES = (100.0, 10_000.0, 500_000.0)
@@ -61,7 +62,9 @@ class RotaryLab(Lab):
     def turned(self, vector: Tensor, places: Tensor, base: float) -> Tensor:
         """Return a vector (D,) turned by each of S places, (S, D)."""
         x = vector.expand(1, 1, places.numel(), -1)
-        return self._rope(x, places, torch.tensor(base, dtype=torch.float64), shape=x.shape)[0, 0]
+        return self._rope.tensor(x, places, torch.tensor(base, dtype=torch.float64), shape=x.shape)[
+            0, 0
+        ]
 
     def draw(self, position: int, distance: int, base: float) -> tuple[Panels, str]:
         """Draw the pairs, what each adds to the dot product, and the dot product by distance."""

@@ -31,7 +31,7 @@ MASKS = ("none", "causal", "window of 3")
 GIVEN = "as given"  # a mask that is none of these
 
 
-def controls_of(function: Any, sentence: str, mask: str) -> dict[str, Control]:
+def controls_of(function: Any, sentence: str, mask: str) -> list[Control]:
     """Choose a control for each parameter of a function by its name; ``sentence`` and ``mask`` are
     where two start.
 
@@ -43,17 +43,17 @@ def controls_of(function: Any, sentence: str, mask: str) -> dict[str, Control]:
     defaults = _parameters(function)
     require(bool(defaults), PLACE, "recompute must have a parameter", expected=expected, got="none")
     starts = {**defaults, "mask": mask, "sentence": defaults.get("sentence") or sentence}
-    return {name: _control(name, starts[name]) for name in defaults}
+    return [_control(name, starts[name]) for name in defaults]
 
 
 def read_values(controls: Mapping[str, Control], sent: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the value of each control; where the browser sent none that makes sense, its start."""
+    """Return the values that were sent; one that makes no sense is that of the start."""
     values = {}
-    for name, control in controls.items():
+    for name in controls.keys() & sent.keys():
         try:
-            values[name] = control.read(PLACE, sent.get(name))
+            values[name] = controls[name].read(PLACE, sent[name])
         except ShapeError:
-            values[name] = control.start
+            values[name] = controls[name].start
     return values
 
 

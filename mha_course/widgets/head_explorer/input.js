@@ -3,22 +3,22 @@
 import { cellAt, neighbour, pointOn } from "../matrix.js";
 
 export function followPointer(explorer) {
-  const { glass } = explorer;
-  const place = (event) => cellAt(pointOn(glass, event), explorer.plan, explorer.maps);
+  const { surface } = explorer;
+  const place = (event) => cellAt(pointOn(surface, event), explorer.plan, explorer.maps);
   const listeners = {
-    pointermove: (event) => explorer.light({ hover: place(event) }),
-    pointerleave: () => explorer.light({ hover: null }),
+    pointermove: (event) => explorer.point({ hover: place(event) }),
+    pointerleave: () => explorer.point({ hover: null }),
     pointerdown(event) {
       const at = place(event);
-      if (at?.row != null && at.column != null) explorer.light({ cursor: at });
+      if (at?.row != null && at.column != null) explorer.point({ cursor: at });
     },
     focus() {
       explorer.cursor ??= { row: 0, column: 0 };
-      if (glass.matches(":focus-visible")) explorer.light({});
+      if (surface.matches(":focus-visible")) explorer.point({});
     },
   };
   for (const [event, call] of Object.entries(listeners)) {
-    glass.addEventListener(event, (details) => {
+    surface.addEventListener(event, (details) => {
       if (explorer.plan) call(details); // else nothing is drawn yet
     });
   }
@@ -28,10 +28,10 @@ export function followPointer(explorer) {
 export function pressLarge(explorer, { key }) {
   const { layer, slot } = explorer.current();
   const cell = neighbour(key, { row: 0, column: 0, ...explorer.cursor }, explorer.maps);
-  if (cell) explorer.light({ cursor: cell, hover: null });
+  if (cell) explorer.point({ cursor: cell, hover: null });
   else if (key === "PageUp") explorer.choose({ layer, slot: slot - 1 });
   else if (key === "PageDown") explorer.choose({ layer, slot: slot + 1 });
-  else if (key === "Escape") explorer.light({ cursor: null });
+  else if (key === "Escape") explorer.point({ cursor: null });
   else return false;
   return true;
 }

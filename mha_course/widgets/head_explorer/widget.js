@@ -3,11 +3,32 @@
 import { makeControls } from "../controls.js";
 import { clamp, make, number, say, setAttributes, svg } from "../dom.js";
 import { arrange, drawMarked, drawPicture, makeLegend, paletteOf } from "../matrix.js";
+import { showValues } from "../protocol.js";
 import { Stage } from "../stage.js";
 import { readMaps } from "./data.js";
 import { followPointer, pressLarge, pressThumb } from "./input.js";
 import { nameOf, notesOf, readoutOf } from "./text.js";
 import { makeThumbs, markThumbs, paintThumbs } from "./thumbnails.js";
+
+/**
+ * @typedef {object} ExplorerOptions
+ * @property {import("../controls.js").ControlSpec[]} controls Of the learner's function; none without one.
+ * @property {{ plain: DataView, signed: DataView }} palettes 256 colours each, four bytes a colour.
+ *
+ * @typedef {object} ExplorerState Maps as maps.py sends them: R = L · B rows of H heads, T queries, S keys.
+ * @property {[number, number, number, number]} shape R, H, T, S.
+ * @property {number} slots The maps of a row: its heads and, of several, their average.
+ * @property {object[]} facts Of each map, as `Maps._facts` describes it.
+ * @property {string[]} rows The layer and the sentence of each row, in words.
+ * @property {[string[], string[]][]} tokens The queries and the keys of each row.
+ * @property {number} low The least number of all, and `high` the largest.
+ * @property {number} high
+ * @property {DataView} numbers float32, map by map.
+ * @property {?DataView} hidden A byte a cell; null where nothing is hidden.
+ * @property {string} source The line that says whose numbers they are.
+ *
+ * @typedef {{ moved: Object<string, any> }} ExplorerEvent
+ */
 
 const WIDE = 700; // pixels from which the small pictures stand beside the large one
 const ENTROPY =
@@ -23,39 +44,36 @@ class Explorer extends Stage {
     super(model);
     const { palettes } = model.get("options");
     this.paletteOf = (name) => paletteOf(palettes[name]);
-    this.maps = readMaps(model.get("packet"));
-    this.plan = this.hover = this.cursor = null;
+    this.plan = this.hover = this.cursor = this.shape = null;
     this.current = this.current.bind(this);
     this.choose = ({ layer, slot }) =>
       this.put({ layer, head: clamp(slot, 0, this.maps.slots - 1) });
     this.build();
-    this.thumbs = makeThumbs(this.maps, this.list, this.choose);
     followPointer(this);
-    const calls = { packet: () => this.packetCame(), request: () => this.showRequest() };
-    this.start(el, ["layer", "head"], calls);
+    this.start(el, ["layer", "head"]);
   }
 
   build() {
-    const specs = this.model.get("options").controls;
-    this.controls = makeControls(specs, () => this.ask(), Math.random().toString(36).slice(2));
-    this.showRequest();
-    const moves = make("div", "controls", ...[...this.controls.values()].map(({ node }) => node));
-    const recompute = make("div", "recompute", moves, this.recompute.whose, this.recompute.trouble);
+    this.controls = makeControls(this.model.get("options").controls, this.kernel.move);
+    const nodes = [...this.controls.values()].map(({ node }) => node);
+    const bar = make("div", "controls", ...nodes);
+    const recompute = make("div", "recompute", bar, this.source, this.trouble);
     recompute.hidden = !this.controls.size;
 
     this.list = make("div", "thumbs");
     Object.assign(this.list, { role: "group", ariaLabel: "Heads: arrow keys choose" });
     this.title = make("p", "title");
     this.base = make("canvas", "base hatched");
-    [this.drawing, this.lit] = [svg("g"), svg("g")];
-    this.svg = svg("svg", { class: "matrix" }, this.drawing, this.lit); // what is lit lies over the picture, which stays as it is
-    this.glass = make("div", "glass", this.svg);
-    Object.assign(this.glass, {
+    this.drawing = svg("g");
+    this.highlight = svg("g"); // over the picture, which stays as it is
+    this.svg = svg("svg", { class: "matrix" }, this.drawing, this.highlight);
+    this.surface = make("div", "glass", this.svg); // takes pointer and keys
+    Object.assign(this.surface, {
       tabIndex: 0,
       role: "application",
       ariaRoleDescription: "heat map",
     });
-    this.paper = make("div", "paper", this.base, this.glass);
+    this.paper = make("div", "paper", this.base, this.surface);
     this.legend = make("div", "legend");
     this.readout = make("p", "readout");
     this.notes = make("p", "notes");
@@ -84,21 +102,8 @@ class Explorer extends Stage {
     Object.assign(this.root, { role: "group", ariaLabel: "Heads of attention" });
   }
 
-  ask() {
-    this.recompute.ask({
-      values: Object.fromEntries([...this.controls].map(([name, one]) => [name, one.read()])),
-    });
-  }
-
-  /** Show the values that were asked for, in another view of the same explorer or an earlier one. */
-  showRequest() {
-    const { values } = this.model.get("request");
-    for (const [name, control] of this.controls)
-      if (values[name] !== undefined) control.show(values[name]);
-  }
-
   answer(event, target) {
-    if (target === this.glass) return pressLarge(this, event);
+    if (target === this.surface) return pressLarge(this, event);
     return this.list.contains(target) && pressThumb(this, event);
   }
 
@@ -108,11 +113,12 @@ class Explorer extends Stage {
     return { layer: shown("layer", this.maps.R), slot: shown("head", this.maps.slots) };
   }
 
-  packetCame() {
-    const before = this.maps;
-    this.maps = readMaps(this.model.get("packet"));
-    if (`${this.maps.shape} ${this.maps.rows}` !== `${before.shape} ${before.rows}`)
-      this.thumbs = makeThumbs(this.maps, this.list, this.choose);
+  stateCame(state) {
+    if (this.kernel.idle()) showValues(this.controls, state);
+    this.maps = readMaps(state);
+    const shape = `${this.maps.shape} ${this.maps.rows}`;
+    if (shape !== this.shape) this.thumbs = makeThumbs(this.maps, this.list, this.choose);
+    this.shape = shape;
     this.soon();
   }
 
@@ -166,17 +172,17 @@ class Explorer extends Stage {
     );
     this.notes.replaceChildren(...notes);
     const help = "Arrow keys move, Home and End, Page Up and Page Down choose a head.";
-    this.glass.ariaLabel = `${name}, ${maps.T} queries in rows, ${maps.S} keys in columns. ${help}`;
-    this.light({});
+    this.surface.ariaLabel = `${name}, ${maps.T} queries in rows, ${maps.S} keys in columns. ${help}`;
+    this.point({});
   }
 
-  /** Light what is pointed at, by the pointer or by keys, and say what it is. */
-  light(pointed) {
+  /** Highlight what is pointed at, by the pointer or by keys, and say what it is. */
+  point(pointed) {
     Object.assign(this, pointed);
     if (this.due) return; // it comes with the picture
-    const lit = this.hover ?? this.cursor;
-    this.lit.replaceChildren(...(lit ? drawMarked(this.plan, lit) : []));
-    const text = lit ? readoutOf(this.maps, this.current(), lit) : "";
+    const place = this.hover ?? this.cursor;
+    this.highlight.replaceChildren(...(place ? drawMarked(this.plan, place) : []));
+    const text = place ? readoutOf(this.maps, this.current(), place) : "";
     say(this.readout, text || "Point at a cell, or at a word, to see its numbers.");
     this.speaker.speak(text);
   }

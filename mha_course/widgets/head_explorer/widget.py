@@ -6,7 +6,8 @@ Axes: L layers, B sentences, H heads, T query tokens, S key tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,16 @@ from matplotlib.figure import Figure
 from mha_course import plots
 from mha_course.errors import ShapeError
 from mha_course.plots.scales import palettes
-from mha_course.widgets.base import COURSES, YOURS, RecomputingWidget, esm, style
+from mha_course.widgets.base import CourseWidget, esm, style
 from mha_course.widgets.controls import Control
 from mha_course.widgets.head_explorer import controls, static
-from mha_course.widgets.head_explorer.maps import read
+from mha_course.widgets.head_explorer.maps import PLACE, read
+from mha_course.widgets.learner_function import COURSES, YOURS, LearnerFunction
 
 HERE = Path(__file__).parent
 
 
-class HeadExplorer(RecomputingWidget):
+class HeadExplorer(CourseWidget):
     """Show what every head attends to; the cells, rows and columns answer to pointer and keyboard.
 
     Args:
@@ -40,7 +42,7 @@ class HeadExplorer(RecomputingWidget):
             are the controls: ``temperature``, ``scale``, ``mask`` (bool (T, S) or None),
             ``sentence`` (str) and others with a number as default. It returns weights, (weights,
             queries) or (weights, queries, keys).
-        whose: the line that stands under the numbers of recompute.
+        source: the line that says whose numbers those of recompute are.
     Raises: ShapeError.
 
     With ``recompute`` the numbers are those of this function from the start; where it returns None
@@ -57,7 +59,6 @@ class HeadExplorer(RecomputingWidget):
 
     _esm = esm("widget.js", folder=HERE)
     _css = style(HERE / "head_explorer.css")
-    expected = "weights, such as (H, T, S)"
     layer = traitlets.Int(0).tag(sync=True)
     head = traitlets.Int(0).tag(sync=True)
 
@@ -69,42 +70,31 @@ class HeadExplorer(RecomputingWidget):
         keys: Sequence[Any] | None = None,
         mask: Any = None,
         recompute: Callable[..., Any] | None = None,
-        whose: str = YOURS,
+        source: str = YOURS,
         layer: int = 0,
         head: int = 0,
     ) -> None:
         self._maps = read(weights, queries, keys, mask)
         self._mask = mask
         self._sentence = " ".join(self._maps.tokens[0][0])
-        self._whose = "" if recompute is None else COURSES
-        self._given_mask = torch.from_numpy(~self._maps.hidden[0, 0]).to(
-            getattr(weights, "device", "cpu")
-        )
-        self._recompute = recompute
-        self._of_recompute = whose
-        self._controls: dict[str, Control] = {}
+        self._source = "" if recompute is None else COURSES
+        self._source_of_recompute = source
+        device = getattr(weights, "device", "cpu")
+        self._given_mask = torch.from_numpy(~self._maps.hidden[0, 0]).to(device)
+        chosen: list[Control] = []
+        self._function = None
         if recompute is not None:
-            self._controls = controls.controls_of(
-                recompute, self._sentence, controls.choice_of_mask(self._maps.hidden)
-            )
-            self._sentence = getattr(self._controls.get("sentence"), "start", self._sentence)
+            mask_at_start = controls.choice_of_mask(self._maps.hidden)
+            chosen = controls.controls_of(recompute, self._sentence, mask_at_start)
+            self._function = LearnerFunction(PLACE, "function", recompute)
         # On a slide nothing recomputes.
-        specs = (
-            []
-            if plots.figures.style.get() is plots.figures.SLIDE
-            else [control.spec() for control in self._controls.values()]
-        )
-        request = {
-            "serial": 0,
-            "values": {name: one.write(one.start) for name, one in self._controls.items()},
-        }
-        trouble = {"serial": 0, "text": "" if recompute is None else self._try(request)}
+        on_slide = plots.figures.style.get() is plots.figures.SLIDE
+        specs = [] if on_slide else [control.spec() for control in chosen]
         options = {"controls": specs, "palettes": palettes()}
-        packet = {**self._message(), "serial": 0}
-        super().__init__(
-            packet=packet, trouble=trouble, request=request, options=options, layer=layer, head=head
-        )
+        super().__init__(chosen, options=options, layer=layer, head=head)
+        self._sentence = self.values.get("sentence", self._sentence)
         self._describe()
+        self._show({})
 
     def _shown(self) -> tuple[int, int]:
         """Return layer and head that are shown: of new maps there may be fewer than before."""
@@ -117,31 +107,30 @@ class HeadExplorer(RecomputingWidget):
         """Say in one sentence what is to be seen."""
         self.text = static.caption(self._maps, *self._shown())
 
-    def _message(self) -> dict[str, Any]:
-        """Return what the browser draws, and whose numbers they are."""
-        return {**self._maps.message(), "whose": self._whose}
+    def _drawn(self) -> dict[str, Any]:
+        return {**self._maps.message(), "source": self._source}
 
-    def _call(self, request: dict[str, Any]) -> Any:
+    def _receive(self, event: Mapping[str, Any]) -> None:
         """Call the function with what the controls say."""
-        values = controls.read_values(self._controls, request.get("values", {}))
-        mask = self._mask
+        if self._function is None:
+            return
+        self.values |= controls.read_values(self._controls, event.get("moved", {}))
+        values = dict(self.values)
         sentence = values.get("sentence", self._sentence)
         # A function may count tokens that are no words, such as [CLS]: sizes change by as many as
         # words were added.
         more = len(sentence.split()) - len(self._sentence.split())
         T, S = (max(size + more, 1) for size in self._maps.shape[2:])
+        mask = self._mask
         if "mask" in values:
-            values["mask"] = mask = controls.mask_from_choice(
-                values["mask"], (T, S), self._given_mask
-            )
-        self._asked = sentence, mask
-        return self._recompute(**values)
+            mask = controls.mask_from_choice(values["mask"], (T, S), self._given_mask)
+            values["mask"] = mask
+        keep = partial(self._keep, sentence, mask)
+        self._function.result_to(keep, "weights, such as (H, T, S)", **values)
+        self._describe()
 
-    def _keep(self, result: Any) -> None:
-        """Read a result; tokens that it does not name are those of the sentence, or as before,
-        where they fit.
-        """
-        sentence, mask = self._asked
+    def _keep(self, sentence: str, mask: Any, result: Any) -> None:
+        """Read a result; tokens that it does not name are the sentence's, or as before."""
         weights, queries, keys = controls.split_result(result)
         maps = read(weights, queries, keys)
         _, _, T, S = maps.shape
@@ -156,7 +145,7 @@ class HeadExplorer(RecomputingWidget):
         except ShapeError:  # the mask was made for other tokens
             self._maps = read(weights, queries, keys)
         self._sentence = sentence
-        self._whose = self._of_recompute
+        self._source = self._source_of_recompute
 
     def picture(self) -> Axes | Figure:
         """Draw the heads that are shown: up to 16 of the layer, or the head alone where numbers are

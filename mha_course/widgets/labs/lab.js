@@ -1,8 +1,26 @@
 // A lab: controls, panels, and a sentence. What is moved goes to the kernel, which answers with what to draw.
 
-import { GONE, makeAsker, makeControls } from "../controls.js";
-import { keepKeys, make, makeButton, makeSpeaker } from "../dom.js";
+import { makeControls } from "../controls.js";
+import { keepKeys, make, makeButton, makeSpeaker, say } from "../dom.js";
+import { connect, showValues } from "../protocol.js";
 import { KINDS } from "./panels.js";
+
+/**
+ * @typedef {object} LabOptions
+ * @property {string} kind The name of the lab.
+ * @property {string} question
+ * @property {string} hint
+ * @property {import("../controls.js").ControlSpec[]} controls
+ * @property {Object<string, any>} start The values at the start.
+ * @property {Object<string, string[]>} palettes
+ *
+ * @typedef {object} LabState
+ * @property {Object<string, any>} values
+ * @property {object[]} panels Each as panels.py describes its kind.
+ * @property {string} text The sentence that reads them.
+ *
+ * @typedef {{ moved: Object<string, any> }} LabEvent
+ */
 
 const sizeOf = (panel) => panel.size ?? "big";
 
@@ -15,11 +33,9 @@ const titleOf = ({ title, drag, paint }) =>
 
 /** Build the frame of a panel; its picture is drawn once the page has given it its width. */
 function makePanel(panel, tools) {
-  const [title, place, note] = [
-    make("figcaption", "title", panel.title),
-    make("div"),
-    make("p", "note"),
-  ];
+  const title = make("figcaption", "title", panel.title);
+  const place = make("div");
+  const note = make("p", "note");
   const legend = make("p", "note");
   if (panel.on) legend.append(make("i", "yes"), ` ${panel.on} `, make("i", "no"), ` ${panel.off}`);
   if (panel.head !== undefined)
@@ -63,34 +79,30 @@ function makeBoards(tools) {
 }
 
 export function render({ model, el }) {
-  const { kind, question, hint, controls: specs, start, palettes } = model.get("spec");
-  const asker = Math.random().toString(36).slice(2); // which of the views of one lab asked
-  let [local, room, frame] = [{ ...model.get("view").values }, 0, null];
+  const { kind, question, hint, controls: specs, start, palettes } = model.get("options");
+  let local = {}; // the values, those that the kernel has not answered yet included
+  let [room, frame, drawings] = [0, null, 0];
 
   const { node: aloud, speak, stop: stopSpeaking } = makeSpeaker();
-  const [sentence, trouble, readout] = [
-    make("p", "sentence"),
-    make("p", "trouble"),
-    make("p", "readout"),
-  ];
+  const sentence = make("p", "sentence");
+  const trouble = make("p", "trouble");
+  const readout = make("p", "readout");
   trouble.setAttribute("role", "status");
-  const tell = (words) => {
-    trouble.textContent = words;
-    trouble.hidden = !words;
-  };
+  const kernel = connect(model, draw, (text) => {
+    say(trouble, text && `⚠ ${text}`);
+    trouble.hidden = !text;
+  });
   const read = (words, spoken) => {
     readout.textContent = words || "\u00a0";
     if (spoken) speak(words);
   };
-
-  const queue = makeAsker(model, "request", () => tell(`⚠ ${GONE}`));
   function move(name, value) {
     local[name] = value;
     controls.get(name)?.show(value);
-    queue.ask({ asker, moved: { ...queue.waiting()?.moved, [name]: value } }); // all that moved since the last question
+    kernel.move(name, value);
   }
-  const controls = makeControls(specs, move, asker);
-  const tools = { move, idle: queue.idle, read, palettes, value: (name) => local[name] };
+  const controls = makeControls(specs, move);
+  const tools = { move, idle: kernel.idle, read, palettes, value: (name) => local[name] };
   const boards = makeBoards(tools);
 
   const again = makeButton("again", "Start again", () =>
@@ -98,51 +110,41 @@ export function render({ model, el }) {
   );
   const bar = make("div", "controls", ...[...controls.values()].map(({ node }) => node), again);
   const parts = [make("p", "question", question), bar, sentence, trouble, boards.node, readout];
-  const root = make(
-    "section",
-    "mha-lab mha-picture",
-    ...parts,
-    ...(hint ? [make("p", "hint", hint)] : []),
-    aloud,
-  );
+  if (hint) parts.push(make("p", "hint", hint));
+  const root = make("section", "mha-lab mha-picture", ...parts, aloud);
   root.setAttribute("aria-label", kind);
   keepKeys(root);
   el.append(root);
 
-  function follow() {
-    const view = model.get("view");
-    if (view.asker === asker) queue.landed(view.number);
-    if (queue.idle()) {
-      local = { ...view.values };
-      for (const [name, control] of controls) control.show(local[name]);
+  function draw(state) {
+    if (kernel.idle()) {
+      local = { ...state.values };
+      showValues(controls, state);
     }
-    if (room) boards.draw(view.panels, false);
-    if (sentence.textContent !== view.text) speak(view.text);
+    if (room) boards.draw(state.panels, false);
+    if (sentence.textContent !== state.text) speak(state.text);
     // A sentence that has been as high stays so: nothing moves away under the pointer.
     if (room) sentence.style.minHeight = `${sentence.offsetHeight}px`;
-    sentence.textContent = view.text;
-    tell(view.trouble);
+    sentence.textContent = state.text;
+    drawings += 1;
     cancelAnimationFrame(frame);
-    frame = requestAnimationFrame(() => (root.dataset.serial = view.serial)); // drawn, and on the screen with this frame
-    queue.pump();
+    frame = requestAnimationFrame(() => (root.dataset.serial = drawings)); // drawn, and on the screen with this frame
   }
   const watch = new ResizeObserver(([{ contentRect }]) => {
     const width = Math.floor(contentRect.width);
     if (!width || width === room) return;
     room = width;
     sentence.style.minHeight = "";
-    boards.draw(model.get("view").panels, true);
+    boards.draw(model.get("state").panels, true);
   });
-  model.on("change:view", follow);
   read("", false);
-  follow();
+  kernel.follow();
   watch.observe(boards.node);
   return () => {
     watch.disconnect();
     stopSpeaking();
-    queue.stop();
+    kernel.stop();
     cancelAnimationFrame(frame);
-    model.off("change:view", follow);
     root.remove();
   };
 }

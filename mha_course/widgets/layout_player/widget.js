@@ -26,7 +26,7 @@ function makeLegend(lanes) {
 }
 
 function render(context) {
-  const { lanes: data } = context.model.get("data");
+  const { lanes: data } = context.model.get("options");
   const { root, go, follow, end } = makePlayer(
     context,
     "mha-layout",

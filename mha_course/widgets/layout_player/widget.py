@@ -9,7 +9,8 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mha_course.markup import figure, visible
+from mha_course import markup
+from mha_course.markup import visible
 from mha_course.tracing.records import Argument, Step, color
 from mha_course.widgets.base import esm, style
 from mha_course.widgets.layout_player import cells
@@ -50,10 +51,9 @@ class LayoutPlayer(Player):
             _lane(one, tensors, known, sizes) for one, tensors in zip(traces, chains, strict=True)
         ]
         self.text = "; beside it ".join(map(_summary, lanes)) + "."
-        self.static = figure(_tables(lanes), self.text)
-        super().__init__(
-            data={"lanes": lanes, "last": max(len(lane["frames"]) for lane in lanes) - 1}
-        )
+        self.static = markup.figure(_tables(lanes), self.text)
+        last = max(len(lane["frames"]) for lane in lanes) - 1
+        super().__init__(options={"lanes": lanes, "last": last})
 
 
 def _lane(

@@ -22,7 +22,7 @@ function makeLegend({ steps }) {
 }
 
 function render(context) {
-  const data = context.model.get("data");
+  const data = context.model.get("options");
   const { steps, notes, failure, last } = data;
   const { root, go, follow, end } = makePlayer(context, "mha-tracer", "Shapes, step by step", show);
   if (!steps.length) {

@@ -34,7 +34,7 @@ class ShapeTracer(Player):
     def __init__(self, trace: Trace) -> None:
         self.text = sentence(trace)
         self.static = trace._repr_html_()
-        super().__init__(data=payload(trace))
+        super().__init__(options=payload(trace))
 
 
 def sentence(trace: Trace) -> str:

@@ -33,16 +33,15 @@ def scene(mha, draw):
 
 
 def sent(made):
-    return {name: np.frombuffer(data, np.float32) for name, data in made.packet["arrays"].items()}
+    return {name: np.frombuffer(data, np.float32) for name, data in made.state["arrays"].items()}
 
 
 def ask(made):
     """Ask to recompute, and return what went wrong."""
-    serial = made.request["serial"] + 1
-    made.request = {"serial": serial}
-    answered = made.packet["serial"] == serial
-    assert answered != (made.trouble["serial"] == serial)  # one answer, not two
-    return "" if answered else made.trouble["text"]
+    serial = made.state["serial"] + 1
+    made.event = {"serial": serial}
+    assert made.state["serial"] == serial
+    return made.state["trouble"]
 
 
 def test_all_numbers_are_sent_once_as_they_were(mha, draw):
@@ -55,10 +54,10 @@ def test_all_numbers_are_sent_once_as_they_were(mha, draw):
         given = getattr(steps, name).detach().numpy().astype(np.float32)
         assert np.array_equal(arrays[name], given.ravel()), name
     assert np.array_equal(arrays["x"], x.numpy().astype(np.float32).ravel())
-    assert made.packet["masked"]
+    assert made.state["masked"]
     alone = AttentionScene(mha.steps(x[:1]), tokens=WORDS)  # steps and tokens are enough
-    assert not {"x", "parts", "bias"} & set(alone.packet["arrays"])
-    assert "x" not in alone.packet["plan"]["parts"]
+    assert not {"x", "parts", "bias"} & set(alone.state["arrays"])
+    assert "x" not in alone.state["plan"]["parts"]
 
 
 def test_what_each_head_adds_is_out_when_the_others_are_taken_away(mha, draw):
@@ -84,9 +83,9 @@ def test_the_running_example_is_light():
     )
     assert made.row == 12
     assert "in head 1 “it” puts 0.96 on “cat”" in made.text
-    arrays = sum(map(len, made.packet["arrays"].values()))
+    arrays = sum(map(len, made.state["arrays"].values()))
     assert (
-        arrays + len(str(made.packet["plan"])) + len(str(made._esm)) + len(str(made._css)) < 300_000
+        arrays + len(str(made.state["plan"])) + len(str(made._esm)) + len(str(made._css)) < 300_000
     )
 
 
@@ -111,7 +110,7 @@ def test_the_stages_of_a_learners_function_are_found(scene, mha, draw, wrong):
     assert ask(made) == ""
     after = sent(made)
     assert {"q", "k", "v", "scores", "masked_scores", "weights", "context", "merged", "out"} <= set(
-        made.packet["yours"]
+        made.state["yours"]
     )
     q, k, v = (split(linear(x)) for linear in linears[:3])
     context, weights = attention(q, k, v)
@@ -128,16 +127,16 @@ def test_what_is_not_found_stays_and_is_named(scene, mha, draw):
     made = scene(recompute=lambda: (torch.zeros(1, 5, 24), torch.full((1, 4, 5, 5), 0.2)))
     before = sent(made)["q"]
     assert ask(made) == ""
-    assert set(made.packet["yours"]) == {"out", "weights", "masked_scores"}
+    assert set(made.state["yours"]) == {"out", "weights", "masked_scores"}
     assert np.array_equal(sent(made)["q"], before)
-    assert [text["shows"] for text in made.packet["plan"]["texts"] if text["text"] == "yours"] == [
+    assert [text["shows"] for text in made.state["plan"]["texts"] if text["text"] == "yours"] == [
         "weights",
         "out",
     ]
     whole = scene(recompute=lambda: mha.steps(draw(1, 5, 24, seed=1)))
     assert ask(whole) == ""
-    assert len(whole.packet["yours"]) == 9
-    assert [one.packet["whose"] for one in (scene(), made, whole)] == [
+    assert len(whole.state["yours"]) == 9
+    assert [one.state["source"] for one in (scene(), made, whole)] == [
         "These numbers are the course's.",
         "weights, out, masked_scores: your function's numbers. All others are the course's.",
         "These numbers are your function's.",
@@ -167,11 +166,11 @@ def interrupt():
 )
 def test_errors_of_a_function_are_one_line_and_the_picture_stays(scene, function, said):
     made = scene(recompute=function)
-    before = made.packet
+    before = made.state
     text = ask(made)
     assert text.startswith(said)
     assert "\n" not in text
-    assert made.packet is before
+    assert made.state == {**before, "serial": 1, "trouble": text}
 
 
 @pytest.mark.parametrize(

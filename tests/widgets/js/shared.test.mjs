@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 
-import { makeQueue } from "../../../mha_course/widgets/controls.js";
 import { apart, bytesOf, number, short, visible } from "../../../mha_course/widgets/dom.js";
+import { makeQueue } from "../../../mha_course/widgets/protocol.js";
 
 test("a long word is cut between characters as people see them", () => {
   assert.equal(short("attention", 14), "attention");

@@ -3,11 +3,10 @@
 
 import { make, number, svg } from "../../../widgets/dom.js";
 import { paintCells, paletteOf, rgbOf, shade } from "../../../widgets/matrix.js";
-import { STAGES } from "./numbers.js";
+import { stageAt } from "./stages.js";
 
 const FAINT = 0.28; // what is not lit while walking
 const BAR = { left: 76, step: 44, wide: 20, few: 9, apart: 62 }; // of what a number is made of; few have words below
-const TOGETHER = 7; // the stage from which contexts stand side by side
 
 /** Return an image with a pixel a cell. */
 function makeImage(cells, colours, { x, y, w, h }, attributes = {}) {
@@ -37,18 +36,18 @@ const boxOf = ({ boxes }, head) => boxes[head] ?? boxes[0];
 
 /** Say how visible a thing is. */
 function lightOf(name, stage) {
-  if (stage < 0 || name === "always") return 1;
-  const { lit } = STAGES[stage];
+  const { highlights } = stageAt(stage);
+  if (!highlights || name === "always") return 1;
   const rows = ["q", "scores", "weights", "context", "out"]; // beside which words stand
   const shown =
     name === "words"
-      ? lit.includes("x") || rows.some((row) => lit.includes(row))
-      : lit.includes(name);
+      ? highlights.includes("x") || rows.some((row) => highlights.includes(row))
+      : highlights.includes(name);
   return shown ? 1 : FAINT;
 }
 
 /** Say how visible a head is that is not the one that is lit. */
-const lightOfOthers = (stage) => (stage >= 2 && stage < TOGETHER ? 0.25 : stage < 0 ? 0.55 : 1);
+const lightOfOthers = (stage) => stageAt(stage).others ?? 1;
 
 export class Picture {
   constructor(steps, palettes) {
@@ -197,7 +196,8 @@ export class Picture {
 
   /** Say whether the bands of a matrix stand apart. */
   isApart(name, stage) {
-    return name === "context" ? stage < TOGETHER : stage < 0 || stage >= 2;
+    const { split, together } = stageAt(stage);
+    return name === "context" ? !together : Boolean(split);
   }
 
   /** Show what is followed, at a stage, and a cell with what it is made of. */
@@ -232,7 +232,7 @@ export class Picture {
       node.style.transform = this.isApart(name, stage)
         ? ""
         : `translate(${shift[0]}px, ${shift[1]}px)`;
-    for (const node of this.merged) node.style.opacity = Number(stage >= TOGETHER);
+    for (const node of this.merged) node.style.opacity = Number(Boolean(stageAt(stage).together));
   }
 
   cellBox({ name, head, row, column }, stage) {

@@ -1,15 +1,28 @@
-// What Python sent, as numbers; what each number is made of; and the sentences of the stages. Nothing here draws.
+// What Python sent, as numbers, and what each number is made of. Nothing here draws.
 
 import { apart, bytesOf, number } from "../../../widgets/dom.js";
 
 const [FEW, MOST] = [9, 16]; // parts of a number that are shown one by one: with words, and without
 
+/**
+ * @typedef {object} SceneState All stages of one pass.
+ * @property {number} H
+ * @property {number} S
+ * @property {number} D
+ * @property {string[]} tokens
+ * @property {object} plan Where everything stands, as plan.py lays it out.
+ * @property {boolean} masked Whether a mask hides anything.
+ * @property {string} source The line that says whose numbers they are.
+ * @property {string[]} yours The stages that the learner's function made.
+ * @property {Object<string, DataView>} arrays float32, by the name of the stage.
+ */
+
 /** Read all arrays; each is found by `value(name, head, row, column)`. */
-export function readSteps(packet) {
-  const { S, H, D, tokens } = packet;
+export function readSteps(state) {
+  const { S, H, D, tokens } = state;
   const C = H * D;
   const arrays = {};
-  for (const [name, bytes] of Object.entries(packet.arrays))
+  for (const [name, bytes] of Object.entries(state.arrays))
     arrays[name] = new Float32Array(bytesOf(bytes).buffer);
   const widths = { x: C, out: C, parts: C, scores: S, masked_scores: S, weights: S };
   const whole = { x: true, out: true };
@@ -20,11 +33,10 @@ export function readSteps(packet) {
   const most = {};
   for (const [name, values] of Object.entries(arrays))
     most[name] =
-      values.reduce((top, one) => (Number.isFinite(one) ? Math.max(top, Math.abs(one)) : top), 0) ||
-      1;
+      values.reduce((top, x) => (Number.isFinite(x) ? Math.max(top, Math.abs(x)) : top), 0) || 1;
   const hidden = (head, row, column) => value("masked_scores", head, row, column) === -Infinity;
   const word = (i) => apart(tokens[i], 12);
-  return { ...packet, C, arrays, value, most, hidden, word };
+  return { ...state, C, arrays, value, most, hidden, word };
 }
 
 /** Keep the largest parts, and sum up the others. */
@@ -128,44 +140,4 @@ export function strongest(steps, head, row) {
   const weights = indices(steps.S).map((j) => steps.value("weights", head, row, j));
   const column = weights.indexOf(Math.max(...weights));
   return weights[column] > 0 ? { column, weight: weights[column] } : null;
-}
-
-export const STAGES = [
-  { name: "input", lit: ["x"] },
-  { name: "projection", lit: ["x", "q", "k", "v", "projection"] },
-  { name: "head splitting", lit: ["q", "k", "v"] },
-  { name: "scores", lit: ["q", "k", "scores"] },
-  { name: "scaling", lit: ["scores", "scaling"] },
-  { name: "softmax", lit: ["scores", "scaling", "weights"] },
-  { name: "weighted sum", lit: ["weights", "v", "context"] },
-  { name: "concatenation", lit: ["context"] },
-  { name: "output", lit: ["context", "out", "output", "x", "residual"] },
-];
-
-/** Say in one sentence what is lit. */
-export function sentenceOf(steps, { stage, row, head }) {
-  const { S, H, D, C, word, arrays } = steps;
-  const follows = row >= 0;
-  const it = follows ? `“${word(row)}”` : "a word";
-  const best = follows && strongest(steps, head, row);
-  const found = best ? `“${word(best.column)}”` : "none";
-  const share = best
-    ? `${it} puts ${number(best.weight)} on ${found}`
-    : follows
-      ? `${it} sees nothing`
-      : "";
-  const and = (text) => (follows && text ? `: ${text}` : "");
-  const back = arrays.x ? ", which is added to the stream that x was made from" : "";
-  return [
-    `${S} words go in at the left, and leave at the right with what they found${follows ? `; in head ${head}, ${share}` : ""}.`,
-    `x: each of the ${S} words is a row of ${C} numbers${and(`${it} is the row in orange`)}.`,
-    `Three projections of x: a query q, a key k and a value v for every word.`,
-    `q, k and v are cut into ${H} heads of ${D} numbers each; head ${head} is followed from here.`,
-    `Every row of q meets every column of kᵀ, ${D} products a score${and(best ? `${it} scores ${number(steps.value("scores", head, row, best.column))} with ${found}` : "")}.`,
-    `Scores are divided by √${D} = ${number(Math.sqrt(D))}; ${steps.masked ? "what the mask hides is shut out here" : "no mask shuts anything out here"}.`,
-    `Softmax makes weights of each row of scores, which sum to 1${and(share)}.`,
-    `The weights of a row mix the rows of v into its context${and(best ? `that of ${it} is ${number(best.weight)} of v of ${found}` : share)}.`,
-    `The contexts of all ${H} heads lie side by side: ${C} numbers for each word again.`,
-    `W_O mixes what the heads found into out${back}.`,
-  ][stage + 1];
 }

@@ -1,6 +1,4 @@
-"""Find the stages of attention in what a learner's function computes, whatever its variables are
-called.
-"""
+"""Find the stages of attention in what a learner's function computes, whatever it calls them."""
 
 from __future__ import annotations
 
@@ -32,8 +30,7 @@ class _Calls(TorchFunctionMode):
 
 
 def stages_of(function: Callable[[], Any]) -> dict[str, Any] | None:
-    """Call a function, and return the stages that it returned or, for (out, weights), that were
-    found on its way.
+    """Call a function, and return its stages: returned, or found on its way to (out, weights).
 
     The product that takes the weights is that with v; the one before it in their shape is that of q
     and k; the one that made out takes what was merged. None where the function returned None.
@@ -44,31 +41,22 @@ def stages_of(function: Callable[[], Any]) -> dict[str, Any] | None:
         return None
     if isinstance(result, AttentionSteps):
         return vars(result)
-    pair = (
-        isinstance(result, tuple)
-        and len(result) == 2
-        and all(isinstance(one, Tensor) for one in result)
-    )
+    pair = isinstance(result, tuple) and [isinstance(x, Tensor) for x in result] == [True, True]
     expected = "(out, weights), or AttentionSteps"
-    require(
-        pair,
-        "recompute",
-        "it must return two tensors",
-        expected=expected,
-        got=type(result).__name__,
-    )
+    got = type(result).__name__
+    require(pair, "recompute", "it must return two tensors", expected=expected, got=got)
     out, weights = result
-    found = {"out": out, "weights": weights}
+    stages = {"out": out, "weights": weights}
     for name, inputs, made in calls.made:
         if name == "softmax" and made is weights:
-            found["masked_scores"] = inputs[0]
-        if name not in PRODUCTS or not all(isinstance(one, Tensor) for one in inputs[:2]):
+            stages["masked_scores"] = inputs[0]
+        if name not in PRODUCTS or not all(isinstance(tensor, Tensor) for tensor in inputs[:2]):
             continue
         left, right, *_ = inputs
         if left is weights:
-            found |= {"v": right, "context": made}
+            stages |= {"v": right, "context": made}
         elif made is out:
-            found["merged"] = left
-        elif "v" not in found and made.shape == weights.shape:
-            found |= {"q": left, "k": right.mT, "scores": made}
-    return found
+            stages["merged"] = left
+        elif "v" not in stages and made.shape == weights.shape:
+            stages |= {"q": left, "k": right.mT, "scores": made}
+    return stages

@@ -3,23 +3,22 @@
 import { apart, bytesOf, clamp, make, makeButton, say } from "../../../widgets/dom.js";
 import { Stage } from "../../../widgets/stage.js";
 import { Picture } from "./draw.js";
-import { STAGES, lookInside, readSteps, sentenceOf, strongest } from "./numbers.js";
+import { lookInside, readSteps, strongest } from "./numbers.js";
+import { STAGES, sentenceOf, stageAt } from "./stages.js";
+
+/**
+ * @typedef {object} SceneOptions
+ * @property {Object<string, string>} colours Of x, q, k, v, context and out, and the accent.
+ * @property {boolean} asks Whether there is a learner's function.
+ * @property {DataView} weights 256 colours from 0 to 1, four bytes a colour.
+ * @property {DataView} signed 256 colours from -1 to 1.
+ *
+ * @typedef {{}} SceneEvent The learner's function is to be called; there is nothing more to say.
+ */
 
 const [LEAST, MOST] = [0.88, 1.08]; // how far the picture follows its place; where there is less it scrolls
 const LAST = STAGES.length - 1;
 const PAUSE = 5000; // milliseconds that a stage stays while it plays
-const LOOKS_INTO = [
-  "scores",
-  null,
-  "q",
-  "q",
-  "scores",
-  "scores",
-  "weights",
-  "context",
-  "context",
-  "out",
-]; // by stage
 const KEYS =
   "In the picture: Space or → goes to the next stage, ← back, Escape to the overview; ↑ and ↓ follow another word, " +
   "Page Up and Page Down another head. Enter looks inside: arrow keys then go from number to number, Escape leaves.";
@@ -32,9 +31,8 @@ class Scene extends Stage {
     const { signed, weights } = model.get("options");
     this.palettes = { signed: bytesOf(signed), weights: bytesOf(weights) };
     this.build();
-    this.start(el, ["stage", "row", "head"], { packet: () => this.packetCame() });
+    this.start(el, ["stage", "row", "head"]);
     this.stops.push(() => this.setPlaying(false));
-    this.packetCame();
   }
 
   build() {
@@ -58,19 +56,19 @@ class Scene extends Stage {
       ariaLabel: KEYS,
     });
     this.readout = make("p", "readout");
-    const ask = makeButton("recompute", "Recompute", () => this.recompute.ask({}));
-    const foot = make("div", "foot", this.recompute.whose, ask, this.recompute.trouble);
-    foot.hidden = !this.model.get("options").asks;
+    const ask = makeButton("recompute", "Recompute", () => this.kernel.send({}));
+    const below = make("div", "foot", this.source, ask, this.trouble);
+    below.hidden = !this.model.get("options").asks;
     const keys = make("details", "keys foot", make("summary", "", "Keys"), make("p", "", KEYS));
-    const parts = [bar, this.sentence, this.paper, this.readout, this.speaker.node, foot, keys];
+    const parts = [bar, this.sentence, this.paper, this.readout, this.speaker.node, below, keys];
     this.root = make("div", "mha-scene mha-picture", ...parts);
     Object.assign(this.root, { role: "group", ariaLabel: "Multi-head attention as a whole" });
     const { colours } = this.model.get("options");
     for (const [name, colour] of Object.entries(colours))
       this.root.style.setProperty(`--${name}-on-white`, colour);
-    this.paper.addEventListener("pointermove", (event) => this.point(this.found(event)));
+    this.paper.addEventListener("pointermove", (event) => this.point(this.placeOf(event)));
     this.paper.addEventListener("pointerleave", () => this.point(null));
-    this.paper.addEventListener("click", (event) => this.click(this.found(event)));
+    this.paper.addEventListener("click", (event) => this.click(this.placeOf(event)));
   }
 
   /** Answer to a key in the picture, and say whether it was one of ours. */
@@ -78,7 +76,7 @@ class Scene extends Stage {
     if (target !== this.paper) return false;
     const { stage, row, head } = this.view();
     const { S } = this.steps;
-    const turns = {
+    const actions = {
       " ": () => this.go(stage + 1),
       ArrowRight: () => this.go(stage + 1),
       ArrowLeft: () => this.go(stage - 1),
@@ -105,7 +103,7 @@ class Scene extends Stage {
       ArrowUp: move(-1, 0),
       Escape: () => this.lookAt(null),
     };
-    const call = this.cursor && Object.hasOwn(inside, key) ? inside[key] : turns[key];
+    const call = this.cursor && Object.hasOwn(inside, key) ? inside[key] : actions[key];
     call?.();
     return Boolean(call);
   }
@@ -113,7 +111,7 @@ class Scene extends Stage {
   // What the learner does.
 
   /** Return what lies under the pointer. */
-  found({ target, clientX, clientY }) {
+  placeOf({ target, clientX, clientY }) {
     const node = target.closest("[data-part], [data-head], [data-words]");
     if (!node) return null;
     const { part, band, head } = node.dataset;
@@ -129,25 +127,25 @@ class Scene extends Stage {
     return { name: part, row, column, ...(plan.parts[part].bands > 1 && { head: Number(band) }) };
   }
 
-  point(found) {
-    const hover = found?.name ? found : null;
+  point(place) {
+    const hover = place?.name ? place : null;
     if (JSON.stringify(hover) === JSON.stringify(this.hover)) return;
     this.hover = hover;
     this.soon();
   }
 
-  click(found) {
-    if (!found) return;
-    const again = found.row === this.model.get("row") && !found.name; // a word that is followed already
+  click(place) {
+    if (!place) return;
+    const again = place.row === this.model.get("row") && !place.name; // a word that is followed already
     this.put({
-      ...(found.row !== undefined && { row: again ? -1 : found.row }),
-      ...(found.head !== undefined && { head: found.head }),
+      ...(place.row !== undefined && { row: again ? -1 : place.row }),
+      ...(place.head !== undefined && { head: place.head }),
     });
   }
 
   /** Return the number of a row that a stage looks into first, its largest; null where nothing is followed. */
   startOf({ stage, row, head }) {
-    const name = LOOKS_INTO[stage + 1];
+    const name = stageAt(stage).looksInto;
     if (row < 0 || !name) return null;
     if (name === "scores" || name === "weights")
       return { name, head, row, column: strongest(this.steps, head, row)?.column ?? 0 };
@@ -188,8 +186,8 @@ class Scene extends Stage {
     super.put(Object.fromEntries(Object.entries(values).map(within)));
   }
 
-  packetCame() {
-    this.steps = readSteps(this.model.get("packet"));
+  stateCame(state) {
+    this.steps = readSteps(state);
     this.picture = new Picture(this.steps, this.palettes);
     this.paper.replaceChildren(this.picture.svg);
     const { S, H, tokens } = this.steps;
@@ -235,11 +233,11 @@ class Scene extends Stage {
     this.root.dataset.drawn = `${this.steps.serial} ${view.stage} ${view.row} ${view.head}`;
   }
 
-  /** Bring what is lit into sight, where the picture is wider than its place. */
+  /** Bring what is highlighted into sight, where the picture is wider than its place. */
   scrollTo(stage) {
-    const lit =
-      stage < 0 ? [] : STAGES[stage].lit.map((name) => this.steps.plan.parts[name]).filter(Boolean);
-    const left = lit.length ? (Math.min(...lit.map(({ x }) => x)) - 80) * LEAST : 0;
+    const { highlights = [] } = stageAt(stage);
+    const parts = highlights.map((name) => this.steps.plan.parts[name]).filter(Boolean);
+    const left = parts.length ? (Math.min(...parts.map(({ x }) => x)) - 80) * LEAST : 0;
     this.paper.scrollTo({ left });
   }
 

@@ -1,5 +1,4 @@
-"""The whole of multi-head attention in one picture: every stage of one pass, where each number
-stands.
+"""The whole of multi-head attention in one picture: every stage of one pass, number by number.
 
 Axes: S tokens, H heads, D = head_dim, C = H * D.
 """
@@ -8,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,8 @@ from mha_course.markup import isolate_word
 from mha_course.plots.figures import STREAMS
 from mha_course.plots.inputs import as_array, as_names, numbered
 from mha_course.plots.scales import palettes, signed_on_paper
-from mha_course.widgets.base import COURSES, YOURS, RecomputingWidget, esm, style
+from mha_course.widgets.base import CourseWidget, esm, style
+from mha_course.widgets.learner_function import COURSES, YOURS, LearnerFunction
 
 HERE = Path(__file__).parent
 PLACE = "AttentionScene"
@@ -38,9 +39,8 @@ LARGEST = {"S": 32, "H": 8, "C": 128}
 Arrays = dict[str, NDArray[np.float64]]
 
 
-class AttentionScene(RecomputingWidget):
-    """Show one pass as a whole: follow a word through it, walk through its stages, look into its
-    numbers.
+class AttentionScene(CourseWidget):
+    """Show one pass as a whole: follow a word, walk through the stages, look into numbers.
 
     Args:
         steps: what ``MultiHeadAttention.steps(x)`` returned for one sentence: up to 32 words, 8
@@ -51,13 +51,12 @@ class AttentionScene(RecomputingWidget):
         x: what went in, (S, C) or (1, S, C); without it the picture begins with the words.
         out_proj: the Linear that made ``out``; without it nothing says what each head adds.
         follow: the word that is followed at the start.
-        head: the head that is lit at the start.
+        head: the head that is highlighted at the start.
     Raises: ShapeError.
     """
 
     _esm = esm("widget.js", folder=HERE)
     _css = style(HERE / "attention_scene.css")
-    expected = "steps, or (out, weights)"
     stage = traitlets.Int(-1).tag(sync=True)
     row = traitlets.Int(-1).tag(sync=True)
     head = traitlets.Int(0).tag(sync=True)
@@ -84,7 +83,9 @@ class AttentionScene(RecomputingWidget):
         words = as_names(PLACE, "tokens", "row", tokens, self._sizes["S"])
         self._tokens = numbered(words)
         self._out_proj = out_proj
-        self._recompute = recompute
+        self._function = LearnerFunction(
+            PLACE, "function", recompute and partial(stages_of, recompute)
+        )
         row = words.index(follow) if follow in words else -1
         options = {
             "colours": {**STREAMS, "accent": plots.ACCENT},
@@ -93,9 +94,8 @@ class AttentionScene(RecomputingWidget):
             "signed": signed_on_paper(),
         }
         self._yours: tuple[str, ...] = ()  # the stages that the learner's function made
-        super().__init__(
-            packet={**self._message(), "serial": 0}, options=options, row=row, head=head
-        )
+        super().__init__(options=options, row=row, head=head)
+        self.state = self._state_after({})
         self._describe()
 
     def _read(self, given: Mapping[str, Any]) -> Arrays:
@@ -113,58 +113,56 @@ class AttentionScene(RecomputingWidget):
             arrays[name] = array
         return arrays
 
-    def _message(self) -> dict[str, Any]:
-        """Return what the browser draws, with what each head adds to out where the Linear
-        is known.
-        """
-        sent = dict(self._shown)
-        yours = self._yours
-        if self._out_proj is not None:
-            weight = self._out_proj.weight.detach().cpu().double().numpy()  # (C, C) as (out, in)
-            cut = (
-                np.split(sent["merged"], self._sizes["H"], axis=1),
-                np.split(weight, self._sizes["H"], axis=1),
-            )
-            parts = np.stack(
-                [merged @ part.T for merged, part in zip(*cut, strict=True)]
-            )  # (H, S, C)
-            # a learner may leave the bias out
-            bias = self._out_proj.bias
-            rest = sent["out"] - parts.sum(0)
-            none = bias is None or np.allclose(rest, 0, atol=1e-4)
-            sent |= {
-                "parts": parts,
-                "bias": np.zeros(len(weight)) if none else bias.detach().cpu().double().numpy(),
-            }
-        numbers = {name: array.astype(np.float32).tobytes() for name, array in sent.items()}
+    def _drawn(self) -> dict[str, Any]:
+        """Return all stages, and what each head adds to out where the Linear is known."""
         H, S, D = (self._sizes[axis] for axis in "HSD")
-        masked = bool(np.isneginf(sent["masked_scores"]).any())
-        some = () if "q" in yours else yours
-        plan = ScenePlan(self._tokens, H, D, x="x" in sent, masked=masked, yours=some).message()
-        whose = YOURS if {"q", "out"} <= set(yours) else COURSES
-        if yours and whose == COURSES:
-            whose = f"{', '.join(yours)}: your function's numbers. All others are the course's."
-        known = {
+        arrays = self._shown if self._out_proj is None else self._shown | self._parts_of_out()
+        masked = bool(np.isneginf(arrays["masked_scores"]).any())
+        tagged = () if "q" in self._yours else self._yours
+        plan = ScenePlan(self._tokens, H, D, x="x" in arrays, masked=masked, yours=tagged)
+        return {
             "H": H,
             "S": S,
             "D": D,
             "tokens": self._tokens,
-            "plan": plan,
+            "plan": plan.message(),
             "masked": masked,
-            "whose": whose,
+            "source": self._source(),
+            "yours": list(self._yours),
+            "arrays": {name: array.astype("<f4").tobytes() for name, array in arrays.items()},
         }
-        return {**known, "yours": list(yours), "arrays": numbers}
 
-    def _call(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """Call the function, and return the stages that it made."""
-        return stages_of(self._recompute)
+    def _parts_of_out(self) -> Arrays:
+        """Return what each head adds to out, (H, S, C), and the bias, (C,)."""
+        assert self._out_proj is not None
+        weight = self._out_proj.weight.detach().cpu().double().numpy()  # (C, C) as (out, in)
+        merged = np.split(self._shown["merged"], self._sizes["H"], axis=1)
+        columns = np.split(weight, self._sizes["H"], axis=1)
+        parts = np.stack([m @ w.T for m, w in zip(merged, columns, strict=True)])  # (H, S, C)
+        bias = self._out_proj.bias
+        # a learner may leave the bias out
+        rest = self._shown["out"] - parts.sum(0)
+        if bias is None or np.allclose(rest, 0, atol=1e-4):
+            return {"parts": parts, "bias": np.zeros(len(weight))}
+        return {"parts": parts, "bias": bias.detach().cpu().double().numpy()}
+
+    def _source(self) -> str:
+        """Say whose numbers they are."""
+        if not self._yours:
+            return COURSES
+        if {"q", "out"} <= set(self._yours):
+            return YOURS
+        return f"{', '.join(self._yours)}: your function's numbers. All others are the course's."
+
+    def _receive(self, event: Mapping[str, Any]) -> None:
+        self._function.result_to(self._keep, "steps, or (out, weights)")
+        self._describe()
 
     def _keep(self, result: dict[str, Any]) -> None:
         """Show the stages that were found, and the course's where none were."""
         yours = self._read({name: result[name] for name in NAMES if result.get(name) is not None})
-        if (
-            "weights" in yours and "masked_scores" not in yours
-        ):  # a softmax of their own: up to a constant a row
+        # A softmax of the learner's own shows no scores: they follow up to a constant a row.
+        if "weights" in yours and "masked_scores" not in yours:
             with np.errstate(divide="ignore"):
                 yours["masked_scores"] = np.log(yours["weights"])
         self._shown = self._given | yours

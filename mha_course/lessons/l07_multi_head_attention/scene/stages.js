@@ -1,0 +1,132 @@
+// The stages of the scene: what each highlights, how heads stand in it, and what is said of it. Nothing here draws.
+
+import { number } from "../../../widgets/dom.js";
+import { strongest } from "./numbers.js";
+
+/**
+ * @typedef {object} Subject What the sentence of a stage is about.
+ * @property {object} steps As `readSteps` returns them.
+ * @property {number} head
+ * @property {string} word The word that is followed, in quotes, or "a word".
+ * @property {string} key The key it attends to most, or "none".
+ * @property {string} weight What it gives that key; empty where it attends to none.
+ * @property {string} score Its score with that key; likewise.
+ * @property {string} attends What it attends to, as a clause; empty where no word is followed.
+ *
+ * @typedef {object} StageOfScene
+ * @property {string} name
+ * @property {string[]} [highlights] The parts of the picture that it shows in full; all without it.
+ * @property {?string} looksInto The matrix whose numbers are explained first.
+ * @property {boolean} [split] Whether q, k and v stand cut into heads.
+ * @property {boolean} [together] Whether the contexts of the heads stand side by side.
+ * @property {number} [others] How visible the other heads are.
+ * @property {(it: Subject) => string} say
+ */
+
+const after = (clause) => (clause ? `: ${clause}` : "");
+const ofHeads = { split: true, others: 0.25 };
+const ofAllHeads = { split: true, together: true };
+
+/** @type {StageOfScene} */
+const OVERVIEW = {
+  name: "overview",
+  looksInto: "scores",
+  split: true,
+  others: 0.55,
+  say: ({ steps, head, attends }) =>
+    `${steps.S} words go in at the left, and leave at the right with what they found` +
+    `${attends && `; in head ${head}, ${attends}`}.`,
+};
+
+/** @type {StageOfScene[]} */
+export const STAGES = [
+  {
+    name: "input",
+    highlights: ["x"],
+    looksInto: null,
+    say: ({ steps, word, attends }) =>
+      `x: each of the ${steps.S} words is a row of ${steps.C} numbers` +
+      `${after(attends && `${word} is the row in orange`)}.`,
+  },
+  {
+    name: "projection",
+    highlights: ["x", "q", "k", "v", "projection"],
+    looksInto: "q",
+    say: () => "Three projections of x: a query q, a key k and a value v for every word.",
+  },
+  {
+    name: "head splitting",
+    highlights: ["q", "k", "v"],
+    looksInto: "q",
+    ...ofHeads,
+    say: ({ steps, head }) =>
+      `q, k and v are cut into ${steps.H} heads of ${steps.D} numbers each; head ${head} is followed from here.`,
+  },
+  {
+    name: "scores",
+    highlights: ["q", "k", "scores"],
+    looksInto: "scores",
+    ...ofHeads,
+    say: ({ steps, word, key, score }) =>
+      `Every row of q meets every column of kᵀ, ${steps.D} products a score` +
+      `${after(score && `${word} scores ${score} with ${key}`)}.`,
+  },
+  {
+    name: "scaling",
+    highlights: ["scores", "scaling"],
+    looksInto: "scores",
+    ...ofHeads,
+    say: ({ steps }) =>
+      `Scores are divided by √${steps.D} = ${number(Math.sqrt(steps.D))}; ` +
+      `${steps.masked ? "what the mask hides is shut out here" : "no mask shuts anything out here"}.`,
+  },
+  {
+    name: "softmax",
+    highlights: ["scores", "scaling", "weights"],
+    looksInto: "weights",
+    ...ofHeads,
+    say: ({ attends }) =>
+      `Softmax makes weights of each row of scores, which sum to 1${after(attends)}.`,
+  },
+  {
+    name: "weighted sum",
+    highlights: ["weights", "v", "context"],
+    looksInto: "context",
+    ...ofHeads,
+    say: ({ word, key, weight, attends }) =>
+      "The weights of a row mix the rows of v into its context" +
+      `${after(weight ? `that of ${word} is ${weight} of v of ${key}` : attends)}.`,
+  },
+  {
+    name: "concatenation",
+    highlights: ["context"],
+    looksInto: "context",
+    ...ofAllHeads,
+    say: ({ steps }) =>
+      `The contexts of all ${steps.H} heads lie side by side: ${steps.C} numbers for each word again.`,
+  },
+  {
+    name: "output",
+    highlights: ["context", "out", "output", "x", "residual"],
+    looksInto: "out",
+    ...ofAllHeads,
+    say: ({ steps }) =>
+      "W_O mixes what the heads found into out" +
+      `${steps.arrays.x ? ", which is added to the stream that x was made from" : ""}.`,
+  },
+];
+
+/** Return a stage by its number; -1 is the overview. */
+export const stageAt = (stage) => STAGES[stage] ?? OVERVIEW;
+
+/** Say in one sentence what a stage shows. */
+export function sentenceOf(steps, { stage, row, head }) {
+  const best = row >= 0 ? strongest(steps, head, row) : null;
+  const word = row >= 0 ? `“${steps.word(row)}”` : "a word";
+  const key = best ? `“${steps.word(best.column)}”` : "none";
+  const weight = best ? number(best.weight) : "";
+  const score = best ? number(steps.value("scores", head, row, best.column)) : "";
+  const most = best ? `${word} puts ${weight} on ${key}` : `${word} sees nothing`;
+  const attends = row >= 0 ? most : "";
+  return stageAt(stage).say({ steps, head, word, key, weight, score, attends });
+}

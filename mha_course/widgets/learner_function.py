@@ -1,0 +1,94 @@
+"""The learner's own function behind a widget: how it is called, and how its errors are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from mha_course.errors import SentenceError, ShapeError, require
+from mha_course.markup import visible
+
+INTERRUPTED = "your function was interrupted; move a control to call it again"
+COURSES = "These numbers are the course's."
+YOURS = "These numbers are your function's."
+MOST = 300  # letters of an error
+
+
+class LearnerFunctionError(Exception):
+    """What went wrong with a learner's function; the text names the function."""
+
+
+def error_line(error: Exception) -> str:
+    """Say in one line what went wrong; an error of the course is not named by its class."""
+    if isinstance(error, SentenceError):
+        near = f"; near ones: {error.fix}"
+        sizes = f" (expected {error.expected}, got {error.got})"
+        words = error.rule + (near if error.fix else sizes)
+    else:
+        words = " ".join(str(error).split())
+        if not isinstance(error, ShapeError | LearnerFunctionError):
+            words = f"{type(error).__name__}: {words}"
+    return visible(words if len(words) <= MOST else f"{words[: MOST - 1]}…")
+
+
+class LearnerFunction:
+    """A function that the learner wrote; labs have the course's own in reserve.
+
+    ``caption`` ends the sentence of a lab: it says whose function computed the numbers.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        name: str,
+        function: Any,
+        reference: Callable[..., Tensor] | None = None,
+    ) -> None:
+        rule = f"{name} must be a function"
+        got = type(function).__name__
+        require(function is None or callable(function), place, rule, expected="a callable", got=got)
+        self.place = place
+        self.name = name
+        self.function = function
+        self.reference = reference
+        self.caption = "" if function is None else f" Computed by your {name}."
+
+    def call(self, *args: Any, **values: Any) -> Any:
+        """Return what the function returns; raise LearnerFunctionError where it raises."""
+        try:
+            return self.function(*args, **values)
+        except SentenceError:  # about words that are being typed, not about the function
+            raise
+        except Exception as error:
+            raise LearnerFunctionError(f"your {self.name}: {error_line(error)}") from error
+
+    def result_to(self, keep: Callable[[Any], None], expected: str, **values: Any) -> None:
+        """Call the function, and pass its result to ``keep``, or raise LearnerFunctionError."""
+        result = self.call(**values)
+        if result is None:
+            rule = f"your {self.name} returns nothing yet (None): expected {expected}"
+            raise LearnerFunctionError(rule)
+        try:
+            keep(result)
+        except Exception as error:
+            reason = error_line(error).removeprefix(f"{self.place}: ")
+            rule = f"your {self.name} returned something else: {reason}"
+            raise LearnerFunctionError(rule) from error
+
+    def tensor(self, *tensors: Tensor, shape: Sequence[int]) -> Tensor:
+        """Return a tensor of this shape; the course's, where nothing is written yet."""
+        assert self.reference is not None
+        if self.function is None:
+            return self.reference(*tensors)
+        result = self.call(*tensors)
+        if result is None:
+            self.caption = f" Your {self.name} returns nothing yet: computed by the course's."
+            return self.reference(*tensors)
+        self.caption = f" Computed by your {self.name}."
+        if not isinstance(result, Tensor) or tuple(result.shape) != tuple(shape):
+            got = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
+            rule = "the result must be a tensor of the right shape"
+            raise ShapeError(f"your {self.name}", rule, expected=str(tuple(shape)), got=str(got))
+        return result
