@@ -1,4 +1,4 @@
-"""A trace as text, HTML, Markdown and DataFrame, and two traces side by side."""
+"""A trace as text, HTML and Markdown, and two traces side by side."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ import html
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from mha_course.tracing.records import Argument, Step, color
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 STAGES = (
     "projection",
@@ -156,14 +152,6 @@ class Reports:
         table = [f"| {' | '.join(cells)} |" for cells in (head, *lines)]
         table.insert(1, f"|{'---|' * len(head)}")
         return "\n\n".join(["\n".join(table), *self._closing_lines()])
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a pandas DataFrame: a row for each step, a column for each field."""
-        import pandas as pd  # noqa: PLC0415 (slow to load, and seldom needed)
-
-        fields = [name for name in Step.__dataclass_fields__ if name not in ("index", "inputs")]
-        rows = [{name: getattr(step, name) for name in fields} for step in self.steps]
-        return pd.DataFrame(rows, columns=fields, index=pd.RangeIndex(len(rows), name="step"))
 
     def _repr_html_(self) -> str:
         rows = [text for step in self.steps for text in _html_rows(step)]
