@@ -68,8 +68,9 @@ class Size(int):
 
 def axis_of(size: int) -> Axis:
     """Return the axis that a size belongs to, as far as it is known."""
-    known = isinstance(size, Size) and size_of(size.axis) == size
-    return size.axis if known else unknown(int(size))
+    if isinstance(size, Size) and size_of(size.axis) == size:
+        return size.axis
+    return unknown(int(size))
 
 
 FEATURES = {"B", "C", "H", "D"}

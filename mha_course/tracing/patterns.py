@@ -67,9 +67,7 @@ def named_tensors(bound: dict[str, Any]) -> Tensors:
         if isinstance(value, torch.Tensor):
             found[name] = value
         else:
-            found |= {
-                f"{name}[{position}]": tensor for position, tensor in enumerate(tensors_in([value]))
-            }
+            found |= {f"{name}[{i}]": tensor for i, tensor in enumerate(tensors_in([value]))}
     return {name: tensor for name, tensor in found.items() if has_shape(tensor)}
 
 
@@ -78,73 +76,50 @@ def assign(axes: Patterns, tensors: Tensors) -> Words:
     if axes is None:
         return {}
     if not isinstance(axes, (str, Mapping, Sequence)):
-        raise ShapeError(
-            "trace", "axes must be patterns", expected='"B S C", or several', got=repr(axes)
-        )
+        rule = "axes must be patterns"
+        raise ShapeError("trace", rule, expected='"B S C", or several', got=repr(axes))
     names = " ".join(tensors)
     if isinstance(axes, str):  # for the first tensor, and for all others of its shape
         if not tensors:
-            raise ShapeError(
-                "trace",
-                "axes needs a tensor argument",
-                expected="a tensor",
-                got="none",
-                fix="axes=None",
-            )
-        first = next(iter(tensors.values()))
-        given: Mapping[str, str | None] = {
-            name: axes for name, x in tensors.items() if x.shape == first.shape
-        }
+            rule = "axes needs a tensor argument"
+            raise ShapeError("trace", rule, expected="a tensor", got="none", fix="axes=None")
+        shape = next(iter(tensors.values())).shape
+        given: Mapping[str, str | None] = {n: axes for n, x in tensors.items() if x.shape == shape}
     elif isinstance(axes, Mapping):
         given = axes
     else:
         if len(axes) > len(tensors):
+            rule = "axes has more patterns than tensors"
             expected = f"at most {len(tensors)} patterns, for {names}"
-            got = f"{len(axes)}"
-            raise ShapeError(
-                "trace", "axes has more patterns than tensors", expected=expected, got=got
-            )
+            raise ShapeError("trace", rule, expected=expected, got=str(len(axes)))
         given = dict(zip(tensors, axes, strict=False))
     strange = ", ".join(repr(name) for name in given if name not in tensors)
     if strange:
         rule = f"axes names {strange}, which is no tensor argument"
         expected = names or "no names: there is no tensor"
         raise ShapeError("trace", rule, expected=expected, got=" ".join(given))
-    said = " ".join(text for text in given.values() if isinstance(text, str))
-    chosen = {
-        name: _words(text or "", said)
-        for name, text in given.items()
-        if text or isinstance(axes, str)
-    }
+    all_text = " ".join(text for text in given.values() if isinstance(text, str))
+    given = {name: text for name, text in given.items() if text or isinstance(axes, str)}
+    chosen = {name: _words(text or "", all_text) for name, text in given.items()}
     for name, words in chosen.items():
         if len(words) != tensors[name].dim():
+            rule = f"the pattern of {name} must name each axis"
             expected = f"{tensors[name].dim()} names for {tuple(tensors[name].shape)}"
-            got = " ".join(words)
-            raise ShapeError(
-                "trace", f"the pattern of {name} must name each axis", expected=expected, got=got
-            )
-    for (
-        name,
-        words,
-    ) in chosen.items():  # one tensor as query and key: attention itself tells its queries apart
-        alike = [other for key, other in chosen.items() if tensors[key] is tensors[name]]
-        chosen[name] = (
-            next((other for other in alike if "S" in other), words) if "T" in words else words
-        )
+            raise ShapeError("trace", rule, expected=expected, got=" ".join(words))
+    for name, words in chosen.items():
+        if "T" in words:  # one tensor as query and key: attention itself tells its queries apart
+            alike = [row for key, row in chosen.items() if tensors[key] is tensors[name]]
+            chosen[name] = next((row for row in alike if "S" in row), words)
     return chosen
 
 
-def _words(text: str, said: str) -> tuple[str, ...]:
-    """Take a pattern apart, and refuse what is no pattern."""
+def _words(text: str, all_text: str) -> tuple[str, ...]:
+    """Read one of the patterns, and refuse what is no pattern."""
     words = tuple(text.replace(",", " ").strip("() ").split()) if isinstance(text, str) else ("",)
     if not words or not all(NAME.fullmatch(part) for word in words for part in word.split("*")):
-        raise ShapeError(
-            "trace",
-            "a pattern names each axis once",
-            expected='names such as "B S C"',
-            got=repr(text),
-        )
-    letters = {letter.upper() for letter in NAME.findall(said)}
+        rule = "a pattern names each axis once"
+        raise ShapeError("trace", rule, expected='names such as "B S C"', got=repr(text))
+    letters = {letter.upper() for letter in NAME.findall(all_text)}
     torchs = {"N", "E"} <= letters and "B" not in letters
     return tuple("*".join(_read(part, words, torchs) for part in word.split("*")) for word in words)
 
@@ -165,53 +140,46 @@ def channels(patterns: Words, tensors: Tensors, known: Mapping[str, int]) -> Non
     for name, words in patterns.items():
         sizes = dict(zip(words, tensors[name].shape, strict=True))
         number = sizes.get("C", 0)
-        another = (
-            number != known["C"]
-            if "C" in known
-            else "D" not in known and number % known.get("H", 1)
-        )
-        if {"Y", "X"} <= sizes.keys() and another:
+        is_width = "D" in known or number % known.get("H", 1) == 0
+        if "C" in known:
+            is_width = number == known["C"]
+        if {"Y", "X"} <= sizes.keys() and not is_width:
             patterns[name] = tuple("Ch" if word == "C" else word for word in words)
 
 
 def translated(axes: Patterns, patterns: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Return a note where the caller's letters are read as others."""
-    given = (
-        [axes]
-        if isinstance(axes, str)
-        else list(axes.values() if isinstance(axes, Mapping) else axes or ())
-    )
-    written = [text.replace(",", " ").strip("() ").split() for text in given if text]
-    read = [list(words) for words in patterns.values()]
+    given = list(axes.values() if isinstance(axes, Mapping) else axes or ())
+    read = list(patterns.values())
     if isinstance(axes, str):
+        given = [axes]
         read = read[:1]
-    pairs = [
-        (" ".join(one), " ".join(other))
-        for one, other in zip(written, read, strict=False)
-        if one != other
+    written = [tuple(text.replace(",", " ").strip("() ").split()) for text in given if text]
+    pairs = [pair for pair in zip(written, read, strict=False) if pair[0] != tuple(pair[1])]
+    notes = [f"{' '.join(theirs)} was read as {' '.join(ours)}" for theirs, ours in pairs]
+    return tuple(dict.fromkeys(notes))
+
+
+def _words_and_sizes(patterns: Words, tensors: Tensors) -> list[tuple[str, int]]:
+    return [
+        pair
+        for name, words in patterns.items()
+        for pair in zip(words, tensors[name].shape, strict=True)
     ]
-    return tuple(f"{one} was read as {other}" for one, other in dict.fromkeys(pairs))
 
 
 def whole_widths(
     patterns: Words, tensors: Tensors, sizes: Mapping[str, int], hints: Mapping[str, int]
 ) -> None:
     """Read D or E as C where it can only be the whole width: several heads, but no axis H."""
-    pairs = [
-        pair
-        for name, row in patterns.items()
-        for pair in zip(row, tensors[name].shape, strict=True)
-    ]
-    said = {part for word, _ in pairs for part in word.split("*")}
+    pairs = _words_and_sizes(patterns, tensors)
+    written = {part for word, _ in pairs for part in word.split("*")}
     heads = sizes.get("H", hints.get("H", 1))
     for letter in sorted({"D", "E"} & {row[-1] for row in patterns.values()} - sizes.keys()):
         size = dict(pairs)[letter]
-        several = "H" not in said and heads > 1 and not size % heads and hints.get("D") != size
-        if (
-            "C" in said
-            or {**hints, **sizes}.get("C", size) != size
-            or (letter == "D" and not several)
-        ):
+        several = "H" not in written and heads > 1 and not size % heads and hints.get("D") != size
+        is_width = {**hints, **sizes}.get("C", size) == size and (letter == "E" or several)
+        if "C" in written or not is_width:
             continue
         for name, row in patterns.items():
             patterns[name] = tuple(
@@ -223,12 +191,8 @@ def solve(
     patterns: Words, tensors: Tensors, sizes: Mapping[str, int], hints: Mapping[str, int]
 ) -> dict[str, int]:
     """Find the size of every name, and D = C / H; a hint gives way where it does not fit."""
-    pairs = [
-        pair
-        for name, words in patterns.items()
-        for pair in zip(words, tensors[name].shape, strict=True)
-    ]
-    written = {part for word, _ in pairs for part in word.split("*")}
+    pairs = _words_and_sizes(patterns, tensors)
+    written = [part for word, _ in pairs for part in word.split("*")]
     found = {name: size for name, size in hints.items() if name not in written}
     found |= sizes
     for _ in range(3):  # sizes found in one pattern help to read the next
@@ -239,33 +203,22 @@ def solve(
         elif not _heads(found):
             got = f"C={found['C']}, H={found['H']}"
             raise ShapeError("trace", "H must divide C", expected="C % H == 0", got=got)
-    missing = [
-        part
-        for word, _ in pairs
-        for part in word.split("*")
-        if part[0].isalpha() and part not in found
-    ]
+    missing = [part for part in written if part[0].isalpha() and part not in found]
     if missing:
         rule = f"the size of {missing[0]} cannot be read off"
+        expected = f"{missing[0]} alone or in sizes"
         fix = f"sizes=dict({missing[0]}=…)"
-        raise ShapeError(
-            "trace", rule, expected=f"{missing[0]} alone or in sizes", got="a product", fix=fix
-        )
+        raise ShapeError("trace", rule, expected=expected, got="a product", fix=fix)
     return found
 
 
 def positive(name: str, size: Any) -> int:
     """Return a size that the caller gave as an int, or refuse it."""
-    size = (
-        operator.index(size) if hasattr(size, "__index__") and not isinstance(size, bool) else size
-    )
-    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise ShapeError(
-            "trace",
-            f"sizes[{name!r}] must be a positive int",
-            expected=f"{name} >= 1",
-            got=repr(size),
-        )
+    if hasattr(size, "__index__") and not isinstance(size, bool):
+        size = operator.index(size)
+    if not _is_count(size):
+        rule = f"sizes[{name!r}] must be a positive int"
+        raise ShapeError("trace", rule, expected=f"{name} >= 1", got=repr(size))
     return size
 
 
@@ -281,9 +234,8 @@ def _bind(word: str, size: int, found: dict[str, int]) -> None:
     if len(free) == 1 and known and size % known == 0:
         found[free[0]] = size // known
     elif not free and known != size and not (len(parts) == 1 and size == 1):
-        raise ShapeError(
-            "trace", f"the sizes of {word} do not agree", expected=f"{word}={known}", got=str(size)
-        )
+        rule = f"the sizes of {word} do not agree"
+        raise ShapeError("trace", rule, expected=f"{word}={known}", got=str(size))
 
 
 def _heads(found: dict[str, int]) -> bool:
@@ -310,23 +262,14 @@ def modules_of(fn: Callable[..., Any]) -> list[nn.Module]:
 def referred(fn: Callable[..., Any]) -> list[Any]:
     """Return what a function finds outside of itself, by its names."""
     try:
-        found = inspect.getclosurevars(fn)
-    except (
-        TypeError,
-        ValueError,
-    ):  # no Python function, or one that refers to what is not there yet
+        outside = inspect.getclosurevars(fn)
+    except (TypeError, ValueError):  # no Python function, or one that uses what is not there yet
         return []
-    # What Python calls globals includes the names of attributes: x.proj would find a global module
-    # called proj.
-    loaded = {
-        step.argval
-        for step in dis.get_instructions(fn)
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    }
-    return [
-        *found.nonlocals.values(),
-        *(value for name, value in found.globals.items() if name in loaded),
-    ]
+    # Python counts names of attributes as globals: x.proj would find a global module called proj.
+    loads = [i for i in dis.get_instructions(fn) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")]
+    loaded = {load.argval for load in loads}
+    used = [value for name, value in outside.globals.items() if name in loaded]
+    return [*outside.nonlocals.values(), *used]
 
 
 def declared(fn: Callable[..., Any], bound: dict[str, Any]) -> dict[str, int]:
@@ -337,9 +280,7 @@ def declared(fn: Callable[..., Any], bound: dict[str, Any]) -> dict[str, int]:
     found: dict[str, int] = {}
     for letter, words in DECLARED:
         values = {bound[word] for word in words if _is_count(bound.get(word))}
-        values = values or {
-            part[w] for part in parts for w in words if w in part and _is_count(part[w])
-        }
+        values = values or {p[w] for p in parts for w in words if w in p and _is_count(p[w])}
         if len(values) == 1 and letter not in found:
             found[letter] = values.pop()
     if {"D_nope", "D_rope"} <= found.keys():  # together a head's width; head_dim may be the second

@@ -92,10 +92,8 @@ class Recorder(TorchFunctionMode):
         except (RuntimeError, IndexError) as error:
             self._guard(self._diagnose, op_name(func), args, kwargs, error)
             raise
-        if (
-            isinstance(func, internals.OpOverload) and not self.counter.flops
-        ):  # scripted: the counter comes too late
-            self.counter.ran(func, args, kwargs, out)
+        if isinstance(func, internals.OpOverload) and not self.counter.flops:
+            self.counter.ran(func, args, kwargs, out)  # scripted: the counter comes too late
         if isinstance(out, (torch.Tensor, tuple, list)) and not isinstance(out, torch.Size):
             self._guard(self._record, op_name(func), args, kwargs, out)
         elif id(args[0] if args else None) in self.values and op_name(func) in ("shape", "size"):
@@ -120,11 +118,9 @@ class Recorder(TorchFunctionMode):
         """Return a shape, or one size of it, that remembers its axes."""
         if isinstance(out, torch.Size) and len(out) == len(axes):
             return torch.Size(map(Size, out, axes, itertools.repeat(self.names.is_token)))
-        return (
-            Size(out, axes[dim], self.names.is_token)
-            if isinstance(dim, int) and type(out) is int
-            else out
-        )
+        if isinstance(dim, int) and type(out) is int:
+            return Size(out, axes[dim], self.names.is_token)
+        return out
 
     def _guard(self, look: Callable[..., None], op: str, *found: Any) -> None:
         """Look at a call; where the tracer itself fails, the call goes on, and a note says so."""
@@ -138,23 +134,16 @@ class Recorder(TorchFunctionMode):
         self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
     ) -> None:
         """Find the mistake behind a call that raised."""
-        parts = [
-            self.info(tensor)
-            for tensor in tensors_in((*args, *kwargs.values()))
-            if internals.has_shape(tensor)
-        ]
-        self.failure = warnings.of_crash(op, str(error), parts, self.names)
+        tensors = filter(internals.has_shape, tensors_in((*args, *kwargs.values())))
+        self.failure = warnings.of_crash(op, str(error), list(map(self.info, tensors)), self.names)
 
     def info(self, tensor: torch.Tensor) -> TensorInfo:
         """Return what is known of a tensor; a new one is a parameter or comes from outside."""
         value = self.values.get(id(tensor))
         if value is None:
             name = self.parameters.get(id(tensor), "")
-            known = bool(name) or isinstance(tensor, torch.nn.Parameter)
-            value = self.add_argument(
-                name or "tensor", tensor, [unknown(size) for size in tensor.shape]
-            )
-            value.weight = known
+            value = self.add_argument(name or "tensor", tensor, list(map(unknown, tensor.shape)))
+            value.weight = bool(name) or isinstance(tensor, torch.nn.Parameter)
         return value
 
     def add_argument(
@@ -167,10 +156,9 @@ class Recorder(TorchFunctionMode):
             name = f"{base}_{self.namesakes[base] + 1}"
         value = TensorInfo(axes)
         self._remember(value, tensor, name)
-        whole = tensor.layout == torch.strided
-        strides, offset = (
-            (tuple(tensor.stride()), int(tensor.storage_offset())) if whole else ((), 0)
-        )
+        strided = tensor.layout == torch.strided
+        strides = tuple(tensor.stride()) if strided else ()
+        offset = int(tensor.storage_offset()) if strided else 0
         argument = Argument(name, tuple(tensor.shape), labels, strides, offset, value.memory)
         self.arguments[name] = argument, value
         return value
@@ -206,41 +194,30 @@ class Recorder(TorchFunctionMode):
         if not outs:
             return
         if not internals.is_plain(outs[0]):
-            self.notes[WRAPPED if internals.is_functorch_wrapped_tensor(outs[0]) else SHAPELESS] = (
-                None
-            )
+            wrapped = internals.is_functorch_wrapped_tensor(outs[0])
+            self.notes[WRAPPED if wrapped else SHAPELESS] = None
             return
-        given = (
-            args[:1] if op == "deepcopy" else (*args, *kwargs.values())
-        )  # its memo holds the copy
+        given = (*args, *kwargs.values())
+        if op == "deepcopy":  # its memo holds the copy
+            given = args[:1]
         by_id = {id(tensor): tensor for tensor in tensors_in(given) if internals.has_shape(tensor)}
         read = list(by_id.values())
         values = [self.values.get(key) or self.info(tensor) for key, tensor in by_id.items()]
         call = OpCall(
-            op,
-            args,
-            kwargs,
-            outs,
-            self.names,
-            self.info,
-            len(self.steps),
-            read,
-            self.pending,
-            self.settled,
-        )
+            op, args, kwargs, outs, self.names, self.info, len(self.steps), read,
+            self.pending, self.settled,
+        )  # fmt: skip
         call.results = [TensorInfo([]) for _ in outs]
         for result, axes in zip(call.results, self._axes(call, outs), strict=True):
             result.axes = axes
         inherit(call, values)
-        inputs = tuple(
-            [Operand(v.source, tuple(t.shape), v.labels) for v, t in zip(values, read, strict=True)]
-        )
+        pairs = zip(values, read, strict=True)
+        inputs = tuple([Operand(v.source, tuple(t.shape), v.labels) for v, t in pairs])
         line = self.running.line(self.top, len(self.steps))
         before = {key: value.memory for key, value in zip(by_id, values, strict=True)}
         for number, tensor in enumerate(outs):
-            self._remember(
-                call.results[number], tensor, call.index if op in ONE_ROW else len(self.steps)
-            )
+            step = call.index if op in ONE_ROW else len(self.steps)
+            self._remember(call.results[number], tensor, step)
             if number == 0 or op not in ONE_ROW:
                 self._add_step(call, number, inputs, before, line)
         for index, text in call.warnings.items():
@@ -252,10 +229,8 @@ class Recorder(TorchFunctionMode):
         if value is None or not isinstance(value.source, int) or value.source < first:
             return
         step = self.steps[value.source]
-        if step.op in ONE_ROW and step.shape != tuple(
-            map(size_of, value.axes)
-        ):  # weights, which are no step
-            return
+        if step.op in ONE_ROW and step.shape != tuple(map(size_of, value.axes)):
+            return  # weights, which are no step
         if step.name is None:
             step.name = name
         elif step.name != name:
@@ -274,11 +249,8 @@ class Recorder(TorchFunctionMode):
 
     def _kept(self, call: OpCall) -> list[list[Axis]]:
         """Return the axes of a tensor that was changed in place."""
-        return (
-            [call.axes(call.outs[0])]
-            if call.op.endswith("_") and call.args and call.outs[0] is call.args[0]
-            else []
-        )
+        in_place = call.op.endswith("_") and call.args and call.outs[0] is call.args[0]
+        return [call.axes(call.outs[0])] if in_place else []
 
     def _checked(self, axes: list[Axis], tensor: torch.Tensor) -> list[Axis]:
         """Drop names that do not fit the shape, and keep query and key tokens apart."""
@@ -300,50 +272,40 @@ class Recorder(TorchFunctionMode):
         tensor = call.outs[number]
         result = call.results[number]
         op = call.op
-        shared = result.memory in before.values()
-        storage = (
-            "same"
-            if id(tensor) in before
-            else "view"
-            if shared
-            else "copy"
-            if op in MOVES and before
-            else "new"
-        )
-        if storage == "same":
+        if id(tensor) in before:
+            storage = "same"
             self.running.read_again()
-        hidden = (
-            0 if number or (op in EXPLICIT_COPIES and storage != "view") else self.counter.copies
-        )
+        elif result.memory in before.values():
+            storage = "view"
+        else:
+            storage = "copy" if op in MOVES and before else "new"
+        written = op in EXPLICIT_COPIES and storage != "view"
+        hidden = 0 if number or written else self.counter.copies
         self.lines.append(at)
         self.infos.append(result)
         self.steps.append(Step(
             len(self.steps), op, inputs, tuple(tensor.shape), result.labels, tensor.stride(),
-            tensor.is_contiguous(),
-            storage, tensor.dtype, tensor.device, tensor.nbytes, 0 if number else self._flops(call),
-            "",
-            at.lineno if at else 0, hidden, note=NOTES.get(op),
-            stage=result.stage, offset=int(tensor.storage_offset()), memory=result.memory,
+            tensor.is_contiguous(), storage, tensor.dtype, tensor.device, tensor.nbytes,
+            0 if number else self._flops(call), "", at.lineno if at else 0, hidden,
+            note=NOTES.get(op), stage=result.stage, offset=int(tensor.storage_offset()),
+            memory=result.memory,
         ))  # fmt: skip
 
     def _flops(self, call: OpCall) -> int:
         """Return the FLOPs that were counted, for fused attention those of its two products."""
         if call.op == "scaled_dot_product_attention":
-            q, k, v = (
-                call.arg(position, name) for position, name in enumerate(("query", "key", "value"))
-            )
-            return (
-                2 * math.prod(call.outs[0].shape[:-1]) * k.shape[-2] * (q.shape[-1] + v.shape[-1])
-            )
+            q = call.arg(0, "query")
+            k = call.arg(1, "key")
+            v = call.arg(2, "value")
+            rows = math.prod(call.outs[0].shape[:-1])
+            return 2 * rows * k.shape[-2] * (q.shape[-1] + v.shape[-1])
         return self.counter.flops
 
 
 def inherit(call: OpCall, values: list[TensorInfo]) -> None:
     """Let the results keep what is known of the inputs, unless a rule set it."""
-    picked = [value.selections for value in values if value.selections]
-    shared = (
-        tuple([one for one in picked[0] if all(one in other for other in picked)]) if picked else ()
-    )
+    picked = [value.selections for value in values if value.selections] or [()]
+    shared = tuple([element for element in picked[0] if all(element in row for row in picked)])
     if shared or call.selections:
         for number, result in enumerate(call.results):
             result.selections = (*call.selections[number], *shared) if call.selections else shared

@@ -1,17 +1,13 @@
-"""A trace as text, HTML, Markdown and DataFrame."""
+"""A trace as text, HTML and Markdown."""
 
 from __future__ import annotations
 
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from mha_course.markup import CELL, cut, escaped, row, spell_out, table
 from mha_course.tracing.records import Argument, Step, color
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 STAGES = (
     "projection", "split", "scores", "scaled_scores", "masked_scores", "weights", "context",
@@ -133,14 +129,6 @@ class Reports:
         table = [f"| {' | '.join(cells)} |" for cells in (head, *lines)]
         table.insert(1, f"|{'---|' * len(head)}")
         return "\n\n".join(["\n".join(table), *self._closing_lines()])
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a pandas DataFrame: a row for each step, a column for each field."""
-        import pandas as pd  # noqa: PLC0415 (slow to load, and seldom needed)
-
-        fields = [name for name in Step.__dataclass_fields__ if name not in ("index", "inputs")]
-        rows = [{name: getattr(step, name) for name in fields} for step in self.steps]
-        return pd.DataFrame(rows, columns=fields, index=pd.RangeIndex(len(rows), name="step"))
 
     def _repr_html_(self) -> str:
         heads = ("no.", "line", "step", "shape", "strides", "memory")

@@ -125,37 +125,22 @@ def _prepare(
 ) -> Recorder:
     """Read the patterns, and name the arguments by them."""
     bound = patterns.bind(fn, args, kwargs)
-    own = {
-        size for name, size in sizes.items() if name not in {*"BCDHST"}
-    }  # F=128: then no other name is read off 128
+    own = {size for name, size in sizes.items() if name not in {*"BCDHST"}}
     tensors = patterns.named_tensors(bound)
-    hints = {
-        name: size
-        for name, size in patterns.declared(fn, bound).items()
-        if name in {*"CDH"} or size not in own
-    }
+    # F=128: then no other name is read off 128.
+    declared = patterns.declared(fn, bound).items()
+    hints = {name: size for name, size in declared if name in {*"CDH"} or size not in own}
     rows = patterns.assign(axes, tensors)
     patterns.channels(rows, tensors, hints | sizes)
     patterns.whole_widths(rows, tensors, sizes, hints)
-    found = patterns.solve(rows, tensors, sizes, hints)
+    solved = patterns.solve(rows, tensors, sizes, hints)
     given = [part for words in rows.values() for word in words for part in word.split("*")]
-    ids = {
-        name for name, x in tensors.items() if not x.is_floating_point() and x.dtype != torch.bool
-    }
-    whole = [
-        word
-        for name, row in rows.items()
-        if name in ids or {"C", "D", "3*C"} & set(row)
-        for word in row
-    ]
-    joined = {
-        part for row in rows.values() for word in row if "*" in word for part in word.split("*")
-    }
-    counts = [name for name in {**hints, **sizes} if name in found and name not in joined]
-    names = AxisNamer(found, given, counts, whole)
-    parameters = {
-        id(p): name for module in patterns.modules_of(fn) for name, p in module.named_parameters()
-    }
+    products = [word for words in rows.values() for word in words if "*" in word]
+    joined = {part for word in products for part in word.split("*")}
+    counts = [name for name in {**hints, **sizes} if name in solved and name not in joined]
+    names = AxisNamer(solved, given, counts, _whole_sequences(rows, tensors))
+    modules = patterns.modules_of(fn)
+    parameters = {id(p): name for module in modules for name, p in module.named_parameters()}
     recorder = Recorder(names, parameters)
     recorder.notes = dict.fromkeys(patterns.translated(axes, rows))
     batched = any(len(words) > 2 for words in rows.values())
@@ -170,21 +155,27 @@ def _prepare(
     return recorder
 
 
+def _whole_sequences(rows: patterns.Words, tensors: patterns.Tensors) -> list[str]:
+    """Return the names in the patterns of ids and of vectors, whose tokens are whole sequences."""
+    names: list[str] = []
+    for argument, row in rows.items():
+        x = tensors[argument]
+        is_ids = not x.is_floating_point() and x.dtype != torch.bool
+        if is_ids or {"C", "D", "3*C"} & set(row):
+            names += row
+    return names
+
+
 def _run(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder
 ) -> Trace:
     """Call under both modes, and put the trace together, of a call that raises too."""
-    parts = [
-        fn,
-        *patterns.referred(fn),
-        *(part for module in patterns.modules_of(fn) for part in module.modules()),
-    ]
-    compiled = any(
-        hasattr(part, "_torchdynamo_orig_callable") or hasattr(part, "_orig_mod") for part in parts
-    )
-    scripted = any(
-        isinstance(part, (torch.jit.ScriptModule, torch.jit.ScriptFunction)) for part in parts
-    )
+    inner = [part for module in patterns.modules_of(fn) for part in module.modules()]
+    parts = [fn, *patterns.referred(fn), *inner]
+    marks = ("_torchdynamo_orig_callable", "_orig_mod")
+    compiled = any(hasattr(part, mark) for part in parts for mark in marks)
+    kinds = (torch.jit.ScriptModule, torch.jit.ScriptFunction)
+    scripted = any(isinstance(part, kinds) for part in parts)
     notes = (
         *[COMPILED] * compiled,
         *[SCRIPTED] * scripted,
@@ -206,8 +197,7 @@ def _run(
         failed = _finish(recorder, None, notes, recorder.failure)
         _attach(error, failed)
         raise
-    # no context manager of Python's: it would set the traceback of what was raised, which may
-    # refuse
+    # No context manager of Python's: it sets the traceback of what was raised, which may refuse.
     finally:
         threading.setprofile(profile)
         recorder.as_written.close()
@@ -216,11 +206,10 @@ def _run(
 
 def _has_fast_path(part: Any) -> bool:
     """Return whether torch would run another path of a module if it were not traced."""
-    kinds = torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer
-    quiet = isinstance(part, kinds) and not part.training
-    return quiet and not (
-        torch.is_grad_enabled() and any(p.requires_grad for p in part.parameters())
-    )
+    kinds = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer)
+    if not isinstance(part, kinds) or part.training:
+        return False
+    return not (torch.is_grad_enabled() and any(p.requires_grad for p in part.parameters()))
 
 
 def _attach(error: Exception, failed: Trace) -> None:
@@ -229,10 +218,7 @@ def _attach(error: Exception, failed: Trace) -> None:
         error.add_note(f"Traced up to here:\n{failed}")
         error.trace = failed  # type: ignore[attr-defined]
         error.__traceback__ = _without_tracer(error.__traceback__)
-    except (
-        AttributeError,
-        TypeError,
-    ):  # a frozen dataclass, or a __setattr__ of its own: it stays as it was raised
+    except (AttributeError, TypeError):  # a frozen dataclass, or a __setattr__ of its own
         return
 
 
@@ -248,24 +234,19 @@ def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
 
 def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str | None) -> Trace:
     """Make the steps, with lines, variables and warnings."""
-    codes = {
-        id(line.code): line.code for line in recorder.lines if line
-    }  # by id: their hash is slow
+    # By id: the hash of code is slow.
+    codes = {id(line.code): line.code for line in recorder.lines if line}
     known = {
         key: Source(_title(code), code.co_filename, *code_lines(code.co_filename, code))
         for key, code in codes.items()
     }
     written = {key: statements(code.co_filename, code) for key, code in codes.items()}
     shown = [key for key, source in known.items() if source.lines]
-    warnings = {
-        i: text for i, text in recorder.pending.items() if i not in recorder.settled
-    } | recorder.warnings
-    if any(
-        text.startswith("heads-innermost") for text in warnings.values()
-    ):  # a merge then only repeats its order
-        warnings = {
-            i: text for i, text in warnings.items() if not text.startswith("merge-dim-before-heads")
-        }
+    warnings = {i: text for i, text in recorder.pending.items() if i not in recorder.settled}
+    warnings |= recorder.warnings
+    if any(text.startswith("heads-innermost") for text in warnings.values()):
+        again = "merge-dim-before-heads"  # a merge then only repeats the order
+        warnings = {i: text for i, text in warnings.items() if not text.startswith(again)}
     warnings |= _of_some_alone(recorder.steps, warnings)
     later = inspect.isgenerator(result) or inspect.isawaitable(result) or inspect.isasyncgen(result)
     custom = dict.fromkeys(f"{step.op}: {CUSTOM}" for step in recorder.steps if "::" in step.op)
@@ -284,15 +265,15 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     stages.settle(recorder.steps, recorder.infos, recorder.names)
     for step, line in zip(recorder.steps, recorder.lines, strict=True):
         text = warnings.get(step.index)
-        step.warning, step.question = (
-            (None, text) if isinstance(text, diagnosis.Question) else (text, None)
-        )
+        if isinstance(text, diagnosis.Question):
+            step.question = text
+        else:
+            step.warning = text
         if line is not None:
             key = id(line.code)
             file = line.code.co_filename
-            step.line = (
-                written[key].get(step.lineno) or linecache.getline(file, step.lineno).strip()
-            )
+            text = written[key].get(step.lineno)
+            step.line = text or linecache.getline(file, step.lineno).strip()
             step.source = shown.index(key) if key in shown else None
     sources = tuple(known[key] for key in shown)
     steps = tuple(recorder.steps)

@@ -180,3 +180,13 @@ def test_time_grows_with_the_work_and_not_with_what_else_runs():
     start = time.perf_counter()
     slept = costs.milliseconds(time.sleep, 0.02, seconds=1e-4)
     assert slept < 10 < 1000 * (time.perf_counter() - start)
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_costs_are_those_of_the_formula(heads):
+    found = costs.cost(24, heads, batch=2, tokens=7)
+    projections, products = 4 * 2 * 2 * 7 * 24 * 24, 2 * 2 * 2 * 7 * 7 * 24
+    assert found.flops == projections + products
+    assert found.parameters == 4 * (24 * 24 + 24)
+    assert found.weight_bytes == 2 * heads * 7 * 7 * 4
+    assert found.patterns == heads

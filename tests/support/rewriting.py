@@ -13,11 +13,13 @@ from mha_course.errors import ShapeError
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6}
 
 
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
 def numbers(*shape, seed=0, dtype=torch.float64):
     """Draw normal numbers, the same in every run."""
-    return torch.randn(
-        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    ).to(dtype)
+    return torch.randn(*shape, generator=generator(seed), dtype=torch.float64).to(dtype)
 
 
 def bottom_right(queries, keys, device=None):

@@ -13,7 +13,6 @@ import types
 import warnings
 import weakref
 
-import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -721,14 +720,6 @@ def test_text_shows_names_memory_warnings_and_notes(x):
     assert "B 2 · ? 4 · ? 5 · D 6" in text
     assert "⚠ view-without-transpose: " in text
     assert max(map(len, text.splitlines())) <= 88
-
-
-def test_frames_have_a_row_for_each_step(x):
-    found = trace(MultiHeadAttention(C, H).double(), x, axes="B S C")
-    frame = found.to_frame()
-    assert isinstance(frame, pd.DataFrame)
-    assert list(frame["op"]) == [step.op for step in found.steps]
-    assert frame["hidden_copies"].sum() == sum(step.hidden_copies for step in found.steps)
 
 
 def test_markdown_and_html_escape_what_people_write(x):

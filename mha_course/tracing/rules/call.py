@@ -38,13 +38,10 @@ class TensorInfo:
     summed: str = ""  # scores: the axis over which their product summed
     over: str = ""  # weights: the axis along which they sum to 1
     softmax: int = -1  # weights: the step that made them so
-    family: list[TensorInfo] = field(
-        default_factory=list
-    )  # scores: all that was made of them, up to the weights
+    # scores: all that was made of them, up to the weights
+    family: list[TensorInfo] = field(default_factory=list)
     reduced: str = ""  # a sum: the axis over which it runs
-    selections: tuple[
-        Selection, ...
-    ] = ()  # which elements of which axes it was picked from, the last one first
+    selections: tuple[Selection, ...] = ()  # the elements that it was picked from, the last first
 
     def learn(self, axes: list[Axis], names: AxisNamer) -> None:
         """Name the axes of a parameter by what it is used for, where they have no name yet."""
@@ -67,13 +64,9 @@ class OpCall:
     tensors: list[torch.Tensor]  # that went in
     pending: dict[int, str]  # warnings that a later step may settle
     settled: set[int]
-    selections: list[tuple[Selection, ...]] = field(
-        default_factory=list
-    )  # the elements that each output is
+    selections: list[tuple[Selection, ...]] = field(default_factory=list)  # of each output
     results: list[TensorInfo] = field(default_factory=list)  # what a rule knows beyond the axes
-    warnings: dict[int, str] = field(
-        default_factory=dict
-    )  # by step; the trace keeps the first of each
+    warnings: dict[int, str] = field(default_factory=dict)  # the first of each step counts
 
     def axes(self, tensor: torch.Tensor) -> list[Axis]:
         """Return the axes of an input."""

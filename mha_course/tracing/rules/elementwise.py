@@ -49,9 +49,8 @@ def stored(call: OpCall) -> list[list[Axis]]:
         axes[n] = _written(call, axes[n], new)
     picked = {(size_of(one.axis), one.position): one.axis for one in call.info(source).selections}
     for n in set(range(len(axes))) - set(left):
-        axes[n] = _written(
-            call, axes[n], picked.get((size_of(axes[n]), keys[n] % size_of(axes[n])), ())
-        )
+        element = (size_of(axes[n]), keys[n] % size_of(axes[n]))
+        axes[n] = _written(call, axes[n], picked.get(element, ()))
     call.info(target).learn(axes, call.names)
     return [axes]
 
@@ -94,32 +93,23 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[list[Axis]])
     if main is None:
         return
     sums = next((value for value in values if value.reduced), None)
+    divides = call.op in ("div", "true_divide", "divide")
     if main.stage == "weights":
-        if sums and call.op in (
-            "div",
-            "true_divide",
-            "divide",
-        ):  # they sum to 1 along another axis from here on
+        if sums and divides:  # they sum to 1 along another axis from here on
             result.over = sums.reduced
             result.softmax = call.index
-    elif sums and call.op in ("div", "true_divide", "divide"):
-        axis = next(
-            (axis for axis in call.axes(call.first()) if call.names.label(axis) == sums.reduced), ()
-        )
-        _check_softmax_axis(call, sums.reduced, axis, call.axes(call.first()))
+    elif sums and divides:
+        axes = call.axes(call.first())
+        axis = next((axis for axis in axes if call.names.label(axis) == sums.reduced), ())
+        _check_softmax_axis(call, sums.reduced, axis, axes)
         result.stage = "weights"
-    elif call.op in ("div", "mul", "true_divide", "divide", "multiply"):
+    elif divides or call.op in ("mul", "multiply"):
         result.stage = "scaled_scores" if main.stage != "masked_scores" else main.stage
     elif len(values) > 1 and call.op in ("masked_fill", "where", "add", "sub"):
         result.stage = "masked_scores"
-        before_one = [
-            row[-2]
-            for row in rows
-            if len(row) > 1 and size_of(row[-1]) == 1 < call.outs[0].shape[-1]
-        ]
-        if call.op != "sub" and any(
-            size_of(axis) > 1 and call.names.is_token(axis) for axis in before_one
-        ):
+        columns = [row[-2] for row in rows if len(row) > 1 and size_of(row[-1]) == 1]
+        per_query = any(size_of(axis) > 1 and call.names.is_token(axis) for axis in columns)
+        if call.op != "sub" and per_query and call.outs[0].shape[-1] > 1:
             call.warn(warnings.warn("mask-on-queries"))
 
 
@@ -133,12 +123,8 @@ def reduce(call: OpCall) -> list[list[Axis]]:
     kept = call.outs[0].dim() == x.dim()
     gone = [call.names.label(axes[dim]) for dim in dims]
     left = [axis for dim, axis in enumerate(axes) if dim not in dims]
-    of_sum(
-        call,
-        x,
-        gone if call.op in ("mean", "sum") else [],
-        [call.names.label(axis) for axis in left],
-    )
+    summed = gone if call.op in ("mean", "sum") else []
+    of_sum(call, x, summed, [call.names.label(axis) for axis in left])
     if call.op == "sum" and len(gone) == 1 and call.info(x).stage in (*SCORES, "weights"):
         call.results[0].reduced = gone[0]
     reduced = [() if dim in dims else axis for dim, axis in enumerate(axes)] if kept else left
@@ -175,19 +161,14 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) 
     if value.summed == "C" and names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", C=names.sizes["C"], H=names.sizes["H"]))
     rows = [one for one in axes if one and all(names.is_token((factor,)) for factor in one)]
-    if (
-        len(together) > 1 and len(rows) < 2 and value.stage in SCORES
-    ):  # else the keys are pixels, such as Y*X
+    keys_are_pixels = len(rows) > 1  # such as Y*X
+    if len(together) > 1 and not keys_are_pixels and value.stage in SCORES:
         call.warn(warnings.warn("softmax-over-everything", axes=" and ".join(together)))
     elif len(tokens) > 1 and label in tokens[:-1]:
         call.pending[call.index] = warnings.warn("softmax-over-queries")
     elif len(tokens) > 1 and label not in tokens:
-        name = {
-            "H": "softmax-over-heads",
-            "B": "softmax-over-batch",
-            "B*H": "softmax-over-batch",
-        }.get(label)
-        call.warn(warnings.warn(name) if name else None)
+        mistakes = {"H": "softmax-over-heads"} | dict.fromkeys(("B", "B*H"), "softmax-over-batch")
+        call.warn(warnings.warn(mistakes[label]) if label in mistakes else None)
 
 
 def embedding(call: OpCall) -> list[list[Axis]]:
@@ -205,15 +186,12 @@ def convolve(call: OpCall) -> list[list[Axis]]:
     axes = call.axes(call.first())
     stride = call.arg(3, "stride", default=1)
     steps = stride if isinstance(stride, (tuple, list)) else [stride] * (len(shape) - 2)
-    patches = [call.names.patches(*found) for found in zip(axes[2:], shape[2:], steps, strict=True)]
+    rows = zip(axes[2:], shape[2:], steps, strict=True)
+    patches = [call.names.patches(axis, size, step) for axis, size, step in rows]
     channels = call.names.linear(shape[1])
-    return [
-        [
-            axes[0],
-            unknown(shape[1]) if channels and channels[0].kind == "taken" else channels,
-            *patches,
-        ]
-    ]
+    if channels and channels[0].kind == "taken":
+        channels = unknown(shape[1])
+    return [[axes[0], channels, *patches]]
 
 
 def outer(call: OpCall) -> list[list[Axis]]:
@@ -224,11 +202,9 @@ def outer(call: OpCall) -> list[list[Axis]]:
 def one_hot(call: OpCall) -> list[list[Axis]]:
     """Add an axis of classes, which is named where a size of that name was given."""
     size = call.outs[0].shape[-1]
-    named = next(
-        ((Factor(name, size),) for name, known in call.names.extra.items() if known == size),
-        unknown(size),
-    )
-    return [[*call.axes(call.first()), named]]
+    names = [name for name, known in call.names.extra.items() if known == size]
+    classes = (Factor(names[0], size),) if names else unknown(size)
+    return [[*call.axes(call.first()), classes]]
 
 
 SAME = """

@@ -31,9 +31,12 @@ def regroup(
         return [unknown(size) for size in shape], []
     readings = [names.readings(axis[0]) if len(axis) == 1 else [axis] for axis in axes]
     laid = [_lay(names, choice, shape, like) for choice in product(*readings)]
-    return min(
-        laid, key=lambda found: (len(found[1]), sum(names.label(axis) == "?" for axis in found[0]))
-    )
+
+    def cuts_and_unknowns(result: tuple[list[Axis], list[Cut]]) -> tuple[int, int]:
+        axes, cuts = result
+        return len(cuts), sum(names.label(axis) == "?" for axis in axes)
+
+    return min(laid, key=cuts_and_unknowns)
 
 
 def _lay(
@@ -51,10 +54,8 @@ def _lay(
         cuts += [cut] if cut else []
     filled = iter(groups)
     out: list[Axis | None] = [next(filled) if size > 1 else None for size in shape]
-    return [
-        names.tidy(axis)
-        for axis in _place_ones(names, axes, [factor for factor, _ in flat], out, like)
-    ], cuts
+    placed = _place_ones(names, axes, [factor for factor, _ in flat], out, like)
+    return list(map(names.tidy, placed)), cuts
 
 
 _Pairs = list[tuple[Factor, int]]
@@ -91,21 +92,16 @@ def _fill(names: AxisNamer, pairs: _Pairs, sizes: list[int]) -> tuple[list[Axis]
     tidied = names.tidy(tuple(factors))
     if len(tidied) < len(factors):
         axis_of = dict(pairs)  # what was put together is no part of one of the axes
-        return _fill(
-            names, [(factor, axis_of.get(factor, -1 - n)) for n, factor in enumerate(tidied)], sizes
-        )
+        joined = [(factor, axis_of.get(factor, -1 - n)) for n, factor in enumerate(tidied)]
+        return _fill(names, joined, sizes)
     came_from = [axis for _, axis in pairs]
-    whole_first = sizes[0] % factors[0].size == 0 and sorted(
-        factor.size for factor in factors
-    ) != sorted(sizes)
+    permuted = sorted(factor.size for factor in factors) == sorted(sizes)
+    whole_first = sizes[0] % factors[0].size == 0 and not permuted
     if whole_first and len(set(came_from[1:])) == 1 and came_from[0] not in came_from[1:]:
         inner, cut = _fill(names, pairs[1:], [sizes[0] // factors[0].size, *sizes[1:]])
-        return [
-            (factors[0], *inner[0]),
-            *inner[1:],
-        ], cut  # what stands before the others stays whole
+        # What stands before the others stays whole.
+        return [(factors[0], *inner[0]), *inner[1:]], cut
     whole = unique(math.prod(sizes), name=names.label(tuple(factors)))
-    permuted = sorted(factor.size for factor in factors) == sorted(sizes)
     if len(set(came_from)) == 1 and not permuted:
         return names.parts(whole, tuple(sizes)), None  # one axis, divided in another way
     kind = "new" if FEATURES.isdisjoint([factor.name for factor in factors]) else "mixed"
@@ -124,23 +120,17 @@ def _place_ones(
     free = [position for position, axis in enumerate(out) if axis is None]
     axes: list[Axis] = [axis or () for axis in out]
     for slot, axis in enumerate(like):  # an axis whose size was written is there
-        read = next(
-            (pair for pair in ones if names.root(names.label(axis)) == names.root(pair[1].name)),
-            None,
-        )
-        if slot in free and read and axis:
-            axes[slot] = read[1:]
+        root = names.root(names.label(axis))
+        named = [pair for pair in ones if names.root(pair[1].name) == root]
+        if slot in free and named and axis:
+            axes[slot] = named[0][1:]
             free.remove(slot)
-            ones.remove(read)
+            ones.remove(named[0])
     if len(free) < len(ones):  # heads go first, to their width, then what has no name
         inner = [pair for pair in ones if pair[1].name == "H" and _before_width(flat, pair[0])]
         rest = [pair for pair in ones if pair not in inner]
         ones = rest if len(rest) <= len(free) else [pair for pair in rest if pair[1] != ONE]
-        ones = (
-            [*ones[: len(free)], *inner, *ones[len(free) :]]
-            if len(ones) >= len(free)
-            else [*ones, *inner]
-        )
+        ones = [*ones[: len(free)], *inner, *ones[len(free) :]]
     for slot, (_, factor) in zip(free, ones, strict=False):
         axes[slot] = () if factor == ONE else (factor,)
     for position, factor in ones[len(free) :]:
@@ -158,9 +148,8 @@ def _attach(
     """Join a factor of size 1 that lost its axis: heads to their width, others to the left."""
     after = flat[position + 1] if position + 1 < len(flat) else None
     before = flat[position - 1] if position else None
-    folded = (
-        before is not None and before.name == "B" and (before,) in axes and (before, one) not in old
-    )
+    is_batch = before is not None and before.name == "B" and (before,) in axes
+    folded = is_batch and (before, one) not in old
     joins_right = one.name == "H" and _before_width(flat, position) and not folded
     if one.name == "B" and after is not None and after.name == "H" and (after,) in axes:
         joins_right = True

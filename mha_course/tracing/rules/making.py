@@ -11,11 +11,8 @@ from mha_course.tracing.rules.reshape import Rule
 
 def filled(call: OpCall) -> list[list[Axis]]:
     """Make a tensor of a shape: zeros, full, randn, new_ones, randint …"""
-    given = [
-        value
-        for value in (*call.args, *call.kwargs.values())
-        if not isinstance(value, torch.Tensor)
-    ]
+    values = (*call.args, *call.kwargs.values())
+    given = [value for value in values if not isinstance(value, torch.Tensor)]
     shapes = [value for value in given if isinstance(value, (tuple, list))]
     return [[axis_of(size) for size in (shapes[0] if shapes else given[: call.outs[0].dim()])]]
 

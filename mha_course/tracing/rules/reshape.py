@@ -27,10 +27,9 @@ def reshape(call: OpCall) -> list[list[Axis]]:
         call.arg(1, "size", "shape"), (int, tuple, list)
     )
     like = list(map(axis_of, call.ints(1, "size", "shape"))) if given else []
-    parts, cuts = regroup(
-        call.names, before[start:stop], shape[start : len(shape) - len(before) + stop], like
-    )
-    after = [*before[:start], *parts, *before[stop:]]
+    new_shape = shape[start : len(shape) - len(before) + stop]
+    new_axes, cuts = regroup(call.names, before[start:stop], new_shape, like)
+    after = [*before[:start], *new_axes, *before[stop:]]
     for cut in cuts:
         call.warn(warnings.of_cut(call.names, cut, len(after), call.info(call.first()).linear))
     if call.op != "unflatten":
@@ -60,9 +59,8 @@ def permute(call: OpCall) -> list[list[Axis]]:
         return [[axes[dim] for dim in call.ints(1, "dims")]]
     if call.op in ("movedim", "moveaxis"):
         rank = len(axes)
-        sources, targets = (
-            call.dims(call.arg(i, n), rank) for i, n in ((1, "source"), (2, "destination"))
-        )
+        sources = call.dims(call.arg(1, "source"), rank)
+        targets = call.dims(call.arg(2, "destination"), rank)
         order = [dim for dim in range(rank) if dim not in sources]
         for target, source in sorted(zip(targets, sources, strict=True)):
             order.insert(target, source)
@@ -92,17 +90,13 @@ def expand(call: OpCall) -> list[list[Axis]]:
     axes = call.axes(call.first())
     shape = call.outs[0].shape
     other = call.arg(1, "other")
-    like = (
-        call.axes(other)
-        if isinstance(other, torch.Tensor)
-        else list(map(axis_of, call.ints(1, "size")))
-    )
+    if isinstance(other, torch.Tensor):
+        like = call.axes(other)
+    else:
+        like = list(map(axis_of, call.ints(1, "size")))
     axes = [()] * (len(shape) - len(axes)) + axes
-    old_and_new = zip(axes, shape, like, strict=True)
-    out = [
-        axis if size_of(axis) == size else _shown(call, name, size)
-        for axis, size, name in old_and_new
-    ]
+    rows = zip(axes, shape, like, strict=True)
+    out = [old if size_of(old) == size else _shown(call, new, size) for old, size, new in rows]
     return [[_copies(call.names, axis, few) for axis, few in zip(out, [(), *out], strict=False)]]
 
 
@@ -165,13 +159,11 @@ def pad(call: OpCall) -> list[list[Axis]]:
 
 
 VIEWS: dict[str, Rule] = {
-    **dict.fromkeys(
-        ("view", "reshape", "view_as", "reshape_as", "_unsafe_view", "ravel", "unflatten"), reshape
-    ),
+    **dict.fromkeys(("view", "reshape", "view_as", "reshape_as", "_unsafe_view"), reshape),
+    **dict.fromkeys(("ravel", "unflatten"), reshape),
     "flatten": flatten,
-    **dict.fromkeys(
-        ("transpose", "swapaxes", "swapdims", "permute", "movedim", "moveaxis"), permute
-    ),
+    **dict.fromkeys(("transpose", "swapaxes", "swapdims"), permute),
+    **dict.fromkeys(("permute", "movedim", "moveaxis"), permute),
     **dict.fromkeys(("t", "T", "mT", "mH", "H", "adjoint"), permute),
     "squeeze": squeeze,
     "unsqueeze": unsqueeze,

@@ -1,4 +1,4 @@
-"""The rotary lab tells the truth; drawings of lessons 9 and 10 show what they say."""
+"""The rotary lab shows what a rotation by complex numbers gives."""
 
 import math
 
@@ -7,10 +7,8 @@ import torch
 from torch.testing import assert_close
 
 from mha_course import positions
-from mha_course.lessons.l09_cross_attention.pictures import cross_attention
 from mha_course.lessons.l10_positions import RotaryLab
 from mha_course.lessons.l10_positions.lab import BASES, FURTHEST, PLACES
-from mha_course.lessons.l10_positions.pictures import encoding_waves, rope_pairs
 
 
 def panels(lab):
@@ -67,19 +65,3 @@ def test_a_wrong_function_shows_itself():
     added = RotaryLab(rope=lambda x, at, base=1e4: x + at[:, None])
     added.set(position=5)
     assert ", not the same as at places 0 and 3" in added.text
-
-
-def test_drawings_hold_every_cell():
-    drawn = cross_attention(5, 7)
-    assert len(drawn.patches) == 4 * (5 + 7 + 5 + 7 + 7 + 5) + 5 * 7
-    encoding = positions.sinusoidal_encoding(30, 8)
-    figure = encoding_waves(encoding, channels=(0, 5))
-    image, lines = figure.axes[0].images[0], figure.axes[1].lines
-    assert_close(torch.tensor(image.get_array()), encoding.T)
-    for line, channel in zip(lines, (0, 5), strict=True):
-        assert_close(torch.tensor(line.get_ydata()), encoding[:, channel])
-    cells = rope_pairs(8).patches
-    colors = [patch.get_facecolor() for patch in cells]
-    for first, other in ((0, 4), (3, 7), (8, 9), (14, 15)):
-        assert colors[first] == colors[other]
-    assert len(set(colors[:8])) == len(set(colors[8:])) == 4

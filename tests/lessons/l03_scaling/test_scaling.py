@@ -1,16 +1,28 @@
-"""Experiments and costs against theory; charts and drawings show what they are given."""
+"""The divisor of scores: spread and gradients against theory, and what ships."""
 
 import math
 
 import pytest
 import torch
+from training_cache import train_once
 
-from mha_course import example, plots
-from mha_course.experiments import costs
-from mha_course.experiments.agreement import compare
+from mha_course import example
+from mha_course.experiments import precomputed
 from mha_course.lessons.l03_scaling import scaling
-from mha_course.lessons.l05_weighted_sum.pictures import weighted_sum
 from mha_course.models import masked_word_loss
+
+
+@pytest.mark.train
+def test_training_with_other_divisors_ships_as_it_comes_out():
+    """A short run with √D is that of the model itself, so what ships with √D is no other
+    model's.
+    """
+    shipped = precomputed.load().divisors
+    losses = train_once(scaling.train_with, math.sqrt(12), 0, steps=300)
+    assert losses == pytest.approx(
+        train_once(example.train_model, 0, steps=300, progress=False)[1], rel=1e-3
+    )
+    assert sum(losses[-100:]) / 100 > max(shipped[0].values())  # longer runs have learned more
 
 
 @pytest.mark.parametrize("head_dim", [8, 64, 256])
@@ -67,42 +79,3 @@ def test_another_divisor_is_another_scale_of_the_same_model(monkeypatch):
         assert scaling.train_with(divisor, 0, steps=1) == pytest.approx(
             [masked_word_loss(model, *batch).item()]
         )
-
-
-@pytest.mark.parametrize("heads", [1, 4])
-def test_costs_are_those_of_the_formula(heads):
-    found = costs.cost(24, heads, batch=2, tokens=7)
-    projections, products = 4 * 2 * 2 * 7 * 24 * 24, 2 * 2 * 2 * 7 * 7 * 24
-    assert found.flops == projections + products
-    assert found.parameters == 4 * (24 * 24 + 24)
-    assert found.weight_bytes == 2 * heads * 7 * 7 * 4
-    assert found.patterns == heads
-
-
-def test_curves_draw_every_line_under_its_name():
-    ax = plots.curves(
-        [1, 2, 4], {"one": [1, 2, 3], "two": [3.0, 2.0, 1.0]}, xlabel="n", ylabel="times"
-    )
-    assert [line.get_ydata().tolist() for line in ax.get_lines()] == [[1, 2, 3], [3, 2, 1]]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "two"]
-
-
-def test_a_mixture_shows_its_parts_and_their_sum(draw):
-    weights, v = draw(5).softmax(0), draw(5, 3, seed=1)
-    figure = weighted_sum(weights, v, list("abcde"))
-    pictures = [ax.images[0].get_array() for ax in figure.axes if ax.images]
-    assert torch.allclose(torch.tensor(pictures[1]), weights[:, None] * v)
-    assert torch.allclose(torch.tensor(pictures[2][0]), weights @ v)
-
-
-@pytest.mark.parametrize(
-    ("by", "atol", "said"),
-    [(0.0, 0.0, "the same"), (1e-7, 1e-5, "the same"), (1e-7, 0.0, "different, by up to 0.00"),
-     (2.0, 1e-5, "different, by up to 2.00"), (math.nan, 1e-5, "different, by up to nan")],
-)  # fmt: skip
-def test_words_of_a_comparison_are_those_of_allclose(by, atol, said):
-    one, other = torch.zeros(2, 3), torch.zeros(2, 3)
-    other[1, 2] = by
-    assert compare(one, other, atol=atol) == compare(other, one, atol=atol) == said
-    assert (said == "the same") == torch.allclose(one, other, rtol=0, atol=atol)
-    assert compare(one.bool(), one.bool()) == "the same"
