@@ -138,7 +138,7 @@ def test_the_lab_says_what_the_model_says(trained):
         (1.0, None, "", 0), (0.5, 2, "the grey cat", 3), (0.0, 5, "the", 1), (3.0, 10, "the", 7)
     ):  # fmt: skip
         lab.set(temperature=temperature, top_k=top_k, start=start, seed=seed)
-        bars, table = lab.view["panels"]
+        bars, table = lab.state["panels"]
         logits = model(language.prompt(start))[0, -1]
         likeliest = logits.topk(1 if temperature == 0 else top_k or 128).values / (
             temperature or 1.0
@@ -153,7 +153,7 @@ def test_the_lab_says_what_the_model_says(trained):
         marks = ["✓" if grammar.recognise(words) else "✗" for words in written]
         assert [row[1] for row in table["rows"]] == marks
         assert f"{marks.count('✓')} of 6 sentences" in lab.text
-        assert lab.view["trouble"] == ""
+        assert lab.state["trouble"] == ""
     assert repr(lab).startswith("SamplingLab: Temperature 3, top 10.")
 
 

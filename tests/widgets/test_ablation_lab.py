@@ -23,7 +23,7 @@ def test_the_lab_says_what_the_ablated_model_guesses(layer):
     ]
     for ablated, (title, its) in zip((False, True), models.items(), strict=True):
         lab.set(l1_h1=ablated)
-        (panel,) = lab.view["panels"]
+        (panel,) = lab.state["panels"]
         assert title in panel["title"]
         changed = 0
         for sentence, best, row in zip(SENTENCES, first, panel["rows"], strict=True):

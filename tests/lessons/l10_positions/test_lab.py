@@ -12,7 +12,7 @@ from mha_course.lessons.l10_positions.lab import BASES, FURTHEST, PLACES
 
 
 def panels(lab):
-    return lab.view["panels"]
+    return lab.state["panels"]
 
 
 def complex_turn(pair, angle):

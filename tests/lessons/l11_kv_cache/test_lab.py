@@ -37,12 +37,12 @@ def test_every_model_starts_as_published_and_every_control_moves(model):
     for tokens, batch in itertools.product(TOKENS, BATCHES):
         lab.set(tokens=tokens, batch=batch)
         assert ("is made for" in lab.text) == (tokens > model.context)
-    cache, weights = lab.view["panels"][0]["values"]
+    cache, weights = lab.state["panels"][0]["values"]
     assert cache == pytest.approx(
         model.cache_bytes(TOKENS[-1], batch=BATCHES[-1]) / 2**30, rel=1e-3
     )
     assert weights == pytest.approx(model.weight_bytes / 2**30, rel=1e-3)
-    assert lab.view["trouble"] == ""
+    assert lab.state["trouble"] == ""
 
 
 def test_kv_heads_rest_only_where_they_divide_the_heads():
@@ -55,7 +55,7 @@ def test_kv_heads_rest_only_where_they_divide_the_heads():
 
 def test_bars_lines_and_table_agree():
     lab = CacheLab()
-    bars, table, lines = lab.view["panels"]
+    bars, table, lines = lab.state["panels"]
     at = lines["at"]
     cache = next(line["values"] for line in lines["lines"] if line["name"] == "cache")
     assert cache[at] == bars["values"][0] == 0.5

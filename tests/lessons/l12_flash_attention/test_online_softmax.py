@@ -71,8 +71,8 @@ def test_tiles_cover_what_may_be_seen(causal):
 
 def panels(lab):
     """Return the matrix of scores, the sums, the table, and the map."""
-    assert lab.view["trouble"] == ""
-    return lab.view["panels"]
+    assert lab.state["trouble"] == ""
+    return lab.state["panels"]
 
 
 @pytest.mark.parametrize("causal", [False, True])
