@@ -32,6 +32,8 @@ import { bytesOf, clamp, inkOn, make, number, short, svg, visible } from "./dom.
  * @property {{ w: number, h: number }} cell
  * @property {string[]} queries
  * @property {string[]} keys
+ * @property {[string[], string[]]} names queries and keys, before they were shortened
+ * @property {number} [leastCell]
  * @property {(text: string) => number} widthOfNumber
  * @property {number} width
  * @property {number} height
@@ -107,48 +109,45 @@ export function measuring(font) {
   return (text) => context.measureText(text).width;
 }
 
-/** Return the space that names take at the left, above, and at the right, where the last ones lean over. */
-function margins(queries, keys, fontFamily) {
+/** Return the space that names take at the left, above, and at the right of cells that are at least so wide. */
+function margins(queries, keys, fontFamily, leastCell) {
   const widthOf = measuring(`bold 12px ${fontFamily}`); // as names are when they are marked
-  const longest = (names) => Math.max(0, ...names.map(widthOf));
-  const [across, up] = [longest(queries), longest(keys)];
+  const left = Math.max(0, ...queries.map(widthOf));
+  const widths = keys.map(widthOf);
+  const up = Math.max(0, ...widths);
+  const over = widths.map((width, j) => width * RUN + 6 - leastCell * (keys.length - 1 - j));
   return {
-    left: across && Math.ceil(across) + 14,
+    left: left && Math.ceil(left) + 14,
     top: up && Math.ceil(up * RISE) + 16,
-    right: up && Math.ceil(up * RUN) + 6,
+    right: Math.ceil(Math.max(0, ...over)), // what leans over from above
   };
 }
 
 /**
  * Find where everything stands in so much space. Without names the matrix fills the picture; `right` and `below` are
- * kept free for what else stands there.
+ * kept free for what else stands there; with `leastCell`, cells are so wide at least, and each of such a size has its name.
  * @param {{ T: number, S: number }} sizes
  * @param {[string[], string[]]} names
  * @returns {Plan}
  */
 export function arrange({ T, S }, names, space, fontFamily, options = {}) {
-  const { largest = LARGEST_CELL, tallest = TALLEST, right = 0, below = 0 } = options;
+  const { largest = LARGEST_CELL, tallest = TALLEST, right = 0, below = 0, leastCell } = options;
   const [queries, keys] = names.map((words) => words.map((word) => short(word, LONGEST)));
-  const { left, top, ...beside } = margins(queries, keys, fontFamily);
+  const { left, top, ...beside } = margins(queries, keys, fontFamily, leastCell ?? 0);
   const over = Math.max(right, beside.right);
-  const cell = cellSize(
-    T,
-    S,
-    Math.max(60, space - left - over),
-    clamp(space, 240, tallest),
-    largest,
-  );
+  const across = Math.max(60, space - left - over);
+  const cell = cellSize(T, S, across, clamp(space, 240, tallest), largest);
   const box = { x: left, y: top, w: S * cell.w, h: T * cell.h };
   const widthOfNumber = measuring(`11px ${fontFamily}`);
   const [width, height] = [left + box.w + over, top + box.h + Math.max(4, below)];
-  return { queries, keys, names, widthOfNumber, box, cell, width, height };
+  return { queries, keys, names, leastCell, widthOfNumber, box, cell, width, height };
 }
 
 /** Return how wide a picture with cells of this size is. */
-export function widthWith(cell, names, columns, fontFamily, least = 0) {
+export function widthWith(cell, names, columns, fontFamily, { right = 0, leastCell = 0 }) {
   const words = names.map((side) => side.map((name) => short(name, LONGEST)));
-  const { left, right } = margins(...words, fontFamily);
-  return Math.ceil(left + cell * columns + Math.max(right, least));
+  const beside = margins(...words, fontFamily, leastCell);
+  return Math.ceil(beside.left + cell * columns + Math.max(right, beside.right));
 }
 
 /** Return where a pointer is in a picture, which a slide may have enlarged. */
@@ -270,8 +269,8 @@ export function drawPicture(canvas, cells, colours, plan) {
   canvas.dataset.place = [box.x, box.y, cell.w, cell.h].join(" "); // for those who measure
   return [
     ...(Math.min(cell.w, cell.h) < 9 ? [] : [gapsBetween(plan, cells)]),
-    ...everyNth(plan.queries, 14, cell.h).map((i) => queryName(plan, i)),
-    ...everyNth(plan.keys, 18, cell.w).map((j) => keyName(plan, j)),
+    ...everyNth(plan.queries, plan.leastCell ?? 14, cell.h).map((i) => queryName(plan, i)),
+    ...everyNth(plan.keys, plan.leastCell ?? 18, cell.w).map((j) => keyName(plan, j)),
     ...(colours.palette.length > 2 ? numberTexts(cells, colours, plan) : []),
   ];
 }

@@ -12,7 +12,7 @@ export function makeThumbs(maps, list, choose) {
   for (let layer = 0; layer < maps.R; layer++) {
     if (many) list.append(make("span", "layer", maps.rows[layer]));
     for (let slot = 0; slot < maps.slots; slot++) {
-      const [at, canvas, entropy] = [{ layer, slot }, make("canvas"), make("small")];
+      const [at, canvas, entropy] = [{ layer, slot }, make("canvas", "hatched"), make("small")];
       const [head, average] = many ? [`${slot}`, "avg"] : [`head ${slot}`, "average"];
       const node = makeButton("head", "", () => choose(at));
       node.append(canvas, make("span", "", slot < maps.H ? head : average), entropy);

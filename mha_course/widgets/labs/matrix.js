@@ -38,7 +38,7 @@ import { figure } from "./bars.js";
  * @property {string} [group] the title above all small ones
  */
 
-const SMALLEST_NEEDED = 12; // pixels of a cell from which names do not overlap
+const LEAST_CELL = 12; // pixels, from which names do not overlap
 const SUMS = 42; // pixels that they take, beside the matrix and below it
 
 /** Return the face of the page, in which names are measured before there is a picture. */
@@ -47,7 +47,13 @@ export const pageFont = () =>
   "system-ui, sans-serif";
 
 const namesOf = ({ rows, columns, size }) => (size === "big" ? [rows, columns] : [[], []]);
-const spaceForSums = ({ rows_sum: sums }) => (sums ? SUMS : 4);
+
+/** Return what a matrix keeps free: space for sums, and cells that are wide enough for names. */
+const optionsOf = ({ size, rows_sum: beside, columns_sum: below }) => ({
+  right: beside ? SUMS : size === "big" ? 4 : 2,
+  below: below ? SUMS : 0,
+  leastCell: LEAST_CELL,
+});
 
 /** The largest cells of a matrix. Without names they are as many as can be compared at a glance. */
 const largestCell = ({ rows, columns, size }) =>
@@ -58,12 +64,10 @@ const largestCell = ({ rows, columns, size }) =>
 /** Return how wide a matrix is at least, and at most. */
 export function roomOfMatrix(panel) {
   const count = panel.columns.length;
-  const big = panel.size === "big";
-  const widthOf = (cell) =>
-    widthWith(cell, namesOf(panel), count, pageFont(), big ? spaceForSums(panel) : 2);
+  const widthOf = (cell) => widthWith(cell, namesOf(panel), count, pageFont(), optionsOf(panel));
   const most = widthOf(largestCell(panel));
-  if (!big) return [Math.max(90, most), Math.max(90, most)];
-  return [Math.min(most, Math.max(300, widthOf(SMALLEST_NEEDED))), most];
+  if (panel.size !== "big") return [Math.max(90, most), Math.max(90, most)];
+  return [Math.min(most, Math.max(300, widthOf(LEAST_CELL))), most];
 }
 
 class Matrix {
@@ -72,8 +76,7 @@ class Matrix {
     Object.assign(this, { rows, columns, paint, pick, tools, brush: null });
     this.sizes = { T: rows.length, S: columns.length };
     this.cursor = { row: 0, column: 0 };
-    const options = { largest: largestCell(panel), right: spaceForSums(panel) };
-    if (panel.columns_sum) options.below = SUMS;
+    const options = { ...optionsOf(panel), largest: largestCell(panel) };
     this.plan = arrange(this.sizes, namesOf(panel), tools.width, pageFont(), options);
     const { width, height } = this.plan;
     this.canvas = make("canvas", panel.hidden ? "hatched" : "");
