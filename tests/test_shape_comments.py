@@ -96,10 +96,8 @@ def audit(path, run, sizes):
                         bound[axis] = size
                 want = [eval(axis, {}, sizes | bound) for axis in wanted[line]]
                 if list(tensor.shape) != want:
-                    complaints.append(
-                        f"{Path(path).name}:{line} says {wanted[line]} = {want}, is "
-                        f"{tuple(tensor.shape)}"
-                    )
+                    says = f"{Path(path).name}:{line} says {wanted[line]} = {want}"
+                    complaints.append(f"{says}, is {tuple(tensor.shape)}")
 
     def tracer(frame, event, argument):
         code = frame.f_code

@@ -75,32 +75,13 @@ def assign(axes: Patterns, tensors: Tensors) -> Words:
     """Return the pattern of each argument that has one."""
     if axes is None:
         return {}
-    if not isinstance(axes, (str, Mapping, Sequence)):
-        rule = "axes must be patterns"
-        raise ShapeError("trace", rule, expected='"B S C", or several', got=repr(axes))
-    names = " ".join(tensors)
-    if isinstance(axes, str):  # for the first tensor, and for all others of its shape
-        if not tensors:
-            rule = "axes needs a tensor argument"
-            raise ShapeError("trace", rule, expected="a tensor", got="none", fix="axes=None")
-        shape = next(iter(tensors.values())).shape
-        given: Mapping[str, str | None] = {n: axes for n, x in tensors.items() if x.shape == shape}
-    elif isinstance(axes, Mapping):
-        given = axes
-    else:
-        if len(axes) > len(tensors):
-            rule = "axes has more patterns than tensors"
-            expected = f"at most {len(tensors)} patterns, for {names}"
-            raise ShapeError("trace", rule, expected=expected, got=str(len(axes)))
-        given = dict(zip(tensors, axes, strict=False))
-    strange = ", ".join(repr(name) for name in given if name not in tensors)
-    if strange:
-        rule = f"axes names {strange}, which is no tensor argument"
-        expected = names or "no names: there is no tensor"
-        raise ShapeError("trace", rule, expected=expected, got=" ".join(given))
-    all_text = " ".join(text for text in given.values() if isinstance(text, str))
-    given = {name: text for name, text in given.items() if text or isinstance(axes, str)}
-    chosen = {name: _words(text or "", all_text) for name, text in given.items()}
+    given = _by_name(axes, tensors)
+    every = " ".join(text for text in given.values() if isinstance(text, str))
+    chosen = {
+        name: _words(text or "", every)
+        for name, text in given.items()
+        if text or isinstance(axes, str)
+    }
     for name, words in chosen.items():
         if len(words) != tensors[name].dim():
             rule = f"the pattern of {name} must name each axis"
@@ -108,9 +89,35 @@ def assign(axes: Patterns, tensors: Tensors) -> Words:
             raise ShapeError("trace", rule, expected=expected, got=" ".join(words))
     for name, words in chosen.items():
         if "T" in words:  # one tensor as query and key: attention itself tells its queries apart
-            alike = [row for key, row in chosen.items() if tensors[key] is tensors[name]]
-            chosen[name] = next((row for row in alike if "S" in row), words)
+            same = [other for key, other in chosen.items() if tensors[key] is tensors[name]]
+            chosen[name] = next((other for other in same if "S" in other), words)
     return chosen
+
+
+def _by_name(axes: str | Sequence[Any] | Mapping[str, Any], tensors: Tensors) -> Mapping[str, Any]:
+    """Return the patterns by the names of the arguments they are for."""
+    if not isinstance(axes, (str, Mapping, Sequence)):
+        rule = "axes must be patterns"
+        raise ShapeError("trace", rule, expected='"B S C", or several', got=repr(axes))
+    if isinstance(axes, str):  # for the first tensor, and for all others of its shape
+        if not tensors:
+            rule = "axes needs a tensor argument"
+            raise ShapeError("trace", rule, expected="a tensor", got="none", fix="axes=None")
+        first = next(iter(tensors.values()))
+        return {name: axes for name, x in tensors.items() if x.shape == first.shape}
+    names = " ".join(tensors)
+    if isinstance(axes, Mapping):
+        strange = ", ".join(repr(name) for name in axes if name not in tensors)
+        if strange:
+            rule = f"axes names {strange}, which is no tensor argument"
+            expected = names or "no names: there is no tensor"
+            raise ShapeError("trace", rule, expected=expected, got=" ".join(axes))
+        return axes
+    if len(axes) > len(tensors):
+        rule = "axes has more patterns than tensors"
+        expected = f"at most {len(tensors)} patterns, for {names}"
+        raise ShapeError("trace", rule, expected=expected, got=f"{len(axes)}")
+    return dict(zip(tensors, axes, strict=False))
 
 
 def _words(text: str, all_text: str) -> tuple[str, ...]:

@@ -125,45 +125,53 @@ def _prepare(
 ) -> Recorder:
     """Read the patterns, and name the arguments by them."""
     bound = patterns.bind(fn, args, kwargs)
+    # F=128: then no other name is read off 128
     own = {size for name, size in sizes.items() if name not in {*"BCDHST"}}
     tensors = patterns.named_tensors(bound)
-    # F=128: then no other name is read off 128.
     declared = patterns.declared(fn, bound).items()
     hints = {name: size for name, size in declared if name in {*"CDH"} or size not in own}
     rows = patterns.assign(axes, tensors)
     patterns.channels(rows, tensors, hints | sizes)
     patterns.whole_widths(rows, tensors, sizes, hints)
-    solved = patterns.solve(rows, tensors, sizes, hints)
-    given = [part for words in rows.values() for word in words for part in word.split("*")]
-    products = [word for words in rows.values() for word in words if "*" in word]
-    joined = {part for word in products for part in word.split("*")}
-    counts = [name for name in {**hints, **sizes} if name in solved and name not in joined]
-    names = AxisNamer(solved, given, counts, _whole_sequences(rows, tensors))
+    names = _namer(rows, tensors, sizes, hints)
     modules = patterns.modules_of(fn)
     parameters = {id(p): name for module in modules for name, p in module.named_parameters()}
     recorder = Recorder(names, parameters)
     recorder.notes = dict.fromkeys(patterns.translated(axes, rows))
     batched = any(len(words) > 2 for words in rows.values())
     for name, tensor in tensors.items():
-        if id(tensor) not in recorder.values:
-            words = rows.get(name, ())
-            named = list(map(names.read, words or "?" * tensor.dim(), tensor.shape))
-            matrix = not words and batched and tensor.dim() == 2
-            recorder.add_argument(name, tensor, named, words).weight = matrix or isinstance(
-                tensor, torch.nn.Parameter
-            )
+        if id(tensor) in recorder.values:
+            continue
+        words = rows.get(name, ())
+        named = list(map(names.read, words or "?" * tensor.dim(), tensor.shape))
+        argument = recorder.add_argument(name, tensor, named, words)
+        matrix = not words and batched and tensor.dim() == 2
+        argument.weight = matrix or isinstance(tensor, torch.nn.Parameter)
     return recorder
 
 
-def _whole_sequences(rows: patterns.Words, tensors: patterns.Tensors) -> list[str]:
-    """Return the names in the patterns of ids and of vectors, whose tokens are whole sequences."""
-    names: list[str] = []
-    for argument, row in rows.items():
-        x = tensors[argument]
-        is_ids = not x.is_floating_point() and x.dtype != torch.bool
-        if is_ids or {"C", "D", "3*C"} & set(row):
-            names += row
-    return names
+def _namer(
+    rows: patterns.Words,
+    tensors: patterns.Tensors,
+    sizes: dict[str, int],
+    hints: dict[str, int],
+) -> AxisNamer:
+    """Return what names axes by the patterns, their sizes and those that modules declare."""
+    known = patterns.solve(rows, tensors, sizes, hints)
+    words = [word for row in rows.values() for word in row]
+    parts = [part for word in words for part in word.split("*")]
+    joined = {part for word in words if "*" in word for part in word.split("*")}
+    ids = {
+        name for name, x in tensors.items() if not x.is_floating_point() and x.dtype != torch.bool
+    }
+    whole = [
+        word
+        for name, row in rows.items()
+        if name in ids or {"C", "D", "3*C"} & set(row)
+        for word in row
+    ]
+    counts = [name for name in {**hints, **sizes} if name in known and name not in joined]
+    return AxisNamer(known, parts, counts, whole)
 
 
 def _run(
@@ -234,20 +242,7 @@ def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
 
 def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str | None) -> Trace:
     """Make the steps, with lines, variables and warnings."""
-    # By id: the hash of code is slow.
-    codes = {id(line.code): line.code for line in recorder.lines if line}
-    known = {
-        key: Source(_title(code), code.co_filename, *code_lines(code.co_filename, code))
-        for key, code in codes.items()
-    }
-    written = {key: statements(code.co_filename, code) for key, code in codes.items()}
-    shown = [key for key, source in known.items() if source.lines]
-    warnings = {i: text for i, text in recorder.pending.items() if i not in recorder.settled}
-    warnings |= recorder.warnings
-    if any(text.startswith("heads-innermost") for text in warnings.values()):
-        again = "merge-dim-before-heads"  # a merge then only repeats the order
-        warnings = {i: text for i, text in warnings.items() if not text.startswith(again)}
-    warnings |= _of_some_alone(recorder.steps, warnings)
+    warnings = _warnings_of(recorder)
     later = inspect.isgenerator(result) or inspect.isawaitable(result) or inspect.isasyncgen(result)
     custom = dict.fromkeys(f"{step.op}: {CUSTOM}" for step in recorder.steps if "::" in step.op)
     unknown = recorder.names.sizes.get("H", 1) > 1 and not {"C", "D"} & recorder.names.sizes.keys()
@@ -263,22 +258,45 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
         step.axes = known_axes[step.index] = final(info.axes)
         step.inputs = tuple(_named(operand, known_axes) for operand in step.inputs)
     stages.settle(recorder.steps, recorder.infos, recorder.names)
-    for step, line in zip(recorder.steps, recorder.lines, strict=True):
+    for step in recorder.steps:
         text = warnings.get(step.index)
         if isinstance(text, diagnosis.Question):
             step.question = text
         else:
             step.warning = text
-        if line is not None:
-            key = id(line.code)
-            file = line.code.co_filename
-            text = written[key].get(step.lineno)
-            step.line = text or linecache.getline(file, step.lineno).strip()
-            step.source = shown.index(key) if key in shown else None
-    sources = tuple(known[key] for key in shown)
+    sources = _add_lines(recorder)
     steps = tuple(recorder.steps)
     sizes = dict(recorder.names.sizes)
     return Trace(steps, result, arguments, sources, sizes, notes, failure, recorder.aliases)
+
+
+def _warnings_of(recorder: Recorder) -> dict[int, str]:
+    """Return the warnings and questions of steps, without those that only repeat another."""
+    warnings = {i: text for i, text in recorder.pending.items() if i not in recorder.settled}
+    warnings |= recorder.warnings
+    if any(text.startswith("heads-innermost") for text in warnings.values()):
+        again = "merge-dim-before-heads"  # a merge then only repeats the order
+        warnings = {i: text for i, text in warnings.items() if not text.startswith(again)}
+    return warnings | _of_some_alone(recorder.steps, warnings)
+
+
+def _add_lines(recorder: Recorder) -> tuple[Source, ...]:
+    """Give each step its line; return the sources of all lines that can be shown."""
+    # By id: the hash of code is slow.
+    codes = {id(line.code): line.code for line in recorder.lines if line}
+    known = {
+        key: Source(_title(code), code.co_filename, *code_lines(code.co_filename, code))
+        for key, code in codes.items()
+    }
+    written = {key: statements(code.co_filename, code) for key, code in codes.items()}
+    shown = [key for key, source in known.items() if source.lines]
+    for step, line in zip(recorder.steps, recorder.lines, strict=True):
+        if line is not None:
+            key = id(line.code)
+            text = written[key].get(step.lineno)
+            step.line = text or linecache.getline(line.code.co_filename, step.lineno).strip()
+            step.source = shown.index(key) if key in shown else None
+    return tuple(known[key] for key in shown)
 
 
 def _named(operand: Operand, known: Mapping[int | str, tuple[str, ...]]) -> Operand:

@@ -205,49 +205,56 @@ def _infer_stage(
     """Name the stage: tokens times tokens give scores, weights times values the context."""
     names = call.names
     values = [call.info(tensor) for tensor in tensors]
-    result = call.results[0]
     labels = [names.label(axis) for axis in axes]
-    if len(values) > 1 and not any(value.weight for value in values):
+    of_data = len(values) > 1 and not any(value.weight for value in values)
+    if of_data:
         names.confirm(axis for found in seen.values() for axis in found)
     if labels.count("H") > 1:
         call.warn(warnings.warn("never-transposed"))
     weights = next((i for i, value in enumerate(values) if value.over), None)
-    tokens = [axis for axis in axes if names.is_token(axis)]
+    linears = len([value for value in values if value.linear])
     if weights is not None and len(values) > 1:
-        result.stage = "context"
-        over = [
-            names.label(seen[letter][0 if weights == 0 else -1])
-            for letter in summed
-            if letter in terms[weights]
-        ]
-        _check_weighted_sum(call, values[weights].over, values[weights].softmax, over)
-        had = {label for x in tensors for label in map(names.label, call.axes(x))}
-        if names.sizes.get("H") != 1 and "H" in had - set(labels) and "D" in labels:
-            call.warn(warnings.warn("heads-averaged"))
-    elif len(tokens) > 1 and len(values) > 1 and not any(value.weight for value in values):
-        result.stage = "scores"
-        if summed and names.label(seen[summed[0]][0]) == "H" and "D" in labels:
-            call.warn(
-                warnings.Question(warnings.warn("heads-innermost"))
-            )  # they may have been turned on purpose
-        both = len([value for value in values if value.linear]) > 1
-        result.summed = names.label(seen[summed[0]][0]) if both and summed else ""
-        result.family = [result]
-        pieces = [
-            one for value in values for one in value.selections if one.label.startswith(PIECE)
-        ]
-        if len({one.label for one in pieces}) == 1 < len({one.position for one in pieces}):
-            call.warn(warnings.warn("qkv-cut-along-tokens"))
-    elif len([value for value in values if value.linear]) > 1 and labels[-2:] in (
-        ["D", "D"],
-        ["C", "C"],
-    ):
-        result.family = [result]  # channels meet channels: scores, if a softmax follows
+        place = 0 if weights == 0 else -1
+        over = [names.label(seen[letter][place]) for letter in summed if letter in terms[weights]]
+        _name_context(call, tensors, values[weights], over, labels)
+    elif of_data and len([axis for axis in axes if names.is_token(axis)]) > 1:
+        _name_scores(call, values, names.label(seen[summed[0]][0]) if summed else "", labels)
+    elif linears > 1 and labels[-2:] in (["D", "D"], ["C", "C"]):
+        # channels meet channels: scores, if a softmax follows
+        call.results[0].family = [call.results[0]]
     elif any(value.weight for value in values):
-        result.stage = after_linear(values)
-        result.linear = True
+        call.results[0].stage = after_linear(values)
+        call.results[0].linear = True
     elif len(values) == 1 and summed:
         of_sum(call, tensors[0], [names.label(seen[letter][0]) for letter in summed], labels)
+
+
+def _name_context(
+    call: OpCall,
+    tensors: list[torch.Tensor],
+    weights: TensorInfo,
+    over: list[str],
+    labels: list[str],
+) -> None:
+    names = call.names
+    call.results[0].stage = "context"
+    _check_weighted_sum(call, weights.over, weights.softmax, over)
+    had = {label for x in tensors for label in map(names.label, call.axes(x))}
+    if names.sizes.get("H") != 1 and "H" in had - set(labels) and "D" in labels:
+        call.warn(warnings.warn("heads-averaged"))
+
+
+def _name_scores(call: OpCall, values: list[TensorInfo], summed: str, labels: list[str]) -> None:
+    result = call.results[0]
+    result.stage = "scores"
+    if summed == "H" and "D" in labels:  # they may have been turned on purpose
+        call.warn(warnings.Question(warnings.warn("heads-innermost")))
+    both = len([value for value in values if value.linear]) > 1
+    result.summed = summed if both else ""
+    result.family = [result]
+    pieces = [one for value in values for one in value.selections if one.label.startswith(PIECE)]
+    if len({one.label for one in pieces}) == 1 < len({one.position for one in pieces}):
+        call.warn(warnings.warn("qkv-cut-along-tokens"))
 
 
 def _check_weighted_sum(call: OpCall, over: str, softmax: int, summed: list[str]) -> None:
