@@ -67,10 +67,9 @@ def tensordot(call: OpCall) -> list[list[Axis]]:
     pairs = {dim % left.dim(): other % right.dim() for dim, other in zip(*dims, strict=True)}
     one = [f"sum{n}" if n in pairs else f"left{n}" for n in range(left.dim())]
     two = {other: f"sum{n}" for n, other in pairs.items()}
-    both = [*one, *(letters := [two.get(n, f"right{n}") for n in range(right.dim())])]
-    return [
-        contract(call, [left, right], [one, letters], [x for x in both if not x.startswith("sum")])
-    ]
+    letters = [two.get(n, f"right{n}") for n in range(right.dim())]
+    out = [letter for letter in (*one, *letters) if not letter.startswith("sum")]
+    return [contract(call, [left, right], [one, letters], out)]
 
 
 def einsum(call: OpCall) -> list[list[Axis]]:
@@ -84,9 +83,8 @@ def einsum(call: OpCall) -> list[list[Axis]]:
     terms = inputs.split(",")
     if "->" not in equation:
         letters = sorted(set(inputs) - {",", "."})
-        output = ("..." if "..." in inputs else "") + "".join(
-            one for one in letters if inputs.count(one) == 1
-        )
+        output = "..." if "..." in inputs else ""
+        output += "".join(letter for letter in letters if inputs.count(letter) == 1)
     dots = [x.dim() - len(term.replace("...", "")) for term, x in zip(terms, operands, strict=True)]
     depth = max(dots)
     spelled = [_spell(term, number, depth) for term, number in zip(terms, dots, strict=True)]
@@ -95,8 +93,8 @@ def einsum(call: OpCall) -> list[list[Axis]]:
 
 def _spell(term: str, dots: int, depth: int) -> Letters:
     """Replace the dots of a term by as many letters as they stand for."""
-    before, found, after = term.partition("...")
-    return [*before, *(range(depth - dots, depth) if found else ()), *after]
+    before, ellipsis, after = term.partition("...")
+    return [*before, *(range(depth - dots, depth) if ellipsis else ()), *after]
 
 
 def contract(
@@ -109,42 +107,42 @@ def contract(
     seen: dict[Any, list[Axis]] = defaultdict(list)
     products = not any(call.info(tensor).over for tensor in tensors)
     for number, term in enumerate(terms):
-        for letter, axis in zip(
-            term, _axes_of_factor(call, tensors, terms, number, out), strict=True
-        ):
+        factor = _axes_of_factor(call, tensors, terms, number, out)
+        for letter, axis in zip(term, factor, strict=True):
             seen[letter].append(axis)
-            known, differs = call.names.unify(
-                met.get(letter, axis), axis, strict=products and letter not in out
-            )
+            summed = letter not in out
+            before = met.get(letter, axis)
+            met[letter], differs = call.names.unify(before, axis, strict=products and summed)
             if differs:
-                _warn_of_mismatch(call, letter not in out, known, axis, tensors)
-            met[letter] = known
-    summed = [letter for letter in met if letter not in out]
+                _warn_of_mismatch(call, summed, met[letter], axis, tensors)
     axes = [met[letter] for letter in out]
-    _infer_stage(call, tensors, terms, seen, summed, axes)
+    gone = [letter for letter in met if letter not in out]
+    _infer_stage(call, tensors, terms, seen, gone, axes)
     return axes
 
 
 def _turn_roles(names: AxisNamer, weights: TensorInfo, summed: list[bool]) -> None:
     """Swap T and S where a sum shows that scores were k @ q.mT, with the keys first."""
-    tokens = [
-        (names.label(axis), axis, gone) for axis, gone in zip(weights.axes, summed, strict=True)
-    ]
-    tokens = [found for found in tokens if names.is_token(found[1])]
-    over = [found for found in tokens if found[0] == weights.over and found[2]]
-    other = [found for found in tokens if found[0] != weights.over and not found[2]]
-    if not over or not other or names.root(weights.over) != names.root(other[0][0]):
+    pairs = zip(weights.axes, summed, strict=True)
+    tokens = [(names.label(axis), axis, gone) for axis, gone in pairs if names.is_token(axis)]
+    keys = [axis for label, axis, gone in tokens if label == weights.over and gone]
+    queries = [axis for label, axis, gone in tokens if label != weights.over and not gone]
+    if not keys or not queries:
         return
-    if other[0][0] == "T" or not (weights.over == "T" or weights.over.endswith("'")):
+    query = names.label(queries[0])
+    if names.root(weights.over) != names.root(query) or query == "T":
         return
-    pairs = [(one.name, two.name) for one, two in zip(over[0][1], other[0][1], strict=True)]
-    turned = dict(pairs) | {two: one for one, two in pairs}
+    if weights.over != "T" and not weights.over.endswith("'"):
+        return
+    keys_to_queries = {k.name: q.name for k, q in zip(keys[0], queries[0], strict=True)}
+    swapped = keys_to_queries | {q: k for k, q in keys_to_queries.items()}
     for info in weights.family:
         info.axes = [
-            tuple([f._replace(name=turned.get(f.name, f.name)) for f in axis]) for axis in info.axes
+            tuple([f._replace(name=swapped.get(f.name, f.name)) for f in axis])
+            for axis in info.axes
         ]
         info.labels = tuple(map(names.label, info.axes))
-        info.over = "*".join(turned.get(part, part) for part in info.over.split("*"))
+        info.over = "*".join(swapped.get(name, name) for name in info.over.split("*"))
 
 
 def _axes_of_factor(
@@ -156,10 +154,11 @@ def _axes_of_factor(
     term = terms[number]
     if not call.info(tensors[number]).weight:
         return axes
-    pairs = [
-        zip(terms[n], call.axes(tensors[n]), strict=True) for n in range(len(terms)) if n != number
-    ]
-    rest = {letter: axis for found in pairs for letter, axis in found if size_of(axis) > 1}
+    rest: dict[Any, Axis] = {}  # of the other factors
+    for n, (letters, tensor) in enumerate(zip(terms, tensors, strict=True)):
+        pairs = zip(letters, call.axes(tensor), strict=True)
+        if n != number:
+            rest |= {letter: axis for letter, axis in pairs if size_of(axis) > 1}
     own = [position for position, letter in enumerate(term) if letter in out and letter not in rest]
     free = [position for position in own if names.label(axes[position]) == "?"]
     summed = [rest[letter] for letter in term if letter in rest and letter not in out]
@@ -260,9 +259,8 @@ def _name_scores(call: OpCall, values: list[TensorInfo], summed: str, labels: li
 def _check_weighted_sum(call: OpCall, over: str, softmax: int, summed: list[str]) -> None:
     """Compare the axis along which weights sum to 1 with the one over which values are summed."""
     tokens = list(filter(call.names.counts_tokens, summed))
-    if not tokens or {over, over.removesuffix("+1")} & {
-        *tokens
-    }:  # the one may be a sink, which has no value
+    # The one of "+1" may be a sink, which has no value.
+    if not tokens or over in tokens or over.removesuffix("+1") in tokens:
         call.settled.add(softmax)
     elif call.names.root(over) != over or over == "T":
         call.warn(warnings.warn("softmax-over-queries"), softmax)
@@ -272,12 +270,8 @@ def _check_weighted_sum(call: OpCall, over: str, softmax: int, summed: list[str]
 
 def of_sum(call: OpCall, x: torch.Tensor, gone: list[str], left: list[str]) -> None:
     """Warn where heads are summed although their widths stay apart."""
-    if (
-        "H" in gone
-        and "D" in left
-        and call.names.sizes.get("H") != 1
-        and call.info(x).stage in ("context", "merged")
-    ):
+    sums_heads = "H" in gone and "D" in left and call.names.sizes.get("H") != 1
+    if sums_heads and call.info(x).stage in ("context", "merged"):
         call.warn(warnings.warn("heads-averaged"))
 
 
@@ -296,10 +290,9 @@ def cell(call: OpCall) -> list[list[Axis]]:
 
 def fused(call: OpCall) -> list[list[Axis]]:
     """Attention in one call, from q, k and v."""
-    q, k, v = (
-        call.axes(call.arg(position, name))
-        for position, name in enumerate(("query", "key", "value"))
-    )
+    q = call.axes(call.arg(0, "query"))
+    k = call.axes(call.arg(1, "key"))
+    v = call.axes(call.arg(2, "value"))
     full = call.names.separate_tokens([*q[:-1], k[-2]])
     call.names.confirm([q[-1], k[-1], v[-1]])
     mask = call.arg(3, "attn_mask")
@@ -310,11 +303,11 @@ def fused(call: OpCall) -> list[list[Axis]]:
         call.warn(warnings.warn("attention-over-batch"))
     if len(labels) == 3 and call.names.label(q[-1]) == "C" and call.names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", **call.names.sizes))
-    for left, right in zip(
-        full[::-1], call.axes(mask)[::-1] if isinstance(mask, torch.Tensor) else (), strict=False
-    ):
-        call.broadcast(left, right)
-    batch = [call.names.unify(one, two)[0] for one, two in zip(full[:-2], k[:-2], strict=False)]
+    if isinstance(mask, torch.Tensor):
+        for left, right in zip(full[::-1], call.axes(mask)[::-1], strict=False):
+            call.broadcast(left, right)
+    pairs = zip(full[:-2], k[:-2], strict=False)
+    batch = [call.names.unify(of_query, of_key)[0] for of_query, of_key in pairs]
     call.results[0].stage = "context"
     return [[*batch, full[-2], v[-1]]]
 
@@ -343,9 +336,8 @@ def module(call: OpCall) -> list[list[Axis]]:
 
 CONTRACTIONS: dict[str, Rule] = {
     "linear": linear,
-    **dict.fromkeys(
-        ("matmul", "linalg_matmul", "bmm", "mm", "mv", "dot", "addmm", "baddbmm", "addmv"), matmul
-    ),
+    **dict.fromkeys(("matmul", "linalg_matmul", "bmm", "mm", "mv", "dot"), matmul),
+    **dict.fromkeys(("addmm", "baddbmm", "addmv"), matmul),
     "einsum": einsum,
     **dict.fromkeys(("tensordot", "inner"), tensordot),
     **dict.fromkeys(("gru_cell", "rnn_tanh_cell", "rnn_relu_cell"), cell),

@@ -20,10 +20,8 @@ def cut(call: OpCall) -> list[list[Axis]]:
     start = call.arg(2, "start") if call.op == "narrow" else 0
     out = []
     if call.names.is_token(axes[dim]) and call.info(call.first()).linear:
-        call.selections = [
-            (Selection((), f"{PIECE} {call.index}", position),)
-            for position in range(len(call.outs))
-        ]
+        label = f"{PIECE} {call.index}"
+        call.selections = [(Selection((), label, i),) for i in range(len(call.outs))]
     for piece in call.outs:
         size = piece.shape[dim]
         out.append([*axes[:dim], call.names.slice_of(axes[dim], start, size), *axes[dim + 1 :]])
@@ -37,9 +35,7 @@ def unbind(call: OpCall) -> list[list[Axis]]:
     dim = call.arg(1, "dim", default=0) % len(axes)
     label = call.names.label(axes[dim])
     call.names.take_apart(axes[dim])
-    call.selections = [
-        (Selection(axes[dim], label, position),) for position in range(len(call.outs))
-    ]
+    call.selections = [(Selection(axes[dim], label, i),) for i in range(len(call.outs))]
     return [[*axes[:dim], *axes[dim + 1 :]]] * len(call.outs)
 
 
@@ -60,18 +56,16 @@ def _select_one(call: OpCall, axes: list[Axis], dim: int, index: Any) -> None:
 
 def _note_selection(call: OpCall, axis: Axis, index: int) -> None:
     """Note which element of an axis the result is."""
-    call.selections = [
-        (*sum(call.selections, ()), Selection(axis, call.names.label(axis), index % size_of(axis)))
-    ]
+    selected = Selection(axis, call.names.label(axis), index % size_of(axis))
+    call.selections = [(*sum(call.selections, ()), selected)]
 
 
 def getitem(call: OpCall) -> list[list[Axis]]:
     """Index with numbers, slices, None, Ellipsis and tensors."""
     x, key = call.args[0], call.args[1]
     keys = list(key) if isinstance(key, tuple) else [key]
-    used = sum(
-        1 if not _is_bool(k) else k.dim() for k in keys if k is not None and k is not Ellipsis
-    )
+    indices = [k for k in keys if k is not None and k is not Ellipsis]
+    used = sum(k.dim() if _is_bool(k) else 1 for k in indices)
     if not any(k is Ellipsis for k in keys):
         keys.append(Ellipsis)
     axes = call.axes(x)
@@ -86,12 +80,9 @@ def getitem(call: OpCall) -> list[list[Axis]]:
             axes = axes[rest:]
         elif isinstance(k, slice):
             start, stop, step = k.indices(size_of(axes[0]))
-            if (
-                call.names.label(axes[0]) == "?"
-                and isinstance(k.stop, Size)
-                and (start, step) == (0, 1)
-            ):
-                axes[0] = axis_of(k.stop) if k.stop == stop else axes[0]
+            first_ones = isinstance(k.stop, Size) and (start, step) == (0, 1) and k.stop == stop
+            if first_ones and call.names.label(axes[0]) == "?":
+                axes[0] = axis_of(k.stop)
             out.append(_sliced(call, axes.pop(0), start, len(range(start, stop, step)), step))
         elif isinstance(k, int) or (
             isinstance(k, torch.Tensor) and k.dim() == 0 and not _is_bool(k)
@@ -108,9 +99,7 @@ def _sliced(call: OpCall, axis: Axis, start: int, size: int, step: int) -> Axis:
     """Name a slice; every second number of the head width is half of it."""
     if step == 1:
         piece = call.names.slice_of(axis, start, size)
-        if (
-            piece and len(piece) < len(axis) and axis[-len(piece) :] == piece
-        ):  # one head's width of all
+        if piece and len(piece) < len(axis) and axis[-len(piece) :] == piece:  # one head's width
             _note_selection(call, axis[: -len(piece)], start // size)
         return piece
     if step == 2 and call.names.is_width(axis) and 2 * size == size_of(axis):
@@ -118,18 +107,15 @@ def _sliced(call: OpCall, axis: Axis, start: int, size: int, step: int) -> Axis:
     return axis[:1] if call.names.is_token(axis) and size == size_of(axis) else unknown(size)
 
 
-def _advanced(call: OpCall, out: list[Axis], found: list[tuple[int, Any]]) -> list[Axis]:
+def _advanced(call: OpCall, out: list[Axis], keys: list[tuple[int, Any]]) -> list[Axis]:
     """Insert the axes of index tensors: one gives its own axes, several give unknown ones."""
-    if not found:
+    if not keys:
         return out
-    position, key = found[0]
+    position, key = keys[0]
     missing = call.outs[0].dim() - len(out)
-    plain = len(found) == 1 and isinstance(key, torch.Tensor) and not _is_bool(key)
-    new = (
-        call.axes(key)
-        if plain
-        else [unknown(size) for size in call.outs[0].shape[position : position + missing]]
-    )
+    new = list(map(unknown, call.outs[0].shape[position : position + missing]))
+    if len(keys) == 1 and isinstance(key, torch.Tensor) and not _is_bool(key):
+        new = call.axes(key)
     return [*out[:position], *new, *out[position:]]
 
 
@@ -139,18 +125,17 @@ def _is_bool(key: Any) -> bool:
 
 def meet_mask(call: OpCall, key: Any, axes: list[Axis]) -> None:
     """Take note that a mask which picks elements has the axes that it picks from."""
-    for mask, axis in zip(call.axes(key), axes, strict=False) if _is_bool(key) else ():
+    if not _is_bool(key):
+        return
+    for mask, axis in zip(call.axes(key), axes, strict=False):
         call.names.meet(mask, axis)
 
 
 def cat(call: OpCall) -> list[list[Axis]]:
     """Lay tensors one after another along an axis that they have."""
-    dim = call.arg(1, "dim", "axis", default=0) % call.outs[0].dim()
-    parts = [
-        part
-        for part in call.arg(0, "tensors")
-        if part.dim() == call.outs[0].dim() and part.shape[dim]
-    ]
+    rank = call.outs[0].dim()
+    dim = call.arg(1, "dim", "axis", default=0) % rank
+    parts = [part for part in call.arg(0, "tensors") if part.dim() == rank and part.shape[dim]]
     rows = [call.axes(part) for part in parts]
     out = [_shared_axis(call, [row[position] for row in rows]) for position in range(len(rows[0]))]
     along = [row[dim] for row in rows]
@@ -158,14 +143,11 @@ def cat(call: OpCall) -> list[list[Axis]]:
     picked = _picked(call, parts)
     labels = {call.names.label(axis) for axis in along}
     split = "H" in map(call.names.label, rows[0]) and any(map(call.names.is_token, rows[0]))
-    past = labels != {"D"} or not all(
-        call.info(part).linear for part in parts
-    )  # both of this call, as in MLA
+    # In MLA both come from Linears of this call, so none is a cache.
+    past = labels != {"D"} or not all(call.info(part).linear for part in parts)
     if split and past and len(parts) == 2 and labels in ({"B"}, {"H"}, {"D"}):
         call.warn(warnings.warn("cache-joined", axis=warnings.WORDS[labels.pop()]))
-    elif picked and (
-        call.names.is_token(along[0]) or labels == {"D"}
-    ):  # sentences one after another, or heads
+    elif picked and (call.names.is_token(along[0]) or labels == {"D"}):  # sentences, or heads
         out[dim] = (*picked, *along[0])
     elif call.names.is_token(along[0]) and _are_heads(call, parts):
         call.warn(warnings.warn("heads-on-sequence-axis"))
@@ -176,27 +158,27 @@ def cat(call: OpCall) -> list[list[Axis]]:
 def _are_heads(call: OpCall, parts: list[torch.Tensor]) -> bool:
     """Return whether attention, or a Linear of a head's width, made these head by head."""
     values = [call.info(part) for part in parts]
-    labels = {tuple(call.info(part).labels) for part in parts}
-    whole = len(parts) == call.names.sizes.get("H", 0) > 1 and len(labels) == 1
+    labels = values[0].labels
+    alike = all(tuple(value.labels) == tuple(labels) for value in values)
     made = all(value.stage in ("context", "merged") or value.linear for value in values)
-    heads = (
-        whole and made and "D" in (names := labels.pop()) and "H" not in "*".join(names).split("*")
-    )
-    call.names.confirm(axis for value in values for axis in value.axes if heads)
+    if not (alike and made and len(parts) == call.names.sizes.get("H", 0) > 1):
+        return False
+    heads = "D" in labels and "H" not in "*".join(labels).split("*")
+    if heads:
+        call.names.confirm(axis for value in values for axis in value.axes)
     return heads
 
 
 def _shared_axis(call: OpCall, column: list[Axis]) -> Axis:
     """Name an axis that all share."""
-    met = column[0]
+    shared = column[0]
     for axis in column[1:]:
-        if size_of(met) == size_of(axis):
-            known, differs = call.names.unify(met, axis)
-            roles = [
-                one for one in (met, axis) if call.names.label(one) in call.names.roots
-            ]  # those of scores, first
-            met = roles[0] if roles and not differs else known
-    return met
+        if size_of(shared) == size_of(axis):
+            name, differs = call.names.unify(shared, axis)
+            # Roles that tokens have in scores come first.
+            roles = [a for a in (shared, axis) if call.names.label(a) in call.names.roots]
+            shared = roles[0] if roles and not differs else name
+    return shared
 
 
 def _concatenated(call: OpCall, along: list[Axis], beside: list[str], size: int) -> Axis:
@@ -230,27 +212,17 @@ def _concatenated_tokens(
     if not tokens:
         return unknown(size)
     if len(tokens) == len(along):
-        given = next(
-            (
-                n
-                for n in ("S", *sorted(names.tokens))
-                if names.sizes.get(n) == size and n not in labels
-            ),
-            None,
-        )
+        others = ("S", *sorted(names.tokens))
+        given = [n for n in others if names.sizes.get(n) == size and n not in labels]
         same = len({names.root(label) for label in labels}) == 1
         joined = "S" if heads or "S" not in names.reserved else "+".join(labels)
         names.tokens.add(joined)
-        return (Factor(labels[0] if same else given or joined, size),)
-    if (
-        heads
-        and len(names.reserved) < 2
-        and {names.label(axis) for axis in along if axis not in tokens} == {"?"}
-    ):
+        return (Factor(labels[0] if same else [*given, joined][0], size),)
+    others_unknown = {names.label(axis) for axis in along if axis not in tokens} == {"?"}
+    if heads and others_unknown and len(names.reserved) < 2:
         return (Factor("S", size),)
-    patches = (
-        len(tokens[0]) > 1 and names.sizes.setdefault("S", size) == size
-    )  # with class tokens before them
+    # Patches with class tokens before them.
+    patches = len(tokens[0]) > 1 and names.sizes.setdefault("S", size) == size
     if len(tokens) > 1 or (size != size_of(tokens[0]) + 1 and not patches):
         return unknown(size)
     label = names.label(tokens[0])
@@ -276,9 +248,8 @@ def _stacked(call: OpCall, parts: list[torch.Tensor], axes: list[Axis]) -> Axis:
         return picked
     labels = {call.names.label(axis) for axis in axes}
     stages = {call.info(part).stage for part in parts}
-    weights = (
-        stages == {"weights"} and "H" not in labels and len(parts) == call.names.sizes.get("H")
-    )
+    as_many = len(parts) == call.names.sizes.get("H")
+    weights = as_many and stages == {"weights"} and "H" not in labels
     if weights or _are_heads(call, parts):
         return (Factor("H", len(parts)),)
     named = len(parts) in (2, 3) and not stages & {"weights", "context", "merged"}
@@ -289,10 +260,8 @@ def _picked(call: OpCall, parts: list[torch.Tensor]) -> Axis:
     """Return the axis of which these are all elements, in order, or ()."""
     values = [call.info(part) for part in parts]
     for pick in values[0].selections:
-        positions = [
-            [one.position for one in value.selections if one.label == pick.label]
-            for value in values
-        ]
+        label = pick.label
+        positions = [[s.position for s in v.selections if s.label == label] for v in values]
         if positions == [[position] for position in range(size_of(pick.axis))]:
             return pick.axis
     return ()
@@ -305,9 +274,8 @@ def gather(call: OpCall) -> list[list[Axis]]:
     dim = call.arg(1, "dim") if call.op == "gather" else call.arg(2, "dim")
     if dim is None:  # of all numbers, in a row
         return []
-    found = call.axes(index)
     dim = dim % len(axes)
-    pairs = enumerate(zip(axes, found, strict=True))
+    pairs = enumerate(zip(axes, call.axes(index), strict=True))
     return [[new if n == dim or size_of(old) != size_of(new) else old for n, (old, new) in pairs]]
 
 
@@ -318,13 +286,12 @@ def unfold(call: OpCall) -> list[list[Axis]]:
     step = call.arg(3, "step")
     count = call.outs[0].shape[dim % len(axes)]
     size = call.outs[0].shape[-1]
-    apart = (
-        len(axes[dim]) == 1 and step == size and count * size == size_of(axes[dim])
-    )  # windows do not overlap
-    windows, window = (
-        call.names.parts(axes[dim][0], (count, size)) if apart else (unknown(count), unknown(size))
-    )
-    if apart and call.names.is_token(axes[dim]):
+    disjoint = len(axes[dim]) == 1 and step == size and count * size == size_of(axes[dim])
+    windows = unknown(count)
+    window = unknown(size)
+    if disjoint:
+        windows, window = call.names.parts(axes[dim][0], (count, size))
+    if disjoint and call.names.is_token(axes[dim]):
         call.names.tokens.update(factor.name for factor in windows)
     axes[dim] = windows
     return [[*axes, window]]
