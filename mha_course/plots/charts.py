@@ -10,6 +10,7 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from mha_course.errors import require
 from mha_course.plots.figures import ACCENT, BAR, INK, SMALL, TEXT, new_figure
@@ -17,13 +18,9 @@ from mha_course.plots.inputs import as_array, as_names, numbered
 
 
 def bars(
-    values: Any,
-    names: Sequence[str],
-    *,
-    highlight: Collection[str] = (),
-    unit: str = "",
+    values: Any, names: Sequence[str], *, highlight: Collection[str] = (), unit: str = "",
     ax: Axes | None = None,
-) -> Axes:
+) -> Axes:  # fmt: skip
     """Draw a number for each name as horizontal bars, the first at the top.
 
     Args: values (S,); names are S words, and the bars of those in highlight have the accent's
@@ -33,9 +30,8 @@ def bars(
     numbers = as_array("bars", values, ("S",))
     labels = numbered(as_names("bars", "queries", "row", names, len(numbers)))
     ax = ax or new_figure(4.6, 0.9 + 0.24 * len(names)).subplots()
-    ax.barh(
-        range(len(names)), numbers, color=[ACCENT if name in highlight else BAR for name in names]
-    )
+    colors = [ACCENT if name in highlight else BAR for name in names]
+    ax.barh(range(len(names)), numbers, color=colors)
     ax.axvline(0, color=INK, linewidth=0.8)
     ax.set_yticks(range(len(names)), labels, fontsize=SMALL, parse_math=False)
     ax.tick_params(axis="y", length=0)
@@ -58,29 +54,29 @@ def token_bars(
     figure = new_figure(min(3.6 * len(rows) + 1, 11), 0.9 + 0.24 * len(names))
     axes = figure.subplots(1, len(rows), sharex=shared, sharey=True, squeeze=False)[0]
     for ax, (title, values) in zip(axes, rows.items(), strict=True):
-        bars(values, names, highlight=highlight, unit=unit, ax=ax).set_title(
-            title, loc="left", fontsize=TEXT
-        )
+        bars(values, names, highlight=highlight, unit=unit, ax=ax)
+        ax.set_title(title, loc="left", fontsize=TEXT)
     return figure
+
+
+def _line_style(number: int) -> dict[str, Any]:
+    """Return the colour and the marker of the line of this number."""
+    return {"color": sns.color_palette("colorblind")[number], "marker": "osD^vP"[number]}
 
 
 def curves(
     x: Sequence[float], lines: Mapping[str, Sequence[float]], *,
     xlabel: str, ylabel: str, logarithmic: bool = True, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """Draw several lines over the same x, each with a marker of its own, and smaller ones than the
-    line before it.
+    """Draw lines over the same x, each with markers of its own, smaller than those before them.
 
     Args: x (N,), each a tick; lines maps up to six names to N numbers; logarithmic is of both
         scales, to the base 2.
     """
     ax = ax or new_figure(7, 3.4).subplots()
     for number, (name, values) in enumerate(lines.items()):
-        look: dict[str, Any] = {
-            "color": sns.color_palette("colorblind")[number],
-            "marker": "osD^vP"[number],
-        }
-        ax.plot(x, values, markersize=4 + 3 * (len(lines) - number), label=name, **look)
+        size = 4 + 3 * (len(lines) - number)
+        ax.plot(x, values, markersize=size, label=name, **_line_style(number))
     if logarithmic:
         ax.set_xscale("log", base=2)
         ax.set_yscale("log", base=2)
@@ -109,27 +105,17 @@ def line_panels(*panels: Lines) -> Figure:
     """Draw lines side by side, with one legend: a name has one colour and one marker throughout.
 
     A linear y starts at 0, or lower. Each line of a panel has smaller markers than the one before
-    it, and all but
-    the first are dashed, so that none hides another.
+    it, and all but the first are dashed, so that none hides another.
     """
     figure = new_figure(5.4 * len(panels), 3.7)
     names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
-    found: dict[str, Any] = {}
+    drawn: dict[str, Any] = {}
     for ax, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        for later, (name, values) in zip(
-            range(len(panel.lines))[::-1], panel.lines.items(), strict=True
-        ):
+        for number, (name, values) in enumerate(panel.lines.items()):
+            look = _line_style(names.index(name)) | {"linestyle": "--" if number else "-"}
+            look["markersize"] = 6 + 1.3 * (len(panel.lines) - 1 - number)
             numbers = as_array("line_panels", values, ("N",))
-            number = names.index(name)
-            look: dict[str, Any] = {
-                "color": sns.color_palette("colorblind")[number],
-                "marker": "osD^vP"[number],
-            }
-            look |= {
-                "linestyle": "-" if later == len(panel.lines) - 1 else "--",
-                "markersize": 6 + 1.3 * later,
-            }
-            (found[name],) = ax.plot(panel.x, numbers, alpha=0.85, linewidth=2, **look)
+            (drawn[name],) = ax.plot(panel.x, numbers, alpha=0.85, linewidth=2, **look)
         if panel.log_x:
             ax.set_xscale("log", base=2)
             ax.set_xticks(list(panel.x), [f"{value:g}" for value in panel.x])
@@ -140,9 +126,8 @@ def line_panels(*panels: Lines) -> Figure:
         ax.set_title(panel.title, loc="left", fontsize=TEXT, fontweight="bold")
         ax.set_xlabel(panel.xlabel)
         sns.despine(ax=ax)
-    figure.legend(
-        found.values(), list(found), loc="outside lower center", ncols=len(names), frameon=False
-    )
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": len(names)}
+    figure.legend(drawn.values(), list(drawn), frameon=False, **place)
     return figure
 
 
@@ -152,8 +137,7 @@ def learning_curves(
     levels: Mapping[str, float] | None = None, marks: Mapping[int, str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """Draw how a loss, or a score, develops in training: at each step the mean of the last steps up
-    to a window.
+    """Draw a loss or score in training: at each step the mean over the window that ends there.
 
     Args: curves maps a name to the numbers of one run (steps,), or of several (runs, steps): a thin
         line for each; every_step puts the numbers themselves behind their means; levels are
@@ -167,38 +151,16 @@ def learning_curves(
     for (name, numbers), (color, style) in zip(curves.items(), styles, strict=False):
         axes = ("steps",) if np.ndim(numbers) == 1 else ("runs", "steps")
         runs = np.atleast_2d(as_array("learning_curves", numbers, axes))  # (runs, steps)
-        steps = np.arange(1, runs.shape[1] + 1)
         rule = "a run must be as long as the window"
-        got = f"{len(steps)} losses of “{name}”"
-        require(
-            len(steps) >= window, "learning_curves", rule, expected=f"{window} or more", got=got
-        )
-        look: dict[str, Any] = (
-            {"linewidth": 2.4} if len(runs) == 1 else {"linewidth": 1.3, "alpha": 0.8}
-        )
-        for number, run in enumerate(runs):
-            if every_step:
-                ax.plot(
-                    steps,
-                    run,
-                    color=BAR,
-                    alpha=0.45,
-                    linewidth=1,
-                    label="each step" if number == 0 else None,
-                )
-            means = np.convolve(run, np.ones(window) / window, mode="valid")
-            label = name if number == 0 else None
-            ax.plot(steps[window - 1 :], means, color=color, linestyle=style, label=label, **look)
-        longest = max(longest, len(steps))
+        got = f"{runs.shape[1]} losses of “{name}”"
+        fits = runs.shape[1] >= window
+        require(fits, "learning_curves", rule, expected=f"{window} or more", got=got)
+        _draw_runs(ax, name, runs, window, every_step, {"color": color, "linestyle": style})
+        longest = max(longest, runs.shape[1])
     for name, level in (levels or {}).items():
         ax.axhline(level, color=INK, linewidth=0.8, linestyle=(0, (6, 3)), zorder=0)
-        ax.annotate(
-            f"  {name} {level:.2f}",
-            (longest, level),
-            va="center",
-            annotation_clip=False,
-            fontsize=SMALL,
-        )
+        look: dict[str, Any] = {"va": "center", "annotation_clip": False, "fontsize": SMALL}
+        ax.annotate(f"  {name} {level:.2f}", (longest, level), **look)
     ax.set(xlabel="step", ylabel=ylabel, xlim=(0, longest), ylim=(0, None))
     for step, words in (marks or {}).items():
         ax.axvline(step, color=ACCENT, linewidth=2)
@@ -208,35 +170,46 @@ def learning_curves(
     return ax
 
 
-def small_curves(
-    panels: Mapping[str, Sequence[float]], x: Sequence[float], beside: Sequence[float], *,
-    name: str = "right", xlabel: str = "step", ylabel: str = "nats a word",
-) -> Figure:  # fmt: skip
-    """Draw one line (N,) in each small panel, in the accent's colour, and beside it one that is the
-    same in all.
+def _draw_runs(
+    ax: Axes, name: str, runs: NDArray[np.float64], window: int, every_step: bool,
+    look: dict[str, Any],
+) -> None:  # fmt: skip
+    """Draw the means of runs (runs, steps), each over a window; one that is alone is thicker."""
+    steps = np.arange(1, runs.shape[1] + 1)
+    look |= {"linewidth": 2.4} if len(runs) == 1 else {"linewidth": 1.3, "alpha": 0.8}
+    for number, run in enumerate(runs):
+        first = number == 0  # the legend names one for all
+        if every_step:
+            label = "each step" if first else None
+            ax.plot(steps, run, color=BAR, alpha=0.45, linewidth=1, label=label)
+        means = np.convolve(run, np.ones(window) / window, mode="valid")
+        ax.plot(steps[window - 1 :], means, label=name if first else None, **look)
 
-    Args: x (N,) and beside (N,) with its name serve all panels, which share their scales; at most
-        four stand in a row.
+
+def small_curves(
+    panels: Mapping[str, Sequence[float]], x: Sequence[float], reference: Sequence[float]
+) -> Figure:
+    """Draw a line (N,) in each small panel, and in all of them the same reference beside it.
+
+    Args: x (N,) and the reference (N,) serve all panels, which share their scales; at most four
+        stand in a row.
     """
     columns = min(len(panels), 4)
     rows = -(-len(panels) // columns)
     figure = new_figure(max(2.6 * columns, 6), 2.0 * rows + 0.7)
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for ax, (title, values) in zip(axes.flat, panels.items(), strict=False):
-        ax.plot(
-            x, as_array("small_curves", values, ("N",)), color=ACCENT, linewidth=3, label="the case"
-        )
-        ax.plot(
-            x, beside, color=INK, linewidth=1, linestyle="--", label=name
-        )  # on top: they often coincide
+        numbers = as_array("small_curves", values, ("N",))
+        ax.plot(x, numbers, color=ACCENT, linewidth=3, label="the case")
+        # The reference is on top: they often coincide.
+        ax.plot(x, reference, color=INK, linewidth=1, linestyle="--", label="right")
         ax.set_title(title, loc="left", fontsize=TEXT)
         ax.set_ylim(bottom=0)
         sns.despine(ax=ax)
     for ax in axes.flat[len(panels) :]:
         ax.set_axis_off()
-    figure.supxlabel(xlabel, fontsize=TEXT)
-    figure.supylabel(ylabel, fontsize=TEXT)
-    figure.legend(
-        *axes.flat[0].get_legend_handles_labels(), loc="outside upper right", ncols=2, frameon=False
-    )
+    figure.supxlabel("step", fontsize=TEXT)
+    figure.supylabel("nats a word", fontsize=TEXT)
+    lines, names = axes.flat[0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside upper right", ncols=2, frameon=False)
     return figure

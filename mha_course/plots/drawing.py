@@ -21,36 +21,24 @@ def box(
 
     One without a colour is white with a dashed edge: what it stands for does not last.
     """
-    look: dict[str, Any] = (
-        {"fc": color, "ec": edge} if color else {"fc": "white", "ec": INK, "linestyle": "--"}
-    )
+    look: dict[str, Any] = {"fc": color, "ec": edge}
+    if not color:
+        look = {"fc": "white", "ec": INK, "linestyle": "--"}
     shape = f"round,pad=0,rounding_size={rounding}"
     ax.add_patch(FancyBboxPatch(corner, width, height, boxstyle=shape, zorder=zorder, **look))
-    centre = corner[0] + width / 2, corner[1] + height / 2
-    ax.text(
-        *centre, text, ha="center", va="center", fontsize=fontsize, color=INK, zorder=zorder + 2
-    )
+    x = corner[0] + width / 2
+    y = corner[1] + height / 2
+    words: dict[str, Any] = {"fontsize": fontsize, "color": INK, "zorder": zorder + 2}
+    ax.text(x, y, text, ha="center", va="center", **words)
 
 
 def arrow(
-    ax: Axes,
-    start: Point,
-    end: Point,
-    *,
-    color: Any = INK,
-    width: float = 1.0,
-    bend: float = 0.0,
-    **style: Any,
-) -> None:
-    """Draw an arrow from a point to a point, so many typographic points wide, and bent to the left
-    by this share.
+    ax: Axes, start: Point, end: Point, *,
+    color: Any = INK, width: float = 1.0, bend: float = 0.0, **style: Any,
+) -> None:  # fmt: skip
+    """Draw an arrow, so many typographic points wide, bent to the left by this part of its length.
 
     Args: style is what else matplotlib's ``arrowprops`` takes.
     """
-    look = {
-        "arrowstyle": "-|>",
-        "color": color,
-        "linewidth": width,
-        "connectionstyle": f"arc3,rad={bend}",
-    }
-    ax.annotate("", end, start, arrowprops={**look, **style})
+    line = {"color": color, "linewidth": width, "connectionstyle": f"arc3,rad={bend}"}
+    ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", **line, **style})

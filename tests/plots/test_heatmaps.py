@@ -265,8 +265,8 @@ def test_a_grid_is_quick(draw, shape, seconds):
          "heatmap: mask must be bool, True = may attend. expected bool, broadcastable to (5, 5), "
          "got float32 (5, 5)"),
         (lambda: plots.pipeline("hope"),
-         "pipeline: lit must name steps. expected projection, head splitting, scaling, softmax, "
-         "weighted sum, concatenation, got hope"),
+         "pipeline: highlight must name steps. expected projection, head splitting, scaling, "
+         "softmax, weighted sum, concatenation, got hope"),
         (lambda: plots.token_bars({"one": [1, 2]}, WORDS),
          "bars: queries must name every row. expected 2 names, got 5 names"),
     ],
