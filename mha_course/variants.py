@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 from typing import ClassVar, Self
 
 import torch
@@ -19,6 +18,7 @@ from torch.nn import functional as F
 
 from mha_course.attention import MultiHeadAttention, attention
 from mha_course.errors import require, require_heads, require_module_inputs
+from mha_course.sources import plain_source
 
 
 class SelfAttention(nn.Module):
@@ -427,9 +427,8 @@ def source(name: str) -> str:
     parts = []
     for cls in (_Head, ListOfHeads) if name == "ListOfHeads" else (STYLES[name],):
         methods = [method for method in vars(cls).values() if inspect.isfunction(method)]
-        written = [inspect.getsource(method) for method in methods if method.__name__ != "__init__"]
-        code = re.sub(r'(?m)^ *(""".*?"""|require_\w+\(.*?\))\n', "", "\n".join(written))
-        parts.append(f"class {cls.__name__.strip('_')}:\n{code}")
+        code = [plain_source(method) for method in methods if method.__name__ != "__init__"]
+        parts.append(f"class {cls.__name__.strip('_')}:\n" + "\n".join(code))
     return "\n".join(parts)
 
 

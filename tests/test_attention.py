@@ -125,9 +125,8 @@ def forgets(name, change):
     """Return multi_head_attention with one of its arguments changed on the way."""
 
     def wrong(x, w_q, w_k, w_v, w_o, num_heads, mask=None):
-        given = {"w_q": w_q, "w_k": w_k, "w_v": w_v, "w_o": w_o}
-        given |= {"num_heads": num_heads, "mask": mask}
-        return multi_head_attention(x, **given | {name: change(given[name])})
+        given = {"w_o": w_o, "num_heads": num_heads, "mask": mask}
+        return multi_head_attention(x, w_q, w_k, w_v, **given | {name: change(given[name])})
 
     return wrong
 

@@ -28,8 +28,8 @@ from nbformat import NotebookNode
 
 from mha_course.cli import authoring, launch, slide_html
 from mha_course.errors import ShapeError, require
-from mha_course.exercises.catalogue import QUESTIONS
-from mha_course.exercises.hint_ladder import reference
+from mha_course.exercises.catalogue import QUESTIONS, find_exercise
+from mha_course.sources import plain_source
 from mha_course.widgets.base import DECK_VIEW, esm
 
 LESSONS = launch.ROOT / launch.LESSONS
@@ -149,10 +149,8 @@ def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> lis
             stub = re.match(r"(?:def|class) (\w+)\b.*\.\.\.\s*$", cell.source, re.DOTALL)
             if solutions and stub and cell.cell_type == "code":
                 answer = f'<p class="lead">A solution of <code>{stub[1]}</code></p>'
-                shown = re.sub(
-                    r'("""[^\n"]+)\n.*?"""', r'\1"""', reference(stub[1]), flags=re.DOTALL
-                )  # no details
-                code = slide_html.python(shown)
+                reference = find_exercise(stub[1], "slides").reference
+                code = slide_html.python(plain_source(reference, opening=True, checks=True))
                 found.append(Slide(found[-1].heading, [f'<div class="words">{answer}</div>', code]))
     return found
 

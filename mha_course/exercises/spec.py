@@ -4,9 +4,6 @@ people make.
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -15,6 +12,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from mha_course.exercises.attention_steps import Steps
+from mha_course.sources import plain_body
 
 Function = Callable[..., Any]
 Change = Mapping[str, Function]  # steps that are replaced, by name
@@ -125,7 +123,7 @@ class Exercise:
     @property
     def hints(self) -> tuple[str, str, str, str]:
         """The hints in the order in which they are given."""
-        return self.question, self.pointer, self.shape, self.line or _body(self.reference)
+        return self.question, self.pointer, self.shape, self.line or plain_body(self.reference)
 
     def implementation(self, *changes: Change) -> Any:
         """Return the right answer with some steps replaced."""
@@ -134,13 +132,6 @@ class Exercise:
             return replaced.get(self.name, self.reference)
         build = self.build or attrgetter(self.steps[0])
         return build(Steps(**replaced))
-
-
-def _body(function: Function) -> str:
-    """Return the source of a function behind its docstring."""
-    source = inspect.getsource(function)
-    docstring = ast.parse(source).body[0].body[0]  # type: ignore[attr-defined]
-    return textwrap.dedent("\n".join(source.splitlines()[docstring.end_lineno :]))
 
 
 @dataclass(frozen=True)

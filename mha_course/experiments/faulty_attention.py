@@ -1,14 +1,15 @@
 """Attention as small language models ship it, and the same with one line wrong: all of it trains.
 
-Axes: B sentences, T new tokens, S all tokens so far, C width, H heads, G heads of k and v, D = C /
-H.
+A comment marks the wrong line of each; ``source``, which learners read, does not show it.
+
+Axes: B sentences, T new tokens, S all tokens so far, C width, H heads, G heads of k and v, D = C/H.
 """
 
 from __future__ import annotations
 
 import ast
-import inspect
 import math
+from types import FunctionType
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +18,11 @@ from torch.nn import functional as F
 from mha_course.attention import masked_softmax
 from mha_course.caching import KVCache, repeat_kv
 from mha_course.positions import rope, rope_interleaved
+from mha_course.sources import plain_source
 
 
 class CausalAttention(nn.Module):
-    """Let each token attend to itself and to what came before, with rotary positions and grouped
-    heads.
+    """Let each token attend to itself and to the past: rotary positions, grouped heads.
 
     Args: d_model is C; num_heads, H, divides it; num_kv_heads, G, divides H.
     """
@@ -45,10 +46,10 @@ class CausalAttention(nn.Module):
             cache x are the new tokens alone, and S counts those in the cache, too.
         """
         q, k, v = self.project(x)
-        q, k, v = self.turn(q, k, v, 0 if cache is None else cache.length)
+        q, k, v = self.rotate(q, k, v, 0 if cache is None else cache.length)
         if cache is not None:
             k, v = self.append(cache, k, v)
-        k, v = self.share(k), self.share(v)  # (B, H, S, D)
+        k, v = self.repeat(k), self.repeat(v)  # (B, H, S, D)
         scores = self.score(q, k)  # (B, H, T, S)
         weights = self.attend(scores, self.visible(scores, mask))  # (B, H, T, S)
         return self.output(weights @ v)  # (B, T, C)
@@ -62,14 +63,14 @@ class CausalAttention(nn.Module):
     def split(self, x: Tensor, heads: int) -> Tensor:
         return x.view(x.size(0), x.size(1), heads, -1).transpose(1, 2)
 
-    def turn(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
         positions = torch.arange(start, start + q.size(2))
         return rope(q, positions), rope(k, positions), v
 
     def append(self, cache: KVCache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         return cache.append(k, v)  # (B, G, S, D)
 
-    def share(self, x: Tensor) -> Tensor:
+    def repeat(self, x: Tensor) -> Tensor:
         return repeat_kv(x, self.num_heads)  # (B, H, S, D)
 
     def score(self, q: Tensor, k: Tensor) -> Tensor:
@@ -89,7 +90,8 @@ class CausalAttention(nn.Module):
 
 
 class Innocent(CausalAttention):
-    def turn(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+    # unusual, and right: none of its lines is a mistake
+    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
         positions = torch.arange(start, start + q.size(2)) + 1
         return rope(q, positions), rope(k, positions), v
 
@@ -105,84 +107,84 @@ class Innocent(CausalAttention):
 
 class SoftmaxOverQueries(CausalAttention):
     def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
-        weights = masked_softmax(scores.mT, visible.mT).mT
+        weights = masked_softmax(scores.mT, visible.mT).mT  # the mistake: softmax over the queries
         return F.dropout(weights, 0.1, self.training)
 
 
 class SoftmaxOverHeads(CausalAttention):
     def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
-        weights = scores.softmax(1) * visible
+        weights = scores.softmax(1) * visible  # the mistake: softmax over the heads
         return F.dropout(weights, 0.1, self.training)
 
 
 class MaskAfterSoftmax(CausalAttention):
     def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
-        weights = scores.softmax(-1) * visible
+        weights = scores.softmax(-1) * visible  # the mistake: the mask comes after the softmax
         return F.dropout(weights, 0.1, self.training)
 
 
 class MaskedRowUniform(CausalAttention):
     def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
-        weights = scores.masked_fill(~visible, -1e9).softmax(-1)
+        weights = scores.masked_fill(~visible, -1e9).softmax(-1)  # the mistake: all the same
         return F.dropout(weights, 0.1, self.training)
 
 
 class MaskedRowNan(CausalAttention):
     def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
-        weights = scores.masked_fill(~visible, -math.inf).softmax(-1)
+        weights = scores.masked_fill(~visible, -math.inf).softmax(-1)  # the mistake: can be NaN
         return F.dropout(weights, 0.1, self.training)
 
 
 class DropoutAtEval(CausalAttention):
     def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
         weights = masked_softmax(scores, visible)
-        return F.dropout(weights, 0.1)
+        return F.dropout(weights, 0.1)  # the mistake: not only while training
 
 
 class ScaleMissing(CausalAttention):
     def score(self, q: Tensor, k: Tensor) -> Tensor:
-        return q @ k.transpose(-2, -1)
+        return q @ k.transpose(-2, -1)  # the mistake: no scale
 
 
 class ScaleDModel(CausalAttention):
     def score(self, q: Tensor, k: Tensor) -> Tensor:
-        return q @ k.transpose(-2, -1) / math.sqrt(self.q_proj.out_features)
+        return q @ k.transpose(-2, -1) / math.sqrt(self.q_proj.out_features)  # the mistake: C
 
 
 class ScaleNoRoot(CausalAttention):
     def score(self, q: Tensor, k: Tensor) -> Tensor:
-        return q @ k.transpose(-2, -1) / q.size(-1)
+        return q @ k.transpose(-2, -1) / q.size(-1)  # the mistake: no square root
 
 
 class ScaleByLength(CausalAttention):
     def score(self, q: Tensor, k: Tensor) -> Tensor:
-        return q @ k.transpose(-2, -1) / math.sqrt(k.size(-2))
+        return q @ k.transpose(-2, -1) / math.sqrt(k.size(-2))  # the mistake: S instead of D
 
 
 class CausalMissing(CausalAttention):
     def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool)
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool)  # the mistake: no triangle
         return seen if mask is None else seen & mask[:, None, None]
 
 
 class CausalLeaksNext(CausalAttention):
     def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         new, total = scores.shape[-2:]
-        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new + 1)
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new + 1)  # the mistake: + 1
         return causal if mask is None else causal & mask[:, None, None]
 
 
 class CausalHidesSelf(CausalAttention):
     def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         new, total = scores.shape[-2:]
-        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new - 1)
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new - 1)  # the mistake: - 1
         return causal if mask is None else causal & mask[:, None, None]
 
 
 class DecodeFirstKeyOnly(CausalAttention):
     def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         new, total = scores.shape[-2:]
-        causal = torch.ones(new, total, dtype=torch.bool).tril()
+        causal = torch.ones(new, total, dtype=torch.bool).tril()  # the mistake: not total - new
         return causal if mask is None else causal & mask[:, None, None]
 
 
@@ -190,53 +192,55 @@ class MaskInverted(CausalAttention):
     def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         new, total = scores.shape[-2:]
         causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
-        return causal if mask is None else causal & ~mask[:, None, None]
+        return causal if mask is None else causal & ~mask[:, None, None]  # the mistake: ~
 
 
 class MasksOrInsteadOfAnd(CausalAttention):
     def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         new, total = scores.shape[-2:]
         causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
-        return causal if mask is None else causal | mask[:, None, None]
+        return causal if mask is None else causal | mask[:, None, None]  # the mistake: or
 
 
 class MaskFirstBatchOnly(CausalAttention):
     def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         new, total = scores.shape[-2:]
         causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
-        return causal if mask is None else causal & mask[0]
+        return causal if mask is None else causal & mask[0]  # the mistake: one sentence for all
 
 
 class ViewWithoutTranspose(CausalAttention):
     def split(self, x: Tensor, heads: int) -> Tensor:
-        return x.view(x.size(0), heads, x.size(1), -1)
+        return x.view(x.size(0), heads, x.size(1), -1)  # the mistake: it cuts the tokens
 
 
 class KvRepeated(CausalAttention):
-    def share(self, x: Tensor) -> Tensor:
-        return x.repeat(1, self.num_heads // x.size(1), 1, 1)
+    def repeat(self, x: Tensor) -> Tensor:
+        return x.repeat(1, self.num_heads // x.size(1), 1, 1)  # the mistake: 0 1 0 1, not 0 0 1 1
 
 
 class MergeBatchMixed(CausalAttention):
     def output(self, context: Tensor) -> Tensor:
         sentences, _, new, _ = context.shape
-        return self.out_proj(context.permute(2, 0, 1, 3).reshape(sentences, new, -1))
+        return self.out_proj(
+            context.permute(2, 0, 1, 3).reshape(sentences, new, -1)  # the mistake: T before B
+        )
 
 
 class MergeDimBeforeHeads(CausalAttention):
     def output(self, context: Tensor) -> Tensor:
-        return self.out_proj(context.permute(0, 2, 3, 1).flatten(2))
+        return self.out_proj(context.permute(0, 2, 3, 1).flatten(2))  # the mistake: D before H
 
 
 class OutputProjectionMissing(CausalAttention):
     def output(self, context: Tensor) -> Tensor:
-        return context.transpose(1, 2).flatten(2)
+        return context.transpose(1, 2).flatten(2)  # the mistake: no out_proj
 
 
 class KeyValueSwapped(CausalAttention):
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q = self.split(self.q_proj(x), self.num_heads)
-        v = self.split(self.k_proj(x), self.num_kv_heads)
+        v = self.split(self.k_proj(x), self.num_kv_heads)  # the mistake: k and v swapped
         k = self.split(self.v_proj(x), self.num_kv_heads)
         return q, k, v
 
@@ -245,46 +249,50 @@ class ValueThroughKeyProjection(CausalAttention):
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q = self.split(self.q_proj(x), self.num_heads)
         k = self.split(self.k_proj(x), self.num_kv_heads)
-        v = self.split(self.k_proj(x), self.num_kv_heads)
+        v = self.split(self.k_proj(x), self.num_kv_heads)  # the mistake: k_proj
         return q, k, v
 
 
 class KeysDetached(CausalAttention):
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q = self.split(self.q_proj(x), self.num_heads)
-        k = self.split(self.k_proj(x), self.num_kv_heads).detach()
+        k = self.split(self.k_proj(x), self.num_kv_heads).detach()  # the mistake: detach
         v = self.split(self.v_proj(x), self.num_kv_heads)
         return q, k, v
 
 
 class RopeOnValues(CausalAttention):
-    def turn(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
         positions = torch.arange(start, start + q.size(2))
-        return rope(q, positions), rope(k, positions), rope(v, positions)
+        return rope(q, positions), rope(k, positions), rope(v, positions)  # the mistake: v rotated
 
 
 class RopeOnQueriesOnly(CausalAttention):
-    def turn(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
         positions = torch.arange(start, start + q.size(2))
-        return rope(q, positions), k, v
+        return rope(q, positions), k, v  # the mistake: k not rotated
 
 
 class RopeInterleaved(CausalAttention):
-    def turn(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
         positions = torch.arange(start, start + q.size(2))
-        return rope_interleaved(q, positions), rope_interleaved(k, positions), v
+        return (
+            rope_interleaved(q, positions),  # the mistake: it pairs neighbours
+            rope_interleaved(k, positions),
+            v,
+        )
 
 
 class PositionsIgnored(CausalAttention):
-    def turn(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
-        positions = torch.arange(q.size(2))
+    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        positions = torch.arange(q.size(2))  # the mistake: start is ignored
         return rope(q, positions), rope(k, positions), v
 
 
 class SeesItselfAlone(CausalAttention):
     def append(self, cache: KVCache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         cache.append(k, v)
-        return k, v
+        return k, v  # the mistake: not what the cache returns
 
 
 INNOCENT = "no-mistake"
@@ -322,7 +330,7 @@ SINGLE: dict[str, type[CausalAttention]] = {
     INNOCENT: Innocent,
 }
 
-PAIRS = (  # that lie in different methods, and leave both to be found
+PAIRS = (  # each of two methods, and each can be found beside the other
     ("scale-d-model", "mask-first-batch-only"),
     ("value-through-key-projection", "positions-ignored"),
     ("kv-repeat-interleaved-wrongly", "masked-row-nan"),
@@ -343,18 +351,22 @@ def methods(*names: str) -> list[str]:
 
 
 def faulty(*names: str) -> type[CausalAttention]:
-    """Return the attention with these mistakes, no two of them in one method; without names the
-    right one.
-    """
-    parts = {method: vars(SINGLE[name])[method] for name in names for method in methods(name)}
-    for method, part in parts.items():
-        part.__qualname__ = f"Attention.{method}"  # a black box tells no names
-    return type("Attention", (CausalAttention,), {"__doc__": None, **parts})
+    """Return the attention with these mistakes, no two of them in one method."""
+    replaced = {
+        method: _renamed(vars(SINGLE[name])[method], f"Attention.{method}")
+        for name in names
+        for method in methods(name)
+    }
+    return type("Attention", (CausalAttention,), {"__doc__": None, **replaced})
 
 
-class _Bare(ast.NodeTransformer):
-    """Takes away what a method says beside its code."""
+def _renamed(method: FunctionType, qualname: str) -> FunctionType:
+    """Return a copy that does not tell, as a black box must not, from which class it is."""
+    code = method.__code__.replace(co_qualname=qualname)
+    return FunctionType(code, method.__globals__, method.__name__, method.__defaults__)
 
+
+class _WithoutAnnotations(ast.NodeTransformer):
     def visit_arg(self, node: ast.arg) -> ast.arg:
         node.annotation = None
         return node
@@ -362,18 +374,12 @@ class _Bare(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         self.generic_visit(node)
         node.returns = None
-        node.body = node.body[1:] if ast.get_docstring(node) else node.body
         return node
 
 
 def source(kind: type[CausalAttention]) -> str:
-    """Return one class with the methods that kind has, without annotations, docstrings and
-    comments.
-    """
-    names = [
-        name
-        for name, part in vars(CausalAttention).items()
-        if callable(part) and not name.startswith("__")
-    ]
-    text = "\n".join(inspect.getsource(getattr(kind, name)) for name in names)
-    return ast.unparse(_Bare().visit(ast.parse("class Attention(nn.Module):\n" + text))) + "\n"
+    """Return one class with the methods that kind has: no annotations, docstrings or comments."""
+    names = [name for name, member in vars(CausalAttention).items() if callable(member)]
+    parts = [plain_source(getattr(kind, name)) for name in names if not name.startswith("__")]
+    tree = ast.parse("class Attention(nn.Module):\n" + "\n".join(parts))
+    return ast.unparse(_WithoutAnnotations().visit(tree)) + "\n"

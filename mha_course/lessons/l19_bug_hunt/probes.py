@@ -195,7 +195,7 @@ def one_token(module: CausalAttention) -> str:
 
 def _heads(module: CausalAttention, x: Tensor) -> Tensor:
     """Cut keys or values (B, G·D) for all heads, (B, H, D)."""
-    return right(module).share(x.unflatten(1, (module.num_kv_heads, 1, -1))).squeeze(2)
+    return right(module).repeat(x.unflatten(1, (module.num_kv_heads, 1, -1))).squeeze(2)
 
 
 def cached(module: CausalAttention) -> str:

@@ -1,0 +1,80 @@
+"""Source code as a page shows it: what it computes, without what stands beside that."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from typing import Any
+
+Source = Callable[..., Any] | type
+
+
+def plain_source(obj: Source, *, opening: bool = False, checks: bool = False) -> str:
+    """Return the source of a function, method or class without docstrings and checks.
+
+    A check is a statement that only calls ``require…`` or ``errors.require…``. All other lines are
+    as they are written. A body that holds nothing else stays as it is.
+
+    Args: opening keeps the first paragraph of each docstring; checks keeps the checks.
+    """
+    lines = inspect.getsource(obj).splitlines()
+    kept = dict(enumerate(lines, start=1))
+    for body in _bodies(_parsed(obj)):
+        texts = [statement for statement in body if _is_text(statement)]
+        dropped = texts + [s for s in body if not checks and _only_checks(s)]
+        if len(dropped) == len(body):
+            continue
+        for statement in dropped:
+            for number in _numbers(statement):
+                del kept[number]
+        for text in texts if opening else ():
+            kept |= _opening(text, lines)
+    return "\n".join(kept[number] for number in sorted(kept)) + "\n"
+
+
+def plain_body(function: Callable[..., Any]) -> str:
+    """Return what stands below a function's signature and docstring, from the left margin."""
+    first = _parsed(function).body[0].body[0]  # type: ignore[attr-defined]
+    lines = plain_source(function, checks=True).splitlines()
+    return textwrap.dedent("\n".join(lines[first.lineno - 1 :]))
+
+
+def _parsed(obj: Source) -> ast.Module:
+    return ast.parse(textwrap.dedent(inspect.getsource(obj)))
+
+
+def _bodies(tree: ast.Module) -> Iterator[list[ast.stmt]]:
+    for node in ast.walk(tree):
+        for name in ("body", "orelse"):
+            body = getattr(node, name, None)
+            if isinstance(body, list):  # that of a lambda is no list
+                yield body
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+def _only_checks(statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call):
+        return False
+    name = ast.unparse(call.func).removeprefix("errors.")
+    return name.lstrip("_").startswith("require")
+
+
+def _numbers(statement: ast.stmt) -> range:
+    return range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+
+
+def _opening(text: ast.stmt, lines: list[str]) -> dict[int, str]:
+    """Return the lines of a docstring's first paragraph, closed, by their numbers."""
+    written = [lines[number - 1] for number in _numbers(text)]
+    paragraph = list(takewhile(str.strip, written))
+    if len(paragraph) < len(written):
+        paragraph[-1] += '"""'
+    return dict(enumerate(paragraph, start=text.lineno))
