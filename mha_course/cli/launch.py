@@ -230,7 +230,7 @@ def _install(python: Path, requirements: Path, kind: str) -> None:
         options += ["--extra-index-url", CPU_INDEX]
     log.unlink(missing_ok=True)
     environment = {**os.environ, "PIP_USER": "0"}
-    command = [python, "-m", "pip", "install", *options]
+    command = [str(python), "-m", "pip", "install", *options]
     if subprocess.run(command, env=environment, check=False).returncode == 0:
         return
     story = log.read_text(errors="replace") if log.exists() else ""

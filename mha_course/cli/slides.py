@@ -30,6 +30,7 @@ from mha_course.cli import authoring, launch, slide_html
 from mha_course.errors import ShapeError, require
 from mha_course.exercises.catalogue import QUESTIONS
 from mha_course.exercises.hint_ladder import reference
+from mha_course.exercises.stubs import stub_name
 from mha_course.widgets.base import DECK_VIEW, esm
 
 LESSONS = launch.ROOT / launch.LESSONS
@@ -134,11 +135,11 @@ def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> lis
             found[-1].notes.append(slide_html.words(cell.source))
         elif kind != "skip":
             _add(found, cell, kind, lecture)
-            stub = re.match(r"(?:def|class) (\w+)\b.*\.\.\.\s*$", cell.source, re.DOTALL)
-            if solutions and stub and cell.cell_type == "code":
-                answer = f'<p class="lead">A solution of <code>{stub[1]}</code></p>'
+            stub = stub_name(cell.source) if solutions and cell.cell_type == "code" else None
+            if stub:
+                answer = f'<p class="lead">A solution of <code>{stub}</code></p>'
                 shown = re.sub(
-                    r'("""[^\n"]+)\n.*?"""', r'\1"""', reference(stub[1]), flags=re.DOTALL
+                    r'("""[^\n"]+)\n.*?"""', r'\1"""', reference(stub), flags=re.DOTALL
                 )  # no details
                 code = slide_html.python(shown)
                 found.append(Slide(found[-1].heading, [f'<div class="words">{answer}</div>', code]))

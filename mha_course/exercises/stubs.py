@@ -14,14 +14,14 @@ _WITHOUT_EFFECT = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"
 
 
 def _is_empty(code: CodeType) -> bool:
-    """Return True for code that only returns None or dots, as ``...``, ``pass`` and docstrings do."""
+    """Return True for code that only returns None or dots, as that of ``...`` and ``pass`` does."""
     steps = list(dis.get_instructions(code))
     returned = {step.argval for step in steps if step.opname in ("LOAD_CONST", "RETURN_CONST")}
     return {step.opname for step in steps} <= _WITHOUT_EFFECT and returned <= {None, Ellipsis}
 
 
 def is_stub(answer: Any) -> bool:
-    """Return True for an empty function, or a class whose forward is empty or that has no method."""
+    """Return True for an empty function, and a class with an empty forward or no method at all."""
     if isinstance(answer, type):
         forward = getattr(answer, "forward", nn.Module.forward)
         empty = not any(map(inspect.isfunction, vars(answer).values()))
@@ -31,10 +31,7 @@ def is_stub(answer: Any) -> bool:
 
 
 def is_stub_source(node: ast.AST | None) -> bool:
-    """Return the same of a statement that defines an answer, whatever decorates it.
-
-    Raises: SyntaxError where it parses and yet is no Python.
-    """
+    """Return the same of a statement that defines an answer, whatever decorates it."""
     match node:
         case ast.ClassDef():
             methods = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef)}
@@ -43,7 +40,10 @@ def is_stub_source(node: ast.AST | None) -> bool:
             forward = methods.get("forward")
             return is_stub_source(forward) if forward else plain and bases <= {"Module"}
         case ast.FunctionDef():
-            module = compile(ast.Module([node], []), "", "exec")
+            try:
+                module = compile(ast.Module([node], []), "", "exec")
+            except (SyntaxError, ValueError, RecursionError, MemoryError):  # it parses, no more
+                return False
             codes = [code for code in module.co_consts if isinstance(code, CodeType)]
             return all(_is_empty(code) for code in codes if code.co_name == node.name)
         case ast.With():
@@ -59,7 +59,8 @@ def stub_name(source: str) -> str | None:
     """Return the name that a cell defines first, if this is still a stub."""
     try:
         first = ast.parse(source).body[0]
-        defines = isinstance(first, ast.FunctionDef | ast.ClassDef)
-        return first.name if defines and is_stub_source(first) else None
     except (SyntaxError, IndexError):
         return None
+    if isinstance(first, ast.FunctionDef | ast.ClassDef) and is_stub_source(first):
+        return first.name
+    return None
