@@ -41,7 +41,8 @@ def test_set_up_needs_the_standard_library_alone(name):
         ("mha_course", ("torch", "numpy", "matplotlib", "ipywidgets")),
         ("mha_course.cli.launch", ("torch", "numpy", "matplotlib", "ipywidgets")),
         ("mha_course.attention", ("matplotlib", "ipywidgets", "IPython")),
-        ("mha_course.exercises", ("ipywidgets", "anywidget")),
+        ("mha_course.exercises", ("ipywidgets", "anywidget", "matplotlib")),
+        ("mha_course.lessons", ("ipywidgets", "anywidget", "matplotlib")),
         ("mha_course.models.checkpoints", ("huggingface_hub", "tokenizers", "matplotlib")),
     ],
 )

@@ -23,6 +23,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from mha_course.exercises.catalogue import EXERCISES, LESSONS
 from mha_course.exercises.checker import check
 from mha_course.exercises.sandbox import explain
+from mha_course.exercises.stubs import is_stub_source
 
 CELL_MAGIC = re.compile(r"\A(?:\s*%%.*\n)+")
 BEGINNING = re.compile(rf"^(?:async )?(?:def|class) ({'|'.join(EXERCISES)})\b", re.MULTILINE)
@@ -256,41 +257,11 @@ def _begun(name: str, statements: Sequence[Statement], before: int) -> bool:
     node = statements[last].node
     if (
         isinstance(node, ast.Assign)
-        and is_empty(node)
+        and is_stub_source(node)
         and not any(isinstance(part, ast.Name) for part in node.targets)
     ):
         return _begun(name, statements, last)
-    return not is_empty(node)
-
-
-def is_empty(node: ast.AST | None) -> bool:
-    """Return True for an answer that nobody has begun: a function, or the forward of a class,
-    without a body.
-
-    It is read and not run, so that nothing around it counts; for a body it is what
-    ``checker.is_stub`` is for code.
-    """
-    match node:
-        case ast.ClassDef():
-            methods = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef)}
-            plain = all(isinstance(part, ast.Expr | ast.Pass) for part in node.body)
-            bases = {ast.unparse(base).split(".")[-1] for base in node.bases}
-            return (
-                is_empty(methods["forward"])
-                if "forward" in methods
-                else plain and bases <= {"Module"}
-            )
-        case ast.FunctionDef() | ast.With():
-            return all(is_empty(part) for part in node.body)
-        case (
-            ast.Expr(ast.Constant(value))
-            | ast.Return(ast.Constant(value))
-            | ast.Assign(value=ast.Constant(value))
-        ):
-            return value in (None, ...) or (isinstance(node, ast.Expr) and isinstance(value, str))
-        case ast.Return(None) | ast.Pass():
-            return True
-    return False
+    return not is_stub_source(node)
 
 
 def _needed(expression: str, statements: Sequence[Statement], end: int) -> list[Statement]:

@@ -34,13 +34,20 @@ READABLE = (
 )
 FILE_SIZE = 16 << 20  # bytes
 OPEN = 64  # files at a time
-ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # as seccomp names them
+
+# Numbers of system calls on x86_64 and on aarch64, from the kernel's tables:
+# https://github.com/torvalds/linux/blob/master/arch/x86/entry/syscalls/syscall_64.tbl
+# https://github.com/torvalds/linux/blob/master/include/uapi/asm-generic/unistd.h
 CLONE = (56, 220)
 CLONE3 = (435, 435)
 PRLIMIT = (302, 261)
 CAPSET = (126, 91)
+LANDLOCK_CREATE_RULESET = 444  # these three on both
+LANDLOCK_ADD_RULE = 445
+LANDLOCK_RESTRICT_SELF = 446
 NONE = -1
-# System calls that fail with EPERM, by their numbers on x86_64 and aarch64.
+# System calls that fail with EPERM.
 DENIED = {
     "socket": (41, 198), "io_uring_setup": (425, 425), "shmget": (29, 194), "msgget": (68, 186),
     "fork": (57, NONE), "vfork": (58, NONE), "execve": (59, 221), "execveat": (322, 281),
@@ -56,15 +63,42 @@ DENIED = {
     "setxattrat": (463, 463),
     "removexattrat": (466, 466), "unshare": (272, 97), "setns": (308, 268),
 }  # fmt: skip
-ALLOW, FAIL = 0x7FFF0000, 0x00050000
+# prctl: https://man7.org/linux/man-pages/man2/prctl.2.html
+PR_SET_PDEATHSIG = 1
+PR_SET_SECCOMP = 22
+PR_SET_NO_NEW_PRIVS = 38
+SECCOMP_MODE_FILTER = 2
+CAPABILITY_VERSION_3 = 0x20080522
+
+# Instructions of a seccomp filter, and where it finds the call's number, its architecture and its
+# first argument: https://www.kernel.org/doc/html/latest/userspace-api/seccomp_filter.html
 LOAD = 0x20
 EQUAL = 0x15
-ATLEAST = 0x35
-ANYBIT = 0x45
+AT_LEAST = 0x35
+ANY_BIT = 0x45
 RETURN = 0x06
-EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_FILE, MAKE_REG, TRUNCATE = (
-    1 << bit for bit in (0, 1, 2, 3, 5, 8, 14)
-)
+ALLOW = 0x7FFF0000
+FAIL = 0x00050000
+NUMBER_AT = 0
+ARCHITECTURE_AT = 4
+ARGUMENT_AT = 16
+X32_BIT = 1 << 30  # x86_64's second way to make every call
+CLONE_THREAD = 0x10000
+
+# Landlock: https://docs.kernel.org/userspace-api/landlock.html
+CREATE_RULESET_VERSION = 1
+RULE_PATH_BENEATH = 1
+EXECUTE = 1 << 0
+WRITE_FILE = 1 << 1
+READ_FILE = 1 << 2
+READ_DIR = 1 << 3
+REMOVE_FILE = 1 << 5
+MAKE_REG = 1 << 8
+TRUNCATE = 1 << 14
+# By the version of the kernel's Landlock: how many kinds of access to files it knows, and the size
+# of the structure that says what is handled.
+ACCESS_KINDS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
+RULESET_SIZES = {1: 8, 2: 8, 3: 8, 4: 16, 5: 16}
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -72,14 +106,13 @@ def confine(folder: Path, memory: int) -> None:
     """Confine this process for good.
 
     It may read Python, its libraries and the course; write files in one folder, no folders or
-    links; start threads,
-    and no processes; it reaches no network and no other process, and can take so many bytes more
-    than it has.
+    links; start threads, and no processes; it reaches no network and no other process, and can
+    take so many bytes more than it has.
 
     Raises: OSError, which names what is missing; then less is confined than this says.
     """
-    for kind in range(3):
-        os.dup2(os.open(os.devnull, os.O_RDWR), kind)
+    for descriptor in range(3):
+        os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     os.setsid()  # away from the terminal
     held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -87,27 +120,24 @@ def confine(folder: Path, memory: int) -> None:
         resource.RLIMIT_AS: held + memory,
         resource.RLIMIT_FSIZE: FILE_SIZE,
         resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NOFILE: OPEN,  # a file that is deleted takes space until it is closed
     }
-    limits[resource.RLIMIT_NOFILE] = OPEN  # a file that is deleted takes place until it is closed
     for kind, limit in limits.items():
         resource.setrlimit(kind, (limit, limit))
-    place = (
-        ("x86_64", "aarch64").index(platform.machine())
-        if platform.machine() in ARCHITECTURES
-        else None
-    )
-    if place is None:
-        raise OSError(errno.ENOSYS, f"no list of system calls for {platform.machine()}")
-    _call(
-        "pdeathsig", _libc.prctl, 1, signal.SIGKILL, 0, 0, 0
-    )  # nothing goes on without who started it
-    _call("no_new_privs", _libc.prctl, 38, 1, 0, 0, 0)
-    _call("capset", _libc.syscall, CAPSET[place], struct.pack("II", 0x20080522, 0), bytes(24))
+    machine = platform.machine()
+    if machine not in ARCHITECTURES:
+        raise OSError(errno.ENOSYS, f"no list of system calls for {machine}")
+    column = list(ARCHITECTURES).index(machine)
+    # nothing goes on without the process that started it
+    _call("pdeathsig", _libc.prctl, PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _call("no_new_privs", _libc.prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    nobody = struct.pack("II", CAPABILITY_VERSION_3, 0)
+    _call("capset", _libc.syscall, CAPSET[column], nobody, bytes(24))
     _restrict_files(folder)
-    rules = b"".join(struct.pack("HBBI", *rule) for rule in _filter(place))
+    rules = b"".join(struct.pack("HBBI", *rule) for rule in _filter(column))
     buffer = ctypes.create_string_buffer(rules)
     program = struct.pack("HxxxxxxQ", len(rules) // 8, ctypes.addressof(buffer))
-    _call("seccomp", _libc.prctl, 22, 2, program, 0, 0)
+    _call("seccomp", _libc.prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0)
 
 
 def _call(what: str, function: ctypes._NamedFuncPointer, *arguments: int | bytes | None) -> int:
@@ -122,76 +152,56 @@ def _call(what: str, function: ctypes._NamedFuncPointer, *arguments: int | bytes
 
 def _restrict_files(folder: Path) -> None:
     """Let Landlock allow what is read, and one folder, and nothing else."""
-    version = _call("Landlock", _libc.syscall, 444, None, 0, 1)
-    rights = (
-        13 + (version > 1) + (version > 2) + (version > 4)
-    )  # how many kinds of access to files it knows
-    known = (1 << rights) - 1
-    network = 3 * (version > 3)
-    scoped = 3 * (version > 5)
-    size = 8 if version < 4 else 16 if version < 6 else 24
-    rules = _call(
-        "Landlock", _libc.syscall, 444, struct.pack("QQQ", known, network, scoped), size, 0
-    )
+    create = LANDLOCK_CREATE_RULESET
+    add = LANDLOCK_ADD_RULE
+    version = _call("Landlock", _libc.syscall, create, None, 0, CREATE_RULESET_VERSION)
+    known = (1 << ACCESS_KINDS.get(version, 16)) - 1
+    network = 3 if version >= 4 else 0  # to bind and to connect
+    scoped = 3 if version >= 6 else 0  # sockets and signals of others
+    handled = struct.pack("QQQ", known, network, scoped)
+    rules = _call("Landlock", _libc.syscall, create, handled, RULESET_SIZES.get(version, 24), 0)
     read = EXECUTE | READ_FILE
     allowed = dict.fromkeys((*READABLE, *_libraries(), str(PACKAGE)), read | READ_DIR)
     allowed[os.devnull] = READ_FILE | WRITE_FILE
     allowed[str(folder)] = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | REMOVE_FILE | MAKE_REG
     for path, access in allowed.items():
         if os.path.exists(path):
-            place = os.open(path, os.O_PATH)
+            descriptor = os.open(path, os.O_PATH)
             kinds = known if os.path.isdir(path) else known & ~READ_DIR
-            _call(
-                "Landlock",
-                _libc.syscall,
-                445,
-                rules,
-                1,
-                struct.pack("=Qi", access & kinds, place),
-                0,
-            )
-            os.close(place)
-    _call("Landlock", _libc.syscall, 446, rules, 0)
+            rule = struct.pack("=Qi", access & kinds, descriptor)
+            _call("Landlock", _libc.syscall, add, rules, RULE_PATH_BENEATH, rule, 0)
+            os.close(descriptor)
+    _call("Landlock", _libc.syscall, LANDLOCK_RESTRICT_SELF, rules, 0)
     os.close(rules)
 
 
 def _libraries() -> Iterator[str]:
-    """Yield the folders of Python and of what is installed in it, which may lie in
-    somebody's home.
-    """
+    """Yield the folders of Python and of its libraries, which may lie in somebody's home."""
     yield from {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()}
     yield from (path for path in sys.path if Path(path).name in ("site-packages", "dist-packages"))
 
 
-def _filter(place: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the instructions of the seccomp filter, each its code, its two jumps and its
-    operand.
-    """
+def _filter(column: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the instructions of the filter: each its code, its two jumps and its operand."""
     fail = (RETURN, 0, 0, FAIL | errno.EPERM)
-    number = (LOAD, 0, 0, 0)
-    argument = (LOAD, 0, 0, 16)
-    yield LOAD, 0, 0, 4
-    yield EQUAL, 1, 0, list(ARCHITECTURES.values())[place]
+    yield LOAD, 0, 0, ARCHITECTURE_AT
+    yield EQUAL, 1, 0, list(ARCHITECTURES.values())[column]
     yield fail
-    yield number
-    yield ATLEAST, 0, 1, 1 << 30  # x86_64's second way to make every call
+    yield LOAD, 0, 0, NUMBER_AT
+    yield AT_LEAST, 0, 1, X32_BIT
     yield fail
     for numbers in DENIED.values():
-        if numbers[place] != NONE:
-            yield EQUAL, 0, 1, numbers[place]
+        if numbers[column] != NONE:
+            yield EQUAL, 0, 1, numbers[column]
             yield fail
-    yield (
-        EQUAL,
-        0,
-        1,
-        CLONE3[place],
-    )  # its flags lie where no filter can look; without it, libraries use clone
+    # clone3's flags lie where no filter can look; without it, libraries use clone
+    yield EQUAL, 0, 1, CLONE3[column]
     yield RETURN, 0, 0, FAIL | errno.ENOSYS
-    thread = (ANYBIT, 0, 1, 0x10000)
+    thread = (ANY_BIT, 0, 1, CLONE_THREAD)
     itself = (EQUAL, 0, 1, 0)
     for numbers, condition in ((CLONE, thread), (PRLIMIT, itself)):
-        yield EQUAL, 0, 4, numbers[place]
-        yield argument
+        yield EQUAL, 0, 4, numbers[column]
+        yield LOAD, 0, 0, ARGUMENT_AT
         yield condition
         yield RETURN, 0, 0, ALLOW
         yield fail

@@ -21,10 +21,6 @@ STYLE = (ROOT / "mha_course" / "cli" / "style").as_posix()  # where the lessons'
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CUDA_INDEX = "https://download.pytorch.org/whl/cu130"
 GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
-AUTHORING = {
-    "render": "execute notebooks in place",
-    "train": "train the model of the running example",
-}
 SUITS = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
 NETWORK_SIGNS = (
     "NewConnectionError|NameResolutionError|ConnectTimeout|Read timed out|ProxyError|Max "
@@ -49,52 +45,78 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    """Dispatch on the first word; without one, or with options alone, open the course."""
-    text = (
-        "Without a command: set up and open the course in JupyterLab; further options go to "
-        "JupyterLab."
+    """Run the command that the first word names; without one, open the course."""
+    if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
+        return open_lab(set_up(), argv)
+    lines = [f"  {name:8}{text}" for name, (_, text) in COMMANDS.items()]
+    parser = argparse.ArgumentParser(
+        prog="python3 -m mha_course",
+        description="Without a command: set up and open the course in JupyterLab; further options "
+        "go to JupyterLab.",
+        epilog="\n".join(["commands:", *lines]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser = argparse.ArgumentParser(prog="python3 -m mha_course", description=text)
-    commands = parser.add_subparsers(dest="command", metavar="command")
-    commands.add_parser("setup", help="install what the course needs into .venv, and stop")
-    text = "set up and test the package and every notebook; further options go to pytest"
-    tests = commands.add_parser("test", help=text, allow_abbrev=False)
-    extent = tests.add_mutually_exclusive_group()
+    parser.add_argument("command", nargs="?", choices=COMMANDS, metavar="command")
+    run, _ = COMMANDS[parser.parse_args(argv[:1]).command]
+    return run(argv[1:])
+
+
+def _parser(name: str) -> argparse.ArgumentParser:
+    _, text = COMMANDS[name]
+    prog = f"python3 -m mha_course {name}"
+    return argparse.ArgumentParser(prog=prog, description=text, allow_abbrev=False)
+
+
+def _setup(arguments: list[str]) -> int:
+    _parser("setup").parse_args(arguments)
+    set_up()
+    return 0
+
+
+def _test(arguments: list[str]) -> int:
+    parser = _parser("test")
+    extent = parser.add_mutually_exclusive_group()
     extent.add_argument("--fast", action="store_true", help="the quick tests of the package alone")
     extent.add_argument(
         "--all",
         action="store_true",
         help="also what takes long, or needs more than requirements.txt",
     )
-    reset = commands.add_parser(
-        "reset", help="bring one lesson back as it was, keeping yours beside it"
-    )
-    reset.add_argument("lesson", help="its number, such as 03")
-    for name, text in AUTHORING.items():
-        commands.add_parser(name, help=text + " (for maintainers)", add_help=False)
-    commands.add_parser(
-        "slides", help="build lecture decks in decks/ (for lecturers)", add_help=False
-    )
-    commands.add_parser(
-        "grade", help="judge the notebooks of a class (for lecturers)", add_help=False
-    )
-    if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
-        return open_lab(set_up(), argv)
-    if argv[0] == "slides":
-        return _in_venv(set_up(), "mha_course.cli.slides", *argv[1:])
-    if argv[0] == "grade":
-        return _in_venv(set_up(), "mha_course.cli.grading", *argv[1:], f"--beside={os.getcwd()}")
-    if argv[0] in AUTHORING:
-        return _in_venv(set_up(), "mha_course.cli.authoring", *argv)
-    chosen, further = parser.parse_known_args(argv)
-    if chosen.command == "test":
-        return run_tests(set_up(), further, notebooks=not chosen.fast, everything=chosen.all)
-    if further:
-        parser.error(f"unrecognized arguments: {' '.join(further)}")
-    if chosen.command == "reset":
-        return reset_lesson(chosen.lesson)
-    set_up()
-    return 0
+    chosen, further = parser.parse_known_args(arguments)
+    return run_tests(set_up(), further, notebooks=not chosen.fast, everything=chosen.all)
+
+
+def _reset(arguments: list[str]) -> int:
+    parser = _parser("reset")
+    parser.add_argument("lesson", help="its number, such as 03")
+    return reset_lesson(parser.parse_args(arguments).lesson)
+
+
+def _render(arguments: list[str]) -> int:
+    return _in_venv(set_up(), "mha_course.cli.authoring", "render", *arguments)
+
+
+def _train(arguments: list[str]) -> int:
+    return _in_venv(set_up(), "mha_course.cli.authoring", "train", *arguments)
+
+
+def _slides(arguments: list[str]) -> int:
+    return _in_venv(set_up(), "mha_course.cli.slides", *arguments)
+
+
+def _grade(arguments: list[str]) -> int:
+    return _in_venv(set_up(), "mha_course.cli.grading", *arguments, f"--beside={os.getcwd()}")
+
+
+COMMANDS = {  # each with what help says of it
+    "setup": (_setup, "install what the course needs into .venv, and stop"),
+    "test": (_test, "set up and test the package and every notebook; other options go to pytest"),
+    "reset": (_reset, "bring one lesson back as it was, keeping yours beside it"),
+    "render": (_render, "execute notebooks in place (for maintainers)"),
+    "train": (_train, "train the model of the running example (for maintainers)"),
+    "slides": (_slides, "build lecture decks in decks/ (for lecturers)"),
+    "grade": (_grade, "judge the notebooks of a class (for lecturers)"),
+}
 
 
 def set_up() -> Path:
@@ -195,16 +217,12 @@ def _make_venv(venv: Path) -> None:
 
 
 def _install(python: Path, requirements: Path, kind: str) -> None:
-    """Let pip install the requirements, with its own progress, and turn its failures into one
-    sentence.
-    """
+    """Let pip install the requirements, and turn its failures into one sentence."""
     log = python.parent.parent / "setup.log"
     options = [
         "--disable-pip-version-check",
-        "--retries",
-        "2",
-        "--log",
-        str(log),
+        "--retries=2",
+        f"--log={log}",
         "-r",
         str(requirements),
     ]
@@ -212,25 +230,20 @@ def _install(python: Path, requirements: Path, kind: str) -> None:
         options += ["--extra-index-url", CPU_INDEX]
     log.unlink(missing_ok=True)
     environment = {**os.environ, "PIP_USER": "0"}
-    if (
-        subprocess.run(
-            [python, "-m", "pip", "install", *options], env=environment, check=False
-        ).returncode
-        == 0
-    ):
+    command = [str(python), "-m", "pip", "install", *options]
+    if subprocess.run(command, env=environment, check=False).returncode == 0:
         return
-    said = log.read_text(errors="replace") if log.exists() else ""
-    if "No space left on device" in said:
+    story = log.read_text(errors="replace") if log.exists() else ""
+    if "No space left on device" in story:
         raise SetupError("the disk is full. fix: make room and run the same command again")
-    if re.search(NETWORK_SIGNS, said):
-        (
-            python.parent.parent / "mha_course.unfinished"
-        ).unlink()  # pip fetches before it changes anything
+    if re.search(NETWORK_SIGNS, story):
+        # pip fetches before it changes anything
+        (python.parent.parent / "mha_course.unfinished").unlink()
         raise SetupError(
             "the package index could not be reached. fix: check the network and run the same "
             "command again"
         )
-    errors = re.findall(r"ERROR: (.*)", said) or ["no reason given"]
+    errors = re.findall(r"ERROR: (.*)", story) or ["no reason given"]
     raise SetupError(
         f"pip could not install the requirements: {errors[0]} (the whole story is in {log})"
     )
@@ -248,18 +261,15 @@ def _quieten_news(venv: Path) -> None:
     """Keep JupyterLab from asking about news and updates over the first lesson."""
     settings = venv / "share" / "jupyter" / "lab" / "settings"
     settings.mkdir(parents=True, exist_ok=True)
-    quiet = {
-        "@jupyterlab/apputils-extension:notification": {
-            "fetchNews": "false",
-            "checkForUpdates": False,
-        }
-    }
-    (settings / "overrides.json").write_text(json.dumps(quiet))
+    quiet = {"fetchNews": "false", "checkForUpdates": False}
+    overrides = {"@jupyterlab/apputils-extension:notification": quiet}
+    (settings / "overrides.json").write_text(json.dumps(overrides))
 
 
 def copy_lessons() -> Path:
-    """Copy the lessons that the learner does not have yet, never over a file, and return
-    the first.
+    """Copy the lessons that the learner lacks, and return the first.
+
+    An update of the course never writes over a learner's copy: ``reset`` brings the new one.
     """
     copies = ROOT / COPIES
     try:
@@ -307,7 +317,6 @@ def open_lab(python: Path, options: Sequence[str]) -> int:
         f"--LabApp.default_url=/lab/tree/{COPIES}/{lesson.name}",
         f"--ServerApp.root_dir={ROOT}",
         "--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views",
-        "--ServerApp.kernel_websocket_connection_class=mha_course.cli.jupyter_hooks.PromptConnection",
         "--LabApp.custom_css=True",
         f"--ServerApp.tornado_settings={{'static_custom_path': {[STYLE]}}}",
     ]
@@ -317,9 +326,7 @@ def open_lab(python: Path, options: Sequence[str]) -> int:
 def run_tests(
     python: Path, further: Sequence[str] = (), *, notebooks: bool, everything: bool
 ) -> int:
-    """Run the tests that have no marker, or all; with every notebook as a test; on up to four
-    processors.
-    """
+    """Run the tests without a marker, or all, on up to four processors."""
     options = ["-n", str(min(os.cpu_count() or 1, 4)), "--dist=loadfile", "--no-loadscope-reorder"]
     if notebooks:
         options += ["--nbval", "--nbval-current-env", "--nbval-cell-timeout=300"]
@@ -342,9 +349,7 @@ def _in_venv(python: Path, module: str, *arguments: str) -> int:
 
 
 def _environment(python: Path) -> dict[str, str]:
-    """Return the environment of what is started; where the home folder cannot be used, it gets one
-    in .venv.
-    """
+    """Return the environment of what is started; it gets a home in .venv where it has none."""
     environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
     home = os.path.expanduser("~")
     if os.path.isdir(home) and os.access(home, os.W_OK):

@@ -29,6 +29,7 @@ from nbformat import NotebookNode
 from mha_course.cli import authoring, launch, slide_html
 from mha_course.errors import ShapeError, require
 from mha_course.exercises.catalogue import QUESTIONS, find_exercise
+from mha_course.exercises.stubs import stub_name
 from mha_course.sources import plain_source
 from mha_course.widgets.base import DECK_VIEW, esm
 
@@ -146,10 +147,10 @@ def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> lis
             found[-1].notes.append(slide_html.words(cell.source))
         elif kind != "skip":
             _add(found, cell, kind, lecture)
-            stub = re.match(r"(?:def|class) (\w+)\b.*\.\.\.\s*$", cell.source, re.DOTALL)
-            if solutions and stub and cell.cell_type == "code":
-                answer = f'<p class="lead">A solution of <code>{stub[1]}</code></p>'
-                reference = find_exercise(stub[1], "slides").reference
+            stub = stub_name(cell.source) if solutions and cell.cell_type == "code" else None
+            if stub:
+                answer = f'<p class="lead">A solution of <code>{stub}</code></p>'
+                reference = find_exercise(stub, "slides").reference
                 code = slide_html.python(plain_source(reference, opening=True, checks=True))
                 found.append(Slide(found[-1].heading, [f'<div class="words">{answer}</div>', code]))
     return found

@@ -125,6 +125,10 @@ class Exercise:
         """The hints in the order in which they are given."""
         return self.question, self.pointer, self.shape, self.line or plain_body(self.reference)
 
+    def axes_of(self, number: int) -> list[str]:
+        """Return the axes of one of the results."""
+        return (self.axes if isinstance(self.axes, str) else self.axes[number]).split()
+
     def implementation(self, *changes: Change) -> Any:
         """Return the right answer with some steps replaced."""
         replaced = {name: step for change in changes for name, step in change.items()}

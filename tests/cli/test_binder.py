@@ -76,10 +76,6 @@ def test_the_server_reads_its_settings(image):
     assert said["LabApp"]["custom_css"] is True
     (style,) = said["ServerApp"]["tornado_settings"]["static_custom_path"]
     assert Path(style, "custom.css").is_file()
-    assert (
-        said["ServerApp"]["kernel_websocket_connection_class"]
-        == "mha_course.cli.jupyter_hooks.PromptConnection"
-    )
 
 
 @pytest.mark.parametrize("lesson", ["00_start_here"])

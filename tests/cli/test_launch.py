@@ -11,12 +11,9 @@ from pathlib import Path
 
 import pip
 import pytest
-from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
-from jupyter_server.services.kernels.websocket import KernelWebsocketHandler
 
 from mha_course import __main__ as entry
 from mha_course.cli import launch
-from mha_course.cli.jupyter_hooks import PromptConnection
 
 
 @pytest.fixture
@@ -247,10 +244,6 @@ def test_opening_is_local_with_the_token_on(course, started):
     assert (
         "--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views" in started
     )
-    assert (
-        "--ServerApp.kernel_websocket_connection_class=mha_course.cli.jupyter_hooks.PromptConnection"
-        in started
-    )
     assert "--LabApp.custom_css=True" in started
     assert f"--ServerApp.tornado_settings={{'static_custom_path': {[launch.STYLE]}}}" in started
     assert (Path(launch.STYLE) / "custom.css").is_file()
@@ -340,14 +333,3 @@ def test_the_cpu_index_is_asked_only_where_it_helps(course, monkeypatch):
         monkeypatch.setattr(launch, "_answers", lambda address, answers=answers: answers)
         launch._install(Path(course / ".venv/bin/python"), course / "requirements.txt", kind)
     assert [launch.CPU_INDEX in command for command in commands] == [True, False, False]
-
-
-def test_small_answers_do_not_wait_in_the_server(monkeypatch):
-    done = []
-    monkeypatch.setattr(
-        ZMQChannelsWebsocketConnection, "connect", lambda self: done.append("connected")
-    )
-    handler = KernelWebsocketHandler.__new__(KernelWebsocketHandler)  # without a request
-    handler.set_nodelay = done.append
-    PromptConnection(websocket_handler=handler).connect()
-    assert done == [True, "connected"]

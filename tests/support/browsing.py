@@ -83,9 +83,6 @@ class Lab:
         options += ["--IdentityProvider.token=", f"--ServerApp.root_dir={self.folder}"]
         options += ["--ServerApp.disable_check_xsrf=True", "--LabApp.expose_app_in_browser=True"]
         options += [
-            "--ServerApp.kernel_websocket_connection_class=mha_course.cli.jupyter_hooks.PromptConnection"
-        ]
-        options += [
             "--LabApp.custom_css=True",
             f"--ServerApp.tornado_settings={{'static_custom_path': ['{launch.STYLE}']}}",
         ]
