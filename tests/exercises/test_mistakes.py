@@ -52,8 +52,8 @@ def test_a_mistake_is_named(name, way):
     report = check(name, EXERCISES[name].implementation(way.change))
     assert report.status in ("wrong", "error")
     assert report.mistake in (way.mistake.name or None, *way.mistake.same_as)
-    assert report.mistake or way.mistake.found in report.message
-    told_of_results = "numbers are" in way.mistake.found or "sum to" in way.mistake.found
+    assert report.mistake or way.mistake.row.title in report.message
+    told_of_results = "numbers are" in way.mistake.row.title or "sum to" in way.mistake.row.title
     assert not (report.status == "error" and told_of_results)
     assert time.thread_time() - start < 3
 
@@ -66,7 +66,7 @@ def test_every_mistake_shows_on_some_input():
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
 def test_diagnoses_read_well(mistake):
-    for text in (mistake.found, mistake.why):
+    for text in (mistake.row.title, mistake.row.why):
         assert text.endswith(".")
         assert len(text) < 200
 
