@@ -39,10 +39,11 @@ class Row(NamedTuple):
         return f"{lesson.split(',')[0]}, “{heading}”"
 
 
-# "# …" names a section, and below it stand its mistakes: "key: title", then, indented, why it matters
-# and what to do. A title may take two lines: it ends with the first line that ends with a full stop.
-# What follows a slash in a key separates mistakes of one id that look different in different
-# exercises. "/…" has no public id, and "…/traced" is what a trace says, with {names} for what it saw.
+# "# …" names a section, and below it stand its mistakes: "key: title", then, indented, why that
+# matters and what to do. A title may take two lines: it ends with the first line that ends with a
+# full stop. What follows a slash in a key separates mistakes of one id that look different in
+# different exercises. "/…" has no public id; "…/traced" is what a trace says, with {names} for what
+# it saw.
 TABLE = """
 # 0, Start here: One attention by hand
 /dot-of-vectors: torch.dot takes two vectors.

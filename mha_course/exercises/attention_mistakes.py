@@ -1,8 +1,7 @@
-"""Mistakes that people really make in the steps of attention, whatever the exercise in which they
-take them.
+"""How mistakes in the steps of attention are made, whatever the exercise; words are in mistakes.py.
 
 Each is the right answer with one step replaced. Where two come out alike, the one that stands first
-here is named. Mistakes in a whole function stand in the lesson of that function.
+here is named. Mistakes in a whole function are registered in the lesson of that function.
 """
 
 from __future__ import annotations
@@ -231,9 +230,7 @@ def _kept(x: Tensor, h: int) -> Tensor:
 
 
 def _joined(*order: int) -> Function:
-    """Bring the four axes of the context into an order, and lay the rest of each token side by
-    side.
-    """
+    """Bring the axes of the context into an order, and lay each token's numbers side by side."""
     return lambda c: c.permute(order).reshape(c.size(0), c.size(2), -1)
 
 
@@ -469,9 +466,7 @@ SOFTMAX = [
 
 
 def _after_hiding(softmax: Function, clean: bool) -> Function:
-    """Fill hidden scores with -inf first; leave a row that sees nothing as it comes, or clean
-    it.
-    """
+    """Fill hidden scores with -inf before a softmax; clean a row that sees nothing, or leave it."""
 
     def attend(scores: Tensor, mask: Tensor, s: Steps) -> Tensor:
         weights = softmax(scores.masked_fill(~mask, -math.inf))

@@ -1,6 +1,4 @@
-"""What a trace warns of or asks about: each text begins with the id of the mistake, and says of it
-what the table says.
-"""
+"""What a trace warns of or asks about: the id of a mistake, and what the table says of it."""
 
 from __future__ import annotations
 
@@ -13,19 +11,6 @@ from mha_course.tracing.rules.factors import Cut
 
 if TYPE_CHECKING:
     from mha_course.tracing.rules.call import TensorInfo
-
-# What a trace shows of the table. Where "…/traced" has a row, a trace says that, with what it saw.
-SHOWN = {
-    "view-without-transpose", "only-one-of-qkv-wrongly-split", "heads-innermost",
-    "fused-heads-outermost", "fused-three-innermost", "never-transposed", "no-split",
-    "fold-order-mixed", "merge-without-transpose", "merge-dim-before-heads", "merge-batch-mixed",
-    "key-reshaped", "heads-averaged", "heads-on-sequence-axis", "view-on-non-contiguous",
-    "reshape-across-axes", "softmax-over-queries", "softmax-over-heads", "softmax-over-batch",
-    "softmax-over-everything", "key-not-transposed", "weights-transposed",
-    "contraction-of-different-axes", "padding-broadcast-raw", "mask-missing-head-axis",
-    "attention-over-batch", "cache-joined", "qkv-cut-along-tokens", "mask-on-queries",
-    "groups-mixed", "tokens-joined", "broadcast-of-different-axes",
-}  # fmt: skip
 
 # What somebody may mean: attention over images or sentences, slots that compete, one head among
 # others.
@@ -51,7 +36,7 @@ class Question(str):
 
 
 def row_of(name: str) -> Row:
-    """Return the row from which a trace takes its words."""
+    """Return the row of a mistake, as a trace words it where that differs."""
     return ROWS.get(f"{name}/traced") or ROWS[name]
 
 
