@@ -72,12 +72,10 @@ def test_every_row_is_reached():
     assert not ROWS.keys() - reached()
 
 
-@pytest.mark.parametrize("file", WITH_REGISTRATIONS, ids=lambda file: file.parent.name)
-def test_every_registration_arrives(file):
+def test_every_registration_arrives():
     """A mistake that is registered, but left out of MISTAKES, would never be recognised."""
     arrived = Counter(mistake.row.key for mistake in MISTAKES if mistake not in MASKED_SOFTMAX)
     assert not Counter(called("mistake", *WITH_REGISTRATIONS)) - arrived
-    assert {*called("mistake", file)} <= arrived.keys()
 
 
 def test_whatever_is_named_has_a_row():
