@@ -136,18 +136,16 @@ def _frequent(answers: Sequence[Row], learners: int) -> str:
             f"`{one}`" for one in sorted({row.exercise for row in rows}, key=NAMES.index)
         )
         says = (
-            f"{known.found} {known.why}"
+            known.row.text
             if known
             else next(row.message for row in rows if row.exercise == exercise)
         )
-        where = (
-            f"Lesson {known.place}" if known else f"Lesson {lesson.number}, exercise `{exercise}`"
-        )
+        place = known.row.place if known else f"{lesson.number}, exercise `{exercise}`"
         bar = f'<i class="share" style="--share:{round(100 * many / learners)}%"></i>'
         share = f"<small>{bar} {many} of {_count(learners, 'learner')}</small>"
         items.append(
             f"<li><h3><code>{escape(name)}</code> {share}</h3><p>{prose(says)}</p><p><small>In "
-            f"{prose(places)}. <strong>{prose(where)}</strong> answers it.</small></p></li>"
+            f"{prose(places)}. <strong>Lesson {prose(place)}</strong> answers it.</small></p></li>"
         )
     body = f"<ol>{''.join(items)}</ol>" if items else "<p>No mistake that has a name was made.</p>"
     return f"<h2>What is misunderstood most</h2>{body}"

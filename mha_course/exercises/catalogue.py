@@ -17,9 +17,10 @@ from mha_course.exercises.spec import Exercise, Lesson, Mistake, Question
 # by name.
 _FOUND = pkgutil.iter_modules([str(Path(__file__).parents[1] / "lessons")])
 _FOLDERS = sorted(module.name for module in _FOUND if module.ispkg)
-LESSONS: tuple[Lesson, ...] = tuple(
-    importlib.import_module(f"mha_course.lessons.{folder}.exercises").LESSON for folder in _FOLDERS
-)
+_MODULES = [
+    importlib.import_module(f"mha_course.lessons.{folder}.exercises") for folder in _FOLDERS
+]
+LESSONS: tuple[Lesson, ...] = tuple(module.LESSON for module in _MODULES)
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise for lesson in LESSONS for exercise in lesson.exercises
 }
@@ -30,7 +31,7 @@ QUESTIONS: dict[str, Question] = {
 }
 MISTAKES: tuple[Mistake, ...] = (
     *STEP_MISTAKES,
-    *(known for lesson in LESSONS for known in lesson.mistakes),
+    *(known for module in _MODULES for known in getattr(module, "MISTAKES", ())),
 )
 
 

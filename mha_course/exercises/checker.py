@@ -211,7 +211,7 @@ class Attempt:
             self._call()
         for rule in self.exercise.rules:
             if rule.breaks(operations, *self.arguments):
-                return Fault("wrong", "rule", rule.says, rule.mistake)
+                return Fault("wrong", "rule", rule.row.text, rule.row.id or None)
         return None
 
 
@@ -339,10 +339,10 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
 
 def _named(report: Report, known: Sequence[Mistake]) -> Report:
     """Say what the mistakes are; where the answer crashed, after what was raised."""
-    says = " And: ".join(f"{mistake.found} {mistake.why}" for mistake in known)
+    says = " And: ".join(mistake.row.text for mistake in known)
     raised = f"{report.message} " if report.status == "error" else ""
     named = next((mistake for mistake in known if mistake.name), known[0])
-    text = f"{raised}{says} See lesson {named.place}."
+    text = f"{raised}{says} See lesson {named.row.place}."
     return replace(report, message=text, mistake=named.name or None)
 
 

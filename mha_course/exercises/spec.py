@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from mha_course.exercises.attention_steps import Steps
+from mha_course.mistakes import ROWS, Row
 from mha_course.sources import plain_body
 
 Function = Callable[..., Any]
@@ -48,14 +49,12 @@ class Rule:
     """What an exercise asks for beside the numbers, such as an operation that is not to be used.
 
     Args:
-        says: what an answer did that broke it, and what to do instead.
+        row: what an answer did that broke it, and what to do instead.
         breaks: ``breaks(operations, *arguments)`` is true of operations that break it.
-        mistake: its id, if it has one.
     """
 
-    says: str
+    row: Row
     breaks: Callable[..., bool]
-    mistake: str | None = None
 
 
 @dataclass(frozen=True)
@@ -193,11 +192,7 @@ class Mistake:
     """A wrong answer that is known: the right one with a step replaced.
 
     Args:
-        name: its id; two may share one, where it looks different in different lessons. Empty where
-            it has none.
-        found: what was done, in words that are true of a crash, too.
-        why: why that matters, and what to do.
-        section: the lesson and the section to go back to.
+        row: its words, true of a crash, too.
         changes: ways to make it, each the steps that are replaced: one alone, or several that
             belong together.
         only, but: the exercises in which it can be made, or all but these.
@@ -210,10 +205,7 @@ class Mistake:
             crashes alike.
     """
 
-    name: str
-    found: str
-    why: str
-    section: str
+    row: Row
     changes: tuple[Change, ...]
     only: tuple[str, ...] = ()
     but: tuple[str, ...] = ()
@@ -224,12 +216,9 @@ class Mistake:
     operand: Callable[[tuple[int, ...]], bool] | None = None
 
     @property
-    def place(self) -> str:
-        """The lesson and the heading to go back to, such as ``3, “How large is a dot
-        product?”``.
-        """
-        lesson, heading = self.section.split(": ", 1)
-        return f"{lesson.split(',')[0]}, “{heading}”"
+    def name(self) -> str:
+        """Its public id; empty where it has none."""
+        return self.row.id
 
     def belongs_to(self, exercise: Exercise) -> bool:
         """Return True where the mistake can be made in an exercise, as far as ``only`` and ``but``
@@ -245,10 +234,8 @@ class Mistake:
         return [change for change in self.changes if set(change) <= steps]
 
 
-def mistake(
-    name: str, found: str, why: str, section: str, *changes: Change, **rest: Any
-) -> Mistake:
-    """Write a mistake down, with the ways to make it.
+def mistake(key: str, *changes: Change, **rest: Any) -> Mistake:
+    """Register the ways to make a mistake of the table, by the key of its row.
 
     ``softmax=[one, other]`` are two ways, in which this step alone is replaced; ``changes`` replace
     several together.
@@ -259,17 +246,14 @@ def mistake(
         for step, ways in rest.items()
         for way in (ways if isinstance(ways, list) else [ways])
     ]
-    return Mistake(name, found, why, section, (*alone, *changes), **options)
+    return Mistake(ROWS[key], (*alone, *changes), **options)
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """All that is asked in one lesson, in its order; mistakes of the steps of attention are in
-    attention_mistakes.
-    """
+    """All that is asked in one lesson, in its order."""
 
     number: int
     title: str
     exercises: Sequence[Exercise]
     questions: Mapping[str, Question]
-    mistakes: Sequence[Mistake] = ()

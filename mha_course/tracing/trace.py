@@ -313,7 +313,7 @@ def _of_some_alone(steps: list[Step], warnings: dict[int, str]) -> dict[int, str
     splits = [step.axes[-3:] for step in steps if step.op in ("view", "reshape", "unflatten")]
     if len(wrong) > 2 or ("S", "H", "D") not in splits:
         return {}
-    more = diagnosis.TEXTS[both].capitalize()
+    more = diagnosis.row_of(both).title
     return {i: f"{text.replace(name, f'{name} ({both})', 1)} {more}" for i, text in wrong.items()}
 
 

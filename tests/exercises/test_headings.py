@@ -5,7 +5,8 @@ import re
 import lessons
 import pytest
 
-from mha_course.exercises.catalogue import LESSONS, MISTAKES
+from mha_course.exercises.catalogue import LESSONS
+from mha_course.mistakes import ROWS
 
 
 def places(number):
@@ -15,7 +16,7 @@ def places(number):
     return headings, re.findall(r"(?m)^\*\*([^*]+?)[.:]?\*\*", text)
 
 
-@pytest.mark.parametrize("section", sorted({mistake.section for mistake in MISTAKES}))
+@pytest.mark.parametrize("section", sorted({row.section for row in ROWS.values()}))
 def test_a_section_is_a_heading_of_its_lesson(section):
     """Written as ``"3, Scores and scaling: How large is a dot product?"``: number, title and
     heading of the lesson.

@@ -59,33 +59,27 @@ QUESTIONS = {
     ),
 }
 
-BY_HAND = "0, Start here: One attention by hand"
-MISLEADS = "0, Start here: Break it: two ways in which “similarity” misleads"
 MISTAKES = [
-    mistake("cosine-not-dot", "Each vector was divided by its length first: this is the cosine.",
-        "A dot product counts how long the vectors are, too. Multiply them as they are.", MISLEADS,
-        similarity=lambda x: normalize(x, dim=-1) @ normalize(x, dim=-1).T),
-    mistake("elementwise-product", "x was multiplied number by number (*), and nothing was added "
-                                   "up.",
-        "A dot product multiplies number by number and adds up: the matrix product @ does both.",
-        BY_HAND,
-        similarity=[lambda x: x * x, lambda x: (x * x).sum(-1), lambda x: x * x.T]),
-    mistake("key-not-transposed", "The second factor of the product is not transposed.",
-        "@ joins rows of the left with columns of the right. The tokens must be the columns "
-        "there: x @ x.T.", BY_HAND,
-        similarity=lambda x: x @ x),
-    mistake("key-reshaped", "A reshape gave x the shape of x.T, but the numbers stayed in their "
-                            "order.",
-        "It mixes numbers of different tokens. x.T turns rows into columns.", BY_HAND,
-        similarity=lambda x: x @ x.reshape(x.size(1), x.size(0))),
-    mistake("", "The columns of x were compared, not its rows: x.T @ x.",
-        "A token is a row of x, so the rows meet: x @ x.T.", BY_HAND,
-        similarity=lambda x: x.T @ x),
-    mistake("", "The dot products are there, but divided, or turned into shares.",
-        "That is step 2 or step 3. Here it is step 1 alone.", BY_HAND,
-        similarity=[lambda x: x @ x.T / x.size(1) ** 0.5, lambda x: x @ x.T / 2**0.5,
+    mistake(
+        "cosine-not-dot/similarity",
+        similarity=lambda x: normalize(x, dim=-1) @ normalize(x, dim=-1).T,
+    ),
+    mistake(
+        "elementwise-product/similarity",
+        similarity=[lambda x: x * x, lambda x: (x * x).sum(-1), lambda x: x * x.T],
+    ),
+    mistake("key-not-transposed/similarity", similarity=lambda x: x @ x),
+    mistake("key-reshaped/similarity", similarity=lambda x: x @ x.reshape(x.size(1), x.size(0))),
+    mistake("/columns-compared", similarity=lambda x: x.T @ x),
+    mistake(
+        "/similarity-divided",
+        similarity=[
+            lambda x: x @ x.T / x.size(1) ** 0.5,
+            lambda x: x @ x.T / 2**0.5,
             lambda x: (x @ x.T).softmax(-1),
-                    lambda x: (x @ x.T / x.size(1) ** 0.5).softmax(-1)]),
-]  # fmt: skip
+            lambda x: (x @ x.T / x.size(1) ** 0.5).softmax(-1),
+        ],
+    ),
+]
 
-LESSON = Lesson(0, "Start here", EXERCISES, QUESTIONS, MISTAKES)
+LESSON = Lesson(0, "Start here", EXERCISES, QUESTIONS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mha_course.exercises.attention_mistakes import FUSED_LINEAR, LINEAR
 from mha_course.exercises.inputs import C, draw, others, tokens
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
@@ -102,20 +101,24 @@ QUESTIONS = {
 }
 
 MISTAKES = [
-    mistake("weight-not-transposed", "The three weights were not transposed: x @ W.",
-        "nn.Linear keeps its weight as (out, in), so the product is with the transpose: x @ W.T.",
-        LINEAR,
-        linear=[lambda x, w, b: torch.cat([x @ part for part in w.chunk(3)], -1) + b,
-                lambda x, w, b: torch.cat([x @ part for part in w.chunk(3)], -1)],
-        only=("project_qkv",)),
-    mistake("fused-three-innermost", "Every third channel was taken.",
-        "The rows are stacked: first all of q, then all of k, then all of v. chunk(3, dim=-1) "
-        "cuts so.", FUSED_LINEAR,
-        unpack=lambda t: t.unflatten(2, (-1, 3)).unbind(-1)),
-    mistake("", "A view or reshape made the three: it cuts across tokens.",
-        "q, k and v lie beside each other in each token: chunk(3, dim=-1).", FUSED_LINEAR,
-        unpack=[lambda t: t.reshape(3, t.size(0), t.size(1), -1).unbind(0),
-                lambda t: t.reshape(t.size(0), 3, t.size(1), -1).unbind(1)]),
-]  # fmt: skip
+    mistake(
+        "weight-not-transposed/fused",
+        linear=[
+            lambda x, w, b: torch.cat([x @ part for part in w.chunk(3)], -1) + b,
+            lambda x, w, b: torch.cat([x @ part for part in w.chunk(3)], -1),
+        ],
+        only=("project_qkv",),
+    ),
+    mistake(
+        "fused-three-innermost/project_qkv", unpack=lambda t: t.unflatten(2, (-1, 3)).unbind(-1)
+    ),
+    mistake(
+        "/three-by-view",
+        unpack=[
+            lambda t: t.reshape(3, t.size(0), t.size(1), -1).unbind(0),
+            lambda t: t.reshape(t.size(0), 3, t.size(1), -1).unbind(1),
+        ],
+    ),
+]
 
-LESSON = Lesson(1, "Projection", EXERCISES, QUESTIONS, MISTAKES)
+LESSON = Lesson(1, "Projection", EXERCISES, QUESTIONS)

@@ -10,6 +10,7 @@ from torch import Tensor
 from mha_course.attention import split_fused_qkv
 from mha_course.exercises.inputs import B, C, H, S, draw, others, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, question
+from mha_course.mistakes import ROWS
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -75,13 +76,7 @@ EXERCISES = [
         done="You know which rows of W_Q belong to a head, and that they read all of x. Next: a "
         "single head with `@` alone, without ever splitting.",
         steps=("rows",),
-        rules=(
-            Rule(
-                "All heads were computed, and one was kept. Multiply x by the rows of this head "
-                "alone.",
-                _computes_all_heads,
-            ),
-        ),
+        rules=(Rule(ROWS["/all-heads-computed"], _computes_all_heads),),
     ),
 ]
 

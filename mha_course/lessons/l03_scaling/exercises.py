@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from mha_course.exercises.attention_mistakes import PAIRS
 from mha_course.exercises.inputs import H, others, qkv, square
 from mha_course.exercises.spec import Change, Exercise, Lesson, mistake, question
 
@@ -121,38 +120,29 @@ def _forms(product: Callable[[Tensor, Tensor], Tensor]) -> Change:
     return {"score_form": lambda w_q, w_k, head, h: product(w_q.chunk(h)[head], w_k.chunk(h)[head])}
 
 
-FORM = "3, Scores and scaling: Deeper: one matrix for each head"
 MISTAKES = [
-    mistake("form-transposed", "This is the transpose: W_Kᵀ W_Q stands where W_Qᵀ W_K should.",
-        "The query's token stands on the left of the matrix, so W_Qᵀ comes first.", FORM,
-        _forms(lambda a, b: b.T @ a)),
-    mistake("form-of-all-heads", "All rows of both weights were used: these are the forms of all "
-                                 "heads, added up.",
-        "One head has D rows of each weight: w_q.chunk(num_heads)[head].", FORM,
-        score_form=lambda w_q, w_k, head, h: w_q.T @ w_k),
-    mistake("", "The rows of the two weights were multiplied with each other: the product summed "
-                "over C.",
-        "The product must sum over the D rows of the head: (C, D) times (D, C).", FORM,
+    mistake("form-transposed", _forms(lambda a, b: b.T @ a)),
+    mistake("form-of-all-heads", score_form=lambda w_q, w_k, head, h: w_q.T @ w_k),
+    mistake(
+        "/form-summed-over-width",
         _forms(lambda a, b: a @ b.T),
         _forms(lambda a, b: b @ a.T),
-        {"score_form": lambda w_q, w_k, head, h: w_q @ w_k.T}),
-    mistake("key-not-transposed", "Neither of the two is transposed.",
-        "The product must sum over the D rows of the head: (C, D) times (D, C).", FORM,
-        _forms(lambda a, b: a @ b)),
-    mistake("elementwise-product", "The two were multiplied number by number (*), and not as "
-                                   "matrices (@).",
-        "The product must sum over the D rows of the head: (C, D) times (D, C).", FORM,
-        _forms(lambda a, b: a * b)),
-    mistake("weight-not-transposed", "A head's columns were taken from both weights, in the place "
-                                     "of its rows.",
-        "nn.Linear keeps its weight as (out, in), so a head has D rows: "
-        "w_q.chunk(num_heads)[head].", FORM,
-        score_form=[lambda w_q, w_k, i, h: w_q.chunk(h, 1)[i] @ w_k.chunk(h, 1)[i].T,
-                    lambda w_q, w_k, i, h: w_q.chunk(h, 1)[i].T @ w_k.chunk(h, 1)[i]]),
-    mistake("", "The scores are divided by sqrt(D) already.",
-        "That is the next exercise. Here it is the dot products alone.", PAIRS,
+        {"score_form": lambda w_q, w_k, head, h: w_q @ w_k.T},
+    ),
+    mistake("key-not-transposed/form", _forms(lambda a, b: a @ b)),
+    mistake("elementwise-product/form", _forms(lambda a, b: a * b)),
+    mistake(
+        "weight-not-transposed/form",
+        score_form=[
+            lambda w_q, w_k, i, h: w_q.chunk(h, 1)[i] @ w_k.chunk(h, 1)[i].T,
+            lambda w_q, w_k, i, h: w_q.chunk(h, 1)[i].T @ w_k.chunk(h, 1)[i],
+        ],
+    ),
+    mistake(
+        "/scaled-already",
         scores=lambda q, k: q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)),
-        only=("attention_scores",)),
-]  # fmt: skip
+        only=("attention_scores",),
+    ),
+]
 
-LESSON = Lesson(3, "Scores and scaling", EXERCISES, QUESTIONS, MISTAKES)
+LESSON = Lesson(3, "Scores and scaling", EXERCISES, QUESTIONS)

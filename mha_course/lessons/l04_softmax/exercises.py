@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from mha_course.exercises.attention_mistakes import STABLE
 from mha_course.exercises.attention_steps import MASKED
 from mha_course.exercises.inputs import B, H, S, T, draw, mask, others, weights
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
+from mha_course.mistakes import ROWS
 
 
 def softmax(scores: Tensor) -> Tensor:
@@ -55,12 +55,7 @@ EXERCISES = [
         # 1 / (exponentials of differences).sum() is right, with an infinity on the way back
         unique=False,
         steps=("softmax",),
-        rules=(
-            Rule(
-                "A softmax of PyTorch did the work. Write its three steps yourself.",
-                _is_library_softmax,
-            ),
-        ),
+        rules=(Rule(ROWS["/library-softmax"], _is_library_softmax),),
     ),
     Exercise(
         masked_softmax,
@@ -153,37 +148,38 @@ QUESTIONS = {
     ),
 }
 
-ENTROPY = "4, Softmax: Deeper: entropy, a number for undecided"
 MISTAKES = [
-    mistake("entropy-log-of-zero", "A weight of 0 gave NaN: its logarithm is -inf, and 0 · -inf "
-                                   "has no value.",
-        "By agreement 0 · log 0 is 0. torch.special.xlogy(weights, weights) takes it so.", ENTROPY,
-        entropy=[lambda w: -(w * w.log()).sum(-1), lambda w: (w * w.log()).sum(-1),
-                 lambda w: -(w * w.log2()).sum(-1), lambda w: -(w * w.log()).mean(-1),
-                 lambda w: -(w * w.log()).sum()]),
-    mistake("entropy-sign", "The minus is missing.",
-        "Logarithms of shares are negative; the entropy is minus their sum.", ENTROPY,
-        entropy=lambda w: torch.special.xlogy(w, w).sum(-1)),
-    mistake("entropy-base-two", "The logarithm is to base 2: this is in bits.",
-        "The entropy is wanted in nats, with the natural logarithm: torch.log.", ENTROPY,
-        entropy=lambda w: torch.special.entr(w).sum(-1) / math.log(2)),
-    mistake("entropy-mean", "The mean was taken over the keys, not the sum.",
-        "w log w is summed over the row: the shares weigh the logarithms already.", ENTROPY,
-        entropy=lambda w: torch.special.entr(w).mean(-1)),
-    mistake("", "The sum does not run along the rows.",
-        "Each row has an entropy of its own: sum over the last axis, dim=-1.", ENTROPY,
-        entropy=[lambda w: torch.special.entr(w).sum(), lambda w: torch.special.entr(w).sum(-2),
-                 lambda w: torch.special.entr(w).sum(1), torch.special.entr]),
-    mistake("", "Only the logarithms were added up.",
-        "Each is multiplied by its weight first: w log w.", ENTROPY,
-        entropy=lambda w: -w.log().sum(-1)),
-    mistake("", "The largest score of all was subtracted, not that of each row: in rows far below "
-                "it, every exp is 0.",
-        "0 / 0 is NaN. Take the largest of each row: scores.amax(-1, keepdim=True).", STABLE,
-        softmax=[lambda z: (z - z.max()).exp() / (z - z.max()).exp().sum(-1, keepdim=True),
-                 lambda z: (e := (z - z.amax((-2, -1), keepdim=True)).exp()) / e.sum(-1,
-                     keepdim=True)],
-        only=("softmax",)),
-]  # fmt: skip
+    mistake(
+        "entropy-log-of-zero",
+        entropy=[
+            lambda w: -(w * w.log()).sum(-1),
+            lambda w: (w * w.log()).sum(-1),
+            lambda w: -(w * w.log2()).sum(-1),
+            lambda w: -(w * w.log()).mean(-1),
+            lambda w: -(w * w.log()).sum(),
+        ],
+    ),
+    mistake("entropy-sign", entropy=lambda w: torch.special.xlogy(w, w).sum(-1)),
+    mistake("entropy-base-two", entropy=lambda w: torch.special.entr(w).sum(-1) / math.log(2)),
+    mistake("entropy-mean", entropy=lambda w: torch.special.entr(w).mean(-1)),
+    mistake(
+        "/entropy-wrong-axis",
+        entropy=[
+            lambda w: torch.special.entr(w).sum(),
+            lambda w: torch.special.entr(w).sum(-2),
+            lambda w: torch.special.entr(w).sum(1),
+            torch.special.entr,
+        ],
+    ),
+    mistake("/entropy-without-weights", entropy=lambda w: -w.log().sum(-1)),
+    mistake(
+        "/largest-of-all-subtracted",
+        softmax=[
+            lambda z: (z - z.max()).exp() / (z - z.max()).exp().sum(-1, keepdim=True),
+            lambda z: (e := (z - z.amax((-2, -1), keepdim=True)).exp()) / e.sum(-1, keepdim=True),
+        ],
+        only=("softmax",),
+    ),
+]
 
-LESSON = Lesson(4, "Softmax", EXERCISES, QUESTIONS, MISTAKES)
+LESSON = Lesson(4, "Softmax", EXERCISES, QUESTIONS)

@@ -12,6 +12,7 @@ from torch import Tensor
 from mha_course import attention as reference
 from mha_course.exercises.inputs import draw, others, qkv, square
 from mha_course.exercises.spec import Exercise, Lesson, question
+from mha_course.mistakes import ROWS
 
 
 def merge_heads(context: Tensor) -> Tensor:
@@ -75,15 +76,6 @@ def subtract(builder: Callable[..., Any], d: int) -> Tensor:
 
 A, B, ASKER = PLACES = ("token a", "token b", "the query token")
 ALL = "all tokens alike"
-ADVICE = {
-    "same-place-twice": "One head must find a, the other b: by channels d and d + 1 in w_k.",
-    "looks-for-the-asker": "In w_q stands the channel of the token that asks, d + 2; in w_k that "
-    "of the token to be found, d or d + 1.",
-    "lead-too-small": "The lead in the scores is too small: larger entries in w_q or w_k bring "
-    "the weights to 1.",
-    "heads-exchanged": "That makes c_b - c_a: exchange the signs.",
-    "sum-not-difference": "One of the two must be taken away: -1 for its columns in w_o.",
-}
 
 
 class Head(NamedTuple):
@@ -156,8 +148,8 @@ def tell_where_heads_look(builder: Callable[..., Any], d: int) -> tuple[str | No
     own_rows = f"from rows of its own: 0 to {3 * d // 2 - 1} for head 0, the others for head 1."
     rest = f"Each should bring its content once, {own_rows} In w_o they are columns."
     if ALL in (one.sees, two.sees):
-        rest = f"{ADVICE['looks-for-the-asker']} Each makes its scores {own_rows}"
-    advice = ADVICE.get(name or "", rest)
+        rest = f"{ROWS['looks-for-the-asker'].why} Each makes its scores {own_rows}"
+    advice = ROWS[name].why if name else rest
     return (
         name,
         f"With d = {d}, {says}. {advice} See lesson 6, Concatenation: Two heads that subtract.",

@@ -21,6 +21,7 @@ from mha_course.exercises.attention_steps import ALL_SIX, MASKED, Steps, pass_th
 from mha_course.exercises.inputs import C, H, S, draw, others, square, tokens
 from mha_course.exercises.inputs import mask as some_mask
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
+from mha_course.mistakes import ROWS
 
 
 class MultiHeadAttention(nn.Module):
@@ -227,17 +228,8 @@ EXERCISES = [
         ),
         build=_build_fused,
         rules=(
-            Rule(
-                "The result is right, and a tensor of S x S numbers was made: scores, weights or "
-                "a mask. One call of F.scaled_dot_product_attention on (B, H, S, D), with "
-                "is_causal, makes none.",
-                _pairs_all_tokens,
-            ),
-            Rule(
-                "The result is right, and was made by hand. Let F.scaled_dot_product_attention do "
-                "the four steps in the middle.",
-                _is_by_hand,
-            ),
+            Rule(ROWS["/all-pairs-made"], _pairs_all_tokens),
+            Rule(ROWS["/kernel-by-hand"], _is_by_hand),
         ),
     ),
     Exercise(
@@ -288,94 +280,84 @@ QUESTIONS = {
     ),
 }
 
-WRITE = "7, Multi-head attention: Do it: one function, one module"
-ONE_CALL = "7, Multi-head attention: One call for the middle"
-COUNT = "7, Multi-head attention: Deeper: counting the parameters"
-FOLD = "7, Multi-head attention: Deeper: a bias that is not needed"
-
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, **options: Any) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, **options)
 
 
 MISTAKES = [
-    mistake("", "Its __init__ does not begin with super().__init__().",
-        "A module must be made ready before a part is put into it.", WRITE,
-        crashes="before Module.__init__", only=("MultiHeadAttention",)),
-    mistake("scale-twice", "The scores are scaled twice: before the call, and by it.",
-        "F.scaled_dot_product_attention divides by sqrt(D) by itself: hand it q and k as they "
-        "are.", ONE_CALL,
-        kernel=lambda q, k, v, causal: _attend(q / q.size(-1) ** 0.5, k, v, causal)),
-    mistake("scale-missing", "The call was told to leave the scores as they are, by scale=1.",
-        "Without a scale of yours it divides by sqrt(D), which is wanted here.", ONE_CALL,
-        kernel=lambda q, k, v, causal: _attend(q, k, v, causal, scale=1.0)),
-    mistake("scale-inverted", "The scale of the call was set to sqrt(D): it multiplies, and does "
-                              "not divide.",
-        "Leave it out: by itself the call takes 1 / sqrt(D).", ONE_CALL,
-        kernel=lambda q, k, v, causal: _attend(q, k, v, causal, scale=q.size(-1) ** 0.5)),
-    mistake("causal-ignored", "is_causal has no effect: tokens see what comes later.",
-        "Hand it on by its name: is_causal=is_causal.", ONE_CALL,
-        kernel=lambda q, k, v, causal: _attend(q, k, v, False)),
-    mistake("", "Later tokens are hidden although is_causal is False.",
-        "Hand on what you were given: is_causal=is_causal.", ONE_CALL,
-        kernel=[lambda q, k, v, causal: _attend(q, k, v, True), lambda q, k, v,
-            causal: _attend(q, k, v, not causal)]),
-    mistake("", "is_causal stands in the place of the mask.",
-        "The fourth argument of the call is attn_mask. Give is_causal by its name: "
-        "is_causal=is_causal.", ONE_CALL,
-        crashes="argument 'attn_mask'", only=("fused_mha",)),
-    mistake("", "k was transposed before the call.",
-        "The call takes q, k and v as they are, (B, H, S, D) each, and transposes k itself.",
-        ONE_CALL,
-        kernel=lambda q, k, v, causal: _attend(q, k.mT, v, causal)),
-    mistake("", "The heads were not merged before the output projection.",
-        "W_O reads (B, S, C), the heads of a token side by side: merge_heads(context) comes "
-        "first.", ONE_CALL,
-        merge=lambda context: context, only=("fused_mha",)),
-    mistake("three-linears", "Three Linears were counted.",
-        "The output projection is the fourth.", COUNT,
-        parameter_count=[lambda c, h, bias: 3 * (c * c + c * bias), lambda c, h, bias: 3 * c * c]),
-    mistake("times-heads", "The number of heads was multiplied in.",
-        "Heads share out the rows of one weight: more heads, the same count.", COUNT,
-        parameter_count=[lambda c, h, bias: 4 * h * (c * c + c * bias),
-                         lambda c, h, bias: 3 * h * (c * c + c * bias) + c * c + c * bias,
-                         lambda c, h, bias: 3 * h * (c * c + c * bias), lambda c, h,
-                         bias: h * (c * c + c * bias),
-                         lambda c, h, bias: 4 * h * c * c + 4 * c * bias, lambda c, h,
-                         bias: 4 * h * c * c]),
-    mistake("bias-dropped", "Biases are missing from the count.",
-        "Each of the four Linears has a bias of d_model numbers, where bias is True.", COUNT,
-        parameter_count=[lambda c, h, bias: 4 * c * c, lambda c, h, bias: 4 * c * c + 3 * c * bias,
-                         lambda c, h, bias: 4 * c * c + c * bias, lambda c, h,
-                         bias: 4 * c * c + bias,
-                         lambda c, h, bias: 4 * c * c + 4 * bias]),
-    mistake("", "The biases were counted although bias is False.",
-        "Add them only if bias.", COUNT,
-        parameter_count=lambda c, h, bias: 4 * (c * c + c)),
-    mistake("", "Each Linear was counted as D wide.",
-        "All heads together are as wide as d_model: each of the four weights is (C, C).", COUNT,
-        parameter_count=[lambda c, h, bias: 4 * (c * (c // h) + c // h * bias),
-                         lambda c, h, bias: 4 * ((c // h) ** 2 + c // h * bias),
-                         lambda c, h, bias: 4 * h * ((c // h) ** 2 + c // h * bias)]),
-    mistake("bias-not-projected", "b_v was added as it is.",
-        "It is added to the values, so W_O projects it, like all that the heads bring: w_o @ b_v.",
-        FOLD,
-        fold_value_bias=lambda w_o, b_v, b_o: b_v + b_o),
-    mistake("output-bias-projected", "W_O was applied to b_o, too.",
-        "b_o is added behind W_O; only b_v goes through it: w_o @ b_v + b_o.", FOLD,
-        fold_value_bias=[lambda w_o, b_v, b_o: w_o @ (b_v + b_o), lambda w_o, b_v,
-            b_o: (b_v + b_o) @ w_o]),
-    mistake("", "The two biases have changed places.",
-        "b_v is added before W_O, so it goes through it; b_o is added behind it: w_o @ b_v + b_o.",
-        FOLD,
-        fold_value_bias=lambda w_o, b_v, b_o: b_v + w_o @ b_o),
-    mistake("weight-not-transposed", "This is b_v @ w_o: the weight was not transposed.",
-        "nn.Linear keeps its weight as (out, in). For one vector that is w_o @ b_v, or b_v @ "
-        "w_o.T.", FOLD,
-        fold_value_bias=lambda w_o, b_v, b_o: b_v @ w_o + b_o),
-    mistake("bias-dropped", "One of the two biases is missing.",
-        "b_v comes through W_O, and b_o is added: w_o @ b_v + b_o.", FOLD,
-        fold_value_bias=[lambda w_o, b_v, b_o: w_o @ b_v, lambda w_o, b_v, b_o: b_o]),
-]  # fmt: skip
+    mistake("/no-super-init", crashes="before Module.__init__", only=("MultiHeadAttention",)),
+    mistake(
+        "scale-twice", kernel=lambda q, k, v, causal: _attend(q / q.size(-1) ** 0.5, k, v, causal)
+    ),
+    mistake(
+        "scale-missing/kernel", kernel=lambda q, k, v, causal: _attend(q, k, v, causal, scale=1.0)
+    ),
+    mistake(
+        "scale-inverted/kernel",
+        kernel=lambda q, k, v, causal: _attend(q, k, v, causal, scale=q.size(-1) ** 0.5),
+    ),
+    mistake("causal-ignored", kernel=lambda q, k, v, causal: _attend(q, k, v, False)),
+    mistake(
+        "/causal-always",
+        kernel=[
+            lambda q, k, v, causal: _attend(q, k, v, True),
+            lambda q, k, v, causal: _attend(q, k, v, not causal),
+        ],
+    ),
+    mistake("/is-causal-as-mask", crashes="argument 'attn_mask'", only=("fused_mha",)),
+    mistake(
+        "/key-transposed-for-kernel", kernel=lambda q, k, v, causal: _attend(q, k.mT, v, causal)
+    ),
+    mistake("/heads-not-merged", merge=lambda context: context, only=("fused_mha",)),
+    mistake(
+        "three-linears",
+        parameter_count=[lambda c, h, bias: 3 * (c * c + c * bias), lambda c, h, bias: 3 * c * c],
+    ),
+    mistake(
+        "times-heads",
+        parameter_count=[
+            lambda c, h, bias: 4 * h * (c * c + c * bias),
+            lambda c, h, bias: 3 * h * (c * c + c * bias) + c * c + c * bias,
+            lambda c, h, bias: 3 * h * (c * c + c * bias),
+            lambda c, h, bias: h * (c * c + c * bias),
+            lambda c, h, bias: 4 * h * c * c + 4 * c * bias,
+            lambda c, h, bias: 4 * h * c * c,
+        ],
+    ),
+    mistake(
+        "bias-dropped/count",
+        parameter_count=[
+            lambda c, h, bias: 4 * c * c,
+            lambda c, h, bias: 4 * c * c + 3 * c * bias,
+            lambda c, h, bias: 4 * c * c + c * bias,
+            lambda c, h, bias: 4 * c * c + bias,
+            lambda c, h, bias: 4 * c * c + 4 * bias,
+        ],
+    ),
+    mistake("/biases-always-counted", parameter_count=lambda c, h, bias: 4 * (c * c + c)),
+    mistake(
+        "/linears-of-one-head",
+        parameter_count=[
+            lambda c, h, bias: 4 * (c * (c // h) + c // h * bias),
+            lambda c, h, bias: 4 * ((c // h) ** 2 + c // h * bias),
+            lambda c, h, bias: 4 * h * ((c // h) ** 2 + c // h * bias),
+        ],
+    ),
+    mistake("bias-not-projected", fold_value_bias=lambda w_o, b_v, b_o: b_v + b_o),
+    mistake(
+        "output-bias-projected",
+        fold_value_bias=[
+            lambda w_o, b_v, b_o: w_o @ (b_v + b_o),
+            lambda w_o, b_v, b_o: (b_v + b_o) @ w_o,
+        ],
+    ),
+    mistake("/biases-exchanged", fold_value_bias=lambda w_o, b_v, b_o: b_v + w_o @ b_o),
+    mistake("weight-not-transposed/fold", fold_value_bias=lambda w_o, b_v, b_o: b_v @ w_o + b_o),
+    mistake(
+        "bias-dropped/fold",
+        fold_value_bias=[lambda w_o, b_v, b_o: w_o @ b_v, lambda w_o, b_v, b_o: b_o],
+    ),
+]
 
-LESSON = Lesson(7, "Multi-head attention", EXERCISES, QUESTIONS, MISTAKES)
+LESSON = Lesson(7, "Multi-head attention", EXERCISES, QUESTIONS)

@@ -14,6 +14,7 @@ from mha_course.attention import attention, merge_heads, split_heads
 from mha_course.exercises.inputs import C, H, S, T, draw, square
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 from mha_course.experiments.leakage import find_leaks
+from mha_course.mistakes import ROWS
 
 
 def with_dtype(answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype) -> Any:
@@ -31,15 +32,13 @@ def _finite_or_other_dtype(
     if not made[mask].any() and hidden.isfinite().all() and hidden.max() < -10:
         return "masked-row-uniform", (
             f"Hidden keys got {float(hidden[0]):.3g}, which is finite. In a row with nothing to "
-            f"see all keys are alike "
-            "then. Use -inf."
+            "see all keys are alike then. Use -inf."
         )
     if fits:
         return None
     return "dtype-ignored", (
         f"The numbers are right, but they are {made.dtype}, and {dtype} was asked for: that of "
-        f"the scores to which "
-        "they are added. Hand dtype on, as in torch.zeros(mask.shape, dtype=dtype)."
+        f"the scores to which they are added. {ROWS['dtype-ignored'].why}"
     )
 
 
@@ -160,88 +159,74 @@ WILD: dict[str, Callable[[], Tensor]] = {  # one mask as each convention writes 
     "additive": lambda: _additive(_mask()),
 }
 
-VOCABULARY = "8, Masks: Masks: one vocabulary"
-BROADCAST = "8, Masks: Broadcasting: which mask goes to whom"
-CORNER = "8, Masks: When T is not S: which corner?"
-TABLE = "8, Masks: Deeper: conventions in the wild"
-FILL = "8, Masks: Deeper: the number that hides"
-SILENCE = "8, Masks: A probe that finds nothing"
 MISTAKES = [
-    mistake("causal-hides-self", "A token does not see itself.",
-        "The diagonal is allowed: a token sees itself and what came before.", VOCABULARY,
+    mistake(
+        "causal-hides-self",
         causal_mask=lambda n: torch.ones(n, n).tril(-1).bool(),
-        causal_mask_for_cache=lambda new, total: torch.ones(new,
-            total).tril(total - new - 1).bool()),
-    mistake("causal-leaks-next", "Each token sees the next one.",
-        "A token may look at itself and back, not ahead.", VOCABULARY,
+        causal_mask_for_cache=lambda new, total: (
+            torch.ones(new, total).tril(total - new - 1).bool()
+        ),
+    ),
+    mistake(
+        "causal-leaks-next",
         causal_mask=lambda n: torch.ones(n, n).tril(1).bool(),
-        causal_mask_for_cache=lambda new, total: torch.ones(new,
-            total).tril(total - new + 1).bool()),
-    mistake("", "Each token sees itself and what comes after it: this is the upper triangle.",
-        "The past lies below the diagonal, where s < t: keep that with tril.", VOCABULARY,
-        causal_mask=lambda n: torch.ones(n, n).triu().bool()),
-    mistake("causal-top-left", "The triangle stands at the top left.",
-        "The new tokens are the last ones: align the triangle with the bottom right corner.",
-        CORNER,
-        causal_mask_for_cache=lambda new, total: torch.ones(new, total).tril().bool()),
-    mistake("mask-inverted", "True and False have changed places.",
-        "True means may attend.", VOCABULARY,
+        causal_mask_for_cache=lambda new, total: (
+            torch.ones(new, total).tril(total - new + 1).bool()
+        ),
+    ),
+    mistake("/upper-triangle", causal_mask=lambda n: torch.ones(n, n).triu().bool()),
+    mistake(
+        "causal-top-left",
+        causal_mask_for_cache=lambda new, total: torch.ones(new, total).tril().bool(),
+    ),
+    mistake(
+        "mask-inverted/made",
         causal_mask=lambda n: ~masks.causal_mask(n),
         padding_mask=lambda x, n: ~masks.padding_mask(x, n),
         causal_mask_for_cache=lambda a, b: ~masks.causal_mask_for_cache(a, b),
         combine_masks=lambda a, b: ~(a & b),
         additive_mask=lambda m, dtype: _filled(-math.inf)(~m, dtype),
-        to_attend=lambda m, c: ~masks.to_attend(m, c)),
-    mistake("convention-misread", 'The numbers of "additive" were turned round like a mask of '
-                                  'True and False.',
-        "It holds 0 where a key may be seen, and -inf where it is hidden: compare with 0.", TABLE,
-        crashes="operator.invert", only=("to_attend",)),
-    mistake("", "Each sentence sees one place too many.",
-        "Places count from 0: a sentence of 3 words has them at 0, 1 and 2, and place 3 is "
-        "padding. Compare with <.",
-        VOCABULARY,
-        padding_mask=lambda x, n: masks.padding_mask((x + 1).clamp(max=n), n)),
-    mistake("padding-on-queries", "The mask hides queries, not keys.",
-        "Padding is what nobody should look at: the last axis, mask[:, None, None, :].", BROADCAST,
-        padding_mask=lambda x, n: _real(x, n)[:, None, :, None]),
-    mistake("padding-broadcast-raw", "The mask is (B, S), which would be read as (T, S).",
-        "Give it axes for heads and queries: mask[:, None, None, :].", BROADCAST,
-        padding_mask=_real),
-    mistake("mask-missing-head-axis", "The mask lacks an axis for the heads.",
-        "With (B, T, S) the batch would meet the heads.", BROADCAST,
+        to_attend=lambda m, c: ~masks.to_attend(m, c),
+    ),
+    mistake("convention-misread", crashes="operator.invert", only=("to_attend",)),
+    mistake(
+        "/padding-one-too-many",
+        padding_mask=lambda x, n: masks.padding_mask((x + 1).clamp(max=n), n),
+    ),
+    mistake("padding-on-queries", padding_mask=lambda x, n: _real(x, n)[:, None, :, None]),
+    mistake("padding-broadcast-raw", padding_mask=_real),
+    mistake(
+        "mask-missing-head-axis",
         padding_mask=lambda x, n: _real(x, n)[:, None, :],
-        combine_masks=lambda a, b: a & b[:, 0]),
-    mistake("mask-first-batch-only", "All sentences are masked as the first is.",
-        "Each sentence has its own length.", BROADCAST,
+        combine_masks=lambda a, b: a & b[:, 0],
+    ),
+    mistake(
+        "mask-first-batch-only/made",
         padding_mask=lambda x, n: masks.padding_mask(x[:1].expand(len(x)), n),
-        combine_masks=lambda a, b: (a & b[:1]).expand(len(b), 1, *a.shape)),
-    mistake("masks-or-instead-of-and", "A key is seen if either mask allows it.",
-        "Both must allow it: &, not |.", VOCABULARY,
-        combine_masks=lambda a, b: a | b),
-    mistake("mask-ignored", "One of the masks has no effect.",
-        "Both must allow a key.", VOCABULARY,
-        combine_masks=[lambda a, b: a.expand(len(b), 1, *a.shape), lambda a,
-            b: b.expand(-1, 1, *a.shape),
-                       lambda a, b: a, lambda a, b: b]),
-    mistake("leaks-transposed", "Rows and columns have changed places.",
-        "What follows from a change of token s is column s of the result: leaks[:, s].", SILENCE,
-        find_leaks=lambda fn, x: find_leaks(fn, x).T),
-    mistake("mask-fill-positive-inf", "Hidden keys got +inf.",
-        "Hidden means as small as can be: -inf.", FILL,
-        additive_mask=_filled(math.inf)),
-    mistake("mask-added-as-number", "The mask became 0 and 1.",
-        "Added to scores, that hides nothing. It should be 0 and -inf.", FILL,
-        additive_mask=[lambda m, dtype: m.to(dtype), lambda m, dtype: (~m).to(dtype)]),
-    mistake("mask-fill-tiny", "Hidden keys got a tiny number.",
-        "Nearly 0 hides nothing: -inf does.", FILL,
-        additive_mask=_filled(1e-9)),
-    mistake("mask-times-minus-inf", "What may be seen became NaN: 0 times inf is not a number.",
-        "Fill with masked_fill.", FILL,
-        additive_mask=lambda m, dtype: (~m).to(dtype) * -math.inf),
-    mistake("masked-row-uniform", "Hidden keys got a large finite number.",
-        "In a row with nothing to see all are alike then. Use -inf.", FILL,
-        additive_mask=_filled(-1e9)),
-]  # fmt: skip
+        combine_masks=lambda a, b: (a & b[:1]).expand(len(b), 1, *a.shape),
+    ),
+    mistake("masks-or-instead-of-and", combine_masks=lambda a, b: a | b),
+    mistake(
+        "mask-ignored/combined",
+        combine_masks=[
+            lambda a, b: a.expand(len(b), 1, *a.shape),
+            lambda a, b: b.expand(-1, 1, *a.shape),
+            lambda a, b: a,
+            lambda a, b: b,
+        ],
+    ),
+    mistake("leaks-transposed", find_leaks=lambda fn, x: find_leaks(fn, x).T),
+    mistake("mask-fill-positive-inf/additive", additive_mask=_filled(math.inf)),
+    mistake(
+        "mask-added-as-number/additive",
+        additive_mask=[lambda m, dtype: m.to(dtype), lambda m, dtype: (~m).to(dtype)],
+    ),
+    mistake("mask-fill-tiny/additive", additive_mask=_filled(1e-9)),
+    mistake(
+        "mask-times-minus-inf/additive", additive_mask=lambda m, dtype: (~m).to(dtype) * -math.inf
+    ),
+    mistake("masked-row-uniform/additive", additive_mask=_filled(-1e9)),
+]
 
 EXERCISES = [
     Exercise(
@@ -449,4 +434,4 @@ QUESTIONS = {
     ),
 }
 
-LESSON = Lesson(8, "Masks", EXERCISES, QUESTIONS, MISTAKES)
+LESSON = Lesson(8, "Masks", EXERCISES, QUESTIONS)

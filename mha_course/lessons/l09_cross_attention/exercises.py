@@ -40,32 +40,34 @@ def _build(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
     return answer
 
 
-CROSS = "9, Cross-attention: Cross-attention: two sequences"
 MISTAKES = [
-    mistake("query-from-memory", "Queries come from the memory, too.",
-        "The one that asks is x: as many rows as x has tokens.", CROSS,
-        sources=lambda x, memory: (memory, memory)),
-    mistake("memory-ignored", "Keys and values come from x.",
-        "x asks, memory answers: keys and values are projections of memory.", CROSS,
-        sources=[lambda x, memory: (x, x), lambda x, memory: (memory, x)]),
-    mistake("memory-and-input-joined", "Keys and values come from x and memory together.",
-        "x asks, and only memory answers: weights are (B, H, T, S), with a column for each token "
-        "of memory.", CROSS,
-        sources=[lambda x, memory: (x, torch.cat((x, memory), 1)), lambda x,
-            memory: (x, torch.cat((memory, x), 1))]),
-    mistake("mask-inverted", "What should be hidden is seen, and the other way round.",
-        "True means may attend, so hide where the mask is False: ~memory_mask.",
-        "9, Cross-attention: The mask belongs to the memory",
-        {"mask": lambda m, z: ~m, "hide": lambda z, m: z.masked_fill(~m, -torch.inf),
-            "empty": lambda w, m: w},
-        only=("cross_attention",)),
-    mistake("key-value-different-sources", "Keys and values come from different sequences.",
-        "A key and its value belong to one token: both from memory.", CROSS,
-        project=[lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(m, w[1]), s.linear(x, w[2])),
-                 lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(x, w[1]),
-                     s.linear(m, w[2]))],
-        only=("cross_attention",)),
-]  # fmt: skip
+    mistake("query-from-memory", sources=lambda x, memory: (memory, memory)),
+    mistake("memory-ignored", sources=[lambda x, memory: (x, x), lambda x, memory: (memory, x)]),
+    mistake(
+        "memory-and-input-joined",
+        sources=[
+            lambda x, memory: (x, torch.cat((x, memory), 1)),
+            lambda x, memory: (x, torch.cat((memory, x), 1)),
+        ],
+    ),
+    mistake(
+        "mask-inverted/memory",
+        {
+            "mask": lambda m, z: ~m,
+            "hide": lambda z, m: z.masked_fill(~m, -torch.inf),
+            "empty": lambda w, m: w,
+        },
+        only=("cross_attention",),
+    ),
+    mistake(
+        "key-value-different-sources",
+        project=[
+            lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(m, w[1]), s.linear(x, w[2])),
+            lambda x, m, w, b, h, s: (s.linear(x, w[0]), s.linear(x, w[1]), s.linear(m, w[2])),
+        ],
+        only=("cross_attention",),
+    ),
+]
 
 EXERCISES = [
     Exercise(
@@ -128,4 +130,4 @@ QUESTIONS = {
     ),
 }
 
-LESSON = Lesson(9, "Cross-attention", EXERCISES, QUESTIONS, MISTAKES)
+LESSON = Lesson(9, "Cross-attention", EXERCISES, QUESTIONS)

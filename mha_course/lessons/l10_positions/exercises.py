@@ -58,66 +58,67 @@ def _turned(cos: Any = torch.cos, sin: Any = torch.sin, layout: str = "half") ->
     return rope
 
 
-ENCODING = "10, Positions: Positions: sinusoidal encoding"
-ROTARY = "10, Positions: Positions: rotary pairs"
 MISTAKES = [
-    mistake("sin-cos-swapped", "Sine and cosine have changed places.",
-        "Even indices hold the sine, odd ones the cosine.", ENCODING,
-        sinusoidal_encoding=lambda n, c: _interleaved(_angles(n, c).cos(), _angles(n, c).sin())),
-    mistake("sin-cos-swapped", "Sine and cosine have changed places.",
-        "An angle of 0 turns nothing: the cosine is the own share of a number, the sine that of "
-        "its partner.", ROTARY,
-        rope=_turned(torch.sin, torch.cos)),
-    mistake("frequency-per-index", "Each index has a frequency of its own.",
-        "A sine and the cosine beside it share one.", ENCODING,
-        sinusoidal_encoding=[_per_index, lambda n, c: _per_index(n, c, times=2)]),
-    mistake("frequency-precedence", "The exponent slipped.",
-        "It is 2i / d for pair i, so that frequencies run from 1 down to nearly 1 / 10000.",
-        ENCODING,
-        sinusoidal_encoding=[_slipped(lambda i, d: 10000.0 ** (i // d)),
+    mistake(
+        "sin-cos-swapped",
+        sinusoidal_encoding=lambda n, c: _interleaved(_angles(n, c).cos(), _angles(n, c).sin()),
+    ),
+    mistake("sin-cos-swapped/rope", rope=_turned(torch.sin, torch.cos)),
+    mistake(
+        "frequency-per-index",
+        sinusoidal_encoding=[_per_index, lambda n, c: _per_index(n, c, times=2)],
+    ),
+    mistake(
+        "frequency-precedence",
+        sinusoidal_encoding=[
+            _slipped(lambda i, d: 10000.0 ** (i // d)),
             _slipped(lambda i, d: 10000.0**i / d),
-                             _slipped(lambda i, d: 10000.0 ** (2 * i / d)),
-                             _slipped(lambda i, d: 10000.0 ** (i / 2 / d))]),
-    mistake("waves-in-halves", "All sines stand in the first half, all cosines in the second.",
-        "Here they take turns: sines at even channels, cosines at odd ones.", ENCODING,
-        sinusoidal_encoding=lambda n, c: torch.cat((_angles(n, c).sin(), _angles(n, c).cos()),
-            -1).float()),
-    mistake("positions-from-one", "The first place is 1.",
-        "Places are counted from 0: row 0 holds sines of 0 and cosines of 1.", ENCODING,
-        sinusoidal_encoding=lambda n, c: positions.sinusoidal_encoding(n + 1, c)[1:]),
-    mistake("positions-ignored", "The tokens were counted from 0, whatever positions says.",
-        "A token in a cache, or in a later piece of text, stands elsewhere: take the angles from "
-        "positions.", ROTARY,
-        rope=[lambda x, at, base=1e4: positions.rope(x, range(x.size(2)), base),
-              lambda x, at, base=1e4: positions.rope(x, range(1, x.size(2) + 1), base)]),
-    mistake("base-ignored", "The base is always the same number, whatever base says.",
-        "It is an argument, 10000 if none is given: models that read long texts take a larger "
-        "one.", ROTARY,
-        rope=[lambda x, at, base=1e4, own=own: positions.rope(x, at, own) for own in (1e4, 5e5)]),
-    mistake("frequency-precedence", "The exponent slipped.",
-        "It is -2i / D for pair i, from 0 down to nearly -1, with a minus: pair 0 is the fastest.",
-        ROTARY,
-        rope=[lambda x, at, base=1e4, power=power: positions.rope(x, at,
-            base**power) for power in (0.5, 2, -1)]),
-    mistake("rope-wrong-sign", "The rotation goes the other way round.",
-        "Pair (a, b) becomes (a cos - b sin, a sin + b cos).", ROTARY,
-        rope=_turned(sin=lambda t: -t.sin())),
-    mistake("rope-missing-minus", "The minus is missing.",
-        "A rotation is (a cos - b sin, a sin + b cos); without the minus lengths change.", ROTARY,
-        rope=_turned(layout="no minus")),
-    mistake("rope-interleaved", "These are the numbers of the other layout, with neighbours as "
-                                "pairs.",
-        "It is as valid; here index i is paired with i + D/2.", ROTARY,
-        rope=_turned(layout="interleaved")),
-    mistake("rope-layout-mixed", "Angles of one layout meet the rotation of the other.",
-        "In the half-split layout the angles repeat as a block: cat((angles, angles)).", ROTARY,
-        rope=_turned(layout="mixed")),
-    mistake("rope-values-not-angles", "The position was added, not turned.",
-        "RoPE rotates each pair by an angle that grows with the position.", ROTARY,
-        rope=[lambda x, at, base=1e4: x + positions.sinusoidal_encoding(64,
-            x.size(-1)).to(x)[torch.as_tensor(at)],
-              lambda x, at, base=1e4: x + torch.as_tensor(at).to(x)[:, None]]),
-]  # fmt: skip
+            _slipped(lambda i, d: 10000.0 ** (2 * i / d)),
+            _slipped(lambda i, d: 10000.0 ** (i / 2 / d)),
+        ],
+    ),
+    mistake(
+        "waves-in-halves",
+        sinusoidal_encoding=lambda n, c: torch.cat(
+            (_angles(n, c).sin(), _angles(n, c).cos()), -1
+        ).float(),
+    ),
+    mistake(
+        "positions-from-one",
+        sinusoidal_encoding=lambda n, c: positions.sinusoidal_encoding(n + 1, c)[1:],
+    ),
+    mistake(
+        "positions-ignored",
+        rope=[
+            lambda x, at, base=1e4: positions.rope(x, range(x.size(2)), base),
+            lambda x, at, base=1e4: positions.rope(x, range(1, x.size(2) + 1), base),
+        ],
+    ),
+    mistake(
+        "base-ignored",
+        rope=[lambda x, at, base=1e4, own=own: positions.rope(x, at, own) for own in (1e4, 5e5)],
+    ),
+    mistake(
+        "frequency-precedence/rope",
+        rope=[
+            lambda x, at, base=1e4, power=power: positions.rope(x, at, base**power)
+            for power in (0.5, 2, -1)
+        ],
+    ),
+    mistake("rope-wrong-sign", rope=_turned(sin=lambda t: -t.sin())),
+    mistake("rope-missing-minus", rope=_turned(layout="no minus")),
+    mistake("rope-interleaved", rope=_turned(layout="interleaved")),
+    mistake("rope-layout-mixed", rope=_turned(layout="mixed")),
+    mistake(
+        "rope-values-not-angles",
+        rope=[
+            lambda x, at, base=1e4: (
+                x + positions.sinusoidal_encoding(64, x.size(-1)).to(x)[torch.as_tensor(at)]
+            ),
+            lambda x, at, base=1e4: x + torch.as_tensor(at).to(x)[:, None],
+        ],
+    ),
+]
 
 EXERCISES = [
     Exercise(
@@ -212,4 +213,4 @@ QUESTIONS = {
     ),
 }
 
-LESSON = Lesson(10, "Positions", EXERCISES, QUESTIONS, MISTAKES)
+LESSON = Lesson(10, "Positions", EXERCISES, QUESTIONS)

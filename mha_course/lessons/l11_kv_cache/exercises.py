@@ -13,6 +13,7 @@ from mha_course import caching
 from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, NO_BIAS, Steps
 from mha_course.exercises.inputs import B, C, D, H, S, T, draw, others, square
 from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake, question
+from mha_course.mistakes import ROWS
 
 R = 9  # width of a latent
 
@@ -73,82 +74,78 @@ def _newest(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return k[:, :, -1:], v[:, :, -1:]
 
 
-CACHE = "11, KV cache and fewer KV heads: KV cache: one token at a time"
-FEWER = "11, KV cache and fewer KV heads: Fewer KV heads"
-BYTES = "11, KV cache and fewer KV heads: Bytes: what a cache weighs"
-LATENTS = "11, KV cache and fewer KV heads: One latent for all heads"
 MISTAKES = [
-    mistake("cache-wrong-axis", "The new token was not put behind the old ones.",
-        "Tokens are axis 2 of a cache (B, H, P, D).", CACHE,
-        append=[_joined(1), lambda a, b, k, v: _joined(2)(k, v, a, b), _joined(-1), _joined(0)]),
-    mistake("cache-not-appended", "The caches that came back do not hold the old tokens and the "
-                                  "new one.",
-        "The new key and value belong to it from now on.", CACHE,
+    mistake(
+        "cache-wrong-axis",
+        append=[_joined(1), lambda a, b, k, v: _joined(2)(k, v, a, b), _joined(-1), _joined(0)],
+    ),
+    mistake(
+        "cache-not-appended",
         append=[lambda a, b, k, v: (a, b), lambda a, b, k, v: (k, v)],
-        kept=[_past, _newest]),
-    mistake("cache-before-projection", "What was appended is the token itself, not its key and "
-                                       "value.",
-        "Keys and values are kept after projection, so that nothing old is computed again.", CACHE,
-        project=lambda x, m, w, b, h, s: (s.linear(x, w[0]), m, m), only=("decode_step",)),
-    mistake("blind-to-itself", "The new token sees the past, and not itself.",
-        "Its own key and value are among those that it reads: attend to the new caches, not to "
-        "the old ones.", CACHE,
-        seen=_past),
-    mistake("sees-itself-alone", "The new token sees only itself.",
-        "It has to look back: attend to the new caches, with the old keys and values in them.",
-        CACHE,
-        seen=_newest),
-    mistake("caches-exchanged", "The caches of keys and values have changed places.",
-        "Keys are appended to k_cache, values to v_cache, and they come back in this order.", CACHE,
+        kept=[_past, _newest],
+    ),
+    mistake(
+        "cache-before-projection",
+        project=lambda x, m, w, b, h, s: (s.linear(x, w[0]), m, m),
+        only=("decode_step",),
+    ),
+    mistake("blind-to-itself", seen=_past),
+    mistake("sees-itself-alone", seen=_newest),
+    mistake(
+        "caches-exchanged",
         kept=lambda k, v: (v, k),
-        append=[lambda a, b, k, v: _joined(2)(b, a, k, v), lambda a, b, k,
-            v: _joined(2)(b, a, v, k)]),
-    mistake("decode-first-key-only", "The new token sees only the first key.",
-        "A causal mask of one row, aligned at the top left, hides all but one. The newest token "
-        "may see everything: no mask is needed.", CACHE,
-        attend=lambda z, m, s: torch.nn.functional.one_hot(torch.zeros_like(z[..., 0]).long(),
-            z.size(-1)).to(z),
-        only=("decode_step",)),
-    mistake("kv-repeat-interleaved-wrongly", "Heads were laid 0 1 0 1, not 0 0 1 1.",
-        "Each KV head serves consecutive query heads: repeat_interleave, not repeat.", FEWER,
-        repeat_kv=lambda k, h: k.repeat(1, h // k.size(1), 1, 1)),
-    mistake("cache-bytes-batch-missing", "That is the cache of one sentence.",
-        "Each sentence of the batch has keys and values of its own: multiply by batch, too.", BYTES,
-        kv_cache_bytes=lambda layers, b, s, h, d, n: 2 * layers * s * h * d * n),
-    mistake("cache-bytes-one-of-kv", "That is half of it.",
-        "Keys and values are both kept: a factor of 2.", BYTES,
-        kv_cache_bytes=lambda layers, b, s, h, d, n: layers * b * s * h * d * n),
-    *[mistake("", f"{name} is left out.", "Multiply the sizes of all that is kept: it is one of "
-                                          "them.", BYTES,
-          kv_cache_bytes=lambda *sizes, at=at: 2 * math.prod(sizes) // sizes[at])
-      for at, name in enumerate(("layers", "batch", "seq_len", "num_kv_heads", "head_dim",
-          "bytes_per_value"))
-      if name != "batch"],
-    mistake("latent-scores-scaled", "The scores were divided by a square root.",
-        "Here they are wanted unscaled: leave the division to whoever applies the softmax.",
-        LATENTS,
-        latent_scores=[lambda q, w, c: latent_scores(q, w, c) / math.sqrt(q.size(-1)),
-                       lambda q, w, c: latent_scores(q, w, c) / math.sqrt(c.size(-1))]),
-    mistake("latent-scores-transposed", "Rows are latents and columns queries.",
-        "A row belongs to a query: the query, taken to the latent, stands on the left.", LATENTS,
-        latent_scores=lambda q, w, c: latent_scores(q, w, c).mT),
-    mistake("one-head-for-all", "All heads were taken to the latent by the matrix of one head.",
-        "Head h has its own matrix, w_uk[h]: `q @ w_uk` pairs them.", LATENTS,
-        latent_scores=[lambda q, w, c: latent_scores(q, w[:1], c), lambda q, w,
-            c: latent_scores(q, w[-1:], c)]),
-    mistake("up-projection-transposed", "w_uk was transposed.",
-        "w_uk[h] is (D, R) and makes a key by w_uk[h] @ latent. The query meets it from the left: "
-        "q @ w_uk.", LATENTS,
-        latent_scores=lambda q, w, c: q @ w.mT @ c.mT[:, None]),
-    mistake("latents-without-head-axis", "The latents (B, S, R) met (B, H, T, R): their B stands "
-                                         "where H should.",
-        "All heads share the latents: give them an axis of size 1 for the heads, latent[:, None].",
-        LATENTS,
-        latent_scores=lambda q, w, c: q @ w @ c.mT),
-    mistake("key-not-transposed", "The latents were not transposed.",
-        "A dot product of rows sums over R: swap the last two axes of the latents.", LATENTS,
-        latent_scores=lambda q, w, c: q @ w @ c[:, None]),
-]  # fmt: skip
+        append=[
+            lambda a, b, k, v: _joined(2)(b, a, k, v),
+            lambda a, b, k, v: _joined(2)(b, a, v, k),
+        ],
+    ),
+    mistake(
+        "decode-first-key-only",
+        attend=lambda z, m, s: torch.nn.functional.one_hot(
+            torch.zeros_like(z[..., 0]).long(), z.size(-1)
+        ).to(z),
+        only=("decode_step",),
+    ),
+    mistake(
+        "kv-repeat-interleaved-wrongly", repeat_kv=lambda k, h: k.repeat(1, h // k.size(1), 1, 1)
+    ),
+    mistake(
+        "cache-bytes-batch-missing",
+        kv_cache_bytes=lambda layers, b, s, h, d, n: 2 * layers * s * h * d * n,
+    ),
+    mistake(
+        "cache-bytes-one-of-kv",
+        kv_cache_bytes=lambda layers, b, s, h, d, n: layers * b * s * h * d * n,
+    ),
+    *[
+        mistake(
+            f"/{name}-left-out",
+            kv_cache_bytes=lambda *sizes, at=at: 2 * math.prod(sizes) // sizes[at],
+        )
+        for at, name in enumerate(
+            ("layers", "batch", "seq_len", "num_kv_heads", "head_dim", "bytes_per_value")
+        )
+        if name != "batch"
+    ],
+    mistake(
+        "latent-scores-scaled",
+        latent_scores=[
+            lambda q, w, c: latent_scores(q, w, c) / math.sqrt(q.size(-1)),
+            lambda q, w, c: latent_scores(q, w, c) / math.sqrt(c.size(-1)),
+        ],
+    ),
+    mistake("latent-scores-transposed", latent_scores=lambda q, w, c: latent_scores(q, w, c).mT),
+    mistake(
+        "one-head-for-all",
+        latent_scores=[
+            lambda q, w, c: latent_scores(q, w[:1], c),
+            lambda q, w, c: latent_scores(q, w[-1:], c),
+        ],
+    ),
+    mistake("up-projection-transposed", latent_scores=lambda q, w, c: q @ w.mT @ c.mT[:, None]),
+    mistake("latents-without-head-axis", latent_scores=lambda q, w, c: q @ w @ c.mT),
+    mistake("key-not-transposed/latents", latent_scores=lambda q, w, c: q @ w @ c[:, None]),
+]
 
 EXERCISES = [
     Exercise(
@@ -205,17 +202,8 @@ EXERCISES = [
         done="Your queries read what all heads share, and no key was ever made. Next: do the same "
         "with the values.",
         rules=(
-            Rule(
-                "The result is right, and keys were made on the way: D numbers for a token and a "
-                "head. Take the queries to the latents instead, q @ w_uk, and compare them there.",
-                _makes_keys,
-                "keys-made-again",
-            ),
-            Rule(
-                "It hands numbers to NumPy or to a list, where check cannot see whether keys are "
-                "made. Stay in torch.",
-                _leaves_torch,
-            ),
+            Rule(ROWS["keys-made-again"], _makes_keys),
+            Rule(ROWS["/latents-leave-torch"], _leaves_torch),
         ),
     ),
     Exercise(
@@ -307,4 +295,4 @@ QUESTIONS = {
     ),
 }
 
-LESSON = Lesson(11, "KV cache and fewer KV heads", EXERCISES, QUESTIONS, MISTAKES)
+LESSON = Lesson(11, "KV cache and fewer KV heads", EXERCISES, QUESTIONS)

@@ -13,6 +13,7 @@ from mha_course import flash
 from mha_course.exercises.attention_steps import Steps
 from mha_course.exercises.inputs import B, H, T, draw
 from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake, question
+from mha_course.mistakes import ROWS
 
 Shrink = Callable[
     [Tensor, Tensor], Tensor
@@ -178,56 +179,42 @@ def _whole_blocks(x: Tensor, size: int, dim: int = 2) -> Tensor:
     return x.narrow(dim, 0, x.size(dim) // size * size)
 
 
-OUTSIDE = Rule(
-    "It hands all keys to NumPy or to a list at once, where check cannot see what is held. Cut a "
-    "block from the tensor first, and stay in torch if you can.",
-    _leaves_torch,
-)
-FLASH = "12, FlashAttention: FlashAttention: one pass"
+OUTSIDE = Rule(ROWS["/keys-leave-torch"], _leaves_torch)
 MISTAKES = [
-    mistake("online-max-not-corrected", "The running sum was not rescaled when the maximum grew.",
-        "Old terms were taken relative to the old maximum: multiply them by exp(old - new).", FLASH,
-        online_softmax=_summed(_kept)),
-    mistake("online-max-not-corrected", "Neither the running sum nor the running context was "
-                                        "rescaled.",
-        "Old terms were taken relative to the old maximum: multiply both by exp(old - new).", FLASH,
-        {"shrink_sum": _kept, "shrink_context": _kept}),
-    mistake("sum-not-rescaled", "The running context was rescaled, the running sum was not.",
-        "Both hold terms relative to the old maximum: multiply the sum by exp(old - new), too.",
-        FLASH,
-        shrink_sum=_kept),
-    mistake("context-not-rescaled", "The running sum was rescaled, the running context was not.",
-        "Both hold terms relative to the old maximum: multiply the context by exp(old - new), "
-        "too.", FLASH,
-        shrink_context=_kept),
-    mistake("online-exponent-sign", "The old sum was multiplied by exp(new - old).",
-        "It must shrink when the maximum grows: multiply by exp(old - new).", FLASH,
+    mistake("online-max-not-corrected", online_softmax=_summed(_kept)),
+    mistake("online-max-not-corrected/context", {"shrink_sum": _kept, "shrink_context": _kept}),
+    mistake("sum-not-rescaled", shrink_sum=_kept),
+    mistake("context-not-rescaled", shrink_context=_kept),
+    mistake(
+        "online-exponent-sign",
         {"shrink_sum": _grown, "shrink_context": _grown},
         {"shrink_sum": _grown_but_first, "shrink_context": _grown_but_first},
-        online_softmax=[_summed(_grown), _summed(_grown_but_first)]),
-    mistake("softmax-no-keepdim", "The maximum of a block has no axis for the keys, so it does "
-                                  "not fit the block.",
-        "Keep that axis with keepdim=True, or put one back with [..., None].", FLASH,
+        online_softmax=[_summed(_grown), _summed(_grown_but_first)],
+    ),
+    mistake(
+        "softmax-no-keepdim/block",
         online_softmax=lambda z, n: z.split(n, -1)[0] - z.split(n, -1)[0].amax(-1),
-        tiled_attention=[lambda q, k, v, n: torch.maximum(q[..., :1],
-            (q @ k[:, :, :n].mT).amax(-1)),
-                         lambda q, k, v, n: q @ k[:, :, :n].mT - (q @ k[:, :, :n].mT).amax(-1)]),
-    mistake("online-max-from-zero", "The running maximum starts at 0, or at another number.",
-        "Where all scores of a row are lower, none of them ever is the maximum then. Start at "
-        "-inf.", FLASH,
-        online_softmax=[_summed(Steps.defaults["shrink_sum"], start=start) for start in (0.0,
-            -100.0, -1e4)],
-        start=lambda: 0.0),
-    mistake("softmax-unstable", "No maximum was subtracted: with large scores the exponentials "
-                                "overflow.",
-        "Keep a running maximum, and take every exponential relative to it.", FLASH,
-        tiled_attention=_without_maximum),
-    mistake("online-last-block-dropped", "The last, shorter block is missing.",
-        "The length need not be a multiple of the block.", FLASH,
+        tiled_attention=[
+            lambda q, k, v, n: torch.maximum(q[..., :1], (q @ k[:, :, :n].mT).amax(-1)),
+            lambda q, k, v, n: q @ k[:, :, :n].mT - (q @ k[:, :, :n].mT).amax(-1),
+        ],
+    ),
+    mistake(
+        "online-max-from-zero",
+        online_softmax=[
+            _summed(Steps.defaults["shrink_sum"], start=start) for start in (0.0, -100.0, -1e4)
+        ],
+        start=lambda: 0.0,
+    ),
+    mistake("softmax-unstable/tiled", tiled_attention=_without_maximum),
+    mistake(
+        "online-last-block-dropped",
         online_softmax=lambda z, n: flash.online_softmax(_whole_blocks(z, n, 3), n),
-        tiled_attention=lambda q, k, v, n: flash.tiled_attention(q, _whole_blocks(k, n),
-            _whole_blocks(v, n), n)),
-]  # fmt: skip
+        tiled_attention=lambda q, k, v, n: flash.tiled_attention(
+            q, _whole_blocks(k, n), _whole_blocks(v, n), n
+        ),
+    ),
+]
 
 EXERCISES = [
     Exercise(
@@ -254,17 +241,8 @@ EXERCISES = [
         done="You can take a softmax of a row that you never hold whole. Sort the scores, largest "
         "first: which factor is then always 1?",
         rules=(
-            Rule(
-                "It computes with a whole row of scores at once. Read one block after the other, "
-                "and each once.",
-                _reads_whole_rows,
-                "online-whole-row",
-            ),
-            Rule(
-                "It goes through the blocks twice. Read each once: correct the sum when the "
-                "maximum grows.",
-                _reads_again,
-            ),
+            Rule(ROWS["online-whole-row"], _reads_whole_rows),
+            Rule(ROWS["/blocks-read-twice"], _reads_again),
             OUTSIDE,
         ),
     ),
@@ -300,18 +278,8 @@ EXERCISES = [
         done="You can attend without ever holding the table of scores. Change the block size, and "
         "see that the context stays the same.",
         rules=(
-            Rule(
-                "A kernel of PyTorch did the work. Write the loop over the blocks yourself.",
-                _is_library_kernel,
-                "library-kernel",
-            ),
-            Rule(
-                "More than (B, H, T, block_size) scores are held at once, in one tensor or in "
-                "several. Work through one block of keys after the other, and keep only the "
-                "running maximum, sum and context.",
-                _holds_too_many_scores,
-                "online-whole-row",
-            ),
+            Rule(ROWS["library-kernel"], _is_library_kernel),
+            Rule(ROWS["online-whole-row/tiles"], _holds_too_many_scores),
             OUTSIDE,
         ),
     ),
@@ -378,4 +346,4 @@ QUESTIONS = {
     ),
 }
 
-LESSON = Lesson(12, "FlashAttention", EXERCISES, QUESTIONS, MISTAKES)
+LESSON = Lesson(12, "FlashAttention", EXERCISES, QUESTIONS)

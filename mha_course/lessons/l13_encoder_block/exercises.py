@@ -118,73 +118,77 @@ def _block(first: Callable[..., Tensor], second: Callable[..., Tensor]) -> Calla
     return lambda x, attention, feed, norm1, norm2: second(first(x, attention, norm1), feed, norm2)
 
 
-NORM = "13, Encoder block: Layer norm: over the last axis"
-BLOCK = "13, Encoder block: Encoder block: wiring"
 MISTAKES = [
-    mistake("layer-norm-wrong-axis", "The mean was taken over the wrong axis.",
-        "Each token is normed by itself: over the last axis.", NORM,
-        layer_norm=[_norm(1), _norm(0), _norm((1, 2)), _norm((0, 1))]),
-    mistake("layer-norm-unbiased", "The variance was divided by n - 1.",
-        "Layer norm divides by n: var(correction=0).", NORM,
-        layer_norm=_norm(correction=1)),
-    mistake("layer-norm-unbiased", "The variance was divided by n - 1, as std does, and eps is "
-                                   "not under the root.",
-        "Layer norm divides by n, and takes the root of variance + eps: see var(correction=0).",
-        NORM,
-        layer_norm=[_norm(correction=1, late=True), _norm(correction=1, own_eps=0.0)]),
-    mistake("layer-norm-eps-outside", "eps was added behind the root.",
-        "It belongs under it: sqrt(variance + eps).", NORM,
-        layer_norm=_norm(late=True)),
-    mistake("rms-not-layer-norm", "The mean was not taken away: this is RMSNorm.",
-        "Layer norm first subtracts the mean of each token; the variance is that of what is left.",
-        NORM,
-        layer_norm=[_rms, lambda x, g, b, eps=1e-5: _rms(x, g, 0 * b, eps)]),
-    mistake("layer-norm-no-affine", "gamma, beta or both were left out.",
-        "After the norm each channel is multiplied by its gamma, and its beta is added.", NORM,
-        layer_norm=[_norm(gamma=False, beta=False), _norm(beta=False), _norm(gamma=False)]),
-    mistake("layer-norm-eps-ignored", "eps is not the one that was given.",
-        "It is an argument: add it to the variance before the root, as it is handed in.", NORM,
-        layer_norm=[_norm(own_eps=own) for own in (1e-5, 0.0, 1e-6, 1e-8, 1e-12)]),
-    mistake("layer-norm-variance-without-root", "It was divided by the variance, not by its root.",
-        "The spread of the numbers is the root: (variance + eps).sqrt().", NORM,
-        layer_norm=[_by_variance, lambda x, g, b, eps=1e-5: _by_variance(x, g, b, 0.0)]),
-    mistake("residual-missing", "A residual is missing: x itself is not added.",
-        "Each half adds to the stream: x + attention(norm1(x)).", BLOCK,
-        encoder_block=[_block(_without_residual, _without_residual),
+    mistake("layer-norm-wrong-axis", layer_norm=[_norm(1), _norm(0), _norm((1, 2)), _norm((0, 1))]),
+    mistake("layer-norm-unbiased", layer_norm=_norm(correction=1)),
+    mistake(
+        "layer-norm-unbiased/std",
+        layer_norm=[_norm(correction=1, late=True), _norm(correction=1, own_eps=0.0)],
+    ),
+    mistake("layer-norm-eps-outside", layer_norm=_norm(late=True)),
+    mistake(
+        "rms-not-layer-norm", layer_norm=[_rms, lambda x, g, b, eps=1e-5: _rms(x, g, 0 * b, eps)]
+    ),
+    mistake(
+        "layer-norm-no-affine",
+        layer_norm=[_norm(gamma=False, beta=False), _norm(beta=False), _norm(gamma=False)],
+    ),
+    mistake(
+        "layer-norm-eps-ignored",
+        layer_norm=[_norm(own_eps=own) for own in (1e-5, 0.0, 1e-6, 1e-8, 1e-12)],
+    ),
+    mistake(
+        "layer-norm-variance-without-root",
+        layer_norm=[_by_variance, lambda x, g, b, eps=1e-5: _by_variance(x, g, b, 0.0)],
+    ),
+    mistake(
+        "residual-missing",
+        encoder_block=[
+            _block(_without_residual, _without_residual),
             _block(_without_residual, _right),
-                       _block(_right, _without_residual)]),
-    mistake("second-residual-from-input", "The second half adds to the x that came in.",
-        "By then the stream is x + attention(norm1(x)): feed_forward adds to that.", BLOCK,
-        encoder_block=lambda x, attention, feed, norm1,
-        norm2: x + feed(norm2(x + attention(norm1(x))))),
-    mistake("stream-normed", "The stream itself was normed, not a copy that a part reads.",
-        "What is added to is x as it came: x + attention(norm1(x)), and the second half alike.",
-        BLOCK,
-        encoder_block=[_block(_normed_stream, _normed_stream), _block(_normed_stream, _right),
-                       _block(_right, _normed_stream)]),
-    mistake("parallel-block", "Both parts read the x that came in.",
-        "feed_forward reads what attention has added to: first x = x + attention(norm1(x)), then "
-        "the second half.",
-        BLOCK,
-        encoder_block=[lambda x, attention, feed, norm1,
-            norm2: x + attention(norm1(x)) + feed(norm2(x)),
-                       lambda x, attention, feed, norm1,
-                       norm2: x + attention(norm1(x)) + feed(norm1(x))]),
-    mistake("norms-exchanged", "norm1 and norm2 have changed places.",
-        "norm1 stands before attention, norm2 before feed_forward.", BLOCK,
-        encoder_block=lambda x, attention, feed, norm1,
-        norm2: encoder_block(x, attention, feed, norm2, norm1)),
-    mistake("post-norm-wiring", "The norms come after the sums.",
-        "That is post-norm. Here each half reads a normed copy, and the stream itself is never "
-        "normed.", BLOCK,
-        encoder_block=_block(_post_norm, _post_norm)),
-    mistake("norm-shared", "Both halves use one norm.",
-        "norm1 stands before attention, norm2 before feed_forward.", BLOCK,
-        encoder_block=[lambda x, attention, feed, norm1,
-            norm2: encoder_block(x, attention, feed, norm1, norm1),
-                       lambda x, attention, feed, norm1,
-                       norm2: encoder_block(x, attention, feed, norm2, norm2)]),
-]  # fmt: skip
+            _block(_right, _without_residual),
+        ],
+    ),
+    mistake(
+        "second-residual-from-input",
+        encoder_block=lambda x, attention, feed, norm1, norm2: (
+            x + feed(norm2(x + attention(norm1(x))))
+        ),
+    ),
+    mistake(
+        "stream-normed",
+        encoder_block=[
+            _block(_normed_stream, _normed_stream),
+            _block(_normed_stream, _right),
+            _block(_right, _normed_stream),
+        ],
+    ),
+    mistake(
+        "parallel-block",
+        encoder_block=[
+            lambda x, attention, feed, norm1, norm2: x + attention(norm1(x)) + feed(norm2(x)),
+            lambda x, attention, feed, norm1, norm2: x + attention(norm1(x)) + feed(norm1(x)),
+        ],
+    ),
+    mistake(
+        "norms-exchanged",
+        encoder_block=lambda x, attention, feed, norm1, norm2: encoder_block(
+            x, attention, feed, norm2, norm1
+        ),
+    ),
+    mistake("post-norm-wiring", encoder_block=_block(_post_norm, _post_norm)),
+    mistake(
+        "norm-shared",
+        encoder_block=[
+            lambda x, attention, feed, norm1, norm2: encoder_block(
+                x, attention, feed, norm1, norm1
+            ),
+            lambda x, attention, feed, norm1, norm2: encoder_block(
+                x, attention, feed, norm2, norm2
+            ),
+        ],
+    ),
+]
 
 EXERCISES = [
     Exercise(
@@ -284,4 +288,4 @@ QUESTIONS = {
     ),
 }
 
-LESSON = Lesson(13, "Encoder block", EXERCISES, QUESTIONS, MISTAKES)
+LESSON = Lesson(13, "Encoder block", EXERCISES, QUESTIONS)

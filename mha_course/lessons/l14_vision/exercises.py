@@ -14,22 +14,20 @@ def _grid(x: Tensor, n: int) -> Tensor:
     return x.unflatten(3, (-1, n)).unflatten(2, (-1, n))
 
 
-PATCHES = "14, Vision: Vision: patches"
 MISTAKES = [
-    mistake("patchify-without-permute", "Each patch holds parts of several places.",
-        "Bring rows and columns of patches in front before flattening: permute(0, 2, 4, 1, 3, 5).",
-        PATCHES,
-        patchify=lambda x, n: x.reshape(x.size(0), -1, 3 * n * n)),
-    mistake("patchify-channels-last", "Each patch is ordered (row, column, channel).",
-        "Here it is (channel, row, column).", PATCHES,
-        patchify=lambda x, n: _grid(x, n).permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)),
-    mistake("patchify-transposed", "The patches come column by column.",
-        "They are read row by row, as text is.", PATCHES,
-        patchify=lambda x, n: _grid(x, n).permute(0, 4, 2, 1, 3, 5).flatten(3).flatten(1, 2)),
-    mistake("class-token-last", "The class token stands last.",
-        "It comes first, before the patches.", "14, Vision: The class token: a place to gather",
-        add_class_token=lambda x, c: torch.cat((x, c.expand(len(x), 1, -1)), 1)),
-]  # fmt: skip
+    mistake("patchify-without-permute", patchify=lambda x, n: x.reshape(x.size(0), -1, 3 * n * n)),
+    mistake(
+        "patchify-channels-last",
+        patchify=lambda x, n: _grid(x, n).permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2),
+    ),
+    mistake(
+        "patchify-transposed",
+        patchify=lambda x, n: _grid(x, n).permute(0, 4, 2, 1, 3, 5).flatten(3).flatten(1, 2),
+    ),
+    mistake(
+        "class-token-last", add_class_token=lambda x, c: torch.cat((x, c.expand(len(x), 1, -1)), 1)
+    ),
+]
 
 EXERCISES = [
     Exercise(
@@ -130,4 +128,4 @@ QUESTIONS = {
     ),
 }
 
-LESSON = Lesson(14, "Vision", EXERCISES, QUESTIONS, MISTAKES)
+LESSON = Lesson(14, "Vision", EXERCISES, QUESTIONS)

@@ -69,64 +69,51 @@ def _cut_after(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
     return shares if top_k is None else shares * (shares >= shares.topk(top_k).values[:, -1:])
 
 
-NEXT = "15, Language model: Language model: what comes next"
-WRITING = "15, Language model: Writing"
-CHOOSING = "15, Language model: Choosing the next word"
 MISTAKES = [
-    mistake("targets-not-shifted", "Targets are the inputs themselves.",
-        "The target of a token is the next one.", NEXT,
-        next_token_targets=[lambda t: (t[:, :-1], t[:, :-1]), lambda t: (t, t),
-            lambda t: (t[:, 1:], t[:, 1:])]),
-    mistake("targets-shifted-wrong-way", "Each token should predict the one before it.",
-        "Targets lie one place ahead: ids[:, 1:].", NEXT,
-        next_token_targets=lambda t: (t[:, 1:], t[:, :-1])),
-    mistake("generate-wrong-position", "The next word was read at the wrong place.",
-        "What comes next stands in the logits of the last token.", WRITING,
-        generate=[_writing(lambda z: z[:, 0]), _writing(lambda z: z[:, -2]),
-            _writing(lambda z: z.mean(1))]),
-    mistake("generate-reads-last-word-only", "The model was given the last word alone.",
-        "What comes next depends on all words so far: model(ids), and of its logits the last row.",
-        WRITING,
-        generate=_writing(lambda z: z[:, -1], lambda ids: ids[:, -1:])),
-    mistake("generate-samples", "Two calls differ: the next word is drawn at random.",
-        "Here the likeliest word is taken, each time: argmax.", WRITING,
-        stage="repeat", only=("generate",)),
-    mistake("temperature-multiplied", "The logits were multiplied by the temperature.",
-        "Divide: a temperature below 1 draws the logits apart, one above 1 together.", CHOOSING,
-        next_token_probabilities=_probabilities(lambda z, t: z * t)),
-    mistake("temperature-ignored", "The temperature changes nothing.",
-        "Divide the logits by it before the softmax.", CHOOSING,
-        next_token_probabilities=_probabilities(lambda z, t: z)),
-    mistake("temperature-after-softmax", "The probabilities were divided by the temperature, not "
-                                         "the logits.",
-        "Then they no longer sum to 1, and their order of size is as before. Divide first, then "
-        "softmax.", CHOOSING,
-        next_token_probabilities=[lambda z, t, k: _cut_after(z, 1.0, k) / t,
-                                  lambda z, t, k: _probabilities()(z, 1.0, k) / t]),
-    mistake("not-renormalised", "What is left does not sum to 1.",
-        "The others were set to 0 after the softmax. Hide their logits before it, with -inf, or "
-        "divide by the sum.",
-        CHOOSING, next_token_probabilities=_cut_after),
-    mistake("top-k-ignored", "All words are kept.",
-        "Only the top_k largest of each row keep a probability; the others get exactly 0.",
-        CHOOSING,
-        next_token_probabilities=lambda z, t, k: (z / t).softmax(-1)),
-    mistake("top-k-filled-with-zero", "Words that are not kept got the logit 0, not the "
-                                      "probability 0.",
-        "A logit of 0 is a logit like others: exp(0) is 1. Fill with -inf.", CHOOSING,
-        next_token_probabilities=_probabilities(hide=lambda z, kept: z * kept)),
-    mistake("top-k-one-short", "One word too few is kept.",
-        "The smallest of the top_k is one of them: hide what is smaller than it, and not what "
-        "equals it.", CHOOSING,
-        next_token_probabilities=_probabilities(largest=lambda z, k: z > z.topk(k).values[:, -1:])),
-    mistake("softmax-over-batch", "The probabilities sum to 1 over the sentences, not over the "
-                                  "words.",
-        "The words are the last axis: softmax(-1).", CHOOSING,
-        next_token_probabilities=_probabilities(axis=0)),
-    mistake("top-k-none", "top_k is None, and was taken for a number.",
-        "Keep all words then: choose only if top_k is not None.", CHOOSING,
-        crashes="NoneType", only=("next_token_probabilities",)),
-]  # fmt: skip
+    mistake(
+        "targets-not-shifted",
+        next_token_targets=[
+            lambda t: (t[:, :-1], t[:, :-1]),
+            lambda t: (t, t),
+            lambda t: (t[:, 1:], t[:, 1:]),
+        ],
+    ),
+    mistake("targets-shifted-wrong-way", next_token_targets=lambda t: (t[:, 1:], t[:, :-1])),
+    mistake(
+        "generate-wrong-position",
+        generate=[
+            _writing(lambda z: z[:, 0]),
+            _writing(lambda z: z[:, -2]),
+            _writing(lambda z: z.mean(1)),
+        ],
+    ),
+    mistake(
+        "generate-reads-last-word-only",
+        generate=_writing(lambda z: z[:, -1], lambda ids: ids[:, -1:]),
+    ),
+    mistake("generate-samples", stage="repeat", only=("generate",)),
+    mistake("temperature-multiplied", next_token_probabilities=_probabilities(lambda z, t: z * t)),
+    mistake("temperature-ignored", next_token_probabilities=_probabilities(lambda z, t: z)),
+    mistake(
+        "temperature-after-softmax",
+        next_token_probabilities=[
+            lambda z, t, k: _cut_after(z, 1.0, k) / t,
+            lambda z, t, k: _probabilities()(z, 1.0, k) / t,
+        ],
+    ),
+    mistake("not-renormalised", next_token_probabilities=_cut_after),
+    mistake("top-k-ignored", next_token_probabilities=lambda z, t, k: (z / t).softmax(-1)),
+    mistake(
+        "top-k-filled-with-zero",
+        next_token_probabilities=_probabilities(hide=lambda z, kept: z * kept),
+    ),
+    mistake(
+        "top-k-one-short",
+        next_token_probabilities=_probabilities(largest=lambda z, k: z > z.topk(k).values[:, -1:]),
+    ),
+    mistake("softmax-over-batch/words", next_token_probabilities=_probabilities(axis=0)),
+    mistake("top-k-none", crashes="NoneType", only=("next_token_probabilities",)),
+]
 
 EXERCISES = [
     Exercise(
@@ -267,4 +254,4 @@ QUESTIONS = {
     ),
 }
 
-LESSON = Lesson(15, "Language model", EXERCISES, QUESTIONS, MISTAKES)
+LESSON = Lesson(15, "Language model", EXERCISES, QUESTIONS)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mha_course.exercises.inputs import B, D, H, S, T, draw, others, square, weights
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
+from mha_course.mistakes import ROWS
 
 
 def relation_score(weights: Tensor, pairs: Sequence[tuple[int, int]]) -> Tensor:
@@ -93,28 +94,22 @@ def _not_other_weights(
     if not other.isfinite().all():
         return None, "Some of the weights are NaN or inf. Was anything divided by 0?"
     if (other - weights_).abs().amax() <= LEAST:
-        return "same-weights", (
-            "These are the weights that came in: none has moved by more than 0.000001. Add to "
-            "each row a step along a direction that changes neither its context nor its sum."
-        )
+        return "same-weights", ROWS["same-weights"].text
     if (other < -LEAST).any():
         return "negative-weights", (
             f"{int((other < -LEAST).sum())} weights are negative, down to "
-            f"{float(other.min()):.2g}. Take a shorter "
-            "step: stop before the first weight of the row reaches 0."
+            f"{float(other.min()):.2g}. {ROWS['negative-weights'].why}"
         )
     if ((other.sum(-1) - 1).abs() > LEAST).any():
         row = int((other.sum(-1) - 1).abs().argmax())
         return "sum-moved", (
-            f"Rows do not sum to 1 any more: row {row} sums to {float(other[row].sum()):.6g}. Put "
-            f"a column of ones "
-            "beside v when you look for the direction: then it keeps the sum as well."
+            f"Rows do not sum to 1 any more: row {row} sums to {float(other[row].sum()):.6g}. "
+            f"{ROWS['sum-moved'].why}"
         )
     moved = float((other @ v - weights_ @ v).abs().amax())
     return "context-moved", (
-        f"They are weights, but the context has moved, by up to {moved:.2g}. What you add to a "
-        f"row must give 0 when "
-        "it is multiplied by v."
+        f"They are weights, but the context has moved, by up to {moved:.2g}. "
+        f"{ROWS['context-moved'].why}"
     )
 
 
@@ -131,53 +126,47 @@ def _ablate_axis(context: Tensor, heads: Any, axis: int) -> Tensor:
     return context.index_fill(axis, torch.as_tensor(heads), 0.0)
 
 
-ABLATION = "17, What heads do: Ablation: what breaks without a head"
-RELATION = "17, What heads do: Do it: one number for each head"
-CONTRIBUTION = "17, What heads do: A weight is not a contribution"
 MISTAKES = [
-    mistake("ablate-in-place", "The context itself was changed.",
-        "Work on a copy, so that other heads can be tried: clone().", ABLATION,
-        stage="input", only=("ablate_heads",)),
-    mistake("ablate-wrong-axis", "Something else than heads was silenced.",
-        "Heads are axis 1 of (B, H, S, D).", ABLATION,
-        ablate_heads=[lambda c, h: _ablate_axis(c, h, 2), lambda c, h: _ablate_axis(c, h, 3),
-                      lambda c, h: _ablate_axis(c, [i for i in h if i < c.size(0)], 0)]),
-    mistake("ablate-wrong-axis", "A head was looked for on an axis that is shorter.",
-        "Heads are axis 1 of (B, H, S, D): context[:, heads].", ABLATION,
-        crashes="IndexError", only=("ablate_heads",)),
-    mistake("ablate-complement", "The listed heads were kept, and all others silenced.",
-        "It is the listed ones whose context becomes 0.", ABLATION,
-        ablate_heads=lambda c, h: _ablate_axis(c, [i for i in range(c.size(1)) if i not in h], 1)),
-    mistake("relation-summed", "The weights of the pairs were added up.",
-        "With more pairs the sum grows: divide by how many there are, or take the mean.", RELATION,
-        relation_score=lambda w, pairs: relation_score(w, pairs) * len(pairs)),
-    mistake("relation-transposed", "The weights were read the other way round.",
-        "Rows are queries: weights[from, to].", RELATION,
-        relation_score=lambda w, pairs: relation_score(w.mT, pairs)),
-    mistake("weights-only", "The weights came back.",
-        "They say what share of a value is taken, not how long the value is, nor what W_O makes "
-        "of it.", CONTRIBUTION,
-        contribution_norms=lambda w, v, w_o: w),
-    mistake("norm-of-value", "The values were measured before W_O.",
-        "Send each through its head's columns of W_O first: W_O stretches some and drops others.",
-        CONTRIBUTION,
-        contribution_norms=lambda w, v, w_o: w * v.norm(dim=-1)[:, None]),
-    mistake("contribution-unweighted", "The weights have no part in it.",
-        "That is the length with all the weight on s: multiply it by the weight.", CONTRIBUTION,
-        contribution_norms=lambda w, v, w_o: contribution_norms(torch.ones_like(w), v, w_o)),
-    mistake("norm-squared", "The squares of the lengths came back.",
-        "The length is the root of the sum of squares: norm(dim=-1).", CONTRIBUTION,
-        contribution_norms=[lambda w, v, w_o: contribution_norms(w, v, w_o).square(),
-                            lambda w, v, w_o: w * contribution_norms(torch.ones_like(w), v,
-                                w_o).square()]),
-    mistake("contribution-of-all-heads", "The heads were added before their lengths were taken.",
-        "Each head has a length of its own for each pair: keep the axis H until the norm is "
-        "taken.", CONTRIBUTION,
-        contribution_norms=[lambda w, v, w_o: _all_heads(w, v, w_o).expand_as(w), _all_heads]),
-    mistake("output-columns-as-rows", "W_O was cut by rows.",
-        "Its columns are what reads the heads: D columns for each.", CONTRIBUTION,
-        contribution_norms=lambda w, v, w_o: contribution_norms(w, v, w_o.T)),
-]  # fmt: skip
+    mistake("ablate-in-place", stage="input", only=("ablate_heads",)),
+    mistake(
+        "ablate-wrong-axis",
+        ablate_heads=[
+            lambda c, h: _ablate_axis(c, h, 2),
+            lambda c, h: _ablate_axis(c, h, 3),
+            lambda c, h: _ablate_axis(c, [i for i in h if i < c.size(0)], 0),
+        ],
+    ),
+    mistake("ablate-wrong-axis/shorter", crashes="IndexError", only=("ablate_heads",)),
+    mistake(
+        "ablate-complement",
+        ablate_heads=lambda c, h: _ablate_axis(c, [i for i in range(c.size(1)) if i not in h], 1),
+    ),
+    mistake(
+        "relation-summed", relation_score=lambda w, pairs: relation_score(w, pairs) * len(pairs)
+    ),
+    mistake("relation-transposed", relation_score=lambda w, pairs: relation_score(w.mT, pairs)),
+    mistake("weights-only", contribution_norms=lambda w, v, w_o: w),
+    mistake("norm-of-value", contribution_norms=lambda w, v, w_o: w * v.norm(dim=-1)[:, None]),
+    mistake(
+        "contribution-unweighted",
+        contribution_norms=lambda w, v, w_o: contribution_norms(torch.ones_like(w), v, w_o),
+    ),
+    mistake(
+        "norm-squared",
+        contribution_norms=[
+            lambda w, v, w_o: contribution_norms(w, v, w_o).square(),
+            lambda w, v, w_o: w * contribution_norms(torch.ones_like(w), v, w_o).square(),
+        ],
+    ),
+    mistake(
+        "contribution-of-all-heads",
+        contribution_norms=[lambda w, v, w_o: _all_heads(w, v, w_o).expand_as(w), _all_heads],
+    ),
+    mistake(
+        "output-columns-as-rows/contribution",
+        contribution_norms=lambda w, v, w_o: contribution_norms(w, v, w_o.T),
+    ),
+]
 
 EXERCISES = [
     Exercise(
@@ -299,4 +288,4 @@ QUESTIONS = {
     ),
 }
 
-LESSON = Lesson(17, "What heads do", EXERCISES, QUESTIONS, MISTAKES)
+LESSON = Lesson(17, "What heads do", EXERCISES, QUESTIONS)

@@ -112,86 +112,76 @@ def _stored(*seeds: int) -> tuple[Tensor, ...]:
     return tokens(), c_attn, draw(3 * C, seed=31), c_proj, draw(C, seed=32)
 
 
-FILE = "18, Real models: What is in the file"
-INSIDE = "18, Real models: Do it: your attention inside GPT-2"
-LAYOUT = "18, Real models: Llama: whose pairs?"
 MISTAKES = [
-    mistake("not-transposed", "The weight was cut into q, k and v, and not transposed.",
-        "GPT-2 keeps (in, out), and nn.Linear (out, in): each of the three must be transposed.",
-        FILE,
-        gpt2_qkv=lambda w: w.chunk(3, dim=1)),
-    mistake("not-transposed", "A reshape or view gave the weight its shape.",
-        "It is no transpose: the numbers stay in their order. weight.T turns columns into rows.",
-        FILE,
-        gpt2_qkv=[lambda w: w.reshape(3, w.size(0), -1).unbind(),
-                  lambda w: tuple(part.T for part in w.reshape(3, w.size(0), -1))]),
-    mistake("chunk-wrong-axis", "The axis in was cut, which has no q, k and v in it.",
-        "q, k and v lie side by side in the axis out: the columns of (in, out), the rows after "
-        "the transpose.", FILE,
-        gpt2_qkv=[lambda w: w.chunk(3), lambda w: w.T.chunk(3, dim=1)]),
-    mistake("fused-three-innermost", "Every third column was taken.",
-        "The thirds are blocks: first all C columns of q, then those of k, then those of v.", FILE,
-        gpt2_qkv=lambda w: (w.T[0::3], w.T[1::3], w.T[2::3])),
-    mistake("not-transposed", "c_attn.weight was used as nn.Linear would keep it.",
-        "It is stored as (in, out): x @ c_attn.weight, without a transpose.", INSIDE,
-        linear=[lambda x, w, b: x @ w + b, lambda x, w, b: x @ _each_turned(w).T + b,
-                lambda x, w, b: x @ w.T.reshape(w.shape).T + b], only=("gpt2_attention",)),
-    mistake("not-transposed", "c_proj.weight was used as nn.Linear would keep it: it is square, "
-                              "so nothing crashes.",
-        "It is stored as (in, out): merged @ c_proj.weight, without a transpose.", INSIDE,
-        output=lambda merged, w, b, h: merged @ w + b, only=("gpt2_attention",)),
-    mistake("not-transposed", "A stored weight was put into an nn.Linear as it is.",
-        "nn.Linear keeps (out, in), and the file (in, out): transpose it first.", INSIDE,
-        crashes="size mismatch|shape mismatch", only=("gpt2_attention",)),
-    mistake("", "The file has no tensor of this name.",
-        "state has c_attn.weight, c_attn.bias, c_proj.weight and c_proj.bias.", INSIDE,
-        crashes="KeyError", only=("gpt2_attention",)),
-    mistake("causal-ignored", "Tokens see what comes later.",
-        "GPT-2 is causal: hide later keys before the softmax, or call the kernel with "
-        "is_causal=True.", INSIDE,
-        {"mask": lambda m, z: m | True}, only=("gpt2_attention",)),
-    mistake("causal-leaks-next", "Each token sees the next one.",
-        "The lower triangle ends at the diagonal: tril().", INSIDE,
-        {"mask": lambda m, z: (m | True).tril(1)}, only=("gpt2_attention",)),
-    mistake("causal-hides-self", "The diagonal is hidden, and the first token sees nothing.",
-        "A token sees itself: tril().", INSIDE,
+    mistake("not-transposed", gpt2_qkv=lambda w: w.chunk(3, dim=1)),
+    mistake(
+        "not-transposed/reshaped",
+        gpt2_qkv=[
+            lambda w: w.reshape(3, w.size(0), -1).unbind(),
+            lambda w: tuple(part.T for part in w.reshape(3, w.size(0), -1)),
+        ],
+    ),
+    mistake(
+        "chunk-wrong-axis/stored", gpt2_qkv=[lambda w: w.chunk(3), lambda w: w.T.chunk(3, dim=1)]
+    ),
+    mistake("fused-three-innermost/stored", gpt2_qkv=lambda w: (w.T[0::3], w.T[1::3], w.T[2::3])),
+    mistake(
+        "not-transposed/c_attn",
+        linear=[
+            lambda x, w, b: x @ w + b,
+            lambda x, w, b: x @ _each_turned(w).T + b,
+            lambda x, w, b: x @ w.T.reshape(w.shape).T + b,
+        ],
+        only=("gpt2_attention",),
+    ),
+    mistake(
+        "not-transposed/c_proj",
+        output=lambda merged, w, b, h: merged @ w + b,
+        only=("gpt2_attention",),
+    ),
+    mistake(
+        "not-transposed/into-linear",
+        crashes="size mismatch|shape mismatch",
+        only=("gpt2_attention",),
+    ),
+    mistake("/no-such-tensor", crashes="KeyError", only=("gpt2_attention",)),
+    mistake("causal-ignored/gpt2", {"mask": lambda m, z: m | True}, only=("gpt2_attention",)),
+    mistake(
+        "causal-leaks-next/gpt2",
+        {"mask": lambda m, z: (m | True).tril(1)},
+        only=("gpt2_attention",),
+    ),
+    mistake(
+        "causal-hides-self/gpt2",
         *map(_without_diagonal, (-torch.inf, -1e9)),
-        {"mask": lambda m, z: m.tril(-1)}, only=("gpt2_attention",)),
-    mistake("mask-inverted", "Each token sees itself and what comes later.",
-        "The causal mask is the lower triangle: tril(), and not triu().", INSIDE,
-        {"mask": lambda m, z: m.T}, only=("gpt2_attention",)),
-    mistake("heads-ignored", "The even rows of all heads were brought before the odd rows of all "
-                             "heads.",
-        "A pair stays in its head: cut the rows into heads first, and reorder inside each.", LAYOUT,
-        to_half_split=[_reordered(0, heads=False), _reordered(0, heads=False, back=True)]),
-    mistake("half-split-inverted", "This is the way back: it makes interleaved pairs of "
-                                   "half-split ones.",
-        "Inside each head the order should be 0, 2, 4, … and then 1, 3, 5, …: cut as (D/2, 2), "
-        "then transpose.", LAYOUT,
-        to_half_split=_reordered(0, heads=True, back=True)),
-    mistake("columns-reordered", "The columns were reordered.",
-        "The rows of the weight make the channels of q and k. The columns read x, whose order "
-        "stays.", LAYOUT,
-        to_half_split=[_reordered(1, heads, back) for heads in (True, False) for back in (False,
-            True)]),
-    mistake("columns-reordered", "The columns were reordered, and came back as rows.",
-        "(out, in) has its rows first already, which make the channels of q and k: no transpose "
-        "is needed.", LAYOUT,
-        to_half_split=[lambda w, h: _reordered(0, True)(w.T, h), lambda w,
-            h: _reordered(0, False)(w.T, h)]),
-    mistake("", "Heads changed places with pairs, and rows left their heads.",
-        "After the cut to (H, D/2, 2, C) axes 1 and 2 change places, and the heads stay first.",
-        LAYOUT,
-        to_half_split=[_exchanged(0, 1), _exchanged(0, 2)]),
-    mistake("", "The rows were cut as if a head had every H-th of them.",
-        "A head has D rows side by side, and in them its pairs: cut as (H, D/2, 2), heads first.",
-        LAYOUT,
-        to_half_split=[_exchanged(0, 1, heads=2), _exchanged(1, 2, heads=1)]),
-    mistake("", "The weight has another number of rows than the answer takes for granted.",
-        "k_proj may have fewer rows than columns: weight.size(0) rows are H*D, and a head has D "
-        "of them.", LAYOUT,
-        crashes="is invalid for input of size", only=("to_half_split",)),
-]  # fmt: skip
+        {"mask": lambda m, z: m.tril(-1)},
+        only=("gpt2_attention",),
+    ),
+    mistake("mask-inverted/gpt2", {"mask": lambda m, z: m.T}, only=("gpt2_attention",)),
+    mistake(
+        "heads-ignored",
+        to_half_split=[_reordered(0, heads=False), _reordered(0, heads=False, back=True)],
+    ),
+    mistake("half-split-inverted", to_half_split=_reordered(0, heads=True, back=True)),
+    mistake(
+        "columns-reordered",
+        to_half_split=[
+            _reordered(1, heads, back) for heads in (True, False) for back in (False, True)
+        ],
+    ),
+    mistake(
+        "columns-reordered/as-rows",
+        to_half_split=[
+            lambda w, h: _reordered(0, True)(w.T, h),
+            lambda w, h: _reordered(0, False)(w.T, h),
+        ],
+    ),
+    mistake("/heads-and-pairs-swapped", to_half_split=[_exchanged(0, 1), _exchanged(0, 2)]),
+    mistake(
+        "/rows-of-every-head", to_half_split=[_exchanged(0, 1, heads=2), _exchanged(1, 2, heads=1)]
+    ),
+    mistake("/fewer-rows", crashes="is invalid for input of size", only=("to_half_split",)),
+]
 
 EXERCISES = [
     Exercise(
@@ -283,4 +273,4 @@ QUESTIONS = {
     ),
 }
 
-LESSON = Lesson(18, "Real models", EXERCISES, QUESTIONS, MISTAKES)
+LESSON = Lesson(18, "Real models", EXERCISES, QUESTIONS)

@@ -7,41 +7,11 @@ from __future__ import annotations
 import difflib
 import re
 
-from mha_course.exercises.catalogue import MISTAKES
 from mha_course.experiments.faulty_attention import INNOCENT, SINGLE
+from mha_course.mistakes import ROWS
 
 LONGEST = 120  # characters of a text that is read
-# What was done, and why it matters, of what no exercise can recognise.
-OWN = {
-    INNOCENT: (
-        "There is no mistake.",
-        "Positions from 1 are as good as from 0, since only differences count. To divide q and k "
-        "by D ** 0.25 is to divide the scores by sqrt(D). The most negative float hides as -inf "
-        "does, and the mask then empties rows.",
-    ),
-    "causal-missing": (
-        "There is no causal mask.",
-        "Every token sees all that come later, so in training it reads what it should guess.",
-    ),
-    "keys-detached": (
-        "The keys are cut off from the gradient.",
-        "detach() stops the way back: W_K stays as it was drawn, and everything else learns to "
-        "live with it.",
-    ),
-    "rope-on-values": (
-        "The values are rotated by their positions, too.",
-        "Positions belong into the scores, where only differences count. A rotated value depends "
-        "on where the text began.",
-    ),
-    "rope-on-queries-only": (
-        "Only the queries are rotated, not the keys.",
-        "Then a score depends on where the query stands, and not on how far away the key is.",
-    ),
-    "positions-ignored": (
-        "With a cache, positions are counted from 0 again.",
-        "A new token stands behind those in the cache: its positions begin at the cache's length.",
-    ),
-}
+ROW_OF = {"positions-ignored": "positions-ignored/cache"}  # where it looks different in a module
 
 _NO = "(?:no|not|never|without|cannot|(?:is|are|do|does|did|was)nt|missing|lacks?|forg[eo]t\\w*)\\b"
 _K = r"(?:k|keys?)\b"
@@ -142,9 +112,8 @@ def tidy(text: str) -> str:
 
 def explain(name: str) -> tuple[str, str]:
     """Return what a mistake is, and why it matters."""
-    return OWN.get(name) or next(
-        (known.found, known.why) for known in MISTAKES if known.name == name
-    )
+    row = ROWS[ROW_OF.get(name, name)]
+    return row.title, row.why
 
 
 def understood(text: str) -> list[str]:

@@ -1,91 +1,16 @@
-"""What a trace warns of or asks about: each text begins with the name of the mistake."""
+"""What a trace warns of or asks about: the id of a mistake, and what the table says of it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mha_course.mistakes import ROWS, Row
 from mha_course.tracing.axes import Axis, AxisNamer, Factor, size_of
 from mha_course.tracing.rules.factors import Cut
 
 if TYPE_CHECKING:
     from mha_course.tracing.rules.call import TensorInfo
-
-TEXTS = {
-    "view-without-transpose": "this reshape cuts across {axes}, so each head holds parts of "
-                              "several tokens. Split the width first, view(B, S, H, D), then "
-                              "transpose(1, 2).",
-    "only-one-of-qkv-wrongly-split": "of q, k and v not all are split alike.",
-    "heads-innermost": "the width is laid out as (H, D), but is read as (D, H): each head gets "
-                       "every H-th number. Write view(B, S, H, D).",
-    "fused-heads-outermost": "the fused width is laid out as (3, H, D), but is read as (H, 3, D), "
-                             "so q, k and v are mixed. Split it in the order in which it was "
-                             "declared.",
-    "fused-three-innermost": "the fused width is laid out as (3, H, D), but is read as (H, D, 3), "
-                             "so q, k and v are mixed. Split it in the order in which it was "
-                             "declared.",
-    "never-transposed": "heads stand where tokens should: every token attends over its own heads, "
-                        "no token over another. Bring the heads before the tokens, transpose(1, "
-                        "2), before the product.",
-    "no-split": "these scores add up all {C} numbers of the width: there is one head, not {H}. "
-    "Split q, k and v into heads first.",
-    "fold-order-mixed": "batch and heads were folded in one order and are read in the other, so "
-                        "sentences and heads change places. Unfold in the order in which you "
-                        "folded.",
-    "merge-without-transpose": "this merge cuts across {axes}, so each token gets parts of other "
-                               "tokens. Bring the tokens before the heads, transpose(1, 2), then "
-                               "merge.",
-    "merge-dim-before-heads": "the merged width is (D, H), not (H, D): the numbers of one head no "
-                              "longer lie side by side. Keep the heads before their width.",
-    "merge-batch-mixed": "the batch does not come first here, so sentences are mixed into one "
-                         "another. Bring back (B, S, H, D), then merge.",
-    "key-reshaped": "this reshape gives the keys the shape of kᵀ, but leaves the numbers in their "
-                    "order, so tokens and head width are mixed. Use k.transpose(-2, -1).",
-    "heads-averaged": "the heads are added up or averaged, so nothing tells them apart afterwards. "
-    "Lay them side by side: transpose(1, 2), then merge.",
-    "heads-on-sequence-axis": "the heads are laid one after another along the tokens, not side by "
-                              "side along the width. Use dim=-1.",
-    "view-on-non-contiguous": "the numbers do not lie in memory in the order of these axes, so no "
-                              "view can have the shape that was asked for. Use reshape, or "
-                              "contiguous() before view: both copy.",
-    "reshape-across-axes": "this reshape cuts across {axes}: the new axes hold parts of several "
-                           "old ones.",
-    "softmax-over-queries": "this softmax runs over the queries, so columns sum to 1. "
-    "Use the axis of the keys, dim=-1.",
-    "softmax-over-heads": "this softmax runs over the heads: they compete for each key. "
-    "Use the axis of the keys, dim=-1.",
-    "softmax-over-batch": "this softmax runs over the batch, so sentences depend on each other. "
-    "Use the axis of the keys, dim=-1.",
-    "softmax-over-everything": "this softmax runs over {axes} at once: one distribution for all "
-                               "queries together. Use the axis of the keys, dim=-1.",
-    "key-not-transposed": "this product sums over {left} of the first and {right} of the second "
-                          "factor, which only have the same size. Transpose the keys: "
-                          "k.transpose(-2, -1).",
-    "weights-transposed": "the weights sum to 1 over {left}, but are summed over {right} here. Do "
-                          "not transpose them.",
-    "contraction-of-different-axes": "this product sums over {left} of the first and {right} of "
-                                     "the second factor, which only have the same size.",
-    "padding-broadcast-raw": "an axis B meets an axis {other} of the same size. A padding mask "
-                             "(B, S) must become (B, 1, 1, S) first: mask[:, None, None, :].",
-    "mask-missing-head-axis": "an axis B meets the heads, which happen to have the same size. "
-                              "Give the mask a head axis: mask.unsqueeze(1).",
-    "attention-over-batch": "this attends over an axis called B, so sentences look at one another. "
-    "nn.MultiheadAttention takes (S, B, C) unless it is made with batch_first=True.",
-    "cache-joined": "two sets of keys or values are laid one after another along {axis}. Past and "
-                    "new ones belong one after another along the tokens, dim=-2 of (B, H, S, D).",
-    "qkv-cut-along-tokens": "q and k are pieces of one tensor that was cut along its tokens, so "
-                            "some tokens look at others, none at itself. Cut q, k and v along the "
-                            "width, dim=-1.",
-    "mask-on-queries": "this mask says the same of all keys, so it hides whole queries. A padding "
-                       "mask (B, S) hides keys: mask[:, None, None, :].",
-    "groups-mixed": "of the keys and values of fewer heads some were repeated one by one "
-                    "(repeat_interleave), some all together (repeat), so a query reads the keys "
-                    "of one head and the values of another. Use repeat_interleave.",
-    "tokens-joined": "this reshape makes one token of several: {axes} become one axis, whole "
-                     "tokens side by side.",
-    "broadcast-of-different-axes": "broadcasting laid {left} on {right}, which only have the same "
-                                   "size.",
-}  # fmt: skip
 
 # What somebody may mean: attention over images or sentences, slots that compete, one head among
 # others.
@@ -110,9 +35,15 @@ class Question(str):
     """A remark on what is unusual, and not certainly wrong."""
 
 
+def row_of(name: str) -> Row:
+    """Return the row of a mistake, as a trace words it where that differs."""
+    return ROWS.get(f"{name}/traced") or ROWS[name]
+
+
 def warn(name: str, **words: object) -> str:
-    """Return the warning or question: the mistake's name, a colon, what happened and what to do."""
-    return (Question if name in QUESTIONS else str)(f"{name}: {TEXTS[name].format(**words)}")
+    """Return the warning or question: the mistake's id, a colon, what happened and what to do."""
+    text = row_of(name).text.format(**words)
+    return (Question if name in QUESTIONS else str)(f"{name}: {text[0].lower()}{text[1:]}")
 
 
 def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> str | None:

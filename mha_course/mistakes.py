@@ -1,0 +1,830 @@
+"""The one table of mistakes: what each is called, in words that checker, tracer, bug hunt and
+grades share.
+
+How a mistake is made is registered above, under its key: steps that are replaced in
+``exercises.attention_mistakes`` and in a lesson's ``exercises.py``, methods in
+``experiments.faulty_attention``, what a trace shows in ``tracing.rules.warnings``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One mistake: its key, what was done, why that matters and what to do, and where to read."""
+
+    key: str
+    title: str
+    why: str
+    section: str
+
+    @property
+    def id(self) -> str:
+        """The public id, empty where the mistake has none."""
+        return self.key.partition("/")[0]
+
+    @property
+    def text(self) -> str:
+        """All that is said of it."""
+        return f"{self.title} {self.why}".rstrip()
+
+    @property
+    def place(self) -> str:
+        """The lesson and the heading to go back to, such as ``3, “How large is a dot
+        product?”``.
+        """
+        lesson, heading = self.section.split(": ", 1)
+        return f"{lesson.split(',')[0]}, “{heading}”"
+
+
+# "# …" names a section, and below it stand its mistakes: "key: title", then, indented, why that
+# matters and what to do. A title may take two lines: it ends with the first line that ends with a
+# full stop. What follows a slash in a key separates mistakes of one id that look different in
+# different exercises. "/…" has no public id; "…/traced" is what a trace says, with {names} for what
+# it saw.
+TABLE = """
+# 0, Start here: One attention by hand
+/dot-of-vectors: torch.dot takes two vectors.
+    For the dot products of all pairs use the matrix product, @.
+elementwise-product/similarity: x was multiplied number by number (*), and nothing was added up.
+    A dot product multiplies number by number and adds up: the matrix product @ does both.
+key-not-transposed/similarity: The second factor of the product is not transposed.
+    @ joins rows of the left with columns of the right. The tokens must be the columns there: x @
+    x.T.
+key-reshaped/similarity: A reshape gave x the shape of x.T, but the numbers stayed in their order.
+    It mixes numbers of different tokens. x.T turns rows into columns.
+/columns-compared: The columns of x were compared, not its rows: x.T @ x.
+    A token is a row of x, so the rows meet: x @ x.T.
+/similarity-divided: The dot products are there, but divided, or turned into shares.
+    That is step 2 or step 3. Here it is step 1 alone.
+# 0, Start here: Break it: two ways in which “similarity” misleads
+cosine-not-dot/similarity: Each vector was divided by its length first: this is the cosine.
+    A dot product counts how long the vectors are, too. Multiply them as they are.
+# 1, Projection: A Linear, taken apart
+weight-not-transposed: The product is with W the wrong way round.
+    nn.Linear keeps its weight as (out, in): x @ W.T, or F.linear(x, W), which transposes by itself.
+weight-not-transposed/output: W_O was not transposed.
+    It is kept as (out, in), as nn.Linear keeps it: the product is merged @ W_O.T.
+weight-not-transposed/fused: The three weights were not transposed: x @ W.
+    nn.Linear keeps its weight as (out, in), so the product is with the transpose: x @ W.T.
+/weight-before-x: The two factors of the product have changed places: weight @ x.
+    Here tokens are rows, so x stands on the left, and the weight is transposed: x @ weight.T.
+/new-linear: Random numbers take part, as in a new nn.Linear, which makes a weight and a bias of its
+    own.
+    Compute with those that are given: x, the weight and the bias.
+/weight-reshaped: A reshape or view gave the weight the shape (in, out).
+    It is no transpose: the numbers stay in their order. weight.T turns rows into columns.
+bias-dropped: A bias is missing.
+    A Linear is x Wᵀ + b; the bias shifts every token alike.
+activation-on-projection: Negative numbers have become 0.
+    Projections are linear; an activation would throw half of each vector away.
+# 1, Projection: Break it: “each head gets a slice of the embedding”
+weight-not-transposed/rows: Columns of W were taken, where the head has rows: x @ W and not x @ W.T.
+    nn.Linear keeps its weight as (out, in): a head has D of the rows, and each reads all of x.
+/weight-cut-along-columns: The weight was cut along its columns.
+    A head has D of the rows of w_q, and each reads all of x: cut along axis 0.
+/rows-from-head-number: The rows begin at the number of the head.
+    Head 0 has the first D rows, head 1 the next D: the rows of a head begin at head * D.
+head-reads-own-slice: Each head reads only its own D numbers of x.
+    A head reads all of x, through its own D rows of the weight. What is cut into heads is the
+    result.
+one-small-linear-for-all-heads: All heads share one D x D weight.
+    Each head has D rows of its own, which read all of x.
+# 1, Projection: Three Linears or one
+wrong-unpack-order: The three were handed out in another order than q, k, v.
+    They are stored in the order q, k, v, and are handed out in that order.
+pieces-not-three: 2 pieces came back, not 3: axis 0 was cut, which holds 2 sentences.
+    q, k and v lie beside each other in the last axis: chunk(3, dim=-1).
+/split-takes-a-size: split(3) cuts pieces of size 3, and not 3 pieces.
+    chunk(3, dim=-1) makes three of equal size; split takes the size, C.
+chunk-wrong-axis: The three parts are pieces of the sequence, not of the width.
+    q, k and v lie beside each other in the last axis: chunk(3, dim=-1).
+fused-three-innermost/project_qkv: Every third channel was taken.
+    The rows are stacked: first all of q, then all of k, then all of v. chunk(3, dim=-1) cuts so.
+/three-by-view: A view or reshape made the three: it cuts across tokens.
+    q, k and v lie beside each other in each token: chunk(3, dim=-1).
+qkv-cut-along-tokens: q and k are pieces of one tensor that was cut along its tokens, so some tokens
+    look at others, none at itself.
+    Cut q, k and v along the width, dim=-1.
+# 1, Projection: See it: look for what you need
+key-value-swapped: Keys and values have changed places.
+    A key says what a token is found by, a value what it hands over; each has its own weight.
+value-through-key-projection: The values are made as the keys are.
+    Values need their own projection, W_V: what a token hands over is not what it is found by.
+key-through-query-projection: The keys are made as the queries are.
+    Keys need their own projection, W_K. Otherwise scores are symmetric: a looks at b as b looks at
+    a.
+shared-projection: q, k and v all come from one projection.
+    Three roles need three weights.
+value-not-projected: The values are x itself.
+    Values are projected, too: v = x W_Vᵀ.
+/nothing-projected: q, k and v are x itself.
+    Each is a projection of x, with a weight of its own.
+# 2, Head splitting: A fused q, k, v
+fused-heads-outermost: The last axis was read as (H, 3, D).
+    It is laid out as (3, H, D): first q, k and v, in each of them the heads, in each head its D
+    numbers.
+fused-three-innermost: The last axis was read as (H, D, 3).
+    It is laid out as (3, H, D): first q, k and v, in each of them the heads, in each head its D
+    numbers.
+fused-dim-before-heads: The last axis was read as (3, D, H).
+    It is laid out as (3, H, D): first q, k and v, in each of them the heads, in each head its D
+    numbers.
+# 2, Head splitting: The split, cell by cell
+float-division: A size or an index is a float, as a division with / gives it.
+    Sizes and indices are whole: divide with //.
+view-without-transpose: x was viewed as (B, H, S, D) at once: each head holds parts of several
+    tokens.
+    The heads of a token lie side by side, so cut C into (H, D) first, then swap tokens and heads.
+view-without-transpose/traced: This reshape cuts across {axes}, so each head holds parts of several
+    tokens.
+    Split the width first, view(B, S, H, D), then transpose(1, 2).
+heads-innermost: The width was read as (D, H): each head got every H-th number.
+    The D numbers of a head lie side by side: view(B, S, H, D).
+never-transposed: The result is (B, S, H, D): heads stand where tokens should.
+    With heads behind the tokens, every token would compare its own heads with each other.
+never-transposed/traced: Heads stand where tokens should: every token attends over its own heads, no
+    token over another.
+    Bring the heads before the tokens, transpose(1, 2), before the product.
+no-split: There is one head, as wide as C.
+    Without a split every token has one weight for each other token, instead of one a head.
+no-split/traced: These scores add up all {C} numbers of the width: there is one head, not {H}.
+    Split q, k and v into heads first.
+/sizes-of-the-example: The sizes are those of the lesson's example, and check gives others.
+    Read them from the shape, as in B, S, C = x.shape.
+view-after-transpose: The axes were swapped before the width was cut.
+    Cut the width of each token first, (B, S, H, D), then bring the heads forward. After a transpose
+    view cannot cut, and reshape cuts along other numbers.
+only-one-of-qkv-wrongly-split: q, k and v were not all split alike: one of them was viewed without
+    the transpose.
+    All three take the same way: cut C into (H, D), then swap tokens and heads.
+only-one-of-qkv-wrongly-split/traced: Of q, k and v not all are split alike.
+    All three take the same way: cut C into (H, D), then swap tokens and heads.
+/mm-of-matrices: torch.mm takes two matrices, and no axes in front of them.
+    @ takes the last two axes as matrices, and repeats the product over the axes in front.
+reshape-across-axes: This reshape cuts across {axes}: the new axes hold parts of several old ones.
+tokens-joined: This reshape makes one token of several: {axes} become one axis, whole tokens side by
+    side.
+# 2, Head splitting: Where it lives
+fold-order-mixed: Heads and sentences have changed places.
+    Whoever folds as (B, H) must unfold as (B, H).
+# 2, Head splitting: Deeper: one head alone
+/all-heads-computed: All heads were computed, and one was kept.
+    Multiply x by the rows of this head alone.
+# 3, Scores and scaling: See it: all pairs at once
+key-not-transposed: The second factor of the product is not transposed.
+    A score is the dot product of two vectors, so the product sums over their width: q @
+    k.transpose(-2, -1).
+key-not-transposed/traced: This product sums over {left} of the first and {right} of the second
+    factor, which only have the same size.
+    Transpose the keys: k.transpose(-2, -1).
+key-transposed-wrong-axes: The wrong two axes of k were swapped.
+    Tokens and width change places, the last two axes: k.transpose(-2, -1).
+key-all-axes-reversed: k.T reverses all axes of k, not only the last two.
+    Tokens and width change places, and sentences and heads stay: k.transpose(-2, -1).
+key-reshaped: The keys were brought into the shape of kᵀ by a reshape or view.
+    A reshape is no transpose: it mixes tokens and width.
+key-reshaped/traced: This reshape gives the keys the shape of kᵀ, but leaves the numbers in their
+    order, so tokens and head width are mixed.
+    Use k.transpose(-2, -1).
+query-key-swapped: Queries and keys have changed places: rows are keys.
+    A row belongs to a query: q @ k.transpose(-2, -1).
+elementwise-product: Two tensors were multiplied number by number (*), and not as matrices (@).
+    A score is one number for a query and a key, their dot product; a context is a sum over keys.
+cosine-not-dot: Both vectors were brought to length 1 first: this is their cosine.
+    A dot product counts how long they are, too. Leave their lengths alone.
+/scaled-already: The scores are divided by sqrt(D) already.
+    That is the next exercise. Here it is the dot products alone.
+contraction-of-different-axes: This product sums over {left} of the first and {right} of the second
+    factor, which only have the same size.
+# 3, Scores and scaling: Break it: which width?
+scale-d-model: The scores were divided by sqrt(d_model).
+    A dot product of D numbers has spread sqrt(D), and D is the width of a head.
+scale-by-heads: The scores were divided by sqrt(H), the number of heads.
+    The width of a head counts, not how many there are.
+# 3, Scores and scaling: How large is a dot product?
+scale-no-root: The scores were divided by D, not by its root.
+    Their spread grows with sqrt(D).
+/scale-half-width: The scores were divided by D / 2: in D ** 1 / 2 the power comes first.
+    The root of D is D ** 0.5, or math.sqrt(D).
+scale-missing: The scores are not scaled.
+    Without / sqrt(D) their spread grows with the width; at large D one key takes nearly all, by
+    chance.
+scale-inverted: The scores were multiplied by sqrt(D).
+    Dividing keeps the spread at 1; multiplying makes it D.
+scale-after-softmax: The weights were divided by sqrt(D): rows sum to 1 / sqrt(D).
+    The scale belongs before softmax, to the scores.
+scale-by-length: The scores were divided by sqrt(S), the number of tokens.
+    Their spread depends on the width of a head, not on the length.
+/scale-rounded: The root of D was rounded to a whole number.
+    Divide by math.sqrt(D) as it comes: // and int cut it off.
+/sqrt-of-a-tensor: torch.sqrt takes a tensor, and a size is a plain number.
+    Write math.sqrt(size), or size ** 0.5.
+# 3, Scores and scaling: Deeper: one matrix for each head
+form-transposed: This is the transpose: W_Kᵀ W_Q stands where W_Qᵀ W_K should.
+    The query's token stands on the left of the matrix, so W_Qᵀ comes first.
+form-of-all-heads: All rows of both weights were used: these are the forms of all heads, added up.
+    One head has D rows of each weight: w_q.chunk(num_heads)[head].
+/form-summed-over-width: The rows of the two weights were multiplied with each other: the product
+    summed over C.
+    The product must sum over the D rows of the head: (C, D) times (D, C).
+key-not-transposed/form: Neither of the two is transposed.
+    The product must sum over the D rows of the head: (C, D) times (D, C).
+elementwise-product/form: The two were multiplied number by number (*), and not as matrices (@).
+    The product must sum over the D rows of the head: (C, D) times (D, C).
+weight-not-transposed/form: A head's columns were taken from both weights, in the place of its rows.
+    nn.Linear keeps its weight as (out, in), so a head has D rows: w_q.chunk(num_heads)[head].
+# 4, Softmax: Break it: the wrong axis
+softmax-over-queries: Columns sum to 1, not rows: softmax ran over the queries.
+    Each query spends a whole: normalise over the keys, dim=-1.
+softmax-over-heads: Softmax ran over the heads.
+    Heads do not share: each has rows that sum to 1, dim=-1.
+softmax-over-batch: Softmax ran over the batch: sentences depend on each other.
+    Use the axis of the keys, dim=-1.
+softmax-over-everything: A whole table was made to sum to 1, not each row.
+    Each query has a whole of its own: one axis, dim=-1.
+softmax-over-everything/traced: This softmax runs over {axes} at once: one distribution for all
+    queries together.
+    Use the axis of the keys, dim=-1.
+# 4, Softmax: See it: from scores to shares
+softmax-no-exp: Scores were divided by their sum, without the exponential.
+    Scores may be negative; exp makes shares of them.
+softmax-sigmoid: Each score became a share of its own: this is the sigmoid.
+    Softmax lets the keys compete, so that a row sums to 1.
+softmax-log: These are logarithms of the weights.
+    log_softmax is for losses; weights are softmax.
+softmax-twice: Softmax was taken twice.
+    The second time flattens the weights: they lie between 0 and 1 already.
+/softmax-missing: The softmax is missing: the scores were used as they are.
+    exp makes them positive, and the division makes each row sum to 1.
+# 4, Softmax: Hiding words
+/causal-unasked: Later tokens are hidden: this is causal, and nobody asked for it.
+    Here every query sees all keys, but those that a mask hides. The causal mask comes in lesson 8.
+mask-inverted: What should be hidden is seen, and the other way round.
+    True means may attend, so hide where the mask is False: ~mask.
+mask-multiplied: Hidden keys still get exp(0).
+    A score of 0 is no small score. Fill hidden ones with -inf.
+mask-fill-tiny: Hidden scores were filled with a tiny number near 0.
+    1e-9 is nearly 0, and exp(0) is 1. Fill with -inf.
+mask-fill-positive-inf: Hidden scores were filled with +inf, which gives NaN.
+    Hidden means as small as can be: -inf.
+mask-added-as-number: The mask was added as 0 and 1.
+    That multiplies weights by e, and hides nothing. Add 0 and -inf, or fill.
+/bool-minus: torch does not subtract True and False: a mask has no minus.
+    Its opposite is ~mask. And what it hides is filled, not subtracted: scores.masked_fill(~mask,
+    -torch.inf).
+mask-after-softmax: Hidden weights are 0, but rows sum to less than 1.
+    Hide the scores before softmax, so that what is left shares the whole.
+mask-ignored: The mask has no effect.
+    Hidden keys must get weight 0.
+mask-first-batch-only: All sentences are masked as the first is.
+    Each sentence has a mask of its own.
+masked-row-nan: A row with nothing to see is NaN.
+    Softmax of nothing but -inf is 0 / 0. Such a row gets all 0.
+masked-row-uniform: A row with nothing to see looks at everything alike.
+    Its scores are all equal, as with a finite fill, or its NaN was filled up. Such a row gets all
+    0.
+mask-none: It was called without a mask, and took None for one.
+    Hide keys only where there is a mask: if mask is not None.
+/truth-of-a-mask: `if` and `not` want one truth, and a mask holds many.
+    Write `if mask is not None`, and `~mask` for its opposite.
+nan-gradient: The result is right, but a gradient is NaN.
+    A row that sees nothing is NaN before nan_to_num hides it, and backward() meets that NaN. Give
+    such a row scores of 0 before the softmax, and weights of 0 after it.
+mask-times-minus-inf: Everything became NaN: 0 times inf is not a number.
+    Fill hidden scores with masked_fill, which leaves the others alone.
+# 4, Softmax: A softmax that does not overflow
+softmax-unstable: With scores of 10 000 the result is NaN.
+    exp overflows. Subtract the largest score of the row first: only differences count.
+softmax-no-keepdim: The sums, or the largest scores, do not line up with their rows.
+    A sum over the last axis drops it; keepdim=True keeps it, so that division goes row by row.
+/math-of-one-number: A function for single numbers was given a tensor.
+    Those of math take one number: use torch.exp, torch.log or torch.sqrt on a tensor.
+/max-gives-two: max along an axis gives two results: the largest numbers, and where they stand.
+    Take .values, or use amax: scores.amax(-1, keepdim=True).
+/largest-of-all-subtracted: The largest score of all was subtracted, not that of each row: in rows
+    far below it, every exp is 0.
+    0 / 0 is NaN. Take the largest of each row: scores.amax(-1, keepdim=True).
+# 4, Softmax: Deeper: entropy, a number for undecided
+entropy-log-of-zero: A weight of 0 gave NaN: its logarithm is -inf, and 0 · -inf has no value.
+    By agreement 0 · log 0 is 0. torch.special.xlogy(weights, weights) takes it so.
+entropy-sign: The minus is missing.
+    Logarithms of shares are negative; the entropy is minus their sum.
+entropy-base-two: The logarithm is to base 2: this is in bits.
+    The entropy is wanted in nats, with the natural logarithm: torch.log.
+entropy-mean: The mean was taken over the keys, not the sum.
+    w log w is summed over the row: the shares weigh the logarithms already.
+/entropy-wrong-axis: The sum does not run along the rows.
+    Each row has an entropy of its own: sum over the last axis, dim=-1.
+/entropy-without-weights: Only the logarithms were added up.
+    Each is multiplied by its weight first: w log w.
+# 4, Softmax: Do it
+/library-softmax: A softmax of PyTorch did the work.
+    Write its three steps yourself.
+# 5, Weighted sum: A whole head
+scores-returned: The scores were returned in the place of the weights; the context is right.
+    The weights are what softmax makes of the scores: return those.
+dropout-at-eval: Two calls with the same input differ, as with dropout.
+    Leave dropout and all that is random away: the same input gives the same result.
+# 5, Weighted sum: See it: a context and what it is made of
+weights-transposed: The weights were transposed.
+    Row t of the weights belongs to query t: weights @ v.
+weights-transposed/traced: The weights sum to 1 over {left}, but are summed over {right} here.
+    Do not transpose them.
+value-times-weights: The product is the wrong way round: v @ weights.
+    Each context is a sum over values: weights @ v.
+# 6, Concatenation: The merge, cell by cell
+merge-without-transpose: The heads were joined by a reshape at once: each token got parts of other
+    tokens.
+    Swap heads and tokens first, so that the heads of one token lie side by side; then join.
+merge-without-transpose/traced: This merge cuts across {axes}, so each token gets parts of other
+    tokens.
+    Bring the tokens before the heads, transpose(1, 2), then merge.
+merge-dim-before-heads: The merged width is ordered (D, H).
+    It should be (H, D): all of head 0, then all of head 1.
+/tokens-and-channels-swapped: Tokens and channels changed places; the heads still stand before them.
+    Swap heads and tokens, transpose(1, 2): then the heads of one token lie side by side, and can be
+    joined.
+merge-batch-mixed: Sentences were mixed into one another.
+    Bring back (B, S, H, D) before joining; the batch stays in front.
+heads-averaged: The heads were added up or averaged.
+    They are laid side by side: averaged, nothing tells them apart afterwards.
+heads-on-sequence-axis: The heads were laid one after another along the tokens.
+    They belong side by side in the width: dim=-1.
+# 6, Concatenation: Do it
+view-on-non-contiguous: view cannot read these axes as they lie in memory.
+    After a transpose the numbers are not in order any more. Use reshape, or contiguous() before
+    view: both copy.
+# 6, Concatenation: W_O: where the heads meet
+output-projection-missing: The merged heads were returned, without the output projection.
+    Only W_O lets the heads meet.
+output-projection-per-head: Each head was projected with its own block of W_O.
+    Every number that comes out may depend on all heads.
+output-columns-as-rows: W_O was cut by rows.
+    Its columns are what reads the heads: D columns for each.
+weight-not-transposed/columns: A head's D columns of W_O were not transposed.
+    They are (C, D), as nn.Linear keeps them, (out, in): the product is with their transpose, (D,
+    C).
+/all-columns: A head's D numbers met all C columns of W_O.
+    Each head is multiplied with its own D columns alone.
+/columns-interleaved: The columns of W_O were cut as (D, H): each head got every H-th one.
+    The columns of a head lie side by side, as its numbers do in the merged context: cut as (H, D).
+# 6, Concatenation: Two heads that subtract
+same-place-twice: Both heads look at the same token.
+    One head must find a, the other b: by channels d and d + 1 in w_k.
+looks-for-the-asker: A head looks for the token that asks.
+    In w_q stands the channel of the token that asks, d + 2; in w_k that of the token to be found, d
+    or d + 1.
+lead-too-small: The heads look at other tokens as well.
+    The lead in the scores is too small: larger entries in w_q or w_k bring the weights to 1.
+heads-exchanged: The difference is the wrong way round.
+    That makes c_b - c_a: exchange the signs.
+sum-not-difference: The two contents are added.
+    One of the two must be taken away: -1 for its columns in w_o.
+# 7, Multi-head attention: Do it: one function, one module
+/no-super-init: Its __init__ does not begin with super().__init__().
+    A module must be made ready before a part is put into it.
+# 7, Multi-head attention: One call for the middle
+scale-twice: The scores are scaled twice: before the call, and by it.
+    F.scaled_dot_product_attention divides by sqrt(D) by itself: hand it q and k as they are.
+scale-missing/kernel: The call was told to leave the scores as they are, by scale=1.
+    Without a scale of yours it divides by sqrt(D), which is wanted here.
+scale-inverted/kernel: The scale of the call was set to sqrt(D): it multiplies, and does not divide.
+    Leave it out: by itself the call takes 1 / sqrt(D).
+causal-ignored: is_causal has no effect: tokens see what comes later.
+    Hand it on by its name: is_causal=is_causal.
+/causal-always: Later tokens are hidden although is_causal is False.
+    Hand on what you were given: is_causal=is_causal.
+/is-causal-as-mask: is_causal stands in the place of the mask.
+    The fourth argument of the call is attn_mask. Give is_causal by its name: is_causal=is_causal.
+/key-transposed-for-kernel: k was transposed before the call.
+    The call takes q, k and v as they are, (B, H, S, D) each, and transposes k itself.
+/heads-not-merged: The heads were not merged before the output projection.
+    W_O reads (B, S, C), the heads of a token side by side: merge_heads(context) comes first.
+/all-pairs-made: The result is right, and a tensor of S x S numbers was made: scores, weights or a
+    mask.
+    One call of F.scaled_dot_product_attention on (B, H, S, D), with is_causal, makes none.
+/kernel-by-hand: The result is right, and was made by hand.
+    Let F.scaled_dot_product_attention do the four steps in the middle.
+# 7, Multi-head attention: Deeper: counting the parameters
+three-linears: Three Linears were counted.
+    The output projection is the fourth.
+times-heads: The number of heads was multiplied in.
+    Heads share out the rows of one weight: more heads, the same count.
+bias-dropped/count: Biases are missing from the count.
+    Each of the four Linears has a bias of d_model numbers, where bias is True.
+/biases-always-counted: The biases were counted although bias is False.
+    Add them only if bias.
+/linears-of-one-head: Each Linear was counted as D wide.
+    All heads together are as wide as d_model: each of the four weights is (C, C).
+# 7, Multi-head attention: Deeper: a bias that is not needed
+bias-not-projected: b_v was added as it is.
+    It is added to the values, so W_O projects it, like all that the heads bring: w_o @ b_v.
+output-bias-projected: W_O was applied to b_o, too.
+    b_o is added behind W_O; only b_v goes through it: w_o @ b_v + b_o.
+/biases-exchanged: The two biases have changed places.
+    b_v is added before W_O, so it goes through it; b_o is added behind it: w_o @ b_v + b_o.
+weight-not-transposed/fold: This is b_v @ w_o: the weight was not transposed.
+    nn.Linear keeps its weight as (out, in). For one vector that is w_o @ b_v, or b_v @ w_o.T.
+bias-dropped/fold: One of the two biases is missing.
+    b_v comes through W_O, and b_o is added: w_o @ b_v + b_o.
+# 7, Multi-head attention: Where it lives
+attention-over-batch: This attends over an axis called B, so sentences look at one another.
+    nn.MultiheadAttention takes (S, B, C) unless it is made with batch_first=True.
+# 8, Masks: Masks: one vocabulary
+causal-hides-self: A token does not see itself.
+    The diagonal is allowed: a token sees itself and what came before.
+causal-leaks-next: Each token sees the next one.
+    A token may look at itself and back, not ahead.
+/upper-triangle: Each token sees itself and what comes after it: this is the upper triangle.
+    The past lies below the diagonal, where s < t: keep that with tril.
+mask-inverted/made: True and False have changed places.
+    True means may attend.
+/padding-one-too-many: Each sentence sees one place too many.
+    Places count from 0: a sentence of 3 words has them at 0, 1 and 2, and place 3 is padding.
+    Compare with <.
+masks-or-instead-of-and: A key is seen if either mask allows it.
+    Both must allow it: &, not |.
+mask-ignored/combined: One of the masks has no effect.
+    Both must allow a key.
+causal-missing: There is no causal mask.
+    Every token sees all that come later, so in training it reads what it should guess.
+# 8, Masks: When T is not S: which corner?
+causal-top-left: The triangle stands at the top left.
+    The new tokens are the last ones: align the triangle with the bottom right corner.
+# 8, Masks: Deeper: conventions in the wild
+convention-misread: The numbers of "additive" were turned round like a mask of True and False.
+    It holds 0 where a key may be seen, and -inf where it is hidden: compare with 0.
+# 8, Masks: Broadcasting: which mask goes to whom
+padding-on-queries: The mask hides queries, not keys.
+    Padding is what nobody should look at: the last axis, mask[:, None, None, :].
+padding-broadcast-raw: The mask is (B, S), which would be read as (T, S).
+    Give it axes for heads and queries: mask[:, None, None, :].
+padding-broadcast-raw/traced: An axis B meets an axis {other} of the same size.
+    A padding mask (B, S) must become (B, 1, 1, S) first: mask[:, None, None, :].
+mask-missing-head-axis: The mask lacks an axis for the heads.
+    With (B, T, S) the batch would meet the heads.
+mask-missing-head-axis/traced: An axis B meets the heads, which happen to have the same size.
+    Give the mask a head axis: mask.unsqueeze(1).
+mask-first-batch-only/made: All sentences are masked as the first is.
+    Each sentence has its own length.
+broadcast-of-different-axes: Broadcasting laid {left} on {right}, which only have the same size.
+mask-on-queries: This mask says the same of all keys, so it hides whole queries.
+    A padding mask (B, S) hides keys: mask[:, None, None, :].
+# 8, Masks: A probe that finds nothing
+leaks-transposed: Rows and columns have changed places.
+    What follows from a change of token s is column s of the result: leaks[:, s].
+values-not-changes: Outputs were returned, or by how much they differ, and not where they change.
+    Compare with !=, and ask with any.
+one-token-only: Only one token was ever changed, so only its column says anything.
+    Change each token.
+# 8, Masks: Deeper: the number that hides
+mask-fill-positive-inf/additive: Hidden keys got +inf.
+    Hidden means as small as can be: -inf.
+mask-added-as-number/additive: The mask became 0 and 1.
+    Added to scores, that hides nothing. It should be 0 and -inf.
+mask-fill-tiny/additive: Hidden keys got a tiny number.
+    Nearly 0 hides nothing: -inf does.
+mask-times-minus-inf/additive: What may be seen became NaN: 0 times inf is not a number.
+    Fill with masked_fill.
+masked-row-uniform/additive: Hidden keys got a large finite number.
+    In a row with nothing to see all are alike then. Use -inf.
+dtype-ignored: The numbers are right, but their dtype is not the one that was asked for.
+    Hand dtype on, as in torch.zeros(mask.shape, dtype=dtype).
+# 9, Cross-attention: Cross-attention: two sequences
+query-from-memory: Queries come from the memory, too.
+    The one that asks is x: as many rows as x has tokens.
+memory-ignored: Keys and values come from x.
+    x asks, memory answers: keys and values are projections of memory.
+memory-and-input-joined: Keys and values come from x and memory together.
+    x asks, and only memory answers: weights are (B, H, T, S), with a column for each token of
+    memory.
+key-value-different-sources: Keys and values come from different sequences.
+    A key and its value belong to one token: both from memory.
+# 9, Cross-attention: The mask belongs to the memory
+mask-inverted/memory: What should be hidden is seen, and the other way round.
+    True means may attend, so hide where the mask is False: ~memory_mask.
+# 10, Positions: Positions: sinusoidal encoding
+sin-cos-swapped: Sine and cosine have changed places.
+    Even indices hold the sine, odd ones the cosine.
+frequency-per-index: Each index has a frequency of its own.
+    A sine and the cosine beside it share one.
+frequency-precedence: The exponent slipped.
+    It is 2i / d for pair i, so that frequencies run from 1 down to nearly 1 / 10000.
+waves-in-halves: All sines stand in the first half, all cosines in the second.
+    Here they take turns: sines at even channels, cosines at odd ones.
+positions-from-one: The first place is 1.
+    Places are counted from 0: row 0 holds sines of 0 and cosines of 1.
+# 10, Positions: Positions: rotary pairs
+sin-cos-swapped/rope: Sine and cosine have changed places.
+    An angle of 0 turns nothing: the cosine is the own share of a number, the sine that of its
+    partner.
+positions-ignored: The tokens were counted from 0, whatever positions says.
+    A token in a cache, or in a later piece of text, stands elsewhere: take the angles from
+    positions.
+base-ignored: The base is always the same number, whatever base says.
+    It is an argument, 10000 if none is given: models that read long texts take a larger one.
+frequency-precedence/rope: The exponent slipped.
+    It is -2i / D for pair i, from 0 down to nearly -1, with a minus: pair 0 is the fastest.
+rope-wrong-sign: The rotation goes the other way round.
+    Pair (a, b) becomes (a cos - b sin, a sin + b cos).
+rope-missing-minus: The minus is missing.
+    A rotation is (a cos - b sin, a sin + b cos); without the minus lengths change.
+rope-interleaved: These are the numbers of the other layout, with neighbours as pairs.
+    It is as valid; here index i is paired with i + D/2.
+rope-layout-mixed: Angles of one layout meet the rotation of the other.
+    In the half-split layout the angles repeat as a block: cat((angles, angles)).
+rope-values-not-angles: The position was added, not turned.
+    RoPE rotates each pair by an angle that grows with the position.
+# 10, Positions: Break it: the wrong place for a turn
+rope-on-values: The values are rotated by their positions, too.
+    Positions belong into the scores, where only differences count. A rotated value depends on where
+    the text began.
+# 10, Positions: Only the offset matters
+rope-on-queries-only: Only the queries are rotated, not the keys.
+    Then a score depends on where the query stands, and not on how far away the key is.
+# 11, KV cache and fewer KV heads: KV cache: one token at a time
+cache-wrong-axis: The new token was not put behind the old ones.
+    Tokens are axis 2 of a cache (B, H, P, D).
+cache-not-appended: The caches that came back do not hold the old tokens and the new one.
+    The new key and value belong to it from now on.
+cache-before-projection: What was appended is the token itself, not its key and value.
+    Keys and values are kept after projection, so that nothing old is computed again.
+blind-to-itself: The new token sees the past, and not itself.
+    Its own key and value are among those that it reads: attend to the new caches, not to the old
+    ones.
+sees-itself-alone: The new token sees only itself.
+    It has to look back: attend to the new caches, with the old keys and values in them.
+caches-exchanged: The caches of keys and values have changed places.
+    Keys are appended to k_cache, values to v_cache, and they come back in this order.
+decode-first-key-only: The new token sees only the first key.
+    A causal mask of one row, aligned at the top left, hides all but one. The newest token may see
+    everything: no mask is needed.
+cache-joined: Two sets of keys or values are laid one after another along {axis}.
+    Past and new ones belong one after another along the tokens, dim=-2 of (B, H, S, D).
+# 11, KV cache and fewer KV heads: Fewer KV heads
+kv-repeat-interleaved-wrongly: Heads were laid 0 1 0 1, not 0 0 1 1.
+    Each KV head serves consecutive query heads: repeat_interleave, not repeat.
+groups-mixed: Of the keys and values of fewer heads some were repeated one by one
+    (repeat_interleave), some all together (repeat), so a query reads the keys of one head and the
+    values of another.
+    Use repeat_interleave.
+# 11, KV cache and fewer KV heads: Bytes: what a cache weighs
+cache-bytes-batch-missing: That is the cache of one sentence.
+    Each sentence of the batch has keys and values of its own: multiply by batch, too.
+cache-bytes-one-of-kv: That is half of it.
+    Keys and values are both kept: a factor of 2.
+/layers-left-out: layers is left out.
+    Multiply the sizes of all that is kept: it is one of them.
+/seq_len-left-out: seq_len is left out.
+    Multiply the sizes of all that is kept: it is one of them.
+/num_kv_heads-left-out: num_kv_heads is left out.
+    Multiply the sizes of all that is kept: it is one of them.
+/head_dim-left-out: head_dim is left out.
+    Multiply the sizes of all that is kept: it is one of them.
+/bytes_per_value-left-out: bytes_per_value is left out.
+    Multiply the sizes of all that is kept: it is one of them.
+# 11, KV cache and fewer KV heads: One latent for all heads
+latent-scores-scaled: The scores were divided by a square root.
+    Here they are wanted unscaled: leave the division to whoever applies the softmax.
+latent-scores-transposed: Rows are latents and columns queries.
+    A row belongs to a query: the query, taken to the latent, stands on the left.
+one-head-for-all: All heads were taken to the latent by the matrix of one head.
+    Head h has its own matrix, w_uk[h]: `q @ w_uk` pairs them.
+up-projection-transposed: w_uk was transposed.
+    w_uk[h] is (D, R) and makes a key by w_uk[h] @ latent. The query meets it from the left: q @
+    w_uk.
+latents-without-head-axis: The latents (B, S, R) met (B, H, T, R): their B stands where H should.
+    All heads share the latents: give them an axis of size 1 for the heads, latent[:, None].
+key-not-transposed/latents: The latents were not transposed.
+    A dot product of rows sums over R: swap the last two axes of the latents.
+keys-made-again: The result is right, and keys were made on the way: D numbers for a token and a
+    head.
+    Take the queries to the latents instead, q @ w_uk, and compare them there.
+/latents-leave-torch: It hands numbers to NumPy or to a list, where check cannot see whether keys
+    are made.
+    Stay in torch.
+# 11, KV cache and fewer KV heads: Break it: positions that start again at 0
+positions-ignored/cache: With a cache, positions are counted from 0 again.
+    A new token stands behind those in the cache: its positions begin at the cache's length.
+# 12, FlashAttention: FlashAttention: one pass
+online-max-not-corrected: The running sum was not rescaled when the maximum grew.
+    Old terms were taken relative to the old maximum: multiply them by exp(old - new).
+online-max-not-corrected/context: Neither the running sum nor the running context was rescaled.
+    Old terms were taken relative to the old maximum: multiply both by exp(old - new).
+sum-not-rescaled: The running context was rescaled, the running sum was not.
+    Both hold terms relative to the old maximum: multiply the sum by exp(old - new), too.
+context-not-rescaled: The running sum was rescaled, the running context was not.
+    Both hold terms relative to the old maximum: multiply the context by exp(old - new), too.
+online-exponent-sign: The old sum was multiplied by exp(new - old).
+    It must shrink when the maximum grows: multiply by exp(old - new).
+softmax-no-keepdim/block: The maximum of a block has no axis for the keys, so it does not fit the
+    block.
+    Keep that axis with keepdim=True, or put one back with [..., None].
+online-max-from-zero: The running maximum starts at 0, or at another number.
+    Where all scores of a row are lower, none of them ever is the maximum then. Start at -inf.
+softmax-unstable/tiled: No maximum was subtracted: with large scores the exponentials overflow.
+    Keep a running maximum, and take every exponential relative to it.
+online-last-block-dropped: The last, shorter block is missing.
+    The length need not be a multiple of the block.
+# 12, FlashAttention: Do it
+/keys-leave-torch: It hands all keys to NumPy or to a list at once, where check cannot see what is
+    held.
+    Cut a block from the tensor first, and stay in torch if you can.
+online-whole-row: It computes with a whole row of scores at once.
+    Read one block after the other, and each once.
+/blocks-read-twice: It goes through the blocks twice.
+    Read each once: correct the sum when the maximum grows.
+# 12, FlashAttention: Tile by tile
+library-kernel: A kernel of PyTorch did the work.
+    Write the loop over the blocks yourself.
+online-whole-row/tiles: More than (B, H, T, block_size) scores are held at once, in one tensor or in
+    several.
+    Work through one block of keys after the other, and keep only the running maximum, sum and
+    context.
+# 13, Encoder block: Layer norm: over the last axis
+layer-norm-wrong-axis: The mean was taken over the wrong axis.
+    Each token is normed by itself: over the last axis.
+layer-norm-unbiased: The variance was divided by n - 1.
+    Layer norm divides by n: var(correction=0).
+layer-norm-unbiased/std: The variance was divided by n - 1, as std does, and eps is not under the
+    root.
+    Layer norm divides by n, and takes the root of variance + eps: see var(correction=0).
+layer-norm-eps-outside: eps was added behind the root.
+    It belongs under it: sqrt(variance + eps).
+rms-not-layer-norm: The mean was not taken away: this is RMSNorm.
+    Layer norm first subtracts the mean of each token; the variance is that of what is left.
+layer-norm-no-affine: gamma, beta or both were left out.
+    After the norm each channel is multiplied by its gamma, and its beta is added.
+layer-norm-eps-ignored: eps is not the one that was given.
+    It is an argument: add it to the variance before the root, as it is handed in.
+layer-norm-variance-without-root: It was divided by the variance, not by its root.
+    The spread of the numbers is the root: (variance + eps).sqrt().
+# 13, Encoder block: Encoder block: wiring
+residual-missing: A residual is missing: x itself is not added.
+    Each half adds to the stream: x + attention(norm1(x)).
+second-residual-from-input: The second half adds to the x that came in.
+    By then the stream is x + attention(norm1(x)): feed_forward adds to that.
+stream-normed: The stream itself was normed, not a copy that a part reads.
+    What is added to is x as it came: x + attention(norm1(x)), and the second half alike.
+parallel-block: Both parts read the x that came in.
+    feed_forward reads what attention has added to: first x = x + attention(norm1(x)), then the
+    second half.
+norms-exchanged: norm1 and norm2 have changed places.
+    norm1 stands before attention, norm2 before feed_forward.
+post-norm-wiring: The norms come after the sums.
+    That is post-norm. Here each half reads a normed copy, and the stream itself is never normed.
+norm-shared: Both halves use one norm.
+    norm1 stands before attention, norm2 before feed_forward.
+# 14, Vision: Vision: patches
+patchify-without-permute: Each patch holds parts of several places.
+    Bring rows and columns of patches in front before flattening: permute(0, 2, 4, 1, 3, 5).
+patchify-channels-last: Each patch is ordered (row, column, channel).
+    Here it is (channel, row, column).
+patchify-transposed: The patches come column by column.
+    They are read row by row, as text is.
+# 14, Vision: The class token: a place to gather
+class-token-last: The class token stands last.
+    It comes first, before the patches.
+# 15, Language model: Language model: what comes next
+targets-not-shifted: Targets are the inputs themselves.
+    The target of a token is the next one.
+targets-shifted-wrong-way: Each token should predict the one before it.
+    Targets lie one place ahead: ids[:, 1:].
+# 15, Language model: Writing
+generate-wrong-position: The next word was read at the wrong place.
+    What comes next stands in the logits of the last token.
+generate-reads-last-word-only: The model was given the last word alone.
+    What comes next depends on all words so far: model(ids), and of its logits the last row.
+generate-samples: Two calls differ: the next word is drawn at random.
+    Here the likeliest word is taken, each time: argmax.
+# 15, Language model: Choosing the next word
+temperature-multiplied: The logits were multiplied by the temperature.
+    Divide: a temperature below 1 draws the logits apart, one above 1 together.
+temperature-ignored: The temperature changes nothing.
+    Divide the logits by it before the softmax.
+temperature-after-softmax: The probabilities were divided by the temperature, not the logits.
+    Then they no longer sum to 1, and their order of size is as before. Divide first, then softmax.
+not-renormalised: What is left does not sum to 1.
+    The others were set to 0 after the softmax. Hide their logits before it, with -inf, or divide by
+    the sum.
+top-k-ignored: All words are kept.
+    Only the top_k largest of each row keep a probability; the others get exactly 0.
+top-k-filled-with-zero: Words that are not kept got the logit 0, not the probability 0.
+    A logit of 0 is a logit like others: exp(0) is 1. Fill with -inf.
+top-k-one-short: One word too few is kept.
+    The smallest of the top_k is one of them: hide what is smaller than it, and not what equals it.
+softmax-over-batch/words: The probabilities sum to 1 over the sentences, not over the words.
+    The words are the last axis: softmax(-1).
+top-k-none: top_k is None, and was taken for a number.
+    Keep all words then: choose only if top_k is not None.
+# 17, What heads do: Ablation: what breaks without a head
+ablate-in-place: The context itself was changed.
+    Work on a copy, so that other heads can be tried: clone().
+ablate-wrong-axis: Something else than heads was silenced.
+    Heads are axis 1 of (B, H, S, D).
+ablate-wrong-axis/shorter: A head was looked for on an axis that is shorter.
+    Heads are axis 1 of (B, H, S, D): context[:, heads].
+ablate-complement: The listed heads were kept, and all others silenced.
+    It is the listed ones whose context becomes 0.
+# 17, What heads do: Do it: one number for each head
+relation-summed: The weights of the pairs were added up.
+    With more pairs the sum grows: divide by how many there are, or take the mean.
+relation-transposed: The weights were read the other way round.
+    Rows are queries: weights[from, to].
+# 17, What heads do: A weight is not a contribution
+weights-only: The weights came back.
+    They say what share of a value is taken, not how long the value is, nor what W_O makes of it.
+norm-of-value: The values were measured before W_O.
+    Send each through its head's columns of W_O first: W_O stretches some and drops others.
+contribution-unweighted: The weights have no part in it.
+    That is the length with all the weight on s: multiply it by the weight.
+norm-squared: The squares of the lengths came back.
+    The length is the root of the sum of squares: norm(dim=-1).
+contribution-of-all-heads: The heads were added before their lengths were taken.
+    Each head has a length of its own for each pair: keep the axis H until the norm is taken.
+output-columns-as-rows/contribution: W_O was cut by rows.
+    Its columns are what reads the heads: D columns for each.
+# 17, What heads do: Deeper: other maps, the same output
+same-weights: These are the weights that came in: none has moved by more than 0.000001.
+    Add to each row a step along a direction that changes neither its context nor its sum.
+negative-weights: Some of the weights are negative.
+    Take a shorter step: stop before the first weight of the row reaches 0.
+sum-moved: Rows do not sum to 1 any more.
+    Put a column of ones beside v when you look for the direction: then it keeps the sum as well.
+context-moved: They are weights, but the context has moved.
+    What you add to a row must give 0 when it is multiplied by v.
+# 18, Real models: What is in the file
+not-transposed: The weight was cut into q, k and v, and not transposed.
+    GPT-2 keeps (in, out), and nn.Linear (out, in): each of the three must be transposed.
+not-transposed/reshaped: A reshape or view gave the weight its shape.
+    It is no transpose: the numbers stay in their order. weight.T turns columns into rows.
+chunk-wrong-axis/stored: The axis in was cut, which has no q, k and v in it.
+    q, k and v lie side by side in the axis out: the columns of (in, out), the rows after the
+    transpose.
+fused-three-innermost/stored: Every third column was taken.
+    The thirds are blocks: first all C columns of q, then those of k, then those of v.
+# 18, Real models: Do it: your attention inside GPT-2
+not-transposed/c_attn: c_attn.weight was used as nn.Linear would keep it.
+    It is stored as (in, out): x @ c_attn.weight, without a transpose.
+not-transposed/c_proj: c_proj.weight was used as nn.Linear would keep it: it is square, so nothing
+    crashes.
+    It is stored as (in, out): merged @ c_proj.weight, without a transpose.
+not-transposed/into-linear: A stored weight was put into an nn.Linear as it is.
+    nn.Linear keeps (out, in), and the file (in, out): transpose it first.
+/no-such-tensor: The file has no tensor of this name.
+    state has c_attn.weight, c_attn.bias, c_proj.weight and c_proj.bias.
+causal-ignored/gpt2: Tokens see what comes later.
+    GPT-2 is causal: hide later keys before the softmax, or call the kernel with is_causal=True.
+causal-leaks-next/gpt2: Each token sees the next one.
+    The lower triangle ends at the diagonal: tril().
+causal-hides-self/gpt2: The diagonal is hidden, and the first token sees nothing.
+    A token sees itself: tril().
+mask-inverted/gpt2: Each token sees itself and what comes later.
+    The causal mask is the lower triangle: tril(), and not triu().
+# 18, Real models: Llama: whose pairs?
+heads-ignored: The even rows of all heads were brought before the odd rows of all heads.
+    A pair stays in its head: cut the rows into heads first, and reorder inside each.
+half-split-inverted: This is the way back: it makes interleaved pairs of half-split ones.
+    Inside each head the order should be 0, 2, 4, … and then 1, 3, 5, …: cut as (D/2, 2), then
+    transpose.
+columns-reordered: The columns were reordered.
+    The rows of the weight make the channels of q and k. The columns read x, whose order stays.
+columns-reordered/as-rows: The columns were reordered, and came back as rows.
+    (out, in) has its rows first already, which make the channels of q and k: no transpose is
+    needed.
+/heads-and-pairs-swapped: Heads changed places with pairs, and rows left their heads.
+    After the cut to (H, D/2, 2, C) axes 1 and 2 change places, and the heads stay first.
+/rows-of-every-head: The rows were cut as if a head had every H-th of them.
+    A head has D rows side by side, and in them its pairs: cut as (H, D/2, 2), heads first.
+/fewer-rows: The weight has another number of rows than the answer takes for granted.
+    k_proj may have fewer rows than columns: weight.size(0) rows are H*D, and a head has D of them.
+# 19, Bug hunt: What is true of every right one
+no-mistake: There is no mistake.
+    Positions from 1 are as good as from 0, since only differences count. To divide q and k by D **
+    0.25 is to divide the scores by sqrt(D). The most negative float hides as -inf does, and the
+    mask then empties rows.
+keys-detached: The keys are cut off from the gradient.
+    detach() stops the way back: W_K stays as it was drawn, and everything else learns to live with
+    it.
+"""
+
+
+def _rows(table: str) -> dict[str, Row]:
+    rows: dict[str, Row] = {}
+    section = ""
+    for entry in re.split(r"\n(?=\S)", table.strip()):
+        if entry.startswith("# "):
+            section = entry.removeprefix("# ")
+            continue
+        title, _, why = f"{entry}\n".partition(".\n")
+        key, title = " ".join(title.split()).split(": ", 1)
+        if key in rows:
+            raise ValueError(f"two mistakes have the key {key}")
+        rows[key] = Row(key, f"{title}.", " ".join(why.split()), section)
+    return rows
+
+
+ROWS = _rows(TABLE)
