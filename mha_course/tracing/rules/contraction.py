@@ -207,7 +207,7 @@ def _infer_stage(
     result = call.results[0]
     labels = [names.label(axis) for axis in axes]
     if len(values) > 1 and not any(value.weight for value in values):
-        names.confirm(axis for found in seen.values() for axis in found)
+        names.confirm(axis for axes_of_letter in seen.values() for axis in axes_of_letter)
     if labels.count("H") > 1:
         call.warn(warnings.warn("never-transposed"))
     weights = next((i for i, value in enumerate(values) if value.over), None)
