@@ -29,8 +29,8 @@ class Comparison:
 
     def __init__(self, traces: Mapping[str, render.Reports]) -> None:
         self.traces = dict(traces)
-        found = {step.stage for trace in self.traces.values() for step in trace.steps}
-        self.parts = tuple(self._part(stage) for stage in render.STAGES if stage in found)
+        present = {step.stage for trace in self.traces.values() for step in trace.steps}
+        self.parts = tuple(self._part(stage) for stage in render.STAGES if stage in present)
         self.differs = tuple(part.stage for part in self.parts if part.differs)
 
     def _part(self, stage: str) -> Part:
@@ -50,7 +50,7 @@ class Comparison:
             "strides": len(shapes) == 1 and len({step.strides for step in last}) > 1,
             "memory": len({_filled(mine) for mine in steps}) > 1,
         }
-        return Part(stage, steps, tuple(name for name, found in checks.items() if found))
+        return Part(stage, steps, tuple(name for name, differs in checks.items() if differs))
 
     def __str__(self) -> str:
         rows = [("stage", *self.traces, "differ in")]

@@ -62,13 +62,13 @@ def bind(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 def named_tensors(bound: dict[str, Any]) -> Tensors:
     """Return the tensors among the arguments by name."""
-    found: Tensors = {}
+    tensors: Tensors = {}
     for name, value in bound.items():
         if isinstance(value, torch.Tensor):
-            found[name] = value
+            tensors[name] = value
         else:
-            found |= {f"{name}[{i}]": tensor for i, tensor in enumerate(tensors_in([value]))}
-    return {name: tensor for name, tensor in found.items() if has_shape(tensor)}
+            tensors |= {f"{name}[{i}]": tensor for i, tensor in enumerate(tensors_in([value]))}
+    return {name: tensor for name, tensor in tensors.items() if has_shape(tensor)}
 
 
 def assign(axes: Patterns, tensors: Tensors) -> Words:
@@ -200,23 +200,23 @@ def solve(
     """Find the size of every name, and D = C / H; a hint gives way where it does not fit."""
     pairs = _words_and_sizes(patterns, tensors)
     written = [part for word, _ in pairs for part in word.split("*")]
-    found = {name: size for name, size in hints.items() if name not in written}
-    found |= sizes
+    solved = {name: size for name, size in hints.items() if name not in written}
+    solved |= sizes
     for _ in range(3):  # sizes found in one pattern help to read the next
         for word, size in pairs:
-            _bind(word, size, found)
-        if not _heads(found) and "H" not in sizes:
-            del found["H"]
-        elif not _heads(found):
-            got = f"C={found['C']}, H={found['H']}"
+            _bind(word, size, solved)
+        if not _heads(solved) and "H" not in sizes:
+            del solved["H"]
+        elif not _heads(solved):
+            got = f"C={solved['C']}, H={solved['H']}"
             raise ShapeError("trace", "H must divide C", expected="C % H == 0", got=got)
-    missing = [part for part in written if part[0].isalpha() and part not in found]
+    missing = [part for part in written if part[0].isalpha() and part not in solved]
     if missing:
         rule = f"the size of {missing[0]} cannot be read off"
         expected = f"{missing[0]} alone or in sizes"
         fix = f"sizes=dict({missing[0]}=…)"
         raise ShapeError("trace", rule, expected=expected, got="a product", fix=fix)
-    return found
+    return solved
 
 
 def positive(name: str, size: Any) -> int:
@@ -229,31 +229,31 @@ def positive(name: str, size: Any) -> int:
     return size
 
 
-def _bind(word: str, size: int, found: dict[str, int]) -> None:
+def _bind(word: str, size: int, solved: dict[str, int]) -> None:
     """Read one axis: bind its one unknown name, or check that the sizes agree."""
     if word == "?":
         return
     parts = word.split("*")
-    free = [part for part in parts if not part.isdigit() and part not in found]
+    free = [part for part in parts if not part.isdigit() and part not in solved]
     known = 1
     for part in parts:
-        known *= int(part) if part.isdigit() else found.get(part, 1)
+        known *= int(part) if part.isdigit() else solved.get(part, 1)
     if len(free) == 1 and known and size % known == 0:
-        found[free[0]] = size // known
+        solved[free[0]] = size // known
     elif not free and known != size and not (len(parts) == 1 and size == 1):
         rule = f"the sizes of {word} do not agree"
         raise ShapeError("trace", rule, expected=f"{word}={known}", got=str(size))
 
 
-def _heads(found: dict[str, int]) -> bool:
+def _heads(solved: dict[str, int]) -> bool:
     """Derive D from C and H, or H from C and D; say whether they fit."""
-    width, heads, inner = (found.get(name) for name in "CHD")
+    width, heads, inner = (solved.get(name) for name in "CHD")
     if width and heads and not inner:
         if width % heads:
             return False
-        found["D"] = width // heads
+        solved["D"] = width // heads
     elif width and inner and not heads and width % inner == 0:
-        found["H"] = width // inner
+        solved["H"] = width // inner
     return True
 
 
@@ -284,17 +284,17 @@ def declared(fn: Callable[..., Any], bound: dict[str, Any]) -> dict[str, int]:
     parts = [vars(part) for module in modules_of(fn) for part in module.modules()]
     configs = [vars(part["config"]) for part in parts if hasattr(part.get("config"), "__dict__")]
     parts += [{"hidden_size": config.get("dim")} | config for config in configs]
-    found: dict[str, int] = {}
+    by_letter: dict[str, int] = {}
     for letter, words in DECLARED:
         values = {bound[word] for word in words if _is_count(bound.get(word))}
         values = values or {p[w] for p in parts for w in words if w in p and _is_count(p[w])}
-        if len(values) == 1 and letter not in found:
-            found[letter] = values.pop()
-    if {"D_nope", "D_rope"} <= found.keys():  # together a head's width; head_dim may be the second
-        found["D"] = found["D_nope"] + found["D_rope"]
-    if found.get("H_kv") in (None, found.get("H")):
-        found.pop("H_kv", None)
-    return found
+        if len(values) == 1 and letter not in by_letter:
+            by_letter[letter] = values.pop()
+    if {"D_nope", "D_rope"} <= by_letter.keys():  # their sum is D; head_dim may be the second
+        by_letter["D"] = by_letter["D_nope"] + by_letter["D_rope"]
+    if by_letter.get("H_kv") in (None, by_letter.get("H")):
+        by_letter.pop("H_kv", None)
+    return by_letter
 
 
 def _is_count(value: Any) -> bool:

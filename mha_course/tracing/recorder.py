@@ -122,10 +122,10 @@ class Recorder(TorchFunctionMode):
             return Size(out, axes[dim], self.names.is_token)
         return out
 
-    def _guard(self, look: Callable[..., None], op: str, *found: Any) -> None:
+    def _guard(self, look: Callable[..., None], op: str, *call: Any) -> None:
         """Look at a call; where the tracer itself fails, the call goes on, and a note says so."""
         try:
-            look(op, *found)
+            look(op, *call)
         except Exception as error:
             line = f"{type(error).__name__}: {error}".splitlines()[0]
             self.notes[f"the tracer failed at {op} ({line}), so this step is not shown"] = None

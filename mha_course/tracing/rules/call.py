@@ -80,15 +80,15 @@ class OpCall:
 
     def first(self) -> torch.Tensor:
         """Return the tensor that a method was called on."""
-        found: torch.Tensor = self.arg(0, "input", "self", "x")
-        return found
+        tensor: torch.Tensor = self.arg(0, "input", "self", "x")
+        return tensor
 
     def ints(self, position: int, *names: str) -> list[int]:
         """Return sizes or dims that may come one by one or as a sequence."""
-        found = self.arg(position, *names)
-        if isinstance(found, int):
-            found = [value for value in self.args[position:] if isinstance(value, int)] or [found]
-        return list(found)
+        given = self.arg(position, *names)
+        if isinstance(given, int):
+            given = [value for value in self.args[position:] if isinstance(value, int)] or [given]
+        return list(given)
 
     def dims(self, value: Any, rank: int) -> list[int]:
         """Return dims counted from the front; None is all of them."""
@@ -109,14 +109,14 @@ class OpCall:
             self.warnings.setdefault(self.index if step is None else step, text)
 
 
-def tensors_in(value: Iterable[Any], found: list[torch.Tensor] | None = None) -> list[torch.Tensor]:
+def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
     """Return the tensors in arguments, however nested, in order."""
-    found = [] if found is None else found
-    for item in value:
+    tensors: list[torch.Tensor] = []
+    for item in values:
         if isinstance(item, torch.Tensor):
-            found.append(item)
+            tensors.append(item)
         elif isinstance(item, (list, tuple)):
-            tensors_in(item, found)
+            tensors += tensors_in(item)
         elif isinstance(item, dict):
-            tensors_in(item.values(), found)
-    return found
+            tensors += tensors_in(item.values())
+    return tensors
