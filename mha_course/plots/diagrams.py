@@ -55,12 +55,7 @@ def pipeline(*highlight: str, ax: Axes | None = None) -> Axes:
         arrow(ax, (starts[0], height), (STEP, height), **style)
         arrow(ax, (starts[1], height), (last * STEP, height), **style)
         for start in starts[:2]:
-            label: dict[str, Any] = {
-                "ha": "center",
-                "va": "bottom",
-                "fontsize": SMALL,
-                "color": INK,
-            }
+            label = CENTRED | {"va": "bottom", "fontsize": SMALL}
             ax.text(start + 0.13, height + 0.04, stream, **label)
     for start in starts[2:5]:
         arrow(ax, (start, 0.76), (start + STEP - BOX, 0.76))

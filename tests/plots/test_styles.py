@@ -15,6 +15,7 @@ from mha_course.lessons.l07_multi_head_attention.scene.plan import ScenePlan
 from mha_course.plots import figures
 from mha_course.widgets import HeadExplorer
 from mha_course.widgets.base import DECK_VIEW
+from mha_course.widgets.labs import panels, static
 
 WEIGHTS = torch.rand(4, 6, 6, generator=torch.Generator().manual_seed(0)).softmax(-1)
 WORDS = list("abcdef")
@@ -68,11 +69,11 @@ def test_no_picture_is_larger_than_a_slide_nor_than_it_was_asked_for(width, heig
 
 
 def test_tables_of_numbers_stand_side_by_side_on_a_slide():
-    panels = {"one": WEIGHTS[0], "two": WEIGHTS[1]}
+    tables = {"one": WEIGHTS[0], "two": WEIGHTS[1]}
     tops = []
     for style in (figures.PAGE, figures.SLIDE):
         with drawn_for(style):
-            figure = plots.number_tables(panels, WORDS, WORDS)
+            figure = plots.number_tables(tables, WORDS, WORDS)
             tops.append({ax.get_subplotspec().rowspan.start for ax in figure.axes[:2]})
     assert tops == [{0, 1}, {0}]
 
@@ -86,6 +87,14 @@ def test_the_static_picture_of_a_lab_is_as_wide_as_a_slide(name):
         assert flat.get_figwidth() <= figures.SLIDE.width + 1e-9
         assert flat.get_figheight() <= figures.SLIDE.height + 1e-9
     assert lab.picture().get_figwidth() == 11
+
+
+def test_bars_of_a_lab_stay_as_high_on_a_slide_which_is_narrower():
+    bars = panels.bars("weights", WORDS, [1] * 6)
+    page = static.figure("a question", [bars]).get_size_inches()
+    with drawn_for(figures.SLIDE):
+        slide = static.figure("a question", [bars]).get_size_inches()
+    assert list(slide) == pytest.approx([figures.SLIDE.width, page[1]])
 
 
 def test_the_scene_is_flat_on_a_slide():
