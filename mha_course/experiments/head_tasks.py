@@ -236,9 +236,7 @@ def measure(layers: nn.ModuleList, task: Task, generator: torch.Generator) -> tu
 
 
 @torch.no_grad()
-def prune(
-    layer: ParallelAttention, task: Task, heads: Sequence[int], *, refit: bool, seed: int = 1
-) -> Tensor:
+def prune(layer: ParallelAttention, task: Task, heads: Sequence[int], *, refit: bool) -> Tensor:
     """Keep some heads of a trained layer alone and return R² on new examples, (runs,).
 
     The same heads in all runs: who wants the best pair of each run tries all pairs, and picks.
@@ -246,10 +244,10 @@ def prune(
     Args: refit chooses W_O and its bias anew, by least squares on 2,000 examples; without it they
         stay as trained.
     """
-    generator = torch.Generator().manual_seed(seed)
-    (known, wanted, _), (x, target, _) = (
-        task.draw(layer.w_q.size(0), 2000, generator) for _ in range(2)
-    )
+    generator = torch.Generator().manual_seed(1)
+    runs = layer.w_q.size(0)
+    fitted_on, wanted, _ = task.draw(runs, 2000, generator)
+    x, target, _ = task.draw(runs, 2000, generator)
 
     def features(x: Tensor) -> Tensor:
         context = layer.contexts(x[:, :, :1], x)[0][:, list(heads), :, 0]  # (runs, heads, N, D_v)
@@ -257,7 +255,9 @@ def prune(
         return torch.cat((merged, torch.ones_like(merged[..., :1])), -1)  # and a 1 for the bias
 
     if refit:
-        output = torch.linalg.lstsq(features(known), wanted, driver="gelsd").solution  # of any rank
+        output = torch.linalg.lstsq(
+            features(fitted_on), wanted, driver="gelsd"
+        ).solution  # of any rank
     else:
         output = torch.cat((layer.w_o[:, list(heads)].flatten(1, 2), layer.b_o[:, None]), 1)
     return _r2(features(x) @ output, target)
