@@ -298,7 +298,7 @@ class ListOfHeads(_Variant):
     @classmethod
     @torch.no_grad()
     def from_reference(cls, mha: MultiHeadAttention) -> Self:
-        """Return a module with the reference's weights, D rows of each for a head."""
+        """Return a module with the reference's weights, dtype, device and mode: D rows a head."""
         module = cls._like(mha).to(mha.q_proj.weight)
         for name in ("q_proj", "k_proj", "v_proj"):
             source = getattr(mha, name)

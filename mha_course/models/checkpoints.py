@@ -165,8 +165,7 @@ PUBLISHED = {
 
 
 def load(folder: str | Path, *, num_threads: int | None = None) -> PublishedModel:
-    """Build a published model from its config.json and its model.safetensors: float32, on the CPU,
-    not to be trained.
+    """Build a published model from its folder: float32, on the CPU, not to be trained.
 
     Args: num_threads is how many threads it computes on; None leaves that to PyTorch.
     Raises: ShapeError for what is not there, is not known, or does not fit; nothing is ever
@@ -186,9 +185,7 @@ def load(folder: str | Path, *, num_threads: int | None = None) -> PublishedMode
 
 
 def save(model: PublishedModel, config: Config, folder: Path) -> None:
-    """Write a model whose words are tied as ``load`` reads it, under its published names: the other
-    way round.
-    """
+    """Write a model whose words are tied, under its published names, so that ``load`` reads it."""
     family = FAMILIES[config["model_type"]]
     parts: dict[str, list[Tensor]] = {}
     for name, parameter in model.state_dict().items():
@@ -295,12 +292,9 @@ def _require_digest(path: Path, sha256: str) -> None:
 def read_config(folder: Path, place: str) -> Config:
     """Return the settings of a checkpoint's folder. Raises: ShapeError where there are none."""
     if not folder.is_dir():
-        raise ShapeError(
-            place,
-            "there is no such folder",
-            expected="a folder of a checkpoint",
-            got=repr(folder.name),
-        )
+        rule = "there is no such folder"
+        expected = "a folder of a checkpoint"
+        raise ShapeError(place, rule, expected=expected, got=repr(folder.name))
     rule = "config.json must be there and hold an object"
     expected = "the published config.json"
     try:
@@ -312,9 +306,7 @@ def read_config(folder: Path, place: str) -> Config:
 
 
 def _without_numbers(config: Config, place: str) -> tuple[Family, PublishedModel]:
-    """Return the family and the model of a config, of sizes alone: no number is drawn only to be
-    replaced.
-    """
+    """Return the family and the model of a config; it has shapes alone, and no numbers yet."""
     family = family_of(config, place)
     for name, only in ({"quantization_config": None} | family.only).items():
         value = config.get(name)
@@ -361,21 +353,14 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def _by_their_names(stored: Mapping[str, Tensor], family: Family, tied: bool) -> dict[str, Tensor]:
-    """Bring all dialects of a family to one: without the prefix, the tied ones there, and what is
-    not needed not.
-    """
+    """Bring all dialects of a family to one: no prefix, both tied tensors, nothing left out."""
     tensors: dict[str, Tensor] = {}
     for written, tensor in stored.items():
         name = written.removeprefix(family.prefix).replace("LayerNorm.gamma", "LayerNorm.weight")
         name = name.replace("LayerNorm.beta", "LayerNorm.bias")
         rule = "two tensors of the file are the same parameter"
-        require(
-            name not in tensors,
-            "load",
-            rule,
-            expected="one name of each",
-            got=f"{name}, written twice",
-        )
+        got = f"{name}, written twice"
+        require(name not in tensors, "load", rule, expected="one name of each", got=got)
         tensors[name] = tensor.float() if tensor.is_floating_point() else tensor
     for one, other in family.tied.items() if tied else ():
         present = tensors.get(one, tensors.get(other))
