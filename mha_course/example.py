@@ -39,9 +39,7 @@ class Example:
 
     @property
     def projections(self) -> dict[str, Tensor]:
-        """The weights w_q, w_k, w_v, w_o, each (C, C) as (out, in), and the biases b_q … b_o, each
-        (C,).
-        """
+        """The weights w_q … w_o, each (C, C) as (out, in), and the biases b_q … b_o, each (C,)."""
         linears = {
             "q": self.mha.q_proj,
             "k": self.mha.k_proj,
@@ -118,9 +116,7 @@ def new_model(seed: int) -> MaskedWordModel:
 def train_model(
     seed: int, *, steps: int = 3000, progress: bool = True
 ) -> tuple[MaskedWordModel, list[float]]:
-    """Train a model, the same bits for the same seed on one machine; also give the loss of every
-    step, nats a word.
-    """
+    """Train from a seed (the same bits on one machine); also give each step's loss, nats a word."""
     model = new_model(seed)
     batches = training_batches(seed)
     losses = train(

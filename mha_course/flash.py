@@ -203,9 +203,7 @@ def _grid(
 
 
 def _exact(device_type: str) -> AbstractContextManager[Any]:
-    """Switch autocast off where the device has it: backward must compute the same scores as
-    forward.
-    """
+    """Switch autocast off if there is one: backward must compute the scores of forward."""
     available = torch.amp.is_autocast_available(device_type)
     return torch.autocast(device_type, enabled=False) if available else nullcontext()
 

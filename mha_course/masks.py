@@ -43,8 +43,7 @@ def causal_mask(seq_len: int, *, device: torch.device | str | None = None) -> Te
 def top_left_causal_mask(
     queries: int, keys: int, *, device: torch.device | str | None = None
 ) -> Tensor:
-    """Let query t see the first t + 1 keys, as is_causal=True of scaled_dot_product_attention does:
-    (s <= t).
+    """Let query t see the first t + 1 keys, as is_causal of PyTorch's kernels does: (s <= t).
 
     Where the queries are the last of the tokens, it hides too much: see causal_mask_for_cache.
 
@@ -109,11 +108,9 @@ def combine_masks(causal: Tensor, padding: Tensor) -> Tensor:
 def causal_mask_for_cache(
     new: int, total: int, *, device: torch.device | str | None = None
 ) -> Tensor:
-    """Let each of the last tokens see itself and what came before: mask[t, s] = (s <= t + total -
-    new).
+    """Let each of the last tokens see itself and what came before: (s <= t + total - new).
 
-    Args: new is T, how many tokens have just come; total is S, with those in the cache; 1 <= new <=
-        total.
+    Args: new is T, the tokens that have just come, total is S, all of them; 1 <= new <= total.
     Returns: (T, S), bool, the last rows of causal_mask(total).
     Raises: ShapeError.
 
@@ -122,10 +119,9 @@ def causal_mask_for_cache(
     """
     if not isinstance(new, int) or not isinstance(total, int) or not 1 <= new <= total:
         rule = "the new tokens must be among all tokens"
+        expected = "ints with 1 <= new <= total"
         got = f"new={new!r}, total={total!r}"
-        raise ShapeError(
-            "causal_mask_for_cache", rule, expected="ints with 1 <= new <= total", got=got
-        )
+        raise ShapeError("causal_mask_for_cache", rule, expected=expected, got=got)
     return torch.ones(new, total, dtype=torch.bool, device=device).tril(total - new)  # (T, S)
 
 
@@ -156,11 +152,11 @@ def to_attend(mask: Tensor, convention: str) -> Tensor:
     return ~mask if convention in INVERTED else mask
 
 
-def from_attend(mask: Tensor, convention: str, *, dtype: torch.dtype = torch.float32) -> Tensor:
+def from_attend(mask: Tensor, convention: str) -> Tensor:
     """Write a mask in any convention in the wild: to_attend undoes it.
 
-    Args: mask is bool, True = may attend, of any shape; convention is as for to_attend; dtype is
-    for "additive". Returns: bool, or dtype for "additive", of the shape of mask.
+    Args: mask is bool, True = may attend, of any shape; convention is as for to_attend.
+    Returns: bool, or float32 for "additive" (additive_mask has other dtypes), of the shape of mask.
     Raises: ShapeError.
 
     >>> from_attend(torch.tensor([False, True]), "multihead").tolist()
@@ -168,7 +164,7 @@ def from_attend(mask: Tensor, convention: str, *, dtype: torch.dtype = torch.flo
     """
     _require_one_of("from_attend", "convention", convention, CONVENTIONS)
     if convention == "additive":
-        return additive_mask(mask, dtype)
+        return additive_mask(mask, torch.float32)
     require_bool("from_attend", mask, fix="mask.bool() if it holds 0 and 1")
     return ~mask if convention in INVERTED else mask
 
@@ -191,19 +187,13 @@ def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
         holds_infinity, "additive_mask", rule, expected="a float dtype", got=str(dtype), fix=fix
     )
     # Not (1 - mask) * -inf, since 0 * -inf is NaN. Nor -1e9: float16 cannot hold it, and in a row
-    # with every key
-    # hidden it weighs all keys alike.
+    # with every key hidden it weighs all keys alike.
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)
 
 
 def _require_one_of(place: str, name: str, value: str, values: tuple[str, ...]) -> None:
-    require(
-        value in values,
-        place,
-        f"no {name} has this name",
-        expected=", ".join(values),
-        got=repr(value),
-    )
+    rule = f"no {name} has this name"
+    require(value in values, place, rule, expected=", ".join(values), got=repr(value))
 
 
 def _require_additive(place: str, mask: Tensor) -> None:
@@ -214,15 +204,8 @@ def _require_additive(place: str, mask: Tensor) -> None:
     other = mask[(mask != 0) & ~mask.isneginf()]
     if other.numel():
         rule = "an additive mask must hold 0 and -inf alone"
-        fix = "mask.masked_fill(mask < -1e4, -math.inf)"
+        expected = "0 = may attend, -inf = hidden"
         got = f"{other[0].item():g} too"
-        # A bias of the scores (ALiBi) is no mask: only where all is very low does somebody mean
-        # -inf by it.
-        meant = bool((other < -1e4).all())
-        raise ShapeError(
-            place,
-            rule,
-            expected="0 = may attend, -inf = hidden",
-            got=got,
-            fix=fix if meant else None,
-        )
+        # A bias of the scores (ALiBi) is no mask: only very low numbers alone are meant as -inf.
+        fix = "mask.masked_fill(mask < -1e4, -math.inf)" if bool((other < -1e4).all()) else None
+        raise ShapeError(place, rule, expected=expected, got=got, fix=fix)

@@ -1,5 +1,7 @@
-"""Eight ways in which people write multi-head attention, and the single head: other habits, same
-numbers.
+"""Eight ways in which people write multi-head attention, and the single head: the same numbers.
+
+VARIANTS are the five of the documents behind the course, with their signatures and names. STYLES
+are these and three more (ListOfHeads, Einsum, FusedKernel): the eight of lesson 7's listing.
 
 Axes: B batch, T query tokens, S key and value tokens, C width, H heads, D = C / H. Each class keeps
 the names of its style; ``from_reference`` gives it the weights of a reference module. Inputs that
@@ -59,8 +61,7 @@ class _Variant(nn.Module):
 
     @classmethod
     def from_reference(cls, mha: MultiHeadAttention) -> Self:
-        """Return a module with the weights, dtype, device and mode of the reference; dropout has no
-        counterpart.
+        """Return a module with the weights, dtype, device and mode of the reference; no dropout.
 
         Raises: ShapeError where the reference has a bias that this style has no place for.
         """
@@ -68,26 +69,25 @@ class _Variant(nn.Module):
         sources = (mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj)
         for name in dict.fromkeys(cls._targets):
             target = getattr(variant, name)
-            parts = [
-                source for part, source in zip(cls._targets, sources, strict=True) if part == name
-            ]
+            pairs = zip(cls._targets, sources, strict=True)
+            linears = [source for target_name, source in pairs if target_name == name]
             require(
-                target.bias is not None or all(part.bias is None for part in parts),
+                target.bias is not None or all(linear.bias is None for linear in linears),
                 cls.__name__,
                 "q, k and v have no bias in this style",
                 expected="q_proj, k_proj and v_proj without bias",
                 got="a bias",
                 fix="MultiHeadAttention(d_model, num_heads, bias=False)",
             )
-            _stack(parts, target.weight, target.bias)
+            _stack(linears, target.weight, target.bias)
         return variant.train(mha.training)
 
 
 class FusedQKV(_Variant):
     """Project q, k and v with one Linear of width 3C, then unpack them.
 
-    Args: hidden_size is C, num_heads divides it, bias is for both Linears. Forward: x -> out, (B,
-        S, C).
+    Args: hidden_size is C, num_heads divides it, bias is for both Linears.
+    Forward: x -> out, (B, S, C).
     """
 
     _targets = ("Wqkv", "Wqkv", "Wqkv", "Wo")
@@ -106,11 +106,9 @@ class FusedQKV(_Variant):
         """Map x (B, S, C) to out (B, S, C)."""
         require_module_inputs(type(self).__name__, self.Wqkv.weight, {"x": x})
         batch, tokens, width = x.shape
-        # The 3 comes first: row 0 to C - 1 of Wqkv is W_Q, whole; in (H, 3, D), which GPT-NeoX has,
-        # it is not.
-        qkv = self.Wqkv(x).reshape(
-            batch, tokens, 3, self.num_heads, self.head_dim
-        )  # (B, S, 3, H, D)
+        # The 3 comes first: rows 0 to C - 1 of Wqkv are W_Q. In GPT-NeoX's (H, 3, D) they are not.
+        heads = (3, self.num_heads, self.head_dim)
+        qkv = self.Wqkv(x).reshape(batch, tokens, *heads)  # (B, S, 3, H, D)
         q, k, v = qkv.transpose(3, 1).unbind(dim=2)  # (B, H, S, D) each
         scores = q @ k.transpose(-2, -1) / math.sqrt(self.head_dim)  # (B, H, S, S)
         context = torch.softmax(scores, dim=-1) @ v  # (B, H, S, D)
@@ -145,17 +143,16 @@ class ReturnsWeights(_Variant):
         scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(self.head_dim)  # (B, H, S, S)
         attention_weights = torch.softmax(scores, dim=-1)  # (B, H, S, S)
         context = torch.matmul(attention_weights, v)  # (B, H, S, D)
-        # view alone would raise here: transposed heads do not lie side by side in memory until they
-        # are copied.
+        # view alone would raise: transposed heads lie side by side in memory only once copied.
         merged = context.transpose(1, 2).contiguous().view(batch, tokens, width)  # (B, S, C)
         return self.fc_out(merged), attention_weights
 
 
 class SplitCombine(_Variant):
-    """Take query, key and value apart, and a mask in which 0 means hidden; one method a step.
+    """Take separate query, key and value, and a mask with 0 = hidden; one method a step.
 
-    Args: d_model is C, num_heads divides it. Forward: Q (B, T, C), K and V (B, S, C), mask -> out
-        (B, T, C).
+    Args: d_model is C, num_heads divides it.
+    Forward: Q (B, T, C), K and V (B, S, C), mask -> out (B, T, C).
     """
 
     _targets = ("W_q", "W_k", "W_v", "W_o")
@@ -171,11 +168,8 @@ class SplitCombine(_Variant):
     def scaled_dot_product_attention(
         self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return context (B, H, T, D) and weights (B, H, T, S); a mask is 0 where hidden, of any
-        dtype.
-        """
-        # The habit is masked_fill(mask == 0, -1e9): a row without a key then gets the mean of all
-        # values.
+        """Return context (B, H, T, D) and weights (B, H, T, S); the mask has any dtype."""
+        # The habit is masked_fill(mask == 0, -1e9): without a key, that is the mean of all values.
         return attention(Q, K, V, None if mask is None else mask != 0)
 
     def split_heads(self, x: Tensor) -> Tensor:
@@ -186,9 +180,8 @@ class SplitCombine(_Variant):
     def combine_heads(self, x: Tensor) -> Tensor:
         """Map x (B, H, S, D) to (B, S, C)."""
         batch, _, tokens, _ = x.size()
-        return (
-            x.transpose(1, 2).contiguous().view(batch, tokens, self.num_heads * self.head_dim)
-        )  # (B, S, C)
+        width = self.num_heads * self.head_dim
+        return x.transpose(1, 2).contiguous().view(batch, tokens, width)  # (B, S, C)
 
     def forward(self, Q: Tensor, K: Tensor, V: Tensor, mask: Tensor | None = None) -> Tensor:
         """Map Q (B, T, C), K and V (B, S, C) to out (B, T, C)."""
@@ -204,11 +197,10 @@ class SplitCombine(_Variant):
 
 
 class PermuteView(_Variant):
-    """Split with view and permute, merge with permute, contiguous and view, as vision code likes
-    to.
+    """Split with view and permute, merge with permute, contiguous and view: vision code's habit.
 
-    Args: hidden_dim is C, num_heads divides it. Forward: x -> out, (B, S, C); tokens are image
-        patches there.
+    Args: hidden_dim is C, num_heads divides it.
+    Forward: x -> out, (B, S, C); tokens are image patches there.
     """
 
     _targets = ("q_linear", "k_linear", "v_linear", "out_linear")
@@ -264,15 +256,13 @@ class FoldedHeads(_Variant):
             later = torch.ones_like(dot[0], dtype=torch.bool).triu(1)  # (T, T)
             dot = dot.masked_fill(later, -math.inf)  # (B*H, T, T)
         context = torch.bmm(torch.softmax(dot, dim=2), values)  # (B*H, T, D)
-        apart = context.view(x.size(0), self.num_heads, x.size(1), self.head_dim)  # (B, H, T, D)
-        return self.unifyheads(apart.transpose(1, 2).reshape(x.shape))
+        heads = context.view(x.size(0), self.num_heads, x.size(1), self.head_dim)  # (B, H, T, D)
+        return self.unifyheads(heads.transpose(1, 2).reshape(x.shape))
 
     def _fold(self, x: Tensor) -> Tensor:
         """Split the heads and lay them along the batch."""
-        apart = x.view(x.size(0), x.size(1), self.num_heads, self.head_dim).transpose(
-            1, 2
-        )  # (B, H, T, D)
-        return apart.flatten(0, 1)  # (B*H, T, D)
+        heads = x.view(x.size(0), x.size(1), self.num_heads, self.head_dim)  # (B, T, H, D)
+        return heads.transpose(1, 2).flatten(0, 1)  # (B*H, T, D)
 
 
 class _Head(nn.Module):
@@ -293,8 +283,7 @@ class _Head(nn.Module):
 
 
 class ListOfHeads(_Variant):
-    """Build each head as a module of its own and lay their results side by side: the paper's
-    formula, as it stands.
+    """Build each head as a module of its own and join the results: the paper's formula.
 
     Args: d_model is C, num_heads divides it. Forward: x -> out, (B, S, C).
     """
@@ -309,21 +298,16 @@ class ListOfHeads(_Variant):
     @classmethod
     @torch.no_grad()
     def from_reference(cls, mha: MultiHeadAttention) -> Self:
-        """Return a module with the weights, dtype, device and mode of the reference: D rows of each
-        for a head.
-        """
+        """Return a module with the reference's weights, dtype, device and mode: D rows a head."""
         module = cls._like(mha).to(mha.q_proj.weight)
         for name in ("q_proj", "k_proj", "v_proj"):
             source = getattr(mha, name)
             targets = [getattr(head, name) for head in module.heads]
             bias = torch.zeros_like(source.weight[:, 0]) if source.bias is None else source.bias
-            for target, rows, part in zip(
-                targets,
-                source.weight.split(module.head_dim),
-                bias.split(module.head_dim),
-                strict=True,
-            ):
-                target.load_state_dict({"weight": rows, "bias": part})
+            weights = source.weight.split(module.head_dim)
+            biases = bias.split(module.head_dim)
+            for target, weight, part in zip(targets, weights, biases, strict=True):
+                target.load_state_dict({"weight": weight, "bias": part})
         _stack([mha.out_proj], module.out_proj.weight, module.out_proj.bias)
         return module.train(mha.training)
 
@@ -335,11 +319,10 @@ class ListOfHeads(_Variant):
 
 
 class Einsum(_Variant):
-    """Name every axis by a letter and let einsum find the way: nothing is split, transposed or
-    merged by hand.
+    """Name every axis by a letter: einsum splits, transposes and merges.
 
-    Args: d_model is C, num_heads divides it. Forward: x -> out, (B, S, C). There is no bias on q, k
-        and v.
+    Args: d_model is C, num_heads divides it. q, k and v have no bias.
+    Forward: x -> out, (B, S, C).
     """
 
     _targets = ("W_Q", "W_K", "W_V", "W_O")
@@ -361,19 +344,16 @@ class Einsum(_Variant):
         v = torch.einsum("bsc,hdc->bhsd", x, self.W_V.weight.unflatten(0, heads))  # (B, H, S, D)
         scores = torch.einsum("bhtd,bhsd->bhts", q, k) / math.sqrt(self.head_dim)  # (B, H, S, S)
         context = torch.einsum("bhts,bhsd->bthd", scores.softmax(dim=-1), v)  # (B, S, H, D)
-        return (
-            torch.einsum("bthd,chd->btc", context, self.W_O.weight.unflatten(1, heads))
-            + self.W_O.bias
-        )
+        w_o = self.W_O.weight.unflatten(1, heads)  # (C, H, D)
+        return torch.einsum("bthd,chd->btc", context, w_o) + self.W_O.bias
 
 
 class FusedKernel(_Variant):
-    """Project with one Linear and leave the middle to PyTorch's fused kernel, as models of today
-    do.
+    """Project with one Linear and leave the middle to PyTorch's fused kernel, as is usual today.
 
     Args: d_model is C, num_heads divides it, bias is for both Linears, dropout the share of the
-        weights that is
-        dropped while training. Forward: x -> out, (B, S, C); is_causal=True hides later tokens.
+        weights that is dropped while training.
+    Forward: x -> out, (B, S, C); is_causal=True hides later tokens.
     """
 
     _targets = ("qkv_proj", "qkv_proj", "qkv_proj", "out_proj")
@@ -399,12 +379,8 @@ class FusedKernel(_Variant):
         q = q.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, S, D)
         k = k.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, S, D)
         v = v.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, S, D)
-        p = (
-            self.dropout if self.training else 0.0
-        )  # the call drops whenever it is told to, in evaluation, too
-        context = F.scaled_dot_product_attention(
-            q, k, v, dropout_p=p, is_causal=is_causal
-        )  # (B, H, S, D)
+        p = self.dropout if self.training else 0.0  # the kernel itself does not know which it is
+        context = F.scaled_dot_product_attention(q, k, v, dropout_p=p, is_causal=is_causal)
         merged = context.transpose(1, 2).reshape(batch, tokens, width)  # (B, S, C)
         return self.out_proj(merged)
 
@@ -418,8 +394,7 @@ STYLES: dict[str, type[_Variant]] = {
 
 
 def source(name: str) -> str:
-    """Return what a style of STYLES computes: its methods as they are written, without docstrings
-    and checks.
+    """Return what a style of STYLES computes: its methods without docstrings and checks.
 
     >>> print(source("ListOfHeads").splitlines()[-1].strip())
     return self.out_proj(merged)
@@ -459,19 +434,16 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
         "add_bias_kv": module.bias_k is not None,
         "add_zero_attn": module.add_zero_attn,
     }
-    found = " and ".join(name for name, present in extras.items() if present)
+    more = " and ".join(name for name, present in extras.items() if present)
     rule = "the module has parts the reference lacks"
-    require(not found, "from_torch", rule, expected="a plain module", got=found)
+    require(not more, "from_torch", rule, expected="a plain module", got=more)
     state: dict[str, Tensor] = {
         f"out_proj.{kind}": parameter for kind, parameter in module.out_proj.named_parameters()
     }
     for kind, stacked in (("weight", module.in_proj_weight), ("bias", module.in_proj_bias)):
         if stacked is not None:
-            state |= zip(
-                (f"q_proj.{kind}", f"k_proj.{kind}", f"v_proj.{kind}"),
-                stacked.chunk(3),
-                strict=True,
-            )
+            names = (f"q_proj.{kind}", f"k_proj.{kind}", f"v_proj.{kind}")
+            state |= zip(names, stacked.chunk(3), strict=True)
     bias = module.in_proj_bias is not None
     mha = MultiHeadAttention(module.embed_dim, module.num_heads, bias=bias, dropout=module.dropout)
     mha.to(module.out_proj.weight).load_state_dict(state)
@@ -484,9 +456,7 @@ def _has_bias(mha: MultiHeadAttention) -> bool:
 
 @torch.no_grad()
 def _stack(linears: list[nn.Linear], weight: Tensor, bias: Tensor | None) -> None:
-    """Write the parameters of several Linears into one weight and bias; where one has no bias it
-    counts as 0.
-    """
+    """Write the parameters of several Linears into one weight and bias; no bias counts as 0."""
     weight.copy_(torch.cat([linear.weight for linear in linears]))
     if bias is not None:
         zeros = weight.new_zeros(weight.size(1))

@@ -1,3 +1,1 @@
-"""What the models are trained on: sentences of a small grammar, a made-up language, pictures of
-shapes.
-"""
+"""What the models are trained on: sentences, a made-up language, pictures of shapes."""

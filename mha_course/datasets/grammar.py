@@ -175,9 +175,7 @@ def _fill(kind: str, subject: str, other: str, chosen: Mapping[str, str]) -> Sen
 
 
 def noun_pairs(split: str) -> list[tuple[str, str]]:
-    """Return the pairs (subject, other), of two pronouns, of one of SPLITS, which share none;
-    another is a KeyError.
-    """
+    """Return the noun pairs, of two pronouns, of one of SPLITS; these share none."""
     pairs = [(a, b) for a in _PRONOUNS for b in _PRONOUNS if _PRONOUNS[a] != _PRONOUNS[b]]
     random.Random(0).shuffle(pairs)
     tenth = len(pairs) // 10
@@ -253,9 +251,7 @@ def _split_pairs(split: str) -> frozenset[tuple[str, ...]]:
 
 
 def _standing(options: Sequence[str], words: Sequence[str]) -> str:
-    """Return the option whose words are among these; any other one does where the template has no
-    such slot.
-    """
+    """Return the option whose words are among these, or any one where there is no such slot."""
     return next((option for option in options if set(option.split()) <= set(words)), options[0])
 
 

@@ -1,6 +1,4 @@
-"""What multi-head attention costs, counted by running it, and which of PyTorch's kernels
-would run.
-"""
+"""What multi-head attention costs, counted by running it, and which kernel would run."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ _KERNELS = {
 
 
 class Cost(NamedTuple):
-    """Parameters, floating-point operations (a multiply-add counts as 2), bytes of weights, and
-    attention patterns.
-    """
+    """Parameters, FLOPs (a multiply-add counts as 2), bytes of weights, attention patterns."""
 
     parameters: int
     flops: int

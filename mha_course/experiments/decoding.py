@@ -21,9 +21,7 @@ from mha_course.tracing.op_counter import OpCounter
 
 
 class Flops(NamedTuple):
-    """Floating-point operations of the matrix products: the four projections, and q kᵀ with weights
-    · v.
-    """
+    """FLOPs of the matrix products: of the four projections, and of q kᵀ and weights · v."""
 
     projections: int
     attention: int
@@ -65,9 +63,7 @@ def with_cache(module: AttentionModule, x: Tensor, chunks: Sequence[int] | None 
 
 
 def without_cache(module: AttentionModule, x: Tensor) -> Tensor:
-    """Decode x (B, S, C) without a cache: for each new token everything is done again, and only its
-    own row kept.
-    """
+    """Decode x (B, S, C) without a cache: all is computed again for each token's own row."""
     rows = []
     for length in range(1, x.size(1) + 1):
         out, _ = module(x[:, :length], mask=causal_mask(length, device=x.device))
@@ -110,9 +106,7 @@ def step_flops(d_model: int, num_heads: int, tokens: int) -> tuple[Flops, Flops]
 
 
 def count_flops(run: Callable[[], Any]) -> Flops:
-    """Run attention and count: products of two axes are projections, products in heads are
-    attention.
-    """
+    """Run attention and count; products of matrices are projections, batched ones attention."""
     with torch.no_grad(), OpCounter() as counter:
         run()
     by_op = counter.flops_by_op

@@ -94,9 +94,7 @@ def relation_weights(weights: Tensor, texts: Sequence[Sentence], relation: str) 
 
 
 def _pairs(place: str, texts: Sequence[Sentence], relation: str) -> list[tuple[int, ...]]:
-    """Return, for every pair of a relation, the number of its sentence, and the positions of its
-    two words.
-    """
+    """Return, for every pair of a relation, its sentence's number and its words' positions."""
     found = [
         (number, *pair)
         for number, text in enumerate(texts)
@@ -139,9 +137,7 @@ def _joined(text: Sentence, pair: tuple[int, int]) -> bool:
 
 @torch.no_grad()
 def mean_contexts(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
-    """Return the mean of the merged contexts of every layer over all words of the sentences, (L,
-    C).
-    """
+    """Return the mean merged context of every layer over all words, (L, C)."""
     ids, mask = encode([text.words for text in texts])
     layers = zip(model.blocks, model.attention_inputs(ids, mask), strict=True)
     return torch.stack(
@@ -181,9 +177,7 @@ def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = 
 
 
 def relevant_sentences(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
-    """Return the sentences with a relation; for was and were those alone in which no pronoun gives
-    the number away.
-    """
+    """Return the sentences with a relation; for was and were, only those without a pronoun."""
     return [
         text
         for text in texts
@@ -288,9 +282,7 @@ def accuracy_lost(
 def accuracy_lost_in_pairs(
     model: MaskedWordModel, texts: Sequence[Sentence], relation: str
 ) -> Tensor:
-    """Return what is lost without any two heads, (L·H, L·H), and without one alone on the
-    diagonal.
-    """
+    """Return what is lost without any two heads, (L·H, L·H), and, on the diagonal, without one."""
     heads = all_heads(model)
     pairs = list(itertools.combinations_with_replacement(range(len(heads)), 2))
     values = accuracy_lost(

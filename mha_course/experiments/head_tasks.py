@@ -38,17 +38,13 @@ class TwoTokenSum:
 
     @property
     def bound(self) -> float:
-        """What no single head can pass in R², whatever follows it: ½ + 1/(2d) for a difference, 1
-        for a sum.
-        """
+        """The R² that no single head can pass: ½ + 1/(2d) for a difference, 1 for a sum."""
         return 0.5 + 0.5 / self.d if self.sign < 0 else 1.0
 
     def draw(
         self, runs: int, count: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return x (runs, N, 9, C), targets (runs, N, d), and the positions of a and b (runs, N,
-        2).
-        """
+        """Return x (runs, N, 9, C), targets (runs, N, d), and where a and b are, (runs, N, 2)."""
         contents = torch.randn(runs, count, 8, self.d, generator=generator)  # (runs, N, 8, d)
         chosen = torch.rand(runs, count, 8, generator=generator).argsort(-1)[
             ..., :2
@@ -77,9 +73,7 @@ class AssociativeRecall:
     def draw(
         self, runs: int, count: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return x (runs, N, 17, 32), targets (runs, N, 15), and the position of the key (runs, N,
-        1).
-        """
+        """Return x (runs, N, 17, 32), targets (runs, N, 15), and where the key is, (runs, N, 1)."""
         x = torch.randn(runs, count, 17, self.width, generator=generator)  # (runs, N, 17, C)
         position = torch.randint(16, (runs, count, 1), generator=generator) + 1  # (runs, N, 1)
         found = x.gather(2, position[..., None].expand(-1, -1, -1, self.width))[
@@ -143,9 +137,7 @@ class ParallelAttention(nn.Module):
         return out.view_as(query), weights
 
     def contexts(self, query: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what each head found, (runs, H, N, T, D_v), and its weights; arguments as for
-        forward.
-        """
+        """Return each head's context (runs, H, N, T, D_v) and weights; arguments as for forward."""
         q = self._project(query, "q")
         k = self._project(x, "k")
         v = self._project(x, "v")
@@ -226,9 +218,7 @@ def learn(
 
 @torch.no_grad()
 def measure(layers: nn.ModuleList, task: Task, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return R² (runs,) on new examples, and the mean weights on the tokens that are wanted, (runs,
-    H, wanted).
-    """
+    """Return R² (runs,) on new examples, and mean weights on wanted tokens, (runs, H, wanted)."""
     x, target, positions = task.draw(layers[0].get_parameter("w_q").size(0), 2000, generator)
     guess, weights = read(layers, x)
     at = positions[:, None].expand(-1, weights.size(1), -1, -1)  # (runs, H, N, wanted)
@@ -236,9 +226,7 @@ def measure(layers: nn.ModuleList, task: Task, generator: torch.Generator) -> tu
 
 
 @torch.no_grad()
-def prune(
-    layer: ParallelAttention, task: Task, heads: Sequence[int], *, refit: bool, seed: int = 1
-) -> Tensor:
+def prune(layer: ParallelAttention, task: Task, heads: Sequence[int], *, refit: bool) -> Tensor:
     """Keep some heads of a trained layer alone and return R² on new examples, (runs,).
 
     The same heads in all runs: who wants the best pair of each run tries all pairs, and picks.
@@ -246,10 +234,10 @@ def prune(
     Args: refit chooses W_O and its bias anew, by least squares on 2,000 examples; without it they
         stay as trained.
     """
-    generator = torch.Generator().manual_seed(seed)
-    (known, wanted, _), (x, target, _) = (
-        task.draw(layer.w_q.size(0), 2000, generator) for _ in range(2)
-    )
+    generator = torch.Generator().manual_seed(1)
+    runs = layer.w_q.size(0)
+    fitted_on, wanted, _ = task.draw(runs, 2000, generator)
+    x, target, _ = task.draw(runs, 2000, generator)
 
     def features(x: Tensor) -> Tensor:
         context = layer.contexts(x[:, :, :1], x)[0][:, list(heads), :, 0]  # (runs, heads, N, D_v)
@@ -257,7 +245,9 @@ def prune(
         return torch.cat((merged, torch.ones_like(merged[..., :1])), -1)  # and a 1 for the bias
 
     if refit:
-        output = torch.linalg.lstsq(features(known), wanted, driver="gelsd").solution  # of any rank
+        output = torch.linalg.lstsq(
+            features(fitted_on), wanted, driver="gelsd"
+        ).solution  # of any rank
     else:
         output = torch.cat((layer.w_o[:, list(heads)].flatten(1, 2), layer.b_o[:, None]), 1)
     return _r2(features(x) @ output, target)
@@ -269,7 +259,5 @@ def _r2(guess: Tensor, target: Tensor) -> Tensor:
 
 
 def _mean_squared_errors(guess: Tensor, target: Tensor) -> Tensor:
-    """Return the mean squared error of each run, (runs,); channels that the target lacks are not
-    judged.
-    """
+    """Return the mean squared error of each run, (runs,), over the channels of the target."""
     return (guess[..., : target.size(-1)] - target).square().mean((1, 2))

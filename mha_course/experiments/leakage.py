@@ -50,13 +50,8 @@ def token_dependence(fn: Callable[[Tensor], Any], x: Tensor) -> Tensor:
     if not torch.equal(_output(fn, x), _output(fn, x)):
         rule = "fn must give the same twice"
         fix = "fn.eval(), if it is a module with dropout"
-        raise ShapeError(
-            "token_dependence",
-            rule,
-            expected="no randomness",
-            got="two outputs that differ",
-            fix=fix,
-        )
+        got = "two outputs that differ"
+        raise ShapeError("token_dependence", rule, expected="no randomness", got=got, fix=fix)
     return find_leaks(lambda changed: _output(fn, changed), x)
 
 

@@ -102,9 +102,7 @@ class EncoderBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Stack num_layers blocks; a last norm follows where they are pre-norm. Args as for
-    EncoderBlock.
-    """
+    """Stack num_layers blocks, with a last norm if they are pre-norm. Args as for EncoderBlock."""
 
     def __init__(
         self,
@@ -136,9 +134,7 @@ class Encoder(nn.Module):
         *,
         is_causal: bool = False,
     ) -> Tensor:
-        """Map x (B, S, C) to (B, S, C); mask and is_causal as for MultiHeadAttention, caches one
-        for each layer.
-        """
+        """Map x (B, S, C) to (B, S, C); caches are one for each layer, the rest as for a block."""
         for block, cache in itertools.zip_longest(self.blocks, caches or ()):
             x = block(x, mask, cache, is_causal=is_causal)  # (B, S, C)
         return self.norm(x)  # (B, S, C)
@@ -220,9 +216,7 @@ class CausalLanguageModel(WordModel):
         return [KVCache() for _ in self.blocks]
 
     def attention_weights(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the weights of every head of every layer, (L, B, H, S, S); without a mask, with
-        the causal one.
-        """
+        """Return the weights of all heads, (L, B, H, S, S); mask=None stands for the causal one."""
         mask = causal_mask(ids.size(1), device=ids.device) if mask is None else mask
         return self.encoder.attention_weights(self.embed(ids), mask)
 

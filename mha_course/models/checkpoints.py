@@ -10,13 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from filelock import FileLock
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -26,24 +24,20 @@ from mha_course.models.published import BERT, GPT2, Config, Llama, PublishedMode
 
 
 class Family(NamedTuple):
-    """How the files of a family are written."""
+    """How the files of a family are written, and whether the course ships a small one."""
 
     architecture: type[PublishedModel]
-    names: dict[
-        str, str
-    ]  # our modules and theirs, * is the layer; where several of ours share one, it holds all
+    # Our modules and theirs, * is the layer; where several of ours share one, it holds all of them.
+    names: dict[str, str]
     prefix: str  # stands before their names, or does not
-    tied: dict[
-        str, str
-    ]  # tensors that are the same unless the config unties them: one of both may be absent
+    prefix_on_the_hub: str  # as the course's own file has it: like the best known one on the hub
+    # Tensors that are the same unless the config unties them: one of the two may be absent.
+    tied: dict[str, str]
     is_tied: bool  # what a config means that does not say it
     left_out: tuple[str, ...]  # masks and positions that are stored, and heads for other tasks
-    only: dict[
-        str, object
-    ]  # settings that make another model where they have another value than this
-    stored_in_out: tuple[
-        str, ...
-    ] = ()  # theirs whose weight is (in, out), not (out, in) as in nn.Linear
+    only: dict[str, object]  # settings that would make another model if they had another value
+    shipped: bool
+    stored_in_out: tuple[str, ...] = ()  # theirs whose weight is (in, out), not (out, in)
 
 
 _GPT2 = Family(
@@ -64,6 +58,7 @@ _GPT2 = Family(
     },
     stored_in_out=("c_attn", "c_proj", "c_fc"),
     prefix="transformer.",
+    prefix_on_the_hub="",
     tied={"lm_head.weight": "wte.weight"},
     left_out=("h.*.attn.bias", "h.*.attn.masked_bias"),
     only={
@@ -72,6 +67,7 @@ _GPT2 = Family(
         "add_cross_attention": False,
     },
     is_tied=True,
+    shipped=True,
 )
 
 _BERT = Family(
@@ -94,6 +90,7 @@ _BERT = Family(
         "to_words.3": "cls.predictions.decoder",
     },
     prefix="bert.",
+    prefix_on_the_hub="bert.",
     tied={
         "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -108,6 +105,7 @@ _BERT = Family(
     ),
     only={"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
     is_tied=True,
+    shipped=True,
 )
 
 _LLAMA = Family(
@@ -127,10 +125,12 @@ _LLAMA = Family(
         "to_words": "lm_head",
     },
     prefix="model.",
+    prefix_on_the_hub="model.",
     tied={"lm_head.weight": "embed_tokens.weight"},
     left_out=("layers.*.self_attn.rotary_emb.inv_freq", "rotary_emb.inv_freq"),
     only={"sliding_window": None, "rope_interleaved": False, "partial_rotary_factor": 1.0},
     is_tied=False,
+    shipped=True,
 )
 
 FAMILIES = {"gpt2": _GPT2, "bert": _BERT, "llama": _LLAMA}
@@ -165,8 +165,7 @@ PUBLISHED = {
 
 
 def load(folder: str | Path, *, num_threads: int | None = None) -> PublishedModel:
-    """Build a published model from its config.json and its model.safetensors: float32, on the CPU,
-    not to be trained.
+    """Build a published model from its folder: float32, on the CPU, not to be trained.
 
     Args: num_threads is how many threads it computes on; None leaves that to PyTorch.
     Raises: ShapeError for what is not there, is not known, or does not fit; nothing is ever
@@ -186,9 +185,7 @@ def load(folder: str | Path, *, num_threads: int | None = None) -> PublishedMode
 
 
 def save(model: PublishedModel, config: Config, folder: Path) -> None:
-    """Write a model whose words are tied as ``load`` reads it, under its published names: the other
-    way round.
-    """
+    """Write a model whose words are tied, under its published names, so that ``load`` reads it."""
     family = FAMILIES[config["model_type"]]
     parts: dict[str, list[Tensor]] = {}
     for name, parameter in model.state_dict().items():
@@ -205,15 +202,11 @@ def save(model: PublishedModel, config: Config, folder: Path) -> None:
 
 
 def _name_on_the_hub(name: str, family: Family) -> str:
-    """Give a name of the tables the dialect of the file that is on the hub, which of GPT-2's has no
-    prefix.
-    """
-    name = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-        "LayerNorm.bias", "LayerNorm.beta"
-    )
-    return (
-        name if family is _GPT2 or name.startswith(("cls.", "lm_head.")) else family.prefix + name
-    )
+    """Write a name of the tables as the file on the hub has it."""
+    name = name.replace("LayerNorm.weight", "LayerNorm.gamma")
+    name = name.replace("LayerNorm.bias", "LayerNorm.beta")
+    has_prefix = not name.startswith(("cls.", "lm_head."))
+    return family.prefix_on_the_hub + name if has_prefix else name
 
 
 def shipped(family: str) -> Path:
@@ -222,22 +215,16 @@ def shipped(family: str) -> Path:
     >>> sorted(file.name for file in shipped("bert").iterdir())
     ['config.json', 'model.safetensors', 'tokenizer.json']
     """
-    require(
-        family in FAMILIES,
-        "shipped",
-        "no family has this name",
-        expected=listed(FAMILIES),
-        got=repr(family),
-    )
+    names = [name for name, known in FAMILIES.items() if known.shipped]
+    rule = "no small checkpoint of this family ships"
+    require(family in names, "shipped", rule, expected=listed(names), got=repr(family))
     return Path(__file__).parents[1] / "data" / "checkpoints" / family
 
 
 def fetch(name: str) -> Path:
-    """Download a published model into the cache of huggingface_hub, unless it lies there, and
-    return its folder.
+    """Return the folder of a published model in huggingface_hub's cache; download it before.
 
-    A download that broke off goes on with the next call. HF_ENDPOINT, HF_HOME and HF_HUB_OFFLINE
-    mean what they mean to the library.
+    HF_ENDPOINT, HF_HOME and HF_HUB_OFFLINE mean what they mean to the library.
 
     Args: name is one of PUBLISHED, whose revision and digest are pinned, or any OWNER/NAME of a
         known family.
@@ -246,10 +233,11 @@ def fetch(name: str) -> Path:
     repo, revision, sha256 = PUBLISHED.get(name, Published(name))
     folder = _cached(repo, "config.json", revision).parent
     _without_numbers(read_config(folder, "fetch"), "fetch")  # before hundreds of megabytes come
-    for file in ("tokenizer.json", WEIGHTS):
-        path = _cached(repo, file, folder.name)  # of the same commit
-    if sha256 is not None:
-        _require_digest(path, sha256)
+    _cached(repo, "tokenizer.json", folder.name)  # of the same commit
+    weights = _cached(repo, WEIGHTS, folder.name)
+    stored_as = weights.resolve().name  # in the cache, what the hub says their digest is
+    if sha256 is not None or len(stored_as) == 64:
+        _require_digest(weights, sha256 or stored_as)
     return folder
 
 
@@ -259,111 +247,54 @@ def _cached(repo: str, file: str, revision: str) -> Path:
 
     known = f"{', '.join(PUBLISHED)}, or OWNER/NAME of a public model"
     present = "the file in the cache, or a network"
+    unreached = "the hub cannot be reached, and the file is not in the cache"
+    offline = "HF_HUB_OFFLINE is set, and the file is not in the cache"
+    lacks = "the model lacks a file; weights are read as safetensors, never a pickle"
     refusals: list[tuple[type[Exception], str, str]] = [  # the first that fits
         (errors.HFValidationError, "this is no name of a model", known),
         (errors.GatedRepoError, "the model is gated: only who was let in gets it", known),
         (errors.RepositoryNotFoundError, "the hub has no such model, or keeps it private", known),
         (errors.RevisionNotFoundError, "the hub lacks this revision of the model", revision),
-        (
-            errors.EntryNotFoundError,
-            "the model lacks a file; weights are read as safetensors, never a pickle",
-            file,
-        ),
-        (
-            errors.OfflineModeIsEnabled,
-            "HF_HUB_OFFLINE is set, and the file is not in the cache",
-            present,
-        ),
-        (Exception, "the hub cannot be reached, and the file is not in the cache", present),
+        (errors.OfflineModeIsEnabled, offline, present),
+        (errors.LocalEntryNotFoundError, unreached, present),
+        (errors.EntryNotFoundError, lacks, file),
+        (errors.HfHubHTTPError, unreached, present),
+        (Exception, "the download broke off", "a network that holds, and room on the disk"),
     ]
     try:
-        found = try_to_load_from_cache(repo, file, revision=revision)
-        if isinstance(found, str):
-            return Path(found)
-        _download(repo, file, revision)
-        return Path(hf_hub_download(repo, file, revision=revision))
-    except ShapeError:
-        raise
+        cached = try_to_load_from_cache(repo, file, revision=revision)
+        if not isinstance(cached, str):
+            cached = hf_hub_download(repo, file, revision=revision)
+        return Path(cached)
     except Exception as error:
-        rule, expected = next(texts for kind, *texts in refusals if isinstance(error, kind))
-        got = f"{type(error).__name__} for {file} of {repo}"
+        # That nothing lies in the cache has a cause: why nothing comes from the hub either.
+        reason = error.__cause__ if isinstance(error, errors.LocalEntryNotFoundError) else error
+        rule, expected = next(
+            texts
+            for kind, *texts in refusals
+            if isinstance(error, kind) or isinstance(reason, kind)
+        )
+        got = f"{type(reason).__name__} for {file} of {repo}"
         raise ShapeError("fetch", rule, expected=expected, got=got) from error
 
 
-def _download(repo: str, file: str, revision: str) -> None:
-    """Put what a file holds into the cache.
-
-    The library does it, too, but keeps nothing when the network breaks.
-    """
-    from huggingface_hub import constants, file_download  # noqa: PLC0415
-    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # noqa: PLC0415
-
-    url = file_download.hf_hub_url(repo, file, revision=revision)
-    found = file_download.get_hf_file_metadata(url)
-    etag = str(found.etag)
-    size = found.size or 0
-    folder = Path(
-        constants.HF_HUB_CACHE,
-        file_download.repo_folder_name(repo_id=repo, repo_type="model"),
-        "blobs",
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    blob, part = folder / etag, folder / f"{etag}.part"
-    with FileLock(f"{part}.lock"):
-        if blob.exists():  # another process was faster
-            return
-        with part.open("ab") as opened:
-            present = opened.tell()
-            free = shutil.disk_usage(folder).free
-            rule = "the disk has no room"
-            expected = f"{size - present:,} bytes"
-            require(
-                size - present <= free,
-                "fetch",
-                rule,
-                expected=expected,
-                got=f"{free:,} free for the cache",
-            )
-            options: dict[str, Any] = {"headers": build_hf_headers(), "displayed_filename": file}
-            try:
-                file_download.http_get(
-                    url, opened, resume_size=present, expected_size=found.size, **options
-                )
-            except Exception as error:
-                rule = "the download broke off"
-                got = f"{opened.tell():,}: {type(error).__name__}"
-                fix = "the same call again, which goes on from there"
-                raise ShapeError(
-                    "fetch", rule, expected=f"{size:,} bytes of {file}", got=got, fix=fix
-                ) from error
-        if len(etag) == 64:  # of large files it is the digest
-            _require_digest(part, etag)
-        part.replace(blob)
-
-
 def _require_digest(path: Path, sha256: str) -> None:
-    """Raise unless the bytes are those that were published; remove them then, so that they are
-    downloaded again.
-    """
+    """Raise unless the bytes are those that were published; other ones do not stay in the cache."""
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != sha256:
         path.resolve().unlink()
         rule = "the file is not the one that was published, and was removed"
-        raise ShapeError(
-            "fetch", rule, expected=f"sha256 {sha256}", got=found, fix="fetch it again"
-        )
+        expected = f"sha256 {sha256}"
+        raise ShapeError("fetch", rule, expected=expected, got=digest, fix="fetch it again")
 
 
 def read_config(folder: Path, place: str) -> Config:
     """Return the settings of a checkpoint's folder. Raises: ShapeError where there are none."""
     if not folder.is_dir():
-        raise ShapeError(
-            place,
-            "there is no such folder",
-            expected="a folder of a checkpoint",
-            got=repr(folder.name),
-        )
+        rule = "there is no such folder"
+        expected = "a folder of a checkpoint"
+        raise ShapeError(place, rule, expected=expected, got=repr(folder.name))
     rule = "config.json must be there and hold an object"
     expected = "the published config.json"
     try:
@@ -375,9 +306,7 @@ def read_config(folder: Path, place: str) -> Config:
 
 
 def _without_numbers(config: Config, place: str) -> tuple[Family, PublishedModel]:
-    """Return the family and the model of a config, of sizes alone: no number is drawn only to be
-    replaced.
-    """
+    """Return the family and the model of a config; it has shapes alone, and no numbers yet."""
     family = family_of(config, place)
     for name, only in ({"quantization_config": None} | family.only).items():
         value = config.get(name)
@@ -424,21 +353,14 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def _by_their_names(stored: Mapping[str, Tensor], family: Family, tied: bool) -> dict[str, Tensor]:
-    """Bring all dialects of a family to one: without the prefix, the tied ones there, and what is
-    not needed not.
-    """
+    """Bring all dialects of a family to one: no prefix, both tied tensors, nothing left out."""
     tensors: dict[str, Tensor] = {}
     for written, tensor in stored.items():
         name = written.removeprefix(family.prefix).replace("LayerNorm.gamma", "LayerNorm.weight")
         name = name.replace("LayerNorm.beta", "LayerNorm.bias")
         rule = "two tensors of the file are the same parameter"
-        require(
-            name not in tensors,
-            "load",
-            rule,
-            expected="one name of each",
-            got=f"{name}, written twice",
-        )
+        got = f"{name}, written twice"
+        require(name not in tensors, "load", rule, expected="one name of each", got=got)
         tensors[name] = tensor.float() if tensor.is_floating_point() else tensor
     for one, other in family.tied.items() if tied else ():
         present = tensors.get(one, tensors.get(other))

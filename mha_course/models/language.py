@@ -76,9 +76,7 @@ class SeesAhead(CausalLanguageModel):
     """The same model without its causal mask, to show what becomes of it. Do not use it."""
 
     def forward(self, ids: Tensor, caches: object = None) -> Tensor:
-        """Map ids (B, S) to logits (B, S, V); each position sees all words, those that it should
-        guess too.
-        """
+        """Map ids (B, S) to logits (B, S, V); each position sees even the word it has to guess."""
         del caches
         return self.to_words(self.encoder(self.embed(ids)))  # (B, S, V)
 
@@ -91,9 +89,7 @@ def new_language_model(seed: int, *, see_ahead: bool = False) -> CausalLanguageM
 
 
 def language_loss(model: nn.Module, ids: Tensor) -> Tensor:
-    """Return the mean cross-entropy of each next word of ids (B, S), in nats; padding is not asked
-    for.
-    """
+    """Return the mean cross-entropy of each next word of ids (B, S), in nats, without padding."""
     targets = ids[:, 1:].masked_fill(ids[:, 1:] == PAD, -100)  # (B, S-1)
     return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), targets.flatten(), ignore_index=-100)
 
@@ -147,9 +143,7 @@ def bigram(texts: Sequence[Sentence]) -> Predictor:
 
 @torch.no_grad()
 def surprisal(predictor: Predictor, ids: Tensor) -> Tensor:
-    """Return -ln P of each next word of ids (B, S), in nats, 0 for padding: (B, S - 1), entry s of
-    the token s + 1.
-    """
+    """Return -ln P of each next word, in nats, 0 for padding, (B, S - 1): entry s is of s + 1."""
     log_chances = predictor(ids[:, :-1]).log_softmax(-1)  # (B, S-1, V)
     found = -log_chances.gather(-1, ids[:, 1:, None]).squeeze(-1)  # (B, S-1)
     return found.masked_fill(ids[:, 1:] == PAD, 0.0)

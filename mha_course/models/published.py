@@ -54,9 +54,7 @@ class PublishedModel(nn.Module):
         return self.encoder.blocks
 
     def embed(self, ids: Tensor, start: int = 0) -> Tensor:
-        """Map ids (B, S), which stand behind start others, to what enters the first layer, (B, S,
-        C).
-        """
+        """Map ids (B, S), which follow start others, to what enters the first layer, (B, S, C)."""
         del start
         return self.token_embedding(ids)  # (B, S, C)
 
@@ -99,20 +97,12 @@ class PublishedModel(nn.Module):
         words = self.token_embedding.num_embeddings
         require_shape(place, "ids", ids, {"B": None, "S": None})
         rule = "ids must be whole numbers"
-        fix = "ids.long()"
-        require(
-            ids.dtype in (torch.int32, torch.int64),
-            place,
-            rule,
-            expected="int64",
-            got=str(ids.dtype),
-            fix=fix,
-        )
-        known = ids.numel() > 0 and bool(((ids >= 0) & (ids < words)).all())
+        whole = ids.dtype in (torch.int32, torch.int64)
+        require(whole, place, rule, expected="int64", got=str(ids.dtype), fix="ids.long()")
+        in_range = ids.numel() > 0 and bool(((ids >= 0) & (ids < words)).all())
+        rule = "each id must be that of a word"
         got = f"{ids.min().item()} to {ids.max().item()}" if ids.numel() else "none"
-        require(
-            known, place, "each id must be that of a word", expected=f"0 <= id < {words}", got=got
-        )
+        require(in_range, place, rule, expected=f"0 <= id < {words}", got=got)
         length = start + ids.size(1)
         if self.max_len is not None and length > self.max_len:
             rule = "the sentence is too long"
@@ -189,9 +179,7 @@ class BERT(PublishedModel):
         self.to_words = nn.Sequential(dense, activation, norm, nn.Linear(width, words))
 
     def embed(self, ids: Tensor, start: int = 0) -> Tensor:
-        """Add what each token is, where it stands and that it is of type 0; then the norm, (B, S,
-        C).
-        """
+        """Add token, position and type 0 embeddings, then normalise, (B, S, C)."""
         x = (
             self.token_embedding(ids) + self.position_embedding.weight[start : start + ids.size(1)]
         )  # (B, S, C)

@@ -34,6 +34,7 @@ LLAMA = {
     "vocab_size": V,
     "num_key_value_heads": 2, "max_position_embeddings": PLACES,
 }  # fmt: skip
+KNOWN = published.listed(checkpoints.FAMILIES)
 CLASSES = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "llama": "LlamaForCausalLM"}
 PLAIN = {"gpt2": GPT2, "bert": BERT, "llama": LLAMA}
 CONFIGS = {
@@ -155,7 +156,10 @@ def test_cached_in_chunks_is_the_whole_and_what_the_library_gives(name, tmp_path
         ours(ids(), LEFT, caches=ours.new_caches())
 
 
-@pytest.mark.parametrize("kind", PLAIN)
+SHIPPED = [name for name, family in checkpoints.FAMILIES.items() if family.shipped]
+
+
+@pytest.mark.parametrize("kind", SHIPPED)
 def test_what_ships_is_what_the_library_reads(kind):
     """Its tokenizers read the file, its models the tensors, none of them missing or unknown."""
     folder, texts = (
@@ -173,6 +177,30 @@ def test_what_ships_is_what_the_library_reads(kind):
     mask = torch.tensor([len(one) for one in found])[:, None] > torch.arange(tokens.size(1))
     for masked in (None, mask):
         agrees(checkpoints.load(folder), theirs, masked, tokens)
+
+
+@pytest.mark.parametrize("kind", SHIPPED)
+def test_the_course_writes_names_as_the_hub_has_them(kind, tmp_path):
+    """So what a learner sees in a small file is also in the published one."""
+    folder = checkpoints.shipped(kind)
+    config = checkpoints.read_config(folder, "test")
+    checkpoints.save(checkpoints.load(folder), config, tmp_path)
+    names = load_file(tmp_path / "model.safetensors").keys()
+    assert names == load_file(folder / "model.safetensors").keys()
+    first = {"gpt2": "wte.weight", "bert": "bert.embeddings.word_embeddings.weight",
+             "llama": "model.embed_tokens.weight"}  # fmt: skip
+    assert first[kind] in names
+
+
+def test_a_family_that_does_not_ship_is_known_and_has_no_folder(tmp_path, monkeypatch):
+    family = checkpoints.FAMILIES["llama"]._replace(shipped=False)
+    monkeypatch.setitem(checkpoints.FAMILIES, "llama", family)
+    theirs = publish(tmp_path, "llama")
+    agrees(checkpoints.load(tmp_path), theirs, None)
+    refused(
+        lambda: checkpoints.shipped("llama"),
+        "shipped: no small checkpoint of this family ships. expected gpt2, bert, got 'llama'",
+    )
 
 
 @pytest.mark.parametrize("kind", PLAIN)
@@ -372,7 +400,7 @@ CONFIG_ERRORS = [
     (
         "bert",
         {"model_type": "t5"},
-        "the model_type of config.json is not known. expected gpt2, bert, llama, got 't5'",
+        f"the model_type of config.json is not known. expected {KNOWN}, got 't5'",
     ),
     (
         "gpt2",

@@ -14,7 +14,7 @@ from mha_course.models import checkpoints
 
 
 @pytest.mark.train
-@pytest.mark.parametrize("family", checkpoints.FAMILIES)
+@pytest.mark.parametrize("family", tiny_checkpoints.CONFIGS)
 def test_they_are_made_again_from_the_seed(family, tmp_path, monkeypatch):
     monkeypatch.setitem(tiny_checkpoints.TRAINING, family, (3, 1e-3))
     made = []
@@ -32,7 +32,7 @@ def test_they_are_made_again_from_the_seed(family, tmp_path, monkeypatch):
     assert torch.equal(checkpoints.load(tmp_path / "0")(ids), model(ids))
 
 
-@pytest.mark.parametrize("family", checkpoints.FAMILIES)
+@pytest.mark.parametrize("family", tiny_checkpoints.CONFIGS)
 def test_every_word_of_the_course_is_one_token(family):
     tokenizer = Tokenizer.from_file(str(checkpoints.shipped(family) / "tokenizer.json"))
     for text in sentences(50, "test", seed=3):
