@@ -13,10 +13,9 @@ from mha_course.errors import ShapeError
 from mha_course.exercises.attention_mistakes import STEP_MISTAKES
 from mha_course.exercises.spec import Exercise, Lesson, Mistake, Question
 
-# The one arrow that goes up: l00_start_here, l01_projection, … are above this room, and are loaded
-# by name.
-_FOUND = pkgutil.iter_modules([str(Path(__file__).parents[1] / "lessons")])
-_FOLDERS = sorted(module.name for module in _FOUND if module.ispkg)
+# The one arrow that goes up: lessons are above this room, and are loaded by name.
+_MODULES = pkgutil.iter_modules([str(Path(__file__).parents[1] / "lessons")])
+_FOLDERS = sorted(module.name for module in _MODULES if module.ispkg)
 LESSONS: tuple[Lesson, ...] = tuple(
     importlib.import_module(f"mha_course.lessons.{folder}.exercises").LESSON for folder in _FOLDERS
 )
