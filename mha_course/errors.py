@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 
 
 class ShapeError(ValueError):
-    """Say that an input cannot be used, and how to mend it: ``place: rule. expected …, got …, fix:
-    …``.
+    """Say that an input cannot be used: ``place: rule. expected …, got …, fix: …``.
 
     Args:
         place: the function or class that was called.
@@ -25,9 +24,8 @@ class ShapeError(ValueError):
     def __init__(
         self, place: str, rule: str, expected: str, got: str, fix: str | None = None
     ) -> None:
-        super().__init__(
-            place, rule, expected, got, fix
-        )  # all of them: pickle makes the error again from these
+        # all of them: pickle makes the error again from these
+        super().__init__(place, rule, expected, got, fix)
         self.place = place
         self.rule = rule
         self.expected = expected
@@ -46,9 +44,7 @@ class SentenceError(ShapeError):
 def require_words(
     place: str, words: Sequence[str], known: Collection[str], named: str, *, empty: bool = False
 ) -> None:
-    """Raise SentenceError for a word that is not among the known ones, listed in ``named``, or
-    where there is none.
-    """
+    """Raise SentenceError for a word that ``named`` does not list, or where there is none."""
     unknown = [word if len(word) <= 24 else f"{word[:23]}…" for word in words if word not in known]
     if unknown:
         rule = f"“{unknown[0]}” is not one of the {len(known)} words; {named} lists them"
@@ -91,9 +87,7 @@ def require_tensor(place: str, name: str, value: object) -> None:
 
 
 def require_float(place: str, tensors: Mapping[str, Tensor]) -> None:
-    """Raise unless these named tensors are floating point, on one device and, except under
-    autocast, of one dtype.
-    """
+    """Raise unless these are floating point, on one device and, but for autocast, of one dtype."""
     first_name, first = next(iter(tensors.items()))
     for name, tensor in tensors.items():
         require_tensor(place, name, tensor)
@@ -143,9 +137,7 @@ def require_shape(
 
 
 def _written(letters: Iterable[str], sizes: Iterable[int | None]) -> str:
-    """Write axes with the sizes that are known, as ``(B=2, S)``; an axis that is always 1 has no
-    letter.
-    """
+    """Write axes with known sizes, as ``(B=2, S)``; an axis that is always 1 has no letter."""
     axes = []
     for letter, size in zip(letters, sizes, strict=True):
         named = letter if size is None else f"{letter}={size}"
@@ -182,9 +174,7 @@ def require_bool(
 
 
 def require_mask(place: str, mask: Tensor, sizes: Mapping[str, int], device: object = None) -> None:
-    """Raise unless the mask is a bool tensor on the device, (T, S) or 4-D and broadcastable to (B,
-    H, T, S).
-    """
+    """Raise unless the mask is bool, on the device, and (T, S) or broadcastable to (B, H, T, S)."""
     require_bool(place, mask)
     if device is not None and mask.device != device:
         fix = f"mask.to({str(device)!r})"
@@ -239,8 +229,7 @@ def require_module_inputs(
 ) -> None:  # fmt: skip
     """Raise unless the inputs fit the weight and each other, and the mask fits.
 
-    Args: inputs by the names that the caller gave them: one for self-attention, or query, key and
-        value.
+    Args: inputs by the caller's names: one for self-attention, or query, key and value.
     """
     first, *others = inputs
     for name, x in inputs.items():
@@ -254,16 +243,11 @@ def require_module_inputs(
     width = weight.size(1)
     require_shape(place, first, query, {"B": None, "T" if others else "S": None, "C": width})
     for name in others:
-        require_shape(
-            place,
-            name,
-            inputs[name],
-            {"B": batch, "S": None if name == others[0] else keys, "C": width},
-        )
+        tokens = None if name == others[0] else keys
+        require_shape(place, name, inputs[name], {"B": batch, "S": tokens, "C": width})
     if mask is not None:
-        require_mask(
-            place, mask, {"B": batch, "H": num_heads, "T": queries, "S": keys}, weight.device
-        )
+        sizes = {"B": batch, "H": num_heads, "T": queries, "S": keys}
+        require_mask(place, mask, sizes, weight.device)
         if is_causal:
             rule = "is_causal and a mask exclude each other"
             fix = "mask=mask & causal_mask(S) instead of is_causal" if queries == keys else None
@@ -271,9 +255,6 @@ def require_module_inputs(
     elif is_causal and queries != keys:
         rule = "is_causal needs as many queries as keys"
         got = f"T={queries}, S={keys}"
-        fix = (
-            "mask=causal_mask_for_cache(T, S), where the queries are the last tokens"
-            if queries < keys
-            else None
-        )
+        last = "mask=causal_mask_for_cache(T, S), where the queries are the last tokens"
+        fix = last if queries < keys else None
         raise ShapeError(place, rule, expected="T == S", got=got, fix=fix)

@@ -1,6 +1,4 @@
-"""Exercises: ``check`` judges an answer, ``hint`` helps, ``predict`` asks, ``solution`` and
-``progress`` show.
-"""
+"""``check`` judges an answer, ``hint`` helps, ``predict`` asks, ``solution``, ``progress`` show."""
 
 from mha_course.exercises.catalogue import NAMES, QUESTIONS
 from mha_course.exercises.checker import check

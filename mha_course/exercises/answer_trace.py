@@ -18,43 +18,38 @@ from mha_course.tracing import Trace, trace
 def trace_answer(
     exercise: Exercise, answer: Any, arguments: Sequence[Any]
 ) -> tuple[Trace | None, str]:
-    """Return what the first call of an answer did, or None if it made no tensor, and a sentence on
-    why it stopped.
+    """Return a trace of an answer's first call, None if it made no tensor, and why it stopped.
 
     Of a class its forward is traced.
     """
-    found: list[Trace] = []
+    traces: list[Trace] = []
 
-    def traced(call: Callable[..., Any], *given: Any) -> Any:
-        if found:
-            return call(*given)
+    def traced(call: Callable[..., Any], *inputs: Any) -> Any:
+        if traces:
+            return call(*inputs)
         try:
-            found.append(trace(call, *given, axes=_axes(call, given)))
+            traces.append(trace(call, *inputs, axes=_axes(call, inputs)))
         except Exception as error:
-            stopped = getattr(error, "trace", None)
-            found.extend([stopped] if stopped else [])
+            unfinished = getattr(error, "trace", None)
+            traces.extend([unfinished] if unfinished else [])
             raise
-        return found[0].result
+        return traces[0].result
 
-    def forward(module: Any, *given: Any) -> Any:
-        return traced(module.forward, *given)
+    def forward(module: Any, *inputs: Any) -> Any:
+        return traced(module.forward, *inputs)
 
-    spied = (
-        type(answer.__name__, (answer,), {"__call__": forward})
-        if inspect.isclass(answer)
-        else partial(traced, answer)
-    )
-    outcome = run(exercise.run, spied, arguments)
-    made = found[0] if found and found[0].steps else None
-    return made, explain(outcome.error, arguments) if outcome.error else ""
+    watched: Any = partial(traced, answer)
+    if inspect.isclass(answer):
+        watched = type(answer.__name__, (answer,), {"__call__": forward})
+    outcome = run(exercise.run, watched, arguments)
+    first = traces[0] if traces and traces[0].steps else None
+    return first, explain(outcome.error, arguments) if outcome.error else ""
 
 
-def _axes(call: Callable[..., Any], given: Sequence[Any]) -> dict[str, str]:
-    """Return the axes of the batches among some arguments, read off the sizes that
-    exercises share.
-    """
+def _axes(call: Callable[..., Any], inputs: Sequence[Any]) -> dict[str, str]:
+    """Return the axes of the batches among some arguments, by the sizes that exercises share."""
     try:
-        bound = inspect.signature(call).bind(*given).arguments
+        bound = inspect.signature(call).bind(*inputs).arguments
     except (TypeError, ValueError):  # builtins
         return {}
     letters = {size: letter for letter, size in SIZES.items()} | {1: "1"}

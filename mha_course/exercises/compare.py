@@ -15,11 +15,11 @@ from mha_course.exercises.sandbox import as_list
 from mha_course.markup import table
 
 _FRAME = ";border:2px solid #b3261e;font-weight:bold"
-_WORDS = {"B": "sentence", "H": "head", "T": "token", "S": "token", "C": "channel", "D": "channel",
-    "N": "patch",
-          "N+1": "token", "3*P*P": "number", "new": "new token", "total": "token"}  # fmt: skip
-# How close a result must come, by its own dtype: any float dtype is accepted, also where the inputs
-# have another.
+_WORDS = {
+    "B": "sentence", "H": "head", "T": "token", "S": "token", "C": "channel", "D": "channel",
+    "N": "patch", "N+1": "token", "3*P*P": "number", "new": "new token", "total": "token",
+}  # fmt: skip
+# How close a result must come, by its own dtype: any float dtype is accepted.
 TOLERANCE = {torch.float64: 3e-7, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
 
 
@@ -35,11 +35,8 @@ def compare(got: Any, want: Any, axes: Sequence[str], tolerance: float) -> tuple
     if not isinstance(got, Tensor):
         return "type", f"should be a tensor, and is {type(got).__name__}."
     if got.shape != want.shape:
-        shape = f"({', '.join(axes)})"
-        return (
-            "shape",
-            f"has shape {tuple(got.shape)}, and should have {tuple(want.shape)}, which is {shape}.",
-        )
+        target = f"{tuple(want.shape)}, which is ({', '.join(axes)})"
+        return "shape", f"has shape {tuple(got.shape)}, and should have {target}."
     if want.dtype == torch.bool or not want.is_floating_point():
         return _exact(got, want, axes)
     if not got.is_floating_point():
@@ -47,9 +44,8 @@ def compare(got: Any, want: Any, axes: Sequence[str], tolerance: float) -> tuple
     got, want = got.detach().cpu(), want.detach()
     if got.layout != torch.strided:
         got = got.to_dense()
-    return _numbers(
-        got, want, max(tolerance, TOLERANCE.get(got.dtype, 0.1), TOLERANCE[want.dtype]), axes
-    )
+    tolerance = max(tolerance, TOLERANCE.get(got.dtype, 0.1), TOLERANCE[want.dtype])
+    return _numbers(got, want, tolerance, axes)
 
 
 def _exact(got: Tensor, want: Tensor, axes: Sequence[str]) -> tuple[str, str] | None:
@@ -62,10 +58,8 @@ def _exact(got: Tensor, want: Tensor, axes: Sequence[str]) -> tuple[str, str] | 
     if not len(differ):
         return None
     where = tuple(differ[0].tolist())
-    return (
-        "values",
-        f"differs at {_at(where, axes)}: {got[where].item()} instead of {want[where].item()}.",
-    )
+    values = f"{got[where].item()} instead of {want[where].item()}"
+    return "values", f"differs at {_at(where, axes)}: {values}."
 
 
 def _numbers(
@@ -76,23 +70,19 @@ def _numbers(
     if not bool(both.all()):
         return "finite", f"holds NaN or inf, in {int((~both).sum())} of {got.numel()} places."
     difference = (got.to(want.dtype) - want).abs().nan_to_num(0.0)
-    finite = want[want.isfinite()]
-    if float(difference.max()) <= tolerance * max(
-        1.0, float(finite.abs().max()) if len(finite) else 1.0
-    ):
+    size = max([1.0, *want[want.isfinite()].abs().max(0, keepdim=True).values.tolist()])
+    if float(difference.max()) <= tolerance * size:
         return None
     where = tuple(int(i) for i in torch.unravel_index(difference.argmax(), difference.shape))
-    one, other = float(got[where]), float(want[where])
-    digits = next((n for n in range(3, 17) if f"{one:.{n}g}" != f"{other:.{n}g}"), 17)
-    apart = (
-        f"The largest difference is {abs(one - other):.3g}, at"
-        if math.isfinite(one - other)
-        else "At"
-    )
+    value = float(got[where])
+    target = float(want[where])
+    digits = next((n for n in range(3, 17) if f"{value:.{n}g}" != f"{target:.{n}g}"), 17)
+    largest = f"The largest difference is {abs(value - target):.3g}, at"
     return "values", (
-        f"has the right shape, but other numbers. "
-        f"{_observed(got, want, difference > tolerance, axes)}{apart} {_at(where, axes)}: "
-        f"{one:.{digits}g} instead of {other:.{digits}g}."
+        "has the right shape, but other numbers. "
+        f"{_observed(got, want, difference > tolerance, axes)}"
+        f"{largest if math.isfinite(value - target) else 'At'} {_at(where, axes)}: "
+        f"{value:.{digits}g} instead of {target:.{digits}g}."
     )
 
 
@@ -103,17 +93,15 @@ def _at(index: tuple[int, ...], axes: Sequence[str]) -> str:
         names[-2:] = ["query", "key"]
     elif len(axes) == 2 and axes[0] == axes[1]:
         names = ["row", "column"]
-    return ", ".join(
-        f"{name} {place}" for name, place in zip(names, index, strict=True) if name != "1"
-    )
+    pairs = zip(names, index, strict=True)
+    return ", ".join(f"{name} {place}" for name, place in pairs if name != "1")
 
 
 def _names(axes: Sequence[str]) -> list[str]:
     """Return what there is one of at each index of the axes."""
     words = _WORDS | ({"B": "image"} if "N" in axes or "N+1" in axes else {})
-    return [
-        words.get(axis) or words.get(re.split("[+-]", axis)[0], axis) for axis in axes
-    ]  # S+1 are tokens as S are
+    # S+1 are tokens as S are
+    return [words.get(axis) or words.get(re.split("[+-]", axis)[0], axis) for axis in axes]
 
 
 def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> str:
@@ -123,10 +111,10 @@ def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> 
         rows, columns = got.sum(-1), got.sum(-2)
         if bool(((want.sum(-1) - 1).abs() < 1e-6).any()):
             if float((rows - want.sum(-1)).abs().max()) > 1e-4:
-                low, high = float(rows.min()), float(rows.max())
-                seen.append(
-                    f"Rows sum to {low:.2f}{'' if high - low < 0.005 else f' to {high:.2f}'}."
-                )
+                low = float(rows.min())
+                high = float(rows.max())
+                upper = "" if high - low < 0.005 else f" to {high:.2f}"
+                seen.append(f"Rows sum to {low:.2f}{upper}.")
             if float((columns - 1).abs().max()) < 1e-4:
                 seen.append("Columns sum to 1.")
     for dim, (axis, name) in enumerate(zip(axes, _names(axes)[: got.dim()], strict=False)):
@@ -139,16 +127,11 @@ def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> 
 
 
 def picture(got: Any, want: Any) -> str:
-    """Show a part of the first matrix that differs beside the target, if both have one shape, and
-    mark what differs.
-    """
-    pairs = zip(as_list(got), as_list(want), strict=False)
-    for one, other in pairs:
-        fits = isinstance(one, Tensor) and isinstance(other, Tensor) and one.shape == other.shape
-        if fits and one.dim() >= 2 and one.layout == torch.strided:
-            mine, right = (
-                x.detach().double().cpu().reshape(-1, *x.shape[-2:]) for x in (one, other)
-            )
+    """Show a part of the first matrix that differs beside the target, with what differs framed."""
+    for a, b in zip(as_list(got), as_list(want), strict=False):
+        fits = isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape
+        if fits and a.dim() >= 2 and a.layout == torch.strided:
+            mine, right = (x.detach().double().cpu().reshape(-1, *x.shape[-2:]) for x in (a, b))
             wrong = ~torch.isclose(mine, right, atol=1e-5, equal_nan=True)
             if not bool(wrong.any()):
                 continue
@@ -159,39 +142,29 @@ def picture(got: Any, want: Any) -> str:
                 _matrix(x[matrix, rows, columns], wrong, title)
                 for x, title in ((mine, "yours, framed where it differs"), (right, "target"))
             ]
-            return (
-                f"<table "
-                f'style="border-collapse:collapse"><tr><td>{"</td><td>".join(tables)}</td></tr></table>'
-            )
+            cells = "</td><td>".join(tables)
+            return f'<table style="border-collapse:collapse"><tr><td>{cells}</td></tr></table>'
     return ""
 
 
 def _matrix(matrix: Tensor, wrong: Tensor, title: str) -> str:
-    """Write a matrix as a table whose cells are shaded by their numbers, those that are wrong in a
-    frame.
-    """
+    """Write a matrix as a table of shaded cells, those that are wrong in a frame."""
     largest = float(matrix.abs().nan_to_num(0.0, 0.0, 0.0).max()) or 1.0
     rows = []
     for row, marks in zip(matrix.tolist(), wrong.tolist(), strict=True):
-        styles = [
-            _shade(value, largest) + _FRAME * mark for value, mark in zip(row, marks, strict=True)
-        ]
-        cells = "".join(
-            f'<td style="{style}">{value:.2f}</td>'
-            for style, value in zip(styles, row, strict=True)
-        )
+        cells = ""
+        for value, mark in zip(row, marks, strict=True):
+            cells += f'<td style="{_shade(value, largest)}{_FRAME * mark}">{value:.2f}</td>'
         rows.append(f"<tr>{cells}</tr>")
     return table(title, (), rows, "border-collapse:collapse;font-size:85%;margin:4px 12px 4px 0")
 
 
 def _shade(value: float, largest: float) -> str:
-    """Return the style of a cell: blue for positive numbers, orange for negative ones, grey for
-    NaN.
-    """
+    """Return the style of a cell: blue is positive, orange negative, grey NaN."""
     style = "color:#1f2430;padding:1px 5px;text-align:right;"
     if math.isnan(value):
         return f"{style}background:#b8bcc4"
     share = min(abs(value) / largest, 1.0)
     base = (124, 192, 236) if value >= 0 else (242, 176, 74)
-    mixed = [round(255 - share * (255 - part)) for part in base]
-    return f"{style}background:rgb({mixed[0]},{mixed[1]},{mixed[2]})"
+    red, green, blue = (round(255 - share * (255 - channel)) for channel in base)
+    return f"{style}background:rgb({red},{green},{blue})"

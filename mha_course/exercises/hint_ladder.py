@@ -1,6 +1,4 @@
-"""A ladder of hints for each exercise: every call of ``hint`` shows one level more. Above it stands
-the solution.
-"""
+"""A ladder of hints for each exercise, one level more at each call, and above it the solution."""
 
 from __future__ import annotations
 
@@ -64,8 +62,7 @@ class Hint:
 
 
 def hint(name: str) -> Hint:
-    """Show one hint more on an exercise: a question, a pointer, the shape of the line, and the line
-    itself.
+    """Show one hint more: a question, a pointer, the shape of the line, and the line itself.
 
     Args: name is that of an exercise; each keeps its own count in this session, and the last hint
         repeats. The line itself is left out where solutions are off (see ``solution``).
@@ -77,9 +74,7 @@ def hint(name: str) -> Hint:
 
 
 def ladder(name: str) -> tuple[str, ...]:
-    """Return the hints on an exercise; the last one is code, so it is left out where solutions are
-    withheld.
-    """
+    """Return the hints on an exercise; the last one is code, and withheld where solutions are."""
     return HINTS[name][:-1] if withheld() else HINTS[name]
 
 
@@ -93,10 +88,8 @@ def solution(name: str) -> str:
     """
     if withheld():
         find_exercise(name, "solution")  # a name that does not exist is an error all the same
-        return (
-            f'# Solutions are off in this class ({SOLUTIONS}=off). hint("{name}") goes on '
-            f"helping.\n"
-        )
+        off = f"# Solutions are off in this class ({SOLUTIONS}=off)."
+        return f'{off} hint("{name}") goes on helping.\n'
     return reference(name)
 
 
@@ -109,8 +102,6 @@ def reference(name: str) -> str:
 
 
 def withheld() -> bool:
-    """Return True where a class shall not see solutions, and whoever runs it is not the
-    lecturer.
-    """
+    """Return True where a class shall not see solutions, for anybody but the lecturer."""
     lecturer = os.environ.get(LECTURER, "").strip() == "1"
     return os.environ.get(SOLUTIONS, "").strip().lower() == "off" and not lecturer

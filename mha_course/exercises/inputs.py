@@ -36,22 +36,18 @@ def square(*seeds: int) -> tuple[Tensor, ...]:
 
 
 def weights() -> Tensor:
-    """Return attention weights (B, H, T, S), of which one row is all on one key, and one shares out
-    among two.
-    """
-    shares = draw(B, H, T, S, seed=4).softmax(-1)
-    shares[0, 1, 2] = torch.eye(S, dtype=torch.float64)[3]
-    shares[1, 2, 0] = (
-        3 * torch.eye(S, dtype=torch.float64)[1] + torch.eye(S, dtype=torch.float64)[5]
-    ) / 4
-    return shares
+    """Return attention weights (B, H, T, S): one row is all on one key, and one on two."""
+    rows = draw(B, H, T, S, seed=4).softmax(-1)
+    one_hot = torch.eye(S, dtype=torch.float64)
+    rows[0, 1, 2] = one_hot[3]
+    rows[1, 2, 0] = (3 * one_hot[1] + one_hot[5]) / 4
+    return rows
 
 
 def others(*letters: str, seed: int = 21) -> tuple[Tensor, ...]:
     """Return tensors of other sizes than all the above, such as ``others("BHTD", "BHSD")``.
 
-    With them an answer is tried last: one that has a size written down as a number agrees up to
-    then.
+    On them an answer is tried last, since a size may be written down as a number.
     """
     shapes = [[OTHER_SIZES[letter] for letter in word] for word in letters]
     return tuple(draw(*shape, seed=seed + number) for number, shape in enumerate(shapes))

@@ -57,10 +57,8 @@ class Prediction:
                 text += f"<details>{summary}{self._verdict(choice)}</details>"
         else:
             call = escape(f'predict("{self.name}", "your answer")')
-            text += (
-                f"<br>Type it between the quotes: <code>{call}</code>, and run the "
-                f"cell.{self._fold()}"
-            )
+            text += f"<br>Type it between the quotes: <code>{call}</code>, and run the cell."
+            text += self._fold()
         return box("#2f6fdb", text)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
@@ -68,12 +66,9 @@ class Prediction:
             return {}
         content: dict[str, Any] = {"html": self._asking()}
         if self.question.choices:
+            right = self.question.right
             content["choices"] = [
-                {
-                    "text": choice,
-                    "right": choice == self.question.right,
-                    "reason": self._verdict(choice),
-                }
+                {"text": choice, "right": choice == right, "reason": self._verdict(choice)}
                 for choice in self.question.choices
             ]
         else:
@@ -94,12 +89,12 @@ class Prediction:
         return f"<strong>{_VERDICTS[right]}.</strong> {escape(self.question.answers[answer])}"
 
     def _marked(self) -> str:
-        """Write what was said, how it was understood, and the verdict."""
-        said = isolate_text(self.given or "")
+        """Write what was typed, which answer it is, and the verdict."""
+        typed = isolate_text(self.given or "")
         if self.meant not in (None, self.given):
-            said += f": {self.meant}"
+            typed += f": {self.meant}"
         verdict = f"<strong>{_VERDICTS[bool(self.correct)]}.</strong> {escape(self._reason())}"
-        return f"You said {escape(said)}. {verdict}"
+        return f"You said {escape(typed)}. {verdict}"
 
     def _fold(self) -> str:
         """Write the answer below a line that unfolds."""

@@ -1,8 +1,4 @@
-"""What is done across lessons, kept in one small file beside the notebooks.
-
-The file is a convenience: without it, or without the right to write it, everything else works as
-before.
-"""
+"""What is done across lessons, kept in a file beside the notebooks; all else works without it."""
 
 from __future__ import annotations
 
@@ -40,9 +36,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One lesson: how many of its exercises are done, and which are open, with the attempts at
-    each.
-    """
+    """One lesson: how many exercises are done, and the attempts at each that is open."""
 
     number: int
     title: str
@@ -52,9 +46,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Progress:
-    """A table of all lessons, or one line that says why there is none; shows itself in a
-    notebook.
-    """
+    """A table of all lessons, or a line on why there is none; shows itself in a notebook."""
 
     rows: tuple[Row, ...] = ()
     note: str = ""
@@ -69,13 +61,10 @@ class Progress:
         """Return the texts of each row; style is a format for the name of an open exercise."""
         cells = []
         for row in self.rows:
-            attempts = [
-                f" ({n} {'attempt' if n == 1 else 'attempts'})" if n else ""
-                for n in row.open.values()
-            ]
-            unsolved = [
-                style.format(name) + tried for name, tried in zip(row.open, attempts, strict=True)
-            ]
+            unsolved = []
+            for name, attempts in row.open.items():
+                plural = "attempt" if attempts == 1 else "attempts"
+                unsolved.append(style.format(name) + f" ({attempts} {plural})" * bool(attempts))
             count = f"{row.done} of {row.done + len(row.open)}"
             cells.append((f"{row.number} · {row.title}", count, ", ".join(unsolved)))
         return cells
@@ -114,26 +103,20 @@ def progress() -> Progress:
         return Progress(note=_LOCKED)
     if _LOCKED in _trouble or not os.access(".", os.W_OK):
         return Progress(_table(entries) if entries else (), _LOCKED)
-    return Progress(
-        _table(entries or {}), _AFRESH if entries is None or _AFRESH in _trouble else ""
-    )
+    afresh = entries is None or _AFRESH in _trouble
+    return Progress(_table(entries or {}), _AFRESH if afresh else "")
 
 
 def remember(name: str, status: str) -> None:
-    """Keep that an answer was judged: the best status ever, and the number of attempts. Never
-    raises.
+    """Keep that an answer was judged: its best status, and the number of attempts; never raise.
 
-    Args: name is that of an exercise; status one of RANKS. An exercise that was not attempted is
-        not written, so that
-        a lesson that is only run leaves no file.
+    A status that is not one of RANKS is not kept, so that a lesson that is only run leaves no file.
     """
     if status not in RANKS or _switched_off():
         return
     try:
         # Two notebooks may run in one folder: both would read the same entries, and the second to
-        # write undo the
-        # first. The lock's own file stays: to remove it would take it from under whoever waits for
-        # it.
+        # write undo the first. The lock's file stays: another notebook may wait for it.
         with (
             warnings.catch_warnings(action="ignore"),
             FileLock(f"{FILE}.lock", timeout=TIMEOUT, poll_interval=0.005),
@@ -160,8 +143,9 @@ def _read() -> dict[str, Entry] | None:
     Raises: OSError.
     """
     try:
-        found = json.loads(Path(FILE).read_text(encoding="utf-8"))
-        return {name: entry for name, kept in found["exercises"].items() if (entry := _entry(kept))}
+        kept = json.loads(Path(FILE).read_text(encoding="utf-8"))["exercises"]
+        entries = {name: _entry(value) for name, value in kept.items()}
+        return {name: entry for name, entry in entries.items() if entry}
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -177,18 +161,14 @@ def _entry(kept: Any) -> Entry | None:
 
 
 def _write(entries: Mapping[str, Entry]) -> None:
-    """Replace the file in one move: a kernel that is killed here, or a full disk, leaves the old
-    one whole.
-    """
+    """Replace the file in one move: a killed kernel, or a full disk, leaves the old one whole."""
     part = Path(f"{FILE}.part")
     content = {"exercises": {name: entry._asdict() for name, entry in sorted(entries.items())}}
     try:
         part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         try:
             part.replace(FILE)
-        except (
-            PermissionError
-        ):  # Windows refuses while progress(), or a virus scanner, reads the old file
+        except PermissionError:  # Windows refuses while another program reads the old file
             time.sleep(0.2)
             part.replace(FILE)
     finally:
@@ -199,13 +179,12 @@ def _table(entries: Mapping[str, Entry]) -> tuple[Row, ...]:
     """Make a row of each lesson that has exercises to check."""
     rows = []
     for lesson in LESSONS:
-        kept = {
-            exercise.name: entries.get(exercise.name, Entry("error", 0))
-            for exercise in lesson.exercises
-        }
-        unsolved = {
-            name: entry.attempts for name, entry in kept.items() if entry.status != "correct"
-        }
-        if kept:
-            rows.append(Row(lesson.number, lesson.title, len(kept) - len(unsolved), unsolved))
+        unsolved = {}
+        for exercise in lesson.exercises:
+            entry = entries.get(exercise.name, Entry("error", 0))
+            if entry.status != "correct":
+                unsolved[exercise.name] = entry.attempts
+        if lesson.exercises:
+            done = len(lesson.exercises) - len(unsolved)
+            rows.append(Row(lesson.number, lesson.title, done, unsolved))
     return tuple(rows)

@@ -27,11 +27,8 @@ class Report:
     """What was found of an answer: shows itself in a notebook, prints as one line elsewhere.
 
     ``status`` is ``"correct"``, ``"wrong"``, ``"unattempted"`` or ``"error"``; ``mistake`` the id
-    of a known
-    mistake or None; ``stage`` where it parts from the reference, such as ``"shape"``, or None;
-    ``picture`` HTML
-    that shows the answer beside the target, where that helps; ``offer`` a way to go on after
-    several tries.
+    of a known mistake or None; ``stage`` where it parts from the reference, such as ``"shape"``, or
+    None; ``picture`` HTML with the answer beside the target; ``offer`` a way to go on.
     """
 
     name: str
@@ -43,9 +40,8 @@ class Report:
     offer: str = ""
     failures: int = field(default=0, compare=False)  # since the last pass
     answer: Any = field(default=None, compare=False)
-    arguments: Sequence[Any] | None = field(
-        default=None, compare=False
-    )  # of the last call, where it was called
+    # of the last call, where it was called
+    arguments: Sequence[Any] | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         title, _, _ = _LOOKS[self.status]
@@ -57,9 +53,8 @@ class Report:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         helper = _Helper(self)
-        return live_card(
-            self.status, {"html": self.content(), "buttons": helper.buttons()}, helper.respond
-        )
+        content = {"html": self.content(), "buttons": helper.buttons()}
+        return live_card(self.status, content, helper.respond)
 
     def content(self) -> str:
         """Write a headline, the message and the picture, in HTML."""
@@ -79,22 +74,21 @@ class _Helper:
         """Return what can be asked now, and what needs no asking again."""
         passed = self.report.status == "correct"
         hinted = "hint" in self.parts
-        found = []
+        buttons = []
         if not passed:
-            found.append(("hint", "Next hint" if hinted else "Hint", self.hints_are_over))
+            buttons.append(("hint", "Next hint" if hinted else "Hint", self.hints_are_over))
         if self.report.arguments is not None:
-            found.append(("trace", "Trace my code", self.is_traced))
+            buttons.append(("trace", "Trace my code", self.is_traced))
         if (passed or self.hints_are_over or self.report.failures >= _MANY) and not withheld():
-            found.append(("solution", "Show the solution", "solution" in self.parts))
-        return [{"action": action, "label": label, "done": done} for action, label, done in found]
+            buttons.append(("solution", "Show the solution", "solution" in self.parts))
+        return [{"action": action, "label": label, "done": done} for action, label, done in buttons]
 
     def respond(self, action: str, _: str) -> dict[str, Any]:
         """Do what a button asks."""
         widgets = getattr(self, f"_{action}")()
         parts = [self.parts[name] for name in ("hint", "solution", "trace") if name in self.parts]
-        return {"parts": parts, "buttons": self.buttons()} | (
-            {"widgets": widgets} if widgets else {}
-        )
+        extra = {"widgets": widgets} if widgets else {}
+        return {"parts": parts, "buttons": self.buttons()} | extra
 
     def _hint(self) -> None:
         given = hint(self.report.name)
@@ -110,15 +104,12 @@ class _Helper:
 
         self.is_traced = True
         report = self.report
-        trace, stopped = trace_answer(
-            find_exercise(report.name), report.answer, report.arguments or ()
-        )
+        exercise = find_exercise(report.name)
+        trace, stopped = trace_answer(exercise, report.answer, report.arguments or ())
         if stopped or trace is None:
-            steps = (
-                "It makes no tensor: there are no steps to show."
-                if trace is None
-                else "It stops after these steps."
-            )
+            steps = "It stops after these steps."
+            if trace is None:
+                steps = "It makes no tensor: there are no steps to show."
             again = "" if stopped in report.message else stopped
             self.parts["trace"] = _part("Your code", prose(f"{steps} {again}"))
         if trace is None:
@@ -130,7 +121,5 @@ class _Helper:
 
 def _part(title: str, content: str) -> str:
     """Set off what a button brought, under a title that folds it."""
-    return (
-        f"<details open "
-        f'class="part"><summary><strong>{escape(title)}</strong></summary>{content}</details>'
-    )
+    summary = f"<summary><strong>{escape(title)}</strong></summary>"
+    return f'<details open class="part">{summary}{content}</details>'

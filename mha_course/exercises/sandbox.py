@@ -20,7 +20,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from mha_course.exercises.spec import EXITS, Operation
@@ -28,15 +28,7 @@ from mha_course.markup import isolate_text
 from mha_course.tracing.torch_internals import DispatchMode, OpOverload, tree_leaves
 
 TIMEOUT = 5.0  # seconds for one call
-_SHARED: tuple[Any, ...] = (
-    torch,
-    torch.nn,
-    torch.nn.functional,
-    torch.nn.Module,
-    torch.nn.Linear,
-    Tensor,
-    builtins,
-)
+_SHARED: tuple[Any, ...] = (torch, nn, nn.functional, nn.Module, nn.Linear, Tensor, builtins)
 _IMPORTED = [(space, dict(vars(space))) for space in _SHARED if space is not builtins]
 # Frames of these files are no lines of the learner's.
 LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent))
@@ -66,12 +58,10 @@ def as_list(result: Any) -> list[Any]:
 
 
 def within(seconds: float, call: Callable[[], Any]) -> Any:
-    """Return what a call returns, or raise AnswerTimeoutError in this thread after some seconds,
-    until it ends.
+    """Return what a call returns; after some seconds, raise AnswerTimeoutError in it until it ends.
 
-    By a second thread, because signals reach only the main thread and Windows has no alarm. Python
-    raises it between two of its own instructions, so one long call into C is not cut short, only
-    what comes after it.
+    A second thread does so, because signals reach only the main thread and Windows has no alarm.
+    Python raises it between two of its own instructions: one long call into C is not cut short.
     """
     thread = threading.get_ident()
     running = threading.Lock()
@@ -113,17 +103,13 @@ def _is_in_answer(frame: FrameType | None) -> bool:
 
 
 def _call(call: Callable[[], Any]) -> Any:
-    """Call an answer: only in this frame may it be interrupted, and not while its watcher is
-    started or ended.
-    """
+    """Call an answer: only below this frame may it be interrupted, not while its watcher starts."""
     return call()
 
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """Take back what an answer puts in the place of functions of torch or of Python's own, and let
-    it ask nobody.
-    """
+    """Take back what an answer replaces of torch and of Python, and let it ask nobody."""
     before = [(space, dict(vars(space))) for space in _SHARED]
     vars(builtins)["input"] = _ask_nobody
     try:
@@ -138,37 +124,30 @@ def _is_of_torch(value: Any) -> bool:
 
 
 def _restore(before: Sequence[tuple[Any, dict[str, Any]]]) -> list[str]:
-    """Put back what stood in modules and classes, and take away what hides what they inherit;
-    return the names.
-    """
-    found = []
+    """Put back what stood in modules and classes, and return the names of what was replaced."""
+    replaced = []
     for space, names in before:
         added = vars(space).keys() - names.keys() if isinstance(space, type) else set()
-        for name in [
-            name for name in added if any(name in vars(base) for base in space.__mro__[1:])
-        ]:
-            delattr(space, name)
-            found.append(f"{space.__name__}.{name}")
+        for name in added:
+            if any(name in vars(base) for base in space.__mro__[1:]):  # it hides what is inherited
+                delattr(space, name)
+                replaced.append(f"{space.__name__}.{name}")
         for name, value in names.items():
             if vars(space).get(name) is not value:
                 setattr(space, name, value)
-                found.append(f"{space.__name__}.{name}")
-    return found
+                replaced.append(f"{space.__name__}.{name}")
+    return replaced
 
 
 @contextlib.contextmanager
 def torch_as_imported() -> Iterator[list[str]]:
-    """Put back, while it lasts, what the notebook has put in the place of torch's own functions;
-    yield their names.
-    """
+    """Put back, while it lasts, what a notebook has replaced of torch; yield the names."""
+    before = []
+    for space, names in _IMPORTED:
+        kept = {name: value for name, value in vars(space).items() if _is_of_torch(value)}
+        before.append((space, names | kept))
     with guarded():
-        kept = [
-            {name: value for name, value in vars(space).items() if _is_of_torch(value)}
-            for space, _ in _IMPORTED
-        ]
-        yield _restore(
-            [(space, names | own) for (space, names), own in zip(_IMPORTED, kept, strict=True)]
-        )
+        yield _restore(before)
 
 
 def _ask_nobody(*_: Any) -> str:
@@ -179,9 +158,7 @@ def _ask_nobody(*_: Any) -> str:
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[Operation]]:
-    """Keep every operation that runs on tensors, and what is handed to NumPy or to Python's
-    lists.
-    """
+    """Keep every operation on tensors, and what is handed to NumPy or to Python's lists."""
     operations: list[Operation] = []
     with _Operations(operations), _Exits(operations):
         yield operations
@@ -191,27 +168,24 @@ class _Operations(DispatchMode):
     def __init__(self, operations: list[Operation]) -> None:
         super().__init__()
         self.operations = operations
-        self.made: dict[tuple[int, ...], list[weakref.ref[torch.UntypedStorage]]] = defaultdict(
-            list
-        )  # by shape
+        # by the shape of what was made
+        self.made = defaultdict[tuple[int, ...], list[weakref.ref[torch.UntypedStorage]]](list)
 
     def ran(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
     ) -> None:
         """Note one operation."""
-        inputs = tuple(
-            x.detach().clone() for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)
-        )
+        tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+        inputs = tuple(x.detach().clone() for x in tensors)
         results = [x for x in as_list(out) if isinstance(x, Tensor)]
         output = tuple(results[0].shape) if results else ()
         held = 0
         if len(output) > 1 and results[0].layout == torch.strided:
-            known = [one for one in self.made[output] if one() is not None]
-            self.made[output] = [*known, weakref.ref(results[0].untyped_storage())]
-            held = len({one() for one in self.made[output]})
-        self.operations.append(
-            Operation(func.name().split("::")[-1].split(".")[0], inputs, output, held)
-        )
+            alive = [storage for storage in self.made[output] if storage() is not None]
+            self.made[output] = [*alive, weakref.ref(results[0].untyped_storage())]
+            held = len({storage() for storage in self.made[output]})
+        name = func.name().split("::")[-1].split(".")[0]
+        self.operations.append(Operation(name, inputs, output, held))
 
 
 class _Exits(TorchFunctionMode):
@@ -235,14 +209,12 @@ class _Exits(TorchFunctionMode):
 def run(
     call: Callable[..., Any], answer: Any, arguments: Sequence[Any], *, seed: int = 0
 ) -> Outcome:
-    """Call an answer on copies of the arguments; what it prints, and what it sets in torch, is
-    undone.
+    """Call an answer on copies of the arguments, quietly; undo what it sets in torch.
 
     What it draws at random comes from the seed.
     """
-    mine = [
-        x.clone() if isinstance(x, Tensor) else x for x in arguments
-    ]  # an answer that works in place spoils these
+    # an answer that works in place spoils these
+    copies = [x.clone() if isinstance(x, Tensor) else x for x in arguments]
     dtype = torch.get_default_dtype()
     grad = torch.is_grad_enabled()
     outcome = Outcome()
@@ -255,7 +227,7 @@ def run(
             guarded(),
         ):
             torch.manual_seed(seed)
-            outcome.result = within(TIMEOUT, lambda: call(answer, *mine))
+            outcome.result = within(TIMEOUT, lambda: call(answer, *copies))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever a learner's code raises is reported
@@ -263,7 +235,7 @@ def run(
     finally:
         torch.set_default_dtype(dtype)
         torch.set_grad_enabled(grad)
-    pairs = zip(arguments, mine, strict=True)
+    pairs = zip(arguments, copies, strict=True)
     outcome.changed = any(isinstance(x, Tensor) and not torch.equal(x, y) for x, y in pairs)
     return outcome
 
@@ -271,10 +243,9 @@ def run(
 def gradients(
     call: Callable[..., Any], answer: Any, arguments: Sequence[Any], several: bool
 ) -> list[list[Tensor | None]]:
-    """Return the gradients of each result by each float argument; none of a result that is not
-    float64, or has none.
+    """Return the gradients of each float64 result by each float argument.
 
-    Several results may be one tensor, which can be unpacked. None at all where the answer does
+    Several results may be one tensor, which can be unpacked. There are none where the answer does
     without them, in NumPy or in place. Raises: whatever the way back does.
     """
     leaves = [x.detach().clone().requires_grad_() if _is_float(x) else x for x in arguments]
@@ -287,16 +258,14 @@ def gradients(
             results = list(result) if several else as_list(result)
         except Exception:  # it has run on arguments that need no gradient
             return []
-        return [
-            list(
-                torch.autograd.grad(
-                    (x * _direction(x)).sum(), inputs, retain_graph=True, allow_unused=True
-                )
-            )
-            if isinstance(x, Tensor) and x.requires_grad and x.dtype == torch.float64
-            else []
-            for x in results
-        ]
+        return [_gradients_of(x, inputs) for x in results]
+
+
+def _gradients_of(x: Any, inputs: Sequence[Tensor]) -> list[Tensor | None]:
+    if not isinstance(x, Tensor) or not x.requires_grad or x.dtype != torch.float64:
+        return []
+    total = (x * _direction(x)).sum()
+    return list(torch.autograd.grad(total, inputs, retain_graph=True, allow_unused=True))
 
 
 def _is_float(x: Any) -> bool:
@@ -328,7 +297,7 @@ def shapes_of(arguments: Sequence[Any]) -> str:
 
 def last_line(entry: TracebackType | None) -> tuple[str, dict[str, tuple[int, ...]]] | None:
     """Return the last line of the learner's own, and the shapes of the tensors that it names."""
-    found = None
+    last = None
     while entry is not None:
         frame = entry.tb_frame
         file = frame.f_code.co_filename
@@ -336,20 +305,19 @@ def last_line(entry: TracebackType | None) -> tuple[str, dict[str, tuple[int, ..
         if not file.startswith(LIBRARIES) and line:
             names = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", line))
             values = {name: frame.f_locals.get(name) for name in names}
-            found = (
-                line,
-                {name: tuple(x.shape) for name, x in values.items() if isinstance(x, Tensor)},
-            )
+            shapes = {n: tuple(x.shape) for n, x in values.items() if isinstance(x, Tensor)}
+            last = (line, shapes)
         entry = entry.tb_next
-    return found
+    return last
 
 
 def _describe(error: BaseException) -> str:
     """Name an error and its first line; the text of a learner's own error may itself raise."""
     kind = isolate_text(type(error).__name__)
     with contextlib.suppress(Exception):
+        first = str(error).split("\n")[0]
         text = isolate_text(
-            re.sub(r"^\[enforce fail at [^]]*\] [^.]*\. ", "", str(error).split("\n")[0])
+            re.sub(r"^\[enforce fail at [^]]*\] [^.]*\. ", "", first)
         )  # of torch's memory
         return f"{kind}: {text}{'' if text.endswith(('.', '…')) else '.'}"
     return f"{kind}."

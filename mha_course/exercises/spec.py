@@ -1,6 +1,4 @@
-"""What a lesson of the course declares: exercises with their hints, questions, and mistakes that
-people make.
-"""
+"""What a lesson declares: exercises with their hints, questions, and mistakes that people make."""
 
 from __future__ import annotations
 
@@ -17,12 +15,8 @@ from mha_course.sources import plain_body
 
 Function = Callable[..., Any]
 Change = Mapping[str, Function]  # steps that are replaced, by name
-EXITS = {
-    "numpy",
-    "__array__",
-    "__dlpack__",
-    "tolist",
-}  # by which numbers go to where operations are not seen
+# by which numbers go to where operations are not seen
+EXITS = {"numpy", "__array__", "__dlpack__", "tolist"}
 
 
 def call(answer: Function, *arguments: Any) -> Any:
@@ -31,8 +25,7 @@ def call(answer: Function, *arguments: Any) -> Any:
 
 
 class Operation(NamedTuple):
-    """One operation of torch that an answer ran: its name, such as ``"amax"``, what went in, and
-    what came out.
+    """One operation of torch that an answer ran: its name, such as ``"amax"``, and what went in.
 
     Inputs are copies of the tensors; output is a shape, and held the number of results of this
     shape that are still in memory. One of EXITS has no output.
@@ -62,34 +55,27 @@ class Exercise:
     """One exercise.
 
     Args:
-        reference: the function, or the class, that is to be written: ``solution`` shows it,
-        ``check`` compares with it. question, pointer, shape: the first three hints, in prose with
-        names of code between backticks; the third tells
-            the shapes of the decisive line.
-        inputs: each gives arguments on which answers are judged; a ``Mistake`` should show on one
-            of them.
-        line: the last hint, that line itself, in the names of the lesson; without it the body of
-            the reference.
-        cases: a sentence on each of the inputs that needs one, said where an answer fails on it.
-        axes: of the result, such as ``"B H T S"``; one text for each where there are several that
-            differ.
-        steps: what it is made of, by the names of ``attention_steps``; without them it is one step
-        of its own name. build: puts the steps together; a single step needs none.
+        reference: the function or class to be written, which ``solution`` shows.
+        question, pointer, shape: the first three hints, in prose with code between backticks; the
+            third tells the shapes of the decisive line.
+        inputs: each gives arguments on which answers are judged; a mistake should show on one.
+        line: the last hint, the decisive line; without it the body of the reference.
+        cases: a sentence on each of the inputs that needs one, for an answer that fails on it.
+        axes: of the result, such as ``"B H T S"``; of each where there are several that differ.
+        steps: what it is made of, by the names of ``attention_steps``, if more than itself.
+        build: puts the steps together; a single step needs none.
         run: ``run(answer, *arguments)`` gives what is compared with the same of the reference.
         results: what each of several results is, such as ``("context", "weights")``.
         done: what a learner can do who has solved it, and what to try next.
         tolerance: how close a result must come, where float32 and float64 would not say.
         exact_zeros: whether what is 0 must be 0 to the last digit.
-        other_sizes: arguments of other sizes, on which an answer that agrees on all inputs is tried
-            at the end.
+        other_sizes: arguments of other sizes, on which an answer that agrees is tried at the end.
         rules: what it asks for beside the numbers; judged last.
-        unique: False where other answers are right as well, so that gradients, and two calls, need
-            not agree.
-        diagnose: ``diagnose(answer, *arguments)`` finds a mistake that is not known by its numbers,
-            and gives its id (None if it has none) and what to say of it; or None.
+        unique: False where other answers are right, so that gradients and two calls may differ.
+        diagnose: ``diagnose(answer, *arguments)`` finds a mistake that is not known by its numbers:
+            its id, if it has one, and a sentence; or None.
         token_arguments, query_arguments: where tokens and query weights stand among the arguments,
-            so that an answer that is wrong in no known way can be tried on one token, and without
-            queries.
+            so that a wrong answer can be tried on one token, and without queries.
     """
 
     reference: Function
@@ -143,14 +129,12 @@ class Question:
 
     Args:
         text: the question.
-        answers: those to expect; of the right one why it is right, of each wrong one what it
-            overlooks.
-        right_at: where the right one stands among the answers, from 0, which then are choices;
-            without it the answer
-            is typed, and the first of them is right.
+        answers: of the right one why it is right, of each wrong one what it overlooks.
+        right_at: where the right one stands among the choices, from 0; without it the answer is
+            typed, and the first is right.
         nudge: what to say about all other typed answers.
         tolerance: how near a number must come.
-        letters: the axes of a shape, which may be typed instead of sizes.
+        letters: the axes of a shape, which may be typed as well.
         units: words that may stand beside a number; with ``%`` it may be given in percent.
         also: other ways to write the right answer.
     """
