@@ -29,7 +29,7 @@ from mha_course.plots.scales import SLANT, WEIGHTS, Scale, scale_of, stretched
 from mha_course.plots.words import apart, shorten
 
 LOOK = {"fmt": ".2f", "xticklabels": False, "yticklabels": False}
-LEAK = {"hatch": HATCH["hatch"], "edgecolor": "#9aa1ad", "linewidth": 0}
+LEAK: dict[str, Any] = {"hatch": HATCH["hatch"], "edgecolor": "#9aa1ad", "linewidth": 0}
 EDGE = "#d5d8de"  # between the cells of a picture without a colour bar, where empty ones are white
 LONGEST = 14  # characters of a name
 GAP = 0.17  # inches between heads

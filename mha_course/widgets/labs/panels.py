@@ -9,9 +9,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
+from mha_course.plots.inputs import as_numbers
 from mha_course.plots.scales import Scale, palettes, scale_of
 
 Panel = dict[str, Any]
@@ -100,7 +100,7 @@ def matrix(
         "values": plain(values),
         "hidden": None if hidden is None else [list(map(int, row)) for row in hidden],
     }
-    scale = scale or scale_of(np.array(cells["values"], dtype=float), hidden)
+    scale = scale or scale_of(as_numbers("matrix", values), hidden)
     return {**words, **cells, "scale": scale.message(), "size": size, **more}
 
 
