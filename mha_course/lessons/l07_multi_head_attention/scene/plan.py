@@ -75,35 +75,17 @@ class ScenePlan:
             word = apart(token, 12)
             middle = (i + 0.5) * SIDE / self.S + 4
             self._write(word, 68, TOP + middle, "words", color="ink", align="right", row=i)
-            self._write(
-                word,
-                self.parts["k"]["x"] + middle,
-                self.parts["k"]["y"] - 6,
-                "k",
-                turned=True,
-                key=i,
-            )
+            k = self.parts["k"]
+            self._write(word, k["x"] + middle, k["y"] - 6, "k", turned=True, key=i)
         self.heads = self._heads()
         self.ramps = self._ramps()
 
     def message(self) -> dict[str, Any]:
         """Return it for the browser."""
-        size = {
-            "width": WIDTH,
-            "height": HEIGHT,
-            "top": TOP,
-            "side": SIDE,
-            "gap": GAP,
-            "left": LEFT,
-            "bars": BARS,
-        }
-        return {
-            **size,
-            **{
-                name: getattr(self, name)
-                for name in ("parts", "heads", "ramps", "strokes", "texts")
-            },
-        }
+        size = {"width": WIDTH, "height": HEIGHT, "top": TOP, "side": SIDE}
+        drawn = {"parts": self.parts, "heads": self.heads, "ramps": self.ramps}
+        drawn |= {"strokes": self.strokes, "texts": self.texts}
+        return {**size, "gap": GAP, "left": LEFT, "bars": BARS, **drawn}
 
     def _parts(self, C: int) -> dict[str, Part]:
         plain = {"rows": self.S, "columns": C, "bands": 1, "w": WIDE, "y": TOP, "h": SIDE}
@@ -111,14 +93,8 @@ class ScenePlan:
         square = {**plain, "columns": self.S, "w": SIDE, "square": True}
         scores = 204 + self.bands
         tall = KEYS + GAP * (self.H - 1)
-        keys = {
-            "rows": C,
-            "columns": self.S,
-            "w": SIDE,
-            "y": TOP - 20 - tall,
-            "h": tall,
-            "turned": True,
-        }
+        keys = {"rows": C, "columns": self.S, "turned": True}
+        keys |= {"w": SIDE, "y": TOP - 20 - tall, "h": tall}
         parts: dict[str, Part] = {
             "x": {**plain, "x": LEFT},
             "q": {**cut, "x": 188},
@@ -136,9 +112,8 @@ class ScenePlan:
     def _stroke(
         self, path: str, color: str, shows: str, width: float = 1.5, head: int = -1
     ) -> None:
-        self.strokes.append(
-            {"path": path, "color": color, "shows": shows, "width": width, "head": head}
-        )
+        look = {"color": color, "shows": shows, "width": width, "head": head}
+        self.strokes.append({"path": path, **look})
 
     def _write(self, text: str, x: float, y: float, shows: str = "always", **style: Any) -> None:
         look = {"color": "muted", "size": 11, "align": "left", **style}
@@ -147,9 +122,7 @@ class ScenePlan:
     def _arrow(
         self, points: Sequence[tuple[float, float]], color: str, shows: str, head: int
     ) -> None:
-        """Draw a line from point to point that leaves and arrives level, straight or as an S, and
-        its tip.
-        """
+        """Draw a line from point to point, straight or as an S, and its tip."""
         steps = ["M {} {}".format(*points[0])]
         for (x, y), (to, end) in pairwise(points):
             steps.append(f"C {(x + to) / 2} {y} {(x + to) / 2} {end} {to} {end}")
@@ -196,20 +169,14 @@ class ScenePlan:
             self._write(name.upper(), 0, y + 3, after=True, **look)
 
     def _scaling(self, names: Sequence[str]) -> None:
-        """Draw the ways of rows from the scores to the weights: made smaller, through the mask's
-        door, to softmax.
-        """
+        """Draw how rows come from the scores to the weights: scaled, masked, to softmax."""
         left = self.parts["scores"]["x"] + SIDE + 4
         right = self.parts["weights"]["x"] - 5
         for i in range(self.S):
             y = TOP + (i + 0.5) * SIDE / self.S
             thick = min(3, SIDE / self.S / 4)
-            self._stroke(
-                f"M {left} {y - thick} L {left + 20} {y} L {left} {y + thick} Z",
-                "line",
-                "scaling",
-                0,
-            )
+            funnel = f"M {left} {y - thick} L {left + 20} {y} L {left} {y + thick} Z"
+            self._stroke(funnel, "line", "scaling", 0)
             self._stroke(f"M {left + 20} {y} L {right} {y}", "line", "scaling", 1)
         for n, name in enumerate(names):
             x, high = left + 20 + 16 * n, TOP - 62 + 18 * n
@@ -225,12 +192,8 @@ class ScenePlan:
         x, left, right = end + 18, end + 10, end + 26
         way = f"M {centre} {TOP - 6} L {centre} {SKY} L {x} {SKY} L {x} {MIDDLE - 14}"
         self._stroke(f"{way} M {end + 4} {MIDDLE} L {left} {MIDDLE}", "line", "residual")
-        self._stroke(
-            f"M {x} {MIDDLE - 9} L {x - 3} {MIDDLE - 15} L {x + 3} {MIDDLE - 15} Z",
-            "muted",
-            "residual",
-            0,
-        )
+        tip = f"M {x} {MIDDLE - 9} L {x - 3} {MIDDLE - 15} L {x + 3} {MIDDLE - 15} Z"
+        self._stroke(tip, "muted", "residual", 0)
         high, low = MIDDLE - 10.7, MIDDLE + 10.7  # handles with which two curves make a circle
         ring = f"M {left} {MIDDLE} C {left} {high} {right} {high} {right} {MIDDLE}"
         plus = f"M {x - 4} {MIDDLE} L {x + 4} {MIDDLE} M {x} {MIDDLE - 4} L {x} {MIDDLE + 4}"
@@ -240,9 +203,7 @@ class ScenePlan:
         self._write("the stream is added", centre + 12, SKY + 16, "residual")
 
     def _label(self, name: str, part: Part, shape: str) -> None:
-        """Name a matrix and its shape: above it or below it, where there is room, kᵀ and v at their
-        left.
-        """
+        """Name a matrix and its shape, where there is room; kᵀ and v at their left."""
         bold = {"color": name if name in STREAMS else "ink", "bold": True}
         if name in ("k", "v"):
             x = part["x"] - 12
@@ -277,22 +238,16 @@ class ScenePlan:
             {"x": left, "y": 56, "w": width},
             {"x": left + width + 24, "y": 56, "w": width, "weights": True},
         ]
-        for ramp, (low, name, high) in zip(
-            ramps, (("−", "numbers", "+"), ("0", "weights", "1")), strict=True
-        ):
-            for text, at, align in (
-                (low, 0, "left"),
-                (name, width / 2, "center"),
-                (high, width, "right"),
-            ):
-                self._write(text, ramp["x"] + at, 78, align=align)
+        words = (("−", "numbers", "+"), ("0", "weights", "1"))
+        for ramp, (low, name, high) in zip(ramps, words, strict=True):
+            self._write(low, ramp["x"], 78, align="left")
+            self._write(name, ramp["x"] + width / 2, 78, align="center")
+            self._write(high, ramp["x"] + width, 78, align="right")
         return ramps
 
 
 def _boxes(part: Part) -> list[dict[str, float]]:
-    """Return where each head's part of a matrix stands, and how many rows and columns it has on the
-    screen.
-    """
+    """Return where each head's part of a matrix stands, and its rows and columns."""
     bands = part["bands"]
     start, length, count = ("y", "h", "rows") if part.get("turned") else ("x", "w", "columns")
     size = (part[length] + GAP) / bands - GAP
