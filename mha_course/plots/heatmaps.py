@@ -116,17 +116,15 @@ def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
 
     Args: rows maps the title of a row to its weights (H, S, S); names are the S tokens.
     """
-    given = [
-        as_named_weights("head_rows", weights, ("H", "S", "S"), names) for weights in rows.values()
-    ]
+    axes_of = ("H", "S", "S")
+    given = [as_named_weights("head_rows", weights, axes_of, names) for weights in rows.values()]
     layers = [named.numbers for named in given]
     names = given[0].keys
     across = len(layers[0])
     figure = new_figure(2.4 * across + 1.4, 2.85 * len(rows))
     axes = figure.subplots(len(rows), across, squeeze=False, sharex=True, sharey=True)
-    side = 72 * (
-        figure.get_figwidth() / across - 0.6
-    )  # points of a map, which on a slide has no room for all names
+    # Points of a map, which on a slide has no room for all names.
+    side = 72 * (figure.get_figwidth() / across - 0.6)
     every = math.ceil(SMALL * len(names) / side)
     places = range(0, len(names), every)
     for row, (title, heads) in enumerate(zip(rows, layers, strict=True)):
@@ -192,25 +190,16 @@ def number_tables(
         figure.set_figheight(0.34 * len(rows) + 1.2)  # rows stay as high as letters
     cell = (figure.get_figwidth() - 2.9) / (len(columns) * across)  # inches
     axes = figure.subplots(down, across, squeeze=False).ravel()
-    look = {
-        "annot": bool(cell > 0.32),
-        "fmt": ".2f",
-        "annot_kws": {"fontsize": SMALL},
-        "cbar": False,
-    }
-    turn = 0 if cell > 0.5 else 90
+    look = {"annot": bool(cell > 0.32), "fmt": ".2f", "annot_kws": {"fontsize": SMALL}}
+    ticks: dict[str, Any] = {"fontsize": SMALL, "parse_math": False}
+    rotation = 0 if cell > 0.5 else 90
     for ax, title, table in zip(axes, panels, tables, strict=True):
-        sns.heatmap(table, ax=ax, linewidths=0.6, **look, **colors)
-        ax.set_title(
-            _title(title, cell * len(columns)), loc="left", fontsize=TITLE, fontweight="bold"
-        )
+        sns.heatmap(table, ax=ax, linewidths=0.6, cbar=False, **look, **colors)
+        wrapped = _title(title, cell * len(columns))
+        ax.set_title(wrapped, loc="left", fontsize=TITLE, fontweight="bold")
         names = rows if ax is axes[0] or across == 1 else []
-        ax.set_yticks(
-            np.arange(len(rows)) + 0.5, names, rotation=0, fontsize=SMALL, parse_math=False
-        )
-        ax.set_xticks(
-            np.arange(len(columns)) + 0.5, columns, rotation=turn, fontsize=SMALL, parse_math=False
-        )
+        ax.set_yticks(np.arange(len(rows)) + 0.5, names, rotation=0, **ticks)
+        ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=rotation, **ticks)
         ax.tick_params(length=0)
         for edge in range(apart, len(columns), apart) if apart else ():
             ax.axvline(edge, color="white", linewidth=6)
@@ -233,23 +222,16 @@ def strongest(weights: Any, queries: Sequence[str], keys: Names = None) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Return a word as it stands in a sentence: in quotation marks, if else it would be part of its
-    punctuation.
-    """
+    """Return a word as it stands in a sentence; what is punctuation is quoted."""
     shown = isolate_word(word)
     return shown if any(map(str.isalnum, word)) else f"“{shown}”"
 
 
 def _title(text: str, room: float) -> str:
-    """Wrap a title that is longer than so many inches, and cut one that would leave no space for
-    the picture.
-    """
+    """Wrap a title to so many inches, in three lines at most."""
     most = max(24, round(12 * room))  # letters
-    return (
-        "\n".join(textwrap.wrap(text, most, max_lines=3, placeholder=" …"))
-        if len(text) > most
-        else text
-    )
+    lines = textwrap.wrap(text, most, max_lines=3, placeholder=" …")
+    return "\n".join(lines) if len(text) > most else text
 
 
 def _colors(scale: Scale) -> dict[str, Any]:
@@ -287,9 +269,7 @@ def _draw_cells(
 def _head_axes(
     count: int, rows: Sequence[str], columns: Sequence[str]
 ) -> tuple[Figure, float, int]:
-    """Make axes for so many heads and one for the bar; return how wide a cell is, in points, and
-    how many heads.
-    """
+    """Make axes for heads and a bar; return a cell's points and the heads in a row."""
     down = max(math.isqrt(count), math.ceil(count / 6))
     across = math.ceil(count / down)
     side = min(0.24, 8.5 / across / len(columns), 9 / down / len(rows))
@@ -301,9 +281,8 @@ def _head_axes(
     step = height + 2 * GAP
     long = max(down * step - 2 * GAP, 1.0)  # the bar
     size = left + across * (width + GAP) + 0.9, top + long + 2 * GAP
-    figure = new_figure(
-        *size, layout="none"
-    )  # constrained layout would measure every name, several times over
+    # Constrained layout would measure every name, several times over.
+    figure = new_figure(*size, layout="none")
     boxes = [(n % across, n // across * step, width, height) for n in range(count)]
     for column, y, w, h in (*boxes, (across, 0, 0.12, long)):
         x = left + column * (width + GAP)
@@ -313,9 +292,8 @@ def _head_axes(
 
 def _name_width(names: Sequence[str]) -> float:
     """Return how many inches the longest of these names takes at most."""
-    ems = max(
-        sum(1 if letter in "mwMW@%—…" else 0.8 for letter in name[:LONGEST]) for name in names
-    )
+    wide = "mwMW@%—…"
+    ems = max(sum(1 if letter in wide else 0.8 for letter in name[:LONGEST]) for name in names)
     return (ems * SMALL + 4) / 72
 
 
@@ -325,9 +303,7 @@ def _name_height(names: Sequence[str]) -> float:
 
 
 def _write_names(ax: Axes, rows: Sequence[str], columns: Sequence[str], side: float) -> None:
-    """Write the names along the rows and, at a slant, above the columns, where cells are so many
-    points wide.
-    """
+    """Name rows, and columns at a slant, where cells are so many points wide."""
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
     ax.xaxis.set_visible(bool(columns))
@@ -343,6 +319,5 @@ def _write_names(ax: Axes, rows: Sequence[str], columns: Sequence[str], side: fl
         every = next((n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n * room >= SMALL), 1000)
         chosen = positions[::every]
         texts = [shorten(names[position], LONGEST) for position in chosen]
-        write(
-            np.array(chosen) + 0.5, texts, fontsize=SMALL, parse_math=False, **look
-        )  # a $ in a word is a $
+        # Without parse_math a $ in a word is a $.
+        write(np.array(chosen) + 0.5, texts, fontsize=SMALL, parse_math=False, **look)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,9 +19,7 @@ CELL = 0.3  # inches
 
 
 class MaskGrid(NamedTuple):
-    """One mask in a picture: (T, S), bool, with axes of size 1 in front if any, and names of rows
-    and columns.
-    """
+    """One mask (T, S), with axes of size 1 in front if any, and names of rows and columns."""
 
     title: str
     mask: Tensor
@@ -53,16 +51,13 @@ def mask_grids(
             [*map(len, grids[n + 1].queries), 0]
         )  # in cells, free of the names of the rows
         middle = min(len(matrices[n]), len(matrices[n + 1])) / 2
-        axes[n + 1].text(
-            left,
-            middle,
-            sign,
-            ha="right",
-            va="center",
-            fontsize=TITLE,
-            fontweight="bold",
-            color=INK,
-        )
+        look: dict[str, Any] = {
+            "ha": "right",
+            "va": "center",
+            "fontsize": TITLE,
+            "fontweight": "bold",
+        }
+        axes[n + 1].text(left, middle, sign, color=INK, **look)
     return figure
 
 
@@ -98,15 +93,8 @@ def _write_names(ax: Axes, grid: MaskGrid) -> None:
     ax.xaxis.tick_top()
     across = np.arange(len(grid.keys)) + 0.5
     down = np.arange(len(grid.queries)) + 0.5
-    ax.set_xticks(
-        across,
-        grid.keys,
-        rotation=SLANT,
-        ha="left",
-        rotation_mode="anchor",
-        fontsize=SMALL,
-        parse_math=False,
-    )
-    ax.set_yticks(down, grid.queries, fontsize=SMALL, parse_math=False)
+    look: dict[str, Any] = {"fontsize": SMALL, "parse_math": False}
+    ax.set_xticks(across, grid.keys, rotation=SLANT, ha="left", rotation_mode="anchor", **look)
+    ax.set_yticks(down, grid.queries, **look)
     ax.tick_params(length=0, pad=2)
     ax.set_title(grid.title, loc="left", fontsize=TEXT, color=INK)

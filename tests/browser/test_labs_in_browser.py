@@ -4,6 +4,7 @@ errors.
 
 import re
 
+import numpy as np
 import pytest
 from players import stays_inside
 
@@ -11,7 +12,12 @@ EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 SETUP = """
 import torch
 from mha_course import example
-from mha_course.widgets import MaskLab, RotaryLab, ScalingLab, SoftmaxLab, SplitLab, WeightedSumLab
+from mha_course.lessons.l03_scaling import ScalingLab
+from mha_course.lessons.l04_softmax import SoftmaxLab
+from mha_course.lessons.l05_weighted_sum import WeightedSumLab
+from mha_course.lessons.l07_multi_head_attention import SplitLab
+from mha_course.lessons.l10_positions import RotaryLab
+from mha_course.widgets import MaskLab
 torch.set_num_threads(1)
 cat = example.load()
 scores = cat.mha.steps(cat.x).scaled_scores[0, 1]
@@ -79,6 +85,14 @@ def the(page, number):
     return page.locator(".mha-lab").nth(number)
 
 
+def pixels(board):
+    """Return red, green, blue and alpha of each cell of a matrix."""
+    values = board.locator("canvas").evaluate(
+        "one => [...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]"
+    )
+    return np.array(values).reshape(15, 15, 4)
+
+
 def settled(lab):
     """Wait until the kernel has answered all that was asked, and return the sentence."""
     page, before = lab.page, None
@@ -93,15 +107,14 @@ def test_painting_by_mouse_and_by_keys(labs):
     lab = the(page, 0)
     board = lab.locator(".paint")
     board.scroll_into_view_if_needed()
-    cells = board.locator(".cell")
 
     def middle(row, column):
-        box = cells.nth(15 * row + column).bounding_box()
-        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        box = board.locator("canvas").bounding_box()
+        side = box["width"] / 15
+        return box["x"] + (column + 0.5) * side, box["y"] + (row + 0.5) * side
 
     def painted():
-        full = ["on" in cells.nth(n).get_attribute("class").split() for n in range(75)]
-        return [[int(cell) for cell in full[15 * row : 15 * row + 15]] for row in range(5)]
+        return (pixels(board)[:5, :, 3] == 255).astype(int).tolist()
 
     causal = [[int(column <= row) for column in range(15)] for row in range(5)]
     assert painted() == causal
@@ -128,15 +141,17 @@ def test_painting_by_mouse_and_by_keys(labs):
     assert "1 row sees nothing (“cat”)" in settled(lab)
     assert painted()[2] == [0] * 15
     weights = lab.locator(".cells.big").nth(1)
-    assert weights.locator(".over").count() == 225 - 120
+    hatched = pixels(weights)[..., 3] == 0
+    assert hatched.sum() == 225 - 120
     fills = lab.get_by_role("group", name="a row that sees nothing")
     fills.get_by_role("radio", name="0 (this course)").press("ArrowRight")
     assert fills.get_by_role("radio", name="-inf by hand").is_checked()
     assert "NaN" in settled(lab)
-    assert weights.locator(".none").count() == 15
+    assert (pixels(weights) == (230, 30, 107, 255)).all(-1).sum() == 15  # no number
     lab.get_by_label("-1e9").check(force=True)
     assert "sees everything" in settled(lab)
-    assert weights.locator(".leaks").count() == 15
+    pale = (pixels(weights)[..., 3] > 0) & (pixels(weights)[..., 3] < 255)
+    assert pale.sum() == weights.locator(".leaks").get_attribute("d").count("M") == 15
     page.wait_for_timeout(600)
     assert "sees everything" in lab.locator("[aria-live]").inner_text()
 

@@ -73,7 +73,9 @@ def test_every_cell_comes_whole(draw, shape):
     assert [(fact["low"], fact["high"]) for fact in facts] == [
         (one.min(), one.max()) for one in wanted
     ]
-    assert (head["low"], head["high"]) == (wanted.min(), wanted.max())
+    reach = abs(wanted).max()
+    scale = {"kind": "signed", "palette": "signed", "low": -reach, "high": reach}
+    assert head["scale"] == scale
 
 
 @pytest.mark.parametrize(
@@ -533,7 +535,8 @@ def in_node(expression, explorer=None):
     helpers = f"const packet = {state}, bytes = (list) => list && new Uint8Array(list);"
     folder = Path(maps.__file__).parent.as_uri()
     script = (
-        f'import {{ readMaps, rgbOf }} from "{folder}/data.js";\n'
+        f'import {{ readMaps }} from "{folder}/data.js";\n'
+        f'import {{ rgbOf }} from "{folder}/../matrix.js";\n'
         f'import {{ inkOn }} from "{folder}/../dom.js"; import {{ notesOf, readoutOf }} from '
         f'"{folder}/text.js";'
     )

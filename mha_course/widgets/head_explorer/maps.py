@@ -58,9 +58,7 @@ class Maps:
         return self.numbers.shape[1]
 
     def message(self) -> dict[str, Any]:
-        """Return what the browser draws: facts as JSON, numbers as float32, hidden cells as one
-        byte each.
-        """
+        """Return what the browser draws: facts, numbers as float32, a byte a hidden cell."""
         facts = [self._facts(*index) for index in np.ndindex(self.numbers.shape[:2])]
         return {
             "shape": list(self.shape), "slots": self.slots, "facts": facts,

@@ -9,23 +9,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
+from mha_course.plots.inputs import as_numbers
 from mha_course.plots.scales import Scale, palettes, scale_of
 
 Panel = dict[str, Any]
 Panels = tuple[Panel, ...]
-HEADS = [
-    "#4c78b8",
-    "#e69f00",
-    "#3a9d78",
-    "#d56b4b",
-    "#b58ac9",
-    "#9a7b5f",
-    "#e8a0c4",
-    "#8c9199",
-]  # told apart by all
+# Told apart by all.
+HEADS = ["#4c78b8", "#e69f00", "#3a9d78", "#d56b4b", "#b58ac9", "#9a7b5f", "#e8a0c4", "#8c9199"]
 PALETTES = {**palettes(), "heads": HEADS}
 
 
@@ -57,14 +49,15 @@ def bars(
 
     With ``drag``, the control that they are, they can be dragged.
     """
-    words = {
-        "kind": "bars",
-        "title": title,
-        "names": list(names),
+    words = {"kind": "bars", "title": title, "names": list(names), "note": note}
+    return {
+        **words,
         "values": plain(values),
-        "note": note,
+        "low": low,
+        "high": high,
+        "lit": list(lit),
+        "drag": drag,
     }
-    return {**words, "low": low, "high": high, "lit": list(lit), "drag": drag}
 
 
 def matrix(
@@ -89,25 +82,16 @@ def matrix(
             and ``off``, the words for 1 and 0; ``head``, whose colour marks it; ``group``, the
             title above all small ones.
     """
-    words = {
-        "kind": "matrix",
-        "title": title,
-        "rows": list(rows),
-        "columns": list(columns),
-        "note": note,
-    }
-    cells = {
-        "values": plain(values),
-        "hidden": None if hidden is None else [list(map(int, row)) for row in hidden],
-    }
-    scale = scale or scale_of(np.array(cells["values"], dtype=float), hidden)
-    return {**words, **cells, "scale": scale.message(), "size": size, **more}
+    words = {"kind": "matrix", "title": title, "note": note, "size": size}
+    names = {"rows": list(rows), "columns": list(columns)}
+    covered = None if hidden is None else [list(map(int, row)) for row in hidden]
+    scale = scale or scale_of(as_numbers("matrix", values), covered)
+    cells = {"values": plain(values), "hidden": covered, "scale": scale.message()}
+    return {**words, **names, **cells, **more}
 
 
 def lines(title: str, x: Sequence[float], drawn: Sequence[Panel], *, at: int, xlabel: str) -> Panel:
-    """Describe lines over the same x, spaced evenly; ``at`` is marked. A line is a dict of name,
-    values and style.
-    """
+    """Describe lines, dicts of name, values and style, over one even x; at is marked."""
     ready = [{**line, "values": plain(line["values"])} for line in drawn]
     words = {"kind": "lines", "title": title, "x": list(x), "xlabel": xlabel}
     return {**words, "lines": ready, "at": at, "note": ""}
@@ -123,9 +107,7 @@ def arrow(
     thick: float = 4,
     control: str = "",
 ) -> Panel:
-    """Describe an arrow of a plane; one that is dragged names the control that it is with
-    others.
-    """
+    """Describe an arrow of a plane; one that is dragged names its control."""
     words = {"name": name, "of": of, "style": style, "control": control}
     return {**words, "at": plain(at), "color": color, "thick": thick}
 
@@ -150,15 +132,9 @@ def arrows(
         the title above all small ones.
     """
     drag = "arrows" if any(one["control"] for one in drawn) else ""
-    words = {
-        "kind": "arrows",
-        "title": title,
-        "note": note,
-        "drag": drag,
-        "reach": reach,
-        "hull": hull,
-    }
-    return {**words, "arrows": list(drawn), "dots": list(dots), "paths": plain(list(paths)), **more}
+    words = {"kind": "arrows", "title": title, "note": note, "drag": drag}
+    shapes = {"arrows": list(drawn), "dots": list(dots), "paths": plain(list(paths))}
+    return {**words, "reach": reach, "hull": hull, **shapes, **more}
 
 
 def shares(
@@ -170,21 +146,11 @@ def shares(
     a value and a color, and ``mark``: a share that the first part once had, or None. ``columns``
     are the words above the columns.
     """
-    return {
-        "kind": "shares",
-        "title": title,
-        "rows": list(rows),
-        "columns": list(columns),
-        "note": note,
-    }
+    words = {"kind": "shares", "title": title, "note": note}
+    return {**words, "rows": list(rows), "columns": list(columns)}
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Panel:
     """Describe a table of words; the first of each row names it."""
-    return {
-        "kind": "table",
-        "title": title,
-        "head": list(head),
-        "rows": [list(row) for row in rows],
-        "note": note,
-    }
+    words = {"kind": "table", "title": title, "note": note}
+    return {**words, "head": list(head), "rows": [list(row) for row in rows]}

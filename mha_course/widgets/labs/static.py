@@ -39,9 +39,7 @@ class Kind(NamedTuple):
 
     draw: Callable[[Axes, Panel], None]
     share: float = 1.3
-    inches: Callable[[Panel], float] | None = (
-        None  # its width, of a kind that does not grow with its row
-    )
+    inches: Callable[[Panel], float] | None = None  # where it does not grow with its row
 
 
 def figure(question: str, panels: Sequence[Panel]) -> Figure:
@@ -85,9 +83,7 @@ def _width() -> float:
 
 
 def _share(panel: Panel, row: Sequence[Panel]) -> float:
-    """Return the inches that a panel has in its row: what it needs, or its share of what is
-    left.
-    """
+    """Return a panel's inches in its row: what it needs, or its share of the rest."""
     needs = [kind.inches(one) if (kind := KINDS[one["kind"]]).inches else 0.0 for one in row]
     grows = sum(KINDS[one["kind"]].share for one, need in zip(row, needs, strict=True) if not need)
     own = next(need for one, need in zip(row, needs, strict=True) if one is panel)
@@ -115,13 +111,9 @@ def _bars(ax: Axes, panel: Panel) -> None:
     for n in panel["lit"]:  # by place: a word may come twice
         ax.patches[n].set_color(plots.ACCENT)
     for n, value in enumerate(panel["values"]):
-        beside: dict[str, Any] = {
-            "xytext": (3, 0),
-            "textcoords": "offset points",
-            "va": "center",
-            "fontsize": SMALL,
-        }
-        ax.annotate("NaN" if value is None else f"{value:.2f}", (max(0.0, values[n]), n), **beside)
+        text = "NaN" if value is None else f"{value:.2f}"
+        beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": SMALL}
+        ax.annotate(text, (max(0.0, values[n]), n), (3, 0), **beside)
     ax.set_xlim(panel["low"], panel["high"] + 0.18 * (panel["high"] - panel["low"]))
 
 
@@ -151,15 +143,8 @@ def _matrix(ax: Axes, panel: Panel) -> None:
         for n, total in enumerate(panel["rows_sum"]):
             ax.text(across + 0.2, n + 0.5, f"Σ {total}", va="center", fontsize=SMALL)
         for n, total in enumerate(panel["columns_sum"]):
-            ax.text(
-                n + 0.5,
-                down + 0.2,
-                f"Σ {total}",
-                ha="center",
-                va="top",
-                fontsize=SMALL,
-                rotation=90,
-            )
+            below: dict[str, Any] = {"ha": "center", "va": "top", "rotation": 90}
+            ax.text(n + 0.5, down + 0.2, f"Σ {total}", fontsize=SMALL, **below)
 
 
 def _lines(ax: Axes, panel: Panel) -> None:
@@ -181,9 +166,7 @@ def _lines(ax: Axes, panel: Panel) -> None:
 
 
 def _arrows(ax: Axes, panel: Panel) -> None:
-    """Draw arrows from 0, hollow ones for queries, the hull of their tips, and what lies among
-    them.
-    """
+    """Draw arrows from 0, hollow ones for queries, the hull of their tips, and dots."""
     drawn = panel["arrows"]
     reach = panel["reach"]
     whole = math.floor(panel["reach"])
@@ -229,53 +212,28 @@ def _shares(ax: Axes, panel: Panel) -> None:
     """Draw bars that are cut into parts, with numbers before them."""
     rows, columns = panel["rows"], panel["columns"]
     numbers = len(rows[0]["numbers"])
+    look: dict[str, Any] = {"fontsize": SMALL, "ha": "left"}
     for n, row in enumerate(rows):
         start = 0.0
         for part in row["parts"]:
             ax.barh(n, part["value"], 0.62, left=start, color=part["color"], edgecolor="white")
             if part["value"] > 0.08 + 0.018 * len(part["name"]):
                 words = f"{part['name']} {part['value']:.2f}"
-                ax.text(
-                    start + 0.01,
-                    n,
-                    words,
-                    va="center",
-                    fontsize=SMALL,
-                    clip_on=True,
-                    parse_math=False,
-                )
+                inside: dict[str, Any] = {"va": "center", "clip_on": True, "parse_math": False}
+                ax.text(start + 0.01, n, words, **inside, **look)
             start += part["value"]
         if row["mark"] is not None:
             ax.barh(n + 0.4, row["mark"], 0.1, color=row["parts"][0]["color"])
         for column, number in enumerate(row["numbers"]):
-            ax.text(
-                -0.13 * (numbers - column),
-                n,
-                f"{number:.2f}",
-                va="center",
-                ha="left",
-                fontsize=SMALL,
-            )
+            ax.text(-0.13 * (numbers - column), n, f"{number:.2f}", va="center", **look)
     for column, words in enumerate(columns[1:-1]):
-        ax.text(
-            -0.13 * (numbers - column),
-            -0.6,
-            textwrap.fill(words, 8),
-            va="bottom",
-            ha="left",
-            fontsize=SMALL,
-        )
+        ax.text(-0.13 * (numbers - column), -0.6, textwrap.fill(words, 8), va="bottom", **look)
     if columns:
-        ax.text(0, -0.6, columns[-1], va="bottom", fontsize=SMALL)
-    ax.set_yticks(
-        range(len(rows)),
-        [textwrap.fill(row["name"], 48) for row in rows],
-        fontsize=SMALL,
-        parse_math=False,
-    )
-    ax.set(
-        xlim=(-0.13 * numbers - 0.02, 1), ylim=(len(rows) - 0.4, -1 if columns else -0.5), xticks=[]
-    )
+        ax.text(0, -0.6, columns[-1], va="bottom", **look)
+    names = [textwrap.fill(row["name"], 48) for row in rows]
+    ax.set_yticks(range(len(rows)), names, fontsize=SMALL, parse_math=False)
+    top = -1 if columns else -0.5
+    ax.set(xlim=(-0.13 * numbers - 0.02, 1), ylim=(len(rows) - 0.4, top), xticks=[])
     ax.tick_params(left=False)
     ax.spines[:].set_visible(False)
 
@@ -296,12 +254,8 @@ def _table(ax: Axes, panel: Panel) -> None:
     """Draw lines of words, the first of each at the left and the others below each other's ends."""
     ax.axis("off")
     ends, lines = _ends(panel), _lines_of(panel)
-    look: dict[str, Any] = {
-        "textcoords": "offset points",
-        "va": "top",
-        "fontsize": SMALL,
-        "parse_math": False,
-    }
+    look: dict[str, Any] = {"textcoords": "offset points", "va": "top", "fontsize": SMALL}
+    look["parse_math"] = False
     for n, (first, *others) in enumerate(lines):
         ax.annotate(first, (0, 1), (0, -20 * n - 6), **look)
         for words, end in zip(others, ends[1:], strict=True):

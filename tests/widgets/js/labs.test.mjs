@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { figure } from "../../../mha_course/widgets/labs/bars.js";
-import { neighbour, shade } from "../../../mha_course/widgets/labs/matrix.js";
+import { neighbour, shade } from "../../../mha_course/widgets/matrix.js";
 import { scaleOf } from "../../../mha_course/widgets/labs/plane.js";
 import { pathOf, ticksOf } from "../../../mha_course/widgets/labs/panels.js";
 
@@ -10,20 +10,24 @@ test("numbers have two decimals, and what rounds to 0 no sign", () => {
   assert.deepEqual([0.125, -0.004, -0.006, 3, null].map(figure), ["0.13", "0.00", "-0.01", "3.00", "NaN"]);
 });
 
-test("arrow keys lead to the neighbours of a cell", () => {
-  const at = [2, 3];
-  assert.deepEqual(neighbour("ArrowUp", at, 6), [1, 3]);
-  assert.deepEqual(neighbour("ArrowLeft", at, 6), [2, 2]);
-  assert.deepEqual(neighbour("Home", at, 6), [2, 0]);
-  assert.deepEqual(neighbour("End", at, 6), [2, 5]);
-  assert.equal(neighbour("toString", at, 6), null);
+test("arrow keys lead to the neighbours of a cell, and not out of the matrix", () => {
+  const sizes = { T: 4, S: 6 };
+  const from = (row, column, key) => neighbour(key, { row, column }, sizes);
+  assert.deepEqual(from(2, 3, "ArrowUp"), { row: 1, column: 3 });
+  assert.deepEqual(from(2, 3, "ArrowLeft"), { row: 2, column: 2 });
+  assert.deepEqual(from(2, 3, "Home"), { row: 2, column: 0 });
+  assert.deepEqual(from(2, 3, "End"), { row: 2, column: 5 });
+  assert.deepEqual(from(3, 5, "ArrowDown"), { row: 3, column: 5 });
+  assert.equal(from(2, 3, "toString"), null);
 });
 
-test("colours go from one end of a ramp to the other, and no further", () => {
-  const ramp = ["#000000", "#808080", "#ffffff"];
-  const colours = [-9, 0, 0.5, 1, 9].map((value) => shade(ramp, value, 0, 1));
-  assert.deepEqual(colours, ["#000000", "#000000", "#808080", "#ffffff", "#ffffff"]);
-  assert.equal(shade(ramp, 4, 4, 4), "#000000"); // a scale without length
+test("colours go from one end of a palette to the other, and no further", () => {
+  const palette = [0xff000000, 0xff808080, 0xffffffff];
+  const colourOf = (value, low, high) => shade(value, { palette, low, high });
+  const colours = [-9, 0, 0.5, 1, 9, -Infinity].map((value) => palette.indexOf(colourOf(value, 0, 1)));
+  assert.deepEqual(colours, [0, 0, 1, 2, 2, 0]);
+  assert.equal(colourOf(4, 4, 4), palette[0]); // a scale without length
+  assert.equal(palette.includes(colourOf(NaN, 0, 1)), false);
 });
 
 test("ticks are round numbers within the scale, at most six, and 0 is one of them where it lies between", () => {

@@ -157,9 +157,8 @@ class ScenePlan:
     def _stroke(
         self, path: str, color: str, shows: str, width: float = 1.5, head: int = -1
     ) -> None:
-        self.strokes.append(
-            {"path": path, "color": color, "shows": shows, "width": width, "head": head}
-        )
+        look = {"color": color, "shows": shows, "width": width, "head": head}
+        self.strokes.append({"path": path, **look})
 
     def _write(self, text: str, x: float, y: float, shows: str = "always", **style: Any) -> None:
         look = {"color": "muted", "size": 11, "align": "left", **style}
@@ -168,9 +167,7 @@ class ScenePlan:
     def _arrow(
         self, points: Sequence[tuple[float, float]], color: str, shows: str, head: int
     ) -> None:
-        """Draw a line from point to point that leaves and arrives level, straight or as an S, and
-        its tip.
-        """
+        """Draw a line from point to point, straight or as an S, and its tip."""
         steps = ["M {} {}".format(*points[0])]
         for (x, y), (to, end) in pairwise(points):
             steps.append(f"C {(x + to) / 2} {y} {(x + to) / 2} {end} {to} {end}")
@@ -271,9 +268,7 @@ class ScenePlan:
         self._write("the stream is added", centre + 12, above + 16, "residual")
 
     def _label(self, name: str, part: Part, shape: str) -> None:
-        """Name a matrix and its shape: above it or below it, where there is room, kᵀ and v at their
-        left.
-        """
+        """Name a matrix and its shape, where there is room; kᵀ and v at their left."""
         bold = {"color": name if name in STREAMS else "ink", "bold": True}
         if name in ("k", "v"):
             x = part["x"] - 12
@@ -309,22 +304,16 @@ class ScenePlan:
             {"x": left, "y": 56, "w": width},
             {"x": left + width + 24, "y": 56, "w": width, "weights": True},
         ]
-        for ramp, (low, name, high) in zip(
-            ramps, (("−", "numbers", "+"), ("0", "weights", "1")), strict=True
-        ):
-            for text, at, align in (
-                (low, 0, "left"),
-                (name, width / 2, "center"),
-                (high, width, "right"),
-            ):
-                self._write(text, ramp["x"] + at, 78, align=align)
+        words = (("−", "numbers", "+"), ("0", "weights", "1"))
+        for ramp, (low, name, high) in zip(ramps, words, strict=True):
+            self._write(low, ramp["x"], 78, align="left")
+            self._write(name, ramp["x"] + width / 2, 78, align="center")
+            self._write(high, ramp["x"] + width, 78, align="right")
         return ramps
 
 
 def _boxes(part: Part) -> list[dict[str, float]]:
-    """Return where each head's part of a matrix stands, and how many rows and columns it has on the
-    screen.
-    """
+    """Return where each head's part of a matrix stands, and its rows and columns."""
     bands = part["bands"]
     start, length, count = ("y", "h", "rows") if part.get("turned") else ("x", "w", "columns")
     size = (part[length] + GAP) / bands - GAP

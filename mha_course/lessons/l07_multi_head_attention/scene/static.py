@@ -1,6 +1,4 @@
-"""One pass through multi-head attention as a whole, every matrix where it takes part in a
-product.
-"""
+"""One pass through multi-head attention, every matrix where it takes part in a product."""
 
 from __future__ import annotations
 
@@ -53,18 +51,12 @@ def attention_scene(
         corner = plan.parts["weights"]["x"] + j * cell, plan.top + i * cell
         ax.add_patch(Rectangle(corner, cell, cell, **hatch))
     for h, box in enumerate(plan.heads):
-        _image(
-            ax,
-            stages["weights"][h],
-            (box["x"], box["y"], box["side"], box["side"]),
-            1 if h == head else 0.55,
-            True,
-        )
+        area = (box["x"], box["y"], box["side"], box["side"])
+        _image(ax, stages["weights"][h], area, 1 if h == head else 0.55, True)
     for ramp in plan.ramps:
         low = 0 if ramp.get("weights") else -1
-        _image(
-            ax, np.linspace(low, 1, 128)[None], (ramp["x"], ramp["y"], ramp["w"], 8), 1, low == 0
-        )
+        area = (ramp["x"], ramp["y"], ramp["w"], 8)
+        _image(ax, np.linspace(low, 1, 128)[None], area, 1, low == 0)
     _write(ax, plan.texts, follow, head)
     if follow >= 0:
         _follow(ax, plan, stages, head, follow)
@@ -74,9 +66,7 @@ def attention_scene(
 
 
 def _stroke(ax: Axes, path: str, color: str, width: float, alpha: float, zorder: float = 1) -> None:
-    """Draw a path as an SVG has it, of the commands M, L, C and Z; one without a width is
-    filled.
-    """
+    """Draw an SVG's path of the commands M, L, C and Z; one without a width is filled."""
     vertices, codes = [], []
     for command, numbers in re.findall(r"([MLCZ])([^MLCZ]*)", path):
         points = [float(number) for number in numbers.split()] or [0.0, 0.0]
@@ -140,9 +130,7 @@ def _draw_part(
     head: int,
     follow: int,
 ) -> None:
-    """Draw a matrix, in bands where it has heads; the head that is lit is darker, and so is the
-    row.
-    """
+    """Draw a matrix, in bands where it has heads; the head and the row in focus are darker."""
     x, y, width, height = (part[key] for key in "xywh")
     bands = (
         [numbers[head]] if "square" in part else list(numbers) if numbers.ndim == 3 else [numbers]
@@ -162,27 +150,17 @@ def _draw_part(
     ax.vlines(x + edges, y, y + height, color="white", linewidth=0.8)
     if follow >= 0 and name not in ("k", "v"):
         cell = height / part["rows"]
-        for top, tall in (
-            (y, follow * cell),
-            (y + (follow + 1) * cell, height - (follow + 1) * cell),
-        ):
-            ax.add_patch(
-                Rectangle(
-                    (x - 1, top), width + 2, tall, color="white", alpha=0.6, linewidth=0, zorder=3
-                )
-            )
+        below = y + (follow + 1) * cell
+        veil: dict[str, Any] = {"color": "white", "alpha": 0.6, "linewidth": 0, "zorder": 3}
+        ax.add_patch(Rectangle((x - 1, y), width + 2, follow * cell, **veil))
+        ax.add_patch(Rectangle((x - 1, below), width + 2, y + height - below, **veil))
         row = (x - 1, y + follow * cell - 1)
-        ax.add_patch(
-            Rectangle(
-                row, width + 2, cell + 2, fill=False, edgecolor=ACCENT, linewidth=1.4, zorder=5
-            )
-        )
+        frame: dict[str, Any] = {"edgecolor": ACCENT, "linewidth": 1.4, "zorder": 5}
+        ax.add_patch(Rectangle(row, width + 2, cell + 2, fill=False, **frame))
 
 
 def _follow(ax: Axes, plan: ScenePlan, stages: Stages, head: int, row: int) -> None:
-    """Draw lines from q to every key, as thick as its score, and from the weights to the values, as
-    thick as these.
-    """
+    """Draw lines from q to every key and from the weights to v, as thick as the numbers."""
     numbers = stages["scores"][head, row]
     shares = stages["weights"][head, row]
     parts = plan.parts
