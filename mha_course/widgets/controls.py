@@ -1,6 +1,4 @@
-"""What can be moved in the browser, described as data: controls.js builds a control, Python checks
-what it sends.
-"""
+"""What can be moved in the browser, as data: controls.js builds it, Python checks what it sends."""
 
 from __future__ import annotations
 
@@ -99,9 +97,7 @@ class ToggleControl(Control):
 
 @dataclass(frozen=True)
 class NumberControl(Control):
-    """Any number from low to high: a slider whose scale is ``linear``, ``log`` or ``whole``, of
-    whole numbers.
-    """
+    """A number from low to high; the scale is ``linear``, ``log`` or ``whole`` (whole numbers)."""
 
     name: str
     label: str

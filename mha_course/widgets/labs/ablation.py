@@ -84,9 +84,7 @@ class AblationLab(Lab):
         )
 
     def draw(self, **ablated: bool) -> tuple[Panels, str]:
-        """Draw a row of guesses for each sentence; a line below it is the guess with all
-        heads on.
-        """
+        """Draw a row of guesses for each sentence, above a line for the guess with all heads on."""
         off = [place for key, place in self._heads.items() if ablated[key]]
         who = ", ".join(
             word for key, word in zip(self._heads, self._words, strict=True) if ablated[key]

@@ -1,6 +1,4 @@
-"""The lab of lessons 4 and 8: paint a mask, read it in every convention, see what is left of the
-weights.
-"""
+"""The lab of lessons 4 and 8: paint a mask, read it in every convention, see the weights."""
 
 from __future__ import annotations
 
@@ -151,9 +149,7 @@ def preset(name: str, size: int, n: int) -> Tensor:
 
 
 def filled(scores: Tensor, allowed: Tensor, fill: str) -> Tensor:
-    """Return the weights (T, S) of masked scores, by this course's way or one of the two that go
-    wrong.
-    """
+    """Return the weights (T, S) of masked scores, as in this course or by a way that goes wrong."""
     if fill == COURSE:
         return masked_softmax(scores, allowed)
     return scores.masked_fill(~allowed, -math.inf if fill == BY_HAND else -1e9).softmax(-1)

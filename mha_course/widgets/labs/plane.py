@@ -1,6 +1,4 @@
-"""The lab of lessons 0 and 1: three arrows in the plane, what they score with each other, and what
-they mix.
-"""
+"""The lab of lessons 0 and 1: three arrows in the plane, their scores, and what they mix."""
 
 from __future__ import annotations
 
@@ -72,9 +70,7 @@ class PlaneLab(Lab):
     def _turned(
         self, name: str, values: Mapping[str, Any], moved: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return what a matrix makes of the tokens; an arrow that was dragged says how far it turns
-        and stretches.
-        """
+        """Return a matrix and its arrows; one that was dragged sets its angle and stretch."""
         turn = values[f"{name}_turn"]
         stretch = values[f"{name}_stretch"]
         pairs = zip(TOKENS.tolist(), values[name], self.values[name], strict=True)
