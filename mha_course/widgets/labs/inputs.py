@@ -27,14 +27,9 @@ def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str]) -> tuple[T
     require_shape(place, "scores", scores, {"T": len(words), "S": len(words)}, fix)
     finite = bool(scores.isfinite().all())
     fix = "the scaled scores, before a mask hides any"
-    require(
-        finite,
-        place,
-        "scores must be finite",
-        expected="finite numbers",
-        got="inf or NaN among them",
-        fix=fix,
-    )
+    rule = "scores must be finite"
+    got = "inf or NaN among them"
+    require(finite, place, rule, expected="finite numbers", got=got, fix=fix)
     return scores.detach().cpu(), numbered(words)
 
 
@@ -48,5 +43,5 @@ def dragged_numbers(place: str, sent: Any, shape: tuple[int, ...], each: str) ->
     rule = f"every token needs {each}"
     expected = f"finite numbers {shape}"
     require(fits, place, rule, expected=expected, got=repr(sent))
-    found: list[Any] = numbers.tolist()
-    return found
+    as_lists: list[Any] = numbers.tolist()
+    return as_lists

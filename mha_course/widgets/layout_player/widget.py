@@ -84,12 +84,11 @@ def _lane(
 def _cells(owners: dict[int, cells.Owner]) -> dict[str, dict[str, Any]]:
     tokens = 1 + max(own.get("token", 0) for own in owners.values())
     several = any(own.get("batch") for own in owners.values())
-    labels = {
-        n: {"tag": cells.tag(own), "owner": cells.tag(own, several)} for n, own in owners.items()
-    }
-    return {
-        str(n): {"fill": cells.fill(own, tokens), **labels[n], **own} for n, own in owners.items()
-    }
+    described = {}
+    for n, own in owners.items():
+        labels = {"tag": cells.tag(own), "owner": cells.tag(own, several)}
+        described[str(n)] = {"fill": cells.fill(own, tokens), **labels, **own}
+    return described
 
 
 def _odd(
