@@ -1,6 +1,4 @@
-"""What can be moved in the browser, described as data: controls.js builds a control, Python checks
-what it sends.
-"""
+"""What can be moved in the browser, as data: controls.js builds it, Python checks what it sends."""
 
 from __future__ import annotations
 
@@ -66,10 +64,10 @@ class ChoiceControl(Control):
 
     def read(self, place: str, sent: Any) -> Any:
         """Return the option at a place, or raise ShapeError."""
-        known = isinstance(sent, int) and 0 <= sent < len(self.options)
+        valid = isinstance(sent, int) and 0 <= sent < len(self.options)
         rule = f"{self.name} has no such value"
         expected = f"a number from 0 to {len(self.options) - 1}"
-        require(known, place, rule, expected=expected, got=repr(sent))
+        require(valid, place, rule, expected=expected, got=repr(sent))
         return self.options[sent]
 
     def write(self, value: Any) -> int:
@@ -92,16 +90,15 @@ class ToggleControl(Control):
 
     def accept(self, place: str, value: Any) -> bool:
         """Return True or False as they are, or raise ShapeError."""
-        known = isinstance(value, bool)
-        require(known, place, f"{self.name} is a switch", expected="True or False", got=repr(value))
+        rule = f"{self.name} is a switch"
+        valid = isinstance(value, bool)
+        require(valid, place, rule, expected="True or False", got=repr(value))
         return bool(value)
 
 
 @dataclass(frozen=True)
 class NumberControl(Control):
-    """Any number from low to high: a slider whose scale is ``linear``, ``log`` or ``whole``, of
-    whole numbers.
-    """
+    """A number from low to high; the scale is ``linear``, ``log`` or ``whole`` (whole numbers)."""
 
     name: str
     label: str
@@ -113,12 +110,10 @@ class NumberControl(Control):
 
     def accept(self, place: str, value: Any) -> float:
         """Return a finite number, rounded where the scale is ``whole``, or raise ShapeError."""
-        finite = (
-            isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        )
-        require(
-            finite, place, f"{self.name} is a number", expected="a finite number", got=repr(value)
-        )
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        finite = number and math.isfinite(value)
+        rule = f"{self.name} is a number"
+        require(finite, place, rule, expected="a finite number", got=repr(value))
         return round(value) if self.kind == "whole" else float(value)
 
 
@@ -134,13 +129,8 @@ class TextControl(Control):
 
     def accept(self, place: str, value: Any) -> str:
         """Return a text as it is, or raise ShapeError."""
-        require(
-            isinstance(value, str),
-            place,
-            f"{self.name} is a text",
-            expected="a str",
-            got=repr(value),
-        )
+        rule = f"{self.name} is a text"
+        require(isinstance(value, str), place, rule, expected="a str", got=repr(value))
         return str(value)
 
 

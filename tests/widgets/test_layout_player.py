@@ -174,8 +174,8 @@ def test_what_came_together_is_said_and_what_stands_elsewhere_is_odd(
 def test_a_strip_names_the_sentence_where_there_are_several(both):
     made = trace(lambda x: x.view(2, 3, 2, 2), counted(2, 3, 4), **KNOWN)
     (lane,) = lanes(LayoutPlayer(made))
-    assert (lane["cells"]["13"]["tag"], lane["cells"]["13"]["whose"]) == ("t0 h0", "b1 t0 h0")
-    assert lanes(both)[0]["cells"]["13"]["whose"] == "t1 h1"
+    assert (lane["cells"]["13"]["tag"], lane["cells"]["13"]["owner"]) == ("t0 h0", "b1 t0 h0")
+    assert lanes(both)[0]["cells"]["13"]["owner"] == "t1 h1"
 
 
 def test_nothing_is_said_of_tokens_and_heads_where_no_axis_is_known():

@@ -148,7 +148,5 @@ class HeadExplorer(CourseWidget):
         self._source = self._source_of_recompute
 
     def picture(self) -> Axes | Figure:
-        """Draw the heads that are shown: up to 16 of the layer, or the head alone where numbers are
-        no weights.
-        """
+        """Draw up to 16 heads of the layer, or one head alone where numbers are no weights."""
         return static.figure(self._maps, *self._shown())

@@ -53,18 +53,12 @@ class AblationLab(Lab):
         self._model = trained_model()
         for sentence in sentences:
             hidden = sentence.split().count("<mask>")
+            rule = "one word must be hidden"
             got = f"{hidden} in {sentence!r}"
-            require(
-                hidden == 1,
-                "AblationLab",
-                "one word must be hidden",
-                expected="one <mask>",
-                got=got,
-            )
+            require(hidden == 1, "AblationLab", rule, expected="one <mask>", got=got)
         self._full = {sentence: guesses(self._model, sentence) for sentence in sentences}
-        heads = [
-            place for place in head_analysis.all_heads(self._model) if layer in (None, place[0])
-        ]
+        every = head_analysis.all_heads(self._model)
+        heads = [head for head in every if layer in (None, head[0])]
         rule = "there is no such layer"
         expected = f"0 to {len(self._model.blocks) - 1}"
         require(bool(heads), "AblationLab", rule, expected=expected, got=repr(layer))
@@ -72,9 +66,8 @@ class AblationLab(Lab):
         known = set(ablated) <= set(names)
         rule = "ablated must name heads"
         require(known, "AblationLab", rule, expected=", ".join(names), got=repr(list(ablated)))
-        self._heads = {
-            name.lower().replace(" ", "_"): place for name, place in zip(names, heads, strict=True)
-        }
+        keys = [name.lower().replace(" ", "_") for name in names]
+        self._heads = dict(zip(keys, heads, strict=True))
         self._words = names if layer is None else [f"head {head}" for _, head in heads]
         which = "L1 H0 is head 0 of layer 1; both are" if layer is None else "Heads are"
         self.hint = f"{which} counted from 0. Try one head, then pairs, then leave one alone."
@@ -84,32 +77,31 @@ class AblationLab(Lab):
         )
 
     def draw(self, **ablated: bool) -> tuple[Panels, str]:
-        """Draw a row of guesses for each sentence; a line below it is the guess with all
-        heads on.
-        """
+        """Draw a row of guesses for each sentence, above a line for the guess with all heads on."""
         off = [place for key, place in self._heads.items() if ablated[key]]
-        who = ", ".join(
-            word for key, word in zip(self._heads, self._words, strict=True) if ablated[key]
-        )
+        words = zip(self._heads, self._words, strict=True)
+        who = ", ".join(word for key, word in words if ablated[key])
         model = head_analysis.ablate_heads(self._model, off)
-        found = {
-            sentence: (full, guesses(model, sentence)) for sentence, full in self._full.items()
-        }
-        rows = [
-            {"name": sentence, "numbers": [], "parts": _parts(full, now), "mark": plain(full.max())}
-            for sentence, (full, now) in found.items()
-        ]
-        told = ", ".join(f"“{_word(now)}” {now.max():.2f}" for _, now in found.values())
-        changed = sum(_word(full) != _word(now) for full, now in found.values())
+        rows = []
+        best = []
+        changed = 0
+        for sentence, full in self._full.items():
+            now = guesses(model, sentence)
+            parts = _parts(full, now)
+            rows.append(
+                {"name": sentence, "numbers": [], "parts": parts, "mark": plain(full.max())}
+            )
+            best.append(f"“{_word(now)}” {now.max():.2f}")
+            changed += _word(full) != _word(now)
         title = f"the hidden word without {who}" if off else "the hidden word, all heads on"
         note = (
             "Blue: the guess with all heads on, and below how likely it was then. Orange: a word "
             "that beats it."
         )
         text = (
-            f"Without {who}: {told}; {changed} of {len(found)} guesses change."
+            f"Without {who}: {', '.join(best)}; {changed} of {len(best)} guesses change."
             if off
-            else f"All heads on: {told}."
+            else f"All heads on: {', '.join(best)}."
         )
         return (shares(title, rows, note=note),), text
 

@@ -1,6 +1,4 @@
-"""What labs take: the scores of one head with the words they belong to, and numbers that are
-dragged.
-"""
+"""What labs take: the scores of one head with their words, and numbers that are dragged."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ MOST = 32  # tokens
 
 
 def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str]) -> tuple[Tensor, list[str]]:
-    """Return the scores (S, S) and the tokens as words, those that are repeated numbered, or raise
-    ShapeError.
-    """
+    """Return scores (S, S) and words, repeated ones numbered, or raise ShapeError."""
     require_float(place, {"scores": scores})
     while scores.dim() > 2 and scores.size(0) == 1:
         scores = scores[0]
@@ -31,21 +27,14 @@ def scores_and_tokens(place: str, scores: Any, tokens: Sequence[str]) -> tuple[T
     require_shape(place, "scores", scores, {"T": len(words), "S": len(words)}, fix)
     finite = bool(scores.isfinite().all())
     fix = "the scaled scores, before a mask hides any"
-    require(
-        finite,
-        place,
-        "scores must be finite",
-        expected="finite numbers",
-        got="inf or NaN among them",
-        fix=fix,
-    )
+    rule = "scores must be finite"
+    got = "inf or NaN among them"
+    require(finite, place, rule, expected="finite numbers", got=got, fix=fix)
     return scores.detach().cpu(), numbered(words)
 
 
 def dragged_numbers(place: str, sent: Any, shape: tuple[int, ...], each: str) -> list[Any]:
-    """Return finite numbers of a shape as lists, or raise ShapeError: every token needs what
-    ``each`` says.
-    """
+    """Return finite numbers of a shape as lists, or raise ShapeError; tokens need ``each``."""
     try:
         numbers = torch.as_tensor(sent, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):  # no numbers, or lists of several lengths
@@ -54,5 +43,5 @@ def dragged_numbers(place: str, sent: Any, shape: tuple[int, ...], each: str) ->
     rule = f"every token needs {each}"
     expected = f"finite numbers {shape}"
     require(fits, place, rule, expected=expected, got=repr(sent))
-    found: list[Any] = numbers.tolist()
-    return found
+    as_lists: list[Any] = numbers.tolist()
+    return as_lists

@@ -1,6 +1,4 @@
-"""The lab of lessons 4 and 8: paint a mask, read it in every convention, see what is left of the
-weights.
-"""
+"""The lab of lessons 4 and 8: paint a mask, read it in every convention, see the weights."""
 
 from __future__ import annotations
 
@@ -52,22 +50,15 @@ class MaskLab(Lab):
         self._scores, self._tokens = scores_and_tokens("MaskLab", scores, tokens)
         size = len(self._tokens)
         start = causal_mask(size) if mask is None else self._painted(mask)
-        super().__init__(
-            [
-                ChoiceControl(
-                    "preset", "mask", "menu", PRESETS, "causal" if mask is None else PAINTED
-                ),
-                ChoiceControl(
-                    "n", "n, of padding and window", "slider", tuple(range(size)), min(2, size - 1)
-                ),
-                ChoiceControl(
-                    "fill", "a row that sees nothing", "choice", (COURSE, BY_HAND, FINITE), COURSE
-                ),
-                PaintedControl(
-                    "mask", start.int().tolist(), lambda sent: self._painted(sent).int().tolist()
-                ),
-            ]
-        )
+        first = "causal" if mask is None else PAINTED
+        fills = (COURSE, BY_HAND, FINITE)
+        counts = tuple(range(size))
+        super().__init__([
+            ChoiceControl("preset", "mask", "menu", PRESETS, first),
+            ChoiceControl("n", "n, of padding and window", "slider", counts, min(2, size - 1)),
+            ChoiceControl("fill", "a row that sees nothing", "choice", fills, COURSE),
+            PaintedControl("mask", _cells(start), lambda sent: _cells(self._painted(sent))),
+        ])  # fmt: skip
 
     @property
     def mask(self) -> Tensor:
@@ -82,10 +73,8 @@ class MaskLab(Lab):
                 mask = torch.tensor(mask).bool()
             except (TypeError, ValueError) as error:
                 rule = "mask must be a table of 0 and 1"
-                got = str(error)
-                raise ShapeError(
-                    "MaskLab", rule, expected=f"{size} rows of {size}", got=got
-                ) from None
+                expected = f"{size} rows of {size}"
+                raise ShapeError("MaskLab", rule, expected=expected, got=str(error)) from None
         require_mask("MaskLab", mask, {"B": 1, "H": 1, "T": size, "S": size})
         return mask.detach().cpu().expand(1, 1, size, size)[0, 0]
 
@@ -94,10 +83,8 @@ class MaskLab(Lab):
         if "mask" in moved and "preset" not in moved:
             return {**values, "preset": PAINTED}
         if {"preset", "n"} & moved.keys() and values["preset"] != PAINTED:
-            return {
-                **values,
-                "mask": preset(values["preset"], len(self._tokens), values["n"]).int().tolist(),
-            }
+            painted = preset(values["preset"], len(self._tokens), values["n"])
+            return {**values, "mask": _cells(painted)}
         return values
 
     def draw(self, preset: str, n: int, fill: str, mask: list[list[int]]) -> tuple[Panels, str]:
@@ -132,6 +119,11 @@ class MaskLab(Lab):
         return panels, _sentence(allowed, weights, tokens, fill)
 
 
+def _cells(mask: Tensor) -> list[list[int]]:
+    cells: list[list[int]] = mask.int().tolist()
+    return cells
+
+
 def preset(name: str, size: int, n: int) -> Tensor:
     """Return a mask (S, S) by its name; n is how many tokens are padding, or how far a window
     reaches.
@@ -152,9 +144,7 @@ def preset(name: str, size: int, n: int) -> Tensor:
 
 
 def filled(scores: Tensor, allowed: Tensor, fill: str) -> Tensor:
-    """Return the weights (T, S) of masked scores, by this course's way or one of the two that go
-    wrong.
-    """
+    """Return the weights (T, S) of masked scores, as in this course or by a way that goes wrong."""
     if fill == COURSE:
         return masked_softmax(scores, allowed)
     return scores.masked_fill(~allowed, -math.inf if fill == BY_HAND else -1e9).softmax(-1)

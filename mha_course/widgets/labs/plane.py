@@ -1,6 +1,4 @@
-"""The lab of lessons 0 and 1: three arrows in the plane, what they score with each other, and what
-they mix.
-"""
+"""The lab of lessons 0 and 1: three arrows in the plane, their scores, and what they mix."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ SHORTEST = 0.2
 LONGEST = 1.5
 REACH = 3.4
 TARGET = 0.8  # the share that a is to give to c
-APART = -45  # degrees by which W_Q turns at the start: else queries would lie on their keys
+START = -45  # degrees by which W_Q rotates at the start: else queries would lie on their keys
 
 
 class PlaneLab(Lab):
@@ -42,7 +40,7 @@ class PlaneLab(Lab):
                 "Drag a query or a key, and the others turn with it; Tab and the arrow keys do "
                 "it, too."
             )
-            super().__init__([*_matrix("Q", "queries", APART), *_matrix("K", "keys", 0)])
+            super().__init__([*_matrix("Q", "queries", START), *_matrix("K", "keys", 0)])
         else:
             self.question = (
                 "Three tokens compare each other and mix. What do length and direction do?"
@@ -54,17 +52,13 @@ class PlaneLab(Lab):
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
         """Keep the arrows in step with the controls, and in the plane."""
         if self._projections:
-            return {
-                **values,
-                **self._turned("queries", values, moved),
-                **self._turned("keys", values, moved),
-            }
+            queries = self._turned("queries", values, moved)
+            return {**values, **queries, **self._turned("keys", values, moved)}
         tokens = torch.tensor(values["tokens"], dtype=torch.float64)
         length = _length(values["length"])
         if "tokens" not in moved:
-            factor = min(
-                length / self.values["length"], REACH / max(float(tokens.abs().max()), 1e-9)
-            )
+            most = REACH / max(float(tokens.abs().max()), 1e-9)
+            factor = min(length / self.values["length"], most)
             tokens = tokens * factor
             length = self.values["length"] * factor
         return {**values, "length": length, "tokens": tokens.clamp(-REACH, REACH).tolist()}
@@ -72,9 +66,7 @@ class PlaneLab(Lab):
     def _turned(
         self, name: str, values: Mapping[str, Any], moved: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return what a matrix makes of the tokens; an arrow that was dragged says how far it turns
-        and stretches.
-        """
+        """Return a matrix and its arrows; one that was dragged sets its angle and stretch."""
         turn = values[f"{name}_turn"]
         stretch = values[f"{name}_stretch"]
         pairs = zip(TOKENS.tolist(), values[name], self.values[name], strict=True)
@@ -101,11 +93,8 @@ class PlaneLab(Lab):
                 for s, x, color in zip(NAMES, shared, HEADS, strict=False)
             ]
             rows.append({"name": name, "numbers": score, "parts": parts, "mark": None})
-        columns = [
-            "",
-            *(f"score with\u00a0{name}" for name in NAMES),
-            "shares: softmax of the scores / √2",
-        ]
+        scored = [f"score with\u00a0{name}" for name in NAMES]
+        columns = ["", *scored, "shares: softmax of the scores / √2"]
         table = shares("who gives how much to whom", rows, columns=columns)
         if self._projections:
             return (self._queries_and_keys(q, k), table), _aim(float(weights[0, 2]))
@@ -168,8 +157,6 @@ def _length(number: float) -> float:
 
 def _aim(share: float) -> str:
     """Say whether a gives c what it should."""
-    return (
-        f"✓ Reached: a gives {share:.2f} to c."
-        if share >= TARGET
-        else f"a gives {share:.2f} to c; make it {TARGET}."
-    )
+    if share >= TARGET:
+        return f"✓ Reached: a gives {share:.2f} to c."
+    return f"a gives {share:.2f} to c; make it {TARGET}."

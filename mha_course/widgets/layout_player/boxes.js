@@ -60,7 +60,7 @@ function makeContents(cells, owners) {
     : make("em", "", words);
 }
 
-/** Put the cells of a frame into boxes; `owners` says of each number whose it is. */
+/** Put the cells of a frame into boxes; `owners` says whose each number is. */
 export function makeBoxes(frame, owners, cells, level = 0) {
   if (level >= frame.shape.length - 2) return makeMatrix(frame, cells);
   const [axis, color, size] = [

@@ -41,9 +41,7 @@ Owner = dict[
 
 
 def chains(trace: Trace) -> list[list[Tensor]]:
-    """Return each tensor that is laid out anew with the steps that do it, one list for
-    every end.
-    """
+    """Return each tensor that is laid out anew with the steps that do it, a list for each end."""
     known: dict[int | str, Tensor] = {argument.name: argument for argument in trace.arguments}
     known |= {step.index: step for step in trace.steps}
     before: dict[int | str, int | str] = {
@@ -107,9 +105,7 @@ def places(tensor: Tensor) -> list[int]:
 
 
 def replay(chain: list[Tensor]) -> tuple[list[dict[int, int]], list[tuple[int, list[int]]]]:
-    """Return the strips of memory, place by place with each number's first place, and how every
-    tensor reads them.
-    """
+    """Return the strips of memory, each number by its first place, and how tensors read them."""
     first = places(chain[0])
     strips = [{place: place for place in sorted(first)}]
     reads = [(0, first)]
@@ -163,9 +159,7 @@ def owners_by_axes(
 def owners_by_number(
     chain: list[Tensor], strips: list[dict[int, int]], reads: Any, sizes: dict[str, int]
 ) -> dict[int, Owner]:
-    """Return whose each number is: by the first tensor that names tokens and heads, before anything
-    is mixed.
-    """
+    """Return the owner of each number, by the first tensor that names tokens and heads."""
     chosen = 0
     for number, tensor in enumerate(chain[: len(reads)]):
         if "?" in tensor.axes or getattr(tensor, "warning", None):
@@ -187,9 +181,7 @@ def owners_by_number(
 def assumed_axes(
     tensor: Tensor, known: list[Tensor], start: Tensor, sizes: dict[str, int]
 ) -> tuple[str, ...]:
-    """Return what a reader of the shape takes the axes for, where they are mixed and so have no
-    name.
-    """
+    """Return what a reader takes the axes for, where they are mixed and so have no name."""
     width = {"C": sizes["C"]} if "C" in sizes else {}
     if "?" not in tensor.axes:
         return tuple(
@@ -215,9 +207,7 @@ def assumed_axes(
 
 
 def fill(owner: Owner, tokens: int) -> str:
-    """Return a colour: one hue for each head, paler for the first tokens; without heads a hue for
-    each token.
-    """
+    """Return a colour: a hue for each head, paler for first tokens; without heads for tokens."""
     if "head" not in owner:
         return HUES[owner["token"] % len(HUES)] if "token" in owner else PLAIN
     share = 0.3 + 0.7 * (owner.get("token", 0) + 1) / tokens
@@ -227,9 +217,7 @@ def fill(owner: Owner, tokens: int) -> str:
 
 
 def tag(owner: Owner, batches: bool = False) -> str:
-    """Write whose number it is: t1 h0, or q1 h0 where queries, keys and values share the strip; b0
-    t1 h0 in full.
-    """
+    """Write an owner: t1 h0, or q1 h0 where q, k and v share the strip; b0 t1 h0 in full."""
     letter = "qkv"[owner["part"]] if "part" in owner else "t"
     words = [f"b{owner['batch']}"] if batches else []
     words += [f"{letter}{owner['token']}"] if "token" in owner else []

@@ -54,17 +54,17 @@ export class Lane {
   }
 
   makeCell(id, place, strip, words) {
-    const { fill, whose } = this.cells[id];
+    const { fill, owner } = this.cells[id];
     const cell = make("div", "cell", make("b", "", `${place}`), make("small", "", words));
     cell.style.backgroundColor = fill;
     cell.dataset.id = id;
-    cell.title = `place ${place} of strip ${strip + 1}${strip ? `, first at ${id}` : ""}: ${whose}`;
+    cell.title = `place ${place} of strip ${strip + 1}${strip ? `, first at ${id}` : ""}: ${owner}`;
     return cell;
   }
 
   makeStrip(places, number) {
     const cells = places.map(([place, id]) =>
-      this.makeCell(id, place, number, number ? `was ${id}` : this.cells[id].whose),
+      this.makeCell(id, place, number, number ? `was ${id}` : this.cells[id].owner),
     );
     const [label, runs] = [make("div", "label"), make("div", "runs")];
     for (let i = 0; i < cells.length; i += this.run)

@@ -60,7 +60,7 @@ def _lane(
     trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], sizes: dict[str, int]
 ) -> dict[str, Any]:
     strips, reads = cells.replay(chain)
-    whose = cells.owners_by_number(chain, strips, reads, sizes)
+    owners = cells.owners_by_number(chain, strips, reads, sizes)
     frames: list[dict[str, Any]] = []
     mixed = False  # from the first step on that mixes
     for number, (tensor, (strip, places)) in enumerate(zip(chain, reads, strict=False)):
@@ -68,7 +68,7 @@ def _lane(
         mixed = mixed or axes != tensor.axes or bool(getattr(tensor, "warning", None))
         ids = [strips[strip][place] for place in places]
         seen = cells.owners_by_axes(axes, tensor.shape, sizes)
-        odd, mixing = _odd([whose[n] for n in ids], seen, axes) if mixed else ([], "")
+        odd, mixing = _odd([owners[n] for n in ids], seen, axes) if mixed else ([], "")
         frames.append({
             **_words(trace, tensor, chain[number - 1] if number else None),
             "reading": cells.written(axes, tensor.shape),
@@ -78,25 +78,24 @@ def _lane(
             "odd": odd, "mixing": mixing,
         })  # fmt: skip
     strips_in_order = [[[place, n] for place, n in strip.items()] for strip in strips]
-    return {"cells": _cells(whose), "strips": strips_in_order, "frames": frames}
+    return {"cells": _cells(owners), "strips": strips_in_order, "frames": frames}
 
 
-def _cells(whose: dict[int, cells.Owner]) -> dict[str, dict[str, Any]]:
-    tokens = 1 + max(own.get("token", 0) for own in whose.values())
-    several = any(own.get("batch") for own in whose.values())
-    labels = {
-        n: {"tag": cells.tag(own), "whose": cells.tag(own, several)} for n, own in whose.items()
-    }
-    return {
-        str(n): {"fill": cells.fill(own, tokens), **labels[n], **own} for n, own in whose.items()
-    }
+def _cells(owners: dict[int, cells.Owner]) -> dict[str, dict[str, Any]]:
+    tokens = 1 + max(own.get("token", 0) for own in owners.values())
+    several = any(own.get("batch") for own in owners.values())
+    described = {}
+    for n, own in owners.items():
+        labels = {"tag": cells.tag(own), "owner": cells.tag(own, several)}
+        described[str(n)] = {"fill": cells.fill(own, tokens), **labels, **own}
+    return described
 
 
 def _odd(
-    whose: list[cells.Owner], seen: list[cells.Owner], axes: tuple[str, ...]
+    owners: list[cells.Owner], seen: list[cells.Owner], axes: tuple[str, ...]
 ) -> tuple[list[int], str]:
     """Return the elements that are not what their axes say, and in words what came together."""
-    pairs = list(zip(whose, seen, strict=True))
+    pairs = list(zip(owners, seen, strict=True))
     odd = [
         i
         for i, (own, place) in enumerate(pairs)
@@ -112,7 +111,7 @@ def _odd(
             groups.setdefault(place.get(holder, 0), set()).add(own.get(kind, 0))
         return max(map(len, groups.values()))
 
-    tokens = len({own.get("token") for own in whose})
+    tokens = len({own.get("token") for own in owners})
     if "H" in axes:
         few = most("token", "head")
         text = (
@@ -167,9 +166,7 @@ def _became(step: Step, before: cells.Tensor, numbers: int) -> str:
 
 
 def _call(trace: Trace, step: Step) -> str:
-    """Return the call as its line has it, transpose(1, 2); only its shape where the line has
-    another one, too.
-    """
+    """Return a call as its line has it, or with its shape where the line is ambiguous."""
     inside = r"(?:[^()]|\([^()]*\))*"  # calls among the arguments, too
     found = re.findall(rf"\b{re.escape(step.op)}\({inside}\)", step.line)
     here = [
@@ -214,9 +211,7 @@ def _tables(lanes: list[dict[str, Any]]) -> str:
 
 
 def _table(lane: dict[str, Any], frame: dict[str, Any], which: str) -> str:
-    """Return one reading: a column for each index of the last axis, a row for those of all
-    others.
-    """
+    """Return one reading: columns for the last axis, rows for the indices of all others."""
     sizes = zip(frame["axes"] or ["1"], frame["shape"] or [1], strict=True)
     *outer, last = [[_index(axis, i) for i in range(size)] for axis, size in sizes]
     heads = "".join(f'<th scope="col">{name}</th>' for name in last)
@@ -238,9 +233,7 @@ def _index(axis: str, i: int) -> str:
 
 
 def _td(lane: dict[str, Any], frame: dict[str, Any], i: int) -> str:
-    """Return a cell: its place in memory, whose number it is, and a mark where that is not what the
-    axes say.
-    """
+    """Return a cell: its place, its owner, and a mark where that is not what the axes say."""
     cell = lane["cells"][str(frame["ids"][i])]
     style = f"background:{cell['fill']};color:#1f2430;text-align:center"
     mark = " ⚠" if i in frame["odd"] else ""

@@ -1,4 +1,4 @@
-// Shows the code that a step comes from, its line lit.
+// Shows the code that a step comes from, its line marked.
 
 import { make } from "../dom.js";
 
@@ -11,7 +11,7 @@ function makeCode(line) {
   return row;
 }
 
-/** Return a pane, and how to light a step in it; `go` is called with the first step of a line that is clicked. */
+/** Return a pane, and how to mark a step in it; `go` is called with the first step of a line that is clicked. */
 export function listing({ steps, sources }, go) {
   const pane = make("div", "code");
   const firsts = new Map();
@@ -19,7 +19,8 @@ export function listing({ steps, sources }, go) {
     const key = `${source}:${lineno}`;
     if (!firsts.has(key)) firsts.set(key, i);
   });
-  let [shown, lit] = [null, null];
+  let shown = null;
+  let marked = null; // the line of the step that is shown
 
   function light(step) {
     const alone = step.source === null;
@@ -46,16 +47,17 @@ export function listing({ steps, sources }, go) {
       pane.replaceChildren(make("div", "heading", source.name), list);
       shown = key;
     }
-    lit?.classList.remove("lit");
-    lit = pane.lastChild.children[step.lineno - source.first];
-    lit?.classList.add("lit");
+    marked?.classList.remove("lit");
+    marked = pane.lastChild.children[step.lineno - source.first];
+    marked?.classList.add("lit");
   }
 
-  /** Return where to scroll to, so that the lit line is seen, or null. */
+  /** Return where to scroll to, so that the marked line is seen, or null. */
   function away() {
-    const [list, top, size] = [pane.lastChild, lit?.offsetTop, lit?.offsetHeight];
+    const [list, top, size] = [pane.lastChild, marked?.offsetTop, marked?.offsetHeight];
     const seen =
-      !lit || (top >= list.scrollTop + 20 && top + size <= list.scrollTop + list.clientHeight - 20);
+      !marked ||
+      (top >= list.scrollTop + 20 && top + size <= list.scrollTop + list.clientHeight - 20);
     return seen ? null : top - list.clientHeight / 3;
   }
   return { pane, light, away };

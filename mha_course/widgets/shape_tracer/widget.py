@@ -1,6 +1,4 @@
-"""Step through a trace: the line of code on one side, the tensors that it reads and makes on the
-other.
-"""
+"""Step through a trace: code on one side, the tensors that it reads and makes on the other."""
 
 from __future__ import annotations
 
@@ -77,9 +75,7 @@ def _step(step: Step) -> dict[str, Any]:
 
 
 def _form(axes: tuple[str, ...], sizes: tuple[int, ...]) -> list[list[Any]]:
-    """Return the names of axes, their sizes and the colours of each, of a product those of its
-    factors.
-    """
+    """Return names and sizes of axes, and colours; a product has those of its factors."""
     colors = [
         ["#ffffff"] if axis == "1" else [color(part) for part in axis.split("*")] for axis in axes
     ]
