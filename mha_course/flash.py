@@ -52,16 +52,13 @@ def tiled_attention(
     mask: Tensor | None = None,
     causal: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Attend block by block: softmax(q kᵀ / sqrt(D)) v, with the scores of one block of queries and
-    keys at a time.
+    """Attend block by block: softmax(q kᵀ / sqrt(D)) v, never with all scores at a time.
 
     Args:
         q, k, v, mask: as for attention.
         block_size: one for both, or (queries, keys); the last blocks may be shorter.
-        causal: hide what comes later, and skip its blocks: the T queries are the last of the S
-            tokens.
-    Returns: context (B, H, T, D), as attention gives it, to rounding; backward recomputes the
-        blocks.
+        causal: hide what comes later, and skip its blocks: the queries are the last of the keys.
+    Returns: context (B, H, T, D), as attention gives it; backward recomputes the blocks.
     Raises: ShapeError.
 
     >>> tiled_attention(torch.ones(2, 4, 5, 6), *torch.ones(2, 2, 4, 7, 6), block_size=3).shape
@@ -73,22 +70,15 @@ def tiled_attention(
     context = running_sum.repeat(1, 1, 1, v.size(3))  # (B, H, T, D)
     with torch.no_grad(), _exact(q.device.type):
         for rows, columns in _grid("tiled_attention", q.size(2), k.size(2), block_size, causal):
-            scaled_scores = _scaled_scores(
-                q, k, mask, causal, rows, columns
-            )  # (B, H, rows, columns)
-            new_max = torch.maximum(
-                running_max[:, :, rows], scaled_scores.amax(-1, keepdim=True)
-            )  # (B, H, rows, 1)
-            shrink = (
-                running_max[:, :, rows] - _finite(new_max)
-            ).exp()  # (B, H, rows, 1), 0 for the first block
+            scaled_scores = _scaled_scores(q, k, mask, causal, rows, columns)
+            old_max = running_max[:, :, rows]  # (B, H, rows, 1)
+            new_max = torch.maximum(old_max, scaled_scores.amax(-1, keepdim=True))
+            shrink = (old_max - _finite(new_max)).exp()  # (B, H, rows, 1), 0 for the first block
             exponentials = (scaled_scores - _finite(new_max)).exp()  # (B, H, rows, columns)
-            running_sum[:, :, rows] = running_sum[:, :, rows] * shrink + exponentials.sum(
-                -1, keepdim=True
-            )
-            context[:, :, rows] = context[:, :, rows] * shrink + exponentials @ _wide(
-                v[:, :, columns]
-            )
+            added = exponentials.sum(-1, keepdim=True)  # (B, H, rows, 1)
+            mixed = exponentials @ _wide(v[:, :, columns])  # (B, H, rows, D)
+            running_sum[:, :, rows] = running_sum[:, :, rows] * shrink + added
+            context[:, :, rows] = context[:, :, rows] * shrink + mixed
             running_max[:, :, rows] = new_max
         context /= running_sum.masked_fill(running_sum == 0, 1.0)  # a row without a key stays 0
     # One number for each row instead of two: weights = exp(score - log_sum).
@@ -139,27 +129,21 @@ class _RecomputeBackward(torch.autograd.Function):
             rule = "tiled_attention has no second derivative"
             raise RuntimeError(f"{rule}: leave create_graph=True away, or use attention")
         q, k, v, context, log_sum, mask = ctx.saved_tensors
-        log_sum = log_sum.masked_fill(
-            log_sum.isneginf(), math.inf
-        )  # (B, H, T, 1), a row without a key: weights 0
+        # A row without a key gets weights 0.
+        log_sum = log_sum.masked_fill(log_sum.isneginf(), math.inf)  # (B, H, T, 1)
         d_context = _wide(d_context)  # (B, H, T, D)
         d_q, d_k, d_v = (torch.zeros_like(_wide(x)) for x in (q, k, v))
         # Softmax needs, for each row, the mean of d_weights under the weights. Since context =
         # weights @ v it is also d_context · context, which is here already: no block has to be
         # computed twice for it.
         mean = (d_context * context).sum(-1, keepdim=True)  # (B, H, T, 1)
-        for rows, columns in _grid(
-            "tiled_attention", q.size(2), k.size(2), ctx.block_size, ctx.causal
-        ):
-            weights = (
-                _scaled_scores(q, k, mask, ctx.causal, rows, columns) - log_sum[:, :, rows]
-            ).exp()
-            d_weights = d_context[:, :, rows] @ _wide(v[:, :, columns]).transpose(
-                -2, -1
-            )  # (B, H, rows, columns)
-            d_scores = (
-                weights * (d_weights - mean[:, :, rows]) / math.sqrt(q.size(-1))
-            )  # (B, H, rows, columns)
+        root = math.sqrt(q.size(-1))
+        sizes = q.size(2), k.size(2)
+        for rows, columns in _grid("tiled_attention", *sizes, ctx.block_size, ctx.causal):
+            scaled_scores = _scaled_scores(q, k, mask, ctx.causal, rows, columns)
+            weights = (scaled_scores - log_sum[:, :, rows]).exp()  # (B, H, rows, columns)
+            d_weights = d_context[:, :, rows] @ _wide(v[:, :, columns]).mT
+            d_scores = weights * (d_weights - mean[:, :, rows]) / root  # (B, H, rows, columns)
             d_q[:, :, rows] += d_scores @ _wide(k[:, :, columns])
             d_k[:, :, columns] += d_scores.transpose(-2, -1) @ _wide(q[:, :, rows])
             d_v[:, :, columns] += weights.transpose(-2, -1) @ d_context[:, :, rows]
@@ -170,9 +154,7 @@ def _scaled_scores(
     q: Tensor, k: Tensor, mask: Tensor | None, causal: bool, rows: slice, columns: slice
 ) -> Tensor:
     """Compute one block of scores, -inf where hidden."""
-    scores = _wide(q[:, :, rows]) @ _wide(k[:, :, columns]).transpose(
-        -2, -1
-    )  # (B, H, rows, columns)
+    scores = _wide(q[:, :, rows]) @ _wide(k[:, :, columns]).mT  # (B, H, rows, columns)
     scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, rows, columns)
     if mask is not None:
         # The mask is cut as it came: expanded to (B, H, T, S) first, ~ would write down all of it.
@@ -181,9 +163,8 @@ def _scaled_scores(
         scaled_scores = scaled_scores.masked_fill(~mask, -math.inf)  # (B, H, rows, columns)
     last_seen = rows.start + k.size(2) - q.size(2)  # by the first query of the block
     if causal and columns.stop - 1 > last_seen:  # the block lies across the diagonal
-        later = torch.ones_like(scores[0, 0], dtype=torch.bool).triu(
-            last_seen - columns.start + 1
-        )  # (rows, columns)
+        everything = torch.ones_like(scores[0, 0], dtype=torch.bool)  # (rows, columns)
+        later = everything.triu(last_seen - columns.start + 1)  # (rows, columns)
         scaled_scores = scaled_scores.masked_fill(later, -math.inf)  # (B, H, rows, columns)
     return scaled_scores
 

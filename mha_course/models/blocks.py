@@ -150,9 +150,8 @@ class Encoder(nn.Module):
     def attention_weights(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the weights of every head of every layer, (L, B, H, S, S)."""
         pairs = zip(self.blocks, self.attention_inputs(x, mask), strict=True)
-        return torch.stack(
-            [block.attention(x, mask=mask)[1] for block, x in pairs]
-        )  # (L, B, H, S, S)
+        weights = [block.attention(x, mask=mask)[1] for block, x in pairs]
+        return torch.stack(weights)  # (L, B, H, S, S)
 
 
 class WordModel(nn.Module):

@@ -142,9 +142,8 @@ class GPT2(PublishedModel):
 
     def embed(self, ids: Tensor, start: int = 0) -> Tensor:
         """Add what each token is to where it stands, (B, S, C)."""
-        return (
-            self.token_embedding(ids) + self.position_embedding.weight[start : start + ids.size(1)]
-        )  # (B, S, C)
+        positions = self.position_embedding.weight[start : start + ids.size(1)]  # (S, C)
+        return self.token_embedding(ids) + positions  # (B, S, C)
 
 
 class BERT(PublishedModel):
@@ -180,10 +179,9 @@ class BERT(PublishedModel):
 
     def embed(self, ids: Tensor, start: int = 0) -> Tensor:
         """Add token, position and type 0 embeddings, then normalise, (B, S, C)."""
-        x = (
-            self.token_embedding(ids) + self.position_embedding.weight[start : start + ids.size(1)]
-        )  # (B, S, C)
-        return self.norm(x + self.type_embedding.weight[0])  # (B, S, C)
+        positions = self.position_embedding.weight[start : start + ids.size(1)]  # (S, C)
+        x = self.token_embedding(ids) + positions + self.type_embedding.weight[0]  # (B, S, C)
+        return self.norm(x)  # (B, S, C)
 
 
 class Llama(PublishedModel):

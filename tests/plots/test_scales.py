@@ -35,7 +35,7 @@ def test_every_picture_of_the_same_numbers_has_the_same_limits(given, expected):
     kind, *ends = expected
     assert scale_of(numbers.numpy()) == expected
     explorer = HeadExplorer(numbers, queries=NAMES)
-    sent = explorer.packet["scale"]
+    sent = explorer.state["scale"]
     assert (sent["kind"], sent["low"], sent["high"]) == expected
     picture = explorer.picture()
     assert (type(picture).__name__ == "Figure") == (kind == "weights")  # all heads, or one alone
@@ -55,7 +55,7 @@ def test_what_is_hidden_has_no_say():
     numbers = [[0.5, -9.0], [0.25, 7.0]]
     mask = torch.tensor([[True, False], [True, False]])
     assert scale_of(numbers, ~mask.numpy()) == WEIGHTS
-    assert HeadExplorer(numbers, mask=mask).packet["scale"] == WEIGHTS.message()
+    assert HeadExplorer(numbers, mask=mask).state["scale"] == WEIGHTS.message()
     assert matrix("", NAMES, NAMES, numbers, hidden=(~mask).tolist())["scale"] == WEIGHTS.message()
     assert scale_of([[-1e-9, 0.5]]) == WEIGHTS  # what rounding took below 0
 

@@ -120,7 +120,7 @@ def _what_is_missed(
         )
     if answered.shape != leaks.shape:
         return None
-    columns = answered.any(0)  # (S)
+    columns = answered.any(0)
     if columns.sum() == 1 and leaks.any(0).sum() > 1:
         return "one-token-only", (
             f"Only token {int(columns.int().argmax())} was ever changed, so only this column says "

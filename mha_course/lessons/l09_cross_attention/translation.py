@@ -103,15 +103,11 @@ class Translator(nn.Module):
 
         Args: memory (B, S, C), from encode; memory_mask (B, 1, 1, S), True = a word.
         """
-        x = (
-            self.target_words(written) + self.target_positions.weight[: written.size(1)]
-        )  # (B, T, C)
-        x = (
-            x + self.self_attention(self.norms[1](x), mask=causal_mask(written.size(1)))[0]
-        )  # (B, T, C)
-        found, weights = self.cross_attention(
-            self.norms[2](x), memory, mask=memory_mask
-        )  # (B, T, C), (B, H, T, S)
+        length = written.size(1)
+        x = self.target_words(written) + self.target_positions.weight[:length]  # (B, T, C)
+        own, _ = self.self_attention(self.norms[1](x), mask=causal_mask(length))  # (B, T, C)
+        x = x + own  # (B, T, C)
+        found, weights = self.cross_attention(self.norms[2](x), memory, mask=memory_mask)
         x = x + found  # (B, T, C)
         x = x + self.feed_forward(self.norms[3](x))  # (B, T, C)
         return self.to_words(self.norms[4](x)), weights

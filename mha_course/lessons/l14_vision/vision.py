@@ -117,9 +117,8 @@ class PatchVotes(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Map images (B, 3, height, width) to one logit an answer, (B, answers)."""
-        x = (
-            self.patch_embedding(patchify(images - _GREY, PATCH)) + self.position_embedding
-        )  # (B, N, C)
+        patches = self.patch_embedding(patchify(images - _GREY, PATCH))  # (B, N, C)
+        x = patches + self.position_embedding  # (B, N, C)
         votes = self.vote(x)  # (B, N, answers)
         return votes.mean(1)
 
