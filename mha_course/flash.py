@@ -75,10 +75,10 @@ def tiled_attention(
             new_max = torch.maximum(old_max, scaled_scores.amax(-1, keepdim=True))
             shrink = (old_max - _finite(new_max)).exp()  # (B, H, rows, 1), 0 for the first block
             exponentials = (scaled_scores - _finite(new_max)).exp()  # (B, H, rows, columns)
-            added = exponentials.sum(-1, keepdim=True)  # (B, H, rows, 1)
-            mixed = exponentials @ _wide(v[:, :, columns])  # (B, H, rows, D)
-            running_sum[:, :, rows] = running_sum[:, :, rows] * shrink + added
-            context[:, :, rows] = context[:, :, rows] * shrink + mixed
+            running_sum[:, :, rows] *= shrink
+            running_sum[:, :, rows] += exponentials.sum(-1, keepdim=True)
+            context[:, :, rows] *= shrink
+            context[:, :, rows] += exponentials @ _wide(v[:, :, columns])
             running_max[:, :, rows] = new_max
         context /= running_sum.masked_fill(running_sum == 0, 1.0)  # a row without a key stays 0
     # One number for each row instead of two: weights = exp(score - log_sum).
