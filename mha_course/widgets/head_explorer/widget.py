@@ -52,9 +52,9 @@ class HeadExplorer(CourseWidget):
     sentences stand below each other as layers do, and count as such: sentence 1 of layer 2, of
     three, is 7.
 
-    >>> HeadExplorer([[0.9, 0.1], [0.3, 0.7]], queries=["it", "sat"])
-    HeadExplorer: 1 head, 2 query and 2 key tokens; in head 0 the largest number is 0.90, from “it”
-    to “it”.
+    >>> explorer = HeadExplorer([[0.9, 0.1], [0.3, 0.7]], queries=["it", "sat"])
+    >>> explorer.text
+    '1 head, 2 query and 2 key tokens; in head 0 the largest number is 0.90, from “it” to “it”.'
     """
 
     _esm = esm("widget.js", folder=HERE)
