@@ -288,8 +288,8 @@ export function drawMarked(plan, { row, column }) {
   return [
     svg("path", { class: "veil", d: veil }),
     svg("path", { class: "frame", d: outlineOf(both ?? across ?? down) }),
-    ...(across ? [queryName(plan, row, "query lit")] : []),
-    ...(down ? [keyName(plan, column, "key lit")] : []),
+    ...(across ? [queryName(plan, row, "query highlighted")] : []),
+    ...(down ? [keyName(plan, column, "key highlighted")] : []),
   ];
 }
 

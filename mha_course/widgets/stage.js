@@ -10,7 +10,7 @@ export class Stage {
   constructor(model) {
     Object.assign(this, { model, due: null, saving: null });
     this.speaker = makeSpeaker();
-    this.source = make("p", "whose"); // whose numbers they are
+    this.source = make("p", "source"); // whose numbers they are
     this.trouble = make("p", "trouble");
     this.trouble.setAttribute("role", "status");
     this.kernel = connect(

@@ -214,7 +214,7 @@ def test_on_a_phone_it_scrolls_inside_itself_to_what_is_lit(show):
 def test_recompute_asks_the_kernel_and_says_what_it_answers(show, steps):
     given, options = steps
     page = show(AttentionScene(given, recompute=lambda: given, **options), reduced_motion="reduce")
-    assert page.locator(".whose").inner_text() == "These numbers are the course's."
+    assert page.locator(".source").inner_text() == "These numbers are the course's."
     page.get_by_role("button", name="Recompute").click()
     answer = (
         "(changes) => model.set('state', "
@@ -225,5 +225,5 @@ def test_recompute_asks_the_kernel_and_says_what_it_answers(show, steps):
     page.get_by_role("button", name="Recompute").click()
     page.evaluate(answer, {"trouble": "", "source": "Yours."})
     settle(page)
-    assert page.locator(".whose").inner_text() == "Yours."
+    assert page.locator(".source").inner_text() == "Yours."
     assert page.locator(".trouble").inner_text() == ""

@@ -46,7 +46,7 @@ def grid(page):
 
 def point(page, row, column):
     """Point at the middle of a cell, or at a word where row or column is None."""
-    box, place = page.locator(".glass").bounding_box(), grid(page)
+    box, place = page.locator(".surface").bounding_box(), grid(page)
     x = (
         place["x"] - 12
         if column is None
@@ -141,7 +141,7 @@ def test_nothing_that_is_written_is_cut(show, width, size):
     page = show(HeadExplorer(given.expand(3, size, size), queries=names), width=width)
     point(page, 0, 0)
     found = page.evaluate(TEXTS)
-    assert {"query", "key", "query lit", "key lit"} <= {name for name, *_ in found}
+    assert {"query", "key", "query highlighted", "key highlighted"} <= {name for name, *_ in found}
     assert not [text for _, text, _, cut in found if cut]
 
 
@@ -206,7 +206,7 @@ def test_all_is_reached_by_keys_and_those_that_are_answered_go_no_further(show, 
             page.evaluate("document.activeElement.className || document.activeElement.tagName")
         )
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    assert order == ["head", "glass", "SUMMARY"]
+    assert order == ["head", "surface", "SUMMARY"]
     page.evaluate("leaked.length = 0")
     page.locator(".head").first.focus()
     for key, head in (
@@ -224,7 +224,7 @@ def test_all_is_reached_by_keys_and_those_that_are_answered_go_no_further(show, 
     press(page, "ArrowDown")
     assert page.locator(".title b").inner_text() == f"head {columns}"
     press(page, "ArrowUp")
-    page.locator(".glass").focus()
+    page.locator(".surface").focus()
     cells = {
         "ArrowRight": (0, 1),
         "ArrowDown": (1, 1),
@@ -244,7 +244,7 @@ def test_all_is_reached_by_keys_and_those_that_are_answered_go_no_further(show, 
     page.locator("summary").focus()
     press(page, "Enter")
     assert page.evaluate("leaked") == []
-    page.locator(".glass").focus()
+    page.locator(".surface").focus()
     press(page, "a", "Control+ArrowDown")
     assert page.evaluate("leaked") == ["a", "Control", "ArrowDown"]
 
@@ -278,7 +278,7 @@ def test_512_tokens_can_be_pointed_at(show, width):
     assert np.abs(cell(page, 100, 250) - [0, 34, 78, 255]).max() < 4
     point(page, 250, 250)
     assert re.fullmatch(r"head 0: 2(49|50|51) → 2(49|50|51) 1.00", said(page))
-    page.locator(".glass").focus()
+    page.locator(".surface").focus()
     press(page, "Escape")
     page.mouse.move(2, 2)
     press(page, "End")

@@ -129,7 +129,7 @@ def test_a_card_brings_hints_a_trace_and_the_solution(lab_page):
     card.locator("pre", has_text="def similarity").wait_for()
     tracing = card.get_by_role("button", name="Trace my code")
     tracing.click()
-    card.locator(".mha-tracer .line.lit", has_text="doubled = x * 2").wait_for()
+    card.locator(".mha-tracer .line.current", has_text="doubled = x * 2").wait_for()
     card.get_by_text("It stops after these steps.").wait_for()
     assert tracing.get_attribute("aria-disabled") == "true"
     for width in (360 + 330, 1920):  # beside JupyterLab's file list

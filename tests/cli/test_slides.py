@@ -198,16 +198,16 @@ def test_widgets_are_live_on_slides(open_deck):
     explorer.get_by_role("button", name="head 2").click()
     explorer.locator(".title", has_text="head 2").wait_for()
     x, y, w, h = map(float, explorer.locator(".base").get_attribute("data-place").split())
-    grown = explorer.locator(".glass").evaluate(
+    grown = explorer.locator(".surface").evaluate(
         "node => node.getBoundingClientRect().width / node.offsetWidth"
     )
-    box = explorer.locator(".glass").bounding_box()
+    box = explorer.locator(".surface").bounding_box()
     row, column = example.load().tokens.index("it"), example.load().tokens.index("cat")
     page.mouse.move(
         box["x"] + (x + (column + 0.5) * w) * grown, box["y"] + (y + (row + 0.5) * h) * grown
     )
     explorer.locator(".readout", has_text="head 2: it → cat ").wait_for()
-    explorer.locator(".glass").focus()
+    explorer.locator(".surface").focus()
     page.keyboard.press("ArrowRight")
     assert page.evaluate("at") == place
     page.keyboard.press("PageDown")

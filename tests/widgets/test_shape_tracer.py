@@ -79,8 +79,11 @@ def test_a_step_in_words_and_its_line_lit(show, reference):
         )
         assert f" of shape {shape}, " in said(page)
         assert page.locator(".heading").inner_text() == reference.sources[step.source].name
-        assert page.locator(".line.lit .number").inner_text() == str(step.lineno)
-        lit, list_ = page.locator(".line.lit").bounding_box(), page.locator(".lines").bounding_box()
+        assert page.locator(".line.current .number").inner_text() == str(step.lineno)
+        lit, list_ = (
+            page.locator(".line.current").bounding_box(),
+            page.locator(".lines").bounding_box(),
+        )
         assert list_["y"] <= lit["y"] <= list_["y"] + list_["height"] - 10
         assert page.locator(".flow > .block .chip").all_inner_texts() == shape.split(", ")
         assert (

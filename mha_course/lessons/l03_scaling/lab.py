@@ -70,7 +70,7 @@ class ScalingLab(Lab):
             drawn.insert(0, {"name": f"{SHARE}, ÷ √D", "style": "faint", "values": roots})
         title = f"largest share, {YOURS if divide_by == YOURS else f'÷ {divide_by}'}"
         panels = (
-            bars(f"one query: its {SHOWN} largest of {KEYS} shares", names, row, lit=[0]),
+            bars(f"one query: its {SHOWN} largest of {KEYS} shares", names, row, highlighted=[0]),
             table("over 400 queries", ["", ""], rows, "Unit-normal q and k."),
             lines(title, WIDTHS, drawn, at=at, xlabel="D"),
         )

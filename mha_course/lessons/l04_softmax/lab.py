@@ -97,7 +97,7 @@ class SoftmaxLab(Lab):
                 tokens,
                 tokens,
                 weights,
-                lit=word,
+                highlighted=word,
                 pick="word",
                 **sums,
             ),

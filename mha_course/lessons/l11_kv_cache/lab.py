@@ -86,7 +86,7 @@ class CacheLab(Lab):
                 ["cache", "weights"],
                 [cache[at], weights],
                 high=max(cache[at], weights),
-                lit=[0],
+                highlighted=[0],
             ),
             self._table(chosen, sizes[at], chosen.cache_bytes(1, **options), num_kv_heads),
             lines(

@@ -75,7 +75,7 @@ class TilingLab(Lab):
                 self._tokens,
                 sums,
                 high=top,
-                lit=range(rows.start, rows.stop),
+                highlighted=range(rows.start, rows.stop),
             ),
             self._changes(rows, now, first=columns.start == 0),
             self._order(tiles, tile),

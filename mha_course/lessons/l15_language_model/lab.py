@@ -72,7 +72,7 @@ class SamplingLab(Lab):
                 f"the next word: {SHOWN} of {len(language.WORDS)}",
                 names,
                 best.values,
-                lit=[0],
+                highlighted=[0],
                 note="probability",
             ),
             table("it writes", ("sentence", ""), rows, "✓: the grammar could have made it"),

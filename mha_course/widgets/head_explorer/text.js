@@ -1,6 +1,6 @@
 // What is written about maps: titles, a line for the cell that is pointed at, and notes on what is unusual.
 
-import { apart, number } from "../dom.js";
+import { isolateWord, number } from "../dom.js";
 import { isHidden, leaks } from "../matrix.js";
 
 /** Name a map: head 3, or layer 1, head 3. */
@@ -27,19 +27,19 @@ function lineText(maps, [queries, keys], { row, column }, cells) {
     (i) => !isHidden(cells, place(i)) && Number.isFinite(value(i)),
   );
   const largest = seen.sort((a, b) => value(b) - value(a)).slice(0, 3);
-  const word = apart(along ? queries[row] : keys[column]);
+  const word = isolateWord(along ? queries[row] : keys[column]);
   if (!largest.length)
     return along ? `${word} sees nothing: all keys are hidden` : `${word} is seen by nobody`;
-  return `${word} ${along ? "looks at" : "is seen by"} ${largest.map((i) => `${apart(names[i])} ${number(value(i))}`).join(", ")}`;
+  return `${word} ${along ? "looks at" : "is seen by"} ${largest.map((i) => `${isolateWord(names[i])} ${number(value(i))}`).join(", ")}`;
 }
 
 /** Write what lies under the pointer: a cell with its words, or a row or column. */
-export function readoutOf(maps, at, lit) {
+export function readoutOf(maps, at, place) {
   const [tokens, cells] = [maps.tokens[at.layer], maps.matrix(at)];
-  if (lit.row == null || lit.column == null)
-    return `${nameOf(maps, at)}: ${lineText(maps, tokens, lit, cells)}`;
-  const pair = `${apart(tokens[0][lit.row])} → ${apart(tokens[1][lit.column])}`;
-  return `${nameOf(maps, at)}: ${pair} ${cellText(maps, lit, cells)}`;
+  if (place.row == null || place.column == null)
+    return `${nameOf(maps, at)}: ${lineText(maps, tokens, place, cells)}`;
+  const pair = `${isolateWord(tokens[0][place.row])} → ${isolateWord(tokens[1][place.column])}`;
+  return `${nameOf(maps, at)}: ${pair} ${cellText(maps, place, cells)}`;
 }
 
 function sumsNote({ sums: [least, most], over_queries: overQueries }) {

@@ -67,7 +67,7 @@ class Explorer extends Stage {
     this.drawing = svg("g");
     this.highlight = svg("g"); // over the picture, which stays as it is
     this.svg = svg("svg", { class: "matrix" }, this.drawing, this.highlight);
-    this.surface = make("div", "glass", this.svg); // takes pointer and keys
+    this.surface = make("div", "surface", this.svg); // takes pointer and keys
     Object.assign(this.surface, {
       tabIndex: 0,
       role: "application",

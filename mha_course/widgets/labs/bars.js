@@ -1,6 +1,6 @@
 // Bars with a name and a number each. Those that are a control are sliders of the browser's own, drawn as bars.
 
-import { apart, clamp, make, short, visible } from "../dom.js";
+import { isolateWord, clamp, make, short, visible } from "../dom.js";
 
 /** Write a number with two decimals; what rounds to 0 has no sign. */
 export const figure = (number) =>
@@ -16,7 +16,7 @@ export function word(text, name, most = 12) {
 /** Make the bar of a name; `to` is called with its value where it is dragged. */
 function makeRow(name, drag, to) {
   const [bar, number, slider] = [make("i", "bar"), make("span", "number"), make("input")];
-  Object.assign(slider, { type: "range", ariaLabel: `${apart(name)}, ${drag}` });
+  Object.assign(slider, { type: "range", ariaLabel: `${isolateWord(name)}, ${drag}` });
   slider.addEventListener("input", () => to(Number(slider.value)));
   return {
     name,
@@ -38,7 +38,7 @@ function showRow({ name, bar, number, slider }, value, { low, high }) {
   number.style.left = `${Math.max(zero, end)}%`;
   number.textContent = figure(value);
   Object.assign(slider, { min: low, max: high, step: (high - low) / 100, value: value ?? 0 });
-  slider.ariaValueText = `${apart(name)} ${figure(value)}`;
+  slider.ariaValueText = `${isolateWord(name)} ${figure(value)}`;
   return zero;
 }
 
@@ -65,10 +65,12 @@ export function bars(panel, { move, idle }) {
     shown = now;
     if (idle()) held = {};
     now.values.forEach((value, i) => {
-      rows[i].track.classList.toggle("lit", now.lit.includes(i));
+      rows[i].track.classList.toggle("highlighted", now.highlighted.includes(i));
       node.style.setProperty("--zero", `${showRow(rows[i], held[i] ?? value, now)}%`);
     });
-    const spoken = names.map((name, i) => `${apart(name)} ${figure(now.values[i])}`).join(", ");
+    const spoken = names
+      .map((name, i) => `${isolateWord(name)} ${figure(now.values[i])}`)
+      .join(", ");
     if (!drag) node.ariaLabel = `${now.title}: ${spoken}`;
   }
   update(panel);

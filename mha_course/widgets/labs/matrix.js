@@ -1,6 +1,6 @@
 // A matrix as a panel: read with pointer and keys, picked row by row, or painted, where it is a control.
 
-import { apart, hasModifier, make, setAttributes, svg } from "../dom.js";
+import { isolateWord, hasModifier, make, setAttributes, svg } from "../dom.js";
 import {
   arrange,
   boxOf,
@@ -29,7 +29,7 @@ import { figure } from "./bars.js";
  * @property {string} note
  * @property {string} [paint] the control that its cells are
  * @property {string} [pick] the control that its rows are
- * @property {number} [lit] the row that is picked
+ * @property {number} [highlighted] the row that is picked
  * @property {string[]} [rows_sum]
  * @property {string[]} [columns_sum]
  * @property {string} [on] the word for 1
@@ -108,7 +108,9 @@ class Matrix {
       ...this.sumTexts(),
     );
     if (this.pick)
-      this.drawing.append(svg("path", { class: "chosen", d: this.outline({ row: now.lit }) }));
+      this.drawing.append(
+        svg("path", { class: "chosen", d: this.outline({ row: now.highlighted }) }),
+      );
     const keys = ` Arrow keys walk${this.paint ? ", space paints, shift with an arrow key paints on" : ""}.`;
     const size = `${this.rows.length} rows, ${this.columns.length} columns`;
     this.root.ariaLabel = `${now.title}. ${size}.${this.big ? keys : ""}`;
@@ -143,7 +145,7 @@ class Matrix {
 
   describe(place) {
     const i = this.index(place);
-    const pair = `${apart(this.rows[place.row])} → ${apart(this.columns[place.column])}`;
+    const pair = `${isolateWord(this.rows[place.row])} → ${isolateWord(this.columns[place.column])}`;
     if (this.now.on) return `${pair}: ${this.values[i] ? this.now.on : this.now.off}`;
     return `${pair} ${figure(this.values[i])}${isHidden(this, i) ? ", hidden" : ""}`;
   }
@@ -213,7 +215,8 @@ class Matrix {
     event.preventDefault();
     const held = this.values[this.index(this.cursor)];
     if (next) this.go(next);
-    if (this.pick && this.cursor.row !== this.now.lit) this.tools.move(this.pick, this.cursor.row);
+    if (this.pick && this.cursor.row !== this.now.highlighted)
+      this.tools.move(this.pick, this.cursor.row);
     if (!this.paint) return;
     if (toggles) this.set(this.cursor, 1 - held);
     else if (event.shiftKey) this.set(this.cursor, held); // what is left is painted on

@@ -41,7 +41,7 @@ def bars(
     *,
     low: float = 0.0,
     high: float = 1.0,
-    lit: Sequence[int] = (),
+    highlighted: Sequence[int] = (),
     drag: str = "",
     note: str = "",
 ) -> Panel:
@@ -55,7 +55,7 @@ def bars(
         "values": plain(values),
         "low": low,
         "high": high,
-        "lit": list(lit),
+        "highlighted": list(highlighted),
         "drag": drag,
     }
 
@@ -78,9 +78,9 @@ def matrix(
         scale: by default the one that the numbers have, with weights from 0 to 1.
         size: big or small. Names stand beside a big one only.
         more: ``paint``, the control that its cells are; ``pick``, the control that its rows are;
-            ``lit``, a row; ``rows_sum`` and ``columns_sum``, numbers to write at the edges; ``on``
-            and ``off``, the words for 1 and 0; ``head``, whose colour marks it; ``group``, the
-            title above all small ones.
+            ``highlighted``, a row; ``rows_sum`` and ``columns_sum``, numbers to write at the edges;
+            ``on`` and ``off``, the words for 1 and 0; ``head``, whose colour marks it; ``group``,
+            the title above all small ones.
     """
     words = {"kind": "matrix", "title": title, "note": note, "size": size}
     names = {"rows": list(rows), "columns": list(columns)}

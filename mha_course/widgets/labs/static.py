@@ -108,7 +108,7 @@ def _numbers(values: Any) -> Any:
 def _bars(ax: Axes, panel: Panel) -> None:
     values = np.nan_to_num(_numbers(panel["values"]))
     plots.bars(values, [shorten(name, 12) for name in panel["names"]], unit=panel["note"], ax=ax)
-    for n in panel["lit"]:  # by place: a word may come twice
+    for n in panel["highlighted"]:  # by place: a word may come twice
         ax.patches[n].set_color(plots.ACCENT)
     for n, value in enumerate(panel["values"]):
         text = "NaN" if value is None else f"{value:.2f}"

@@ -1,6 +1,6 @@
 // Tables of words, and of bars that are cut into shares of one whole.
 
-import { apart, inkOn, make, setAttributes, short, visible } from "../dom.js";
+import { isolateWord, inkOn, make, setAttributes, short, visible } from "../dom.js";
 import { measuring } from "../matrix.js";
 import { figure } from "./bars.js";
 import { pageFont } from "./matrix.js";
@@ -39,12 +39,12 @@ function makeTable(name, head, rows) {
 
 export const table = afresh(({ head, rows }) => makeTable("", head, rows));
 
-const wordsOf = ({ name, value }) => `${apart(name)} ${figure(value)}`;
+const wordsOf = ({ name, value }) => `${isolateWord(name)} ${figure(value)}`;
 
 /** Make one part of a bar, with as many words as it has room for. */
 function makePart(part, room) {
   const widthOf = measuring(`12px ${pageFont()}`);
-  const fits = [wordsOf(part), apart(part.name)].find(
+  const fits = [wordsOf(part), isolateWord(part.name)].find(
     (words) => widthOf(short(words, 40)) + 8 <= part.value * room,
   );
   const node = make("span", "part", fits ?? "");

@@ -47,9 +47,9 @@ export function listing({ steps, sources }, go) {
       pane.replaceChildren(make("div", "heading", source.name), list);
       shown = key;
     }
-    marked?.classList.remove("lit");
+    marked?.classList.remove("current");
     marked = pane.lastChild.children[step.lineno - source.first];
-    marked?.classList.add("lit");
+    marked?.classList.add("current");
   }
 
   /** Return where to scroll to, so that the marked line is seen, or null. */

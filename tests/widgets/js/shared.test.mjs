@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 
-import { apart, bytesOf, number, short, visible } from "../../../mha_course/widgets/dom.js";
+import { isolateWord, bytesOf, number, short, visible } from "../../../mha_course/widgets/dom.js";
 import { makeQueue } from "../../../mha_course/widgets/protocol.js";
 
 test("a long word is cut between characters as people see them", () => {
@@ -21,9 +21,9 @@ test("what cannot be seen in a word is shown, and what turns its direction goes"
 
 test("a text from people stays in one line and turns nothing around", () => {
   assert.equal(visible("a\r\nb\u2028c\td\u202ee\u200f\u0000\u0085"), "a⏎b⏎c⇥d�e��⏎");
-  assert.equal(apart("cat"), "cat");
-  assert.equal(apart("שלום\u202e"), "\u2068שלום�\u2069");
-  assert.equal(apart("w".repeat(5000)), `${"w".repeat(23)}…`);
+  assert.equal(isolateWord("cat"), "cat");
+  assert.equal(isolateWord("שלום\u202e"), "\u2068שלום�\u2069");
+  assert.equal(isolateWord("w".repeat(5000)), `${"w".repeat(23)}…`);
 });
 
 test("numbers are written for people", () => {

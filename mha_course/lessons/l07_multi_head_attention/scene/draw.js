@@ -5,8 +5,8 @@ import { make, number, svg } from "../../../widgets/dom.js";
 import { paintCells, paletteOf, rgbOf, shade } from "../../../widgets/matrix.js";
 import { stageAt } from "./stages.js";
 
-const FAINT = 0.28; // what is not lit while walking
-const BAR = { left: 76, step: 44, wide: 20, few: 9, apart: 62 }; // of what a number is made of; few have words below
+const FAINT = 0.28; // what a stage does not show
+const BAR = { left: 76, step: 44, wide: 20, few: 9, fewStep: 62 }; // of what a number is made of; few have words below
 
 /** Return an image with a pixel a cell. */
 function makeImage(cells, colours, { x, y, w, h }, attributes = {}) {
@@ -46,7 +46,7 @@ function lightOf(name, stage) {
   return shown ? 1 : FAINT;
 }
 
-/** Say how visible a head is that is not the one that is lit. */
+/** Say how visible a head is other than the chosen one. */
 const lightOfOthers = (stage) => stageAt(stage).others ?? 1;
 
 export class Picture {
@@ -57,7 +57,7 @@ export class Picture {
     this.signed = (most) => ({ low: -most, high: most, palette: paletteOf(palettes.signed) });
     this.things = []; // {node, shows, head, others}: how visible it is follows the stage and the head
     this.merged = [];
-    this.bands = []; // {node, name, turned, shift}: stand apart, or together
+    this.bands = []; // {node, name, turned, shift}: stand separately, or together
     const { width, height, left, top, side, strokes, parts, heads, ramps } = this.plan;
     this.svg = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "picture" });
     const stripes = svg("path", {
@@ -194,7 +194,7 @@ export class Picture {
     this.svg.style.setProperty("--small", Math.min(1, zoom));
   }
 
-  /** Say whether the bands of a matrix stand apart. */
+  /** Say whether the bands of a matrix stand separately. */
   isApart(name, stage) {
     const { split, together } = stageAt(stage);
     return name === "context" ? !together : Boolean(split);
@@ -214,12 +214,12 @@ export class Picture {
 
   follow({ stage, row, head, best }) {
     this.showThings(stage, head);
-    for (const { node, row: own, key, head: whose } of this.texts) {
+    for (const { node, row: own, key, head: ownHead } of this.texts) {
       const followed = row >= 0 && own === row;
       node.classList.toggle("followed", followed);
       node.classList.toggle(
-        "lit",
-        followed || whose === head || (key !== undefined && key === best?.column),
+        "highlighted",
+        followed || ownHead === head || (key !== undefined && key === best?.column),
       );
     }
     this.followed.replaceChildren(...(row < 0 ? [] : this.followedParts(stage, row, head, best)));
@@ -329,7 +329,7 @@ export class Picture {
 /** Draw what a number is made of as bars, below the matrices. */
 function insideParts({ title, parts, total, note = "" }, signed, { top, tall }) {
   const { left, wide } = BAR;
-  const step = parts.length > BAR.few ? BAR.step : BAR.apart;
+  const step = parts.length > BAR.few ? BAR.step : BAR.fewStep;
   const base = top + 18 + tall;
   const text = (words, x, y, look = "ink center") => svg("text", { class: look, x, y }, words);
   const heading = text(title, left, top, "ink bold large left");
@@ -338,13 +338,13 @@ function insideParts({ title, parts, total, note = "" }, signed, { top, tall }) 
   if (!parts.length) return [heading];
   const most = Math.max(...parts.map(({ value }) => Math.abs(value))) || 1;
   const below = base + 16 + tall * Math.max(0, ...parts.map(({ value }) => -value / most));
-  const bars = parts.flatMap(({ name, value, lit }, i) => {
+  const bars = parts.flatMap(({ name, value, highlighted }, i) => {
     const [x, h] = [left + i * step, (tall * Math.abs(value)) / most];
     const box = { x, y: value < 0 ? base : base - h, w: wide, h };
     const colour = shade(value, signed(most));
     const style = `fill: rgb(${rgbOf(colour).join(" ")} / ${(colour >>> 24) / 255})`;
     return [
-      rect(`signed${lit ? " lit" : ""}`, box, { style }),
+      rect(`signed${highlighted ? " highlighted" : ""}`, box, { style }),
       text(number(value), x + wide / 2, base - 4 - (value < 0 ? 0 : h)),
       text(name, x + wide / 2, below, "muted center"),
     ];

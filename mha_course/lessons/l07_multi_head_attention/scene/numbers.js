@@ -1,6 +1,6 @@
 // What Python sent, as numbers, and what each number is made of. Nothing here draws.
 
-import { apart, bytesOf, number } from "../../../widgets/dom.js";
+import { isolateWord, bytesOf, number } from "../../../widgets/dom.js";
 
 const [FEW, MOST] = [9, 16]; // parts of a number that are shown one by one: with words, and without
 
@@ -35,7 +35,7 @@ export function readSteps(state) {
     most[name] =
       values.reduce((top, x) => (Number.isFinite(x) ? Math.max(top, Math.abs(x)) : top), 0) || 1;
   const hidden = (head, row, column) => value("masked_scores", head, row, column) === -Infinity;
-  const word = (i) => apart(tokens[i], 12);
+  const word = (i) => isolateWord(tokens[i], 12);
   return { ...state, C, arrays, value, most, hidden, word };
 }
 
@@ -79,7 +79,7 @@ function insideWeight(steps, { head, row, column }) {
   const parts = scores.map((score, j) => ({
     name: word(j),
     value: Math.exp(score - top),
-    lit: j === column,
+    highlighted: j === column,
   }));
   const sum = parts.reduce((all, part) => all + part.value, 0);
   const power = `exp(${number(scores[column])} − ${number(top)}) = ${number(parts[column].value)}`;

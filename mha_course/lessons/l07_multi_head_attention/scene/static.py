@@ -82,13 +82,13 @@ def _stroke(ax: Axes, path: str, color: str, width: float, alpha: float, zorder:
 def _write(ax: Axes, texts: Sequence[Mapping[str, Any]], follow: int, head: int) -> None:
     last: Any = None
     for each in texts:
-        lit = each.get("row", -2) == follow
-        bold = each.get("bold") or lit or each.get("head") == head
+        followed = each.get("row", -2) == follow
+        bold = each.get("bold") or followed or each.get("head") == head
         style: dict[str, Any] = {
             "fontsize": TEXT if each["size"] > 11 else SMALL,
             "fontweight": "bold" if bold else "normal",
         }
-        style |= {"color": ACCENT if lit else COLORS[each["color"]], "parse_math": False}
+        style |= {"color": ACCENT if followed else COLORS[each["color"]], "parse_math": False}
         if each.get("after"):
             drop = (each["x"], -2 if each["y"] != last.get_position()[1] else 0)
             last = ax.annotate(

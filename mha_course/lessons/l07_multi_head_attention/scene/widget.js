@@ -1,6 +1,6 @@
 // The whole of multi-head attention in one picture: it is walked, followed and looked into without a kernel.
 
-import { apart, bytesOf, clamp, make, makeButton, say } from "../../../widgets/dom.js";
+import { isolateWord, bytesOf, clamp, make, makeButton, say } from "../../../widgets/dom.js";
 import { Stage } from "../../../widgets/stage.js";
 import { Picture } from "./draw.js";
 import { lookInside, readSteps, strongest } from "./numbers.js";
@@ -57,9 +57,9 @@ class Scene extends Stage {
     });
     this.readout = make("p", "readout");
     const ask = makeButton("recompute", "Recompute", () => this.kernel.send({}));
-    const below = make("div", "foot", this.source, ask, this.trouble);
+    const below = make("div", "below", this.source, ask, this.trouble);
     below.hidden = !this.model.get("options").asks;
-    const keys = make("details", "keys foot", make("summary", "", "Keys"), make("p", "", KEYS));
+    const keys = make("details", "keys below", make("summary", "", "Keys"), make("p", "", KEYS));
     const parts = [bar, this.sentence, this.paper, this.readout, this.speaker.node, below, keys];
     this.root = make("div", "mha-scene mha-picture", ...parts);
     Object.assign(this.root, { role: "group", ariaLabel: "Multi-head attention as a whole" });
@@ -193,7 +193,7 @@ class Scene extends Stage {
     const { S, H, tokens } = this.steps;
     const options = Array.from(
       { length: S },
-      (_, i) => new Option(`${i + 1} ${apart(tokens[i], 16)}`, i),
+      (_, i) => new Option(`${i + 1} ${isolateWord(tokens[i], 16)}`, i),
     );
     this.words.replaceChildren(new Option("no word", -1), ...options);
     const buttons = Array.from({ length: H }, (_, h) =>
