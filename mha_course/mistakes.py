@@ -1,5 +1,4 @@
-"""The one table of mistakes: what each is called, in words that checker, tracer, bug hunt and
-grades share.
+"""The one table of mistakes, whose words checker, tracer, bug hunt and grades share.
 
 How a mistake is made is registered above, under its key: steps that are replaced in
 ``exercises.attention_mistakes`` and in a lesson's ``exercises.py``, methods in
@@ -32,9 +31,7 @@ class Row(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The lesson and the heading to go back to, such as ``3, “How large is a dot
-        product?”``.
-        """
+        """The lesson and the heading to go back to, such as ``3, “How large is …?”``."""
         lesson, heading = self.section.split(": ", 1)
         return f"{lesson.split(',')[0]}, “{heading}”"
 

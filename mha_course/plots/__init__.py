@@ -13,7 +13,6 @@ from mha_course.plots.charts import (
     curves,
     learning_curves,
     line_panels,
-    small_curves,
     token_bars,
 )
 from mha_course.plots.diagrams import Matrix, pipeline, product
@@ -49,6 +48,6 @@ __all__ = [
     "display_width", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row",
     "learning_curves", "line_panels", "listings", "mask_grids", "new_figure",
     "number_tables", "page", "pipeline", "png", "product",
-    "show", "small_curves", "strongest", "token_bars", "unregistered",
+    "show", "strongest", "token_bars", "unregistered",
 
 ]  # fmt: skip

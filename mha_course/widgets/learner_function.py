@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from mha_course.errors import SentenceError, ShapeError, require
-from mha_course.markup import visible
+from mha_course.markup import cut, visible
 
 INTERRUPTED = "your function was interrupted; move a control to call it again"
 COURSES = "These numbers are the course's."
@@ -30,7 +30,7 @@ def error_line(error: Exception) -> str:
         words = " ".join(str(error).split())
         if not isinstance(error, ShapeError | LearnerFunctionError):
             words = f"{type(error).__name__}: {words}"
-    return visible(words if len(words) <= MOST else f"{words[: MOST - 1]}…")
+    return visible(cut(words, MOST))
 
 
 class LearnerFunction:

@@ -61,8 +61,11 @@ export const isHidden = ({ hidden }, i) => Boolean(hidden?.[i]);
 /** Say whether a hidden cell holds a number nevertheless. */
 export const leaks = (value) => Math.abs(value) > 1e-4 && value !== -Infinity;
 
-/** Return the colours of a palette that Python sent as bytes. */
-export const paletteOf = (bytes) => new Uint32Array(bytesOf(bytes).buffer);
+/** Return the colours of palettes that Python sent as bytes. Ask once: pictures are drawn often. */
+export function palettesOf(sent) {
+  const colours = ([name, bytes]) => [name, new Uint32Array(bytesOf(bytes).buffer)];
+  return Object.fromEntries(Object.entries(sent).map(colours));
+}
 
 /** Split a colour into red, green and blue. */
 export const rgbOf = (colour) => [0, 8, 16].map((shift) => (colour >> shift) & 255);

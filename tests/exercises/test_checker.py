@@ -232,24 +232,13 @@ def test_what_an_answer_puts_in_the_place_of_torch_is_taken_back():
         torch.manual_seed = None
         return x
 
-    before = [
-        torch.softmax,
-        F.softmax,
-        torch.Tensor.softmax,
-        torch.Tensor.__matmul__,
-        nn.Linear.forward,
-        input,
-    ]
+    def functions():
+        own = [torch.Tensor.softmax, torch.Tensor.__matmul__, nn.Linear.forward]
+        return [torch.softmax, F.softmax, *own, input]
+
+    before = functions()
     assert check("similarity", change).stage == "shape"
-    after = [
-        torch.softmax,
-        F.softmax,
-        torch.Tensor.softmax,
-        torch.Tensor.__matmul__,
-        nn.Linear.forward,
-        input,
-    ]
-    assert after == before
+    assert functions() == before
     assert check("similarity", lambda x: x @ x.T).status == "correct"
 
 

@@ -2,8 +2,8 @@
 
 import inspect
 import itertools
-from importlib import import_module
 
+import lessons
 import matplotlib.pyplot as plt
 import pytest
 import torch
@@ -31,6 +31,7 @@ from mha_course.lessons.l12_flash_attention.pictures import (
 )
 from mha_course.lessons.l13_encoder_block.pictures import block_wirings, norm_groups
 from mha_course.lessons.l14_vision.overlays import attention_overlay, image_grid, patches
+from mha_course.lessons.l19_bug_hunt.pictures import small_curves
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
 from mha_course.plots.inputs import numbered
@@ -93,7 +94,7 @@ SEVERAL = {
         torch.tensor([0.5, 1.0, -0.4, 0.2, 1.8, 3.0, 0.7, -1.0, 2.2, 0.1, 2.6]), 4
     ),
     "patches": lambda: patches(torch.rand(3, 20, 28), 4),
-    "small_curves": lambda: plots.small_curves(
+    "small_curves": lambda: small_curves(
         {f"case {n}": [3, 2, n / 6] for n in range(6)}, [1, 2, 3], [3, 2, 1]
     ),
     "token_bars": lambda: plots.token_bars(
@@ -102,16 +103,6 @@ SEVERAL = {
     "weighted_sum": lambda: weighted_sum(HEADS[0, 0], X[0, :, :12], WORDS),
 }
 
-PICTURES_OF_LESSONS = [
-    "l05_weighted_sum.pictures",
-    "l07_multi_head_attention.scene.static",
-    "l09_cross_attention.pictures",
-    "l10_positions.pictures",
-    "l11_kv_cache.pictures",
-    "l12_flash_attention.pictures",
-    "l13_encoder_block.pictures",
-    "l14_vision.overlays",
-]
 SPACE = {}  # what the labs need
 exec(START, SPACE)
 
@@ -123,8 +114,7 @@ def returning(kind):
         for name in plots.__all__
         if inspect.isfunction(getattr(plots, name))
     }
-    for room in PICTURES_OF_LESSONS:
-        module = import_module(f"mha_course.lessons.{room}")
+    for module in lessons.modules_named("pictures", "overlays", "static"):
         found = inspect.getmembers(module, inspect.isfunction)
         functions |= {
             name: fn

@@ -1,9 +1,12 @@
 """The lessons as they are kept; whoever changes one takes a copy of it."""
 
 import functools
+import importlib
+import pkgutil
 
 import nbformat
 
+import mha_course.lessons
 from mha_course.cli import authoring
 
 LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
@@ -21,3 +24,11 @@ def code_cells(notebook):
 def prose(notebook):
     """Return the text between the cells of code."""
     return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+
+
+def modules_named(*names):
+    """Import the modules of these names that lie in the lessons' folders, and return them."""
+    root = mha_course.lessons
+    found = pkgutil.walk_packages(root.__path__, f"{root.__name__}.")
+    wanted = [module.name for module in found if module.name.rpartition(".")[2] in names]
+    return [importlib.import_module(name) for name in wanted]

@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from mha_course import plots
 from mha_course.errors import require
 from mha_course.experiments import faulty_attention
 from mha_course.experiments.faulty_attention import INNOCENT, PAIRS, SINGLE, CausalAttention
 from mha_course.lessons.l19_bug_hunt import costs as bug_hunt
 from mha_course.lessons.l19_bug_hunt.accusations import explain, understood
+from mha_course.lessons.l19_bug_hunt.pictures import small_curves
 from mha_course.lessons.l19_bug_hunt.probes import NOTHING, findings
 from mha_course.markup import box, heading, isolate_text, prose, row, table
 from mha_course.models import seeded
@@ -263,9 +263,7 @@ def losses(*cases: Case) -> Figure:
     """Draw the loss in training of these cases, each beside that of the right attention."""
     best = bug_hunt.load()[bug_hunt.RIGHT].losses
     steps = range(bug_hunt.EVERY, bug_hunt.STEPS + 1, bug_hunt.EVERY)
-    return plots.small_curves(
-        {f"case {one.number}": one.record.losses for one in cases}, steps, best
-    )
+    return small_curves({f"case {one.number}": one.record.losses for one in cases}, steps, best)
 
 
 def _menu(suspect: Case) -> Panel:

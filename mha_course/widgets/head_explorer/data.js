@@ -24,7 +24,7 @@ import { bytesOf } from "../dom.js";
  * @property {import("../matrix.js").Scale} scale of all maps
  * @property {BufferSource} numbers float32
  * @property {BufferSource | null} hidden a byte a cell
- * @property {string} whose
+ * @property {string} source the line that says whose numbers they are
  * @property {number} serial
  */
 

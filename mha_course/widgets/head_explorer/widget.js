@@ -2,7 +2,7 @@
 
 import { makeControls } from "../controls.js";
 import { clamp, make, number, say, setAttributes, svg } from "../dom.js";
-import { arrange, drawMarked, drawPicture, makeLegend, paletteOf } from "../matrix.js";
+import { arrange, drawMarked, drawPicture, makeLegend, palettesOf } from "../matrix.js";
 import { showValues } from "../protocol.js";
 import { Stage } from "../stage.js";
 import { readMaps } from "./data.js";
@@ -42,8 +42,7 @@ const KEYS = {
 class Explorer extends Stage {
   constructor({ model, el }) {
     super(model);
-    const { palettes } = model.get("options");
-    this.paletteOf = (name) => paletteOf(palettes[name]);
+    this.palettes = palettesOf(model.get("options").palettes);
     this.plan = this.hover = this.cursor = this.shape = null;
     this.current = this.current.bind(this);
     this.choose = ({ layer, slot }) =>
@@ -129,7 +128,7 @@ class Explorer extends Stage {
     if (!space) return;
     const { maps, cursor } = this;
     const at = this.current();
-    const palette = this.paletteOf(maps.palette);
+    const palette = this.palettes[maps.palette];
     if (cursor)
       this.cursor = {
         row: Math.min(cursor.row, maps.T - 1),

@@ -2,6 +2,7 @@
 
 import { makeControls } from "../controls.js";
 import { keepKeys, make, makeButton, makeSpeaker, say } from "../dom.js";
+import { palettesOf } from "../matrix.js";
 import { connect, showValues } from "../protocol.js";
 import { KINDS } from "./panels.js";
 
@@ -12,7 +13,8 @@ import { KINDS } from "./panels.js";
  * @property {string} hint
  * @property {import("../controls.js").ControlSpec[]} controls
  * @property {Object<string, any>} start The values at the start.
- * @property {Object<string, string[]>} palettes
+ * @property {Object<string, DataView>} palettes By name, four bytes a colour.
+ * @property {string[]} heads The colour of each head.
  *
  * @typedef {object} LabState
  * @property {Object<string, any>} values
@@ -39,7 +41,7 @@ function makePanel(panel, tools) {
   const legend = make("p", "note");
   if (panel.on) legend.append(make("i", "yes"), ` ${panel.on} `, make("i", "no"), ` ${panel.off}`);
   if (panel.head !== undefined)
-    title.style.borderColor = tools.palettes.heads[panel.head % tools.palettes.heads.length];
+    title.style.borderColor = tools.heads[panel.head % tools.heads.length];
   const node = make("figure", `panel ${panel.kind} ${sizeOf(panel)}`, title, place, legend, note);
   const [needs, most] = KINDS[panel.kind].room(panel);
   if (sizeOf(panel) === "big")
@@ -79,7 +81,8 @@ function makeBoards(tools) {
 }
 
 export function render({ model, el }) {
-  const { kind, question, hint, controls: specs, start, palettes } = model.get("options");
+  const { kind, question, hint, controls: specs, start, heads, ...options } = model.get("options");
+  const palettes = palettesOf(options.palettes);
   let local = {}; // the values, those that the kernel has not answered yet included
   let [room, frame, drawings] = [0, null, 0];
 
@@ -102,7 +105,8 @@ export function render({ model, el }) {
     kernel.move(name, value);
   }
   const controls = makeControls(specs, move);
-  const tools = { move, idle: kernel.idle, read, palettes, value: (name) => local[name] };
+  const value = (name) => local[name];
+  const tools = { move, idle: kernel.idle, read, palettes, heads, value };
   const boards = makeBoards(tools);
 
   const again = makeButton("again", "Start again", () =>

@@ -9,10 +9,11 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from mha_course.errors import require
+from mha_course.plots.scales import palettes
 from mha_course.widgets.base import CourseWidget, esm, style
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs import static
-from mha_course.widgets.labs.panels import PALETTES, Panels
+from mha_course.widgets.labs.panels import HEADS, Panels
 
 HERE = Path(__file__).parent
 
@@ -42,7 +43,8 @@ class Lab(CourseWidget):
             "hint": self.hint,
             "controls": [control.spec() for control in controls],
             "start": {control.name: control.write(control.start) for control in controls},
-            "palettes": PALETTES,
+            "palettes": palettes(),
+            "heads": HEADS,
         }
         super().__init__(controls, options=options)
         self._show({"moved": {}})

@@ -10,7 +10,6 @@ import {
   leaks,
   neighbour,
   outlineOf,
-  paletteOf,
   pointOn,
   widthWith,
 } from "../matrix.js";
@@ -98,7 +97,7 @@ class Matrix {
     this.values = (this.paint ? this.tools.value(this.paint) : now.values).flat();
     this.hidden = this.paint ? this.values.map((value) => Number(!value)) : now.hidden?.flat();
     const { values, hidden, plan } = this;
-    const colours = { ...now.scale, palette: paletteOf(this.tools.palettes[now.scale.palette]) };
+    const colours = { ...now.scale, palette: this.tools.palettes[now.scale.palette] };
     const numbers = values.map((value) => value ?? NaN);
     const cells = { values: numbers, hidden, rows: this.sizes.T, columns: this.sizes.S };
     this.drawing.replaceChildren(

@@ -12,13 +12,12 @@ from typing import Any
 from torch import Tensor
 
 from mha_course.plots.inputs import as_numbers
-from mha_course.plots.scales import Scale, palettes, scale_of
+from mha_course.plots.scales import Scale, scale_of
 
 Panel = dict[str, Any]
 Panels = tuple[Panel, ...]
 # Told apart by all.
 HEADS = ["#4c78b8", "#e69f00", "#3a9d78", "#d56b4b", "#b58ac9", "#9a7b5f", "#e8a0c4", "#8c9199"]
-PALETTES = {**palettes(), "heads": HEADS}
 
 
 def plain(numbers: Any) -> Any:

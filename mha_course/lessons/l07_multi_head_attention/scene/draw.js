@@ -2,7 +2,7 @@
 // with the stage, the word and the head is how visible things are, and where bands stand: the style sheet moves them.
 
 import { make, number, svg } from "../../../widgets/dom.js";
-import { paintCells, paletteOf, rgbOf, shade } from "../../../widgets/matrix.js";
+import { paintCells, rgbOf, shade } from "../../../widgets/matrix.js";
 import { stageAt } from "./stages.js";
 
 const FAINT = 0.28; // what a stage does not show
@@ -53,8 +53,8 @@ export class Picture {
   constructor(steps, palettes) {
     const id = `hidden-${Math.random().toString(36).slice(2)}`; // it counts in the whole page
     Object.assign(this, { steps, id, plan: steps.plan });
-    this.weights = { low: 0, high: 1, palette: paletteOf(palettes.weights) };
-    this.signed = (most) => ({ low: -most, high: most, palette: paletteOf(palettes.signed) });
+    this.weights = { low: 0, high: 1, palette: palettes.weights };
+    this.signed = (most) => ({ low: -most, high: most, palette: palettes.signed });
     this.things = []; // {node, shows, head, others}: how visible it is follows the stage and the head
     this.merged = [];
     this.bands = []; // {node, name, turned, shift}: stand separately, or together

@@ -1,6 +1,7 @@
 // The whole of multi-head attention in one picture: it is walked, followed and looked into without a kernel.
 
-import { isolateWord, bytesOf, clamp, make, makeButton, say } from "../../../widgets/dom.js";
+import { isolateWord, clamp, make, makeButton, say } from "../../../widgets/dom.js";
+import { palettesOf } from "../../../widgets/matrix.js";
 import { Stage } from "../../../widgets/stage.js";
 import { Picture } from "./draw.js";
 import { lookInside, readSteps, strongest } from "./numbers.js";
@@ -29,7 +30,7 @@ class Scene extends Stage {
     this.hover = this.cursor = this.playing = null;
     this.stage = model.get("stage");
     const { signed, weights } = model.get("options");
-    this.palettes = { signed: bytesOf(signed), weights: bytesOf(weights) };
+    this.palettes = palettesOf({ signed, weights });
     this.build();
     this.start(el, ["stage", "row", "head"]);
     this.stops.push(() => this.setPlaying(false));
