@@ -92,8 +92,12 @@ def read(notebook: bytes) -> tuple[list[str], list[Any]] | str:
     used = [*dict.fromkeys(source for answer in answers for source, _ in answer.statements)]
     at = {source: number for number, source in enumerate(used)}
     numbered = [
-        (one.exercise, one.expression, [(at[part], place) for part, place in one.statements])
-        for one in answers
+        (
+            answer.exercise,
+            answer.expression,
+            [(at[source], place) for source, place in answer.statements],
+        )
+        for answer in answers
     ]
     return used, numbered
 
@@ -108,23 +112,27 @@ def unpacked(sources: Sequence[str], answers: Sequence[Any]) -> list[Answer]:
 
 def find_answers(cells: Sequence[str]) -> list[Answer]:
     """Return the answers in the cells of a notebook, in the order of the course."""
-    statements = [one for cell in cells for one in _statements(_as_python(cell))]
+    statements = [statement for cell in cells for statement in _statements(_as_python(cell))]
     checks = {
         name: (at, given)
         for at, statement in enumerate(statements)
         for name, given in _checks(statement.node)
     }
     defined = {
-        name for one in statements for name in (_defined(one.node) if one.node else one.binds)
+        name
+        for statement in statements
+        for name in (_defined(statement.node) if statement.node else statement.binds)
     }
     # A helper may have the name of another lesson's exercise.
-    parts = [{exercise.name for exercise in lesson.exercises} for lesson in LESSONS]
-    theirs = set[str]().union(*(names for names in parts if not checks or names & checks.keys()))
-    found = []
+    names_of_lessons = [{exercise.name for exercise in lesson.exercises} for lesson in LESSONS]
+    theirs = set[str]().union(
+        *(names for names in names_of_lessons if not checks or names & checks.keys())
+    )
+    answers = []
     for name in EXERCISES:
         if name in checks or name in defined & theirs:
-            found.append(_answer(name, statements, *checks.get(name, (len(statements), name))))
-    return found
+            answers.append(_answer(name, statements, *checks.get(name, (len(statements), name))))
+    return answers
 
 
 def _as_python(source: str) -> str:
@@ -151,9 +159,9 @@ def _statements(source: str) -> Iterator[Statement]:
     for place, node in enumerate(nodes):
         if isinstance(node, IMPORTS):
             for alias in node.names:
-                one = copy(node)
-                one.names = [alias]
-                yield Statement(ast.unparse(one), 0, one, frozenset(_bound(one)))
+                single = copy(node)
+                single.names = [alias]
+                yield Statement(ast.unparse(single), 0, single, frozenset(_bound(single)))
         else:
             yield Statement(source, place, node, frozenset(_bound(node)), frozenset(_used(node)))
 
@@ -169,14 +177,17 @@ def _bound(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ASSIGNMENTS):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         yield from (
-            part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)
+            child.id
+            for target in targets
+            for child in ast.walk(target)
+            if isinstance(child, ast.Name)
         )
     else:
-        for part in ast.iter_child_nodes(node):
-            if isinstance(part, ast.stmt | ast.ExceptHandler | ast.withitem):
-                yield from _bound(part)
-            elif isinstance(node, ast.withitem) and part is node.optional_vars:
-                yield from (name.id for name in ast.walk(part) if isinstance(name, ast.Name))
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.stmt | ast.ExceptHandler | ast.withitem):
+                yield from _bound(child)
+            elif isinstance(node, ast.withitem) and child is node.optional_vars:
+                yield from (name.id for name in ast.walk(child) if isinstance(name, ast.Name))
 
 
 def _defined(node: ast.AST) -> Iterator[str]:
@@ -187,8 +198,8 @@ def _defined(node: ast.AST) -> Iterator[str]:
         case ast.Assign([ast.Name(name)], ast.Lambda()):
             yield name
         case ast.With() | ast.If() | ast.Try():
-            for part in node.body:
-                yield from _defined(part)
+            for statement in node.body:
+                yield from _defined(statement)
 
 
 def _used(node: ast.AST) -> Iterator[str]:
@@ -212,8 +223,8 @@ def _used(node: ast.AST) -> Iterator[str]:
 
 def _checks(node: ast.stmt | None) -> Iterator[tuple[str, str]]:
     """Yield the exercise and the answer of each call of check that counts, as written."""
-    for part in ast.walk(node) if node else ():
-        match part:
+    for inner in ast.walk(node) if node else ():
+        match inner:
             case ast.Call(
                 func=ast.Name("check") | ast.Attribute(attr="check"),
                 args=[ast.Constant(str(name)), given],
@@ -235,7 +246,9 @@ def _answer(name: str, statements: list[Statement], checked: int, given: str) ->
             if not _begun(name, statements, end):
                 return Answer(name)
     return Answer(
-        name, expression, [(one.cell, one.place) for one in _needed(expression, statements, end)]
+        name,
+        expression,
+        [(statement.cell, statement.place) for statement in _needed(expression, statements, end)],
     )
 
 
@@ -258,7 +271,7 @@ def _begun(name: str, statements: Sequence[Statement], before: int) -> bool:
     if (
         isinstance(node, ast.Assign)
         and is_stub_source(node)
-        and not any(isinstance(part, ast.Name) for part in node.targets)
+        and not any(isinstance(target, ast.Name) for target in node.targets)
     ):
         return _begun(name, statements, last)
     return not is_stub_source(node)
@@ -272,7 +285,7 @@ def _needed(expression: str, statements: Sequence[Statement], end: int) -> list[
     last of all.
     """
     wanted = [
-        (part.id, end) for part in ast.walk(ast.parse(expression)) if isinstance(part, ast.Name)
+        (inner.id, end) for inner in ast.walk(ast.parse(expression)) if isinstance(inner, ast.Name)
     ]
     chosen = {at for at in range(end) if "*" in statements[at].binds}
     while wanted:
@@ -286,13 +299,13 @@ def _needed(expression: str, statements: Sequence[Statement], end: int) -> list[
             chosen |= {
                 at,
                 *(
-                    one
-                    for one in range(before)
-                    if name in statements[one].binds and statements[one].is_part
+                    place
+                    for place in range(before)
+                    if name in statements[place].binds and statements[place].is_part
                 ),
             }
             ends = (at, end) if isinstance(statements[at].node, DEFINITIONS) else (at,)
-            wanted += [(used, one) for used in statements[at].uses for one in ends]
+            wanted += [(used, place) for used in statements[at].uses for place in ends]
     return [statements[at] for at in sorted(chosen)]
 
 

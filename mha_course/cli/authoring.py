@@ -122,7 +122,7 @@ def minutes(notebook: NotebookNode) -> tuple[int, int]:
         if cell.cell_type == "markdown":
             words = re.sub(r"\]\([^)]*\)|<[^>]*>", " ", cell.source).split()
             total[deeper] += len(words) / 120 + sum(
-                int(found) for found in EXERCISE.findall(cell.source)
+                int(stated) for stated in EXERCISE.findall(cell.source)
             )
         else:
             shown = not HIDDEN & set(cell.metadata.get("tags", ()))

@@ -53,7 +53,7 @@ def grade(folder: Path, out: Path, *, confined: bool = True) -> list[Row]:
         there.
     Raises: ShapeError, before anything is judged.
     """
-    found = hand_ins(folder)
+    handed_in = hand_ins(folder)
     _prepare(folder, out)
     missing = why_not_confined() if confined else ""
     if missing:
@@ -62,11 +62,11 @@ def grade(folder: Path, out: Path, *, confined: bool = True) -> list[Row]:
         raise ShapeError("grade", what, "Linux with Landlock and seccomp", missing, fix)
     torch.set_num_threads(1)  # a process that is forked beside threads may stand still
     tqdm.monitor_interval = 0
-    kept = {path: out / "finished" / f"{_digest(path)}.json" for _, path in found}
+    kept = {path: out / "finished" / f"{_digest(path)}.json" for _, path in handed_in}
     new = {file: path for path, file in kept.items() if not file.exists()}
     _judge(_read(new, confined), confined)
-    by_learner: dict[str, list[Row]] = {learner: [] for learner, _ in sorted(found)}
-    for learner, path in found:
+    by_learner: dict[str, list[Row]] = {learner: [] for learner, _ in sorted(handed_in)}
+    for learner, path in handed_in:
         for row in (
             Row(learner, *row) for row in json.loads(kept[path].read_text(encoding="utf-8"))
         ):
@@ -98,16 +98,16 @@ def hand_ins(folder: Path) -> list[tuple[str, Path]]:
         expected=f"a folder with {expected}",
         got=str(folder),
     )
-    found = list[tuple[str, Path]]()
+    handed_in = list[tuple[str, Path]]()
     for path in _visible(folder.iterdir(), folder):
         if path.is_dir():
-            inside = [one for one in _visible(path.rglob("*"), path) if _is_notebook(one)]
-            found += [(path.name, one) for one in inside or [path]]
+            inside = [file for file in _visible(path.rglob("*"), path) if _is_notebook(file)]
+            handed_in += [(path.name, file) for file in inside or [path]]
         elif _is_notebook(path):
-            found.append((path.stem, path))
-    some = any(_is_notebook(path) for _, path in found)
+            handed_in.append((path.stem, path))
+    some = any(_is_notebook(path) for _, path in handed_in)
     require(some, place, "there is no notebook in it", expected=expected, got=str(folder))
-    return found
+    return handed_in
 
 
 def _visible(paths: Iterable[Path], under: Path) -> list[Path]:
@@ -143,12 +143,12 @@ def _prepare(folder: Path, out: Path) -> None:
 
 def _save(path: Path, text: str) -> None:
     """Write a file as a whole: a run that is interrupted leaves none that is half written."""
-    part = path.with_name("part~")
+    temporary = path.with_name("part~")
     try:
-        part.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
-        part.replace(path)
+        temporary.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
+        temporary.replace(path)
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 @cache
@@ -188,12 +188,17 @@ def _judge(notebooks: Mapping[Path, list[Answer]], confined: bool) -> None:
     finished.
     """
     empty: tuple[str, ...] = ("unattempted", "", "The body is still empty.", "")
-    rows = {file: {one.exercise: empty for one in answers} for file, answers in notebooks.items()}
-    left = {file: [one for one in answers if one.expression] for file, answers in notebooks.items()}
+    rows = {
+        file: {answer.exercise: empty for answer in answers} for file, answers in notebooks.items()
+    }
+    left = {
+        file: [answer for answer in answers if answer.expression]
+        for file, answers in notebooks.items()
+    }
     tasks = [
-        Task((file, [one.exercise for one in part]), part)
+        Task((file, [answer.exercise for answer in batch]), batch)
         for file, answers in left.items()
-        for part in ([[one] for one in answers] if LINUX else [answers] if answers else [])
+        for batch in ([[answer] for answer in answers] if LINUX else [answers] if answers else [])
     ]
     for file in [file for file, answers in left.items() if not answers]:
         _keep(file, rows[file])
@@ -202,7 +207,7 @@ def _judge(notebooks: Mapping[Path, list[Answer]], confined: bool) -> None:
         file, names = task.key
         for name, result in zip(names, task.results, strict=True):
             rows[file][name] = _verdict(result)
-        left[file] = [one for one in left[file] if one.exercise not in names]
+        left[file] = [answer for answer in left[file] if answer.exercise not in names]
         if not left[file]:
             _keep(file, rows[file])
 
@@ -211,20 +216,20 @@ def _verdict(result: Any) -> tuple[str, ...]:
     """Return what a process says of an answer; it may be forged, so only if it has the form of what
     ``judge`` says.
     """
-    found: tuple[str, ...] = "error", "", ENDED, ""
+    verdict: tuple[str, ...] = "error", "", ENDED, ""
     match result:
         case str():
-            found = ("error", "", result, "")
+            verdict = ("error", "", result, "")
         case [str(status), str(mistake), str(message), str(picture)] if (
             status in BEST_FIRST and NAME.fullmatch(mistake)
         ):
-            found = (
+            verdict = (
                 status,
                 mistake,
                 message,
                 "" if re.search("[<>]", PIECE.sub("", picture)) else picture,
             )
-    return tuple(text.encode("utf-8", "backslashreplace").decode() for text in found)
+    return tuple(text.encode("utf-8", "backslashreplace").decode() for text in verdict)
 
 
 def _keep(file: Path, rows: Mapping[str, tuple[str, ...]]) -> None:
@@ -249,8 +254,8 @@ def _best(learner: str, rows: Sequence[Row]) -> list[Row]:
         reverse=True,
     )
     best = {row.exercise: row for row in answers}
-    found = [best[name] for name in NAMES if name in best] + unreadable
-    return found or [
+    chosen = [best[name] for name in NAMES if name in best] + unreadable
+    return chosen or [
         Row(
             learner,
             "",

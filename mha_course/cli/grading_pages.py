@@ -114,7 +114,12 @@ def _known(name: str, exercise: str) -> Mistake | None:
     exercise alone.
     """
     return next(
-        (one for one in MISTAKES if one.name == name and one.applies(find_exercise(exercise))), None
+        (
+            mistake
+            for mistake in MISTAKES
+            if mistake.name == name and mistake.applies(find_exercise(exercise))
+        ),
+        None,
     )
 
 
@@ -129,18 +134,18 @@ def _frequent(answers: Sequence[Row], learners: int) -> str:
         :FREQUENT
     ]:
         (exercise, _), *_ = Counter(row.exercise for row in rows).most_common()
-        known = _known(name, exercise)
+        mistake = _known(name, exercise)
         lesson = LESSON_OF[exercise]
         many = len({row.learner for row in rows})
         places = ", ".join(
-            f"`{one}`" for one in sorted({row.exercise for row in rows}, key=NAMES.index)
+            f"`{met_in}`" for met_in in sorted({row.exercise for row in rows}, key=NAMES.index)
         )
         says = (
-            known.row.text
-            if known
+            mistake.row.text
+            if mistake
             else next(row.message for row in rows if row.exercise == exercise)
         )
-        place = known.row.place if known else f"{lesson.number}, exercise `{exercise}`"
+        place = mistake.row.place if mistake else f"{lesson.number}, exercise `{exercise}`"
         bar = f'<i class="share" style="--share:{round(100 * many / learners)}%"></i>'
         share = f"<small>{bar} {many} of {_count(learners, 'learner')}</small>"
         items.append(
@@ -185,21 +190,22 @@ def _cell(count: int, most: int) -> str:
 
 def _learners(rows: Sequence[Row], exercises: Sequence[str]) -> str:
     """Draw learners by exercises, each name a link to its feedback."""
-    found = {(row.learner, row.exercise): row for row in rows}
+    row_of = {(row.learner, row.exercise): row for row in rows}
     head = "".join(
         f'<th scope="col"><span>{escape(name)}</span></th>' for name in ("correct", *exercises)
     )
     lines = []
     for learner in dict.fromkeys(row.learner for row in rows):
         statuses = [
-            found[learner, name].status if (learner, name) in found else "" for name in exercises
+            row_of[learner, name].status if (learner, name) in row_of else "" for name in exercises
         ]
+        titles = [WORDS.get(status, "not handed in") for status in statuses]
         cells = "".join(
-            f'<td class="{one}" title="{WORDS.get(one, "not handed in")}">{SIGNS[one]}</td>'
-            for one in statuses
+            f'<td class="{status}" title="{title}">{SIGNS[status]}</td>'
+            for status, title in zip(statuses, titles, strict=True)
         )
         link = f"feedback/{quote(learner, errors='surrogateescape')}.html"
-        note = " <em>unreadable</em>" if (learner, "") in found else ""
+        note = " <em>unreadable</em>" if (learner, "") in row_of else ""
         lines.append(
             f'<tr><th scope="row"><a href="{link}">{_name(learner)}</a>{note}</th>'
             f'<td class="status">{statuses.count("correct")}</td>{cells}</tr>'

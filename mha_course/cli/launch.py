@@ -283,9 +283,9 @@ def copy_lessons() -> Path:
     for lesson in sorted((ROOT / LESSONS).glob("*.ipynb")):
         target = copies / lesson.name
         if not target.exists():
-            part = target.with_suffix(".part")
-            shutil.copyfile(lesson, part)
-            part.replace(target)
+            temporary = target.with_suffix(".part")
+            shutil.copyfile(lesson, temporary)
+            temporary.replace(target)
     return copies / "00_start_here.ipynb"
 
 

@@ -47,14 +47,14 @@ def words(text: str) -> str:
     """Turn Markdown into HTML and $…$ into MathML; badges are left out."""
     kept: list[str] = []
 
-    def keep(found: re.Match[str]) -> str:
-        if found[1]:
-            return found[1]
-        kept.append(maths(found[2] or found[3], block=bool(found[2])))
+    def keep(match: re.Match[str]) -> str:
+        if match[1]:
+            return match[1]
+        kept.append(maths(match[2] or match[3], block=bool(match[2])))
         return f"\ue000{len(kept) - 1}\ue001"
 
     page = str(_MARKDOWN(_CODE_OR_MATHS.sub(keep, _BADGE.sub("", text))))
-    return re.sub("\ue000(\\d+)\ue001", lambda found: kept[int(found[1])], page)
+    return re.sub("\ue000(\\d+)\ue001", lambda match: kept[int(match[1])], page)
 
 
 def maths(formula: str, *, block: bool) -> str:
@@ -89,23 +89,23 @@ def outputs(cell: NotebookNode) -> list[str]:
     """Return the outputs of a cell: widgets that are live, pictures with their sentence, HTML, and
     text.
     """
-    found: list[str] = []
+    parts: list[str] = []
     for output in cell.get("outputs", []):
         data = output.get("data", {})
         page = data.get("text/html", "")
         if DECK_VIEW in data:
-            found.append(live(data[DECK_VIEW]))
+            parts.append(live(data[DECK_VIEW]))
         elif picture := _FIGURE.search(page):
-            found.append(
+            parts.append(
                 f"<figure><img {picture[1]}><figcaption><p>{picture[2]}</p></figcaption></figure>"
             )
         elif page:
-            found.append(f'<div class="html">{page}</div>')
+            parts.append(f'<div class="html">{page}</div>')
         else:
             text = output.get("text", data.get("text/plain", "")).rstrip()
             wide = " wide" if max(map(len, text.split("\n"))) > LONG else ""
-            found.append(f'<pre class="said{wide}">{html.escape(text)}</pre>')
-    return found
+            parts.append(f'<pre class="said{wide}">{html.escape(text)}</pre>')
+    return parts
 
 
 def live(widget: dict[str, str]) -> str:

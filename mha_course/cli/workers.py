@@ -70,7 +70,7 @@ class Task:
 
     def read(self) -> list[Any]:
         """Return the results that this process has written so far, up to one that is cut short."""
-        found = list[Any]()
+        results = list[Any]()
         with (
             suppress(OSError, ValueError, RecursionError),
             (Path(self.folder.name) / FILE).open("rb") as file,
@@ -78,8 +78,8 @@ class Task:
             for line in file.read(LONGEST).splitlines(keepends=True):
                 token, _, text = line.partition(b" ")
                 if secrets.compare_digest(token, self.token.encode()) and text.endswith(b"\n"):
-                    found.append(json.loads(text))
-        return found[: len(self.items)]
+                    results.append(json.loads(text))
+        return results[: len(self.items)]
 
     def extend(self, seconds: float) -> None:
         """Where there are several items, give each its own time."""

@@ -27,7 +27,8 @@ def one_head_queries(x: Tensor, w_q: Tensor, head: int, num_heads: int) -> Tenso
 
 def _computes_all_heads(operations: Sequence[Operation], _: Tensor, w_q: Tensor, *__: Any) -> bool:
     return any(
-        one.name in {"mm", "bmm", "addmm"} and one.output[-1] == w_q.size(0) for one in operations
+        operation.name in {"mm", "bmm", "addmm"} and operation.output[-1] == w_q.size(0)
+        for operation in operations
     )
 
 

@@ -56,13 +56,13 @@ class ScalingLab(Lab):
         """
         at = WIDTHS.index(head_dim)
         along = self._measured(divide_by)
-        found = along[at]
-        row = found.weights[0, :SHOWN]
+        measured = along[at]
+        row = measured.weights[0, :SHOWN]
         names = [f"{n + 1}." for n in range(SHOWN)]
         rows = [
-            ["spread of the scores", f"{found.spread:.2f}"],
-            [SHARE, f"{found.top:.2f}"],
-            ["rows with a share above .99", f"{found.saturated:.0%}"],
+            ["spread of the scores", f"{measured.spread:.2f}"],
+            [SHARE, f"{measured.top:.2f}"],
+            ["rows with a share above .99", f"{measured.saturated:.0%}"],
         ]
         drawn = [{"name": SHARE, "style": "main", "values": [each.top for each in along]}]
         if divide_by != "√D":
@@ -77,9 +77,9 @@ class ScalingLab(Lab):
         said = self._scores.caption if divide_by == YOURS else ""
         by = "scaled by your scaled_scores" if divide_by == YOURS else f"divided by {divide_by}"
         return panels, (
-            f"D = {head_dim}, {by}: the scores spread by {found.spread:.2f}, the largest of "
-            f"{KEYS} shares is {found.top:.2f} on average, and {found.saturated:.0%} of the rows "
-            f"give one key more than .99. Over 400 queries.{said}"
+            f"D = {head_dim}, {by}: the scores spread by {measured.spread:.2f}, the largest of "
+            f"{KEYS} shares is {measured.top:.2f} on average, and {measured.saturated:.0%} "
+            f"of the rows give one key more than .99. Over 400 queries.{said}"
         )
 
     def _measured(self, divide_by: str) -> list[Saturation]:
@@ -98,7 +98,7 @@ class ScalingLab(Lab):
                     for each, among in zip(drawn, divisors, strict=True)
                 ]
                 self._found |= {
-                    name: [found[i] for found in every] for i, name in enumerate(DIVISORS)
+                    name: [results[i] for results in every] for i, name in enumerate(DIVISORS)
                 }
         return self._found[divide_by]
 

@@ -104,9 +104,9 @@ def measure(
         scores.requires_grad_()
     weights = scores.softmax(-1)  # (N, 1, ways, 64)
     gain = (weights @ drawn.v * drawn.upstream).sum()
-    found: tuple[Tensor | None, ...] = torch.autograd.grad(gain, [scores, q], allow_unused=True)
+    gradients: tuple[Tensor | None, ...] = torch.autograd.grad(gain, [scores, q], allow_unused=True)
     at_scores, at_q = (
-        torch.zeros(len(q), ways) if grad is None else grad[:, 0].norm(dim=-1) for grad in found
+        torch.zeros(len(q), ways) if grad is None else grad[:, 0].norm(dim=-1) for grad in gradients
     )
     rows = weights.detach()[:, 0].sort(-1, descending=True).values  # (N, ways, 64)
     return [

@@ -35,7 +35,7 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def _is_library_softmax(operations: Sequence[Operation], *_: Any) -> bool:
-    return any("softmax" in one.name for one in operations)
+    return any("softmax" in operation.name for operation in operations)
 
 
 EXERCISES = [

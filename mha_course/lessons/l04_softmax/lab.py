@@ -114,8 +114,8 @@ class SoftmaxLab(Lab):
             )
         looks = plots.strongest(row[None], [tokens[word]], tokens)
         sums = weights.sum(0 if turned else 1)
-        other = weights.sum(1 if turned else 0)
-        one, two = ("column", "rows") if turned else ("row", "columns")
+        cross_sums = weights.sum(1 if turned else 0)
+        whole, others = ("column", "rows") if turned else ("row", "columns")
         even = "1.00" if torch.allclose(sums, torch.ones_like(sums), atol=5e-3) else _range(sums)
         entropy = float(torch.special.entr(row).sum())
         read = (
@@ -124,8 +124,8 @@ class SoftmaxLab(Lab):
             else ""
         )
         return (
-            f"{looks}; the row sums to {float(row.sum()):.2f}{read}. Every {one} sums to {even}, "
-            f"{two} to {_range(other)}."
+            f"{looks}; the row sums to {float(row.sum()):.2f}{read}. Every {whole} sums to {even}, "
+            f"{others} to {_range(cross_sums)}."
         )
 
 

@@ -76,9 +76,11 @@ class WeightedSumLab(Lab):
         )
         away = (VALUES - context).norm(dim=-1)
         near = int(away.argmin())
-        told = ", ".join(f"{word} {share:.2f}" for word, share in zip(TOKENS, weights, strict=True))
+        listed = ", ".join(
+            f"{word} {share:.2f}" for word, share in zip(TOKENS, weights, strict=True)
+        )
         return (bar, picture), (
-            f"Weights {told}: the context is ({context[0]:.2f}, {context[1]:.2f}), "
+            f"Weights {listed}: the context is ({context[0]:.2f}, {context[1]:.2f}), "
             f"{'inside' if holds else 'outside'} the hull of the values. The nearest value is "
             f"that of “{TOKENS[near]}”, {away[near]:.2f} away."
         )
@@ -98,11 +100,11 @@ def shared(weights: Sequence[float], before: Sequence[float]) -> list[float]:
     kept = [min(1.0, max(0.0, x)) for x in weights]
     moved = [i for i, (now, then) in enumerate(zip(weights, before, strict=True)) if now != then]
     if len(moved) == 1:
-        one = moved[0]
-        rest, room = sum(kept) - kept[one], 1 - kept[one]
+        dragged = moved[0]
+        rest, room = sum(kept) - kept[dragged], 1 - kept[dragged]
         even = room / (len(kept) - 1)
         return [
-            kept[i] if i == one else kept[i] * room / rest if rest > 0 else even
+            kept[i] if i == dragged else kept[i] * room / rest if rest > 0 else even
             for i in range(len(kept))
         ]
     total = sum(kept)

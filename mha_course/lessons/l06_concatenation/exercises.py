@@ -126,19 +126,19 @@ def in_words(number: int, head: Head) -> str:
 def tell_where_heads_look(builder: Callable[..., Any], d: int) -> tuple[str | None, str]:
     """Name the mistake in four matrices, and say what the two heads do."""
     w_q, w_k, w_v, w_o = four_matrices(builder, d)
-    one, two = heads = heads_of(w_q, w_k, w_v, w_o, d)
+    first, second = heads = heads_of(w_q, w_k, w_v, w_o, d)
     turned = heads_of(w_k, w_q, w_v, w_o, d)
-    of_a, of_b = (one.times, two.times) if one.sees == A else (two.times, one.times)
+    of_a, of_b = (first.times, second.times) if first.sees == A else (second.times, first.times)
     name = None
-    if one.sees == two.sees and one.sees in (A, B):
+    if first.sees == second.sees and first.sees in (A, B):
         name = "same-place-twice"
-    elif ASKER in (one.sees, two.sees) or {head.sees for head in turned} == {A, B} != {
-        one.sees,
-        two.sees,
+    elif ASKER in (first.sees, second.sees) or {head.sees for head in turned} == {A, B} != {
+        first.sees,
+        second.sees,
     }:
         name = "looks-for-the-asker"
-    elif {one.sees, two.sees} == {A, B}:
-        if min(max(one.weights), max(two.weights)) < 0.9999:
+    elif {first.sees, second.sees} == {A, B}:
+        if min(max(first.weights), max(second.weights)) < 0.9999:
             name = "lead-too-small"
         elif of_a * of_b > 0:
             name = "sum-not-difference"
@@ -147,7 +147,7 @@ def tell_where_heads_look(builder: Callable[..., Any], d: int) -> tuple[str | No
     says = "; ".join(in_words(number, head) for number, head in enumerate(heads))
     own_rows = f"from rows of its own: 0 to {3 * d // 2 - 1} for head 0, the others for head 1."
     rest = f"Each should bring its content once, {own_rows} In w_o they are columns."
-    if ALL in (one.sees, two.sees):
+    if ALL in (first.sees, second.sees):
         rest = f"{ROWS['looks-for-the-asker'].why} Each makes its scores {own_rows}"
     advice = ROWS[name].why if name else rest
     return (

@@ -114,11 +114,11 @@ def _fused_inputs() -> tuple[Tensor, Tensor, Tensor, int]:
 
 
 def _is_by_hand(operations: Sequence[Operation], *_: Any) -> bool:
-    return not any("scaled_dot_product" in one.name for one in operations)
+    return not any("scaled_dot_product" in operation.name for operation in operations)
 
 
 def _pairs_all_tokens(operations: Sequence[Operation], x: Tensor, *_: Any) -> bool:
-    return any(one.output[-2:] == (x.size(1), x.size(1)) for one in operations)
+    return any(operation.output[-2:] == (x.size(1), x.size(1)) for operation in operations)
 
 
 @lru_cache(maxsize=2)
@@ -138,8 +138,8 @@ def _build_module(s: Steps) -> type[nn.Module]:
 
         def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
             linears = (self.q_proj, self.k_proj, self.v_proj, self.out_proj)
-            biases = [one.bias for one in linears]
-            w_q, w_k, w_v, w_o = [one.weight for one in linears]
+            biases = [linear.bias for linear in linears]
+            w_q, w_k, w_v, w_o = [linear.weight for linear in linears]
             return pass_through(s, x, x, w_q, w_k, w_v, w_o, self.num_heads, mask, biases)[0]
 
     return Answer

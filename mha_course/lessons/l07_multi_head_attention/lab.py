@@ -65,7 +65,8 @@ class SplitLab(Lab):
         parameters = 4 * width * width + 4 * width
         names = [str(n) for n in range(tokens)]
         weights = self.weights(num_heads)
-        one = num_heads == 1
+        heads = "one head has all" if num_heads == 1 else f"each of {num_heads} heads has"
+        pattern = "one pattern" if num_heads == 1 else "a pattern of its own"
         rank = int(self.ranks(num_heads).max())
         rows = [
             ["D = C / H", f"{head_dim}"],
@@ -94,9 +95,7 @@ class SplitLab(Lab):
             table("what H changes", ("", ""), rows, note),
             *grid,
         ), (
-            f"H = {num_heads}: {'one head has all' if one else f'each of {num_heads} heads has'} "
-            f"D = {head_dim} of {width} rows and makes "
-            f"{'one pattern' if one else 'a pattern of its own'}. Parameters: {parameters:,}, the "
-            f"same for every H. Scores: {num_heads * tokens**2}. A head compares with a form of "
-            f"rank {rank}."
+            f"H = {num_heads}: {heads} D = {head_dim} of {width} rows and makes {pattern}. "
+            f"Parameters: {parameters:,}, the same for every H. "
+            f"Scores: {num_heads * tokens**2}. A head compares with a form of rank {rank}."
         )

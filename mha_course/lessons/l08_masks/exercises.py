@@ -59,9 +59,11 @@ def _misread(answer: Callable[..., Any], *_: Any) -> tuple[str, str] | None:
     """
     wrong = []
     for convention, mask in WILD.items():
-        got = answer(mask(), convention)
+        converted = answer(mask(), convention)
         right = masks.to_attend(mask(), convention)
-        if torch.equal(got, ~right) or (got.is_floating_point() and torch.equal(got, mask())):
+        if torch.equal(converted, ~right) or (
+            converted.is_floating_point() and torch.equal(converted, mask())
+        ):
             wrong.append(convention)
     if not wrong or len(wrong) == len(WILD):
         return None

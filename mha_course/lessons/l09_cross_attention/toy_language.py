@@ -80,7 +80,7 @@ def pair(rng: random.Random, subject: str, other: str) -> Pair:
 
 def noun_pairs(split: str) -> list[tuple[str, str]]:
     """Return the (subject, other) pairs of ``"train"`` or ``"test"``, which share none."""
-    both = [(one, two) for one in NOUNS for two in NOUNS if one != two]
+    both = [(subject, other) for subject in NOUNS for other in NOUNS if subject != other]
     random.Random(0).shuffle(both)
     fifth = len(both) // 5
     return {"test": both[:fifth], "train": both[fifth:]}[split]

@@ -59,8 +59,8 @@ def encode(texts: Sequence[Pair]) -> Batch:
 
 def _ids(name: str, words: Sequence[str], vocabulary: Sequence[str]) -> list[int]:
     named = f"toy_language.{name.upper()}"
-    known = [word for word in vocabulary if not word.startswith("<")]
-    require_words("encode", words, known, named)
+    allowed = [word for word in vocabulary if not word.startswith("<")]
+    require_words("encode", words, allowed, named)
     return [vocabulary.index(word) for word in words]
 
 
@@ -107,8 +107,8 @@ class Translator(nn.Module):
         x = self.target_words(written) + self.target_positions.weight[:length]  # (B, T, C)
         own, _ = self.self_attention(self.norms[1](x), mask=causal_mask(length))  # (B, T, C)
         x = x + own  # (B, T, C)
-        found, weights = self.cross_attention(self.norms[2](x), memory, mask=memory_mask)
-        x = x + found  # (B, T, C)
+        crossed, weights = self.cross_attention(self.norms[2](x), memory, mask=memory_mask)
+        x = x + crossed  # (B, T, C)
         x = x + self.feed_forward(self.norms[3](x))  # (B, T, C)
         return self.to_words(self.norms[4](x)), weights
 

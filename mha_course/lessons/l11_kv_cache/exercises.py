@@ -31,13 +31,20 @@ def _makes_keys(operations: Sequence[Operation], q: Tensor, w_uk: Tensor, latent
     if q.dtype != torch.float64:  # in which numbers hardly meet by chance
         return False
     keys = (latent[:, None] @ w_uk.mT).flatten()  # B H S D numbers
-    inputs = (x.flatten() for one in operations for x in one.inputs if x.dtype == torch.float64)
+    inputs = (
+        x.flatten()
+        for operation in operations
+        for x in operation.inputs
+        if x.dtype == torch.float64
+    )
     return any(int(((x[:, None] - keys).abs() < 1e-11).any(0).sum()) >= q.size(3) for x in inputs)
 
 
 def _leaves_torch(operations: Sequence[Operation], *_: Tensor) -> bool:
     return any(
-        one.name in EXITS and x.is_floating_point() for one in operations for x in one.inputs
+        operation.name in EXITS and x.is_floating_point()
+        for operation in operations
+        for x in operation.inputs
     )
 
 

@@ -56,7 +56,7 @@ def group_kv_heads(
                 heads = getattr(full, name).state_dict().items()
                 size = (num_kv_heads, full.num_heads // num_kv_heads, -1)
                 linear.load_state_dict(
-                    {part: x.unflatten(0, size)[:, 0].flatten(0, 1) for part, x in heads}
+                    {parameter: x.unflatten(0, size)[:, 0].flatten(0, 1) for parameter, x in heads}
                 )
             else:
                 with seeded(100 * seed + 10 * layer + (name == "v_proj")):
@@ -94,17 +94,19 @@ def guesses(model: MaskedWordModel) -> list[float]:
 
 def uptrained(start: str, seed: int) -> dict[str, list[float]]:
     """Uptrain from one of STARTS; return the guesses "before", and after it with each rate."""
-    way, groups = STARTS[start]
-    model = example.new_model(seed) if way == "new model" else example.trained_model()
-    grouped = group_kv_heads(model, groups, "anew" if way == "new model" else way, seed=seed)
+    grouping, groups = STARTS[start]
+    model = example.new_model(seed) if grouping == "new model" else example.trained_model()
+    grouped = group_kv_heads(
+        model, groups, "anew" if grouping == "new model" else grouping, seed=seed
+    )
     after = {f"{rate:g}": guesses(uptrain(grouped, seed=seed, rate=rate)) for rate in RATES}
     return {"before": guesses(grouped), **after}
 
 
 def load() -> dict[str, Runs]:
     """Return what ships: what ``uptrained`` found for every start and seed."""
-    found: dict[str, Runs] = json.loads(PATH.read_text(encoding="utf-8"))
-    return found
+    runs: dict[str, Runs] = json.loads(PATH.read_text(encoding="utf-8"))
+    return runs
 
 
 if __name__ == "__main__":

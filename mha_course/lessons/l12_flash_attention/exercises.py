@@ -38,24 +38,29 @@ def _holds_too_many_scores(
     tokens, keys = q.size(2), k.size(2)
     blocks = -(-keys // size)
     widths = [
-        (one, sum(one.output[-2:]) - tokens) for one in operations if tokens in one.output[-2:]
+        (operation, sum(operation.output[-2:]) - tokens)
+        for operation in operations
+        if tokens in operation.output[-2:]
     ]
     too_wide = any(size < width <= keys and width != blocks for _, width in widths)
-    too_many = any(width == size and one.held >= keys // size for one, width in widths)
+    too_many = any(width == size and operation.held >= keys // size for operation, width in widths)
     return too_wide or too_many or _reads_whole_rows(operations, k.mT)
 
 
 def _is_library_kernel(operations: Sequence[Operation], *_: Any) -> bool:
-    return any("scaled_dot_product" in one.name or "multi_head" in one.name for one in operations)
+    return any(
+        "scaled_dot_product" in operation.name or "multi_head" in operation.name
+        for operation in operations
+    )
 
 
 def _reads_whole_rows(operations: Sequence[Operation], scores: Tensor, *_: Any) -> bool:
     """Return True where something is computed of all keys at once; copying and cutting are not."""
     return any(
         x.shape[-1:] == scores.shape[-1:]
-        for one in operations
-        if one.name in COMPUTES
-        for x in one.inputs
+        for operation in operations
+        if operation.name in COMPUTES
+        for x in operation.inputs
     )
 
 
@@ -70,7 +75,11 @@ def _reads_again(operations: Sequence[Operation], scores: Tensor, size: int) -> 
     block = torch.arange(scores.size(-1)) // size
     now = before = torch.zeros(*scores.shape[:-1], count, dtype=torch.bool)  # blocks of each row
     for x in (
-        x for one in operations if one.name in COMPUTES for x in one.inputs if x.is_floating_point()
+        x
+        for operation in operations
+        if operation.name in COMPUTES
+        for x in operation.inputs
+        if x.is_floating_point()
     ):
         seen = (torch.isin(scores.to(x.dtype), x) & scores.isfinite()).long()  # (..., S)
         seen = seen + seen.flatten(0, -2).all(0)  # a column counts twice
@@ -88,9 +97,9 @@ def _leaves_torch(operations: Sequence[Operation], x: Tensor, *rest: Any) -> boo
     keys = rest[0].size(2) if len(rest) > 1 else x.size(-1)
     return any(
         keys in x.shape[-2:] and x.is_floating_point()
-        for one in operations
-        if one.name in EXITS
-        for x in one.inputs
+        for operation in operations
+        if operation.name in EXITS
+        for x in operation.inputs
     )
 
 

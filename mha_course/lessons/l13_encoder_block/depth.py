@@ -85,8 +85,8 @@ def measure(wiring: Wiring, num_layers: int, *, last_norm: bool = False, draws: 
     require(
         positive, "measure", "num_layers and draws must be positive", expected="1 or more", got=got
     )
-    found = [_measure_once(wiring, num_layers, last_norm, seed) for seed in range(draws)]
-    return Depth(*(torch.tensor(column).mean(0).tolist() for column in zip(*found, strict=True)))
+    measured = [_measure_once(wiring, num_layers, last_norm, seed) for seed in range(draws)]
+    return Depth(*(torch.tensor(column).mean(0).tolist() for column in zip(*measured, strict=True)))
 
 
 def blocks(num_layers: int) -> list[EncoderBlock]:

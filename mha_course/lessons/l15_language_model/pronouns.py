@@ -45,12 +45,12 @@ def report(model: CausalLanguageModel) -> dict[str, Any]:
     """
     texts = unseen()
     weights = language.weights(model, texts)
-    found = {
+    relations = {
         "noun": relation_weights(weights, texts, "pronoun"),
         "adjective": relation_weights(weights, [to_adjective(text) for text in texts], "pronoun"),
     }
     without = [accuracy(ablate_heads(model, [head]), texts) for head in all_heads(model)]
-    listed = {name: table.flatten().tolist() for name, table in found.items()}
+    listed = {name: table.flatten().tolist() for name, table in relations.items()}
     return {**listed, "accuracy": accuracy(model, texts), "without": without}
 
 

@@ -69,12 +69,12 @@ LEAST = 1e-6  # what moves less is rounding
 
 def same_context(answer: Callable[..., Any], weights_: Tensor, v: Tensor) -> Any:
     """Return what other weights must keep, and whether they are weights, and others."""
-    other = answer(weights_, v)
-    if not isinstance(other, Tensor) or other.shape != weights_.shape:
-        return other
-    other = other.to(v.dtype)
-    kept = (other @ v, other.sum(-1))
-    flags = ((other < -LEAST).sum(), ((other - weights_).abs().amax() <= LEAST).sum())
+    answered = answer(weights_, v)
+    if not isinstance(answered, Tensor) or answered.shape != weights_.shape:
+        return answered
+    answered = answered.to(v.dtype)
+    kept = (answered @ v, answered.sum(-1))
+    flags = ((answered < -LEAST).sum(), ((answered - weights_).abs().amax() <= LEAST).sum())
     return (*kept, torch.stack([flag.to(v.dtype) for flag in flags]))
 
 
@@ -82,31 +82,31 @@ def _not_other_weights(
     answer: Callable[..., Any], weights_: Tensor, v: Tensor
 ) -> tuple[str | None, str] | None:
     """Say in words what the results of same_context say in numbers."""
-    other = answer(weights_, v)
-    if not isinstance(other, Tensor) or other.shape != weights_.shape:
-        got = tuple(other.shape) if isinstance(other, Tensor) else type(other).__name__
+    answered = answer(weights_, v)
+    if not isinstance(answered, Tensor) or answered.shape != weights_.shape:
+        got = tuple(answered.shape) if isinstance(answered, Tensor) else type(answered).__name__
         return (
             None,
             f"It should return weights of shape {tuple(weights_.shape)}, as they came in, and "
             f"returned {got}.",
         )
-    other = other.detach().to(v.dtype)
-    if not other.isfinite().all():
+    answered = answered.detach().to(v.dtype)
+    if not answered.isfinite().all():
         return None, "Some of the weights are NaN or inf. Was anything divided by 0?"
-    if (other - weights_).abs().amax() <= LEAST:
+    if (answered - weights_).abs().amax() <= LEAST:
         return "same-weights", ROWS["same-weights"].text
-    if (other < -LEAST).any():
+    if (answered < -LEAST).any():
         return "negative-weights", (
-            f"{int((other < -LEAST).sum())} weights are negative, down to "
-            f"{float(other.min()):.2g}. {ROWS['negative-weights'].why}"
+            f"{int((answered < -LEAST).sum())} weights are negative, down to "
+            f"{float(answered.min()):.2g}. {ROWS['negative-weights'].why}"
         )
-    if ((other.sum(-1) - 1).abs() > LEAST).any():
-        row = int((other.sum(-1) - 1).abs().argmax())
+    if ((answered.sum(-1) - 1).abs() > LEAST).any():
+        row = int((answered.sum(-1) - 1).abs().argmax())
         return "sum-moved", (
-            f"Rows do not sum to 1 any more: row {row} sums to {float(other[row].sum()):.6g}. "
+            f"Rows do not sum to 1 any more: row {row} sums to {float(answered[row].sum()):.6g}. "
             f"{ROWS['sum-moved'].why}"
         )
-    moved = float((other @ v - weights_ @ v).abs().amax())
+    moved = float((answered @ v - weights_ @ v).abs().amax())
     return "context-moved", (
         f"They are weights, but the context has moved, by up to {moved:.2g}. "
         f"{ROWS['context-moved'].why}"

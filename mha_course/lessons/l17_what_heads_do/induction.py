@@ -57,12 +57,12 @@ class AttentionOnly(nn.Module):
     def weights_and_logits(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return the weights of every head (L, B, H, S, S), and the logits (B, S, V)."""
         x = self.embed(ids)
-        found = []
+        weights_of_layers = []
         for layer in self.layers:
             out, weights = layer(x, is_causal=True)
             x = x + out  # (B, S, C)
-            found.append(weights)
-        return torch.stack(found), self.to_words(x)
+            weights_of_layers.append(weights)
+        return torch.stack(weights_of_layers), self.to_words(x)
 
 
 def repeated_loss(model: AttentionOnly, ids: Tensor, period: Tensor) -> Tensor:

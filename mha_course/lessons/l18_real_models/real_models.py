@@ -154,8 +154,10 @@ def stored_attention(folder: Path, layer: int = 0) -> dict[str, tuple[int, ...]]
         if ".attention." in ours
     }
     with safe_open(folder / checkpoints.WEIGHTS, "pt") as file:
-        found = {name: tuple(file.get_slice(name).get_shape()) for name in sorted(file.keys())}
-    return {name: shape for name, shape in found.items() if _module(name, family.prefix) in modules}
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in sorted(file.keys())}
+    return {
+        name: shape for name, shape in shapes.items() if _module(name, family.prefix) in modules
+    }
 
 
 def _module(name: str, prefix: str) -> str:
@@ -236,16 +238,19 @@ def in_tokens(
 
     Of a word in several pieces the last one counts.
     """
-    found = tokenizer.encode_batch([text.words for text in texts], is_pretokenized=True)
+    encodings = tokenizer.encode_batch([text.words for text in texts], is_pretokenized=True)
     placed = []
-    for text, one in zip(texts, found, strict=True):
-        last = {word: place for place, word in enumerate(one.word_ids) if word is not None}
+    for text, encoding in zip(texts, encodings, strict=True):
+        last = {word: place for place, word in enumerate(encoding.word_ids) if word is not None}
         pairs = {
             name: tuple((last[a], last[b]) for a, b in pairs) for name, pairs in text.pairs.items()
         }
-        placed.append(replace(text, words=tuple(one.tokens), pairs=pairs))
+        placed.append(replace(text, words=tuple(encoding.tokens), pairs=pairs))
     ids, mask = (
         pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
-        for rows in ([one.ids for one in found], [one.attention_mask for one in found])
+        for rows in (
+            [encoding.ids for encoding in encodings],
+            [encoding.attention_mask for encoding in encodings],
+        )
     )
     return placed, ids, mask.bool()

@@ -207,10 +207,12 @@ def measure(model: PublishedModel, tokenizer: Tokenizer) -> dict[str, Any]:
         for pair in text.pairs.get("pronoun", ())
     ]
     rows, places, nouns = torch.tensor(asked).T
-    found = tokenizer.encode_batch([written(text) for text in texts])
-    ids = pad_sequence([torch.tensor(one.ids) for one in found], batch_first=True)[rows]  # (B, S)
+    encodings = tokenizer.encode_batch([written(text) for text in texts])
+    ids = pad_sequence([torch.tensor(encoding.ids) for encoding in encodings], batch_first=True)[
+        rows
+    ]  # (B, S)
     mask = pad_sequence(
-        [torch.tensor(one.attention_mask) for one in found], batch_first=True
+        [torch.tensor(encoding.attention_mask) for encoding in encodings], batch_first=True
     ).bool()[rows]  # (B, S)
     rows = torch.arange(len(rows))
     if not model.causal:  # [CLS] stands first

@@ -101,13 +101,13 @@ def _write(ax: Axes, texts: Sequence[Mapping[str, Any]], follow: int, head: int)
                 **style,
             )
         else:
-            turn = (
+            placement = (
                 {"rotation": 90, "ha": "right", "va": "bottom"}
                 if each.get("turned")
                 else {"ha": each["align"]}
             )
             last = ax.text(
-                each["x"], each["y"], each["text"], **({"va": "baseline"} | turn), **style
+                each["x"], each["y"], each["text"], **({"va": "baseline"} | placement), **style
             )
 
 
@@ -186,7 +186,8 @@ def _follow(ax: Axes, plan: ScenePlan, stages: Stages, head: int, row: int) -> N
     low = y + cell / 2 + 3
     _stroke(ax, f"M {band} {v['y'] - 2} L {band} {low + 5}", ACCENT, 3, 1, 4)
     _stroke(ax, f"M {band} {low} L {band - 4} {low + 7} L {band + 4} {low + 7} Z", ACCENT, 0, 1, 4)
-    for one, other in (("x", "q"), ("scores", "weights"), ("context", "out")):
-        if one in parts:
-            path = f"M {parts[one]['x'] + parts[one]['w'] + 3} {y} L {parts[other]['x'] - 3} {y}"
+    for source, target in (("x", "q"), ("scores", "weights"), ("context", "out")):
+        if source in parts:
+            start = parts[source]["x"] + parts[source]["w"] + 3
+            path = f"M {start} {y} L {parts[target]['x'] - 3} {y}"
             _stroke(ax, path, ACCENT, 1.5, 1, 4)
