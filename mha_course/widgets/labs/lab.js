@@ -14,7 +14,6 @@ import { KINDS } from "./panels.js";
  * @property {import("../controls.js").ControlSpec[]} controls
  * @property {Object<string, any>} start The values at the start.
  * @property {Object<string, DataView>} palettes By name, four bytes a colour.
- * @property {string[]} heads The colour of each head.
  *
  * @typedef {object} LabState
  * @property {Object<string, any>} values
@@ -27,8 +26,8 @@ import { KINDS } from "./panels.js";
 const sizeOf = (panel) => panel.size ?? "big";
 
 /** Return what a panel must be built anew for; all else is an update. */
-const formOf = ({ kind, names, rows, columns, size, drag, head }) =>
-  JSON.stringify([kind, names, kind === "matrix" && rows, columns, size, drag, head]);
+const formOf = ({ kind, names, rows, columns, size, drag, color }) =>
+  JSON.stringify([kind, names, kind === "matrix" && rows, columns, size, drag, color]);
 
 const titleOf = ({ title, drag, paint }) =>
   `${title}${drag ? ": drag them" : paint ? ": paint it" : ""}`;
@@ -40,10 +39,9 @@ function makePanel(panel, tools) {
   const note = make("p", "note");
   const legend = make("p", "note");
   if (panel.on) legend.append(make("i", "yes"), ` ${panel.on} `, make("i", "no"), ` ${panel.off}`);
-  if (panel.head !== undefined)
-    title.style.borderColor = tools.heads[panel.head % tools.heads.length];
+  if (panel.color) title.style.borderColor = panel.color;
   const node = make("figure", `panel ${panel.kind} ${sizeOf(panel)}`, title, place, legend, note);
-  const [needs, most] = KINDS[panel.kind].room(panel);
+  const [needs, most] = tools.kinds[panel.kind].room(panel);
   if (sizeOf(panel) === "big")
     Object.assign(node.style, { flex: `${needs} 1 ${needs}px`, maxWidth: `${most}px` });
   else node.style.minWidth = `${needs}px`;
@@ -52,7 +50,7 @@ function makePanel(panel, tools) {
     title.textContent = titleOf(now);
     note.textContent = now.note;
     if (width === drawn) return picture.update(now);
-    picture = KINDS[now.kind].draw(now, { ...tools, width });
+    picture = tools.kinds[now.kind].draw(now, { ...tools, width });
     place.replaceChildren(picture.node);
     drawn = width;
   }
@@ -80,8 +78,9 @@ function makeBoards(tools) {
   return { node: make("div", "boards", ...Object.values(groups)), draw };
 }
 
-export function render({ model, el }) {
-  const { kind, question, hint, controls: specs, start, heads, ...options } = model.get("options");
+/** Draw a lab; `kinds` are those of panels, among which a lesson may have its own. */
+export function renderLab({ model, el }, kinds) {
+  const { kind, question, hint, controls: specs, start, ...options } = model.get("options");
   const palettes = palettesOf(options.palettes);
   let local = {}; // the values, those that the kernel has not answered yet included
   let [room, frame, drawings] = [0, null, 0];
@@ -106,7 +105,7 @@ export function render({ model, el }) {
   }
   const controls = makeControls(specs, move);
   const value = (name) => local[name];
-  const tools = { move, idle: kernel.idle, read, palettes, heads, value };
+  const tools = { kinds, move, idle: kernel.idle, read, palettes, value };
   const boards = makeBoards(tools);
 
   const again = makeButton("again", "Start again", () =>
@@ -152,5 +151,7 @@ export function render({ model, el }) {
     root.remove();
   };
 }
+
+const render = (context) => renderLab(context, KINDS);
 
 export default { render };

@@ -45,15 +45,13 @@ def bars(
     low: float = 0.0,
     high: float = 1.0,
     highlighted: Sequence[int] = (),
-    drag: str = "",
     note: str = "",
+    **more: Any,
 ) -> Panel:
-    """Describe a bar for each name, from low to high.
-
-    With ``drag``, the control that they are, they can be dragged.
-    """
-    fields = {"low": low, "high": high, "highlighted": list(highlighted), "drag": drag}
-    return _panel("bars", title, note, names=list(names), values=plain(values), **fields)
+    """Describe a bar for each name, from low to high; more is for a lesson's own bars."""
+    ends = {"low": low, "high": high}
+    numbers = {"values": plain(values), "highlighted": list(highlighted), **ends}
+    return _panel("bars", title, note, names=list(names), **numbers, **more)
 
 
 def matrix(
@@ -73,10 +71,9 @@ def matrix(
     Args:
         scale: by default the one that the numbers have, with weights from 0 to 1.
         size: big or small. Names stand beside a big one only.
-        more: ``paint``, the control that its cells are; ``pick``, the control that its rows are;
-            ``highlighted``, a row; ``rows_sum`` and ``columns_sum``, numbers to write at the edges;
-            ``on`` and ``off``, the words for 1 and 0; ``head``, whose colour marks it; ``group``,
-            the title above all small ones.
+        more: ``paint``, the control that its cells are; ``on`` and ``off``, the words for 1 and 0;
+            ``color``, which marks its title; ``group``, the title above all small ones;
+            ``margin``, pixels to keep free at the right and below. The rest is for a lesson's own.
     """
     covered = None if hidden is None else [list(map(int, row)) for row in hidden]
     scale = scale or scale_of(as_numbers("matrix", values), covered)

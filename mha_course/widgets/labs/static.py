@@ -23,7 +23,6 @@ PAGE_WIDTH = 11.0  # inches
 LETTER = 0.08  # inches of a letter in a table, at most
 LINES: dict[str, dict[str, Any]] = {
     "main": {"color": plots.BAR, "alpha": 1},
-    "dashed": {"color": plots.BAR, "alpha": 1, "linestyle": "--"},
     "faint": {"color": plots.INK, "alpha": 0.45},
 }
 CENTRED: dict[str, Any] = {"ha": "center", "va": "center"}
@@ -107,12 +106,11 @@ def _bars(ax: Axes, panel: Panel) -> None:
 
 
 def _matrix(ax: Axes, panel: Panel) -> None:
-    values = _numbers(panel["values"])
     scale = Scale(*(panel["scale"][key] for key in Scale._fields))
     mask = None if panel["hidden"] is None else ~np.array(panel["hidden"], bool)
     names = {"queries": panel["rows"], "keys": panel["columns"]}
     look: dict[str, Any] = {"annotate": False, "bar": False, "leaks": True}
-    plots.heatmap(values, **names, mask=mask, scale=scale, **look, ax=ax)
+    plots.heatmap(_numbers(panel["values"]), **names, mask=mask, scale=scale, **look, ax=ax)
     ax.set_xlabel("")
     if panel["size"] != "big":
         ax.set(xticks=[], yticks=[], ylabel="")
@@ -120,13 +118,6 @@ def _matrix(ax: Axes, panel: Panel) -> None:
         ax.xaxis.set_label_position("bottom")
         between = "\n" if style.get() is SLIDE else "   "  # letters are larger there
         ax.set_xlabel(f"■ {panel['on']}{between}□ {panel['off']}", fontsize=SMALL)
-    if "rows_sum" in panel:
-        down, across = values.shape
-        for n, total in enumerate(panel["rows_sum"]):
-            ax.text(across + 0.2, n + 0.5, f"Σ {total}", va="center", fontsize=SMALL)
-        for n, total in enumerate(panel["columns_sum"]):
-            below: dict[str, Any] = {"ha": "center", "va": "top", "rotation": 90}
-            ax.text(n + 0.5, down + 0.2, f"Σ {total}", fontsize=SMALL, **below)
 
 
 def _lines(ax: Axes, panel: Panel) -> None:
