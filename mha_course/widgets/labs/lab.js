@@ -34,23 +34,25 @@ const titleOf = ({ title, drag, paint }) =>
 
 /** Build the frame of a panel; its picture is drawn once the page has given it its width. */
 function makePanel(panel, tools) {
+  const { draw, room } = tools.kinds[panel.kind];
   const title = make("figcaption", "title", panel.title);
+  if (panel.color) title.style.borderColor = panel.color;
   const place = make("div");
-  const note = make("p", "note");
   const legend = make("p", "note");
   if (panel.on) legend.append(make("i", "yes"), ` ${panel.on} `, make("i", "no"), ` ${panel.off}`);
-  if (panel.color) title.style.borderColor = panel.color;
-  const node = make("figure", `panel ${panel.kind} ${sizeOf(panel)}`, title, place, legend, note);
-  const [needs, most] = tools.kinds[panel.kind].room(panel);
-  if (sizeOf(panel) === "big")
-    Object.assign(node.style, { flex: `${needs} 1 ${needs}px`, maxWidth: `${most}px` });
-  else node.style.minWidth = `${needs}px`;
-  let [picture, drawn] = [null, 0];
+  const note = make("p", "note");
+  const size = sizeOf(panel);
+  const node = make("figure", `panel ${panel.kind} ${size}`, title, place, legend, note);
+  const [needs, most] = room(panel);
+  if (size === "small") node.style.minWidth = `${needs}px`;
+  else Object.assign(node.style, { flex: `${needs} 1 ${needs}px`, maxWidth: `${most}px` });
+  let picture = null;
+  let drawn = 0; // for which width
   function update(now, width) {
     title.textContent = titleOf(now);
     note.textContent = now.note;
     if (width === drawn) return picture.update(now);
-    picture = tools.kinds[now.kind].draw(now, { ...tools, width });
+    picture = draw(now, { ...tools, width });
     place.replaceChildren(picture.node);
     drawn = width;
   }
@@ -67,10 +69,11 @@ function makeBoards(tools) {
     groups.small.dataset.title = panels.find((panel) => panel.group)?.group ?? "";
     panels.forEach((panel, i) => {
       if (drawn[i]?.form === formOf(panel)) return;
-      const old = drawn[i];
+      const group = groups[sizeOf(panel)];
+      const old = drawn[i]?.node;
       drawn[i] = makePanel(panel, tools);
-      if (old?.node.parentNode === groups[sizeOf(panel)]) old.node.replaceWith(drawn[i].node);
-      else groups[sizeOf(panel)].append(drawn[i].node);
+      if (old?.parentNode === group) old.replaceWith(drawn[i].node);
+      else group.append(drawn[i].node);
     });
     if (anew) widths = drawn.map(({ node }) => node.clientWidth); // all at once: the page is laid out once
     panels.forEach((panel, i) => drawn[i].update(panel, widths[i]));
@@ -87,9 +90,8 @@ export function renderLab({ model, el }, kinds) {
 
   const { node: aloud, speak, stop: stopSpeaking } = makeSpeaker();
   const sentence = make("p", "sentence");
-  const trouble = make("p", "trouble");
+  const trouble = Object.assign(make("p", "trouble"), { role: "status" });
   const readout = make("p", "readout");
-  trouble.setAttribute("role", "status");
   const kernel = connect(model, draw, (text) => {
     say(trouble, text && `⚠ ${text}`);
     trouble.hidden = !text;
@@ -111,11 +113,11 @@ export function renderLab({ model, el }, kinds) {
   const again = makeButton("again", "Start again", () =>
     Object.entries(start).forEach((pair) => move(...pair)),
   );
-  const bar = make("div", "controls", ...[...controls.values()].map(({ node }) => node), again);
+  const bar = make("div", "controls", ...Array.from(controls.values(), ({ node }) => node), again);
   const parts = [make("p", "question", question), bar, sentence, trouble, boards.node, readout];
   if (hint) parts.push(make("p", "hint", hint));
   const root = make("section", "mha-lab mha-picture", ...parts, aloud);
-  root.setAttribute("aria-label", kind);
+  root.ariaLabel = kind;
   keepKeys(root);
   el.append(root);
 

@@ -57,7 +57,9 @@ class MaskLab(Lab):
             ChoiceControl("preset", "mask", "menu", PRESETS, first),
             ChoiceControl("n", "n, of padding and window", "slider", counts, min(2, size - 1)),
             ChoiceControl("fill", "a row that sees nothing", "choice", fills, COURSE),
-            PaintedControl("mask", _cells(start), lambda sent: _cells(self._painted(sent))),
+            PaintedControl(
+                "mask", start.int().tolist(), lambda sent: self._painted(sent).int().tolist()
+            ),
         ])  # fmt: skip
 
     @property
@@ -84,7 +86,7 @@ class MaskLab(Lab):
             return {**values, "preset": PAINTED}
         if {"preset", "n"} & moved.keys() and values["preset"] != PAINTED:
             painted = preset(values["preset"], len(self._tokens), values["n"])
-            return {**values, "mask": _cells(painted)}
+            return {**values, "mask": painted.int().tolist()}
         return values
 
     def draw(self, preset: str, n: int, fill: str, mask: list[list[int]]) -> tuple[Panels, str]:
@@ -120,11 +122,6 @@ def _as_others_write_it(allowed: Tensor, tokens: Sequence[str]) -> list[Panel]:
             ("additive", additive, "-inf", "0 = may attend"),
         )
     ]
-
-
-def _cells(mask: Tensor) -> list[list[int]]:
-    cells: list[list[int]] = mask.int().tolist()
-    return cells
 
 
 def preset(name: str, size: int, n: int) -> Tensor:
