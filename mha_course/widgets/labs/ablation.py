@@ -1,4 +1,4 @@
-"""The lab of lessons 0 and 16: ablate heads of the trained model, and see what it guesses then."""
+"""The lab of lessons 0 and 17: ablate heads of the trained model, and see what it guesses then."""
 
 from __future__ import annotations
 
