@@ -1,6 +1,6 @@
 // A matrix as a panel: read with pointer and keys, or painted, where it is a control.
 
-import { isolateWord, hasModifier, make, setAttributes, svg } from "../dom.js";
+import { clamp, isolateWord, hasModifier, make, setAttributes, svg } from "../dom.js";
 import {
   arrange,
   boxOf,
@@ -41,38 +41,32 @@ export const pageFont = () =>
   getComputedStyle(document.body).getPropertyValue("--jp-ui-font-family") ||
   "system-ui, sans-serif";
 
-const namesOf = ({ rows, columns, size }) => (size === "big" ? [rows, columns] : [[], []]);
-
-/** Return what a matrix keeps free: its margin, and cells that are wide enough for names. */
-const optionsOf = ({ size, margin }) => ({
-  right: margin ?? (size === "big" ? 4 : 2),
-  below: margin ?? 0,
-  leastCell: LEAST_CELL,
-});
-
-/** The largest cells of a matrix. Without names they are as many as can be compared at a glance. */
-const largestCell = ({ rows, columns, size }) =>
-  size === "big"
-    ? Math.min(40, Math.max(23, 360 / rows.length))
-    : Math.min(24, 210 / columns.length);
+/** Return how a matrix is laid out: its names, the size of its cells, and what it keeps free. */
+function layoutOf({ rows, columns, size, margin }) {
+  const big = size === "big";
+  const names = big ? [rows, columns] : [[], []];
+  // without names, cells are as many as can be compared at a glance
+  const largest = big ? clamp(360 / rows.length, 23, 40) : Math.min(24, 210 / columns.length);
+  const free = { right: margin ?? (big ? 4 : 2), below: margin ?? 0 };
+  return { big, names, options: { ...free, largest, leastCell: LEAST_CELL } };
+}
 
 /** Return how wide a matrix is at least, and at most. */
 export function roomOfMatrix(panel) {
-  const count = panel.columns.length;
-  const widthOf = (cell) => widthWith(cell, namesOf(panel), count, pageFont(), optionsOf(panel));
-  const most = widthOf(largestCell(panel));
-  if (panel.size !== "big") return [Math.max(90, most), Math.max(90, most)];
-  return [Math.min(most, Math.max(300, widthOf(LEAST_CELL))), most];
+  const { big, names, options } = layoutOf(panel);
+  const widthOf = (cell) => widthWith(cell, names, panel.columns.length, pageFont(), options);
+  const most = Math.max(widthOf(options.largest), big ? 0 : 90);
+  return [big ? Math.min(most, Math.max(300, widthOf(LEAST_CELL))) : most, most];
 }
 
 export class Matrix {
   constructor(panel, tools) {
     const { rows, columns, size, paint } = panel;
-    Object.assign(this, { rows, columns, paint, tools, brush: null });
+    const { big, names, options } = layoutOf(panel);
+    Object.assign(this, { rows, columns, paint, tools, big, brush: null });
     this.sizes = { T: rows.length, S: columns.length };
     this.cursor = { row: 0, column: 0 };
-    const options = { ...optionsOf(panel), largest: largestCell(panel) };
-    this.plan = arrange(this.sizes, namesOf(panel), tools.width, pageFont(), options);
+    this.plan = arrange(this.sizes, names, tools.width, pageFont(), options);
     const { width, height } = this.plan;
     this.canvas = make("canvas", panel.hidden ? "hatched" : "");
     this.drawing = svg("g");
@@ -81,8 +75,7 @@ export class Matrix {
     this.node = make("div", `cells ${size}${paint ? " paint" : ""}`, this.canvas, picture);
     Object.assign(this.node.style, { width: `${width}px`, height: `${height}px` });
     this.node.role = "img";
-    this.big = size === "big";
-    if (this.big) this.listen();
+    if (big) this.listen();
     this.update(panel);
   }
 

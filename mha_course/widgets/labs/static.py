@@ -49,12 +49,12 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
     made.suptitle(question, x=0.01, ha="left", fontsize=TITLE, fontweight="bold")
     if not rows:  # what the lab draws was an error from the start
         return made
-    parts = made.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for part, row in zip(parts, rows, strict=True):
+    bands = made.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for band, row in zip(bands, rows, strict=True):
         widths = _inches(row)
         if row in batches:
             widths += [widths[0]] * (across - len(row))
-        axes = part.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
+        axes = band.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
         for ax, panel, inches in zip(axes, row, widths, strict=False):
             KINDS[panel["kind"]](ax, panel)
             title = textwrap.fill(panel["title"], round((inches - 0.5) / 0.07))

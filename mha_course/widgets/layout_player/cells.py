@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import product
 from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
@@ -78,7 +79,7 @@ def choose(trace: Trace) -> list[Tensor]:
     return chosen
 
 
-def written(axes: tuple[str, ...], shape: tuple[int, ...]) -> str:
+def written(axes: Sequence[str], shape: Sequence[int]) -> str:
     """Write names and sizes: (B=1, S=3, C=8)."""
     pairs = zip(axes, shape, strict=True)
     texts = [
@@ -156,14 +157,14 @@ def owners_by_number(readings: list[Reading], sizes: dict[str, int]) -> dict[int
 
 
 def assumed_axes(
-    tensor: Tensor, known: list[Tensor], start: Tensor, sizes: dict[str, int]
+    tensor: Tensor, named: list[Tensor], start: Tensor, sizes: dict[str, int]
 ) -> tuple[str, ...]:
     """Return what a reader takes the axes for, where they are mixed and so have no name."""
     pairs = list(zip(tensor.axes, tensor.shape, strict=True))
     if "?" not in tensor.axes:
         width = sizes.get("C")
         return tuple("C" if axis == "D*H" and size == width else axis for axis, size in pairs)
-    alike = [named.axes for named in known if named.shape == tensor.shape]
+    alike = [like.axes for like in named if like.shape == tensor.shape]
     if alike:
         return alike[-1]
     lengths = dict(_factors(start.axes, start.shape, sizes))

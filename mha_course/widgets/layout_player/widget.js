@@ -20,7 +20,6 @@ import { Lane } from "./lane.js";
  * @property {"start" | "view" | "copy" | "same"} storage
  * @property {string} sentence What became of memory and strides.
  * @property {string} warning What is certainly wrong, or nothing.
- * @property {string} reading Names and sizes of the axes.
  * @property {string[]} axes What a reader takes them for, where they are mixed.
  * @property {string[]} colors
  * @property {number[]} shape

@@ -46,9 +46,9 @@ class LayoutPlayer(Player):
         if {"H", "D"} <= sizes.keys():
             sizes["C"] = sizes["H"] * sizes["D"]
         chains = [cells.choose(shown) for shown in traces]
-        known = [tensor for chain in chains for tensor in chain if "?" not in tensor.axes]
+        named = [tensor for chain in chains for tensor in chain if "?" not in tensor.axes]
         pairs = zip(traces, chains, strict=True)
-        lanes = [_lane(shown, chain, known, sizes) for shown, chain in pairs]
+        lanes = [_lane(shown, chain, named, sizes) for shown, chain in pairs]
         self.text = "; beside it ".join(map(_summary, lanes)) + "."
         self.static = markup.figure(_tables(lanes), self.text)
         last = max(len(lane["frames"]) for lane in lanes) - 1
@@ -56,20 +56,19 @@ class LayoutPlayer(Player):
 
 
 def _lane(
-    trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], sizes: dict[str, int]
+    trace: Trace, chain: list[cells.Tensor], named: list[cells.Tensor], sizes: dict[str, int]
 ) -> dict[str, Any]:
     strips, readings = cells.replay(chain)
     owners = cells.owners_by_number(readings, sizes)
     frames: list[dict[str, Any]] = []
     mixed = False  # from the first step on that mixes
     for number, (tensor, strip, places, ids) in enumerate(readings):
-        axes = cells.assumed_axes(tensor, known, chain[0], sizes)
+        axes = cells.assumed_axes(tensor, named, chain[0], sizes)
         mixed = mixed or axes != tensor.axes or bool(getattr(tensor, "warning", None))
         meant = cells.owners_by_axes(axes, tensor.shape, sizes)
         odd, mixing = _odd([owners[n] for n in ids], meant, axes) if mixed else ([], "")
         frames.append({
             **_words(trace, tensor, chain[number - 1] if number else None),
-            "reading": cells.written(axes, tensor.shape),
             "axes": list(axes), "colors": [color(axis) for axis in axes],
             "shape": list(tensor.shape),
             "strides": list(tensor.strides), "strip": strip, "places": places, "ids": ids,
@@ -205,7 +204,8 @@ def _table(lane: dict[str, Any], frame: dict[str, Any], which: str) -> str:
         tds = "".join(_td(lane, frame, i) for i in places)
         rows.append(f'<tr><th scope="row">{", ".join(index)}</th>{tds}</tr>')
     read = "read as if it were" if frame["odd"] else "read as"
-    caption = f"{which}{frame['sentence']} Strip {frame['strip'] + 1}, {read} {frame['reading']}."
+    reading = cells.written(frame["axes"], frame["shape"])
+    caption = f"{which}{frame['sentence']} Strip {frame['strip'] + 1}, {read} {reading}."
     return (
         f"<table><caption "
         f'style="text-align:left">{html.escape(caption)}</caption>{"".join(rows)}</table>'
