@@ -42,16 +42,15 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
     rows = [row for row in (big, *batches) if row]
     heights = [max(map(_height, row)) for row in rows]
     height = 0.4 + sum(heights)
-    width = _width()
-    if style.get() is SLIDE:  # as flat as the slide is
-        width = max(width, height * SLIDE.width / SLIDE.height)
-    made = plots.new_figure(width, height)
+    width = min(style.get().width, PAGE_WIDTH)
+    flat = height * SLIDE.width / SLIDE.height if style.get() is SLIDE else 0.0  # as the slide is
+    made = plots.new_figure(max(width, flat), height)
     made.suptitle(question, x=0.01, ha="left", fontsize=TITLE, fontweight="bold")
     if not rows:  # what the lab draws was an error from the start
         return made
     bands = made.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0]
     for band, row in zip(bands, rows, strict=True):
-        widths = _inches(row)
+        widths = _inches(row, width)
         if row in batches:
             widths += [widths[0]] * (across - len(row))
         axes = band.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
@@ -65,16 +64,11 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
     return made
 
 
-def _width() -> float:
-    """Return the inches of a whole row."""
-    return min(style.get().width, PAGE_WIDTH)
-
-
-def _inches(row: Sequence[Panel]) -> list[float]:
+def _inches(row: Sequence[Panel], width: float) -> list[float]:
     """Return the inches of each panel in a row: what it needs, or its share of the rest."""
     needs = [_ends(panel)[-1] if panel["kind"] == "table" else 0.0 for panel in row]
     shares = [SHARES[panel["kind"]] for panel in row]
-    rest = _width() - sum(needs)
+    rest = width - sum(needs)
     every = sum(shares) or 1.0
     return [need or rest * share / every for need, share in zip(needs, shares, strict=True)]
 
@@ -89,12 +83,8 @@ def _height(panel: Panel) -> float:
     return 1.2 + 0.24 * max(9, len(panel.get("names", ())))
 
 
-def _numbers(values: Any) -> Any:
-    return np.array(values, dtype=float)
-
-
 def _bars(ax: Axes, panel: Panel) -> None:
-    values = np.nan_to_num(_numbers(panel["values"]))
+    values = np.nan_to_num(np.array(panel["values"], float))
     plots.bars(values, [shorten(name, 12) for name in panel["names"]], unit=panel["note"], ax=ax)
     for n in panel["highlighted"]:  # by place: a word may come twice
         ax.patches[n].set_color(plots.ACCENT)
@@ -110,7 +100,8 @@ def _matrix(ax: Axes, panel: Panel) -> None:
     mask = None if panel["hidden"] is None else ~np.array(panel["hidden"], bool)
     names = {"queries": panel["rows"], "keys": panel["columns"]}
     look: dict[str, Any] = {"annotate": False, "bar": False, "leaks": True}
-    plots.heatmap(_numbers(panel["values"]), **names, mask=mask, scale=scale, **look, ax=ax)
+    values = np.array(panel["values"], float)
+    plots.heatmap(values, **names, mask=mask, scale=scale, **look, ax=ax)
     ax.set_xlabel("")
     if panel["size"] != "big":
         ax.set(xticks=[], yticks=[], ylabel="")
@@ -124,7 +115,9 @@ def _lines(ax: Axes, panel: Panel) -> None:
     names = [f"{x:g}" for x in panel["x"]]
     places = range(len(panel["x"]))
     at = panel["at"]
-    values = {line["name"]: _numbers(line["values"]) for line in panel["lines"]}
+    values: dict[str, Any] = {
+        line["name"]: np.array(line["values"], float) for line in panel["lines"]
+    }
     plots.curves(places, values, xlabel=panel["xlabel"], ylabel="", logarithmic=False, ax=ax)
     for line, artist in zip(panel["lines"], ax.lines, strict=True):
         artist.set(markevery=[at], markersize=6, **LINES[line["style"]])
