@@ -9,12 +9,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from labs import LABS
 
-from mha_course import widgets
+from mha_course import lessons, widgets
 from mha_course.widgets import base
 
 HERE = Path(__file__).parent
-ROOMS = Path(base.__file__).parent
+ROOMS = [Path(base.__file__).parent, Path(lessons.__file__).parent]
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="Node is not installed")
 
@@ -32,7 +33,7 @@ def test_what_is_not_drawn_does_what_it_says():
 
 
 def test_every_script_finds_what_it_imports():
-    paths = [path.as_uri() for path in sorted(ROOMS.rglob("*.js"))]
+    paths = [path.as_uri() for room in ROOMS for path in sorted(room.rglob("*.js"))]
     told = node(
         "--input-type=module",
         "--eval",
@@ -45,7 +46,7 @@ SCRIPTED = {
     name: kind
     for name, kind in vars(widgets).items()
     if name in widgets.__all__ and hasattr(kind, "_esm")
-}
+} | LABS
 
 
 @pytest.mark.parametrize("name", SCRIPTED)

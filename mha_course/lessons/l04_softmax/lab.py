@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from mha_course import plots
 from mha_course.errors import require
 from mha_course.markup import isolate_word
+from mha_course.plots.figures import SMALL
+from mha_course.widgets.base import esm
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, matrix
 from mha_course.widgets.learner_function import LearnerFunction
+
+HERE = Path(__file__).parent
+MARGIN = 42  # pixels that the sums take, beside the matrix and below it
 
 
 class SoftmaxLab(Lab):
@@ -31,6 +38,8 @@ class SoftmaxLab(Lab):
 
     question = "What changes the weights of a row, and what leaves them alone?"
     hint = "Click a row of the matrix, or walk there with ↑ and ↓, to choose its word."
+    _esm = esm("lab.js", folder=HERE)
+    _css = f"{Lab._css}\n{(HERE / 'lab.css').read_text(encoding='utf-8')}"
 
     def __init__(
         self, scores: Any, tokens: Sequence[str], *, softmax: Any = None, word: str | None = None
@@ -82,6 +91,7 @@ class SoftmaxLab(Lab):
         done = [f"divided by {temperature:g}"] if temperature != 1 else []
         done += [f"drawn without the {shift} added to each"] if shift else []
         sums: dict[str, Any] = {"rows_sum": _sums(weights, 1), "columns_sum": _sums(weights, 0)}
+        sums["margin"] = MARGIN
         panels = (
             bars(
                 f"scores of “{name}”",
@@ -103,6 +113,21 @@ class SoftmaxLab(Lab):
             ),
         )
         return panels, self._sentence(word, weights, turned) + self._softmax.caption
+
+    def picture(self) -> Figure:
+        """Draw the same panels without a browser, with the sums beside and below the matrix."""
+        figure = super().picture()
+        if self._panels:
+            matrix = self._panels[2]
+            across = len(matrix["columns"])
+            down = len(matrix["rows"])
+            ax = figure.axes[2]
+            for n, total in enumerate(matrix["rows_sum"]):
+                ax.text(across + 0.2, n + 0.5, f"Σ {total}", va="center", fontsize=SMALL)
+            for n, total in enumerate(matrix["columns_sum"]):
+                below: dict[str, Any] = {"ha": "center", "va": "top", "rotation": 90}
+                ax.text(n + 0.5, down + 0.2, f"Σ {total}", fontsize=SMALL, **below)
+        return figure
 
     def _sentence(self, word: int, weights: Tensor, turned: bool) -> str:
         row = weights[word]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mha_course import plots
+from mha_course.widgets.base import esm
 from mha_course.widgets.controls import PaintedControl, ToggleControl
 from mha_course.widgets.labs.inputs import dragged_numbers
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, arrow, arrows, bars, plain
 
+HERE = Path(__file__).parent
 # The corners of their hull, counter-clockwise.
 VALUES = torch.tensor(
     [[2.0, 0.5], [0.6, 2.1], [-1.7, 1.3], [-1.2, -1.5], [1.3, -1.4]], dtype=torch.float64
@@ -27,6 +30,8 @@ OUTSIDE = "#e0453a"
 class WeightedSumLab(Lab):
     """Drag weights, and see the context move among the values."""
 
+    _esm = esm("lab.js", folder=HERE)
+    _css = f"{Lab._css}\n{(HERE / 'lab.css').read_text(encoding='utf-8')}"
     question = "Where can the context go, if all you have are weights that sum to 1?"
     hint = "Drag a bar, or go to it with Tab and press ← and →. The other weights make room."
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -86,10 +88,11 @@ class SplitLab(Lab):
         ]
         note = f"S = {tokens} tokens; biases are counted."
         group = f"what each head makes of the same {tokens} tokens: its weights"
-        grid = [
-            matrix(f"head {n}", names, names, weights[n], size="small", head=n, group=group)
-            for n in range(num_heads)
-        ]  # head: the colour of its title is that of its rows
+        look: dict[str, Any] = {"size": "small", "group": group}
+        grid = [  # the colour of each title is that of the head's rows
+            matrix(part["name"], names, names, its, color=part["color"], **look)
+            for part, its in zip(parts, weights, strict=True)
+        ]
         return (
             shares(f"C = {width} rows of W_Q, and the query they make", cut),
             table("what H changes", ("", ""), rows, note),

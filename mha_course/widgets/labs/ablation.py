@@ -1,4 +1,4 @@
-"""The lab of lessons 0 and 16: ablate heads of the trained model, and see what it guesses then."""
+"""The lab of lessons 0 and 17: ablate heads of the trained model, and see what it guesses then."""
 
 from __future__ import annotations
 
@@ -63,46 +63,42 @@ class AblationLab(Lab):
         expected = f"0 to {len(self._model.blocks) - 1}"
         require(bool(heads), "AblationLab", rule, expected=expected, got=repr(layer))
         names = [f"L{layer} H{head}" for layer, head in heads]
-        known = set(ablated) <= set(names)
         rule = "ablated must name heads"
-        require(known, "AblationLab", rule, expected=", ".join(names), got=repr(list(ablated)))
-        keys = [name.lower().replace(" ", "_") for name in names]
-        self._heads = dict(zip(keys, heads, strict=True))
-        self._words = names if layer is None else [f"head {head}" for _, head in heads]
+        exist = set(ablated) <= set(names)
+        require(exist, "AblationLab", rule, expected=", ".join(names), got=repr(list(ablated)))
+        words = names if layer is None else [f"head {head}" for _, head in heads]
         which = "L1 H0 is head 0 of layer 1; both are" if layer is None else "Heads are"
         self.hint = f"{which} counted from 0. Try one head, then pairs, then leave one alone."
-        toggles = zip(self._heads, self._words, names, strict=True)
+        keys = [name.lower().replace(" ", "_") for name in names]
+        self._heads = dict(zip(keys, zip(heads, words, strict=True), strict=True))
+        toggles = zip(keys, words, names, strict=True)
         super().__init__(
             [ToggleControl(key, f"ablate {word}", name in ablated) for key, word, name in toggles]
         )
 
     def draw(self, **ablated: bool) -> tuple[Panels, str]:
         """Draw a row of guesses for each sentence, above a line for the guess with all heads on."""
-        off = [place for key, place in self._heads.items() if ablated[key]]
-        words = zip(self._heads, self._words, strict=True)
-        who = ", ".join(word for key, word in words if ablated[key])
-        model = head_analysis.ablate_heads(self._model, off)
+        off = [self._heads[key] for key, is_off in ablated.items() if is_off]
+        model = head_analysis.ablate_heads(self._model, [head for head, _ in off])
         rows = []
         best = []
         changed = 0
         for sentence, full in self._full.items():
             now = guesses(model, sentence)
-            parts = _parts(full, now)
-            rows.append(
-                {"name": sentence, "numbers": [], "parts": parts, "mark": plain(full.max())}
-            )
+            bar = {"parts": _parts(full, now), "mark": plain(full.max())}
+            rows.append({"name": sentence, "numbers": [], **bar})
             best.append(f"“{_word(now)}” {now.max():.2f}")
             changed += _word(full) != _word(now)
-        title = f"the hidden word without {who}" if off else "the hidden word, all heads on"
         note = (
             "Blue: the guess with all heads on, and below how likely it was then. Orange: a word "
             "that beats it."
         )
-        text = (
-            f"Without {who}: {', '.join(best)}; {changed} of {len(best)} guesses change."
-            if off
-            else f"All heads on: {', '.join(best)}."
-        )
+        title = "the hidden word, all heads on"
+        text = f"All heads on: {', '.join(best)}."
+        if off:
+            who = ", ".join(word for _, word in off)
+            title = f"the hidden word without {who}"
+            text = f"Without {who}: {', '.join(best)}; {changed} of {len(best)} guesses change."
         return (shares(title, rows, note=note),), text
 
 
@@ -123,10 +119,9 @@ def _parts(full: Tensor, now: Tensor) -> list[dict[str, Any]]:
     words = now.argsort(descending=True).tolist()
     likely = [number for number in words if number != best and now[number] >= LEAST]
     beaten = int(now.argmax()) != best
-    colors = {best: plots.BAR, **{number: plots.ACCENT for number in likely[:1] if beaten}}
-    parts = [
-        (vocabulary()[number], float(now[number]), colors.get(number, OTHER))
-        for number in (best, *likely)
-    ]
-    parts.append(("others", 1 - sum(value for _, value, _ in parts), REST))
+    colors = [plots.BAR, plots.ACCENT if beaten else OTHER, *[OTHER] * len(likely)]
+    names = [vocabulary()[number] for number in (best, *likely)]
+    values = [float(now[number]) for number in (best, *likely)]
+    parts = list(zip(names, values, colors, strict=False))
+    parts.append(("others", 1 - sum(values), REST))
     return [{"name": name, "value": plain(value), "color": color} for name, value, color in parts]

@@ -14,7 +14,6 @@ import { KINDS } from "./panels.js";
  * @property {import("../controls.js").ControlSpec[]} controls
  * @property {Object<string, any>} start The values at the start.
  * @property {Object<string, DataView>} palettes By name, four bytes a colour.
- * @property {string[]} heads The colour of each head.
  *
  * @typedef {object} LabState
  * @property {Object<string, any>} values
@@ -27,32 +26,33 @@ import { KINDS } from "./panels.js";
 const sizeOf = (panel) => panel.size ?? "big";
 
 /** Return what a panel must be built anew for; all else is an update. */
-const formOf = ({ kind, names, rows, columns, size, drag, head }) =>
-  JSON.stringify([kind, names, kind === "matrix" && rows, columns, size, drag, head]);
+const formOf = ({ kind, names, rows, columns, size, drag, color }) =>
+  JSON.stringify([kind, names, kind === "matrix" && rows, columns, size, drag, color]);
 
 const titleOf = ({ title, drag, paint }) =>
   `${title}${drag ? ": drag them" : paint ? ": paint it" : ""}`;
 
 /** Build the frame of a panel; its picture is drawn once the page has given it its width. */
 function makePanel(panel, tools) {
+  const { draw, room } = tools.kinds[panel.kind];
   const title = make("figcaption", "title", panel.title);
+  if (panel.color) title.style.borderColor = panel.color;
   const place = make("div");
-  const note = make("p", "note");
   const legend = make("p", "note");
   if (panel.on) legend.append(make("i", "yes"), ` ${panel.on} `, make("i", "no"), ` ${panel.off}`);
-  if (panel.head !== undefined)
-    title.style.borderColor = tools.heads[panel.head % tools.heads.length];
-  const node = make("figure", `panel ${panel.kind} ${sizeOf(panel)}`, title, place, legend, note);
-  const [needs, most] = KINDS[panel.kind].room(panel);
-  if (sizeOf(panel) === "big")
-    Object.assign(node.style, { flex: `${needs} 1 ${needs}px`, maxWidth: `${most}px` });
-  else node.style.minWidth = `${needs}px`;
-  let [picture, drawn] = [null, 0];
+  const note = make("p", "note");
+  const size = sizeOf(panel);
+  const node = make("figure", `panel ${panel.kind} ${size}`, title, place, legend, note);
+  const [needs, most] = room(panel);
+  if (size === "small") node.style.minWidth = `${needs}px`;
+  else Object.assign(node.style, { flex: `${needs} 1 ${needs}px`, maxWidth: `${most}px` });
+  let picture = null;
+  let drawn = 0; // for which width
   function update(now, width) {
     title.textContent = titleOf(now);
     note.textContent = now.note;
     if (width === drawn) return picture.update(now);
-    picture = KINDS[now.kind].draw(now, { ...tools, width });
+    picture = draw(now, { ...tools, width });
     place.replaceChildren(picture.node);
     drawn = width;
   }
@@ -69,10 +69,11 @@ function makeBoards(tools) {
     groups.small.dataset.title = panels.find((panel) => panel.group)?.group ?? "";
     panels.forEach((panel, i) => {
       if (drawn[i]?.form === formOf(panel)) return;
-      const old = drawn[i];
+      const group = groups[sizeOf(panel)];
+      const old = drawn[i]?.node;
       drawn[i] = makePanel(panel, tools);
-      if (old?.node.parentNode === groups[sizeOf(panel)]) old.node.replaceWith(drawn[i].node);
-      else groups[sizeOf(panel)].append(drawn[i].node);
+      if (old?.parentNode === group) old.replaceWith(drawn[i].node);
+      else group.append(drawn[i].node);
     });
     if (anew) widths = drawn.map(({ node }) => node.clientWidth); // all at once: the page is laid out once
     panels.forEach((panel, i) => drawn[i].update(panel, widths[i]));
@@ -80,17 +81,17 @@ function makeBoards(tools) {
   return { node: make("div", "boards", ...Object.values(groups)), draw };
 }
 
-export function render({ model, el }) {
-  const { kind, question, hint, controls: specs, start, heads, ...options } = model.get("options");
+/** Draw a lab; `kinds` are those of panels, among which a lesson may have its own. */
+export function renderLab({ model, el }, kinds) {
+  const { kind, question, hint, controls: specs, start, ...options } = model.get("options");
   const palettes = palettesOf(options.palettes);
   let local = {}; // the values, those that the kernel has not answered yet included
   let [room, frame, drawings] = [0, null, 0];
 
   const { node: aloud, speak, stop: stopSpeaking } = makeSpeaker();
   const sentence = make("p", "sentence");
-  const trouble = make("p", "trouble");
+  const trouble = Object.assign(make("p", "trouble"), { role: "status" });
   const readout = make("p", "readout");
-  trouble.setAttribute("role", "status");
   const kernel = connect(model, draw, (text) => {
     say(trouble, text && `⚠ ${text}`);
     trouble.hidden = !text;
@@ -106,17 +107,17 @@ export function render({ model, el }) {
   }
   const controls = makeControls(specs, move);
   const value = (name) => local[name];
-  const tools = { move, idle: kernel.idle, read, palettes, heads, value };
+  const tools = { kinds, move, idle: kernel.idle, read, palettes, value };
   const boards = makeBoards(tools);
 
   const again = makeButton("again", "Start again", () =>
     Object.entries(start).forEach((pair) => move(...pair)),
   );
-  const bar = make("div", "controls", ...[...controls.values()].map(({ node }) => node), again);
+  const bar = make("div", "controls", ...Array.from(controls.values(), ({ node }) => node), again);
   const parts = [make("p", "question", question), bar, sentence, trouble, boards.node, readout];
   if (hint) parts.push(make("p", "hint", hint));
   const root = make("section", "mha-lab mha-picture", ...parts, aloud);
-  root.setAttribute("aria-label", kind);
+  root.ariaLabel = kind;
   keepKeys(root);
   el.append(root);
 
@@ -152,5 +153,7 @@ export function render({ model, el }) {
     root.remove();
   };
 }
+
+const render = (context) => renderLab(context, KINDS);
 
 export default { render };

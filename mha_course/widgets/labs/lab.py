@@ -13,7 +13,7 @@ from mha_course.plots.scales import palettes
 from mha_course.widgets.base import CourseWidget, esm, style
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs import static
-from mha_course.widgets.labs.panels import HEADS, Panels
+from mha_course.widgets.labs.panels import Panels
 
 HERE = Path(__file__).parent
 
@@ -44,7 +44,6 @@ class Lab(CourseWidget):
             "controls": [control.spec() for control in controls],
             "start": {control.name: control.write(control.start) for control in controls},
             "palettes": palettes(),
-            "heads": HEADS,
         }
         super().__init__(controls, options=options)
         self._show({"moved": {}})

@@ -17,7 +17,7 @@ from mha_course.plots.scales import BOOL
 from mha_course.widgets.controls import ChoiceControl, PaintedControl
 from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import Lab
-from mha_course.widgets.labs.panels import Panels, matrix
+from mha_course.widgets.labs.panels import Panel, Panels, matrix
 
 PAINTED = "painted"
 PRESETS = ("none", "causal", "padding", "left padding, causal", "window", PAINTED)
@@ -57,7 +57,9 @@ class MaskLab(Lab):
             ChoiceControl("preset", "mask", "menu", PRESETS, first),
             ChoiceControl("n", "n, of padding and window", "slider", counts, min(2, size - 1)),
             ChoiceControl("fill", "a row that sees nothing", "choice", fills, COURSE),
-            PaintedControl("mask", _cells(start), lambda sent: _cells(self._painted(sent))),
+            PaintedControl(
+                "mask", start.int().tolist(), lambda sent: self._painted(sent).int().tolist()
+            ),
         ])  # fmt: skip
 
     @property
@@ -84,44 +86,42 @@ class MaskLab(Lab):
             return {**values, "preset": PAINTED}
         if {"preset", "n"} & moved.keys() and values["preset"] != PAINTED:
             painted = preset(values["preset"], len(self._tokens), values["n"])
-            return {**values, "mask": _cells(painted)}
+            return {**values, "mask": painted.int().tolist()}
         return values
 
     def draw(self, preset: str, n: int, fill: str, mask: list[list[int]]) -> tuple[Panels, str]:
         """Draw the mask, the weights it leaves, and the mask as others write it."""
-        allowed = torch.tensor(mask, dtype=torch.bool)
         tokens = self._tokens
+        allowed = torch.tensor(mask, dtype=torch.bool)
+        cells = allowed.int()
+        hidden = (~allowed).int()
         weights = filled(self._scores, allowed, fill)
-        ignored = ~allowed  # the polarity of nn.MultiheadAttention and seaborn
-        group = "the same mask, as others write it"
-        small: dict[str, Any] = {"size": "small", "scale": BOOL, "group": group}
-        panels: Panels = (
-            matrix("the mask", tokens, tokens, allowed.int(), scale=BOOL, paint="mask",
-                hidden=ignored,
-                   on="may attend", off="hidden"),
-            matrix("weights after softmax", tokens, tokens, weights, hidden=ignored,
-                   note="Hatched: hidden. Red edge: a weight where there must be none."),
-        )  # fmt: skip
-        if not self._conventions:
-            return panels, _sentence(allowed, weights, tokens, fill)
-        panels = (
-            *panels,
-            matrix("this course, and SDPA", tokens, tokens, allowed.int(), **small,
-                   on="True = may attend", off="False"),
-            matrix("nn.MultiheadAttention", tokens, tokens, ignored.int(), **small,
-                on="True = ignore", off="False"),
-            matrix("seaborn.heatmap", tokens, tokens, ignored.int(), **small,
-                on="True = do not draw", off="False"),
-            matrix("additive", tokens, tokens, additive_mask(allowed,
-                torch.float32).isneginf().int(), **small,
-                   on="-inf", off="0 = may attend"),
-        )  # fmt: skip
-        return panels, _sentence(allowed, weights, tokens, fill)
+        look: dict[str, Any] = {"scale": BOOL, "on": "may attend", "off": "hidden"}
+        note = "Hatched: hidden. Red edge: a weight where there must be none."
+        panels = [
+            matrix("the mask", tokens, tokens, cells, paint="mask", hidden=hidden, **look),
+            matrix("weights after softmax", tokens, tokens, weights, hidden=hidden, note=note),
+        ]
+        if self._conventions:
+            panels += _as_others_write_it(allowed, tokens)
+        return tuple(panels), _sentence(allowed, weights, tokens, fill)
 
 
-def _cells(mask: Tensor) -> list[list[int]]:
-    cells: list[list[int]] = mask.int().tolist()
-    return cells
+def _as_others_write_it(allowed: Tensor, tokens: Sequence[str]) -> list[Panel]:
+    """Draw a mask (T, S) small, in each convention."""
+    ignored = ~allowed  # the polarity of nn.MultiheadAttention and seaborn
+    additive = additive_mask(allowed, torch.float32).isneginf()
+    look: dict[str, Any] = {"size": "small", "scale": BOOL}
+    look["group"] = "the same mask, as others write it"
+    return [
+        matrix(title, tokens, tokens, cells.int(), on=on, off=off, **look)
+        for title, cells, on, off in (
+            ("this course, and SDPA", allowed, "True = may attend", "False"),
+            ("nn.MultiheadAttention", ignored, "True = ignore", "False"),
+            ("seaborn.heatmap", ignored, "True = do not draw", "False"),
+            ("additive", additive, "-inf", "0 = may attend"),
+        )
+    ]
 
 
 def preset(name: str, size: int, n: int) -> Tensor:
@@ -156,19 +156,15 @@ def _sentence(allowed: Tensor, weights: Tensor, tokens: Sequence[str], fill: str
     blind = [tokens[row] for row in (~allowed.any(-1)).nonzero().flatten().tolist()]
     counted = f"{int(allowed.sum())} of {size * size} pairs may attend."
     if not blind:
-        seen = "word" if size == 1 else "words"
-        return (
-            f"{counted} Every word sees something: the fewest see {int(allowed.sum(-1).min())} of "
-            f"{size} {seen}."
-        )
-    first = ", ".join(f"“{isolate_word(word)}”" for word in blind[:3]) + (
-        " …" if len(blind) > 3 else ""
-    )
+        fewest = f"{int(allowed.sum(-1).min())} of {size} {'word' if size == 1 else 'words'}"
+        return f"{counted} Every word sees something: the fewest see {fewest}."
+    first = ", ".join(f"“{isolate_word(word)}”" for word in blind[:3])
+    first += " …" if len(blind) > 3 else ""
     who = f"{len(blind)} {'row sees' if len(blind) == 1 else 'rows see'} nothing ({first})"
+    alike = f"the weights there are all alike, {1 / size:.2f}"
     does = {
         COURSE: "the weights there are all 0",
         BY_HAND: "softmax gives NaN there, and NaN spreads",
-        FINITE: f"the weights there are all alike, {1 / size:.2f}: what may see nothing sees "
-        f"everything",
+        FINITE: f"{alike}: what may see nothing sees everything",
     }
     return f"{counted} {who}: {does[fill]}."

@@ -1,6 +1,6 @@
-// A matrix as a panel: read with pointer and keys, picked row by row, or painted, where it is a control.
+// A matrix as a panel: read with pointer and keys, or painted, where it is a control.
 
-import { isolateWord, hasModifier, make, setAttributes, svg } from "../dom.js";
+import { clamp, isolateWord, hasModifier, make, setAttributes, svg } from "../dom.js";
 import {
   arrange,
   boxOf,
@@ -27,67 +27,55 @@ import { figure } from "./bars.js";
  * @property {"big" | "small"} size names stand beside a big one
  * @property {string} note
  * @property {string} [paint] the control that its cells are
- * @property {string} [pick] the control that its rows are
- * @property {number} [highlighted] the row that is picked
- * @property {string[]} [rows_sum]
- * @property {string[]} [columns_sum]
+ * @property {number} [margin] pixels to keep free at the right and below
  * @property {string} [on] the word for 1
  * @property {string} [off] the word for 0
- * @property {number} [head] whose colour marks the title
+ * @property {string} [color] which marks the title
  * @property {string} [group] the title above all small ones
  */
 
 const LEAST_CELL = 12; // pixels, from which names do not overlap
-const SUMS = 42; // pixels that they take, beside the matrix and below it
 
 /** Return the face of the page, in which names are measured before there is a picture. */
 export const pageFont = () =>
   getComputedStyle(document.body).getPropertyValue("--jp-ui-font-family") ||
   "system-ui, sans-serif";
 
-const namesOf = ({ rows, columns, size }) => (size === "big" ? [rows, columns] : [[], []]);
-
-/** Return what a matrix keeps free: space for sums, and cells that are wide enough for names. */
-const optionsOf = ({ size, rows_sum: beside, columns_sum: below }) => ({
-  right: beside ? SUMS : size === "big" ? 4 : 2,
-  below: below ? SUMS : 0,
-  leastCell: LEAST_CELL,
-});
-
-/** The largest cells of a matrix. Without names they are as many as can be compared at a glance. */
-const largestCell = ({ rows, columns, size }) =>
-  size === "big"
-    ? Math.min(40, Math.max(23, 360 / rows.length))
-    : Math.min(24, 210 / columns.length);
+/** Return how a matrix is laid out: its names, the size of its cells, and what it keeps free. */
+function layoutOf({ rows, columns, size, margin }) {
+  const big = size === "big";
+  const names = big ? [rows, columns] : [[], []];
+  // without names, cells are as many as can be compared at a glance
+  const largest = big ? clamp(360 / rows.length, 23, 40) : Math.min(24, 210 / columns.length);
+  const free = { right: margin ?? (big ? 4 : 2), below: margin ?? 0 };
+  return { big, names, options: { ...free, largest, leastCell: LEAST_CELL } };
+}
 
 /** Return how wide a matrix is at least, and at most. */
 export function roomOfMatrix(panel) {
-  const count = panel.columns.length;
-  const widthOf = (cell) => widthWith(cell, namesOf(panel), count, pageFont(), optionsOf(panel));
-  const most = widthOf(largestCell(panel));
-  if (panel.size !== "big") return [Math.max(90, most), Math.max(90, most)];
-  return [Math.min(most, Math.max(300, widthOf(LEAST_CELL))), most];
+  const { big, names, options } = layoutOf(panel);
+  const widthOf = (cell) => widthWith(cell, names, panel.columns.length, pageFont(), options);
+  const most = Math.max(widthOf(options.largest), big ? 0 : 90);
+  return [big ? Math.min(most, Math.max(300, widthOf(LEAST_CELL))) : most, most];
 }
 
-class Matrix {
+export class Matrix {
   constructor(panel, tools) {
-    const { rows, columns, size, paint, pick } = panel;
-    Object.assign(this, { rows, columns, paint, pick, tools, brush: null });
+    const { rows, columns, size, paint } = panel;
+    const { big, names, options } = layoutOf(panel);
+    Object.assign(this, { rows, columns, paint, tools, big, brush: null });
     this.sizes = { T: rows.length, S: columns.length };
     this.cursor = { row: 0, column: 0 };
-    const options = { ...optionsOf(panel), largest: largestCell(panel) };
-    this.plan = arrange(this.sizes, namesOf(panel), tools.width, pageFont(), options);
+    this.plan = arrange(this.sizes, names, tools.width, pageFont(), options);
     const { width, height } = this.plan;
     this.canvas = make("canvas", panel.hidden ? "hatched" : "");
     this.drawing = svg("g");
     this.ring = svg("path", { class: "ring" });
     const picture = svg("svg", { class: "matrix", width, height }, this.drawing, this.ring);
-    const uses = `${paint ? " paint" : ""}${pick ? " pick" : ""}`;
-    this.root = make("div", `cells ${size}${uses}`, this.canvas, picture);
-    Object.assign(this.root.style, { width: `${width}px`, height: `${height}px` });
-    this.root.role = "img";
-    this.big = size === "big";
-    if (this.big) this.listen();
+    this.node = make("div", `cells ${size}${paint ? " paint" : ""}`, this.canvas, picture);
+    Object.assign(this.node.style, { width: `${width}px`, height: `${height}px` });
+    this.node.role = "img";
+    if (big) this.listen();
     this.update(panel);
   }
 
@@ -96,23 +84,18 @@ class Matrix {
     this.now = now;
     this.values = (this.paint ? this.tools.value(this.paint) : now.values).flat();
     this.hidden = this.paint ? this.values.map((value) => Number(!value)) : now.hidden?.flat();
-    const { values, hidden, plan } = this;
+    const { hidden, plan } = this;
     const colours = { ...now.scale, palette: this.tools.palettes[now.scale.palette] };
-    const numbers = values.map((value) => value ?? NaN);
-    const cells = { values: numbers, hidden, rows: this.sizes.T, columns: this.sizes.S };
+    const values = this.values.map((value) => value ?? NaN);
+    const cells = { values, hidden, rows: this.sizes.T, columns: this.sizes.S };
     this.drawing.replaceChildren(
       ...drawPicture(this.canvas, cells, colours, plan),
       svg("path", { class: "edge", d: outlineOf(plan.box) }),
       svg("path", { class: "leaks", d: this.leaksOf(cells) }),
-      ...this.sumTexts(),
     );
-    if (this.pick)
-      this.drawing.append(
-        svg("path", { class: "chosen", d: this.outline({ row: now.highlighted }) }),
-      );
     const keys = ` Arrow keys walk${this.paint ? ", space paints, shift with an arrow key paints on" : ""}.`;
     const size = `${this.rows.length} rows, ${this.columns.length} columns`;
-    this.root.ariaLabel = `${now.title}. ${size}.${this.big ? keys : ""}`;
+    this.node.ariaLabel = `${now.title}. ${size}.${this.big ? keys : ""}`;
   }
 
   outline = (place) => outlineOf(boxOf(this.plan, place));
@@ -120,26 +103,11 @@ class Matrix {
 
   /** Outline each weight that stands where there must be none. */
   leaksOf(cells) {
-    const place = (i) => ({ row: Math.floor(i / cells.columns), column: i % cells.columns });
-    const found = [...cells.values.keys()].filter(
-      (i) => isHidden(cells, i) && leaks(cells.values[i]),
-    );
-    return found.map((i) => this.outline(place(i))).join("");
-  }
-
-  sumTexts() {
-    const { rows_sum: beside = [], columns_sum: below = [] } = this.now;
-    const { x, y, w, h } = this.plan.box;
-    const { cell } = this.plan;
-    const texts = beside.map((text, i) =>
-      svg("text", { class: "sum", x: x + w + 5, y: y + (i + 0.5) * cell.h }, text),
-    );
-    below.forEach((text, j) => {
-      const [left, top] = [x + (j + 0.5) * cell.w, y + h + 5];
-      const transform = `rotate(90 ${left} ${top})`;
-      texts.push(svg("text", { class: "sum", x: left, y: top, transform }, text));
+    const outlines = cells.values.map((value, i) => {
+      const place = { row: Math.floor(i / cells.columns), column: i % cells.columns };
+      return isHidden(cells, i) && leaks(value) ? this.outline(place) : "";
     });
-    return texts;
+    return outlines.join("");
   }
 
   describe(place) {
@@ -169,20 +137,19 @@ class Matrix {
 
   /** Return the cell under the pointer. */
   under(event) {
-    const place = cellAt(pointOn(this.root, event), this.plan, this.sizes);
+    const place = cellAt(pointOn(this.node, event), this.plan, this.sizes);
     return place?.row == null || place.column == null ? null : place;
   }
 
   listen() {
-    Object.assign(this.root, { tabIndex: 0, role: "application", ariaRoleDescription: "matrix" });
-    const on = (event, call) => this.root.addEventListener(event, call);
-    on("pointerdown", (event) => this.press(event));
-    on("pointermove", (event) => this.pass(event));
-    on("pointerleave", () =>
-      this.root.matches(":focus") ? this.go(this.cursor, false) : this.tools.read("", false),
-    );
-    on("focus", () => this.go(this.cursor));
-    on("keydown", (event) => this.key(event));
+    const { node } = this;
+    Object.assign(node, { tabIndex: 0, role: "application", ariaRoleDescription: "matrix" });
+    node.onpointerdown = (event) => this.press(event);
+    node.onpointermove = (event) => this.pass(event);
+    node.onpointerleave = () =>
+      node.matches(":focus") ? this.go(this.cursor, false) : this.tools.read("", false);
+    node.onfocus = () => this.go(this.cursor);
+    node.addEventListener("keydown", (event) => this.key(event)); // what `onkeydown` returns would count
   }
 
   press(event) {
@@ -190,9 +157,8 @@ class Matrix {
     if (!place) return;
     event.preventDefault(); // nothing is marked as text
     event.target.releasePointerCapture(event.pointerId); // a finger that moves on is over other cells
-    this.root.focus({ preventScroll: true });
+    this.node.focus({ preventScroll: true });
     this.go(place);
-    if (this.pick) this.tools.move(this.pick, place.row);
     if (!this.paint) return;
     this.brush = 1 - this.values[this.index(place)]; // all cells of a stroke become what its first one becomes
     this.set(place, this.brush);
@@ -206,23 +172,16 @@ class Matrix {
     else this.tools.read(this.describe(place), false);
   }
 
+  /** Answer to a key, and say whether it was one of ours. */
   key(event) {
-    if (hasModifier(event)) return;
     const next = neighbour(event.key, this.cursor, this.sizes);
     const toggles = [" ", "Enter"].includes(event.key) && !event.shiftKey;
-    if (!next && !toggles) return;
+    if (hasModifier(event) || !(next || toggles)) return false;
     event.preventDefault();
     const held = this.values[this.index(this.cursor)];
     if (next) this.go(next);
-    if (this.pick && this.cursor.row !== this.now.highlighted)
-      this.tools.move(this.pick, this.cursor.row);
-    if (!this.paint) return;
-    if (toggles) this.set(this.cursor, 1 - held);
-    else if (event.shiftKey) this.set(this.cursor, held); // what is left is painted on
+    if (this.paint && toggles) this.set(this.cursor, 1 - held);
+    else if (this.paint && event.shiftKey) this.set(this.cursor, held); // what is left is painted on
+    return true;
   }
-}
-
-export function matrix(panel, tools) {
-  const picture = new Matrix(panel, tools);
-  return { node: picture.root, update: (next) => picture.update(next) };
 }

@@ -2,11 +2,16 @@
 
 import { make, svg } from "../dom.js";
 import { bars, figure } from "./bars.js";
-import { matrix, roomOfMatrix } from "./matrix.js";
+import { Matrix, roomOfMatrix } from "./matrix.js";
 import { arrows } from "./plane.js";
 import { afresh, shares, table } from "./table.js";
 
-const write = (attributes, words) => svg("text", attributes, words);
+// of lines: their height, and what they keep free
+const HEIGHT = 216;
+const LEFT = 44;
+const RIGHT = 18;
+const TOP = 8;
+const BELOW = 36;
 
 /** Return round numbers from low to high, about five of them. */
 export function ticksOf(low, high) {
@@ -36,45 +41,41 @@ function drawLine({ values, style }, at, x, y) {
 
 const lines = afresh((panel, { width }) => {
   const { at, x: numbers, lines: all, title } = panel;
-  const [left, right, top, height, bottom] = [44, 18, 8, 216, 36];
   const values = all.flatMap((line) => line.values).filter((value) => value !== null);
-  const [low, high] = [Math.min(...values, 0), Math.max(...values, 1e-9)].map((end) => end * 1.05);
-  const x = (i) => left + (i / (numbers.length - 1)) * (width - left - right);
-  const y = (value) => top + ((high - value) / (high - low)) * (height - top - bottom);
+  const low = Math.min(...values, 0) * 1.05;
+  const high = Math.max(...values, 1e-9) * 1.05;
+  const end = width - RIGHT;
+  const bottom = HEIGHT - BELOW;
+  const x = (i) => LEFT + (i / (numbers.length - 1)) * (end - LEFT);
+  const y = (value) => TOP + ((high - value) / (high - low)) * (bottom - TOP);
   const entries = all.map((line) => entryOf(line, at));
-  const root = svg("svg", { width, height, class: "lines", role: "img" });
-  root.setAttribute("aria-label", `${title}, at ${numbers[at]}: ${entries.join(", ")}`);
+  const root = svg("svg", { width, height: HEIGHT, class: "lines", role: "img" });
+  root.ariaLabel = `${title}, at ${numbers[at]}: ${entries.join(", ")}`;
   for (const tick of ticksOf(low, high)) {
-    root.append(
-      svg("line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick), class: "rule" }),
-    );
-    root.append(write({ x: left - 6, y: y(tick) + 4, class: "tick end" }, `${tick}`));
+    root.append(svg("path", { d: `M${LEFT} ${y(tick)}H${end}`, class: "rule" }));
+    root.append(svg("text", { x: LEFT - 6, y: y(tick) + 4, class: "tick end" }, `${tick}`));
   }
-  root.append(svg("line", { x1: x(at), x2: x(at), y1: top, y2: height - bottom, class: "here" }));
+  root.append(svg("path", { d: `M${x(at)} ${TOP}V${bottom}`, class: "here" }));
   const every = Math.ceil(numbers.length / 8);
   numbers.forEach((number, i) => {
-    const look = `tick${i === at ? " at" : ""}`;
+    const look = i === at ? "tick at" : "tick";
     if (i % every === 0)
-      root.append(write({ x: x(i), y: height - bottom + 15, class: look }, `${number}`));
+      root.append(svg("text", { x: x(i), y: bottom + 15, class: look }, `${number}`));
   });
-  root.append(write({ x: (left + width - right) / 2, y: height - 3, class: "tick" }, panel.xlabel));
+  const below = { x: (LEFT + end) / 2, y: HEIGHT - 3, class: "tick" };
+  root.append(svg("text", below, panel.xlabel));
   for (const line of all) root.append(...drawLine(line, at, x, y));
   const legend = all.map((line, i) => make("span", `entry ${line.style}`, entries[i]));
   return make("div", "", root, make("div", "legend", ...legend));
 });
 
 /** A picture that Python drew. */
-function picture(panel) {
-  const node = make("div");
-  const update = ({ html }) => (node.innerHTML = html);
-  update(panel);
-  return { node, update };
-}
+const picture = afresh(({ html }) => Object.assign(make("div"), { innerHTML: html }));
 
 /** How each kind is drawn, and how many pixels it needs and can use at most. */
 export const KINDS = {
   bars: { draw: bars, room: () => [230, 430] },
-  matrix: { draw: matrix, room: roomOfMatrix },
+  matrix: { draw: (panel, tools) => new Matrix(panel, tools), room: roomOfMatrix },
   lines: { draw: lines, room: () => [280, 560] },
   arrows: { draw: arrows, room: ({ size }) => (size === "small" ? [140, 140] : [300, 420]) },
   shares: { draw: shares, room: () => [380, 900] },

@@ -33,6 +33,10 @@ def plain(numbers: Any) -> Any:
     return None if not math.isfinite(numbers) else float(f"{numbers:.4g}")
 
 
+def _panel(kind: str, title: str, note: str, **fields: Any) -> Panel:
+    return {"kind": kind, "title": title, "note": note, **fields}
+
+
 def bars(
     title: str,
     names: Sequence[str],
@@ -41,22 +45,13 @@ def bars(
     low: float = 0.0,
     high: float = 1.0,
     highlighted: Sequence[int] = (),
-    drag: str = "",
     note: str = "",
+    **more: Any,
 ) -> Panel:
-    """Describe a bar for each name, from low to high.
-
-    With ``drag``, the control that they are, they can be dragged.
-    """
-    words = {"kind": "bars", "title": title, "names": list(names), "note": note}
-    return {
-        **words,
-        "values": plain(values),
-        "low": low,
-        "high": high,
-        "highlighted": list(highlighted),
-        "drag": drag,
-    }
+    """Describe a bar for each name, from low to high; more is for a lesson's own bars."""
+    ends = {"low": low, "high": high}
+    numbers = {"values": plain(values), "highlighted": list(highlighted), **ends}
+    return _panel("bars", title, note, names=list(names), **numbers, **more)
 
 
 def matrix(
@@ -76,24 +71,21 @@ def matrix(
     Args:
         scale: by default the one that the numbers have, with weights from 0 to 1.
         size: big or small. Names stand beside a big one only.
-        more: ``paint``, the control that its cells are; ``pick``, the control that its rows are;
-            ``highlighted``, a row; ``rows_sum`` and ``columns_sum``, numbers to write at the edges;
-            ``on`` and ``off``, the words for 1 and 0; ``head``, whose colour marks it; ``group``,
-            the title above all small ones.
+        more: ``paint``, the control that its cells are; ``on`` and ``off``, the words for 1 and 0;
+            ``color``, which marks its title; ``group``, the title above all small ones;
+            ``margin``, pixels to keep free at the right and below. The rest is for a lesson's own.
     """
-    words = {"kind": "matrix", "title": title, "note": note, "size": size}
-    names = {"rows": list(rows), "columns": list(columns)}
     covered = None if hidden is None else [list(map(int, row)) for row in hidden]
     scale = scale or scale_of(as_numbers("matrix", values), covered)
+    names = {"rows": list(rows), "columns": list(columns)}
     cells = {"values": plain(values), "hidden": covered, "scale": scale.message()}
-    return {**words, **names, **cells, **more}
+    return _panel("matrix", title, note, size=size, **names, **cells, **more)
 
 
 def lines(title: str, x: Sequence[float], drawn: Sequence[Panel], *, at: int, xlabel: str) -> Panel:
     """Describe lines, dicts of name, values and style, over one even x; at is marked."""
     ready = [{**line, "values": plain(line["values"])} for line in drawn]
-    words = {"kind": "lines", "title": title, "x": list(x), "xlabel": xlabel}
-    return {**words, "lines": ready, "at": at, "note": ""}
+    return _panel("lines", title, "", x=list(x), xlabel=xlabel, lines=ready, at=at)
 
 
 def arrow(
@@ -107,8 +99,8 @@ def arrow(
     control: str = "",
 ) -> Panel:
     """Describe an arrow of a plane; one that is dragged names its control."""
-    words = {"name": name, "of": of, "style": style, "control": control}
-    return {**words, "at": plain(at), "color": color, "thick": thick}
+    look = {"color": color, "style": style, "thick": thick}
+    return {"name": name, "of": of, "at": plain(at), "control": control, **look}
 
 
 def arrows(
@@ -125,15 +117,13 @@ def arrows(
     """Describe arrows from 0 in a plane that reaches so far.
 
     Args: hull: of how many tips, the first ones, the hull is shaded, in their order. dots: dicts of
-        name, at, color
-        and tie, the place of the arrow that it belongs to, or None. paths: lists of points, joined
-        by dashed lines. more: ``size``, small for a circle in the place of the plane; ``group``,
-        the title above all small ones.
+        name, at, color and tie, the place of the arrow that it belongs to, or None. paths: lists of
+        points, joined by dashed lines. more: ``size``, small for a circle in the place of the
+        plane; ``group``, the title above all small ones.
     """
-    drag = "arrows" if any(one["control"] for one in drawn) else ""
-    words = {"kind": "arrows", "title": title, "note": note, "drag": drag}
+    drag = "arrows" if any(each["control"] for each in drawn) else ""
     shapes = {"arrows": list(drawn), "dots": list(dots), "paths": plain(list(paths))}
-    return {**words, "reach": reach, "hull": hull, **shapes, **more}
+    return _panel("arrows", title, note, drag=drag, reach=reach, hull=hull, **shapes, **more)
 
 
 def shares(
@@ -145,11 +135,9 @@ def shares(
     a value and a color, and ``mark``: a share that the first part once had, or None. ``columns``
     are the words above the columns.
     """
-    words = {"kind": "shares", "title": title, "note": note}
-    return {**words, "rows": list(rows), "columns": list(columns)}
+    return _panel("shares", title, note, rows=list(rows), columns=list(columns))
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Panel:
     """Describe a table of words; the first of each row names it."""
-    words = {"kind": "table", "title": title, "note": note}
-    return {**words, "head": list(head), "rows": [list(row) for row in rows]}
+    return _panel("table", title, note, head=list(head), rows=[list(row) for row in rows])

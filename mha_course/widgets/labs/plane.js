@@ -28,32 +28,26 @@ function drawGrid(size, reach, pixels, small) {
   });
 }
 
-/** Draw a line with a head. */
-function arrow([x, y], [toX, toY], name, thick) {
+/** Draw an arrow in its colour, a hollow one for a query, and its name beyond the tip. */
+function drawArrow({ name, of, style, color, thick }, [x, y], [toX, toY], size) {
   const length = Math.hypot(toX - x, toY - y);
-  const [a, b] = length ? [(toX - x) / length, (toY - y) / length] : [0, 0];
-  const [head, half] = [Math.min(9 + thick, length), 3 + thick];
+  const a = length && (toX - x) / length; // (a, b) has length 1, or 0
+  const b = length && (toY - y) / length;
+  const head = Math.min(9 + thick, length);
+  const half = 3 + thick;
   const [bx, by] = [toX - a * head, toY - b * head];
+  const shaft = `M${x} ${y}L${bx} ${by}`;
   const tip = `M${toX} ${toY}L${bx - b * half} ${by + a * half}L${bx + b * half} ${by - a * half}Z`;
-  const line = svg("path", { d: `M${x} ${y}L${bx} ${by}`, "stroke-width": thick, class: "shaft" });
-  return svg("g", { class: `arrow ${name}` }, line, svg("path", { d: tip, class: "tip" }));
-}
-
-/** Draw an arrow in its colour: that of a query is hollow. */
-function drawArrow({ name, of, style, color, thick }, zero, end, size) {
-  const made = arrow(zero, end, style, thick);
-  made.style.setProperty("--ink", color);
-  if (style === "queries") {
-    const inner = made.firstChild.cloneNode();
-    setAttributes(inner, { class: "inner", "stroke-width": 3 });
-    made.append(inner);
-  }
-  const length = Math.hypot(end[0] - zero[0], end[1] - zero[1]) || 1;
-  const beside = (axis) =>
-    clamp(end[axis] + ((end[axis] - zero[axis]) / length) * 20, 12, size - 12);
-  const label = svg("text", { x: beside(0), y: beside(1) + 4, class: "label strong" }, name);
+  const node = svg("g", { class: `arrow ${style}`, style: `--ink: ${color}` });
+  node.append(svg("path", { d: shaft, "stroke-width": thick, class: "shaft" }));
+  node.append(svg("path", { d: tip, class: "tip" }));
+  if (style === "queries")
+    node.append(svg("path", { d: shaft, "stroke-width": 3, class: "inner" }));
+  const beside = (number) => clamp(number, 12, size - 12);
+  const at = { x: beside(toX + a * 20), y: beside(toY + b * 20) + 4 };
+  const label = svg("text", { ...at, class: "label" }, name);
   if (of) label.append(svg("tspan", { dy: 3, class: "sub" }, of));
-  return [made, label];
+  return [node, label];
 }
 
 /** Draw a dot, tied to the tip of an arrow if it belongs to one. */
@@ -93,14 +87,11 @@ function makeHandle(root, scale, now, to) {
 export function arrows(panel, { width, move, idle, read }) {
   const size = Math.min(width, 400);
   const scale = scaleOf(size, panel.reach);
-  const root = svg("svg", {
-    width: size,
-    height: size,
-    class: "arrows",
-    role: panel.drag ? "group" : "img",
-  });
+  const root = svg("svg", { width: size, height: size, class: "arrows" });
+  root.role = panel.drag ? "group" : "img";
   const drawn = svg("g", { "aria-hidden": "true" });
-  let [shown, held] = [panel, {}]; // what was moved and is not answered yet, by its place
+  let shown = panel;
+  let held = {}; // what was moved and is not answered yet, by its place
   const at = (i) => held[i] ?? shown.arrows[i].at;
 
   /** Move one tip; the kernel decides what becomes of the others of its control, hence null for them. */
@@ -109,38 +100,34 @@ export function arrows(panel, { width, move, idle, read }) {
     draw();
     const moved = shown.arrows[i];
     read(`${nameOf(moved)} = ${placeOf(point)}`, spoken);
-    const together = shown.arrows.filter((one) => one.control === moved.control);
-    move(
-      moved.control,
-      together.map((one) => (one === moved ? point : null)),
-    );
+    const together = shown.arrows.filter(({ control }) => control === moved.control);
+    const points = together.map((arrow) => (arrow === moved ? point : null));
+    move(moved.control, points);
   }
-  const makeOne = (_, i) => makeHandle(root, scale, () => at(i), to.bind(null, i)); // prettier-ignore
+  const makeOne = (_, i) => makeHandle(root, scale, () => at(i), to.bind(null, i));
   const handles = panel.drag ? panel.arrows.map(makeOne) : [];
-  root.append(
-    ...drawGrid(size, panel.reach, scale.pixels, panel.size === "small"),
-    drawn,
-    ...handles,
-  );
+  const grid = drawGrid(size, panel.reach, scale.pixels, panel.size === "small");
+  root.append(...grid, drawn, ...handles);
 
   function draw() {
     const ends = shown.arrows.map((_, i) => scale.pixels(at(i)));
-    const [zero, corners] = [scale.pixels([0, 0]), ends.slice(0, shown.hull)];
+    const zero = scale.pixels([0, 0]);
+    const corners = ends.slice(0, shown.hull);
     const paths = shown.paths.map((path) =>
       svg("polyline", { points: path.map(scale.pixels).join(" "), class: "chain" }),
     );
     drawn.replaceChildren(
       svg("polygon", { points: corners.join(" "), class: "hull" }),
       ...paths,
-      ...shown.arrows.flatMap((one, i) => drawArrow(one, zero, ends[i], size)),
-      ...shown.dots.flatMap((one) => drawDot(one, scale.pixels(one.at), ends)),
+      ...shown.arrows.flatMap((arrow, i) => drawArrow(arrow, zero, ends[i], size)),
+      ...shown.dots.flatMap((dot) => drawDot(dot, scale.pixels(dot.at), ends)),
     );
     handles.forEach((handle, i) => {
       const name = `${nameOf(shown.arrows[i])} at ${placeOf(at(i))}; arrow keys move it`;
       setAttributes(handle, { cx: ends[i][0], cy: ends[i][1], "aria-label": name });
     });
-    const dots = shown.dots.map((one) => `${one.name} at ${placeOf(one.at)}`);
-    root.setAttribute("aria-label", [shown.title, ...dots].join(", "));
+    const dots = shown.dots.map((dot) => `${dot.name} at ${placeOf(dot.at)}`);
+    root.ariaLabel = [shown.title, ...dots].join(", ");
   }
   function update(now) {
     shown = now;

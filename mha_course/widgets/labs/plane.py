@@ -31,9 +31,11 @@ class PlaneLab(Lab):
         to queries and keys.
     """
 
+    question = "Three tokens compare each other and mix. What do length and direction do?"
+    hint = "Drag a tip, or go to it with Tab and press the arrow keys."
+
     def __init__(self, *, projections: bool = False) -> None:
         self._projections = projections
-        start = TOKENS.tolist()
         if projections:
             self.question = f"Turn W_Q and W_K until a gives c a share of {TARGET} or more."
             self.hint = (
@@ -42,12 +44,8 @@ class PlaneLab(Lab):
             )
             super().__init__([*_matrix("Q", "queries", START), *_matrix("K", "keys", 0)])
         else:
-            self.question = (
-                "Three tokens compare each other and mix. What do length and direction do?"
-            )
-            self.hint = "Drag a tip, or go to it with Tab and press the arrow keys."
             length = NumberControl("length", "length of all three", 1.0, SHORTEST, LONGEST)
-            super().__init__([length, PaintedControl("tokens", start, _points)])
+            super().__init__([length, PaintedControl("tokens", TOKENS.tolist(), _points)])
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
         """Keep the arrows in step with the controls, and in the plane."""
@@ -87,12 +85,12 @@ class PlaneLab(Lab):
         scores = q @ k.T  # (T, S)
         weights = (scores / 2**0.5).softmax(-1)
         rows = []
-        for name, score, shared in zip(NAMES, plain(scores), plain(weights), strict=True):
+        for name, numbers, row in zip(NAMES, plain(scores), plain(weights), strict=True):
             parts = [
-                {"name": s, "value": x, "color": color}
-                for s, x, color in zip(NAMES, shared, HEADS, strict=False)
+                {"name": key, "value": weight, "color": color}
+                for key, weight, color in zip(NAMES, row, HEADS, strict=False)
             ]
-            rows.append({"name": name, "numbers": score, "parts": parts, "mark": None})
+            rows.append({"name": name, "numbers": numbers, "parts": parts, "mark": None})
         scored = [f"score with\u00a0{name}" for name in NAMES]
         columns = ["", *scored, "shares: softmax of the scores / √2"]
         table = shares("who gives how much to whom", rows, columns=columns)

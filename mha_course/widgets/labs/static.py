@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,31 +15,20 @@ from matplotlib.patches import Circle
 
 from mha_course import plots
 from mha_course.markup import shorten
-from mha_course.plots.figures import (
-    SLIDE,
-    SMALL,
-    TEXT,
-    TITLE,
-    style,
-)
+from mha_course.plots.figures import SLIDE, SMALL, TEXT, TITLE, style
 from mha_course.plots.scales import Scale
+from mha_course.widgets.labs.panels import Panel
 
 PAGE_WIDTH = 11.0  # inches
 LETTER = 0.08  # inches of a letter in a table, at most
 LINES: dict[str, dict[str, Any]] = {
     "main": {"color": plots.BAR, "alpha": 1},
-    "dashed": {"color": plots.BAR, "alpha": 1, "linestyle": "--"},
     "faint": {"color": plots.INK, "alpha": 0.45},
 }
-Panel = Mapping[str, Any]
-
-
-class Kind(NamedTuple):
-    """How one kind of panel is drawn on an Axes, and how wide it is beside others."""
-
-    draw: Callable[[Axes, Panel], None]
-    share: float = 1.3
-    inches: Callable[[Panel], float] | None = None  # where it does not grow with its row
+CENTRED: dict[str, Any] = {"ha": "center", "va": "center"}
+DOT: dict[str, Any] = {"markeredgecolor": plots.INK, "markersize": 8, "zorder": 3}
+# how wide a kind is beside others; a table has its own width
+SHARES = {"bars": 1.0, "matrix": 1.5, "lines": 1.3, "arrows": 1.0, "shares": 1.7, "table": 0.0}
 
 
 def figure(question: str, panels: Sequence[Panel]) -> Figure:
@@ -53,60 +42,49 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
     rows = [row for row in (big, *batches) if row]
     heights = [max(map(_height, row)) for row in rows]
     height = 0.4 + sum(heights)
-    width = _width()
-    if style.get() is SLIDE:  # as flat as the slide is
-        width = max(width, height * SLIDE.width / SLIDE.height)
-    made = plots.new_figure(width, height)
+    width = min(style.get().width, PAGE_WIDTH)
+    flat = height * SLIDE.width / SLIDE.height if style.get() is SLIDE else 0.0  # as the slide is
+    made = plots.new_figure(max(width, flat), height)
     made.suptitle(question, x=0.01, ha="left", fontsize=TITLE, fontweight="bold")
     if not rows:  # what the lab draws was an error from the start
         return made
-    parts = made.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for part, row in zip(parts, rows, strict=True):
-        shares = [_share(panel, row) for panel in row]
+    bands = made.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for band, row in zip(bands, rows, strict=True):
+        widths = _inches(row, width)
         if row in batches:
-            shares += [shares[0]] * (across - len(row))
-        axes = part.subplots(1, len(shares), squeeze=False, width_ratios=shares)[0]
-        for ax, panel, share in zip(axes, row, shares, strict=False):
-            KINDS[panel["kind"]].draw(ax, panel)
-            title = textwrap.fill(panel["title"], round((share - 0.5) / 0.07))
-            ax.set_title(
-                title, loc="left", fontsize=SMALL if panel.get("group") else TEXT, parse_math=False
-            )
+            widths += [widths[0]] * (across - len(row))
+        axes = band.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
+        for ax, panel, inches in zip(axes, row, widths, strict=False):
+            KINDS[panel["kind"]](ax, panel)
+            title = textwrap.fill(panel["title"], round((inches - 0.5) / 0.07))
+            size = SMALL if panel.get("group") else TEXT
+            ax.set_title(title, loc="left", fontsize=size, parse_math=False)
         for ax in axes[len(row) :]:
             ax.remove()
     return made
 
 
-def _width() -> float:
-    """Return the inches of a whole row."""
-    return min(style.get().width, PAGE_WIDTH)
-
-
-def _share(panel: Panel, row: Sequence[Panel]) -> float:
-    """Return a panel's inches in its row: what it needs, or its share of the rest."""
-    needs = [kind.inches(one) if (kind := KINDS[one["kind"]]).inches else 0.0 for one in row]
-    grows = sum(KINDS[one["kind"]].share for one, need in zip(row, needs, strict=True) if not need)
-    own = next(need for one, need in zip(row, needs, strict=True) if one is panel)
-    return own or (_width() - sum(needs)) * KINDS[panel["kind"]].share / grows
+def _inches(row: Sequence[Panel], width: float) -> list[float]:
+    """Return the inches of each panel in a row: what it needs, or its share of the rest."""
+    needs = [_ends(panel)[-1] if panel["kind"] == "table" else 0.0 for panel in row]
+    shares = [SHARES[panel["kind"]] for panel in row]
+    rest = width - sum(needs)
+    every = sum(shares) or 1.0
+    return [need or rest * share / every for need, share in zip(needs, shares, strict=True)]
 
 
 def _height(panel: Panel) -> float:
     if panel.get("size") == "small":
         return 2.0
     if panel["kind"] == "matrix":
-        above = (
-            1.4 if style.get() is SLIDE else 1.9
-        )  # the names of columns, and the title above them
+        # the names of columns, and the title above them
+        above = 1.4 if style.get() is SLIDE else 1.9
         return above + 0.25 * len(panel["rows"])
     return 1.2 + 0.24 * max(9, len(panel.get("names", ())))
 
 
-def _numbers(values: Any) -> Any:
-    return np.array(values, dtype=float)
-
-
 def _bars(ax: Axes, panel: Panel) -> None:
-    values = np.nan_to_num(_numbers(panel["values"]))
+    values = np.nan_to_num(np.array(panel["values"], float))
     plots.bars(values, [shorten(name, 12) for name in panel["names"]], unit=panel["note"], ax=ax)
     for n in panel["highlighted"]:  # by place: a word may come twice
         ax.patches[n].set_color(plots.ACCENT)
@@ -118,19 +96,12 @@ def _bars(ax: Axes, panel: Panel) -> None:
 
 
 def _matrix(ax: Axes, panel: Panel) -> None:
-    values = _numbers(panel["values"])
-    kind, low, high = (panel["scale"][key] for key in Scale._fields)
-    plots.heatmap(
-        values,
-        queries=panel["rows"],
-        keys=panel["columns"],
-        mask=None if panel["hidden"] is None else ~np.array(panel["hidden"], bool),
-        scale=Scale(kind, low, high),
-        annotate=False,
-        bar=False,
-        leaks=True,
-        ax=ax,
-    )
+    scale = Scale(*(panel["scale"][key] for key in Scale._fields))
+    mask = None if panel["hidden"] is None else ~np.array(panel["hidden"], bool)
+    names = {"queries": panel["rows"], "keys": panel["columns"]}
+    look: dict[str, Any] = {"annotate": False, "bar": False, "leaks": True}
+    values = np.array(panel["values"], float)
+    plots.heatmap(values, **names, mask=mask, scale=scale, **look, ax=ax)
     ax.set_xlabel("")
     if panel["size"] != "big":
         ax.set(xticks=[], yticks=[], ylabel="")
@@ -138,20 +109,15 @@ def _matrix(ax: Axes, panel: Panel) -> None:
         ax.xaxis.set_label_position("bottom")
         between = "\n" if style.get() is SLIDE else "   "  # letters are larger there
         ax.set_xlabel(f"■ {panel['on']}{between}□ {panel['off']}", fontsize=SMALL)
-    if "rows_sum" in panel:
-        down, across = values.shape
-        for n, total in enumerate(panel["rows_sum"]):
-            ax.text(across + 0.2, n + 0.5, f"Σ {total}", va="center", fontsize=SMALL)
-        for n, total in enumerate(panel["columns_sum"]):
-            below: dict[str, Any] = {"ha": "center", "va": "top", "rotation": 90}
-            ax.text(n + 0.5, down + 0.2, f"Σ {total}", fontsize=SMALL, **below)
 
 
 def _lines(ax: Axes, panel: Panel) -> None:
     names = [f"{x:g}" for x in panel["x"]]
     places = range(len(panel["x"]))
     at = panel["at"]
-    values = {line["name"]: _numbers(line["values"]) for line in panel["lines"]}
+    values: dict[str, Any] = {
+        line["name"]: np.array(line["values"], float) for line in panel["lines"]
+    }
     plots.curves(places, values, xlabel=panel["xlabel"], ylabel="", logarithmic=False, ax=ax)
     for line, artist in zip(panel["lines"], ax.lines, strict=True):
         artist.set(markevery=[at], markersize=6, **LINES[line["style"]])
@@ -169,33 +135,29 @@ def _arrows(ax: Axes, panel: Panel) -> None:
     """Draw arrows from 0, hollow ones for queries, the hull of their tips, and dots."""
     drawn = panel["arrows"]
     reach = panel["reach"]
-    whole = math.floor(panel["reach"])
+    whole = math.floor(reach)
     tips = [arrow["at"] for arrow in drawn]
     if panel["hull"]:
         ax.fill(*zip(*tips[: panel["hull"]], strict=True), color=plots.QUIET, zorder=0)
     for path in panel["paths"]:
         ax.plot(*zip(*path, strict=True), ":", color=plots.INK, linewidth=1.2)
     for arrow in drawn:
-        color, (x, y) = arrow["color"], arrow["at"]
-        fill = "#ffffff" if arrow["style"] == "queries" else color
+        x, y = arrow["at"]
         width = arrow["thick"] / 4
-        shape = {
+        look = {
             "arrowstyle": f"simple,head_width={0.4 + 0.3 * width},tail_width={0.2 * width}",
-            "edgecolor": color,
+            "edgecolor": arrow["color"],
+            "facecolor": "#ffffff" if arrow["style"] == "queries" else arrow["color"],
         }
-        ax.annotate(
-            "", (x, y), (0, 0), arrowprops={**shape, "facecolor": fill, "shrinkA": 0, "shrinkB": 0}
-        )
+        ax.annotate("", (x, y), (0, 0), arrowprops={**look, "shrinkA": 0, "shrinkB": 0})
         far = 1 + 0.065 * reach / max(math.hypot(x, y), 0.065 * reach)
         name = f"${arrow['name']}_{{{arrow['of']}}}$" if arrow["of"] else arrow["name"]
-        ax.annotate(
-            name, (far * x, far * y), ha="center", va="center", fontsize=TITLE, color=plots.INK
-        )
+        ax.annotate(name, (far * x, far * y), fontsize=TITLE, color=plots.INK, **CENTRED)
     for dot in panel["dots"]:
-        (x, y), color = dot["at"], dot["color"]
         if dot["tie"] is not None:
-            ax.plot(*zip(tips[dot["tie"]], (x, y), strict=True), ":", color=color, linewidth=1.6)
-        ax.plot(x, y, "o", color=color, markeredgecolor=plots.INK, markersize=8, zorder=3)
+            tie = zip(tips[dot["tie"]], dot["at"], strict=True)
+            ax.plot(*tie, ":", color=dot["color"], linewidth=1.6)
+        ax.plot(*dot["at"], "o", color=dot["color"], **DOT)
     small = panel.get("size") == "small"
     ends = (-reach, reach)
     places = [] if small else range(-whole, whole + 1)
@@ -264,8 +226,7 @@ def _table(ax: Axes, panel: Panel) -> None:
     ax.annotate(note, (0, 1), (0, -20 * len(lines) - 14), color="#5b606b", **look)
 
 
-KINDS = {
-    "bars": Kind(_bars, share=1.0), "matrix": Kind(_matrix, share=1.5), "lines": Kind(_lines),
-    "arrows": Kind(_arrows, share=1.0), "shares": Kind(_shares, share=1.7),
-    "table": Kind(_table, inches=lambda panel: _ends(panel)[-1]),
+KINDS: dict[str, Callable[[Axes, Panel], None]] = {
+    "bars": _bars, "matrix": _matrix, "lines": _lines, "arrows": _arrows, "shares": _shares,
+    "table": _table,
 }  # fmt: skip

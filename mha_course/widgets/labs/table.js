@@ -18,26 +18,23 @@ export const afresh = (draw) => (panel, tools) => {
   return { node, update };
 };
 
-function makeCell(tag, content, attributes) {
-  const cell = make(tag, "", ...(Array.isArray(content) ? content : [visible(content)]));
-  setAttributes(cell, attributes);
-  return cell;
-}
+const makeHead = (words, scope) => Object.assign(make("th", "", visible(words)), { scope });
 
-/** Make a table; the first of each row names it, and a cell holds words or a list of nodes. */
+/** Make a table; the first of each row names it, and a cell is a list of nodes and words. */
 function makeTable(name, head, rows) {
-  const titles = head.map((words) =>
-    words ? makeCell("th", words, { scope: "col" }) : make("td"),
-  );
-  const body = rows.map(([name, ...cells]) => {
-    const colspan = cells.length === 1 ? Math.max(1, head.length - 1) : 1;
-    const rest = cells.map((cell) => makeCell("td", cell, { colspan }));
-    return make("tr", "", makeCell("th", name, { scope: "row" }), ...rest);
+  const titles = head.map((words) => (words ? makeHead(words, "col") : make("td")));
+  const body = rows.map(([words, ...cells]) => {
+    const rest = cells.map((cell) => make("td", "", ...cell));
+    return make("tr", "", makeHead(words, "row"), ...rest);
   });
-  return make("table", name, ...(head.some(Boolean) ? [make("tr", "", ...titles)] : []), ...body);
+  if (head.some(Boolean)) body.unshift(make("tr", "", ...titles));
+  return make("table", name, ...body);
 }
 
-export const table = afresh(({ head, rows }) => makeTable("", head, rows));
+export const table = afresh(({ head, rows }) => {
+  const cells = rows.map(([name, ...words]) => [name, ...words.map((word) => [visible(word)])]);
+  return makeTable("", head, cells);
+});
 
 const wordsOf = ({ name, value }) => `${isolateWord(name)} ${figure(value)}`;
 
@@ -70,7 +67,7 @@ function makeBar({ parts, mark }, room) {
 export const shares = afresh(({ columns, rows }, { width }) => {
   const cells = rows.map((row) => [
     row.name,
-    ...row.numbers.map(figure),
+    ...row.numbers.map((number) => [figure(number)]),
     makeBar(row, TAKEN * width),
   ]);
   return makeTable("shares-table", columns, cells);

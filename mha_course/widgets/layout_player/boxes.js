@@ -13,31 +13,28 @@ export function spans(numbers, letter) {
     if (runs.at(-1)?.at(-1) === n - 1) runs.at(-1).push(n);
     else runs.push([n]);
   }
-  return runs
-    .map((run) =>
-      run.length < 3
-        ? run.map((n) => letter + n).join(" ")
-        : `${letter}${run[0]}–${letter}${run.at(-1)}`,
-    )
-    .join(" ");
+  const written = (run) => run.map((n) => letter + n).join(" ");
+  const span = (run) => `${letter}${run[0]}–${letter}${run.at(-1)}`;
+  return runs.map((run) => (run.length < 3 ? written(run) : span(run))).join(" ");
 }
 
 /** Put cells, which are nodes, into rows and columns, with the names of the axes and indices around them. */
 function makeMatrix({ shape, axes, colors }, cells) {
   const last = shape.length - 1;
-  const [rows, columns] = [shape[last - 1] ?? 1, shape[last] ?? 1];
+  const rows = shape[last - 1] ?? 1;
+  const columns = shape[last] ?? 1;
   const matrix = make("div", "matrix");
   matrix.style.gridTemplateColumns = `auto auto repeat(${columns}, var(--unit))`;
   matrix.style.gridTemplateRows = `auto auto repeat(${rows}, var(--unit))`;
   const put = (node, area) => {
     node.style.gridArea = area;
     matrix.append(node);
-    return node;
   };
   const putBar = (axis, name, area) => {
     const words = axes[axis] === "?" ? `${shape[axis]}` : axes[axis];
-    put(make("div", `mark bar ${name}`, make("span", "", words)), area).style.background =
-      colors[axis];
+    const bar = make("div", `mark bar ${name}`, make("span", "", words));
+    bar.style.background = colors[axis];
+    put(bar, area);
   };
   if (last >= 0) {
     putBar(last, "", "1 / 3 / 2 / -1");
@@ -55,29 +52,22 @@ function makeMatrix({ shape, axes, colors }, cells) {
 function makeContents(cells, owners) {
   const all = (role) => cells.map((cell) => owners[cell.dataset.id][role]);
   const words = `${spans(all("head"), "h")} of ${spans(all("token"), "t")}`;
-  return cells.some((cell) => cell.matches(".odd"))
-    ? make("em", "odd", `⚠ ${words}`)
-    : make("em", "", words);
+  const odd = cells.some((cell) => cell.matches(".odd"));
+  return make("em", odd ? "odd" : "", odd ? `⚠ ${words}` : words);
 }
 
 /** Put the cells of a frame into boxes; `owners` says whose each number is. */
 export function makeBoxes(frame, owners, cells, level = 0) {
   if (level >= frame.shape.length - 2) return makeMatrix(frame, cells);
-  const [axis, color, size] = [
-    frame.axes[level],
-    frame.colors[level],
-    cells.length / frame.shape[level],
-  ];
+  const axis = frame.axes[level];
+  const color = frame.colors[level];
+  const size = cells.length / frame.shape[level];
   const boxes = Array.from({ length: frame.shape[level] }, (_, i) => {
     const inside = cells.slice(i * size, (i + 1) * size);
     const title = make("span", "", index(axis, i));
     title.style.background = color;
-    const name = make(
-      "div",
-      "mark name",
-      title,
-      ...(axis === "H" ? [makeContents(inside, owners)] : []),
-    );
+    const name = make("div", "mark name", title);
+    if (axis === "H") name.append(makeContents(inside, owners));
     const box = make("div", "box", name, makeBoxes(frame, owners, inside, level + 1));
     box.style.borderColor = color;
     return box;

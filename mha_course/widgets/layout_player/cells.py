@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import product
 from operator import mul
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from mha_course.errors import ShapeError
+from mha_course.errors import require
 from mha_course.tracing.records import Argument, Step
 
 if TYPE_CHECKING:
@@ -16,80 +17,69 @@ if TYPE_CHECKING:
 LIMIT = 512  # numbers that can be drawn
 RESHAPES = {"view", "reshape", "unflatten", "flatten", "view_as", "reshape_as", "ravel"}
 KEEPS_ORDER = RESHAPES | {"contiguous", "clone"}  # element by element, where it copies
-ROLES = {
-    "token": ("N", "S", "T"),
-    "head": ("H",),
-    "batch": ("B",),
-    "part": ("3",),
-}  # of several names the last counts
-HUES = (
-    "#a393f5",
-    "#ecca45",
-    "#3fbf9f",
-    "#f4856f",
-    "#8fb8ea",
-    "#d1efb3",
-    "#e59ad0",
-    "#b99646",
-)  # not those of axes
+TOKENS = {"N", "S", "T"}
+ROLES = dict.fromkeys(TOKENS, "token") | {"H": "head", "B": "batch", "3": "part"}  # by axis
+# not those of axes
+HUES = ["#a393f5", "#ecca45", "#3fbf9f", "#f4856f", "#8fb8ea", "#d1efb3", "#e59ad0", "#b99646"]
 PLAIN = "#e4e0ee"
 
 Tensor = Argument | Step
-Owner = dict[
-    str, int
-]  # the token, head, batch and part that a number belongs to, as far as they are known
+# the token, head, batch and part that a number belongs to, as far as they are known
+Owner = dict[str, int]
+
+
+class Reading(NamedTuple):
+    """How a tensor reads a strip of memory: the place of each element, and the number there."""
+
+    tensor: Tensor
+    strip: int
+    places: list[int]
+    ids: list[int]
 
 
 def chains(trace: Trace) -> list[list[Tensor]]:
     """Return each tensor that is laid out anew with the steps that do it, a list for each end."""
-    known: dict[int | str, Tensor] = {argument.name: argument for argument in trace.arguments}
-    known |= {step.index: step for step in trace.steps}
+    tensors: dict[int | str, Tensor] = {argument.name: argument for argument in trace.arguments}
+    tensors |= {step.index: step for step in trace.steps}
     before: dict[int | str, int | str] = {
         step.index: step.inputs[0].source
         for step in trace.steps
         if step.inputs
-        and (
-            step.storage == "view" or (step.storage in ("copy", "same") and step.op in KEEPS_ORDER)
-        )
+        and (step.storage == "view" or (step.storage != "new" and step.op in KEEPS_ORDER))
     }
-    found = []
+    every = []
     for end in before:
         if end in before.values():
             continue
-        at = end
-        chain = [known[end]]
-        while at in before and before[at] in known:
-            at = before[at]
-            chain.insert(0, known[at])
-        found += [chain] if len(chain) > 1 else []
-    return found
+        chain = [tensors[end]]
+        source = before.get(end)
+        while source in tensors:
+            chain.insert(0, tensors[source])
+            source = before.get(source)
+        every += [chain] if len(chain) > 1 else []
+    return every
 
 
 def choose(trace: Trace) -> list[Tensor]:
     """Return the first chain with a reshape, or the first of all, if it can be drawn."""
-    found = chains(trace)
-    if not found:
-        rule = "the trace must hold a step that lays a tensor out anew"
-        expected = "view, reshape, transpose, permute …"
-        got = ", ".join(dict.fromkeys(step.op for step in trace.steps)) or "no step"
-        raise ShapeError("LayoutPlayer", rule, expected=expected, got=got)
-    chosen = next(
-        (chain for chain in found if any(getattr(one, "op", "") in RESHAPES for one in chain)),
-        found[0],
-    )
+    every = chains(trace)
+    rule = "the trace must hold a step that lays a tensor out anew"
+    expected = "view, reshape, transpose, permute …"
+    got = ", ".join(dict.fromkeys(step.op for step in trace.steps)) or "no step"
+    require(bool(every), "LayoutPlayer", rule, expected=expected, got=got)
+    with_reshape = (c for c in every if any(getattr(tensor, "op", "") in RESHAPES for tensor in c))
+    chosen = next(with_reshape, every[0])
+    rule = "each number is drawn as a cell"
+    expected = f"1 to {LIMIT} numbers"
+    fix = "trace it with smaller sizes, e.g. B=1, S=3, C=8, H=2"
     for tensor in chosen:
         numbers = math.prod(tensor.shape)
-        if not 0 < numbers <= LIMIT:
-            rule = "each number is drawn as a cell"
-            fix = "trace it with smaller sizes, e.g. B=1, S=3, C=8, H=2"
-            got = f"{written(tensor.axes, tensor.shape)}, {numbers} numbers"
-            raise ShapeError(
-                "LayoutPlayer", rule, expected=f"1 to {LIMIT} numbers", got=got, fix=fix
-            )
+        got = f"{written(tensor.axes, tensor.shape)}, {numbers} numbers"
+        require(0 < numbers <= LIMIT, "LayoutPlayer", rule, expected=expected, got=got, fix=fix)
     return chosen
 
 
-def written(axes: tuple[str, ...], shape: tuple[int, ...]) -> str:
+def written(axes: Sequence[str], shape: Sequence[int]) -> str:
     """Write names and sizes: (B=1, S=3, C=8)."""
     pairs = zip(axes, shape, strict=True)
     texts = [
@@ -98,112 +88,92 @@ def written(axes: tuple[str, ...], shape: tuple[int, ...]) -> str:
     return f"({', '.join(texts)})"
 
 
-def places(tensor: Tensor) -> list[int]:
+def _places(tensor: Tensor) -> list[int]:
     """Return the place in memory of every element, read row by row."""
     indices = product(*map(range, tensor.shape))
     return [tensor.offset + sum(map(mul, index, tensor.strides)) for index in indices]
 
 
-def replay(chain: list[Tensor]) -> tuple[list[dict[int, int]], list[tuple[int, list[int]]]]:
+def replay(chain: list[Tensor]) -> tuple[list[dict[int, int]], list[Reading]]:
     """Return the strips of memory, each number by its first place, and how tensors read them."""
-    first = places(chain[0])
-    strips = [{place: place for place in sorted(first)}]
-    reads = [(0, first)]
+    start = _places(chain[0])
+    strips = [{place: place for place in sorted(start)}]
+    readings = [Reading(chain[0], 0, start, start)]
     for tensor in chain[1:]:
-        number, read = reads[-1]
-        now = places(tensor)
-        if isinstance(tensor, Step) and tensor.storage == "copy":
-            strips.append(
-                dict(sorted(zip(now, (strips[number][place] for place in read), strict=True)))
-            )
-            number += 1
-        if not strips[number].keys() >= set(now):
+        places = _places(tensor)
+        if getattr(tensor, "storage", "") == "copy":
+            strips.append(dict(sorted(zip(places, readings[-1].ids, strict=True))))
+        if not strips[-1].keys() >= set(places):
             break  # it reaches beyond what is drawn
-        reads.append((number, now))
-    return strips, reads
+        ids = [strips[-1][place] for place in places]
+        readings.append(Reading(tensor, len(strips) - 1, places, ids))
+    return strips, readings
 
 
-def _factors(axis: str, length: int, sizes: dict[str, int]) -> list[tuple[str, int]]:
-    """Take an axis apart: C of 8 with two heads is H of 2 and D of 4."""
-    names = [
-        name
-        for part in axis.split("*")
-        for name in (("H", "D") if part == "C" and "H" in sizes else (part,))
-    ]
-    if len(names) == 1:
-        return [(names[0], length)]
-    known = [int(name) if name.isdigit() else sizes.get(name, 0) for name in names]
-    if known.count(0) == 1:
-        known[known.index(0)] = length // math.prod(size for size in known if size)
-    return list(zip(names, known, strict=True)) if math.prod(known) == length else [("?", length)]
+def _factors(
+    axes: tuple[str, ...], shape: tuple[int, ...], sizes: dict[str, int]
+) -> list[tuple[str, int]]:
+    """Take axes apart: C of 8 with two heads is H of 2 and D of 4."""
+    parts = {"C": ["H", "D"]} if "H" in sizes else {}
+    factors = []
+    for axis, length in zip(axes, shape, strict=True):
+        names = [name for part in axis.split("*") for name in parts.get(part, [part])]
+        lengths = [int(name) if name.isdigit() else sizes.get(name, 0) for name in names]
+        if lengths.count(0) == 1:
+            lengths[lengths.index(0)] = length // math.prod(filter(None, lengths))
+        if len(names) == 1:
+            factors.append((names[0], length))
+        elif math.prod(lengths) == length:
+            factors += zip(names, lengths, strict=True)
+        else:
+            factors.append(("?", length))
+    return factors
 
 
 def owners_by_axes(
     axes: tuple[str, ...], shape: tuple[int, ...], sizes: dict[str, int]
 ) -> list[Owner]:
     """Return whose numbers the elements are if the axes are what they are called."""
-    factors = [
-        factor
-        for axis, size in zip(axes, shape, strict=True)
-        for factor in _factors(axis, size, sizes)
-    ]
-    found = []
-    for index in product(*(range(size) for _, size in factors)):
-        at = {name: place for (name, _), place in zip(factors, index, strict=True)}
-        found.append(
-            {role: at[name] for role, names in ROLES.items() for name in names if name in at}
-        )
-    return found
+    factors = _factors(axes, shape, sizes)
+    # in this order T comes after S, and counts where both are there
+    named = sorted((name, at) for at, (name, _) in enumerate(factors) if name in ROLES)
+    indices = product(*(range(length) for _, length in factors))
+    return [{ROLES[name]: index[at] for name, at in named} for index in indices]
 
 
-def owners_by_number(
-    chain: list[Tensor], strips: list[dict[int, int]], reads: Any, sizes: dict[str, int]
-) -> dict[int, Owner]:
+def owners_by_number(readings: list[Reading], sizes: dict[str, int]) -> dict[int, Owner]:
     """Return the owner of each number, by the first tensor that names tokens and heads."""
-    chosen = 0
-    for number, tensor in enumerate(chain[: len(reads)]):
-        if "?" in tensor.axes or getattr(tensor, "warning", None):
+    owners: dict[int, Owner] = {}
+    for tensor, _, _, ids in readings:
+        mixed = "?" in tensor.axes or bool(getattr(tensor, "warning", None))
+        once = len(set(ids)) == len(ids)  # not where heads share their numbers
+        named = not mixed and once and "H" in tensor.axes and not TOKENS.isdisjoint(tensor.axes)
+        if named or not owners:
+            by_axes = owners_by_axes(tensor.axes, tensor.shape, sizes)
+            owners |= zip(ids, by_axes, strict=True)
+        if named or mixed:
             break
-        once = len({*reads[number][1]}) == len(
-            reads[number][1]
-        )  # not where heads share their numbers
-        if once and "H" in tensor.axes and {*ROLES["token"]} & {*tensor.axes}:
-            chosen = number
-            break
-    result: dict[int, Owner] = {}
-    for number in (0, chosen):
-        strip, read = reads[number]
-        own = owners_by_axes(chain[number].axes, chain[number].shape, sizes)
-        result |= {strips[strip][place]: owner for place, owner in zip(read, own, strict=True)}
-    return result
+    return owners
 
 
 def assumed_axes(
-    tensor: Tensor, known: list[Tensor], start: Tensor, sizes: dict[str, int]
+    tensor: Tensor, named: list[Tensor], start: Tensor, sizes: dict[str, int]
 ) -> tuple[str, ...]:
     """Return what a reader takes the axes for, where they are mixed and so have no name."""
-    width = {"C": sizes["C"]} if "C" in sizes else {}
+    pairs = list(zip(tensor.axes, tensor.shape, strict=True))
     if "?" not in tensor.axes:
-        return tuple(
-            "C" if axis == "D*H" and width.get("C") == size else axis
-            for axis, size in zip(tensor.axes, tensor.shape, strict=True)
-        )
-    alike = [other.axes for other in known if other.shape == tensor.shape]
+        width = sizes.get("C")
+        return tuple("C" if axis == "D*H" and size == width else axis for axis, size in pairs)
+    alike = [like.axes for like in named if like.shape == tensor.shape]
     if alike:
         return alike[-1]
-    factors = dict(
-        f
-        for axis, size in zip(start.axes, start.shape, strict=True)
-        for f in _factors(axis, size, sizes)
-    )
-    free = {
-        n: size
-        for n, size in (factors | width).items()
-        if n not in tensor.axes and not n.isdigit() and size > 1
-    }
-    options = [[n for n in free if free[n] == size] for size in tensor.shape]
-    pairs = zip(tensor.axes, options, strict=True)
-    return tuple(fits[0] if axis == "?" and len(fits) == 1 else axis for axis, fits in pairs)
+    lengths = dict(_factors(start.axes, start.shape, sizes))
+    if "C" in sizes:
+        lengths["C"] = sizes["C"]
+    free = {name for name in lengths if name not in tensor.axes and not name.isdigit()}
+    options = [[name for name in free if lengths[name] == size > 1] for size in tensor.shape]
+    choices = zip(tensor.axes, options, strict=True)
+    return tuple(fits[0] if axis == "?" and len(fits) == 1 else axis for axis, fits in choices)
 
 
 def fill(owner: Owner, tokens: int) -> str:
@@ -211,14 +181,12 @@ def fill(owner: Owner, tokens: int) -> str:
     if "head" not in owner:
         return HUES[owner["token"] % len(HUES)] if "token" in owner else PLAIN
     share = 0.3 + 0.7 * (owner.get("token", 0) + 1) / tokens
-    hue = HUES[owner["head"] % len(HUES)]
-    parts = [int(hue[i : i + 2], 16) for i in (1, 3, 5)]
-    return "#" + "".join(f"{round(255 + share * (part - 255)):02x}" for part in parts)
+    hue = bytes.fromhex(HUES[owner["head"] % len(HUES)].removeprefix("#"))
+    return "#" + bytes(round(255 + share * (part - 255)) for part in hue).hex()
 
 
 def tag(owner: Owner, batches: bool = False) -> str:
     """Write an owner: t1 h0, or q1 h0 where q, k and v share the strip; b0 t1 h0 in full."""
-    letter = "qkv"[owner["part"]] if "part" in owner else "t"
-    words = [f"b{owner['batch']}"] if batches else []
-    words += [f"{letter}{owner['token']}"] if "token" in owner else []
-    return " ".join([*words, f"h{owner['head']}"] if "head" in owner else words)
+    letters = {"token": "qkv"[owner["part"]] if "part" in owner else "t", "head": "h"}
+    letters = {"batch": "b"} | letters if batches else letters
+    return " ".join(f"{letter}{owner[role]}" for role, letter in letters.items() if role in owner)

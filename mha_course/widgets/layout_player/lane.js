@@ -4,7 +4,9 @@ import { make, makeButton, say } from "../dom.js";
 import { fade, fly, spotOf, still } from "../player.js";
 import { makeBoxes } from "./boxes.js";
 
-const [FLIGHT, SPREAD, WRITE] = [900, 900, 2600]; // milliseconds
+const FLIGHT = 900; // milliseconds, as the next two
+const SPREAD = 900;
+const WRITE = 2600;
 const LONGEST = 12; // cells of a strip that stay together
 
 /** Give each element of a frame a key; a number may be read more than once, and is then as many cells. */
@@ -15,8 +17,8 @@ function keysOf({ ids }) {
 
 /** Make the chip of an axis: its name, its size and its stride. */
 function makeChip({ axes, colors, shape, strides }, i) {
-  const [axis, size] = [axes[i], shape[i]];
-  const name = make("b", "", axis === "?" || axis === `${size}` ? `${size}` : `${axis} = ${size}`);
+  const size = `${shape[i]}`;
+  const name = make("b", "", ["?", size].includes(axes[i]) ? size : `${axes[i]} = ${size}`);
   name.style.background = colors[i];
   return make("span", "chip", name, make("small", "", `stride ${strides[i]}`));
 }
@@ -28,22 +30,17 @@ export class Lane {
     this.run = frames.map(({ shape }) => shape.at(-1)).find((size) => size <= LONGEST) ?? 1;
     this.steps = frames.map((frame, i) => this.makeStep(frame, i, go));
     this.strips = strips.map((places, number) => this.makeStrip(places, number));
-    [this.sentence, this.warning, this.reading] = [
-      make("p", "sentence"),
-      make("p", "warning"),
-      make("div", "reading"),
-    ];
-    this.sentence.setAttribute("aria-live", "polite");
+    this.sentence = Object.assign(make("p", "sentence"), { ariaLive: "polite" });
+    this.warning = make("p", "warning");
+    this.reading = make("div", "reading");
     this.board = make("div", "board");
     const memory = make("div", "memory narrow", ...this.strips.map(({ node }) => node));
-    for (const picture of [memory, this.board]) picture.setAttribute("aria-hidden", "true"); // the sentence says it
+    for (const picture of [memory, this.board]) picture.ariaHidden = true; // the sentence says it
     this.stage = make("div", "stage", memory, this.reading, this.board);
     const crumbs = make("ol", "crumbs", ...this.steps.map((step) => make("li", "", step)));
     this.node = make("section", "lane", crumbs, this.sentence, this.stage, this.warning);
-    this.stage.addEventListener("pointerover", (event) =>
-      this.light(event.target.closest(".cell")?.dataset.id),
-    );
-    this.stage.addEventListener("pointerleave", () => this.light());
+    this.stage.onpointerover = ({ target }) => this.light(target.closest(".cell")?.dataset.id);
+    this.stage.onpointerleave = () => this.light();
   }
 
   makeStep({ call, line, storage }, i, go) {
@@ -66,7 +63,8 @@ export class Lane {
     const cells = places.map(([place, id]) =>
       this.makeCell(id, place, number, number ? `was ${id}` : this.cells[id].owner),
     );
-    const [label, runs] = [make("div", "label"), make("div", "runs")];
+    const label = make("div", "label");
+    const runs = make("div", "runs");
     for (let i = 0; i < cells.length; i += this.run)
       runs.append(make("div", "run", ...cells.slice(i, i + this.run)));
     return { node: make("div", "strip", label, runs), label, cells };
@@ -80,7 +78,9 @@ export class Lane {
 
   /** Show a frame: a copy first writes its strip, then the cells go to their places. Return how long it takes. */
   show(at, from) {
-    const [number, before] = [at, from].map((one) => Math.min(one, this.frames.length - 1));
+    const last = this.frames.length - 1;
+    const number = Math.min(at, last);
+    const before = Math.min(from, last);
     if (number === before) return 0;
     const frame = this.frames[number];
     clearTimeout(this.timer);
@@ -101,9 +101,7 @@ export class Lane {
   }
 
   tell(frame, number) {
-    this.steps.forEach((step, i) =>
-      step[i === number ? "setAttribute" : "removeAttribute"]("aria-current", "step"),
-    );
+    this.steps.forEach((step, i) => (step.ariaCurrent = i === number ? "step" : null));
     say(this.sentence, frame.sentence);
     const texts = [frame.mixing && `${frame.mixing}.`, frame.warning].filter(Boolean);
     this.warning.textContent = texts
@@ -122,45 +120,37 @@ export class Lane {
 
   /** Let the numbers of a copy go from the strip before to their places in the new one. */
   writeStrip(number) {
-    const [{ cells }, before, each] = [this.strips[number], this.strips[number - 1], FLIGHT * 0.7];
-    const old = new Map(before.cells.map((cell) => [cell.dataset.id, spotOf(cell)]));
+    const { cells } = this.strips[number];
+    const before = this.strips[number - 1].cells.map((cell) => [cell.dataset.id, spotOf(cell)]);
+    const starts = new Map(before);
     const ends = cells.map(spotOf);
+    const duration = FLIGHT * 0.7;
     cells.forEach((cell, i) => {
       cell.classList.remove("unread");
-      const timing = { duration: each, delay: (i / cells.length) * (WRITE - each) };
-      fly(cell, old.get(cell.dataset.id), ends[i], timing, 0);
+      const delay = (i / cells.length) * (WRITE - duration);
+      fly(cell, starts.get(cell.dataset.id), ends[i], { duration, delay }, 0);
     });
   }
 
   /** Draw the tensor; with a spread, in milliseconds, its cells fly from where they are, one after the other. */
   draw(frame, spread) {
-    const [keys, odd] = [keysOf(frame), new Set(frame.odd)];
-    const before = new Map(
-      spread === null ? [] : [...this.drawn].map(([key, cell]) => [key, spotOf(cell)]),
+    const starts = new Map([...this.drawn].map(([key, cell]) => [key, spotOf(cell)]));
+    const cells = frame.ids.map((id, i) =>
+      this.makeCell(id, frame.places[i], frame.strip, this.cells[id].tag),
     );
-    const cells = frame.ids.map((id, i) => {
-      const node = this.makeCell(id, frame.places[i], frame.strip, this.cells[id].tag);
-      node.classList.toggle("odd", odd.has(i));
-      return node;
-    });
-    this.drawn = new Map(keys.map((key, i) => [key, cells[i]]));
-    const outer = Math.max(0, frame.shape.length - 2);
-    const counts = {
-      columns: frame.shape.at(-1) ?? 1,
-      boxes: frame.shape.at(-3) ?? 1,
-      depth: outer,
-    };
-    for (const [name, count] of Object.entries(counts))
-      this.board.style.setProperty(`--${name}`, count);
+    for (const i of frame.odd) cells[i].classList.add("odd");
+    this.drawn = new Map(keysOf(frame).map((key, i) => [key, cells[i]]));
+    const { shape } = frame;
+    this.board.style.setProperty("--columns", shape.at(-1) ?? 1);
+    this.board.style.setProperty("--boxes", shape.at(-3) ?? 1);
+    this.board.style.setProperty("--depth", Math.max(0, shape.length - 2));
     this.board.replaceChildren(makeBoxes(frame, this.cells, cells));
     this.drawReading(frame);
     if (spread === null) return;
     const ends = cells.map(spotOf);
-    keys.forEach((key, i) => {
-      const [start, timing] = [
-        before.get(key),
-        { duration: FLIGHT, delay: (i / cells.length) * spread },
-      ];
+    [...this.drawn.keys()].forEach((key, i) => {
+      const start = starts.get(key);
+      const timing = { duration: FLIGHT, delay: (i / cells.length) * spread };
       fly(cells[i], start ?? ends[i], ends[i], timing, start ? 1 : 0);
     });
     for (const mark of this.board.querySelectorAll(".mark")) fade(mark, spread + FLIGHT);
@@ -173,10 +163,7 @@ export class Lane {
       for (const cell of cells)
         cell.classList.toggle("unread", i <= frame.strip && !read.has(Number(cell.dataset.id)));
     });
-    const chips = frame.shape.map((_, i) => makeChip(frame, i));
-    this.reading.replaceChildren(
-      make("span", "label", frame.odd.length ? "read as if it were" : "read as"),
-      ...chips,
-    );
+    const label = make("span", "label", frame.odd.length ? "read as if it were" : "read as");
+    this.reading.replaceChildren(label, ...frame.shape.map((_, i) => makeChip(frame, i)));
   }
 }

@@ -42,14 +42,13 @@ class LayoutPlayer(Player):
 
     def __init__(self, trace: Trace, beside: Trace | None = None) -> None:
         traces = [trace, *([beside] if beside else [])]
-        sizes = {name: size for one in reversed(traces) for name, size in one.sizes.items()}
+        sizes = {name: size for shown in reversed(traces) for name, size in shown.sizes.items()}
         if {"H", "D"} <= sizes.keys():
             sizes["C"] = sizes["H"] * sizes["D"]
-        chains = [cells.choose(one) for one in traces]
-        known = [tensor for tensors in chains for tensor in tensors if "?" not in tensor.axes]
-        lanes = [
-            _lane(one, tensors, known, sizes) for one, tensors in zip(traces, chains, strict=True)
-        ]
+        chains = [cells.choose(shown) for shown in traces]
+        named = [tensor for chain in chains for tensor in chain if "?" not in tensor.axes]
+        pairs = zip(traces, chains, strict=True)
+        lanes = [_lane(shown, chain, named, sizes) for shown, chain in pairs]
         self.text = "; beside it ".join(map(_summary, lanes)) + "."
         self.static = markup.figure(_tables(lanes), self.text)
         last = max(len(lane["frames"]) for lane in lanes) - 1
@@ -57,21 +56,19 @@ class LayoutPlayer(Player):
 
 
 def _lane(
-    trace: Trace, chain: list[cells.Tensor], known: list[cells.Tensor], sizes: dict[str, int]
+    trace: Trace, chain: list[cells.Tensor], named: list[cells.Tensor], sizes: dict[str, int]
 ) -> dict[str, Any]:
-    strips, reads = cells.replay(chain)
-    owners = cells.owners_by_number(chain, strips, reads, sizes)
+    strips, readings = cells.replay(chain)
+    owners = cells.owners_by_number(readings, sizes)
     frames: list[dict[str, Any]] = []
     mixed = False  # from the first step on that mixes
-    for number, (tensor, (strip, places)) in enumerate(zip(chain, reads, strict=False)):
-        axes = cells.assumed_axes(tensor, known, chain[0], sizes)
+    for number, (tensor, strip, places, ids) in enumerate(readings):
+        axes = cells.assumed_axes(tensor, named, chain[0], sizes)
         mixed = mixed or axes != tensor.axes or bool(getattr(tensor, "warning", None))
-        ids = [strips[strip][place] for place in places]
-        seen = cells.owners_by_axes(axes, tensor.shape, sizes)
-        odd, mixing = _odd([owners[n] for n in ids], seen, axes) if mixed else ([], "")
+        meant = cells.owners_by_axes(axes, tensor.shape, sizes)
+        odd, mixing = _odd([owners[n] for n in ids], meant, axes) if mixed else ([], "")
         frames.append({
             **_words(trace, tensor, chain[number - 1] if number else None),
-            "reading": cells.written(axes, tensor.shape),
             "axes": list(axes), "colors": [color(axis) for axis in axes],
             "shape": list(tensor.shape),
             "strides": list(tensor.strides), "strip": strip, "places": places, "ids": ids,
@@ -92,15 +89,12 @@ def _cells(owners: dict[int, cells.Owner]) -> dict[str, dict[str, Any]]:
 
 
 def _odd(
-    owners: list[cells.Owner], seen: list[cells.Owner], axes: tuple[str, ...]
+    owners: list[cells.Owner], meant: list[cells.Owner], axes: tuple[str, ...]
 ) -> tuple[list[int], str]:
     """Return the elements that are not what their axes say, and in words what came together."""
-    pairs = list(zip(owners, seen, strict=True))
-    odd = [
-        i
-        for i, (own, place) in enumerate(pairs)
-        if any(own.get(role, at) != at for role, at in place.items())
-    ]
+    pairs = list(zip(owners, meant, strict=True))
+    # they differ in a role that both know
+    odd = [i for i, (own, place) in enumerate(pairs) if own | place != place | own]
     if not odd:
         return [], ""
 
@@ -113,51 +107,49 @@ def _odd(
 
     tokens = len({own.get("token") for own in owners})
     if "H" in axes:
+        heads = most("head", "head")
         few = most("token", "head")
-        text = (
-            f"each head holds "
-            f"{f'slices of {n} heads' if (n := most('head', 'head')) > 1 else 'its slice'}"
-        )
+        text = f"each head holds {f'slices of {heads} heads' if heads > 1 else 'its slice'}"
         text += f", from only {few} of {tokens} tokens" if few < tokens else ""
-    elif most("token", "token") > 1:
-        text = f"each token's row holds parts of {most('token', 'token')} of {tokens} tokens"
+    elif (parts := most("token", "token")) > 1:
+        text = f"each token's row holds parts of {parts} of {tokens} tokens"
     else:
         text = "the numbers of a head no longer lie side by side"
     return odd, text + ("; sentences are mixed" if most("batch", "batch") > 1 else "")
 
 
 def _words(trace: Trace, tensor: cells.Tensor, before: cells.Tensor | None) -> dict[str, str]:
-    numbers = math.prod(tensor.shape)
     if before is None or isinstance(tensor, Argument):
         call = str(tensor.name or getattr(tensor, "op", ""))
         storage = "start"
         warning = ""
+        numbers = math.prod(tensor.shape)
         count = "1 number" if numbers == 1 else f"{numbers} numbers"
         says = f"{count} in one strip of memory, read with strides {tensor.strides}."
     else:
         call = _call(trace, tensor)
         storage = tensor.storage
         warning = re.sub(r"^[\w-]+: ", "", tensor.warning or "")
-        says = _became(tensor, before, numbers)
+        says = _became(tensor, before)
     words = {"call": call, "line": getattr(tensor, "line", ""), "warning": warning}
     words = {name: visible(text) for name, text in words.items()}
     return {**words, "storage": storage, "sentence": f"{words['call']}: {says}"}
 
 
-def _became(step: Step, before: cells.Tensor, numbers: int) -> str:
+def _became(step: Step, before: cells.Tensor) -> str:
     """Say what a step does to memory and strides."""
-    moved = (
-        "strides stay" if step.strides == before.strides else f"strides go from {before.strides} to"
-    )
-    order = "in the order of the axes" if step.contiguous else "in the order in which they lay"
-    says = {
-        "view": f"a view. No number moves; {moved} {step.strides}.",
-        "same": "the very same tensor: it was contiguous already."
-        if step.op == "contiguous"
-        else "the same tensor.",
-        "copy": f"a copy. All {numbers} numbers are written anew, {order}, with strides "
-        f"{step.strides}.",
-    }[step.storage]
+    numbers = math.prod(step.shape)
+    if step.storage == "view":
+        stay = step.strides == before.strides
+        strides = "strides stay" if stay else f"strides go from {before.strides} to"
+        says = f"a view. No number moves; {strides} {step.strides}."
+    elif step.storage == "copy":
+        order = "in the order of the axes" if step.contiguous else "in the order in which they lay"
+        says = f"a copy. All {numbers} numbers are written anew, {order}, with strides "
+        says += f"{step.strides}."
+    else:
+        already = "very same tensor: it was contiguous already"
+        says = f"the {already if step.op == 'contiguous' else 'same tensor'}."
     if numbers < math.prod(before.shape):
         says += f" It reads {numbers} of the numbers, from place {step.offset} on."
     if step.storage == "copy" and step.op in cells.RESHAPES:
@@ -168,14 +160,11 @@ def _became(step: Step, before: cells.Tensor, numbers: int) -> str:
 def _call(trace: Trace, step: Step) -> str:
     """Return a call as its line has it, or with its shape where the line is ambiguous."""
     inside = r"(?:[^()]|\([^()]*\))*"  # calls among the arguments, too
-    found = re.findall(rf"\b{re.escape(step.op)}\({inside}\)", step.line)
-    here = [
-        one.index
-        for one in trace.steps
-        if (one.source, one.lineno, one.op) == (step.source, step.lineno, step.op)
-    ]
-    if len(set(found)) == 1 or (found and len(here) % len(found) == 0):
-        return found[here.index(step.index) % len(found)]
+    calls = re.findall(rf"\b{re.escape(step.op)}\({inside}\)", step.line)
+    place = (step.source, step.lineno, step.op)
+    alike = [s.index for s in trace.steps if (s.source, s.lineno, s.op) == place]
+    if len(set(calls)) == 1 or (calls and len(alike) % len(calls) == 0):
+        return calls[alike.index(step.index) % len(calls)]
     return f"{step.op}{step.shape}" if step.op in ("view", "reshape") else step.op
 
 
@@ -193,20 +182,14 @@ def _summary(lane: dict[str, Any]) -> str:
 def _tables(lanes: list[dict[str, Any]]) -> str:
     """Return every reading as a table; what the second lane begins with alike comes once."""
     parts = []
-    for beside, lane in enumerate(lanes):
+    for lane, place in zip(lanes, ("", "Beside it: "), strict=False):
         for number, frame in enumerate(lane["frames"], start=1):
-            if (
-                beside
-                and number == 1
-                and (frame, lane["cells"]) == (lanes[0]["frames"][0], lanes[0]["cells"])
-            ):
+            start = (frame, lane["cells"]) == (lanes[0]["frames"][0], lanes[0]["cells"])
+            if place and number == 1 and start:
                 continue
-            parts.append(_table(lane, frame, f"{'Beside it: ' if beside else ''}{number}. "))
-            parts += [
-                f"<p>⚠ {html.escape(text)}</p>"
-                for text in (frame["mixing"], frame["warning"])
-                if text
-            ]
+            parts.append(_table(lane, frame, f"{place}{number}. "))
+            warnings = filter(None, (frame["mixing"], frame["warning"]))
+            parts += [f"<p>⚠ {html.escape(text)}</p>" for text in warnings]
     return "".join(parts)
 
 
@@ -221,7 +204,8 @@ def _table(lane: dict[str, Any], frame: dict[str, Any], which: str) -> str:
         tds = "".join(_td(lane, frame, i) for i in places)
         rows.append(f'<tr><th scope="row">{", ".join(index)}</th>{tds}</tr>')
     read = "read as if it were" if frame["odd"] else "read as"
-    caption = f"{which}{frame['sentence']} Strip {frame['strip'] + 1}, {read} {frame['reading']}."
+    reading = cells.written(frame["axes"], frame["shape"])
+    caption = f"{which}{frame['sentence']} Strip {frame['strip'] + 1}, {read} {reading}."
     return (
         f"<table><caption "
         f'style="text-align:left">{html.escape(caption)}</caption>{"".join(rows)}</table>'
