@@ -13,7 +13,8 @@ from tokenizers import Tokenizer
 from torch.nn.utils.rnn import pad_sequence
 
 from mha_course.errors import SentenceError, ShapeError
-from mha_course.models import checkpoints, generate, published
+from mha_course.lessons.l15_language_model.causal_model import generate
+from mha_course.models import checkpoints, published
 
 library = pytest.importorskip(
     "transformers", reason="checkpoints are compared with transformers': tests/requirements.txt"

@@ -8,7 +8,8 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from mha_course.datasets.grammar import recognise, sentences, vocabulary
+from mha_course.datasets.grammar import sentences, vocabulary
+from mha_course.lessons.l15_language_model.parsing import recognise
 from mha_course.lessons.l18_real_models import tiny_checkpoints
 from mha_course.models import checkpoints
 
