@@ -9,7 +9,6 @@ D head width.
 from __future__ import annotations
 
 import copy
-import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -22,24 +21,6 @@ from mha_course.example import MASK, encode
 from mha_course.models import MaskedWordModel, WordModel
 from mha_course.models.published import PublishedModel
 
-# What is asked of a head for each relation: from which word to which.
-RELATIONS = {
-    "pronoun": "pronoun → its noun",
-    "distractor": "pronoun → the other noun",
-    "subject": "was, were → subject",
-    "adjective": "noun → its adjective",
-    "noun": "adjective → its noun",
-    "state": "consequence → state",
-    "adverb": "verb → its adverb",
-}
-# Which word is hidden, to see whether a head is needed for the relation.
-HIDDEN = {
-    "pronoun": "pronoun",
-    "subject": "was, were",
-    "adjective": "noun",
-    "noun": "adjective",
-    "state": "consequence",
-}
 Head = tuple[int, int]  # a layer, and a head of it, both counted from 0
 AnyModel = TypeVar("AnyModel", bound=WordModel | PublishedModel)
 
@@ -51,11 +32,6 @@ def all_heads(model: WordModel | PublishedModel) -> list[Head]:
         for layer, block in enumerate(model.blocks)
         for head in range(block.attention.num_heads)
     ]
-
-
-def head_names(model: WordModel | PublishedModel) -> list[str]:
-    """Name every column: layers and heads are counted from 0, as in code."""
-    return [f"L{layer} H{head}" for layer, head in all_heads(model)]
 
 
 @torch.no_grad()
@@ -135,16 +111,6 @@ def _joined(text: Sentence, pair: tuple[int, int]) -> bool:
     return any(pair in pairs for relation, pairs in text.pairs.items() if relation != "distractor")
 
 
-@torch.no_grad()
-def mean_contexts(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
-    """Return the mean merged context of every layer over all words, (L, C)."""
-    ids, mask = encode([text.words for text in texts])
-    layers = zip(model.blocks, model.attention_inputs(ids, mask), strict=True)
-    return torch.stack(
-        [block.attention.steps(x, mask=mask).merged[mask[:, 0, 0]].mean(0) for block, x in layers]
-    )
-
-
 def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = None) -> AnyModel:
     """Return a copy of a model in which these heads add nothing, or the same everywhere.
 
@@ -183,22 +149,6 @@ def relevant_sentences(texts: Sequence[Sentence], relation: str) -> list[Sentenc
         for text in texts
         if relation in text.pairs and (relation != "subject" or text.kind == "agreement")
     ]
-
-
-def hide_first_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
-    """Return a sentence for each pair of a relation, with the first word of the pair hidden.
-
-    >>> from mha_course.datasets.grammar import sentences
-    >>> hidden = hide_first_word(sentences(5, "test", seed=0), "noun")
-    >>> {sentence.words.count("<mask>") for sentence in hidden}
-    {1}
-    """
-    hidden = []
-    for text in texts:
-        for start, end in text.pairs.get(relation, ()):
-            words = (*text.words[:start], "<mask>", *text.words[start + 1 :])
-            hidden.append(replace(text, words=words, pairs={relation: ((start, end),)}))
-    return hidden
 
 
 def move_second_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
@@ -241,59 +191,6 @@ def relation_table(
     return torch.stack(rows)
 
 
-@torch.no_grad()
-def baseline_table(
-    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]
-) -> Tensor:
-    """Return the position baseline of every head for each relation, (relations, L·H)."""
-    weights = all_weights(model, texts)
-    return torch.stack(
-        [position_baseline(weights, texts, relation).flatten() for relation in relations]
-    )
-
-
-def accuracies(
-    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]
-) -> Tensor:
-    """Return how often the hidden first word of each relation is guessed, (relations,)."""
-    return torch.tensor(
-        [accuracy(model, relevant_sentences(texts, name), name) for name in relations]
-    )
-
-
-def accuracy_lost(
-    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str],
-    ablated: Sequence[Sequence[Head]],
-    means: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """Return which part of the guesses is lost without each set of heads, (relations, number of
-    sets).
-
-    Args: ablated are sets of heads; ``[[head] for head in all_heads(model)]`` tries each alone;
-        means as for ``ablate_heads``.
-    """
-    intact = accuracies(model, texts, relations)
-    models = [ablate_heads(model, heads, means) for heads in ablated]
-    return torch.stack(
-        [intact - accuracies(without, texts, relations) for without in models], dim=1
-    )
-
-
-def accuracy_lost_in_pairs(
-    model: MaskedWordModel, texts: Sequence[Sentence], relation: str
-) -> Tensor:
-    """Return what is lost without any two heads, (L·H, L·H), and, on the diagonal, without one."""
-    heads = all_heads(model)
-    pairs = list(itertools.combinations_with_replacement(range(len(heads)), 2))
-    values = accuracy_lost(
-        model, texts, [relation], [[heads[one], heads[other]] for one, other in pairs]
-    )[0]
-    table = torch.zeros(len(heads), len(heads))
-    for (one, other), value in zip(pairs, values, strict=True):
-        table[one, other] = table[other, one] = value
-    return table
-
-
 def pronoun_report(model: MaskedWordModel) -> dict[str, Any]:
     """Measure the pronoun's head of a model on sentences about pairs of nouns that it was not
     trained on.
@@ -305,5 +202,8 @@ def pronoun_report(model: MaskedWordModel) -> dict[str, Any]:
     weights = relation_table(model, texts, ["pronoun"])[0]
     best = all_heads(model)[int(weights.argmax())]
     ablated = ablate_heads(model, [best])
-    intact, without = (float(accuracies(m, texts, ["pronoun"])) for m in (model, ablated))
-    return {"weights": weights.tolist(), "accuracy": intact, "without": without}
+    return {
+        "weights": weights.tolist(),
+        "accuracy": accuracy(model, texts, "pronoun"),
+        "without": accuracy(ablated, texts, "pronoun"),
+    }

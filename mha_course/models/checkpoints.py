@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from mha_course.errors import ShapeError, require, require_int
@@ -24,19 +24,17 @@ from mha_course.models.published import BERT, GPT2, Config, Llama, PublishedMode
 
 
 class Family(NamedTuple):
-    """How the files of a family are written, and whether the course ships a small one."""
+    """How the files of a family are written."""
 
     architecture: type[PublishedModel]
     # Our modules and theirs, * is the layer; where several of ours share one, it holds all of them.
     names: dict[str, str]
     prefix: str  # stands before their names, or does not
-    prefix_on_the_hub: str  # as the course's own file has it: like the best known one on the hub
     # Tensors that are the same unless the config unties them: one of the two may be absent.
     tied: dict[str, str]
     is_tied: bool  # what a config means that does not say it
     left_out: tuple[str, ...]  # masks and positions that are stored, and heads for other tasks
     only: dict[str, object]  # settings that would make another model if they had another value
-    shipped: bool
     stored_in_out: tuple[str, ...] = ()  # theirs whose weight is (in, out), not (out, in)
 
 
@@ -58,7 +56,6 @@ _GPT2 = Family(
     },
     stored_in_out=("c_attn", "c_proj", "c_fc"),
     prefix="transformer.",
-    prefix_on_the_hub="",
     tied={"lm_head.weight": "wte.weight"},
     left_out=("h.*.attn.bias", "h.*.attn.masked_bias"),
     only={
@@ -67,7 +64,6 @@ _GPT2 = Family(
         "add_cross_attention": False,
     },
     is_tied=True,
-    shipped=True,
 )
 
 _BERT = Family(
@@ -90,7 +86,6 @@ _BERT = Family(
         "to_words.3": "cls.predictions.decoder",
     },
     prefix="bert.",
-    prefix_on_the_hub="bert.",
     tied={
         "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -105,7 +100,6 @@ _BERT = Family(
     ),
     only={"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
     is_tied=True,
-    shipped=True,
 )
 
 _LLAMA = Family(
@@ -125,15 +119,14 @@ _LLAMA = Family(
         "to_words": "lm_head",
     },
     prefix="model.",
-    prefix_on_the_hub="model.",
     tied={"lm_head.weight": "embed_tokens.weight"},
     left_out=("layers.*.self_attn.rotary_emb.inv_freq", "rotary_emb.inv_freq"),
     only={"sliding_window": None, "rope_interleaved": False, "partial_rotary_factor": 1.0},
     is_tied=False,
-    shipped=True,
 )
 
 FAMILIES = {"gpt2": _GPT2, "bert": _BERT, "llama": _LLAMA}
+SHIPPED = ("gpt2", "bert", "llama")  # families of which the course has a small checkpoint
 WEIGHTS = "model.safetensors"
 
 
@@ -184,40 +177,14 @@ def load(folder: str | Path, *, num_threads: int | None = None) -> PublishedMode
     return model.requires_grad_(False).eval()
 
 
-def save(model: PublishedModel, config: Config, folder: Path) -> None:
-    """Write a model whose words are tied, under its published names, so that ``load`` reads it."""
-    family = FAMILIES[config["model_type"]]
-    parts: dict[str, list[Tensor]] = {}
-    for name, parameter in model.state_dict().items():
-        parts.setdefault(_published(name, family.names), []).append(parameter)
-    turned = tuple(f"{module}.weight" for module in family.stored_in_out)
-    stored = {name: torch.cat(tensors) for name, tensors in parts.items()}
-    stored = {name: x.T.contiguous() if name.endswith(turned) else x for name, x in stored.items()}
-    for copy, original in family.tied.items():
-        stored[original] = stored.pop(copy)
-    named = {_name_on_the_hub(name, family): tensor for name, tensor in stored.items()}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    save_file(named, folder / WEIGHTS, metadata={"format": "pt"})
-
-
-def _name_on_the_hub(name: str, family: Family) -> str:
-    """Write a name of the tables as the file on the hub has it."""
-    name = name.replace("LayerNorm.weight", "LayerNorm.gamma")
-    name = name.replace("LayerNorm.bias", "LayerNorm.beta")
-    has_prefix = not name.startswith(("cls.", "lm_head."))
-    return family.prefix_on_the_hub + name if has_prefix else name
-
-
 def shipped(family: str) -> Path:
     """Return the folder of the small checkpoint of a family that comes with the course.
 
     >>> sorted(file.name for file in shipped("bert").iterdir())
     ['config.json', 'model.safetensors', 'tokenizer.json']
     """
-    names = [name for name, known in FAMILIES.items() if known.shipped]
     rule = "no small checkpoint of this family ships"
-    require(family in names, "shipped", rule, expected=listed(names), got=repr(family))
+    require(family in SHIPPED, "shipped", rule, expected=listed(SHIPPED), got=repr(family))
     return Path(__file__).parents[1] / "data" / "checkpoints" / family
 
 
@@ -379,7 +346,7 @@ def _state(
     """Give their tensors our names: all are turned to (out, in), and stacked ones cut."""
     ours: dict[str, dict[str, Tensor]] = {}  # those that make up each of theirs
     for name, parameter in model.state_dict().items():
-        ours.setdefault(_published(name, family.names), {})[name] = parameter
+        ours.setdefault(stored_name(name, family.names), {})[name] = parameter
     missing = sorted(ours.keys() - tensors.keys())
     unknown = sorted(tensors.keys() - ours.keys())
     rule = "the file must hold the tensors that config.json speaks of"
@@ -408,8 +375,8 @@ def _state(
     return state
 
 
-def _published(name: str, names: Mapping[str, str]) -> str:
-    """Return what one of our tensors is called in the file."""
+def stored_name(name: str, names: Mapping[str, str]) -> str:
+    """Return what one of our tensors is called in the file, without a prefix."""
     module, _, kind = name.rpartition(".")
     layer = re.search(r"(?<=^encoder\.layers\.)\d+", module)
     if layer is None:
