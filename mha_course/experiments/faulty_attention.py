@@ -20,12 +20,19 @@ from mha_course.caching import KVCache, repeat_kv
 from mha_course.positions import rope, rope_interleaved
 from mha_course.sources import plain_source
 
+INNOCENT = "no-mistake"
+SINGLE: dict[str, type[CausalAttention]] = {}  # the attention with one mistake, by the mistake's id
+
 
 class CausalAttention(nn.Module):
     """Let each token attend to itself and to the past: rotary positions, grouped heads.
 
     Args: d_model is C; num_heads, H, divides it; num_kv_heads, G, divides H.
     """
+
+    def __init_subclass__(cls, mistake: str | None = None) -> None:
+        if mistake is not None:
+            SINGLE[mistake] = cls
 
     def __init__(self, d_model: int, num_heads: int, num_kv_heads: int) -> None:
         super().__init__()
@@ -89,7 +96,197 @@ class CausalAttention(nn.Module):
         return self.out_proj(context.transpose(1, 2).flatten(2))  # (B, T, C)
 
 
-class Innocent(CausalAttention):
+class SoftmaxOverQueries(CausalAttention, mistake="softmax-over-queries"):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = masked_softmax(scores.mT, visible.mT).mT  # the mistake: softmax over the queries
+        return F.dropout(weights, 0.1, self.training)
+
+
+class SoftmaxOverHeads(CausalAttention, mistake="softmax-over-heads"):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = scores.softmax(1) * visible  # the mistake: softmax over the heads
+        return F.dropout(weights, 0.1, self.training)
+
+
+class MaskAfterSoftmax(CausalAttention, mistake="mask-after-softmax"):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = scores.softmax(-1) * visible  # the mistake: the mask comes after the softmax
+        return F.dropout(weights, 0.1, self.training)
+
+
+class MaskedRowUniform(CausalAttention, mistake="masked-row-uniform"):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = scores.masked_fill(~visible, -1e9).softmax(-1)  # the mistake: all the same
+        return F.dropout(weights, 0.1, self.training)
+
+
+class MaskedRowNan(CausalAttention, mistake="masked-row-nan"):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = scores.masked_fill(~visible, -math.inf).softmax(-1)  # the mistake: can be NaN
+        return F.dropout(weights, 0.1, self.training)
+
+
+class DropoutAtEval(CausalAttention, mistake="dropout-at-eval"):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = masked_softmax(scores, visible)
+        return F.dropout(weights, 0.1)  # the mistake: not only while training
+
+
+class ScaleMissing(CausalAttention, mistake="scale-missing"):
+    def score(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.transpose(-2, -1)  # the mistake: no scale
+
+
+class ScaleDModel(CausalAttention, mistake="scale-d-model"):
+    def score(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.transpose(-2, -1) / math.sqrt(self.q_proj.out_features)  # the mistake: C
+
+
+class ScaleNoRoot(CausalAttention, mistake="scale-no-root"):
+    def score(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.transpose(-2, -1) / q.size(-1)  # the mistake: no square root
+
+
+class ScaleByLength(CausalAttention, mistake="scale-by-length"):
+    def score(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.transpose(-2, -1) / math.sqrt(k.size(-2))  # the mistake: S instead of D
+
+
+class CausalMissing(CausalAttention, mistake="causal-missing"):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool)  # the mistake: no triangle
+        return seen if mask is None else seen & mask[:, None, None]
+
+
+class CausalLeaksNext(CausalAttention, mistake="causal-leaks-next"):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new + 1)  # the mistake: + 1
+        return causal if mask is None else causal & mask[:, None, None]
+
+
+class CausalHidesSelf(CausalAttention, mistake="causal-hides-self"):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new - 1)  # the mistake: - 1
+        return causal if mask is None else causal & mask[:, None, None]
+
+
+class DecodeFirstKeyOnly(CausalAttention, mistake="decode-first-key-only"):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril()  # the mistake: not total - new
+        return causal if mask is None else causal & mask[:, None, None]
+
+
+class MaskInverted(CausalAttention, mistake="mask-inverted"):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
+        return causal if mask is None else causal & ~mask[:, None, None]  # the mistake: ~
+
+
+class MasksOrInsteadOfAnd(CausalAttention, mistake="masks-or-instead-of-and"):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
+        return causal if mask is None else causal | mask[:, None, None]  # the mistake: or
+
+
+class MaskFirstBatchOnly(CausalAttention, mistake="mask-first-batch-only"):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
+        return causal if mask is None else causal & mask[0]  # the mistake: one sentence for all
+
+
+class ViewWithoutTranspose(CausalAttention, mistake="view-without-transpose"):
+    def split(self, x: Tensor, heads: int) -> Tensor:
+        return x.view(x.size(0), heads, x.size(1), -1)  # the mistake: it cuts the tokens
+
+
+class KvRepeated(CausalAttention, mistake="kv-repeat-interleaved-wrongly"):
+    def repeat(self, x: Tensor) -> Tensor:
+        return x.repeat(1, self.num_heads // x.size(1), 1, 1)  # the mistake: 0 1 0 1, not 0 0 1 1
+
+
+class MergeBatchMixed(CausalAttention, mistake="merge-batch-mixed"):
+    def output(self, context: Tensor) -> Tensor:
+        sentences, _, new, _ = context.shape
+        return self.out_proj(
+            context.permute(2, 0, 1, 3).reshape(sentences, new, -1)  # the mistake: T before B
+        )
+
+
+class MergeDimBeforeHeads(CausalAttention, mistake="merge-dim-before-heads"):
+    def output(self, context: Tensor) -> Tensor:
+        return self.out_proj(context.permute(0, 2, 3, 1).flatten(2))  # the mistake: D before H
+
+
+class OutputProjectionMissing(CausalAttention, mistake="output-projection-missing"):
+    def output(self, context: Tensor) -> Tensor:
+        return context.transpose(1, 2).flatten(2)  # the mistake: no out_proj
+
+
+class KeyValueSwapped(CausalAttention, mistake="key-value-swapped"):
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q = self.split(self.q_proj(x), self.num_heads)
+        v = self.split(self.k_proj(x), self.num_kv_heads)  # the mistake: k and v swapped
+        k = self.split(self.v_proj(x), self.num_kv_heads)
+        return q, k, v
+
+
+class ValueThroughKeyProjection(CausalAttention, mistake="value-through-key-projection"):
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q = self.split(self.q_proj(x), self.num_heads)
+        k = self.split(self.k_proj(x), self.num_kv_heads)
+        v = self.split(self.k_proj(x), self.num_kv_heads)  # the mistake: k_proj
+        return q, k, v
+
+
+class KeysDetached(CausalAttention, mistake="keys-detached"):
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q = self.split(self.q_proj(x), self.num_heads)
+        k = self.split(self.k_proj(x), self.num_kv_heads).detach()  # the mistake: detach
+        v = self.split(self.v_proj(x), self.num_kv_heads)
+        return q, k, v
+
+
+class RopeOnValues(CausalAttention, mistake="rope-on-values"):
+    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        positions = torch.arange(start, start + q.size(2))
+        return rope(q, positions), rope(k, positions), rope(v, positions)  # the mistake: v rotated
+
+
+class RopeOnQueriesOnly(CausalAttention, mistake="rope-on-queries-only"):
+    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        positions = torch.arange(start, start + q.size(2))
+        return rope(q, positions), k, v  # the mistake: k not rotated
+
+
+class RopeInterleaved(CausalAttention, mistake="rope-interleaved"):
+    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        positions = torch.arange(start, start + q.size(2))
+        return (
+            rope_interleaved(q, positions),  # the mistake: it pairs neighbours
+            rope_interleaved(k, positions),
+            v,
+        )
+
+
+class PositionsIgnored(CausalAttention, mistake="positions-ignored"):
+    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        positions = torch.arange(q.size(2))  # the mistake: start is ignored
+        return rope(q, positions), rope(k, positions), v
+
+
+class SeesItselfAlone(CausalAttention, mistake="sees-itself-alone"):
+    def append(self, cache: KVCache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        cache.append(k, v)
+        return k, v  # the mistake: not what the cache returns
+
+
+class Innocent(CausalAttention, mistake=INNOCENT):
     # unusual, and right: none of its lines is a mistake
     def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
         positions = torch.arange(start, start + q.size(2)) + 1
@@ -104,231 +301,6 @@ class Innocent(CausalAttention):
         weights = scores.masked_fill(~visible, smallest).softmax(-1) * visible
         return F.dropout(weights, 0.1, self.training)
 
-
-class SoftmaxOverQueries(CausalAttention):
-    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
-        weights = masked_softmax(scores.mT, visible.mT).mT  # the mistake: softmax over the queries
-        return F.dropout(weights, 0.1, self.training)
-
-
-class SoftmaxOverHeads(CausalAttention):
-    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
-        weights = scores.softmax(1) * visible  # the mistake: softmax over the heads
-        return F.dropout(weights, 0.1, self.training)
-
-
-class MaskAfterSoftmax(CausalAttention):
-    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
-        weights = scores.softmax(-1) * visible  # the mistake: the mask comes after the softmax
-        return F.dropout(weights, 0.1, self.training)
-
-
-class MaskedRowUniform(CausalAttention):
-    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
-        weights = scores.masked_fill(~visible, -1e9).softmax(-1)  # the mistake: all the same
-        return F.dropout(weights, 0.1, self.training)
-
-
-class MaskedRowNan(CausalAttention):
-    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
-        weights = scores.masked_fill(~visible, -math.inf).softmax(-1)  # the mistake: can be NaN
-        return F.dropout(weights, 0.1, self.training)
-
-
-class DropoutAtEval(CausalAttention):
-    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
-        weights = masked_softmax(scores, visible)
-        return F.dropout(weights, 0.1)  # the mistake: not only while training
-
-
-class ScaleMissing(CausalAttention):
-    def score(self, q: Tensor, k: Tensor) -> Tensor:
-        return q @ k.transpose(-2, -1)  # the mistake: no scale
-
-
-class ScaleDModel(CausalAttention):
-    def score(self, q: Tensor, k: Tensor) -> Tensor:
-        return q @ k.transpose(-2, -1) / math.sqrt(self.q_proj.out_features)  # the mistake: C
-
-
-class ScaleNoRoot(CausalAttention):
-    def score(self, q: Tensor, k: Tensor) -> Tensor:
-        return q @ k.transpose(-2, -1) / q.size(-1)  # the mistake: no square root
-
-
-class ScaleByLength(CausalAttention):
-    def score(self, q: Tensor, k: Tensor) -> Tensor:
-        return q @ k.transpose(-2, -1) / math.sqrt(k.size(-2))  # the mistake: S instead of D
-
-
-class CausalMissing(CausalAttention):
-    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool)  # the mistake: no triangle
-        return seen if mask is None else seen & mask[:, None, None]
-
-
-class CausalLeaksNext(CausalAttention):
-    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        new, total = scores.shape[-2:]
-        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new + 1)  # the mistake: + 1
-        return causal if mask is None else causal & mask[:, None, None]
-
-
-class CausalHidesSelf(CausalAttention):
-    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        new, total = scores.shape[-2:]
-        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new - 1)  # the mistake: - 1
-        return causal if mask is None else causal & mask[:, None, None]
-
-
-class DecodeFirstKeyOnly(CausalAttention):
-    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        new, total = scores.shape[-2:]
-        causal = torch.ones(new, total, dtype=torch.bool).tril()  # the mistake: not total - new
-        return causal if mask is None else causal & mask[:, None, None]
-
-
-class MaskInverted(CausalAttention):
-    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        new, total = scores.shape[-2:]
-        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
-        return causal if mask is None else causal & ~mask[:, None, None]  # the mistake: ~
-
-
-class MasksOrInsteadOfAnd(CausalAttention):
-    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        new, total = scores.shape[-2:]
-        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
-        return causal if mask is None else causal | mask[:, None, None]  # the mistake: or
-
-
-class MaskFirstBatchOnly(CausalAttention):
-    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        new, total = scores.shape[-2:]
-        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
-        return causal if mask is None else causal & mask[0]  # the mistake: one sentence for all
-
-
-class ViewWithoutTranspose(CausalAttention):
-    def split(self, x: Tensor, heads: int) -> Tensor:
-        return x.view(x.size(0), heads, x.size(1), -1)  # the mistake: it cuts the tokens
-
-
-class KvRepeated(CausalAttention):
-    def repeat(self, x: Tensor) -> Tensor:
-        return x.repeat(1, self.num_heads // x.size(1), 1, 1)  # the mistake: 0 1 0 1, not 0 0 1 1
-
-
-class MergeBatchMixed(CausalAttention):
-    def output(self, context: Tensor) -> Tensor:
-        sentences, _, new, _ = context.shape
-        return self.out_proj(
-            context.permute(2, 0, 1, 3).reshape(sentences, new, -1)  # the mistake: T before B
-        )
-
-
-class MergeDimBeforeHeads(CausalAttention):
-    def output(self, context: Tensor) -> Tensor:
-        return self.out_proj(context.permute(0, 2, 3, 1).flatten(2))  # the mistake: D before H
-
-
-class OutputProjectionMissing(CausalAttention):
-    def output(self, context: Tensor) -> Tensor:
-        return context.transpose(1, 2).flatten(2)  # the mistake: no out_proj
-
-
-class KeyValueSwapped(CausalAttention):
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q = self.split(self.q_proj(x), self.num_heads)
-        v = self.split(self.k_proj(x), self.num_kv_heads)  # the mistake: k and v swapped
-        k = self.split(self.v_proj(x), self.num_kv_heads)
-        return q, k, v
-
-
-class ValueThroughKeyProjection(CausalAttention):
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q = self.split(self.q_proj(x), self.num_heads)
-        k = self.split(self.k_proj(x), self.num_kv_heads)
-        v = self.split(self.k_proj(x), self.num_kv_heads)  # the mistake: k_proj
-        return q, k, v
-
-
-class KeysDetached(CausalAttention):
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q = self.split(self.q_proj(x), self.num_heads)
-        k = self.split(self.k_proj(x), self.num_kv_heads).detach()  # the mistake: detach
-        v = self.split(self.v_proj(x), self.num_kv_heads)
-        return q, k, v
-
-
-class RopeOnValues(CausalAttention):
-    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
-        positions = torch.arange(start, start + q.size(2))
-        return rope(q, positions), rope(k, positions), rope(v, positions)  # the mistake: v rotated
-
-
-class RopeOnQueriesOnly(CausalAttention):
-    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
-        positions = torch.arange(start, start + q.size(2))
-        return rope(q, positions), k, v  # the mistake: k not rotated
-
-
-class RopeInterleaved(CausalAttention):
-    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
-        positions = torch.arange(start, start + q.size(2))
-        return (
-            rope_interleaved(q, positions),  # the mistake: it pairs neighbours
-            rope_interleaved(k, positions),
-            v,
-        )
-
-
-class PositionsIgnored(CausalAttention):
-    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
-        positions = torch.arange(q.size(2))  # the mistake: start is ignored
-        return rope(q, positions), rope(k, positions), v
-
-
-class SeesItselfAlone(CausalAttention):
-    def append(self, cache: KVCache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        cache.append(k, v)
-        return k, v  # the mistake: not what the cache returns
-
-
-INNOCENT = "no-mistake"
-SINGLE: dict[str, type[CausalAttention]] = {
-    "softmax-over-queries": SoftmaxOverQueries,
-    "softmax-over-heads": SoftmaxOverHeads,
-    "mask-after-softmax": MaskAfterSoftmax,
-    "masked-row-uniform": MaskedRowUniform,
-    "masked-row-nan": MaskedRowNan,
-    "dropout-at-eval": DropoutAtEval,
-    "scale-missing": ScaleMissing,
-    "scale-d-model": ScaleDModel,
-    "scale-no-root": ScaleNoRoot,
-    "scale-by-length": ScaleByLength,
-    "causal-missing": CausalMissing,
-    "causal-leaks-next": CausalLeaksNext,
-    "causal-hides-self": CausalHidesSelf,
-    "decode-first-key-only": DecodeFirstKeyOnly,
-    "mask-inverted": MaskInverted,
-    "masks-or-instead-of-and": MasksOrInsteadOfAnd,
-    "mask-first-batch-only": MaskFirstBatchOnly,
-    "view-without-transpose": ViewWithoutTranspose,
-    "kv-repeat-interleaved-wrongly": KvRepeated,
-    "merge-batch-mixed": MergeBatchMixed,
-    "merge-dim-before-heads": MergeDimBeforeHeads,
-    "output-projection-missing": OutputProjectionMissing,
-    "key-value-swapped": KeyValueSwapped,
-    "value-through-key-projection": ValueThroughKeyProjection,
-    "keys-detached": KeysDetached,
-    "rope-on-values": RopeOnValues,
-    "rope-on-queries-only": RopeOnQueriesOnly,
-    "rope-interleaved": RopeInterleaved,
-    "positions-ignored": PositionsIgnored,
-    "sees-itself-alone": SeesItselfAlone,
-    INNOCENT: Innocent,
-}
 
 PAIRS = (  # each of two methods, and each can be found beside the other
     ("scale-d-model", "mask-first-batch-only"),
