@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mha_course.models.training import one_thread
+from mha_course.models.training import threads
 from mha_course.tracing.op_counter import OpCounter
 from mha_course.tracing.torch_internals import DispatchMode, OpOverload, storage_key, tree_leaves
 
@@ -65,7 +65,7 @@ def milliseconds(fn: Callable[..., Any], *args: Any, seconds: float = 0.2) -> fl
     timer = timeit.Timer(lambda: fn(*args), timer=clock)
     end = time.perf_counter() + seconds
     times: list[float] = []
-    with one_thread():
+    with threads(1):
         while not times or time.perf_counter() < end:
             times.append(timer.timeit(1))
     return 1000 * min(times)

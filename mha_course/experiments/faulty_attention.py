@@ -20,19 +20,12 @@ from mha_course.caching import KVCache, repeat_kv
 from mha_course.positions import rope, rope_interleaved
 from mha_course.sources import plain_source
 
-INNOCENT = "no-mistake"
-SINGLE: dict[str, type[CausalAttention]] = {}  # the attention with one mistake, by the mistake's id
-
 
 class CausalAttention(nn.Module):
     """Let each token attend to itself and to the past: rotary positions, grouped heads.
 
     Args: d_model is C; num_heads, H, divides it; num_kv_heads, G, divides H.
     """
-
-    def __init_subclass__(cls, mistake: str | None = None) -> None:
-        if mistake is not None:
-            SINGLE[mistake] = cls
 
     def __init__(self, d_model: int, num_heads: int, num_kv_heads: int) -> None:
         super().__init__()
@@ -96,121 +89,130 @@ class CausalAttention(nn.Module):
         return self.out_proj(context.transpose(1, 2).flatten(2))  # (B, T, C)
 
 
-class SoftmaxOverQueries(CausalAttention, mistake="softmax-over-queries"):
+INNOCENT = "no-mistake"
+SINGLE: dict[str, type[CausalAttention]] = {}  # with one mistake each, by its id
+
+
+class Faulty(CausalAttention):
+    def __init_subclass__(cls, mistake: str) -> None:
+        SINGLE[mistake] = cls
+
+
+class SoftmaxOverQueries(Faulty, mistake="softmax-over-queries"):
     def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
         weights = masked_softmax(scores.mT, visible.mT).mT  # the mistake: softmax over the queries
         return F.dropout(weights, 0.1, self.training)
 
 
-class SoftmaxOverHeads(CausalAttention, mistake="softmax-over-heads"):
+class SoftmaxOverHeads(Faulty, mistake="softmax-over-heads"):
     def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
         weights = scores.softmax(1) * visible  # the mistake: softmax over the heads
         return F.dropout(weights, 0.1, self.training)
 
 
-class MaskAfterSoftmax(CausalAttention, mistake="mask-after-softmax"):
+class MaskAfterSoftmax(Faulty, mistake="mask-after-softmax"):
     def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
         weights = scores.softmax(-1) * visible  # the mistake: the mask comes after the softmax
         return F.dropout(weights, 0.1, self.training)
 
 
-class MaskedRowUniform(CausalAttention, mistake="masked-row-uniform"):
+class MaskedRowUniform(Faulty, mistake="masked-row-uniform"):
     def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
         weights = scores.masked_fill(~visible, -1e9).softmax(-1)  # the mistake: all the same
         return F.dropout(weights, 0.1, self.training)
 
 
-class MaskedRowNan(CausalAttention, mistake="masked-row-nan"):
+class MaskedRowNan(Faulty, mistake="masked-row-nan"):
     def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
         weights = scores.masked_fill(~visible, -math.inf).softmax(-1)  # the mistake: can be NaN
         return F.dropout(weights, 0.1, self.training)
 
 
-class DropoutAtEval(CausalAttention, mistake="dropout-at-eval"):
+class DropoutAtEval(Faulty, mistake="dropout-at-eval"):
     def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
         weights = masked_softmax(scores, visible)
         return F.dropout(weights, 0.1)  # the mistake: not only while training
 
 
-class ScaleMissing(CausalAttention, mistake="scale-missing"):
+class ScaleMissing(Faulty, mistake="scale-missing"):
     def score(self, q: Tensor, k: Tensor) -> Tensor:
         return q @ k.transpose(-2, -1)  # the mistake: no scale
 
 
-class ScaleDModel(CausalAttention, mistake="scale-d-model"):
+class ScaleDModel(Faulty, mistake="scale-d-model"):
     def score(self, q: Tensor, k: Tensor) -> Tensor:
         return q @ k.transpose(-2, -1) / math.sqrt(self.q_proj.out_features)  # the mistake: C
 
 
-class ScaleNoRoot(CausalAttention, mistake="scale-no-root"):
+class ScaleNoRoot(Faulty, mistake="scale-no-root"):
     def score(self, q: Tensor, k: Tensor) -> Tensor:
         return q @ k.transpose(-2, -1) / q.size(-1)  # the mistake: no square root
 
 
-class ScaleByLength(CausalAttention, mistake="scale-by-length"):
+class ScaleByLength(Faulty, mistake="scale-by-length"):
     def score(self, q: Tensor, k: Tensor) -> Tensor:
         return q @ k.transpose(-2, -1) / math.sqrt(k.size(-2))  # the mistake: S instead of D
 
 
-class CausalMissing(CausalAttention, mistake="causal-missing"):
+class CausalMissing(Faulty, mistake="causal-missing"):
     def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         seen = torch.ones(scores.shape[-2:], dtype=torch.bool)  # the mistake: no triangle
         return seen if mask is None else seen & mask[:, None, None]
 
 
-class CausalLeaksNext(CausalAttention, mistake="causal-leaks-next"):
+class CausalLeaksNext(Faulty, mistake="causal-leaks-next"):
     def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         new, total = scores.shape[-2:]
         causal = torch.ones(new, total, dtype=torch.bool).tril(total - new + 1)  # the mistake: + 1
         return causal if mask is None else causal & mask[:, None, None]
 
 
-class CausalHidesSelf(CausalAttention, mistake="causal-hides-self"):
+class CausalHidesSelf(Faulty, mistake="causal-hides-self"):
     def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         new, total = scores.shape[-2:]
         causal = torch.ones(new, total, dtype=torch.bool).tril(total - new - 1)  # the mistake: - 1
         return causal if mask is None else causal & mask[:, None, None]
 
 
-class DecodeFirstKeyOnly(CausalAttention, mistake="decode-first-key-only"):
+class DecodeFirstKeyOnly(Faulty, mistake="decode-first-key-only"):
     def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         new, total = scores.shape[-2:]
         causal = torch.ones(new, total, dtype=torch.bool).tril()  # the mistake: not total - new
         return causal if mask is None else causal & mask[:, None, None]
 
 
-class MaskInverted(CausalAttention, mistake="mask-inverted"):
+class MaskInverted(Faulty, mistake="mask-inverted"):
     def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         new, total = scores.shape[-2:]
         causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
         return causal if mask is None else causal & ~mask[:, None, None]  # the mistake: ~
 
 
-class MasksOrInsteadOfAnd(CausalAttention, mistake="masks-or-instead-of-and"):
+class MasksOrInsteadOfAnd(Faulty, mistake="masks-or-instead-of-and"):
     def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         new, total = scores.shape[-2:]
         causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
         return causal if mask is None else causal | mask[:, None, None]  # the mistake: or
 
 
-class MaskFirstBatchOnly(CausalAttention, mistake="mask-first-batch-only"):
+class MaskFirstBatchOnly(Faulty, mistake="mask-first-batch-only"):
     def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         new, total = scores.shape[-2:]
         causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
         return causal if mask is None else causal & mask[0]  # the mistake: one sentence for all
 
 
-class ViewWithoutTranspose(CausalAttention, mistake="view-without-transpose"):
+class ViewWithoutTranspose(Faulty, mistake="view-without-transpose"):
     def split(self, x: Tensor, heads: int) -> Tensor:
         return x.view(x.size(0), heads, x.size(1), -1)  # the mistake: it cuts the tokens
 
 
-class KvRepeated(CausalAttention, mistake="kv-repeat-interleaved-wrongly"):
+class KvRepeated(Faulty, mistake="kv-repeat-interleaved-wrongly"):
     def repeat(self, x: Tensor) -> Tensor:
         return x.repeat(1, self.num_heads // x.size(1), 1, 1)  # the mistake: 0 1 0 1, not 0 0 1 1
 
 
-class MergeBatchMixed(CausalAttention, mistake="merge-batch-mixed"):
+class MergeBatchMixed(Faulty, mistake="merge-batch-mixed"):
     def output(self, context: Tensor) -> Tensor:
         sentences, _, new, _ = context.shape
         return self.out_proj(
@@ -218,17 +220,17 @@ class MergeBatchMixed(CausalAttention, mistake="merge-batch-mixed"):
         )
 
 
-class MergeDimBeforeHeads(CausalAttention, mistake="merge-dim-before-heads"):
+class MergeDimBeforeHeads(Faulty, mistake="merge-dim-before-heads"):
     def output(self, context: Tensor) -> Tensor:
         return self.out_proj(context.permute(0, 2, 3, 1).flatten(2))  # the mistake: D before H
 
 
-class OutputProjectionMissing(CausalAttention, mistake="output-projection-missing"):
+class OutputProjectionMissing(Faulty, mistake="output-projection-missing"):
     def output(self, context: Tensor) -> Tensor:
         return context.transpose(1, 2).flatten(2)  # the mistake: no out_proj
 
 
-class KeyValueSwapped(CausalAttention, mistake="key-value-swapped"):
+class KeyValueSwapped(Faulty, mistake="key-value-swapped"):
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q = self.split(self.q_proj(x), self.num_heads)
         v = self.split(self.k_proj(x), self.num_kv_heads)  # the mistake: k and v swapped
@@ -236,7 +238,7 @@ class KeyValueSwapped(CausalAttention, mistake="key-value-swapped"):
         return q, k, v
 
 
-class ValueThroughKeyProjection(CausalAttention, mistake="value-through-key-projection"):
+class ValueThroughKeyProjection(Faulty, mistake="value-through-key-projection"):
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q = self.split(self.q_proj(x), self.num_heads)
         k = self.split(self.k_proj(x), self.num_kv_heads)
@@ -244,7 +246,7 @@ class ValueThroughKeyProjection(CausalAttention, mistake="value-through-key-proj
         return q, k, v
 
 
-class KeysDetached(CausalAttention, mistake="keys-detached"):
+class KeysDetached(Faulty, mistake="keys-detached"):
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q = self.split(self.q_proj(x), self.num_heads)
         k = self.split(self.k_proj(x), self.num_kv_heads).detach()  # the mistake: detach
@@ -252,19 +254,19 @@ class KeysDetached(CausalAttention, mistake="keys-detached"):
         return q, k, v
 
 
-class RopeOnValues(CausalAttention, mistake="rope-on-values"):
+class RopeOnValues(Faulty, mistake="rope-on-values"):
     def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
         positions = torch.arange(start, start + q.size(2))
         return rope(q, positions), rope(k, positions), rope(v, positions)  # the mistake: v rotated
 
 
-class RopeOnQueriesOnly(CausalAttention, mistake="rope-on-queries-only"):
+class RopeOnQueriesOnly(Faulty, mistake="rope-on-queries-only"):
     def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
         positions = torch.arange(start, start + q.size(2))
         return rope(q, positions), k, v  # the mistake: k not rotated
 
 
-class RopeInterleaved(CausalAttention, mistake="rope-interleaved"):
+class RopeInterleaved(Faulty, mistake="rope-interleaved"):
     def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
         positions = torch.arange(start, start + q.size(2))
         return (
@@ -274,19 +276,19 @@ class RopeInterleaved(CausalAttention, mistake="rope-interleaved"):
         )
 
 
-class PositionsIgnored(CausalAttention, mistake="positions-ignored"):
+class PositionsIgnored(Faulty, mistake="positions-ignored"):
     def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
         positions = torch.arange(q.size(2))  # the mistake: start is ignored
         return rope(q, positions), rope(k, positions), v
 
 
-class SeesItselfAlone(CausalAttention, mistake="sees-itself-alone"):
+class SeesItselfAlone(Faulty, mistake="sees-itself-alone"):
     def append(self, cache: KVCache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         cache.append(k, v)
         return k, v  # the mistake: not what the cache returns
 
 
-class Innocent(CausalAttention, mistake=INNOCENT):
+class Innocent(Faulty, mistake=INNOCENT):
     # unusual, and right: none of its lines is a mistake
     def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
         positions = torch.arange(start, start + q.size(2)) + 1

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_course.errors import require, require_heads
-from mha_course.models import one_thread, seeded
+from mha_course.models import seeded
+from mha_course.models.training import threads
 
 
 class Task:
@@ -176,7 +177,7 @@ def learn(
     optimizer = torch.optim.Adam(layers.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     curve = []
-    with one_thread(), seeded(seed):  # dropout draws from the common generator
+    with threads(1), seeded(seed):  # dropout draws from the common generator
         for _ in range(steps):
             x, target, _ = task.draw(runs, count, generator)
             errors = _mean_squared_errors(read(layers, x)[0], target)  # (runs,)

@@ -1,9 +1,9 @@
 """Small models on the reference attention: blocks, and models of words and of published weights."""
 
 from mha_course.models.blocks import Encoder, EncoderBlock, MaskedWordModel, WordModel
-from mha_course.models.training import masked_word_loss, one_thread, random_batches, seeded, train
+from mha_course.models.training import masked_word_loss, random_batches, seeded, train
 
 __all__ = [
     "Encoder", "EncoderBlock", "MaskedWordModel", "WordModel",
-    "masked_word_loss", "one_thread", "random_batches", "seeded", "train",
+    "masked_word_loss", "random_batches", "seeded", "train",
 ]  # fmt: skip
