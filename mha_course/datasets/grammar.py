@@ -77,6 +77,7 @@ SPLITS = ("train", "validation", "test")
 
 _ADJECTIVES = {noun: words.split() for group in NOUNS.values() for noun, words in group.items()}
 PRONOUNS = {noun: pronoun for pronoun, group in NOUNS.items() for noun in group}
+Pairs = dict[str, tuple[tuple[int, int], ...]]
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Sentence:
 
     words: tuple[str, ...]
     kind: str
-    pairs: dict[str, tuple[tuple[int, int], ...]]
+    pairs: Pairs
 
 
 def sentence(rng: random.Random, kind: str, subject: str, other: str) -> Sentence:

@@ -1,9 +1,7 @@
-"""What the heads of a trained model attend to, what they are needed for, and what chance would
-give.
+"""What the heads of a trained model attend to, and what they are needed for.
 
 In tables a column is a head, layer after layer: L·H of them. Axes: N sentences, T = S tokens, L
-layers, H heads,
-D head width.
+layers, H heads, D head width.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from mha_course.datasets.grammar import Sentence, sentences
+from mha_course.datasets.grammar import Pairs, Sentence, sentences
 from mha_course.example import MASK, encode
 from mha_course.models import MaskedWordModel, WordModel
 from mha_course.models.published import PublishedModel
@@ -36,8 +34,7 @@ def all_heads(model: WordModel | PublishedModel) -> list[Head]:
 
 @torch.no_grad()
 def accuracy(model: MaskedWordModel, texts: Sequence[Sentence], relation: str) -> float:
-    """Return how often the model guesses the first word of a relation when that word is hidden, 0
-    to 1.
+    """Return how often the model guesses the hidden first word of a relation, 0 to 1.
 
     Args: relation is a key of ``Sentence.pairs``: ``"pronoun"`` hides pronouns, ``"subject"`` was
         and were.
@@ -62,8 +59,8 @@ def all_weights(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
 def relation_weights(weights: Tensor, texts: Sequence[Sentence], relation: str) -> Tensor:
     """Average each head's weight from the first to the second word of a relation, (L, H).
 
-    Args: weights (L, N, H, S, S) of the same sentences. Raises: ValueError when none has the
-        relation.
+    Args: weights (L, N, H, S, S) of the same sentences.
+    Raises: ValueError when none has the relation.
     """
     rows, starts, ends = _pairs("relation_weights", texts, relation)
     return weights.transpose(1, 2)[:, :, rows, starts, ends].mean(-1)
@@ -71,39 +68,36 @@ def relation_weights(weights: Tensor, texts: Sequence[Sentence], relation: str) 
 
 def _pairs(place: str, texts: Sequence[Sentence], relation: str) -> list[tuple[int, ...]]:
     """Return, for every pair of a relation, its sentence's number and its words' positions."""
-    found = [
+    pairs = [
         (number, *pair)
         for number, text in enumerate(texts)
         for pair in text.pairs.get(relation, ())
     ]
-    if not found:
+    if not pairs:
         raise ValueError(f"{place}: no sentence has the relation {relation!r}")
-    return list(zip(*found, strict=True))
+    return list(zip(*pairs, strict=True))
 
 
 def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str) -> Tensor:
-    """Average the weight at the same two positions of sentences in which they are not related at
-    all, (L, H).
+    """Average the weight at the same two positions where they are not related at all, (L, H).
 
     What a head would score that attends by position and not by word. A sentence in which the two
     words belong together in another way is left out, too; a pronoun and the other noun do not.
     Arguments as for relation_weights.
     """
     lengths = torch.tensor([len(text.words) for text in texts])
-    known = {pair for text in texts for pair in text.pairs.get(relation, ())}
     total = torch.zeros(weights.size(0), weights.size(2))
     count = 0
-    for start, end in sorted(known):
-        related = torch.tensor([(start, end) in text.pairs.get(relation, ()) for text in texts])
-        joined = torch.tensor([_joined(text, (start, end)) for text in texts])
-        unrelated = ~related & ~joined & (lengths > max(start, end))
+    for pair in sorted({pair for text in texts for pair in text.pairs.get(relation, ())}):
+        related = torch.tensor([pair in text.pairs.get(relation, ()) for text in texts])
+        joined = torch.tensor([_joined(text, pair) for text in texts])
+        unrelated = ~related & ~joined & (lengths > max(pair))
         if unrelated.any():
-            total += int(related.sum()) * weights[:, unrelated, :, start, end].mean(1)
+            total += int(related.sum()) * weights[:, unrelated, :, *pair].mean(1)
             count += int(related.sum())
     if count == 0:
-        raise ValueError(
-            f"position_baseline: the words of {relation!r} stand at the same places everywhere"
-        )
+        rule = f"the words of {relation!r} stand at the same places everywhere"
+        raise ValueError(f"position_baseline: {rule}")
     return total / count
 
 
@@ -116,7 +110,7 @@ def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = 
 
     Args: heads are pairs of a layer and a head; a layer may be counted from the end, -1 for the
         last. Without means their context is 0 (their columns of the output projection are), with
-        them the mean, see ``mean_contexts``.
+        them the mean, (L, C).
     Returns: a copy; what is frozen and stays as it is shares its memory with the model, which may
         be large.
     Raises: IndexError for a head or layer that the model does not have.
@@ -130,9 +124,8 @@ def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = 
     for layer, head in heads:
         attention = ablated.blocks[layer].attention
         if not 0 <= head < attention.num_heads:
-            raise IndexError(
-                f"ablate_heads: there is no head {head}, expected 0 to {attention.num_heads - 1}"
-            )
+            expected = f"expected 0 to {attention.num_heads - 1}"
+            raise IndexError(f"ablate_heads: there is no head {head}, {expected}")
         width = attention.out_proj.in_features // attention.num_heads
         own = slice(head * width, (head + 1) * width)
         with torch.no_grad():
@@ -152,8 +145,7 @@ def relevant_sentences(texts: Sequence[Sentence], relation: str) -> list[Sentenc
 
 
 def move_second_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
-    """Return a sentence for each pair of a relation, with its second word exchanged with the word
-    before it.
+    """Exchange the second word of each pair of a relation with the word before it.
 
     Their pairs lead from the first word: under "word" to where the second stands now, under "place"
     to where it stood.
@@ -169,13 +161,8 @@ def move_second_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]
         for start, end in text.pairs.get(relation, ()):
             words = list(text.words)
             words[end - 1], words[end] = words[end], words[end - 1]
-            moved.append(
-                replace(
-                    text,
-                    words=tuple(words),
-                    pairs={"word": ((start, end - 1),), "place": ((start, end),)},
-                )
-            )
+            pairs: Pairs = {"word": ((start, end - 1),), "place": ((start, end),)}
+            moved.append(replace(text, words=tuple(words), pairs=pairs))
     return moved
 
 
@@ -192,11 +179,10 @@ def relation_table(
 
 
 def pronoun_report(model: MaskedWordModel) -> dict[str, Any]:
-    """Measure the pronoun's head of a model on sentences about pairs of nouns that it was not
-    trained on.
+    """Measure the pronoun's head of a model on pairs of nouns that it was not trained on.
 
     Returns: ``weights`` of every head from pronoun to noun, ``accuracy`` on hidden pronouns, and
-    the accuracy ``without`` the head that has the largest weight; nothing is rounded.
+        the accuracy ``without`` the head that has the largest weight; nothing is rounded.
     """
     texts = sentences(1000, "test", seed=16)
     weights = relation_table(model, texts, ["pronoun"])[0]

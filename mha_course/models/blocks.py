@@ -20,15 +20,14 @@ from mha_course.variants import to_torch
 
 
 class EncoderBlock(nn.Module):
-    """Let tokens exchange (attention), then let each think (feed-forward), both added to what was
-    there.
+    """Let tokens exchange (attention), then let each think (feed-forward); both add to the stream.
 
     Pre-norm (norm_first): x + attention(norm1(x)), then x + feed_forward(norm2(x)).
     Post-norm: norm1(x + attention(x)), then norm2(x + feed_forward(x)).
 
     Args: d_model is C, num_heads divides it, d_ff is the width inside the feed-forward part;
-        dropout (0 to 1)
-        is for the weights, inside the feed-forward part, and for what either part adds.
+        dropout (0 to 1) is for the weights, inside the feed-forward part, and for what either part
+        adds.
     Reference: Vaswani et al. 2017, section 3.1 (post-norm); Xiong et al. 2020, figure 1 (both).
     """
 
@@ -81,13 +80,11 @@ class EncoderBlock(nn.Module):
             mha.d_model, mha.num_heads, self.d_ff, self.dropout.p, F.gelu, **options
         )
         layer.to(self.norm1.weight)
-        ours = {
-            "linear1": self.feed_forward[0],
-            "linear2": self.feed_forward[3],
-            "self_attn": to_torch(mha),
-        }
-        for name, module in (ours | {"norm1": self.norm1, "norm2": self.norm2}).items():
-            layer.get_submodule(name).load_state_dict(module.state_dict())
+        layer.norm1.load_state_dict(self.norm1.state_dict())
+        layer.norm2.load_state_dict(self.norm2.state_dict())
+        layer.linear1.load_state_dict(self.feed_forward[0].state_dict())
+        layer.linear2.load_state_dict(self.feed_forward[3].state_dict())
+        layer.self_attn.load_state_dict(to_torch(mha).state_dict())
         return layer.train(self.training)
 
     def _attend(
@@ -185,16 +182,14 @@ class WordModel(nn.Module):
         end = start + ids.size(1)
         longest = self.position_embedding.num_embeddings
         if end > longest:
-            name = type(self).__name__
-            raise SentenceError(
-                name, "the sentence is too long", expected=f"S <= {longest}", got=f"S={end}"
-            )
+            rule = "the sentence is too long"
+            got = f"S={end}"
+            raise SentenceError(type(self).__name__, rule, expected=f"S <= {longest}", got=got)
         return self.token_embedding(ids) + self.position_embedding.weight[start:end]  # (B, S, C)
 
 
 class MaskedWordModel(WordModel):
-    """Guess words from the words around them, as BERT does, at a size that trains in one to two
-    minutes.
+    """Guess words from the words around them, as BERT does.
 
     Reference: Devlin et al. 2019, BERT, section 3.1, task 1.
     """

@@ -161,17 +161,15 @@ def load(folder: str | Path, *, num_threads: int | None = None) -> PublishedMode
     """Build a published model from its folder: float32, on the CPU, not to be trained.
 
     Args: num_threads is how many threads it computes on; None leaves that to PyTorch.
-    Raises: ShapeError for what is not there, is not known, or does not fit; nothing is ever
-        unpickled.
+    Raises: ShapeError for what is not there, is not known, or does not fit.
     """
     folder = Path(folder)
     if num_threads is not None:
         require_int("load", "num_threads", num_threads)
     config = read_config(folder, "load")
     family, model = _without_numbers(config, "load")
-    tensors = _by_their_names(
-        _read_tensors(folder), family, setting(config, "tie_word_embeddings", family.is_tied)
-    )
+    tied = setting(config, "tie_word_embeddings", family.is_tied)
+    tensors = _by_their_names(_read_tensors(folder), family, tied)
     model.load_state_dict(_state(model, tensors, family), assign=True)
     model.num_threads = num_threads
     return model.requires_grad_(False).eval()
@@ -284,10 +282,7 @@ def _without_numbers(config: Config, place: str) -> tuple[Family, PublishedModel
 
 
 def family_of(config: Config, place: str) -> Family:
-    """Return how the files of a model with these settings are written.
-
-    Raises: ShapeError for an unknown family.
-    """
+    """Return how a model's files are written. Raises: ShapeError for an unknown family."""
     kind = config.get("model_type")
     rule = "the model_type of config.json is not known"
     require(kind in FAMILIES, place, rule, expected=listed(FAMILIES), got=repr(kind))
@@ -296,27 +291,19 @@ def family_of(config: Config, place: str) -> Family:
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:
     rule = "the weights must be one file of safetensors"
-    expected = WEIGHTS
     path = folder / WEIGHTS
     if not path.is_file():
-        others = sorted(
-            file.name
-            for file in folder.iterdir()
-            if file.suffix in (".bin", ".pt", ".pth", ".safetensors")
-        )
-        others += sorted(file.name for file in folder.glob("*.index.json"))
-        fix = (
-            "save_pretrained of the library it comes from, with safetensors and without shards"
-            if others
-            else None
-        )
-        raise ShapeError("load", rule, expected=expected, got=listed(others), fix=fix)
+        kinds = (".bin", ".pt", ".pth", ".safetensors")
+        present = sorted(file.name for file in folder.iterdir() if file.suffix in kinds)
+        present += sorted(file.name for file in folder.glob("*.index.json"))
+        fix = "save_pretrained of the library it comes from, with safetensors and without shards"
+        got = listed(present)
+        raise ShapeError("load", rule, expected=WEIGHTS, got=got, fix=fix if present else None)
     try:
         return load_file(path)
     except SafetensorError as error:
-        raise ShapeError(
-            "load", rule, expected=expected, got=f"a file of that name that is none: {error}"
-        ) from error
+        got = f"a file of that name that is none: {error}"
+        raise ShapeError("load", rule, expected=WEIGHTS, got=got) from error
 
 
 def _by_their_names(stored: Mapping[str, Tensor], family: Family, tied: bool) -> dict[str, Tensor]:
@@ -329,13 +316,13 @@ def _by_their_names(stored: Mapping[str, Tensor], family: Family, tied: bool) ->
         got = f"{name}, written twice"
         require(name not in tensors, "load", rule, expected="one name of each", got=got)
         tensors[name] = tensor.float() if tensor.is_floating_point() else tensor
-    for one, other in family.tied.items() if tied else ():
-        present = tensors.get(one, tensors.get(other))
+    for pair in family.tied.items() if tied else ():
+        present = next((tensors[name] for name in pair if name in tensors), None)
         if present is not None:
-            tensors = {one: present, other: present} | tensors
+            tensors = dict.fromkeys(pair, present) | tensors
     return {
-        name: x
-        for name, x in tensors.items()
+        name: tensor
+        for name, tensor in tensors.items()
         if re.sub(r"\.\d+\.", ".*.", name) not in family.left_out
     }
 
@@ -357,16 +344,13 @@ def _state(
     wanted, wrong = [], []
     for name, parts in ours.items():
         turned = name.endswith(tuple(f"{module}.weight" for module in family.stored_in_out))
-        stacked = torch.cat(
-            list(parts.values())
-        )  # has a shape alone: the model is still on the device meta
+        stacked = torch.cat(list(parts.values()))  # no numbers: the model is on the device meta
         shape = tuple(stacked.T.shape if turned else stacked.shape)
         tensor = tensors[name]
         if tensor.shape == shape and tensor.is_floating_point():
             tensor = tensor.T if turned else tensor  # a view: the numbers stay in the mapped file
-            state |= zip(
-                parts, tensor.split([part.size(0) for part in parts.values()]), strict=True
-            )
+            rows = [part.size(0) for part in parts.values()]
+            state |= zip(parts, tensor.split(rows), strict=True)
         else:
             wanted.append(f"{name} {shape}")
             wrong.append(f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}")
