@@ -299,8 +299,8 @@ class ListOfHeads(_Variant):
             bias = torch.zeros_like(source.weight[:, 0]) if source.bias is None else source.bias
             weights = source.weight.split(module.head_dim)
             biases = bias.split(module.head_dim)
-            for target, weight, part in zip(targets, weights, biases, strict=True):
-                target.load_state_dict({"weight": weight, "bias": part})
+            for target, weight, rows in zip(targets, weights, biases, strict=True):
+                target.load_state_dict({"weight": weight, "bias": rows})
         _stack([mha.out_proj], module.out_proj.weight, module.out_proj.bias)
         return module.train(mha.training)
 

@@ -210,15 +210,15 @@ def _cached(repo: str, file: str, revision: str) -> Path:
     """Return where a file of the hub lies in the cache, and put it there before if it does not."""
     from huggingface_hub import errors, hf_hub_download, try_to_load_from_cache  # noqa: PLC0415 (takes a second)
 
-    known = f"{', '.join(PUBLISHED)}, or OWNER/NAME of a public model"
+    names = f"{', '.join(PUBLISHED)}, or OWNER/NAME of a public model"
     present = "the file in the cache, or a network"
     unreached = "the hub cannot be reached, and the file is not in the cache"
     offline = "HF_HUB_OFFLINE is set, and the file is not in the cache"
     lacks = "the model lacks a file; weights are read as safetensors, never a pickle"
     refusals: list[tuple[type[Exception], str, str]] = [  # the first that fits
-        (errors.HFValidationError, "this is no name of a model", known),
-        (errors.GatedRepoError, "the model is gated: only who was let in gets it", known),
-        (errors.RepositoryNotFoundError, "the hub has no such model, or keeps it private", known),
+        (errors.HFValidationError, "this is no name of a model", names),
+        (errors.GatedRepoError, "the model is gated: only who was let in gets it", names),
+        (errors.RepositoryNotFoundError, "the hub has no such model, or keeps it private", names),
         (errors.RevisionNotFoundError, "the hub lacks this revision of the model", revision),
         (errors.OfflineModeIsEnabled, offline, present),
         (errors.LocalEntryNotFoundError, unreached, present),
@@ -343,12 +343,14 @@ def _state(
     state: dict[str, Tensor] = {}
     wanted, wrong = [], []
     for name, parts in ours.items():
-        turned = name.endswith(tuple(f"{module}.weight" for module in family.stored_in_out))
+        transposed = name.endswith(tuple(f"{module}.weight" for module in family.stored_in_out))
         stacked = torch.cat(list(parts.values()))  # no numbers: the model is on the device meta
-        shape = tuple(stacked.T.shape if turned else stacked.shape)
+        shape = tuple(stacked.T.shape if transposed else stacked.shape)
         tensor = tensors[name]
         if tensor.shape == shape and tensor.is_floating_point():
-            tensor = tensor.T if turned else tensor  # a view: the numbers stay in the mapped file
+            tensor = (
+                tensor.T if transposed else tensor
+            )  # a view: the numbers stay in the mapped file
             rows = [part.size(0) for part in parts.values()]
             state |= zip(parts, tensor.split(rows), strict=True)
         else:

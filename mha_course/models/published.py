@@ -282,8 +282,8 @@ def setting(config: Config, name: str, default: Value) -> Value:
 def _activation(config: Config, name: str, default: str) -> nn.Module:
     activation = setting(config, name, default)
     rule = f"{name} of config.json is not known"
-    known = activation in ACTIVATIONS
-    require(known, "load", rule, expected=listed(ACTIVATIONS), got=repr(activation))
+    is_known = activation in ACTIVATIONS
+    require(is_known, "load", rule, expected=listed(ACTIVATIONS), got=repr(activation))
     return ACTIVATIONS[activation]
 
 

@@ -62,7 +62,7 @@ def reads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> dict[str, Tensor]:
     Args: q, k, v (1, 1, S, D), one sentence and one head; mask (S, S), True = may attend.
     Returns: for "q", "k" and "v" a table (S, S) of lengths of d(sum of context t) / d(token s).
     """
-    q, k, v = (part.detach().clone().requires_grad_() for part in (q, k, v))
+    q, k, v = (x.detach().clone().requires_grad_() for x in (q, k, v))
     context, _ = attention(q, k, v, mask)  # (1, 1, S, D)
     rows = [
         torch.autograd.grad(context[0, 0, t].sum(), (q, k, v), retain_graph=True)

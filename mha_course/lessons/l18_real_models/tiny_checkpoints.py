@@ -250,8 +250,10 @@ def save(model: PublishedModel, config: Config, folder: Path) -> None:
     for name, parameter in model.state_dict().items():
         parts.setdefault(checkpoints.stored_name(name, family.names), []).append(parameter)
     stored = {name: torch.cat(tensors) for name, tensors in parts.items()}
-    turned = tuple(f"{module}.weight" for module in family.stored_in_out)
-    stored = {name: x.T.contiguous() if name.endswith(turned) else x for name, x in stored.items()}
+    transposed = tuple(f"{module}.weight" for module in family.stored_in_out)
+    stored = {
+        name: x.T.contiguous() if name.endswith(transposed) else x for name, x in stored.items()
+    }
     for copy, original in family.tied.items():
         stored[original] = stored.pop(copy)
     prefix = PREFIXES[config["model_type"]]
