@@ -105,11 +105,9 @@ def repeat_kv(k: Tensor, num_heads: int) -> Tensor:
         rule = "num_heads must be a multiple of the key-value heads"
         got = f"num_heads={num_heads!r}, G={groups}"
         fix = f"num_heads={groups} or {2 * groups}"
-        raise errors.ShapeError(
-            "repeat_kv", rule, expected="num_heads % G == 0, num_heads >= 1", got=got, fix=fix
-        )
-    # Not repeat: it would give 0 1 0 1, but trained models have the heads of a group side by side,
-    # 0 0 1 1.
+        expected = "num_heads % G == 0, num_heads >= 1"
+        raise errors.ShapeError("repeat_kv", rule, expected=expected, got=got, fix=fix)
+    # Not repeat: that is 0 1 0 1, but trained models have a group's heads side by side, 0 0 1 1.
     return k.repeat_interleave(num_heads // groups, dim=1)  # (B, H, S, D)
 
 
@@ -210,8 +208,7 @@ def fused_attention(
     >>> fused_attention(*(torch.ones(2, heads, 5, 6) for heads in (4, 2, 2)), is_causal=True).shape
     torch.Size([2, 4, 5, 6])
 
-    Reference: Dao et al. 2022, FlashAttention; which kernel runs, PyTorch chooses by the device and
-        the inputs.
+    Reference: Dao et al. 2022, FlashAttention; PyTorch chooses the kernel by device and inputs.
     """
     grouped = k.size(1) != q.size(1)
     if mask is None:

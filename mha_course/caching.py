@@ -36,8 +36,7 @@ def decode_step(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Attend from one new token to itself and to the past, whose keys and values are kept.
 
-    No mask is needed: nothing later is there yet. Without bias; the caches that come in are left as
-    they are.
+    No mask is needed: nothing later is there yet. Without bias; the caches stay as they are.
 
     Shape:
         x_t (B, 1, C), the new token

@@ -1,5 +1,4 @@
-"""The running example: one sentence, and the small trained model (it guesses hidden words) that
-lessons look into.
+"""The running example: one sentence, and a small trained model that guesses hidden words.
 
 Axes: B sentences, S tokens, C = d_model width, L layers, H heads.
 """
@@ -40,12 +39,8 @@ class Example:
     @property
     def projections(self) -> dict[str, Tensor]:
         """The weights w_q … w_o, each (C, C) as (out, in), and the biases b_q … b_o, each (C,)."""
-        linears = {
-            "q": self.mha.q_proj,
-            "k": self.mha.k_proj,
-            "v": self.mha.v_proj,
-            "o": self.mha.out_proj,
-        }
+        names = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "out_proj"}
+        linears = {name: getattr(self.mha, linear) for name, linear in names.items()}
         weights = {f"w_{name}": linear.weight for name, linear in linears.items()}
         return weights | {f"b_{name}": linear.bias for name, linear in linears.items()}
 
@@ -82,10 +77,8 @@ def guess(
     with torch.no_grad():
         probabilities = (model or trained_model())(ids)[0, positions[0]].softmax(-1)  # (V,)
     best = probabilities.topk(count)
-    return [
-        (vocabulary()[i], p)
-        for p, i in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    ]
+    words = [vocabulary()[number] for number in best.indices.tolist()]
+    return list(zip(words, best.values.tolist(), strict=True))
 
 
 def encode(texts: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
@@ -97,10 +90,10 @@ def encode(texts: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
     >>> mask[:, 0, 0].int().tolist()
     [[1, 1, 0], [1, 1, 1]]
     """
-    known = _index()
+    index = _index()
     for words in texts:
-        require_words("encode", words, known, "grammar.vocabulary()")
-    rows = [torch.tensor([known[word] for word in words]) for words in texts]
+        require_words("encode", words, index, "grammar.vocabulary()")
+    rows = [torch.tensor([index[word] for word in words]) for words in texts]
     ids = pad_sequence(rows, batch_first=True, padding_value=PAD)  # (B, S)
     return ids, (ids != PAD)[:, None, None]
 
@@ -129,8 +122,7 @@ def training_batches(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield endless batches: ids (B, S) with words hidden, mask (B, 1, 1, S), targets (B, S).
 
     A fifth of the words is chosen; half of these become ``<mask>``, half another word of their
-    class. Their targets
-    are the true words, all other targets -100.
+    class. Their targets are the true words, all other targets -100.
     """
     generator = torch.Generator().manual_seed(seed)
     ids, _ = encode([sentence.words for sentence in sentences(_POOL, "train", seed)])
@@ -139,11 +131,9 @@ def training_batches(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         dice, coin, pick = torch.rand(3, *true.shape, generator=generator)  # (B, S) each
         chosen = (dice < _CHOSEN) & (true != PAD)  # (B, S)
         noise = torch.where(coin < 0.5, _other_word(true, pick), MASK)  # (B, S)
-        yield (
-            torch.where(chosen, noise, true),
-            (true != PAD)[:, None, None],
-            torch.where(chosen, true, -100),
-        )
+        hidden = torch.where(chosen, noise, true)  # (B, S)
+        targets = torch.where(chosen, true, -100)  # (B, S)
+        yield hidden, (true != PAD)[:, None, None], targets
 
 
 def save(model: MaskedWordModel, path: Path = WEIGHTS) -> None:
@@ -167,15 +157,13 @@ def _index() -> dict[str, int]:
 @cache
 def _classmates() -> tuple[Tensor, Tensor]:
     """Return for each word the others of its class (V, longest), and how many they are (V,)."""
-    others = {
-        word: [w for w in group if w != word] or [word]
-        for group in word_classes()
-        for word in group
-    }
-    rows = [torch.tensor([_index()[w] for w in others.get(word, [word])]) for word in vocabulary()]
-    return pad_sequence(rows, batch_first=True, padding_value=PAD), torch.tensor(
-        [len(row) for row in rows]
-    )
+    classes = {word: group for group in word_classes() for word in group}
+    rows = []
+    for word in vocabulary():
+        others = [other for other in classes.get(word, ()) if other != word] or [word]
+        rows.append(torch.tensor([_index()[other] for other in others]))
+    counts = torch.tensor([len(row) for row in rows])
+    return pad_sequence(rows, batch_first=True, padding_value=PAD), counts
 
 
 def _other_word(ids: Tensor, pick: Tensor) -> Tensor:

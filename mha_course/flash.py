@@ -1,12 +1,10 @@
-"""Attention without the whole matrix of scores: it is made block by block, and softmax is finished
-on the way.
+"""Attention block by block: the whole matrix of scores never exists.
 
 Axes: B batch, H heads, T query tokens, S key and value tokens, D head width; rows are the queries
-of one block,
-columns its keys. A mask is bool, True = may attend. Inputs that do not fit raise ShapeError.
+of one block, columns its keys. A mask is bool, True = may attend. Inputs that do not fit raise
+ShapeError.
 Reference: Dao et al. 2022, FlashAttention, section 3.1 and algorithm 4; Milakov and Gimelshein
-    2018, algorithm 3;
-Rabe and Staats 2021, Self-attention Does Not Need O(n²) Memory, section 2.
+    2018, algorithm 3; Rabe and Staats 2021, Self-attention Does Not Need O(n²) Memory, section 2.
 """
 
 from __future__ import annotations
@@ -101,25 +99,18 @@ def blocks(
 
 
 class _RecomputeBackward(torch.autograd.Function):
-    """Return the context as it is; backward, recompute each block of weights. Dao et al. 2022,
-    algorithm 4.
-    """
+    """Return the context as it is; backward, recompute each block of weights."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        context: Tensor,
-        log_sum: Tensor,
-        mask: Tensor | None,
-        *how: Any,
-    ) -> Tensor:
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, context: Tensor, log_sum: Tensor,
+        mask: Tensor | None, causal: bool, block_size: int | tuple[int, int],
+    ) -> Tensor:  # fmt: skip
         """Keep what backward needs: one log-sum-exp for each row, and no scores."""
         context = context.to(q.dtype)  # (B, H, T, D)
         ctx.save_for_backward(q, k, v, context, log_sum, mask)
-        ctx.causal, ctx.block_size = how
+        ctx.causal = causal
+        ctx.block_size = block_size
         return context
 
     @staticmethod

@@ -131,10 +131,9 @@ def to_attend(mask: Tensor, convention: str) -> Tensor:
     Args:
         mask: of any shape.
         convention: "bool" (this course) and "sdpa" (scaled_dot_product_attention), True = may
-            attend;
-            "multihead" (attn_mask or key_padding_mask of nn.MultiheadAttention), True = ignore;
-            "seaborn", True = leave the cell empty; "additive", a float for the scores, 0 = may
-            attend, -inf = hidden.
+            attend; "multihead" (attn_mask or key_padding_mask of nn.MultiheadAttention), True =
+            ignore; "seaborn", True = leave the cell empty; "additive", a float for the scores, 0 =
+            may attend, -inf = hidden.
     Returns: bool, of the shape of mask.
     Raises: ShapeError.
 
@@ -180,12 +179,10 @@ def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     [[0.0, -inf], [0.0, 0.0]]
     """
     require_bool("additive_mask", mask, fix="mask.bool() if it holds 0 and 1")
-    holds_infinity = isinstance(dtype, torch.dtype) and dtype.is_floating_point
+    is_float = isinstance(dtype, torch.dtype) and dtype.is_floating_point
     rule = "dtype must be able to hold -inf"
     fix = "dtype=torch.float32"
-    require(
-        holds_infinity, "additive_mask", rule, expected="a float dtype", got=str(dtype), fix=fix
-    )
+    require(is_float, "additive_mask", rule, expected="a float dtype", got=str(dtype), fix=fix)
     # Not (1 - mask) * -inf, since 0 * -inf is NaN. Nor -1e9: float16 cannot hold it, and in a row
     # with every key hidden it weighs all keys alike.
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)
@@ -201,11 +198,11 @@ def _require_additive(place: str, mask: Tensor) -> None:
     require_tensor(place, "mask", mask)
     rule = "an additive mask must be floating point"
     require(mask.is_floating_point(), place, rule, expected="a float dtype", got=str(mask.dtype))
-    other = mask[(mask != 0) & ~mask.isneginf()]
-    if other.numel():
+    others = mask[(mask != 0) & ~mask.isneginf()]
+    if others.numel():
         rule = "an additive mask must hold 0 and -inf alone"
         expected = "0 = may attend, -inf = hidden"
-        got = f"{other[0].item():g} too"
+        got = f"{others[0].item():g} too"
         # A bias of the scores (ALiBi) is no mask: only very low numbers alone are meant as -inf.
-        fix = "mask.masked_fill(mask < -1e4, -math.inf)" if bool((other < -1e4).all()) else None
+        fix = "mask.masked_fill(mask < -1e4, -math.inf)" if bool((others < -1e4).all()) else None
         raise ShapeError(place, rule, expected=expected, got=got, fix=fix)

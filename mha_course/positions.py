@@ -1,8 +1,7 @@
 """Where a token stands: added to the tokens (sinusoidal), or turned into queries and keys (RoPE).
 
 Axes: B batch, H heads, S tokens, C = d_model width, D head width. Inputs that do not fit raise
-ShapeError.
-Angles are computed in float64, so that late positions are as exact as early ones.
+ShapeError. Angles are computed in float64, so that late positions are as exact as early ones.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from mha_course.errors import (
     require,
     require_float,
     require_heads,
+    require_int,
     require_shape,
     require_tokens,
 )
 
 
 def sinusoidal_encoding(seq_len: int, d_model: int) -> Tensor:
-    """Give each position waves from fast to slow: sin(s / 10000^(2i / C)) at channel 2i, cos at 2i
-    + 1.
+    """Give each position waves, from fast to slow: sin(s / 10000^(2i / C)) at 2i, cos at 2i + 1.
 
     Args: seq_len is S >= 1; d_model is C, even.
     Returns: (S, C), of the default dtype.
@@ -35,9 +34,7 @@ def sinusoidal_encoding(seq_len: int, d_model: int) -> Tensor:
 
     Reference: Vaswani et al. 2017, section 3.5.
     """
-    if not isinstance(seq_len, int) or seq_len < 1:
-        rule = "seq_len must be a positive int"
-        raise ShapeError("sinusoidal_encoding", rule, expected="seq_len >= 1", got=repr(seq_len))
+    require_int("sinusoidal_encoding", "seq_len", seq_len)
     _require_even("sinusoidal_encoding", "d_model", d_model)
     positions = torch.arange(seq_len, dtype=torch.float64)  # (S,)
     frequencies = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (C/2,)
@@ -52,8 +49,7 @@ def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) ->
     A query turned by t and a key turned by s then have a dot product that depends on t - s alone.
 
     Args: x is q or k after the split, D even; positions are those of the tokens; base > 0: the
-        larger, the slower
-        the slowest pair turns.
+        larger, the slower the slowest pair turns.
     Shape:
         x (B, H, S, D) -> (B, H, S, D), of the dtype of x
         positions (S,)
@@ -72,16 +68,15 @@ def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) ->
     half = x.size(3) // 2
     # In float32 the angles of position 100,000 would be wrong by up to 7e-3 (D = 128): only cos and
     # sin are rounded.
-    frequencies = base ** (
-        -torch.arange(half, dtype=torch.float64, device=x.device) / half
-    )  # (D/2,)
+    exponents = torch.arange(half, dtype=torch.float64, device=x.device) / half  # (D/2,)
+    frequencies = base**-exponents  # (D/2,)
     angles = positions[:, None] * frequencies  # (S, D/2)
     cos = angles.cos().to(x.dtype)  # (S, D/2)
     sin = angles.sin().to(x.dtype)  # (S, D/2)
     first, second = x.chunk(2, dim=-1)  # (B, H, S, D/2)
-    return torch.cat(
-        (first * cos - second * sin, first * sin + second * cos), dim=-1
-    )  # (B, H, S, D)
+    rotated_first = first * cos - second * sin  # (B, H, S, D/2)
+    rotated_second = first * sin + second * cos  # (B, H, S, D/2)
+    return torch.cat((rotated_first, rotated_second), dim=-1)  # (B, H, S, D)
 
 
 def rope_interleaved(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) -> Tensor:

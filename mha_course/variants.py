@@ -26,7 +26,7 @@ from mha_course.sources import plain_source
 class SelfAttention(nn.Module):
     """Attend with a single head as wide as the tokens: no bias, no output Linear.
 
-    Args: embed_size is C. Forward: x (B, S, C) -> context (B, S, C), weights (B, S, S).
+    Args: embed_size is C.
     """
 
     def __init__(self, embed_size: int) -> None:
@@ -71,14 +71,11 @@ class _Variant(nn.Module):
             target = getattr(variant, name)
             pairs = zip(cls._targets, sources, strict=True)
             linears = [source for target_name, source in pairs if target_name == name]
-            require(
-                target.bias is not None or all(linear.bias is None for linear in linears),
-                cls.__name__,
-                "q, k and v have no bias in this style",
-                expected="q_proj, k_proj and v_proj without bias",
-                got="a bias",
-                fix="MultiHeadAttention(d_model, num_heads, bias=False)",
-            )
+            fits = target.bias is not None or all(linear.bias is None for linear in linears)
+            rule = "q, k and v have no bias in this style"
+            expected = "q_proj, k_proj and v_proj without bias"
+            fix = "MultiHeadAttention(d_model, num_heads, bias=False)"
+            require(fits, cls.__name__, rule, expected=expected, got="a bias", fix=fix)
             _stack(linears, target.weight, target.bias)
         return variant.train(mha.training)
 
@@ -87,7 +84,6 @@ class FusedQKV(_Variant):
     """Project q, k and v with one Linear of width 3C, then unpack them.
 
     Args: hidden_size is C, num_heads divides it, bias is for both Linears.
-    Forward: x -> out, (B, S, C).
     """
 
     _targets = ("Wqkv", "Wqkv", "Wqkv", "Wo")
@@ -119,7 +115,7 @@ class FusedQKV(_Variant):
 class ReturnsWeights(_Variant):
     """Project with three Linears and hand the weights back for a picture.
 
-    Args: embed_size is C, num_heads divides it. Forward: X -> out (B, S, C), weights (B, H, S, S).
+    Args: embed_size is C, num_heads divides it.
     """
 
     _targets = ("W_q", "W_k", "W_v", "fc_out")
@@ -152,7 +148,6 @@ class SplitCombine(_Variant):
     """Take separate query, key and value, and a mask with 0 = hidden; one method a step.
 
     Args: d_model is C, num_heads divides it.
-    Forward: Q (B, T, C), K and V (B, S, C), mask -> out (B, T, C).
     """
 
     _targets = ("W_q", "W_k", "W_v", "W_o")
@@ -199,8 +194,7 @@ class SplitCombine(_Variant):
 class PermuteView(_Variant):
     """Split with view and permute, merge with permute, contiguous and view: vision code's habit.
 
-    Args: hidden_dim is C, num_heads divides it.
-    Forward: x -> out, (B, S, C); tokens are image patches there.
+    Args: hidden_dim is C, num_heads divides it. Tokens are image patches there.
     """
 
     _targets = ("q_linear", "k_linear", "v_linear", "out_linear")
@@ -230,8 +224,7 @@ class PermuteView(_Variant):
 class FoldedHeads(_Variant):
     """Fold the heads into the batch, so that plain batched matrix products do the work.
 
-    Args: k is C, heads divides it, mask=True hides later tokens. Forward: x -> out, (B, T, C).
-    The projections have no bias.
+    Args: k is C, heads divides it, mask=True hides later tokens. q, k and v have no bias.
     """
 
     _targets = ("toqueries", "tokeys", "tovalues", "unifyheads")
@@ -285,7 +278,7 @@ class _Head(nn.Module):
 class ListOfHeads(_Variant):
     """Build each head as a module of its own and join the results: the paper's formula.
 
-    Args: d_model is C, num_heads divides it. Forward: x -> out, (B, S, C).
+    Args: d_model is C, num_heads divides it.
     """
 
     _width_name = "d_model"
@@ -306,8 +299,8 @@ class ListOfHeads(_Variant):
             bias = torch.zeros_like(source.weight[:, 0]) if source.bias is None else source.bias
             weights = source.weight.split(module.head_dim)
             biases = bias.split(module.head_dim)
-            for target, weight, part in zip(targets, weights, biases, strict=True):
-                target.load_state_dict({"weight": weight, "bias": part})
+            for target, weight, rows in zip(targets, weights, biases, strict=True):
+                target.load_state_dict({"weight": weight, "bias": rows})
         _stack([mha.out_proj], module.out_proj.weight, module.out_proj.bias)
         return module.train(mha.training)
 
@@ -322,7 +315,6 @@ class Einsum(_Variant):
     """Name every axis by a letter: einsum splits, transposes and merges.
 
     Args: d_model is C, num_heads divides it. q, k and v have no bias.
-    Forward: x -> out, (B, S, C).
     """
 
     _targets = ("W_Q", "W_K", "W_V", "W_O")
@@ -353,7 +345,6 @@ class FusedKernel(_Variant):
 
     Args: d_model is C, num_heads divides it, bias is for both Linears, dropout the share of the
         weights that is dropped while training.
-    Forward: x -> out, (B, S, C); is_causal=True hides later tokens.
     """
 
     _targets = ("qkv_proj", "qkv_proj", "qkv_proj", "out_proj")
@@ -372,7 +363,7 @@ class FusedKernel(_Variant):
         return cls(mha.d_model, mha.num_heads, bias=_has_bias(mha), dropout=mha.dropout)
 
     def forward(self, x: Tensor, is_causal: bool = False) -> Tensor:
-        """Map x (B, S, C) to out (B, S, C)."""
+        """Map x (B, S, C) to out (B, S, C); is_causal=True hides later tokens."""
         require_module_inputs(type(self).__name__, self.qkv_proj.weight, {"x": x})
         batch, tokens, width = x.shape
         q, k, v = self.qkv_proj(x).split(width, dim=2)  # (B, S, C) each
@@ -408,8 +399,7 @@ def source(name: str) -> str:
 
 
 def to_torch(mha: MultiHeadAttention) -> nn.MultiheadAttention:
-    """Return PyTorch's module with the same weights, dropout, dtype, device and mode,
-    batch_first=True.
+    """Return PyTorch's module, batch_first, with the same weights, dropout, dtype, device and mode.
 
     In its masks True means ignore, and it averages weights over the heads unless
     ``average_attn_weights=False``.
@@ -426,8 +416,7 @@ def to_torch(mha: MultiHeadAttention) -> nn.MultiheadAttention:
 def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
     """Return the reference with the weights, dropout, dtype, device and mode of PyTorch's module.
 
-    Raises: ShapeError for kdim, vdim, add_bias_kv or add_zero_attn, which the reference does not
-        have.
+    Raises: ShapeError for kdim, vdim, add_bias_kv or add_zero_attn, which the reference lacks.
     """
     extras = {
         "kdim or vdim": module.in_proj_weight is None,

@@ -18,7 +18,7 @@ from mha_course.attention import (
     merge_heads,
     split_heads,
 )
-from mha_course.experiments.decoding import splits
+from mha_course.lessons.l11_kv_cache.decoding import splits
 from mha_course.models.published import RotaryAttention
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6

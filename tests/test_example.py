@@ -21,14 +21,14 @@ DRAWN = grammar.sentences(800, "test", seed=77)
 def test_every_kind_says_what_belongs_together():
     for text in DRAWN:
         words, pairs = text.words, text.pairs
-        nouns = [grammar._PRONOUNS[word] for word in words if word in grammar._PRONOUNS]
+        nouns = [grammar.PRONOUNS[word] for word in words if word in grammar.PRONOUNS]
         assert len(set(nouns)) == 2
         assert all(0 <= a < len(words) > b >= 0 for found in pairs.values() for a, b in found)
         for start, end in pairs.get("pronoun", ()):
-            pronoun = grammar._PRONOUNS[words[end]]
+            pronoun = grammar.PRONOUNS[words[end]]
             assert words[start] in (pronoun, grammar.OBJECT_FORMS[pronoun])
         for start, end in pairs.get("subject", ()):
-            assert words[start] == ("were" if grammar._PRONOUNS[words[end]] == "they" else "was")
+            assert words[start] == ("were" if grammar.PRONOUNS[words[end]] == "they" else "was")
         for start, end in pairs.get("state", ()):
             assert grammar.CONSEQUENCES[words[end]].split()[0] == words[start]
         for start, end in pairs["noun"]:

@@ -124,9 +124,9 @@ def test_wrong_versions_disagree(check, parts):
 
 
 ERRORS = {
-    "sinusoidal_encoding: seq_len must be a positive int. expected seq_len >= 1, got 0":
+    "sinusoidal_encoding: seq_len must be a positive int. expected seq_len >= 1, got seq_len=0":
         lambda: positions.sinusoidal_encoding(0, C),
-    "sinusoidal_encoding: seq_len must be a positive int. expected seq_len >= 1, got 2.5":
+    "sinusoidal_encoding: seq_len must be a positive int. expected seq_len >= 1, got seq_len=2.5":
         lambda: positions.sinusoidal_encoding(2.5, C),
     "sinusoidal_encoding: d_model must be even, since channels go in pairs. expected d_model % 2 "
     "== 0, d_model >= 2, got d_model=23, fix: d_model=24": lambda: positions.sinusoidal_encoding(S,

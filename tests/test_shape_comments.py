@@ -15,8 +15,9 @@ from mha_course import attention, caching, flash, lessons, masks, models, positi
 from mha_course import example as running_example
 from mha_course.datasets import grammar
 from mha_course.exercises.catalogue import LESSONS
-from mha_course.experiments import decoding
+from mha_course.lessons.l11_kv_cache import decoding
 from mha_course.lessons.l14_vision import shapes, vision
+from mha_course.lessons.l15_language_model import causal_model
 from mha_course.lessons.l15_language_model import exercises as l15_language_model
 from mha_course.models import blocks, published
 
@@ -228,12 +229,16 @@ def use_models():
     model(ids)
     model.attention_weights(ids)
     models.EncoderBlock(24, 4, 10, norm_first=False)(torch.randn(2, 7, 24))
-    language = models.CausalLanguageModel(11, 8, d_model=24, num_heads=4, d_ff=10, num_layers=3)
-    language(ids)
-    language.attention_weights(ids)
-    language(ids, language.new_caches())
+
+
+def use_causal_model():
+    model = causal_model.CausalLanguageModel(11, 8, d_model=24, num_heads=4, d_ff=10, num_layers=3)
+    ids = torch.randint(11, (2, 7))
+    model(ids)
+    model.attention_weights(ids)
+    model(ids, model.new_caches())
     for temperature, top_k in ((0.0, None), (1.0, None), (1.0, 5)):
-        models.generate(language, ids, 1, temperature=temperature, top_k=top_k)
+        causal_model.generate(model, ids, 1, temperature=temperature, top_k=top_k)
 
 
 def use_published():
@@ -276,6 +281,7 @@ CASES = {
     "vision": (vision, use_vision, SIZES | VISION),
     "variants": (variants, use_variants, SIZES),
     "models": (blocks, use_models, SIZES | {"V": 11}),
+    "causal_model": (causal_model, use_causal_model, SIZES | {"V": 11}),
     "published": (published, use_published, SIZES | {"V": 11, "G": 2}),
 }
 

@@ -3,19 +3,16 @@ together.
 
 In each sentence something can only be worked out from words further away: whether it is *was* or
 *were*, which noun a pronoun stands for, what someone hungry did next. A sentence is a template
-whose slots are filled, each with one of its options, all equally likely. So it can be read back
-(``recognise``), and its probability is known (``nats``).
+whose slots are filled, each with one of its options, all equally likely. So it can be read back,
+and its probability is known.
 """
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-
-from mha_course.errors import require
 
 # Each pronoun, its nouns, and two adjectives that go with that noun alone.
 NOUNS = {
@@ -59,12 +56,7 @@ FOLLOW_UPS = {
     "missed": "visited",
 }
 SUBJECT_VERBS = ("left", "begged", "obeyed", "fooled")  # "… because it was hungry": the subject was
-OBJECT_VERBS = (
-    "pitied",
-    "helped",
-    "praised",
-    "scolded",
-)  # "… because it was hungry": the object was
+OBJECT_VERBS = ("pitied", "helped", "praised", "scolded")  # in the same sentence: the object was
 PREPOSITIONS = ("behind", "beside", "near", "with")
 RELATIVE_VERBS = ("chased", "saw", "followed", "liked")
 
@@ -84,7 +76,8 @@ SPECIAL = ("<pad>", "<mask>")
 SPLITS = ("train", "validation", "test")
 
 _ADJECTIVES = {noun: words.split() for group in NOUNS.values() for noun, words in group.items()}
-_PRONOUNS = {noun: pronoun for pronoun, group in NOUNS.items() for noun in group}
+PRONOUNS = {noun: pronoun for pronoun, group in NOUNS.items() for noun in group}
+Pairs = dict[str, tuple[tuple[int, int], ...]]
 
 
 @dataclass(frozen=True)
@@ -99,7 +92,7 @@ class Sentence:
 
     words: tuple[str, ...]
     kind: str
-    pairs: dict[str, tuple[tuple[int, int], ...]]
+    pairs: Pairs
 
 
 def sentence(rng: random.Random, kind: str, subject: str, other: str) -> Sentence:
@@ -110,15 +103,12 @@ def sentence(rng: random.Random, kind: str, subject: str, other: str) -> Sentenc
     >>> " ".join(sentence(random.Random(1), "so", "cat", "dogs").words)
     'the grey cat that liked the loud dogs was happy , so it danced merrily'
     """
-    return _fill(
-        kind,
-        subject,
-        other,
-        {name: rng.choice(options) for name, options in _slots(subject, other)},
-    )
+    chosen = {name: rng.choice(options) for name, options in slots(subject, other)}
+    return fill(kind, subject, other, chosen)
 
 
-def _slots(subject: str, other: str) -> list[tuple[str, Sequence[str]]]:
+def slots(subject: str, other: str) -> list[tuple[str, Sequence[str]]]:
+    """Return the slots of all templates about two nouns, each with its options."""
     # All are drawn, in this order, whether the template has them or not: the weights that ship and
     # the lessons rest on the sentences that each seed gives.
     return [
@@ -132,23 +122,18 @@ def _slots(subject: str, other: str) -> list[tuple[str, Sequence[str]]]:
     ]
 
 
-def _fill(kind: str, subject: str, other: str, chosen: Mapping[str, str]) -> Sentence:
+def fill(kind: str, subject: str, other: str, chosen: Mapping[str, str]) -> Sentence:
+    """Make the sentence of a kind about two nouns, with an option chosen for every slot."""
     about, rest = (other, subject) if kind == "because_object" else (subject, other)
-    it = _PRONOUNS[about]
-    them = OBJECT_FORMS[_PRONOUNS[other]]
+    it = PRONOUNS[about]
+    them = OBJECT_FORMS[PRONOUNS[other]]
     be = "were" if it == "they" else "was"
     state = chosen["state"]
     adjective = chosen["adjective"]
     adjective2 = chosen["adjective2"]
     verb, adverb = CONSEQUENCES[state].split()
-    agreed = {
-        "be": be,
-        "it": it,
-        "them": them,
-        "verb": verb,
-        "adverb": adverb,
-        "then": FOLLOW_UPS[chosen["first"]],
-    }
+    then = FOLLOW_UPS[chosen["first"]]
+    agreed = {"be": be, "it": it, "them": them, "verb": verb, "adverb": adverb, "then": then}
     words = tuple(TEMPLATES[kind].format(noun=subject, noun2=other, **chosen, **agreed).split())
 
     related = {
@@ -162,21 +147,19 @@ def _fill(kind: str, subject: str, other: str, chosen: Mapping[str, str]) -> Sen
         related["pronoun"] += [(them, other)]
         related["distractor"] += [(them, subject)]
     if kind in ("agreement", "so"):
-        related |= {
-            "subject": [(be, subject)],
-            "state": [(verb, state)],
-            "adverb": [(verb, adverb)],
-        }
+        related["subject"] = [(be, subject)]
+        related["state"] = [(verb, state)]
+        related["adverb"] = [(verb, adverb)]
     pairs = {
-        name: tuple((words.index(a), words.index(b)) for a, b in both)
-        for name, both in related.items()
+        relation: tuple((words.index(a), words.index(b)) for a, b in both)
+        for relation, both in related.items()
     }
     return Sentence(words, kind, pairs)
 
 
 def noun_pairs(split: str) -> list[tuple[str, str]]:
     """Return the noun pairs, of two pronouns, of one of SPLITS; these share none."""
-    pairs = [(a, b) for a in _PRONOUNS for b in _PRONOUNS if _PRONOUNS[a] != _PRONOUNS[b]]
+    pairs = [(a, b) for a in PRONOUNS for b in PRONOUNS if PRONOUNS[a] != PRONOUNS[b]]
     random.Random(0).shuffle(pairs)
     tenth = len(pairs) // 10
     return {
@@ -198,88 +181,18 @@ def sentences(count: int, split: str, seed: int) -> list[Sentence]:
     return [sentence(rng, rng.choice(kinds), *rng.choice(pairs)) for _ in range(count)]
 
 
-def recognise(words: Sequence[str]) -> Sentence | None:
-    """Return the sentence that these words are, or None where the grammar cannot make them.
-
-    >>> recognise("the old king left the busy bees because he was late".split()).kind
-    'because_subject'
-    """
-    nouns = _nouns(words)
-    if nouns not in _split_pairs("any"):
-        return None
-    subject, other = nouns
-    read = {name: _standing(options, words) for name, options in _slots(subject, other)}
-    made = (_fill(kind, subject, other, read) for kind in TEMPLATES)
-    return next((found for found in made if found.words == tuple(words)), None)
-
-
-def nats(words: Sequence[str], split: str) -> float:
-    """Return -ln P of a sentence, when ``sentences`` draws from a split; it is infinite where it
-    cannot.
-
-    Every choice is uniform: its kind, its pair of nouns, and the slots that its template has. Args:
-    split is as for ``noun_pairs``, or ``"any"``: the pairs of all three.
-    """
-    known = (*SPLITS, "any")
-    require(
-        split in known, "nats", "no split has this name", expected=", ".join(known), got=repr(split)
-    )
-    found, nouns = recognise(words), _nouns(words)
-    if found is None or nouns not in _split_pairs(split):
-        return math.inf
-    filled = [
-        options
-        for name, options in _slots(nouns[0], nouns[1])
-        if f"{{{name}}}" in TEMPLATES[found.kind]
-    ]
-    return (
-        math.log(len(TEMPLATES))
-        + math.log(len(_split_pairs(split)))
-        + sum(math.log(len(o)) for o in filled)
-    )
-
-
-def _nouns(words: Sequence[str]) -> tuple[str, ...]:
-    return tuple(word for word in words if word in _PRONOUNS)
-
-
-@cache
-def _split_pairs(split: str) -> frozenset[tuple[str, ...]]:
-    return frozenset(
-        pair for name in (SPLITS if split == "any" else (split,)) for pair in noun_pairs(name)
-    )
-
-
-def _standing(options: Sequence[str], words: Sequence[str]) -> str:
-    """Return the option whose words are among these, or any one where there is no such slot."""
-    return next((option for option in options if set(option.split()) <= set(words)), options[0])
-
-
 @cache
 def word_classes() -> tuple[tuple[str, ...], ...]:
     """Return all words, grouped so that the words of one class can stand in each other's place."""
     verbs, adverbs = zip(*(words.split() for words in CONSEQUENCES.values()), strict=True)
-    subject_forms = tuple(NOUNS)
-    object_forms = tuple(sorted(set(OBJECT_FORMS.values()) - set(NOUNS)))
+    object_forms = sorted(set(OBJECT_FORMS.values()) - set(NOUNS))
     adjectives = tuple(word for words in _ADJECTIVES.values() for word in words)
-    main_verbs = (*SUBJECT_VERBS, *OBJECT_VERBS, *FOLLOW_UPS)
-    open_classes = (tuple(_PRONOUNS), adjectives, tuple(CONSEQUENCES), verbs, adverbs, main_verbs)
-    closed = (
-        RELATIVE_VERBS,
-        PREPOSITIONS,
-        tuple(FOLLOW_UPS.values()),
-        ("was", "were"),
-        ("so", "and"),
-    )
     return (
-        *open_classes,
-        *closed,
-        subject_forms + object_forms,
-        ("the",),
-        ("that",),
-        (",",),
-        ("because",),
-    )
+        tuple(PRONOUNS), adjectives, tuple(CONSEQUENCES), verbs, adverbs,
+        (*SUBJECT_VERBS, *OBJECT_VERBS, *FOLLOW_UPS), RELATIVE_VERBS, PREPOSITIONS,
+        tuple(FOLLOW_UPS.values()), ("was", "were"), ("so", "and"),
+        (*NOUNS, *object_forms), ("the",), ("that",), (",",), ("because",),
+    )  # fmt: skip
 
 
 @cache

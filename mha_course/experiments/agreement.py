@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def compare(one: Tensor, other: Tensor, *, atol: float = 1e-5) -> str:
+def compare(first: Tensor, second: Tensor, *, atol: float = 1e-5) -> str:
     """Say how far apart two tensors of one shape are at most, for the end of a sentence.
 
     Args: atol is up to where they count as the same; 0 for the same bits.
@@ -14,7 +14,7 @@ def compare(one: Tensor, other: Tensor, *, atol: float = 1e-5) -> str:
     >>> compare(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5]))
     'different, by up to 0.50'
     """
-    difference = (one.double() - other.double()).abs().max().item()
+    difference = (first.double() - second.double()).abs().max().item()
     if difference <= atol:
         return "the same"
     return f"different, by up to {difference:.2f}"  # NaN comes here, too, and says so

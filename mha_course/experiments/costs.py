@@ -1,4 +1,4 @@
-"""What multi-head attention costs, counted by running it, and which kernel would run."""
+"""What code costs, found by running it: operations, memory, time."""
 
 from __future__ import annotations
 
@@ -11,74 +11,38 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend
 
-from mha_course import errors
-from mha_course.attention import MultiHeadAttention
-from mha_course.models.training import one_thread
+from mha_course.models.training import threads
 from mha_course.tracing.op_counter import OpCounter
-from mha_course.tracing.torch_internals import (
-    DispatchMode,
-    OpOverload,
-    sdpa_backend,
-    storage_key,
-    tree_leaves,
-)
-
-_KERNELS = {
-    "flash": SDPBackend.FLASH_ATTENTION,
-    "efficient": SDPBackend.EFFICIENT_ATTENTION,
-    "cudnn": SDPBackend.CUDNN_ATTENTION,
-    "math": SDPBackend.MATH,
-}
+from mha_course.tracing.torch_internals import DispatchMode, OpOverload, storage_key, tree_leaves
 
 
-class Cost(NamedTuple):
-    """Parameters, FLOPs (a multiply-add counts as 2), bytes of weights, attention patterns."""
+class Flops(NamedTuple):
+    """FLOPs of the matrix products: of the four projections, and of q kᵀ and weights · v."""
 
-    parameters: int
-    flops: int
-    weight_bytes: int
-    patterns: int
+    projections: int
+    attention: int
+
+    @property
+    def total(self) -> int:
+        """Both together."""
+        return self.projections + self.attention
 
 
-def cost(d_model: int, num_heads: int, *, batch: int, tokens: int) -> Cost:
-    """Run one pass in float32 and count.
-
-    Raises: ShapeError when num_heads does not divide d_model.
-    """
-    mha = MultiHeadAttention(d_model, num_heads)
+def count_flops(run: Callable[[], Any]) -> Flops:
+    """Run attention and count; products of matrices are projections, batched ones attention."""
     with torch.no_grad(), OpCounter() as counter:
-        weights = mha.steps(torch.zeros(batch, tokens, d_model)).weights
-    return Cost(
-        parameters=sum(parameter.numel() for parameter in mha.parameters()),
-        flops=counter.flops,
-        weight_bytes=weights.numel() * weights.element_size(),
-        patterns=weights.size(1),
-    )
-
-
-def flops(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
-    """Run fn and count the floating-point operations of its matrix products: a multiply-add is 2.
-
-    Products that fn makes are counted one by one. A fused kernel is one call: it counts by
-    PyTorch's formula
-    for attention without a mask, so a kernel that skips blocks is counted as if it skipped none.
-
-    >>> flops(torch.matmul, torch.ones(2, 5, 6), torch.ones(2, 6, 7))
-    840
-    """
-    with OpCounter() as counter:
-        fn(*args, **kwargs)
-    return counter.flops
+        run()
+    by_op = counter.flops_by_op
+    return Flops(projections=by_op["mm"] + by_op["addmm"], attention=by_op["bmm"])
 
 
 def peak_bytes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
     """Run a function and return the most bytes that tensors made in it took at any one time.
 
     What was there before, such as arguments and parameters, is not counted; what a kernel uses
-    inside itself
-    is not seen. The numbers need not exist: on the "meta" device any length can be tried.
+    inside itself is not seen. On the "meta" device, where no numbers exist, any length can be
+    tried.
 
     x + 1 and its exponentials, in float32:
 
@@ -92,8 +56,7 @@ def peak_bytes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:
 
 @torch.no_grad()
 def milliseconds(fn: Callable[..., Any], *args: Any, seconds: float = 0.2) -> float:
-    """Run a function on the CPU, on one thread, for so many seconds, and return the time of its
-    shortest run.
+    """Run a function on the CPU, on one thread, for some seconds; return its shortest time.
 
     Where the clock of a thread is fine enough, what other programs take meanwhile is not counted.
     """
@@ -101,11 +64,11 @@ def milliseconds(fn: Callable[..., Any], *args: Any, seconds: float = 0.2) -> fl
     clock = time.thread_time if fine else time.perf_counter
     timer = timeit.Timer(lambda: fn(*args), timer=clock)
     end = time.perf_counter() + seconds
-    found: list[float] = []
-    with one_thread():
-        while not found or time.perf_counter() < end:
-            found.append(timer.timeit(1))
-    return 1000 * min(found)
+    times: list[float] = []
+    with threads(1):
+        while not times or time.perf_counter() < end:
+            times.append(timer.timeit(1))
+    return 1000 * min(times)
 
 
 class _Memory(DispatchMode):
@@ -113,7 +76,7 @@ class _Memory(DispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.known: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self.storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self.now = self.peak = 0
 
     def ran(
@@ -130,29 +93,13 @@ class _Memory(DispatchMode):
                 continue
             key = storage_key(tensor)
             storage = tensor.untyped_storage()
-            if key not in self.known:
+            if key not in self.storages:
                 size = storage.nbytes() if made else 0
                 self.now += size
                 # Only a weak reference: the meter must not keep alive what it measures.
-                self.known[key] = weakref.ref(storage, partial(self.forget, key, size))
+                self.storages[key] = weakref.ref(storage, partial(self.forget, key, size))
 
     def forget(self, key: int, size: int, _: object) -> None:
         """Take off a storage whose last tensor is gone: its key may be that of another one soon."""
-        del self.known[key]
+        del self.storages[key]
         self.now -= size
-
-
-def sdpa_choice(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, causal: bool = False
-) -> str:
-    """Name the kernel that F.scaled_dot_product_attention would run: "flash", "efficient", "cudnn"
-    or "math".
-
-    Args: as for attention; causal is its is_causal. Raises: ShapeError.
-
-    >>> sdpa_choice(*torch.zeros(3, 2, 4, 5, 6))
-    'flash'
-    """
-    errors.require_attention_inputs("sdpa_choice", q, k, v, mask)
-    names = {int(backend): name for name, backend in _KERNELS.items()}  # type: ignore[call-overload]
-    return names[sdpa_backend(q, k, v, mask, causal)]

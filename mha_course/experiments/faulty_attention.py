@@ -89,7 +89,206 @@ class CausalAttention(nn.Module):
         return self.out_proj(context.transpose(1, 2).flatten(2))  # (B, T, C)
 
 
-class Innocent(CausalAttention):
+INNOCENT = "no-mistake"
+SINGLE: dict[str, type[CausalAttention]] = {}  # with one mistake each, by its id
+
+
+class Faulty(CausalAttention):
+    def __init_subclass__(cls, mistake: str) -> None:
+        SINGLE[mistake] = cls
+
+
+class SoftmaxOverQueries(Faulty, mistake="softmax-over-queries"):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = masked_softmax(scores.mT, visible.mT).mT  # the mistake: softmax over the queries
+        return F.dropout(weights, 0.1, self.training)
+
+
+class SoftmaxOverHeads(Faulty, mistake="softmax-over-heads"):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = scores.softmax(1) * visible  # the mistake: softmax over the heads
+        return F.dropout(weights, 0.1, self.training)
+
+
+class MaskAfterSoftmax(Faulty, mistake="mask-after-softmax"):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = scores.softmax(-1) * visible  # the mistake: the mask comes after the softmax
+        return F.dropout(weights, 0.1, self.training)
+
+
+class MaskedRowUniform(Faulty, mistake="masked-row-uniform"):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = scores.masked_fill(~visible, -1e9).softmax(-1)  # the mistake: all the same
+        return F.dropout(weights, 0.1, self.training)
+
+
+class MaskedRowNan(Faulty, mistake="masked-row-nan"):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = scores.masked_fill(~visible, -math.inf).softmax(-1)  # the mistake: can be NaN
+        return F.dropout(weights, 0.1, self.training)
+
+
+class DropoutAtEval(Faulty, mistake="dropout-at-eval"):
+    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = masked_softmax(scores, visible)
+        return F.dropout(weights, 0.1)  # the mistake: not only while training
+
+
+class ScaleMissing(Faulty, mistake="scale-missing"):
+    def score(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.transpose(-2, -1)  # the mistake: no scale
+
+
+class ScaleDModel(Faulty, mistake="scale-d-model"):
+    def score(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.transpose(-2, -1) / math.sqrt(self.q_proj.out_features)  # the mistake: C
+
+
+class ScaleNoRoot(Faulty, mistake="scale-no-root"):
+    def score(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.transpose(-2, -1) / q.size(-1)  # the mistake: no square root
+
+
+class ScaleByLength(Faulty, mistake="scale-by-length"):
+    def score(self, q: Tensor, k: Tensor) -> Tensor:
+        return q @ k.transpose(-2, -1) / math.sqrt(k.size(-2))  # the mistake: S instead of D
+
+
+class CausalMissing(Faulty, mistake="causal-missing"):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool)  # the mistake: no triangle
+        return seen if mask is None else seen & mask[:, None, None]
+
+
+class CausalLeaksNext(Faulty, mistake="causal-leaks-next"):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new + 1)  # the mistake: + 1
+        return causal if mask is None else causal & mask[:, None, None]
+
+
+class CausalHidesSelf(Faulty, mistake="causal-hides-self"):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new - 1)  # the mistake: - 1
+        return causal if mask is None else causal & mask[:, None, None]
+
+
+class DecodeFirstKeyOnly(Faulty, mistake="decode-first-key-only"):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril()  # the mistake: not total - new
+        return causal if mask is None else causal & mask[:, None, None]
+
+
+class MaskInverted(Faulty, mistake="mask-inverted"):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
+        return causal if mask is None else causal & ~mask[:, None, None]  # the mistake: ~
+
+
+class MasksOrInsteadOfAnd(Faulty, mistake="masks-or-instead-of-and"):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
+        return causal if mask is None else causal | mask[:, None, None]  # the mistake: or
+
+
+class MaskFirstBatchOnly(Faulty, mistake="mask-first-batch-only"):
+    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        new, total = scores.shape[-2:]
+        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
+        return causal if mask is None else causal & mask[0]  # the mistake: one sentence for all
+
+
+class ViewWithoutTranspose(Faulty, mistake="view-without-transpose"):
+    def split(self, x: Tensor, heads: int) -> Tensor:
+        return x.view(x.size(0), heads, x.size(1), -1)  # the mistake: it cuts the tokens
+
+
+class KvRepeated(Faulty, mistake="kv-repeat-interleaved-wrongly"):
+    def repeat(self, x: Tensor) -> Tensor:
+        return x.repeat(1, self.num_heads // x.size(1), 1, 1)  # the mistake: 0 1 0 1, not 0 0 1 1
+
+
+class MergeBatchMixed(Faulty, mistake="merge-batch-mixed"):
+    def output(self, context: Tensor) -> Tensor:
+        sentences, _, new, _ = context.shape
+        return self.out_proj(
+            context.permute(2, 0, 1, 3).reshape(sentences, new, -1)  # the mistake: T before B
+        )
+
+
+class MergeDimBeforeHeads(Faulty, mistake="merge-dim-before-heads"):
+    def output(self, context: Tensor) -> Tensor:
+        return self.out_proj(context.permute(0, 2, 3, 1).flatten(2))  # the mistake: D before H
+
+
+class OutputProjectionMissing(Faulty, mistake="output-projection-missing"):
+    def output(self, context: Tensor) -> Tensor:
+        return context.transpose(1, 2).flatten(2)  # the mistake: no out_proj
+
+
+class KeyValueSwapped(Faulty, mistake="key-value-swapped"):
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q = self.split(self.q_proj(x), self.num_heads)
+        v = self.split(self.k_proj(x), self.num_kv_heads)  # the mistake: k and v swapped
+        k = self.split(self.v_proj(x), self.num_kv_heads)
+        return q, k, v
+
+
+class ValueThroughKeyProjection(Faulty, mistake="value-through-key-projection"):
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q = self.split(self.q_proj(x), self.num_heads)
+        k = self.split(self.k_proj(x), self.num_kv_heads)
+        v = self.split(self.k_proj(x), self.num_kv_heads)  # the mistake: k_proj
+        return q, k, v
+
+
+class KeysDetached(Faulty, mistake="keys-detached"):
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q = self.split(self.q_proj(x), self.num_heads)
+        k = self.split(self.k_proj(x), self.num_kv_heads).detach()  # the mistake: detach
+        v = self.split(self.v_proj(x), self.num_kv_heads)
+        return q, k, v
+
+
+class RopeOnValues(Faulty, mistake="rope-on-values"):
+    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        positions = torch.arange(start, start + q.size(2))
+        return rope(q, positions), rope(k, positions), rope(v, positions)  # the mistake: v rotated
+
+
+class RopeOnQueriesOnly(Faulty, mistake="rope-on-queries-only"):
+    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        positions = torch.arange(start, start + q.size(2))
+        return rope(q, positions), k, v  # the mistake: k not rotated
+
+
+class RopeInterleaved(Faulty, mistake="rope-interleaved"):
+    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        positions = torch.arange(start, start + q.size(2))
+        return (
+            rope_interleaved(q, positions),  # the mistake: it pairs neighbours
+            rope_interleaved(k, positions),
+            v,
+        )
+
+
+class PositionsIgnored(Faulty, mistake="positions-ignored"):
+    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
+        positions = torch.arange(q.size(2))  # the mistake: start is ignored
+        return rope(q, positions), rope(k, positions), v
+
+
+class SeesItselfAlone(Faulty, mistake="sees-itself-alone"):
+    def append(self, cache: KVCache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        cache.append(k, v)
+        return k, v  # the mistake: not what the cache returns
+
+
+class Innocent(Faulty, mistake=INNOCENT):
     # unusual, and right: none of its lines is a mistake
     def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
         positions = torch.arange(start, start + q.size(2)) + 1
@@ -104,231 +303,6 @@ class Innocent(CausalAttention):
         weights = scores.masked_fill(~visible, smallest).softmax(-1) * visible
         return F.dropout(weights, 0.1, self.training)
 
-
-class SoftmaxOverQueries(CausalAttention):
-    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
-        weights = masked_softmax(scores.mT, visible.mT).mT  # the mistake: softmax over the queries
-        return F.dropout(weights, 0.1, self.training)
-
-
-class SoftmaxOverHeads(CausalAttention):
-    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
-        weights = scores.softmax(1) * visible  # the mistake: softmax over the heads
-        return F.dropout(weights, 0.1, self.training)
-
-
-class MaskAfterSoftmax(CausalAttention):
-    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
-        weights = scores.softmax(-1) * visible  # the mistake: the mask comes after the softmax
-        return F.dropout(weights, 0.1, self.training)
-
-
-class MaskedRowUniform(CausalAttention):
-    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
-        weights = scores.masked_fill(~visible, -1e9).softmax(-1)  # the mistake: all the same
-        return F.dropout(weights, 0.1, self.training)
-
-
-class MaskedRowNan(CausalAttention):
-    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
-        weights = scores.masked_fill(~visible, -math.inf).softmax(-1)  # the mistake: can be NaN
-        return F.dropout(weights, 0.1, self.training)
-
-
-class DropoutAtEval(CausalAttention):
-    def attend(self, scores: Tensor, visible: Tensor) -> Tensor:
-        weights = masked_softmax(scores, visible)
-        return F.dropout(weights, 0.1)  # the mistake: not only while training
-
-
-class ScaleMissing(CausalAttention):
-    def score(self, q: Tensor, k: Tensor) -> Tensor:
-        return q @ k.transpose(-2, -1)  # the mistake: no scale
-
-
-class ScaleDModel(CausalAttention):
-    def score(self, q: Tensor, k: Tensor) -> Tensor:
-        return q @ k.transpose(-2, -1) / math.sqrt(self.q_proj.out_features)  # the mistake: C
-
-
-class ScaleNoRoot(CausalAttention):
-    def score(self, q: Tensor, k: Tensor) -> Tensor:
-        return q @ k.transpose(-2, -1) / q.size(-1)  # the mistake: no square root
-
-
-class ScaleByLength(CausalAttention):
-    def score(self, q: Tensor, k: Tensor) -> Tensor:
-        return q @ k.transpose(-2, -1) / math.sqrt(k.size(-2))  # the mistake: S instead of D
-
-
-class CausalMissing(CausalAttention):
-    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool)  # the mistake: no triangle
-        return seen if mask is None else seen & mask[:, None, None]
-
-
-class CausalLeaksNext(CausalAttention):
-    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        new, total = scores.shape[-2:]
-        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new + 1)  # the mistake: + 1
-        return causal if mask is None else causal & mask[:, None, None]
-
-
-class CausalHidesSelf(CausalAttention):
-    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        new, total = scores.shape[-2:]
-        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new - 1)  # the mistake: - 1
-        return causal if mask is None else causal & mask[:, None, None]
-
-
-class DecodeFirstKeyOnly(CausalAttention):
-    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        new, total = scores.shape[-2:]
-        causal = torch.ones(new, total, dtype=torch.bool).tril()  # the mistake: not total - new
-        return causal if mask is None else causal & mask[:, None, None]
-
-
-class MaskInverted(CausalAttention):
-    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        new, total = scores.shape[-2:]
-        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
-        return causal if mask is None else causal & ~mask[:, None, None]  # the mistake: ~
-
-
-class MasksOrInsteadOfAnd(CausalAttention):
-    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        new, total = scores.shape[-2:]
-        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
-        return causal if mask is None else causal | mask[:, None, None]  # the mistake: or
-
-
-class MaskFirstBatchOnly(CausalAttention):
-    def visible(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        new, total = scores.shape[-2:]
-        causal = torch.ones(new, total, dtype=torch.bool).tril(total - new)
-        return causal if mask is None else causal & mask[0]  # the mistake: one sentence for all
-
-
-class ViewWithoutTranspose(CausalAttention):
-    def split(self, x: Tensor, heads: int) -> Tensor:
-        return x.view(x.size(0), heads, x.size(1), -1)  # the mistake: it cuts the tokens
-
-
-class KvRepeated(CausalAttention):
-    def repeat(self, x: Tensor) -> Tensor:
-        return x.repeat(1, self.num_heads // x.size(1), 1, 1)  # the mistake: 0 1 0 1, not 0 0 1 1
-
-
-class MergeBatchMixed(CausalAttention):
-    def output(self, context: Tensor) -> Tensor:
-        sentences, _, new, _ = context.shape
-        return self.out_proj(
-            context.permute(2, 0, 1, 3).reshape(sentences, new, -1)  # the mistake: T before B
-        )
-
-
-class MergeDimBeforeHeads(CausalAttention):
-    def output(self, context: Tensor) -> Tensor:
-        return self.out_proj(context.permute(0, 2, 3, 1).flatten(2))  # the mistake: D before H
-
-
-class OutputProjectionMissing(CausalAttention):
-    def output(self, context: Tensor) -> Tensor:
-        return context.transpose(1, 2).flatten(2)  # the mistake: no out_proj
-
-
-class KeyValueSwapped(CausalAttention):
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q = self.split(self.q_proj(x), self.num_heads)
-        v = self.split(self.k_proj(x), self.num_kv_heads)  # the mistake: k and v swapped
-        k = self.split(self.v_proj(x), self.num_kv_heads)
-        return q, k, v
-
-
-class ValueThroughKeyProjection(CausalAttention):
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q = self.split(self.q_proj(x), self.num_heads)
-        k = self.split(self.k_proj(x), self.num_kv_heads)
-        v = self.split(self.k_proj(x), self.num_kv_heads)  # the mistake: k_proj
-        return q, k, v
-
-
-class KeysDetached(CausalAttention):
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q = self.split(self.q_proj(x), self.num_heads)
-        k = self.split(self.k_proj(x), self.num_kv_heads).detach()  # the mistake: detach
-        v = self.split(self.v_proj(x), self.num_kv_heads)
-        return q, k, v
-
-
-class RopeOnValues(CausalAttention):
-    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
-        positions = torch.arange(start, start + q.size(2))
-        return rope(q, positions), rope(k, positions), rope(v, positions)  # the mistake: v rotated
-
-
-class RopeOnQueriesOnly(CausalAttention):
-    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
-        positions = torch.arange(start, start + q.size(2))
-        return rope(q, positions), k, v  # the mistake: k not rotated
-
-
-class RopeInterleaved(CausalAttention):
-    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
-        positions = torch.arange(start, start + q.size(2))
-        return (
-            rope_interleaved(q, positions),  # the mistake: it pairs neighbours
-            rope_interleaved(k, positions),
-            v,
-        )
-
-
-class PositionsIgnored(CausalAttention):
-    def rotate(self, q: Tensor, k: Tensor, v: Tensor, start: int) -> tuple[Tensor, Tensor, Tensor]:
-        positions = torch.arange(q.size(2))  # the mistake: start is ignored
-        return rope(q, positions), rope(k, positions), v
-
-
-class SeesItselfAlone(CausalAttention):
-    def append(self, cache: KVCache, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        cache.append(k, v)
-        return k, v  # the mistake: not what the cache returns
-
-
-INNOCENT = "no-mistake"
-SINGLE: dict[str, type[CausalAttention]] = {
-    "softmax-over-queries": SoftmaxOverQueries,
-    "softmax-over-heads": SoftmaxOverHeads,
-    "mask-after-softmax": MaskAfterSoftmax,
-    "masked-row-uniform": MaskedRowUniform,
-    "masked-row-nan": MaskedRowNan,
-    "dropout-at-eval": DropoutAtEval,
-    "scale-missing": ScaleMissing,
-    "scale-d-model": ScaleDModel,
-    "scale-no-root": ScaleNoRoot,
-    "scale-by-length": ScaleByLength,
-    "causal-missing": CausalMissing,
-    "causal-leaks-next": CausalLeaksNext,
-    "causal-hides-self": CausalHidesSelf,
-    "decode-first-key-only": DecodeFirstKeyOnly,
-    "mask-inverted": MaskInverted,
-    "masks-or-instead-of-and": MasksOrInsteadOfAnd,
-    "mask-first-batch-only": MaskFirstBatchOnly,
-    "view-without-transpose": ViewWithoutTranspose,
-    "kv-repeat-interleaved-wrongly": KvRepeated,
-    "merge-batch-mixed": MergeBatchMixed,
-    "merge-dim-before-heads": MergeDimBeforeHeads,
-    "output-projection-missing": OutputProjectionMissing,
-    "key-value-swapped": KeyValueSwapped,
-    "value-through-key-projection": ValueThroughKeyProjection,
-    "keys-detached": KeysDetached,
-    "rope-on-values": RopeOnValues,
-    "rope-on-queries-only": RopeOnQueriesOnly,
-    "rope-interleaved": RopeInterleaved,
-    "positions-ignored": PositionsIgnored,
-    "sees-itself-alone": SeesItselfAlone,
-    INNOCENT: Innocent,
-}
 
 PAIRS = (  # each of two methods, and each can be found beside the other
     ("scale-d-model", "mask-first-batch-only"),

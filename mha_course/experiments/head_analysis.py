@@ -1,15 +1,12 @@
-"""What the heads of a trained model attend to, what they are needed for, and what chance would
-give.
+"""What the heads of a trained model attend to, and what they are needed for.
 
 In tables a column is a head, layer after layer: L·H of them. Axes: N sentences, T = S tokens, L
-layers, H heads,
-D head width.
+layers, H heads, D head width.
 """
 
 from __future__ import annotations
 
 import copy
-import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -17,29 +14,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from mha_course.datasets.grammar import Sentence, sentences
+from mha_course.datasets.grammar import Pairs, Sentence, sentences
 from mha_course.example import MASK, encode
 from mha_course.models import MaskedWordModel, WordModel
 from mha_course.models.published import PublishedModel
 
-# What is asked of a head for each relation: from which word to which.
-RELATIONS = {
-    "pronoun": "pronoun → its noun",
-    "distractor": "pronoun → the other noun",
-    "subject": "was, were → subject",
-    "adjective": "noun → its adjective",
-    "noun": "adjective → its noun",
-    "state": "consequence → state",
-    "adverb": "verb → its adverb",
-}
-# Which word is hidden, to see whether a head is needed for the relation.
-HIDDEN = {
-    "pronoun": "pronoun",
-    "subject": "was, were",
-    "adjective": "noun",
-    "noun": "adjective",
-    "state": "consequence",
-}
 Head = tuple[int, int]  # a layer, and a head of it, both counted from 0
 AnyModel = TypeVar("AnyModel", bound=WordModel | PublishedModel)
 
@@ -53,15 +32,9 @@ def all_heads(model: WordModel | PublishedModel) -> list[Head]:
     ]
 
 
-def head_names(model: WordModel | PublishedModel) -> list[str]:
-    """Name every column: layers and heads are counted from 0, as in code."""
-    return [f"L{layer} H{head}" for layer, head in all_heads(model)]
-
-
 @torch.no_grad()
 def accuracy(model: MaskedWordModel, texts: Sequence[Sentence], relation: str) -> float:
-    """Return how often the model guesses the first word of a relation when that word is hidden, 0
-    to 1.
+    """Return how often the model guesses the hidden first word of a relation, 0 to 1.
 
     Args: relation is a key of ``Sentence.pairs``: ``"pronoun"`` hides pronouns, ``"subject"`` was
         and were.
@@ -86,8 +59,8 @@ def all_weights(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
 def relation_weights(weights: Tensor, texts: Sequence[Sentence], relation: str) -> Tensor:
     """Average each head's weight from the first to the second word of a relation, (L, H).
 
-    Args: weights (L, N, H, S, S) of the same sentences. Raises: ValueError when none has the
-        relation.
+    Args: weights (L, N, H, S, S) of the same sentences.
+    Raises: ValueError when none has the relation.
     """
     rows, starts, ends = _pairs("relation_weights", texts, relation)
     return weights.transpose(1, 2)[:, :, rows, starts, ends].mean(-1)
@@ -95,39 +68,36 @@ def relation_weights(weights: Tensor, texts: Sequence[Sentence], relation: str) 
 
 def _pairs(place: str, texts: Sequence[Sentence], relation: str) -> list[tuple[int, ...]]:
     """Return, for every pair of a relation, its sentence's number and its words' positions."""
-    found = [
+    pairs = [
         (number, *pair)
         for number, text in enumerate(texts)
         for pair in text.pairs.get(relation, ())
     ]
-    if not found:
+    if not pairs:
         raise ValueError(f"{place}: no sentence has the relation {relation!r}")
-    return list(zip(*found, strict=True))
+    return list(zip(*pairs, strict=True))
 
 
 def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str) -> Tensor:
-    """Average the weight at the same two positions of sentences in which they are not related at
-    all, (L, H).
+    """Average the weight at the same two positions where they are not related at all, (L, H).
 
     What a head would score that attends by position and not by word. A sentence in which the two
     words belong together in another way is left out, too; a pronoun and the other noun do not.
     Arguments as for relation_weights.
     """
     lengths = torch.tensor([len(text.words) for text in texts])
-    known = {pair for text in texts for pair in text.pairs.get(relation, ())}
     total = torch.zeros(weights.size(0), weights.size(2))
     count = 0
-    for start, end in sorted(known):
-        related = torch.tensor([(start, end) in text.pairs.get(relation, ()) for text in texts])
-        joined = torch.tensor([_joined(text, (start, end)) for text in texts])
-        unrelated = ~related & ~joined & (lengths > max(start, end))
+    for pair in sorted({pair for text in texts for pair in text.pairs.get(relation, ())}):
+        related = torch.tensor([pair in text.pairs.get(relation, ()) for text in texts])
+        joined = torch.tensor([_joined(text, pair) for text in texts])
+        unrelated = ~related & ~joined & (lengths > max(pair))
         if unrelated.any():
-            total += int(related.sum()) * weights[:, unrelated, :, start, end].mean(1)
+            total += int(related.sum()) * weights[:, unrelated, :, *pair].mean(1)
             count += int(related.sum())
     if count == 0:
-        raise ValueError(
-            f"position_baseline: the words of {relation!r} stand at the same places everywhere"
-        )
+        rule = f"the words of {relation!r} stand at the same places everywhere"
+        raise ValueError(f"position_baseline: {rule}")
     return total / count
 
 
@@ -135,22 +105,12 @@ def _joined(text: Sentence, pair: tuple[int, int]) -> bool:
     return any(pair in pairs for relation, pairs in text.pairs.items() if relation != "distractor")
 
 
-@torch.no_grad()
-def mean_contexts(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
-    """Return the mean merged context of every layer over all words, (L, C)."""
-    ids, mask = encode([text.words for text in texts])
-    layers = zip(model.blocks, model.attention_inputs(ids, mask), strict=True)
-    return torch.stack(
-        [block.attention.steps(x, mask=mask).merged[mask[:, 0, 0]].mean(0) for block, x in layers]
-    )
-
-
 def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = None) -> AnyModel:
     """Return a copy of a model in which these heads add nothing, or the same everywhere.
 
     Args: heads are pairs of a layer and a head; a layer may be counted from the end, -1 for the
         last. Without means their context is 0 (their columns of the output projection are), with
-        them the mean, see ``mean_contexts``.
+        them the mean, (L, C).
     Returns: a copy; what is frozen and stays as it is shares its memory with the model, which may
         be large.
     Raises: IndexError for a head or layer that the model does not have.
@@ -164,9 +124,8 @@ def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = 
     for layer, head in heads:
         attention = ablated.blocks[layer].attention
         if not 0 <= head < attention.num_heads:
-            raise IndexError(
-                f"ablate_heads: there is no head {head}, expected 0 to {attention.num_heads - 1}"
-            )
+            expected = f"expected 0 to {attention.num_heads - 1}"
+            raise IndexError(f"ablate_heads: there is no head {head}, {expected}")
         width = attention.out_proj.in_features // attention.num_heads
         own = slice(head * width, (head + 1) * width)
         with torch.no_grad():
@@ -185,25 +144,8 @@ def relevant_sentences(texts: Sequence[Sentence], relation: str) -> list[Sentenc
     ]
 
 
-def hide_first_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
-    """Return a sentence for each pair of a relation, with the first word of the pair hidden.
-
-    >>> from mha_course.datasets.grammar import sentences
-    >>> hidden = hide_first_word(sentences(5, "test", seed=0), "noun")
-    >>> {sentence.words.count("<mask>") for sentence in hidden}
-    {1}
-    """
-    hidden = []
-    for text in texts:
-        for start, end in text.pairs.get(relation, ()):
-            words = (*text.words[:start], "<mask>", *text.words[start + 1 :])
-            hidden.append(replace(text, words=words, pairs={relation: ((start, end),)}))
-    return hidden
-
-
 def move_second_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
-    """Return a sentence for each pair of a relation, with its second word exchanged with the word
-    before it.
+    """Exchange the second word of each pair of a relation with the word before it.
 
     Their pairs lead from the first word: under "word" to where the second stands now, under "place"
     to where it stood.
@@ -219,13 +161,8 @@ def move_second_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]
         for start, end in text.pairs.get(relation, ()):
             words = list(text.words)
             words[end - 1], words[end] = words[end], words[end - 1]
-            moved.append(
-                replace(
-                    text,
-                    words=tuple(words),
-                    pairs={"word": ((start, end - 1),), "place": ((start, end),)},
-                )
-            )
+            pairs: Pairs = {"word": ((start, end - 1),), "place": ((start, end),)}
+            moved.append(replace(text, words=tuple(words), pairs=pairs))
     return moved
 
 
@@ -241,69 +178,18 @@ def relation_table(
     return torch.stack(rows)
 
 
-@torch.no_grad()
-def baseline_table(
-    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]
-) -> Tensor:
-    """Return the position baseline of every head for each relation, (relations, L·H)."""
-    weights = all_weights(model, texts)
-    return torch.stack(
-        [position_baseline(weights, texts, relation).flatten() for relation in relations]
-    )
-
-
-def accuracies(
-    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]
-) -> Tensor:
-    """Return how often the hidden first word of each relation is guessed, (relations,)."""
-    return torch.tensor(
-        [accuracy(model, relevant_sentences(texts, name), name) for name in relations]
-    )
-
-
-def accuracy_lost(
-    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str],
-    ablated: Sequence[Sequence[Head]],
-    means: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """Return which part of the guesses is lost without each set of heads, (relations, number of
-    sets).
-
-    Args: ablated are sets of heads; ``[[head] for head in all_heads(model)]`` tries each alone;
-        means as for ``ablate_heads``.
-    """
-    intact = accuracies(model, texts, relations)
-    models = [ablate_heads(model, heads, means) for heads in ablated]
-    return torch.stack(
-        [intact - accuracies(without, texts, relations) for without in models], dim=1
-    )
-
-
-def accuracy_lost_in_pairs(
-    model: MaskedWordModel, texts: Sequence[Sentence], relation: str
-) -> Tensor:
-    """Return what is lost without any two heads, (L·H, L·H), and, on the diagonal, without one."""
-    heads = all_heads(model)
-    pairs = list(itertools.combinations_with_replacement(range(len(heads)), 2))
-    values = accuracy_lost(
-        model, texts, [relation], [[heads[one], heads[other]] for one, other in pairs]
-    )[0]
-    table = torch.zeros(len(heads), len(heads))
-    for (one, other), value in zip(pairs, values, strict=True):
-        table[one, other] = table[other, one] = value
-    return table
-
-
 def pronoun_report(model: MaskedWordModel) -> dict[str, Any]:
-    """Measure the pronoun's head of a model on sentences about pairs of nouns that it was not
-    trained on.
+    """Measure the pronoun's head of a model on pairs of nouns that it was not trained on.
 
     Returns: ``weights`` of every head from pronoun to noun, ``accuracy`` on hidden pronouns, and
-    the accuracy ``without`` the head that has the largest weight; nothing is rounded.
+        the accuracy ``without`` the head that has the largest weight; nothing is rounded.
     """
     texts = sentences(1000, "test", seed=16)
     weights = relation_table(model, texts, ["pronoun"])[0]
     best = all_heads(model)[int(weights.argmax())]
     ablated = ablate_heads(model, [best])
-    intact, without = (float(accuracies(m, texts, ["pronoun"])) for m in (model, ablated))
-    return {"weights": weights.tolist(), "accuracy": intact, "without": without}
+    return {
+        "weights": weights.tolist(),
+        "accuracy": accuracy(model, texts, "pronoun"),
+        "without": accuracy(ablated, texts, "pronoun"),
+    }

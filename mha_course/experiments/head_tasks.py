@@ -1,16 +1,13 @@
-"""Tasks that tell one head from several with equally many parameters, and the attention that learns
-them.
+"""Tasks that tell one head from several of as many parameters, and the attention that learns them.
 
 Several runs learn at once, each with its own start and its own examples. Axes: runs, N examples, S
-tokens, C width,
-H heads, D numbers of q and k in a head (D_v of v), d numbers of a content, wanted the tokens that a
-target is made of.
+tokens, C width, H heads, D numbers of q and k in a head (D_v of v), d numbers of a content, wanted
+the tokens that a target is made of.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,22 +16,35 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mha_course.errors import require, require_heads
-from mha_course.models import one_thread, seeded
+from mha_course.models import seeded
+from mha_course.models.training import threads
+
+
+class Task:
+    """Something to fetch from a sentence whose first token asks for it."""
+
+    width: int
+    variance: float  # of each number of the target
+
+    def draw(
+        self, runs: int, count: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return x (runs, N, S, C), targets (runs, N, d), and where they are, (runs, N, wanted)."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class TwoTokenSum:
-    """Fetch ``c_a + sign · c_b`` from two of 8 tokens, flagged a and b; contents are d unit-normal
-    numbers.
+class TwoTokenSum(Task):
+    """Fetch ``c_a + sign · c_b`` from two of 8 tokens, flagged a and b.
 
-    Channels: 0 to d - 1 the content, d the flag a, d + 1 the flag b, d + 2 that of the query token,
-    the rest 0.
+    Channels: 0 to d - 1 the content, which is unit normal, d the flag a, d + 1 the flag b, d + 2
+    that of the query token, the rest 0.
     """
 
     d: int = 6
     sign: int = -1
     width: int = 24
-    variance: float = 2.0  # of each number of the target
+    variance: float = 2.0
 
     @property
     def bound(self) -> float:
@@ -46,47 +56,15 @@ class TwoTokenSum:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return x (runs, N, 9, C), targets (runs, N, d), and where a and b are, (runs, N, 2)."""
         contents = torch.randn(runs, count, 8, self.d, generator=generator)  # (runs, N, 8, d)
-        chosen = torch.rand(runs, count, 8, generator=generator).argsort(-1)[
-            ..., :2
-        ]  # (runs, N, 2)
+        order = torch.rand(runs, count, 8, generator=generator).argsort(-1)
+        chosen = order[..., :2]  # (runs, N, 2)
         x = torch.zeros(runs, count, 9, self.width)  # (runs, N, 9, C)
         x[:, :, 1:, : self.d] = contents
         x[:, :, 1:, self.d : self.d + 2].scatter_(2, chosen[:, :, None], 1.0)
         x[:, :, 0, self.d + 2] = 1.0
-        c_a, c_b = contents.gather(2, chosen[..., None].expand(-1, -1, -1, self.d)).unbind(
-            2
-        )  # (runs, N, d) each
+        flagged = contents.gather(2, chosen[..., None].expand(-1, -1, -1, self.d))
+        c_a, c_b = flagged.unbind(2)  # (runs, N, d) each
         return x, c_a + self.sign * c_b, chosen + 1  # behind the query token
-
-
-@dataclass(frozen=True)
-class AssociativeRecall:
-    """Fetch the content that stands beside a key: 16 tokens, each with a random key; the query
-    token has one of them.
-
-    Channels: 0 to 15 the key, 16 to 30 the content, 31 the flag of the query token.
-    """
-
-    width: int = 32
-    variance: float = 1.0
-
-    def draw(
-        self, runs: int, count: int, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return x (runs, N, 17, 32), targets (runs, N, 15), and where the key is, (runs, N, 1)."""
-        x = torch.randn(runs, count, 17, self.width, generator=generator)  # (runs, N, 17, C)
-        position = torch.randint(16, (runs, count, 1), generator=generator) + 1  # (runs, N, 1)
-        found = x.gather(2, position[..., None].expand(-1, -1, -1, self.width))[
-            :, :, 0
-        ]  # (runs, N, C)
-        x[:, :, 1:, 31] = 0.0
-        x[:, :, 0, :16] = found[..., :16]
-        x[:, :, 0, 16:31] = 0.0
-        x[:, :, 0, 31] = 1.0
-        return x, found[..., 16:31], position
-
-
-Task = TwoTokenSum | AssociativeRecall
 
 
 class ParallelAttention(nn.Module):
@@ -181,8 +159,7 @@ def learn(
     steps: int = 500,
     count: int = 64, lr: float = 1e-2, **options: Any,
 ) -> Outcome:  # fmt: skip
-    """Train models with Adam (a rate that falls along a cosine from lr to 0), then measure on new
-    examples.
+    """Train with Adam (lr falls to 0 along a cosine), then measure on new examples.
 
     Args: count is N, the examples of a step; all is drawn from the seed, on the CPU, and computed
         on one thread. options go to every layer, see ``ParallelAttention``.
@@ -193,15 +170,14 @@ def learn(
     got = f"runs={runs}, steps={steps}, count={count}"
     require(min(runs, steps, count) >= 1, "learn", rule, expected="1 or more", got=got)
     generator = torch.Generator().manual_seed(seed)
-    made = [
+    layers = nn.ModuleList(
         ParallelAttention(runs, task.width, num_heads, generator, **options)
         for _ in range(num_layers)
-    ]
-    layers = nn.ModuleList(made)
+    )
     optimizer = torch.optim.Adam(layers.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     curve = []
-    with one_thread(), seeded(seed):  # dropout draws from the common generator
+    with threads(1), seeded(seed):  # dropout draws from the common generator
         for _ in range(steps):
             x, target, _ = task.draw(runs, count, generator)
             errors = _mean_squared_errors(read(layers, x)[0], target)  # (runs,)
@@ -222,42 +198,15 @@ def measure(layers: nn.ModuleList, task: Task, generator: torch.Generator) -> tu
     x, target, positions = task.draw(layers[0].get_parameter("w_q").size(0), 2000, generator)
     guess, weights = read(layers, x)
     at = positions[:, None].expand(-1, weights.size(1), -1, -1)  # (runs, H, N, wanted)
-    return _r2(guess, target), weights.gather(-1, at).mean(2)
+    return r_squared(guess, target), weights.gather(-1, at).mean(2)
 
 
-@torch.no_grad()
-def prune(layer: ParallelAttention, task: Task, heads: Sequence[int], *, refit: bool) -> Tensor:
-    """Keep some heads of a trained layer alone and return R² on new examples, (runs,).
-
-    The same heads in all runs: who wants the best pair of each run tries all pairs, and picks.
-
-    Args: refit chooses W_O and its bias anew, by least squares on 2,000 examples; without it they
-        stay as trained.
-    """
-    generator = torch.Generator().manual_seed(1)
-    runs = layer.w_q.size(0)
-    fitted_on, wanted, _ = task.draw(runs, 2000, generator)
-    x, target, _ = task.draw(runs, 2000, generator)
-
-    def features(x: Tensor) -> Tensor:
-        context = layer.contexts(x[:, :, :1], x)[0][:, list(heads), :, 0]  # (runs, heads, N, D_v)
-        merged = context.transpose(1, 2).flatten(2)  # (runs, N, heads · D_v)
-        return torch.cat((merged, torch.ones_like(merged[..., :1])), -1)  # and a 1 for the bias
-
-    if refit:
-        output = torch.linalg.lstsq(
-            features(fitted_on), wanted, driver="gelsd"
-        ).solution  # of any rank
-    else:
-        output = torch.cat((layer.w_o[:, list(heads)].flatten(1, 2), layer.b_o[:, None]), 1)
-    return _r2(features(x) @ output, target)
-
-
-def _r2(guess: Tensor, target: Tensor) -> Tensor:
+def r_squared(guess: Tensor, target: Tensor) -> Tensor:
+    """Return R², 1 - errors / variance, of each run, (runs,)."""
     spread = (target - target.mean(1, keepdim=True)).square().mean((1, 2))  # (runs,)
     return 1 - _mean_squared_errors(guess, target) / spread
 
 
 def _mean_squared_errors(guess: Tensor, target: Tensor) -> Tensor:
-    """Return the mean squared error of each run, (runs,), over the channels of the target."""
+    """Average over the channels of the target: (runs,)."""
     return (guess[..., : target.size(-1)] - target).square().mean((1, 2))

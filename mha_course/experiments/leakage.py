@@ -1,5 +1,4 @@
-"""Find out by trying which output depends on which token: what a mask says is one thing, what
-happens another.
+"""Find out by trying which output depends on which token, whatever a mask says.
 
 Axes: B batch, T output tokens, S input tokens, C width.
 """
@@ -17,18 +16,15 @@ from mha_course.errors import ShapeError, require_tokens
 
 @torch.no_grad()
 def find_leaks(fn: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Change each token in turn, by little and by much, and see which outputs change: (S, S), True
-    where t feels s.
-    """
+    """Change each token in turn, by little and by much: (S, S), True where output t changes."""
     before = fn(x)
     generator = torch.Generator().manual_seed(0)
     leaks = torch.zeros(before.size(1), x.size(1), dtype=torch.bool)  # (S, S)
     for size in 3 * (0.01, 30.0):
         for s in range(x.size(1)):
             changed = x.clone()  # (B, S, C)
-            changed[:, s] += size * torch.randn(
-                x[:, s].shape, generator=generator, dtype=x.dtype
-            ).to(x.device)
+            noise = torch.randn(x[:, s].shape, generator=generator, dtype=x.dtype)  # (B, C)
+            changed[:, s] += size * noise.to(x.device)
             leaks[:, s] |= (fn(changed) != before).any(-1).any(0).cpu()  # to the bit: no tolerance
     return leaks
 
@@ -36,8 +32,7 @@ def find_leaks(fn: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 def token_dependence(fn: Callable[[Tensor], Any], x: Tensor) -> Tensor:
     """Find by ``find_leaks`` which outputs depend on which tokens, of whatever fn returns.
 
-    Args: fn maps x (B, S, C) to an output (B, T, C), or to a tuple that starts with it; x as fn
-        wants it.
+    Args: fn maps x (B, S, C) to an output (B, T, C), or to a tuple that starts with it.
     Returns: (T, S), bool, on the CPU, True where output t changes with token s, in any sentence of
         the batch and be it by a single bit. For one causal layer this is causal_mask(S). False is
         no proof: see lesson 8.

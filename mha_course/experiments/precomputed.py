@@ -19,22 +19,16 @@ PATH = Path(__file__).parents[1] / "data" / "heads.json"
 class Precomputed(NamedTuple):
     """What was found, for each number of heads, or for each seed that training began with."""
 
-    difference: dict[
-        int, list[float]
-    ]  # R² of 200 runs on TwoTokenSum, of seeds that lesson 16 does not use
-    slower: dict[int, list[float]]  # the same with a rate of 0.003
-    two_layers: dict[
-        int, list[float]
-    ]  # the same with two layers of one head, for each width of the head
-    thin: dict[
-        int, dict[str, list[float]]
-    ]  # R² of every run on AssociativeRecall, for what is as thin as D = C / H
-    starts: dict[
-        int, dict[str, Any]
-    ]  # ``head_analysis.pronoun_report`` of models trained as the one that ships
-    divisors: dict[
-        int, dict[str, float]
-    ]  # for every seed, the loss with each of lesson 3's divisors
+    # R² of 200 runs on TwoTokenSum, of seeds that lesson 16 does not use; the same with a rate of
+    # 0.003, and with two layers of one head, for each width of the head.
+    difference: dict[int, list[float]]
+    slower: dict[int, list[float]]
+    two_layers: dict[int, list[float]]
+    # R² of every run on AssociativeRecall, for what is as thin as D = C / H.
+    thin: dict[int, dict[str, list[float]]]
+    # ``head_analysis.pronoun_report`` of models trained as the one that ships.
+    starts: dict[int, dict[str, Any]]
+    divisors: dict[int, dict[str, float]]  # the loss with each of lesson 3's divisors
     short: dict[int, dict[str, Any]]  # as starts, after as many steps as lesson 13 makes
     vision: dict[int, dict[str, Any]]  # ``vision_start`` of lesson 14
     language: dict[int, dict[str, Any]]  # ``pronouns.report`` of lesson 15
@@ -42,17 +36,16 @@ class Precomputed(NamedTuple):
 
 def load() -> Precomputed:
     """Return the figures that ship."""
-    data = json.loads(PATH.read_text(encoding="utf-8"))
+    parts = json.loads(PATH.read_text(encoding="utf-8"))
     return Precomputed(
-        **{part: {int(key): value for key, value in found.items()} for part, found in data.items()}
+        **{part: {int(key): value for key, value in parts[part].items()} for part in parts}
     )
 
 
 def remake(parts: Mapping[str, tuple[Callable[[int], Any], Sequence[int]]]) -> None:
     """Make parts again, all or those named on the command line, and keep them with the others.
 
-    Args: parts are fields of Precomputed, each with the function that makes a figure and the keys
-        to make it for.
+    Args: parts are fields of Precomputed, each with what makes a figure, and the keys to make.
     """
     figures = json.loads(PATH.read_text(encoding="utf-8"))
     for part in sys.argv[1:] or parts:

@@ -1,5 +1,4 @@
-"""Small models built on the reference attention: a block, a stack of them, and models that guess
-words.
+"""Small models built on the reference attention: a block, a stack of blocks, a model of words.
 
 Axes: B sentences or images, S tokens, C = d_model width, V words in the vocabulary, L layers, H
 heads.
@@ -17,20 +16,18 @@ from torch.nn import functional as F
 from mha_course.attention import MultiHeadAttention
 from mha_course.caching import KVCache, decode_chunk
 from mha_course.errors import SentenceError
-from mha_course.masks import causal_mask
 from mha_course.variants import to_torch
 
 
 class EncoderBlock(nn.Module):
-    """Let tokens exchange (attention), then let each think (feed-forward), both added to what was
-    there.
+    """Let tokens exchange (attention), then let each think (feed-forward); both add to the stream.
 
     Pre-norm (norm_first): x + attention(norm1(x)), then x + feed_forward(norm2(x)).
     Post-norm: norm1(x + attention(x)), then norm2(x + feed_forward(x)).
 
     Args: d_model is C, num_heads divides it, d_ff is the width inside the feed-forward part;
-        dropout (0 to 1)
-        is for the weights, inside the feed-forward part, and for what either part adds.
+        dropout (0 to 1) is for the weights, inside the feed-forward part, and for what either part
+        adds.
     Reference: Vaswani et al. 2017, section 3.1 (post-norm); Xiong et al. 2020, figure 1 (both).
     """
 
@@ -83,13 +80,11 @@ class EncoderBlock(nn.Module):
             mha.d_model, mha.num_heads, self.d_ff, self.dropout.p, F.gelu, **options
         )
         layer.to(self.norm1.weight)
-        ours = {
-            "linear1": self.feed_forward[0],
-            "linear2": self.feed_forward[3],
-            "self_attn": to_torch(mha),
-        }
-        for name, module in (ours | {"norm1": self.norm1, "norm2": self.norm2}).items():
-            layer.get_submodule(name).load_state_dict(module.state_dict())
+        layer.norm1.load_state_dict(self.norm1.state_dict())
+        layer.norm2.load_state_dict(self.norm2.state_dict())
+        layer.linear1.load_state_dict(self.feed_forward[0].state_dict())
+        layer.linear2.load_state_dict(self.feed_forward[3].state_dict())
+        layer.self_attn.load_state_dict(to_torch(mha).state_dict())
         return layer.train(self.training)
 
     def _attend(
@@ -187,42 +182,14 @@ class WordModel(nn.Module):
         end = start + ids.size(1)
         longest = self.position_embedding.num_embeddings
         if end > longest:
-            name = type(self).__name__
-            raise SentenceError(
-                name, "the sentence is too long", expected=f"S <= {longest}", got=f"S={end}"
-            )
+            rule = "the sentence is too long"
+            got = f"S={end}"
+            raise SentenceError(type(self).__name__, rule, expected=f"S <= {longest}", got=got)
         return self.token_embedding(ids) + self.position_embedding.weight[start:end]  # (B, S, C)
 
 
-class CausalLanguageModel(WordModel):
-    """Guess the next word from the words so far, as GPT does.
-
-    Reference: Radford et al. 2019, Language Models are Unsupervised Multitask Learners, section 2.
-    """
-
-    def forward(self, ids: Tensor, caches: Sequence[KVCache] | None = None) -> Tensor:
-        """Map ids (B, S) to the logits of the word after each, (B, S, V).
-
-        With caches (see new_caches) ids are the new words alone, and stand after those that came
-        before.
-        """
-        start = caches[0].length if caches else 0
-        x = self.encoder(self.embed(ids, start), caches=caches, is_causal=not caches)  # (B, S, C)
-        return self.to_words(x)  # (B, S, V)
-
-    def new_caches(self) -> list[KVCache]:
-        """Return an empty cache for each layer."""
-        return [KVCache() for _ in self.blocks]
-
-    def attention_weights(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the weights of all heads, (L, B, H, S, S); mask=None stands for the causal one."""
-        mask = causal_mask(ids.size(1), device=ids.device) if mask is None else mask
-        return self.encoder.attention_weights(self.embed(ids), mask)
-
-
 class MaskedWordModel(WordModel):
-    """Guess words from the words around them, as BERT does, at a size that trains in one to two
-    minutes.
+    """Guess words from the words around them, as BERT does.
 
     Reference: Devlin et al. 2019, BERT, section 3.1, task 1.
     """
@@ -238,38 +205,3 @@ class MaskedWordModel(WordModel):
     def attention_weights(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the weights of every head of every layer, (L, B, H, S, S)."""
         return self.encoder.attention_weights(self.embed(ids), mask)
-
-
-def next_token_probabilities(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
-    """Return the softmax of logits / temperature, (B, V), of each row's top_k largest alone; None
-    keeps all.
-    """
-    scaled = logits / temperature  # (B, V)
-    if top_k is not None:
-        smallest = scaled.topk(top_k).values[:, -1:]  # (B, 1), of those that are kept
-        scaled = scaled.masked_fill(scaled < smallest, -torch.inf)
-    return scaled.softmax(-1)  # (B, V)
-
-
-@torch.no_grad()
-def generate(
-    model: CausalLanguageModel, ids: Tensor, steps: int, *,
-    temperature: float = 0.0, top_k: int | None = None, generator: torch.Generator | None = None,
-    cached: bool = True,
-) -> Tensor:  # fmt: skip
-    """Append words one at a time: (B, S) to (B, S + steps).
-
-    Args: temperature 0 takes the likeliest word, more draws from the ``next_token_probabilities``,
-        with
-        generator; cached reads only the newest word in each step.
-    """
-    caches = model.new_caches() if cached else None
-    for step in range(steps):
-        logits = model(ids[:, -1:] if cached and step else ids, caches=caches)[:, -1]  # (B, V)
-        if temperature == 0:
-            chosen = logits.argmax(-1, keepdim=True)  # (B, 1)
-        else:
-            chances = next_token_probabilities(logits, temperature, top_k)  # (B, V)
-            chosen = torch.multinomial(chances, 1, generator=generator)  # (B, 1)
-        ids = torch.cat((ids, chosen), dim=1)  # (B, S+1)
-    return ids

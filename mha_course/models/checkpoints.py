@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from mha_course.errors import ShapeError, require, require_int
@@ -24,19 +24,17 @@ from mha_course.models.published import BERT, GPT2, Config, Llama, PublishedMode
 
 
 class Family(NamedTuple):
-    """How the files of a family are written, and whether the course ships a small one."""
+    """How the files of a family are written."""
 
     architecture: type[PublishedModel]
     # Our modules and theirs, * is the layer; where several of ours share one, it holds all of them.
     names: dict[str, str]
     prefix: str  # stands before their names, or does not
-    prefix_on_the_hub: str  # as the course's own file has it: like the best known one on the hub
     # Tensors that are the same unless the config unties them: one of the two may be absent.
     tied: dict[str, str]
     is_tied: bool  # what a config means that does not say it
     left_out: tuple[str, ...]  # masks and positions that are stored, and heads for other tasks
     only: dict[str, object]  # settings that would make another model if they had another value
-    shipped: bool
     stored_in_out: tuple[str, ...] = ()  # theirs whose weight is (in, out), not (out, in)
 
 
@@ -58,7 +56,6 @@ _GPT2 = Family(
     },
     stored_in_out=("c_attn", "c_proj", "c_fc"),
     prefix="transformer.",
-    prefix_on_the_hub="",
     tied={"lm_head.weight": "wte.weight"},
     left_out=("h.*.attn.bias", "h.*.attn.masked_bias"),
     only={
@@ -67,7 +64,6 @@ _GPT2 = Family(
         "add_cross_attention": False,
     },
     is_tied=True,
-    shipped=True,
 )
 
 _BERT = Family(
@@ -90,7 +86,6 @@ _BERT = Family(
         "to_words.3": "cls.predictions.decoder",
     },
     prefix="bert.",
-    prefix_on_the_hub="bert.",
     tied={
         "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -105,7 +100,6 @@ _BERT = Family(
     ),
     only={"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
     is_tied=True,
-    shipped=True,
 )
 
 _LLAMA = Family(
@@ -125,15 +119,14 @@ _LLAMA = Family(
         "to_words": "lm_head",
     },
     prefix="model.",
-    prefix_on_the_hub="model.",
     tied={"lm_head.weight": "embed_tokens.weight"},
     left_out=("layers.*.self_attn.rotary_emb.inv_freq", "rotary_emb.inv_freq"),
     only={"sliding_window": None, "rope_interleaved": False, "partial_rotary_factor": 1.0},
     is_tied=False,
-    shipped=True,
 )
 
 FAMILIES = {"gpt2": _GPT2, "bert": _BERT, "llama": _LLAMA}
+SHIPPED = ("gpt2", "bert", "llama")  # families of which the course has a small checkpoint
 WEIGHTS = "model.safetensors"
 
 
@@ -168,45 +161,18 @@ def load(folder: str | Path, *, num_threads: int | None = None) -> PublishedMode
     """Build a published model from its folder: float32, on the CPU, not to be trained.
 
     Args: num_threads is how many threads it computes on; None leaves that to PyTorch.
-    Raises: ShapeError for what is not there, is not known, or does not fit; nothing is ever
-        unpickled.
+    Raises: ShapeError for what is not there, is not known, or does not fit.
     """
     folder = Path(folder)
     if num_threads is not None:
         require_int("load", "num_threads", num_threads)
     config = read_config(folder, "load")
     family, model = _without_numbers(config, "load")
-    tensors = _by_their_names(
-        _read_tensors(folder), family, setting(config, "tie_word_embeddings", family.is_tied)
-    )
+    tied = setting(config, "tie_word_embeddings", family.is_tied)
+    tensors = _by_their_names(_read_tensors(folder), family, tied)
     model.load_state_dict(_state(model, tensors, family), assign=True)
     model.num_threads = num_threads
     return model.requires_grad_(False).eval()
-
-
-def save(model: PublishedModel, config: Config, folder: Path) -> None:
-    """Write a model whose words are tied, under its published names, so that ``load`` reads it."""
-    family = FAMILIES[config["model_type"]]
-    parts: dict[str, list[Tensor]] = {}
-    for name, parameter in model.state_dict().items():
-        parts.setdefault(_published(name, family.names), []).append(parameter)
-    turned = tuple(f"{module}.weight" for module in family.stored_in_out)
-    stored = {name: torch.cat(tensors) for name, tensors in parts.items()}
-    stored = {name: x.T.contiguous() if name.endswith(turned) else x for name, x in stored.items()}
-    for copy, original in family.tied.items():
-        stored[original] = stored.pop(copy)
-    named = {_name_on_the_hub(name, family): tensor for name, tensor in stored.items()}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    save_file(named, folder / WEIGHTS, metadata={"format": "pt"})
-
-
-def _name_on_the_hub(name: str, family: Family) -> str:
-    """Write a name of the tables as the file on the hub has it."""
-    name = name.replace("LayerNorm.weight", "LayerNorm.gamma")
-    name = name.replace("LayerNorm.bias", "LayerNorm.beta")
-    has_prefix = not name.startswith(("cls.", "lm_head."))
-    return family.prefix_on_the_hub + name if has_prefix else name
 
 
 def shipped(family: str) -> Path:
@@ -215,9 +181,8 @@ def shipped(family: str) -> Path:
     >>> sorted(file.name for file in shipped("bert").iterdir())
     ['config.json', 'model.safetensors', 'tokenizer.json']
     """
-    names = [name for name, known in FAMILIES.items() if known.shipped]
     rule = "no small checkpoint of this family ships"
-    require(family in names, "shipped", rule, expected=listed(names), got=repr(family))
+    require(family in SHIPPED, "shipped", rule, expected=listed(SHIPPED), got=repr(family))
     return Path(__file__).parents[1] / "data" / "checkpoints" / family
 
 
@@ -245,15 +210,15 @@ def _cached(repo: str, file: str, revision: str) -> Path:
     """Return where a file of the hub lies in the cache, and put it there before if it does not."""
     from huggingface_hub import errors, hf_hub_download, try_to_load_from_cache  # noqa: PLC0415 (takes a second)
 
-    known = f"{', '.join(PUBLISHED)}, or OWNER/NAME of a public model"
+    names = f"{', '.join(PUBLISHED)}, or OWNER/NAME of a public model"
     present = "the file in the cache, or a network"
     unreached = "the hub cannot be reached, and the file is not in the cache"
     offline = "HF_HUB_OFFLINE is set, and the file is not in the cache"
     lacks = "the model lacks a file; weights are read as safetensors, never a pickle"
     refusals: list[tuple[type[Exception], str, str]] = [  # the first that fits
-        (errors.HFValidationError, "this is no name of a model", known),
-        (errors.GatedRepoError, "the model is gated: only who was let in gets it", known),
-        (errors.RepositoryNotFoundError, "the hub has no such model, or keeps it private", known),
+        (errors.HFValidationError, "this is no name of a model", names),
+        (errors.GatedRepoError, "the model is gated: only who was let in gets it", names),
+        (errors.RepositoryNotFoundError, "the hub has no such model, or keeps it private", names),
         (errors.RevisionNotFoundError, "the hub lacks this revision of the model", revision),
         (errors.OfflineModeIsEnabled, offline, present),
         (errors.LocalEntryNotFoundError, unreached, present),
@@ -317,10 +282,7 @@ def _without_numbers(config: Config, place: str) -> tuple[Family, PublishedModel
 
 
 def family_of(config: Config, place: str) -> Family:
-    """Return how the files of a model with these settings are written.
-
-    Raises: ShapeError for an unknown family.
-    """
+    """Return how a model's files are written. Raises: ShapeError for an unknown family."""
     kind = config.get("model_type")
     rule = "the model_type of config.json is not known"
     require(kind in FAMILIES, place, rule, expected=listed(FAMILIES), got=repr(kind))
@@ -329,27 +291,19 @@ def family_of(config: Config, place: str) -> Family:
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:
     rule = "the weights must be one file of safetensors"
-    expected = WEIGHTS
     path = folder / WEIGHTS
     if not path.is_file():
-        others = sorted(
-            file.name
-            for file in folder.iterdir()
-            if file.suffix in (".bin", ".pt", ".pth", ".safetensors")
-        )
-        others += sorted(file.name for file in folder.glob("*.index.json"))
-        fix = (
-            "save_pretrained of the library it comes from, with safetensors and without shards"
-            if others
-            else None
-        )
-        raise ShapeError("load", rule, expected=expected, got=listed(others), fix=fix)
+        kinds = (".bin", ".pt", ".pth", ".safetensors")
+        present = sorted(file.name for file in folder.iterdir() if file.suffix in kinds)
+        present += sorted(file.name for file in folder.glob("*.index.json"))
+        fix = "save_pretrained of the library it comes from, with safetensors and without shards"
+        got = listed(present)
+        raise ShapeError("load", rule, expected=WEIGHTS, got=got, fix=fix if present else None)
     try:
         return load_file(path)
     except SafetensorError as error:
-        raise ShapeError(
-            "load", rule, expected=expected, got=f"a file of that name that is none: {error}"
-        ) from error
+        got = f"a file of that name that is none: {error}"
+        raise ShapeError("load", rule, expected=WEIGHTS, got=got) from error
 
 
 def _by_their_names(stored: Mapping[str, Tensor], family: Family, tied: bool) -> dict[str, Tensor]:
@@ -362,13 +316,13 @@ def _by_their_names(stored: Mapping[str, Tensor], family: Family, tied: bool) ->
         got = f"{name}, written twice"
         require(name not in tensors, "load", rule, expected="one name of each", got=got)
         tensors[name] = tensor.float() if tensor.is_floating_point() else tensor
-    for one, other in family.tied.items() if tied else ():
-        present = tensors.get(one, tensors.get(other))
+    for pair in family.tied.items() if tied else ():
+        present = next((tensors[name] for name in pair if name in tensors), None)
         if present is not None:
-            tensors = {one: present, other: present} | tensors
+            tensors = dict.fromkeys(pair, present) | tensors
     return {
-        name: x
-        for name, x in tensors.items()
+        name: tensor
+        for name, tensor in tensors.items()
         if re.sub(r"\.\d+\.", ".*.", name) not in family.left_out
     }
 
@@ -379,7 +333,7 @@ def _state(
     """Give their tensors our names: all are turned to (out, in), and stacked ones cut."""
     ours: dict[str, dict[str, Tensor]] = {}  # those that make up each of theirs
     for name, parameter in model.state_dict().items():
-        ours.setdefault(_published(name, family.names), {})[name] = parameter
+        ours.setdefault(stored_name(name, family.names), {})[name] = parameter
     missing = sorted(ours.keys() - tensors.keys())
     unknown = sorted(tensors.keys() - ours.keys())
     rule = "the file must hold the tensors that config.json speaks of"
@@ -389,17 +343,16 @@ def _state(
     state: dict[str, Tensor] = {}
     wanted, wrong = [], []
     for name, parts in ours.items():
-        turned = name.endswith(tuple(f"{module}.weight" for module in family.stored_in_out))
-        stacked = torch.cat(
-            list(parts.values())
-        )  # has a shape alone: the model is still on the device meta
-        shape = tuple(stacked.T.shape if turned else stacked.shape)
+        transposed = name.endswith(tuple(f"{module}.weight" for module in family.stored_in_out))
+        stacked = torch.cat(list(parts.values()))  # no numbers: the model is on the device meta
+        shape = tuple(stacked.T.shape if transposed else stacked.shape)
         tensor = tensors[name]
         if tensor.shape == shape and tensor.is_floating_point():
-            tensor = tensor.T if turned else tensor  # a view: the numbers stay in the mapped file
-            state |= zip(
-                parts, tensor.split([part.size(0) for part in parts.values()]), strict=True
-            )
+            tensor = (
+                tensor.T if transposed else tensor
+            )  # a view: the numbers stay in the mapped file
+            rows = [part.size(0) for part in parts.values()]
+            state |= zip(parts, tensor.split(rows), strict=True)
         else:
             wanted.append(f"{name} {shape}")
             wrong.append(f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}")
@@ -408,8 +361,8 @@ def _state(
     return state
 
 
-def _published(name: str, names: Mapping[str, str]) -> str:
-    """Return what one of our tensors is called in the file."""
+def stored_name(name: str, names: Mapping[str, str]) -> str:
+    """Return what one of our tensors is called in the file, without a prefix."""
     module, _, kind = name.rpartition(".")
     layer = re.search(r"(?<=^encoder\.layers\.)\d+", module)
     if layer is None:

@@ -4,8 +4,7 @@ Each is built from the settings of a ``config.json``, with their published names
 gives it numbers.
 
 Axes: B sentences, S tokens, C width, V words in the vocabulary, L layers, H query heads, G
-key-value heads, D width
-of a head.
+key-value heads, D width of a head.
 """
 
 from __future__ import annotations
@@ -61,11 +60,9 @@ class PublishedModel(nn.Module):
     def forward(
         self, ids: Tensor, mask: Tensor | None = None, caches: Sequence[KVCache] | None = None
     ) -> Tensor:
-        """Map ids (B, S), with a mask (B, S) of the tokens that are no padding, to logits (B, S,
-        V).
+        """Map ids (B, S), with a mask (B, S) of tokens that are no padding, to logits (B, S, V).
 
-        With caches (see new_caches) ids are the new tokens alone, of a causal model and without a
-        mask.
+        With caches (see new_caches) ids are the new tokens alone, of a causal model, unmasked.
 
         Raises: ShapeError; SentenceError for more tokens than there are positions.
         """
@@ -80,13 +77,10 @@ class PublishedModel(nn.Module):
 
     def new_caches(self) -> list[KVCache]:
         """Return an empty cache for each layer."""
-        return [KVCache() for _ in self.encoder.blocks]
+        return [KVCache() for _ in self.blocks]
 
     def attention_weights(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the weights of every head of every layer, (L, B, H, S, S).
-
-        Arguments as for forward.
-        """
+        """Return the weights of every head of every layer, (L, B, H, S, S); Args as for forward."""
         may_attend = self._may_attend(ids, mask)
         with threads(self.num_threads):
             return self.encoder.attention_weights(self.embed(ids), may_attend)
@@ -111,9 +105,8 @@ class PublishedModel(nn.Module):
         causal = causal_mask(ids.size(1), device=ids.device) if self.causal else None  # (S, S)
         if mask is None:
             return causal
-        require_bool(
-            place, mask, what="bool, True = a token", fix="mask.bool() if it holds 1 for a token"
-        )
+        fix = "mask.bool() if it holds 1 for a token"
+        require_bool(place, mask, what="bool, True = a token", fix=fix)
         require_shape(place, "mask", mask, {"B": ids.size(0), "S": ids.size(1)})
         padding = mask[:, None, None].expand(-1, 1, ids.size(1), -1)  # (B, 1, S, S)
         return padding if causal is None else padding & causal
@@ -122,17 +115,14 @@ class PublishedModel(nn.Module):
 class GPT2(PublishedModel):
     """Pre-norm, learned positions, and one stored projection for queries, keys and values.
 
-    Reference: Radford et al. 2019, Language Models are Unsupervised Multitask Learners, section
-        2.3.
+    Reference: Radford et al. 2019, Language Models are Unsupervised Multitask Learners, 2.3.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         words, self.max_len, width = sizes(config, "vocab_size", "n_positions", "n_embd")
         heads, layers = sizes(config, "n_head", "n_layer")
-        (inner,) = sizes(
-            {"n_inner": 4 * width} if config.get("n_inner") is None else config, "n_inner"
-        )
+        (inner,) = sizes(config, "n_inner", n_inner=4 * width)
         activation = _activation(config, "activation_function", "gelu_new")
         eps = setting(config, "layer_norm_epsilon", 1e-5)
         self.token_embedding = nn.Embedding(words, width)
@@ -147,8 +137,7 @@ class GPT2(PublishedModel):
 
 
 class BERT(PublishedModel):
-    """Post-norm, every token sees all others, and a head that guesses masked words. All tokens are
-    of type 0.
+    """Post-norm; every token, of type 0, sees all others; a head guesses masked words.
 
     Reference: Devlin et al. 2019, BERT, section 3.
     """
@@ -157,13 +146,10 @@ class BERT(PublishedModel):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        words, self.max_len, width = sizes(
-            config, "vocab_size", "max_position_embeddings", "hidden_size"
-        )
-        heads, layers, inner = sizes(
-            config, "num_attention_heads", "num_hidden_layers", "intermediate_size"
-        )
-        (types,) = sizes({"type_vocab_size": 2} | dict(config), "type_vocab_size")
+        words, self.max_len = sizes(config, "vocab_size", "max_position_embeddings")
+        width, heads = sizes(config, "hidden_size", "num_attention_heads")
+        layers, inner = sizes(config, "num_hidden_layers", "intermediate_size")
+        (types,) = sizes(config, "type_vocab_size", type_vocab_size=2)
         activation = _activation(config, "hidden_act", "gelu")
         eps = setting(config, "layer_norm_eps", 1e-12)
         self.token_embedding = nn.Embedding(words, width)
@@ -187,17 +173,15 @@ class BERT(PublishedModel):
 class Llama(PublishedModel):
     """Pre-norm with RMSNorm, queries and keys turned by RoPE, shared key-value heads, SwiGLU.
 
-    Reference: Touvron et al. 2023, LLaMA, section 2.2; shared heads: Ainslie et al. 2023, GQA,
-        section 2.2.
+    Reference: Touvron et al. 2023, LLaMA, section 2.2; shared heads: Ainslie et al. 2023, GQA, 2.2.
     """
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         words, width, heads = sizes(config, "vocab_size", "hidden_size", "num_attention_heads")
         layers, inner = sizes(config, "num_hidden_layers", "intermediate_size")
-        given = {name: value for name, value in config.items() if value is not None}
-        defaults = {"num_key_value_heads": heads, "head_dim": width // heads}
-        kv_heads, head_dim = sizes(defaults | given, "num_key_value_heads", "head_dim")
+        (kv_heads,) = sizes(config, "num_key_value_heads", num_key_value_heads=heads)
+        (head_dim,) = sizes(config, "head_dim", head_dim=width // heads)
         rule = "num_key_value_heads must divide num_attention_heads"
         got = f"{kv_heads} and {heads}"
         require(heads % kv_heads == 0, "load", rule, expected="a divisor", got=got)
@@ -213,13 +197,11 @@ class Llama(PublishedModel):
         self.encoder = Encoder(width, heads, inner, layers)
         for block in self.encoder.blocks:
             block.add_module("norm1", nn.RMSNorm(width, eps))
-            block.add_module(
-                "attention", RotaryAttention(width, heads, kv_heads, head_dim, bias=bias, base=base)
-            )
             block.add_module("norm2", nn.RMSNorm(width, eps))
-            block.add_module(
-                "feed_forward", GatedFeedForward(width, inner, activation, bias=mlp_bias)
-            )
+            attention = RotaryAttention(width, heads, kv_heads, head_dim, bias=bias, base=base)
+            block.add_module("attention", attention)
+            feed_forward = GatedFeedForward(width, inner, activation, bias=mlp_bias)
+            block.add_module("feed_forward", feed_forward)
         self.encoder.add_module("norm", nn.RMSNorm(width, eps))
         self.to_words = nn.Linear(width, words, bias=False)
 
@@ -277,11 +259,12 @@ def _encoder(encoder: Encoder, activation: nn.Module, eps: float) -> Encoder:
     return encoder
 
 
-def sizes(config: Config, *names: str) -> list[int]:
-    """Return settings that are positive ints."""
+def sizes(config: Config, *names: str, **defaults: int) -> list[int]:
+    """Return settings that are positive ints, or the default where one is absent or null."""
+    given = defaults | {name: value for name, value in config.items() if value is not None}
     for name in names:
-        require_int("load", name, config.get(name))  # type: ignore[arg-type]
-    return [config[name] for name in names]
+        require_int("load", name, given.get(name))  # type: ignore[arg-type]
+    return [given[name] for name in names]
 
 
 def setting(config: Config, name: str, default: Value) -> Value:
@@ -290,37 +273,33 @@ def setting(config: Config, name: str, default: Value) -> Value:
     if value is None:
         return default
     fits = type(value) in ((float, int) if isinstance(default, float) else (type(default),))
-    kind = type(default).__name__
-    got = f"{name}={value!r}"
-    require(
-        fits, "load", f"{name} of config.json has the wrong type", expected=f"a {kind}", got=got
-    )
+    rule = f"{name} of config.json has the wrong type"
+    expected = f"a {type(default).__name__}"
+    require(fits, "load", rule, expected=expected, got=f"{name}={value!r}")
     return value
 
 
 def _activation(config: Config, name: str, default: str) -> nn.Module:
     activation = setting(config, name, default)
     rule = f"{name} of config.json is not known"
-    require(
-        activation in ACTIVATIONS, "load", rule, expected=listed(ACTIVATIONS), got=repr(activation)
-    )
+    is_known = activation in ACTIVATIONS
+    require(is_known, "load", rule, expected=listed(ACTIVATIONS), got=repr(activation))
     return ACTIVATIONS[activation]
 
 
 def _rope_base(config: Config) -> float:
     """Return the base of RoPE, which stands at the top of the config, or in a part of its own."""
-    part = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    plain = (
-        isinstance(part, dict) and part.get("rope_type", part.get("type", "default")) == "default"
-    )
-    plain = plain and part.get("partial_rotary_factor") in (None, 1)
+    options = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    kind = None
+    if isinstance(options, dict):
+        kind = options.get("rope_type", options.get("type", "default"))
+    plain = kind == "default" and options.get("partial_rotary_factor") in (None, 1)
     rule = "this kind of RoPE is not supported"
     expected = "rope_type 'default', of whole heads"
-    require(plain, "load", rule, expected=expected, got=repr(part))
-    base = setting(part, "rope_theta", setting(config, "rope_theta", 10000.0))
-    require(
-        base > 0, "load", "rope_theta must be positive", expected="rope_theta > 0", got=str(base)
-    )
+    require(plain, "load", rule, expected=expected, got=repr(options))
+    base = setting(options, "rope_theta", setting(config, "rope_theta", 10000.0))
+    rule = "rope_theta must be positive"
+    require(base > 0, "load", rule, expected="rope_theta > 0", got=str(base))
     return base
 
 

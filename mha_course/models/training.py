@@ -13,8 +13,7 @@ from tqdm.auto import tqdm
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Let everything inside draw its random numbers from a seed, and give the caller's random state
-    back after.
+    """Draw random numbers inside from a seed, and give the caller's random state back after.
 
     >>> with seeded(0):
     ...     first = torch.rand(1)
@@ -22,28 +21,19 @@ def seeded(seed: int) -> Iterator[None]:
     ...     bool(torch.rand(1) == first)
     True
     """
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # models are made on the CPU: no GPU's state needs to be saved
+    with torch.random.fork_rng(devices=[]):  # models are made on the CPU: no GPU's state is saved
         torch.manual_seed(seed)
         yield
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one thread inside.
-
-    With more, partial sums are added in another order, so the same seed could train another model;
-    and with tensors as small as these a second thread costs more than it brings: 80 ms a step of
-    the running example, not 60.
-    """
-    with threads(1):
-        yield
-
-
-@contextmanager
 def threads(count: int | None) -> Iterator[None]:
-    """Compute on so many threads inside; None changes nothing."""
+    """Compute on so many threads inside; None changes nothing.
+
+    Training takes one: with more, partial sums are added in another order, so the same seed could
+    train another model; and with tensors as small as these a second thread costs more than it
+    brings: 80 ms a step of the running example, not 60.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(before if count is None else count)
     try:
@@ -66,15 +56,14 @@ def train(
     """Train with AdamW, on one thread, and return the loss of every step.
 
     Args: ``loss(model, *batch)`` is called on the first ``steps`` batches; lr is the highest
-        learning rate
-        of a one-cycle schedule, reached after 30 % of the steps; progress shows a bar;
-        ``look(model, step)`` is
-        called before the first step, each time so many were made, and at the end.
+        learning rate of a one-cycle schedule, reached after 30 % of the steps; progress shows a
+        bar; ``look(model, step)`` is called before the first step, each time so many were made, and
+        at the end.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=steps)
     losses = []
-    with one_thread():
+    with threads(1):
         # range comes first: zip stops at its end without drawing a batch that nobody would train on
         for step, batch in zip(tqdm(range(steps), disable=not progress), batches, strict=False):
             if look and step % every == 0:

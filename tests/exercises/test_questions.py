@@ -17,11 +17,13 @@ from mha_course.caching import GroupedQueryAttention, kv_cache_bytes, repeat_kv
 from mha_course.datasets.grammar import sentences
 from mha_course.example import guess, trained_model
 from mha_course.exercises import QUESTIONS, predict
-from mha_course.experiments import costs, precomputed
+from mha_course.experiments import precomputed
 from mha_course.experiments.head_analysis import ablate_heads
 from mha_course.experiments.head_tasks import TwoTokenSum, learn
 from mha_course.experiments.leakage import token_dependence
+from mha_course.lessons.l12_flash_attention import kernels
 from mha_course.lessons.l14_vision import vision
+from mha_course.lessons.l15_language_model import language_model
 from mha_course.lessons.l15_language_model.exercises import next_token_targets
 from mha_course.lessons.l17_what_heads_do import induction
 from mha_course.lessons.l17_what_heads_do.exercises import contribution_norms
@@ -251,7 +253,10 @@ def always_zero():
 # 12 FlashAttention
 def flash_work():
     q, k, v = torch.zeros(3, 2, 4, 32, 6)
-    whole, tiled = costs.flops(attention, q, k, v), costs.flops(flash.tiled_attention, q, k, v, 8)
+    whole, tiled = (
+        kernels.flops(attention, q, k, v),
+        kernels.flops(flash.tiled_attention, q, k, v, 8),
+    )
     return (
         "the same number"
         if tiled == whole
@@ -398,7 +403,7 @@ def who_guesses():
 
 
 def causal_padding():
-    model, ids = language.new_language_model(0).eval(), CAT
+    model, ids = language_model.new_language_model(0).eval(), CAT
     filled = torch.cat((ids, torch.full((1, 4), language.PAD)), dim=1)
     with torch.no_grad():
         same = torch.allclose(model(ids), model(filled)[:, : ids.size(1)], atol=1e-5)
@@ -407,7 +412,7 @@ def causal_padding():
 
 def loss_at_best():
     """Ask how surprised one is who knows the grammar by heart."""
-    mean = math.log(language.limit(sentences(300, "train", 0), "train"))
+    mean = math.log(language_model.limit(sentences(300, "train", 0), "train"))
     ways = {"0": 0.0, "about 0.9": 0.9, "about 4.8, ln 126": math.log(126)}
     return min(ways, key=lambda way: abs(ways[way] - mean))
 
@@ -416,7 +421,7 @@ def without_mask():
     """See whether a place of a model without a mask depends on the very word that it should
     guess.
     """
-    model, ids = language.new_language_model(0, see_ahead=True).eval(), CAT[:, :-1]
+    model, ids = language_model.new_language_model(0, see_ahead=True).eval(), CAT[:, :-1]
     other = ids.clone()
     other[0, 3] += 1  # the target of place 2
     with torch.no_grad():
@@ -429,9 +434,9 @@ def below_the_limit():
     others.
     """
     known, fresh = sentences(1, "train", 0), sentences(50, "train", 1)
-    by_heart = language.bigram(known * 10_000)
+    by_heart = language_model.bigram(known * 10_000)
     below = [
-        language.perplexity(by_heart, texts) < language.limit(texts, "train")
+        language_model.perplexity(by_heart, texts) < language_model.limit(texts, "train")
         for texts in (known, fresh)
     ]
     return "nothing yet: look at fresh text" if below == [True, False] else "the mask leaks"

@@ -6,13 +6,11 @@ import pytest
 import torch
 from rewriting import generator
 from torch import nn
-from torch.nn import functional as F
 
 from mha_course.attention import MultiHeadAttention
 from mha_course.errors import ShapeError
 from mha_course.experiments import head_tasks
 from mha_course.experiments.head_tasks import (
-    AssociativeRecall,
     ParallelAttention,
     TwoTokenSum,
     learn,
@@ -37,18 +35,7 @@ def test_a_difference_is_what_the_flags_say():
     assert torch.allclose(TwoTokenSum(d=5, sign=1).draw(2, 40, generator())[1], c_a + c_b)
 
 
-def test_what_is_looked_up_stands_beside_the_key():
-    x, target, places = AssociativeRecall().draw(2, 30, generator())
-    distances = (x[:, :, 1:, :16] - x[:, :, :1, :16]).norm(dim=-1)  # (runs, N, 16)
-    assert torch.equal(distances.argmin(-1, keepdim=True) + 1, places)
-    assert torch.equal(target, x[torch.arange(2)[:, None], torch.arange(30), places[..., 0], 16:31])
-    assert torch.equal(x[..., 31], F.one_hot(torch.zeros(2, 30, dtype=torch.long), 17).float())
-    assert not x[:, :, 0, 16:31].any()
-
-
-@pytest.mark.parametrize(
-    "task", [TwoTokenSum(), TwoTokenSum(sign=1), TwoTokenSum(d=1), AssociativeRecall()]
-)
+@pytest.mark.parametrize("task", [TwoTokenSum(), TwoTokenSum(sign=1), TwoTokenSum(d=1)])
 def test_the_variance_is_that_of_the_target(task):
     target = task.draw(1, 20_000, generator())[1]
     assert target.var() == pytest.approx(task.variance, rel=0.05)
@@ -138,22 +125,6 @@ def test_the_hand_made_heads_of_lesson_6_solve_the_task(hand_made):
     r2, _ = head_tasks.measure(nn.ModuleList([hand_made]), TwoTokenSum(width=18), generator())
     assert r2.item() == pytest.approx(1, abs=1e-5)
     assert torch.allclose(hand_made(x[:, :, :1], x)[0][:, :, 0, :6], target, atol=1e-4)
-
-
-def test_pruning_cuts_heads_and_refitting_is_least_squares(hand_made):
-    """Head 0 of the hand-made two fetches c_a, so alone it explains half, whatever W_O; both
-    together all.
-    """
-    task = TwoTokenSum(width=18)
-    for refit in (False, True):
-        assert head_tasks.prune(hand_made, task, [0], refit=refit).item() == pytest.approx(
-            0.5, abs=0.05
-        )
-    hand_made.w_o.mul_(0.3)
-    assert head_tasks.prune(hand_made, task, [0, 1], refit=False).item() < 0.6
-    assert head_tasks.prune(hand_made, task, [0, 1], refit=True).item() == pytest.approx(
-        1, abs=1e-4
-    )
 
 
 # What is learned

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from mha_course import masks, models
 from mha_course.errors import ShapeError
-from mha_course.models import CausalLanguageModel, Encoder, EncoderBlock, MaskedWordModel
+from mha_course.models import Encoder, EncoderBlock, MaskedWordModel
 
 B, S, C, H, D_FF, L, V = 2, 5, 24, 4, 10, 3, 17
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
@@ -146,78 +146,8 @@ def test_an_encoder_equals_pytorchs(norm_first, draw, device):
         assert torch.allclose(weights[layer], want, rtol=0, atol=1e-12)
 
 
-def causal_model(device="cpu", seed=4):
-    torch.manual_seed(seed)
-    sizes = {"d_model": C, "num_heads": H, "d_ff": D_FF, "num_layers": L}
-    return CausalLanguageModel(V, 11, **sizes).double().to(device)
-
-
 def words(*shape, device="cpu", seed=5):
     return torch.randint(V, shape, generator=torch.Generator().manual_seed(seed)).to(device)
-
-
-def test_a_causal_model_makes_no_mask(device):
-    """A mask that is given keeps the flash kernel of a GPU away: the block is told that it is
-    causal instead.
-    """
-    model, ids = causal_model(device), words(B, 7, device=device)
-    given = []
-    for block in model.blocks:
-        block.attention.register_forward_pre_hook(
-            lambda module, args, kwargs: given.append(kwargs), with_kwargs=True
-        )
-    logits = model(ids)
-    assert [(kwargs["mask"], kwargs["is_causal"]) for kwargs in given] == [(None, True)] * L
-    mask = masks.causal_mask(7, device=device)
-    want = model.to_words(model.encoder(model.embed(ids), mask))
-    assert torch.allclose(logits, want, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("cuts", [[7], [1] * 7, [3, 1, 3], [2, 5]], ids=str)
-def test_logits_with_a_cache_are_those_without(cuts, device):
-    model, ids = causal_model(device), words(B, 7, device=device)
-    caches = model.new_caches()
-    assert [cache.length for cache in caches] == [0] * L
-    pieces = [model(piece, caches) for piece in ids.split(cuts, dim=1)]
-    assert torch.allclose(torch.cat(pieces, dim=1), model(ids), rtol=0, atol=1e-12)
-    assert [cache.length for cache in caches] == [7] * L
-
-
-def test_generating_with_a_cache_writes_the_same(device):
-    for seed in range(5):
-        model, ids = causal_model(device, seed), words(B, 3, device=device, seed=seed)
-        cached, plain = (models.generate(model, ids, 8, cached=way) for way in (True, False))
-        assert torch.equal(cached, plain)
-        assert torch.equal(cached[:, :3], ids)
-        assert torch.equal(
-            cached[:, 3:], model(cached[:, :-1])[:, 2:].argmax(-1)
-        )  # each word is the likeliest
-        assert cached.shape == (B, 11)
-
-
-def test_generating_draws_by_the_model_and_the_temperature():
-    model, ids = causal_model(), words(1, 3).expand(4000, 3)
-    drawn = models.generate(
-        model, ids, 1, temperature=2.0, generator=torch.Generator().manual_seed(0)
-    )[:, -1]
-    again = models.generate(
-        model, ids, 1, temperature=2.0, generator=torch.Generator().manual_seed(0)
-    )[:, -1]
-    assert torch.equal(drawn, again)
-    want = (model(ids[:1])[0, -1] / 2).softmax(-1)
-    shares = torch.bincount(drawn, minlength=V) / 4000
-    assert (shares - want).abs().max() < 0.03
-    other = models.generate(
-        model, ids, 1, temperature=0.5, generator=torch.Generator().manual_seed(0)
-    )[:, -1]
-    assert (torch.bincount(other, minlength=V) / 4000 - want).abs().max() > 0.03
-
-
-@pytest.mark.parametrize("cached", [True, False])
-def test_a_text_that_grows_too_long_is_refused(cached):
-    with pytest.raises(ShapeError, match="CausalLanguageModel: the sentence is too long") as caught:
-        models.generate(causal_model(), words(B, 9), 4, cached=cached)
-    assert "expected S <= 11, got S=12" in str(caught.value)
 
 
 def test_a_masked_word_model_reads_both_ways_and_no_padding(device):
@@ -242,8 +172,9 @@ def test_a_masked_word_model_reads_both_ways_and_no_padding(device):
 
 
 def trained(seed=7, steps=12):
-    """Train a small causal model on words in a circle."""
-    model = causal_model(seed=seed)
+    """Train a small model on words in a circle."""
+    torch.manual_seed(seed)
+    model = MaskedWordModel(V, 11, d_model=C, num_heads=H, d_ff=D_FF, num_layers=L).double()
     generator = torch.Generator().manual_seed(seed)
 
     def batches():

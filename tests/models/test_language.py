@@ -1,160 +1,32 @@
-"""The language model of lesson 15, the grammar's own probabilities, and what the lab writes."""
+"""Sentences as ids, and the loss of each next word."""
 
-import math
-import random
 import re
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
-from training_cache import train_once
 
-from mha_course import masks, plots
 from mha_course.datasets import grammar
 from mha_course.errors import ShapeError
-from mha_course.lessons.l15_language_model import SamplingLab
 from mha_course.models import language
 
-DRAWN = grammar.sentences(300, "train", seed=5)
-UNSEEN = grammar.sentences(300, "test", seed=6)
-# Counted by hand: adjectives × adjectives × links or verbs × states; the last kind has verbs alone.
-SENTENCES_OF_A_PAIR = {
-    "agreement": 2 * 2 * 8 * 12,
-    "so": 2 * 2 * 8 * 12,
-    "because_subject": 2 * 2 * 4 * 12,
-    "because_object": 2 * 2 * 4 * 12,
-    "and": 2 * 2 * 5,
-}
-CAT = "the grey cat that chased the loud dogs was hungry , so it ate greedily"
+IDS = language.encode([text.words for text in grammar.sentences(300, "train", seed=5)])
 
 
-@pytest.fixture(scope="module")
-def trained():
-    return train_once(language.train_language_model, 1, steps=350, progress=False)
-
-
-@pytest.fixture
-def model():
-    return language.new_language_model(0).eval().requires_grad_(False)
-
-
-@pytest.mark.parametrize("kind", SENTENCES_OF_A_PAIR)
-def test_all_sentences_of_a_kind_about_two_nouns_are_equally_likely(kind):
-    pairs = grammar.noun_pairs("validation")
-    rng = random.Random(0)
-    every = {grammar.sentence(rng, kind, *pairs[0]).words for _ in range(6000)}
-    assert len(every) == SENTENCES_OF_A_PAIR[kind]
-    for words in every:
-        assert grammar.nats(words, "validation") == pytest.approx(
-            math.log(5 * len(pairs) * len(every))
-        )
-        assert grammar.recognise(words).kind == kind
-
-
-def test_what_is_drawn_is_recognised_and_what_is_spoilt_is_not():
-    for text in (*DRAWN, *UNSEEN):
-        assert grammar.recognise(text.words) == text
-        swapped = [*text.words[:-2], text.words[-1], text.words[-2]]
-        for wrong in (swapped, text.words[:-1], (*text.words, "the"), text.words[1:]):
-            assert grammar.recognise(wrong) is None
-            assert grammar.nats(wrong, "any") == math.inf
-    same_pronoun = "the grey cat behind the shiny robot was cold and shivered violently"
-    for wrong in (CAT.replace("it", "they"), same_pronoun, ""):
-        assert grammar.recognise(wrong.split()) is None
-
-
-def test_only_the_pairs_of_a_split_can_be_drawn():
-    for text in UNSEEN:
-        assert grammar.nats(text.words, "train") == math.inf
-        more = math.log(192 / len(grammar.noun_pairs("test")))
-        assert grammar.nats(text.words, "any") - grammar.nats(text.words, "test") == pytest.approx(
-            more
-        )
-
-
-def test_ids_go_there_and_back():
-    ids = language.encode([text.words for text in DRAWN])
-    assert ids.shape == (300, language.LONGEST)
-    assert [language.decode(row) for row in ids] == [text.words for text in DRAWN]
-    assert (ids[:, 0] == language.START).all()
-    assert ((ids == language.END).sum(1) == 1).all()
+def test_each_sentence_has_a_start_and_an_end():
+    assert IDS.shape == (300, language.LONGEST)
+    assert (IDS[:, 0] == language.START).all()
+    assert ((IDS == language.END).sum(1) == 1).all()
     assert len(set(language.WORDS)) == len(language.WORDS) == 128
-    bare = language.prompt(CAT)
-    assert torch.equal(bare, language.prompt(f"<start> {CAT}"))
-    assert torch.equal(bare, language.encode([CAT.split()])[:, :-1])
-    assert language.prompt("").tolist() == [[language.START]]
 
 
-def test_surprise_is_cross_entropy_and_the_loss_its_mean(model):
-    ids = language.encode([text.words for text in DRAWN])
-    logits, targets = model(ids[:, :-1]), ids[:, 1:]
-    want = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(
-        targets
-    )
-    found = language.surprisal(model, ids)
-    real = targets != language.PAD
-    torch.testing.assert_close(found[real], want[real])
-    assert not found[~real].any()
-    torch.testing.assert_close(language.language_loss(model, ids), want[real].mean())
-    assert language.perplexity(model, DRAWN) == pytest.approx(
-        want[real].mean().exp().item(), rel=1e-5
-    )
-    assert language.perplexity(language.uniform, DRAWN) == pytest.approx(126)
-
-
-def test_a_bigram_counts():
-    texts = [
-        grammar.Sentence(tuple(words.split()), "so", {})
-        for words in ("the cat", "the cat", "the king")
-    ]
-    table = language.bigram(texts)(torch.arange(128)[None])[0].exp()  # (V, V)
-    the, cat, king = (language.WORDS.index(word) for word in ("the", "cat", "king"))
-    torch.testing.assert_close(table.sum(-1), torch.ones(128, dtype=torch.float64))
-    assert table[the, cat].item() == pytest.approx((2 + 0.1) / (3 + 126 * 0.1))
-    assert table[king, language.END].item() == pytest.approx((1 + 0.1) / (1 + 126 * 0.1))
-    assert table[:, [language.PAD, language.START]].max() == 0
-
-
-def test_rows_of_weights_are_the_places_that_guess(model):
-    ids = language.encode([text.words for text in DRAWN])[:, :-1]
-    whole = model.attention_weights(ids)
-    found = language.weights(model, DRAWN)
-    torch.testing.assert_close(
-        found[..., 4, 2], whole[..., 4, 3]
-    )  # word 4 is guessed at place 4; word 2 stands at 3
-    weights, tokens = language.sentence_weights(model, CAT)
-    assert tokens == ["<start>", *CAT.split()]
-    torch.testing.assert_close(weights, model.attention_weights(language.prompt(CAT)))
-    open_weights, _ = language.sentence_weights(model, CAT, torch.ones(16, 16, dtype=torch.bool))
-    assert (open_weights > 0).all()
-    assert torch.equal(weights > 0, masks.causal_mask(16).expand_as(weights))
-
-
-@pytest.mark.train
-def test_the_lab_says_what_the_model_says(trained):
-    model, _ = trained
-    lab = SamplingLab(model)
-    for temperature, top_k, start, seed in (
-        (1.0, None, "", 0), (0.5, 2, "the grey cat", 3), (0.0, 5, "the", 1), (3.0, 10, "the", 7)
-    ):  # fmt: skip
-        lab.set(temperature=temperature, top_k=top_k, start=start, seed=seed)
-        bars, table = lab.state["panels"]
-        logits = model(language.prompt(start))[0, -1]
-        likeliest = logits.topk(1 if temperature == 0 else top_k or 128).values / (
-            temperature or 1.0
-        )
-        assert bars["note"] == "probability"
-        assert bars["values"][0] == pytest.approx(likeliest.softmax(-1)[0].item(), abs=1e-3)
-        assert bars["names"][0] == language.WORDS[int(logits.argmax())]
-        written = language.write(
-            model, 6, temperature=temperature, top_k=top_k, seed=seed, start=start
-        )
-        assert [row[0] for row in table["rows"]] == [" ".join(words) for words in written]
-        marks = ["✓" if grammar.recognise(words) else "✗" for words in written]
-        assert [row[1] for row in table["rows"]] == marks
-        assert f"{marks.count('✓')} of 6 sentences" in lab.text
-        assert lab.state["trouble"] == ""
-    assert repr(lab).startswith("SamplingLab: Temperature 3, top 10.")
+def test_the_loss_is_the_mean_of_all_words_without_padding():
+    torch.manual_seed(0)
+    model = nn.Embedding(128, 128)
+    real = IDS[:, 1:] != language.PAD
+    want = F.cross_entropy(model(IDS[:, :-1])[real], IDS[:, 1:][real])
+    torch.testing.assert_close(language.language_loss(model, IDS), want)
 
 
 ERRORS = {
@@ -165,11 +37,6 @@ ERRORS = {
     "a sentence needs at least one word. expected words of language.WORDS, got an empty": lambda: (
         language.encode([[]])
     ),
-    "got '<end>'": lambda: language.prompt("the <end>"),
-    "nats: no split has this name. expected train, validation, test, any": lambda: grammar.nats(
-        ["the"], "half"
-    ),
-    "a run must be as long as the window": lambda: plots.learning_curves({"one": [1.0]}),
 }
 
 

@@ -8,7 +8,8 @@ START = """
 import numpy as np, torch
 from mha_course import plots
 from mha_course.attention import MultiHeadAttention
-from mha_course.models import CausalLanguageModel, language
+from mha_course.lessons.l15_language_model.causal_model import CausalLanguageModel
+from mha_course.models.language import WORDS
 from mha_course.tracing import trace
 from mha_course.lessons.l07_multi_head_attention import AttentionScene
 from mha_course.widgets import *
@@ -29,7 +30,7 @@ START += "\n".join(f"from {lab.__module__} import {name}" for name, lab in LABS.
 GIVEN = {
     "scores": "scores",
     "tokens": "words",
-    "model": "CausalLanguageModel(len(language.WORDS), 32, **small)",
+    "model": "CausalLanguageModel(len(WORDS), 32, **small)",
 }
 # What the browser moves in a lab, where its first control changes nothing that can be read.
 MOVED_IN_LABS = {

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mha_course.exercises.inputs import B, S, draw, draw_ids
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
-from mha_course.models import next_token_probabilities
+from mha_course.lessons.l15_language_model.causal_model import next_token_probabilities
 
 
 def next_token_targets(ids: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from mha_course.datasets import grammar
-from mha_course.models import CausalLanguageModel, language, next_token_probabilities
+from mha_course.lessons.l15_language_model import language_model
+from mha_course.lessons.l15_language_model.causal_model import (
+    CausalLanguageModel,
+    next_token_probabilities,
+)
+from mha_course.lessons.l15_language_model.parsing import recognise
+from mha_course.models.language import WORDS
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, table
@@ -26,7 +31,7 @@ class SamplingLab(Lab):
     """Turn the temperature and the top-k of a language model; see the next word's chances and its
     sentences change.
 
-    Args: model is as trained by ``language.train_language_model``.
+    Args: model is as trained by ``language_model.train_language_model``.
     """
 
     question = "How bold may it be before it talks nonsense?"
@@ -34,7 +39,7 @@ class SamplingLab(Lab):
 
     def __init__(self, model: CausalLanguageModel) -> None:
         self._model = model
-        self._read = {start: language.prompt(start) for start in STARTS}
+        self._read = {start: language_model.prompt(start) for start in STARTS}
         names = tuple(start or "<start>" for start in STARTS)
         super().__init__(
             [
@@ -58,18 +63,18 @@ class SamplingLab(Lab):
         # greedy is the likeliest word alone, at any temperature
         chances = next_token_probabilities(logits, temperature or 1.0, top_k if temperature else 1)
         best = chances[0].topk(SHOWN)
-        names = [language.WORDS[number] for number in best.indices.tolist()]
-        written = language.write(
+        names = [WORDS[number] for number in best.indices.tolist()]
+        written = language_model.write(
             self._model, LINES, temperature=temperature, top_k=top_k, seed=seed, start=start
         )
-        right = [grammar.recognise(words) is not None for words in written]
+        right = [recognise(words) is not None for words in written]
         rows = [
             [" ".join(words), "✓" if good else "✗"]
             for good, words in zip(right, written, strict=True)
         ]
         panels: Panels = (
             bars(
-                f"the next word: {SHOWN} of {len(language.WORDS)}",
+                f"the next word: {SHOWN} of {len(WORDS)}",
                 names,
                 best.values,
                 highlighted=[0],

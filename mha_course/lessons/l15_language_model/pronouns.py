@@ -14,7 +14,9 @@ import torch
 
 from mha_course.datasets.grammar import Sentence, sentences
 from mha_course.experiments.head_analysis import ablate_heads, all_heads, relation_weights
-from mha_course.models import CausalLanguageModel, language
+from mha_course.lessons.l15_language_model import language_model
+from mha_course.lessons.l15_language_model.causal_model import CausalLanguageModel
+from mha_course.models import language
 
 STEPS = 600  # of lesson 15
 
@@ -44,7 +46,7 @@ def report(model: CausalLanguageModel) -> dict[str, Any]:
     nothing is rounded.
     """
     texts = unseen()
-    weights = language.weights(model, texts)
+    weights = language_model.weights(model, texts)
     relations = {
         "noun": relation_weights(weights, texts, "pronoun"),
         "adjective": relation_weights(weights, [to_adjective(text) for text in texts], "pronoun"),
@@ -63,4 +65,4 @@ def to_adjective(text: Sentence) -> Sentence:
 
 def report_from(seed: int) -> dict[str, Any]:
     """Train as lesson 15 does, from a start, and report on it."""
-    return report(language.train_language_model(seed, steps=STEPS, progress=False)[0])
+    return report(language_model.train_language_model(seed, steps=STEPS, progress=False)[0])

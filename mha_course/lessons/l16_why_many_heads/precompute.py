@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from mha_course.experiments import precomputed
-from mha_course.experiments.head_tasks import AssociativeRecall, TwoTokenSum, learn
+from mha_course.experiments.head_tasks import TwoTokenSum, learn
+from mha_course.lessons.l16_why_many_heads.associative_recall import AssociativeRecall
 
 HEADS = (1, 2, 4, 8, 16)
 SEEDS = tuple(range(400, 440))

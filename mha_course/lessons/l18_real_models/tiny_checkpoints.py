@@ -9,12 +9,15 @@ Axes: B rows, S tokens, V tokens in the vocabulary, L layers, H heads.
 
 from __future__ import annotations
 
+import json
 import string
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from tokenizers import (
     Tokenizer,
     decoders,
@@ -32,7 +35,7 @@ from mha_course import example
 from mha_course.datasets.grammar import Sentence, sentences, vocabulary
 from mha_course.lessons.l18_real_models import real_models
 from mha_course.models import checkpoints, masked_word_loss, seeded, train
-from mha_course.models.published import PublishedModel
+from mha_course.models.published import Config, PublishedModel
 from mha_course.positions import sinusoidal_encoding
 
 # END stands before each text, as in training GPT-2 and SmolLM2
@@ -60,6 +63,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": 0,
     },
 }  # fmt: skip
+# Before the names of a file, as in the best known one of the family on the hub.
+PREFIXES = {"gpt2": "", "bert": "bert.", "llama": "model."}
 TRAINING = {
     "gpt2": (2500, 5e-3),
     "bert": (2000, 3e-3),
@@ -238,12 +243,39 @@ def measure(model: PublishedModel, tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
+def save(model: PublishedModel, config: Config, folder: Path) -> None:
+    """Write a model whose words are tied, under its published names, so that ``load`` reads it."""
+    family = checkpoints.FAMILIES[config["model_type"]]
+    parts: dict[str, list[Tensor]] = {}
+    for name, parameter in model.state_dict().items():
+        parts.setdefault(checkpoints.stored_name(name, family.names), []).append(parameter)
+    stored = {name: torch.cat(tensors) for name, tensors in parts.items()}
+    transposed = tuple(f"{module}.weight" for module in family.stored_in_out)
+    stored = {
+        name: x.T.contiguous() if name.endswith(transposed) else x for name, x in stored.items()
+    }
+    for copy, original in family.tied.items():
+        stored[original] = stored.pop(copy)
+    prefix = PREFIXES[config["model_type"]]
+    named = {_name_on_the_hub(name, prefix): tensor for name, tensor in stored.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    save_file(named, folder / checkpoints.WEIGHTS, metadata={"format": "pt"})
+
+
+def _name_on_the_hub(name: str, prefix: str) -> str:
+    """Write a name of the tables as the file on the hub has it."""
+    name = name.replace("LayerNorm.weight", "LayerNorm.gamma")
+    name = name.replace("LayerNorm.bias", "LayerNorm.beta")
+    return name if name.startswith(("cls.", "lm_head.")) else prefix + name
+
+
 if __name__ == "__main__":
     torch.set_printoptions(precision=3, sci_mode=False)
     for family in sys.argv[1:] or CONFIGS:
         model, config, tokenizer = make(family)
         folder = checkpoints.shipped(family)
-        checkpoints.save(model, config, folder)
+        save(model, config, folder)
         tokenizer.save(str(folder / "tokenizer.json"))
         for name, value in measure(model, tokenizer).items():
             print(family, name, value.tolist())

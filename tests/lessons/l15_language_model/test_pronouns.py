@@ -6,7 +6,7 @@ from training_cache import train_once
 
 from mha_course.datasets import grammar
 from mha_course.experiments import head_analysis, precomputed
-from mha_course.lessons.l15_language_model import precompute, pronouns
+from mha_course.lessons.l15_language_model import language_model, parsing, precompute, pronouns
 from mha_course.models import language
 
 
@@ -17,7 +17,7 @@ def texts():
 
 def test_they_are_about_pairs_that_were_kept_away(texts):
     assert len(texts) > 500
-    assert all(grammar.nats(text.words, "train") == float("inf") for text in texts)
+    assert all(parsing.nats(text.words, "train") == float("inf") for text in texts)
     forms = {*grammar.OBJECT_FORMS, *grammar.OBJECT_FORMS.values()}
     assert {text.words[start] for text in texts for start, _ in text.pairs["pronoun"]} == forms
 
@@ -60,9 +60,9 @@ def test_a_start_ships_as_it_comes_out():
 
 @pytest.mark.train
 def test_a_report_says_what_the_measures_say(texts):
-    model, _ = train_once(language.train_language_model, 1, steps=350, progress=False)
+    model, _ = train_once(language_model.train_language_model, 1, steps=350, progress=False)
     found = pronouns.report(model)
-    weights = language.weights(model, texts)
+    weights = language_model.weights(model, texts)
     every = [
         weights[:, number, :, place, noun].flatten()
         for number, text in enumerate(texts)

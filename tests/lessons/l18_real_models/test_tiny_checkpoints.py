@@ -6,9 +6,11 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
-from mha_course.datasets.grammar import recognise, sentences, vocabulary
+from mha_course.datasets.grammar import sentences, vocabulary
+from mha_course.lessons.l15_language_model.parsing import recognise
 from mha_course.lessons.l18_real_models import tiny_checkpoints
 from mha_course.models import checkpoints
 
@@ -20,7 +22,7 @@ def test_they_are_made_again_from_the_seed(family, tmp_path, monkeypatch):
     made = []
     for number in range(2):
         model, config, tokenizer = tiny_checkpoints.make(family)
-        checkpoints.save(model, config, tmp_path / str(number))
+        tiny_checkpoints.save(model, config, tmp_path / str(number))
         made.append((tmp_path / str(number) / "model.safetensors").read_bytes())
     assert made[0] == made[1]
     shipped = checkpoints.shipped(family)
@@ -67,3 +69,16 @@ def test_hidden_words_put_back_make_a_sentence_of_the_course():
         assert (cls, sep) == ("[CLS]", "[SEP]")
         assert recognise(words[: -1 if words[-1] == "." else None])
     assert 0.3 < stops / len(ids) < 0.7
+
+
+@pytest.mark.parametrize("kind", checkpoints.SHIPPED)
+def test_the_course_writes_names_as_the_hub_has_them(kind, tmp_path):
+    """So what a learner sees in a small file is also in the published one."""
+    folder = checkpoints.shipped(kind)
+    config = checkpoints.read_config(folder, "test")
+    tiny_checkpoints.save(checkpoints.load(folder), config, tmp_path)
+    names = load_file(tmp_path / "model.safetensors").keys()
+    assert names == load_file(folder / "model.safetensors").keys()
+    first = {"gpt2": "wte.weight", "bert": "bert.embeddings.word_embeddings.weight",
+             "llama": "model.embed_tokens.weight"}  # fmt: skip
+    assert first[kind] in names

@@ -9,7 +9,7 @@ from mha_course import masks
 from mha_course.attention import MultiHeadAttention, attention
 from mha_course.caching import GroupedQueryAttention
 from mha_course.errors import ShapeError
-from mha_course.experiments import decoding
+from mha_course.lessons.l11_kv_cache import decoding
 
 B, S, C, H, D = 2, 7, 24, 4, 6
 

@@ -1,13 +1,11 @@
-"""Decoding token by token, with a cache and without, and what it takes: counted and timed by
-running it.
+"""Decoding token by token, with a cache and without, and what it takes.
 
 Axes: B batch, S tokens, C = d_model width, H heads, G key-value heads, D = C / H.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -15,21 +13,8 @@ from torch import Tensor
 from mha_course.attention import AttentionModule, MultiHeadAttention, attention
 from mha_course.caching import KVCache, decode_chunk, decode_step
 from mha_course.errors import require
-from mha_course.experiments.costs import milliseconds  # noqa: F401  (lessons call it here, too)
+from mha_course.experiments.costs import Flops, count_flops
 from mha_course.masks import causal_mask
-from mha_course.tracing.op_counter import OpCounter
-
-
-class Flops(NamedTuple):
-    """FLOPs of the matrix products: of the four projections, and of q kᵀ and weights · v."""
-
-    projections: int
-    attention: int
-
-    @property
-    def total(self) -> int:
-        """Both together."""
-        return self.projections + self.attention
 
 
 def splits(tokens: int) -> list[tuple[int, ...]]:
@@ -77,7 +62,7 @@ def reads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> dict[str, Tensor]:
     Args: q, k, v (1, 1, S, D), one sentence and one head; mask (S, S), True = may attend.
     Returns: for "q", "k" and "v" a table (S, S) of lengths of d(sum of context t) / d(token s).
     """
-    q, k, v = (part.detach().clone().requires_grad_() for part in (q, k, v))
+    q, k, v = (x.detach().clone().requires_grad_() for x in (q, k, v))
     context, _ = attention(q, k, v, mask)  # (1, 1, S, D)
     rows = [
         torch.autograd.grad(context[0, 0, t].sum(), (q, k, v), retain_graph=True)
@@ -103,11 +88,3 @@ def step_flops(d_model: int, num_heads: int, tokens: int) -> tuple[Flops, Flops]
     )
     cached = count_flops(lambda: decode_step(x[:, -1:], past, past, w_q, w_k, w_v, w_o, num_heads))
     return cached, count_flops(lambda: mha(x, mask=causal_mask(tokens)))
-
-
-def count_flops(run: Callable[[], Any]) -> Flops:
-    """Run attention and count; products of matrices are projections, batched ones attention."""
-    with torch.no_grad(), OpCounter() as counter:
-        run()
-    by_op = counter.flops_by_op
-    return Flops(projections=by_op["mm"] + by_op["addmm"], attention=by_op["bmm"])

@@ -1,0 +1,181 @@
+"""A small language model: it learns the course's own sentences word by word, and writes new ones.
+
+The lesson reads ``PAD``, ``encode`` and ``language_loss`` of ``models.language`` from here, too.
+
+Axes: B sentences, S tokens, V words in the vocabulary, L layers, H heads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_course.datasets.grammar import Sentence, sentences
+from mha_course.lessons.l15_language_model.causal_model import CausalLanguageModel, generate
+from mha_course.lessons.l15_language_model.parsing import nats
+from mha_course.models import random_batches, seeded, train
+from mha_course.models.language import END, LONGEST, PAD, START, WORDS, encode, language_loss
+
+Predictor = Callable[[Tensor], Tensor]  # ids (B, S) to the logits of the word after each, (B, S, V)
+
+
+class SeesAhead(CausalLanguageModel):
+    """The same model without its causal mask, to show what becomes of it. Do not use it."""
+
+    def forward(self, ids: Tensor, caches: object = None) -> Tensor:
+        """Map ids (B, S) to logits (B, S, V); each position sees even the word it has to guess."""
+        del caches
+        return self.to_words(self.encoder(self.embed(ids)))  # (B, S, V)
+
+
+def new_language_model(seed: int, *, see_ahead: bool = False) -> CausalLanguageModel:
+    """Return the untrained model, the same for the same seed."""
+    kind = SeesAhead if see_ahead else CausalLanguageModel
+    with seeded(seed):
+        return kind(len(WORDS), LONGEST, d_model=48, num_heads=4, d_ff=128, num_layers=2)
+
+
+def prompt(sentence: str) -> Tensor:
+    """Turn the words so far into ids, (1, S), with <start> before them where it is missing.
+
+    Raises: ShapeError for an unknown word.
+    """
+    words = sentence.split()
+    if words[:1] == [WORDS[START]]:
+        words = words[1:]
+    return encode([words])[:, :-1] if words else torch.tensor([[START]])
+
+
+def decode(ids: Tensor) -> tuple[str, ...]:
+    """Return the words of one sentence of ids (S,): behind <start>, and up to <end> where there is
+    one.
+
+    >>> decode(encode([["the", "cat"], ["the"]])[1])
+    ('the',)
+    """
+    numbers = ids.tolist()
+    end = numbers.index(END) if END in numbers else len(numbers)
+    return tuple(WORDS[number] for number in numbers[:end] if number != START)
+
+
+def train_language_model(
+    seed: int,
+    *,
+    steps: int = 1000,
+    texts: Sequence[Sentence] = (),
+    see_ahead: bool = False,
+    **options: Any,
+) -> tuple[CausalLanguageModel, list[float]]:
+    """Train on texts; return the model and the loss of every step in nats a word.
+
+    Args: without texts they are ``training_texts``; options are ``progress``, ``look`` and
+        ``every`` of ``train``.
+    """
+    model = new_language_model(seed, see_ahead=see_ahead)
+    ids = encode([text.words for text in texts or training_texts(seed)])
+    losses = train(
+        model, random_batches([ids], 64, seed), language_loss, steps=steps, lr=4e-3, **options
+    )
+    return model.eval().requires_grad_(False), losses
+
+
+def training_texts(seed: int) -> list[Sentence]:
+    """Return what ``train_language_model`` draws its batches from."""
+    return sentences(20_000, "train", seed)
+
+
+def uniform(ids: Tensor) -> Tensor:
+    """Hold every word, and <end>, for equally likely: logits (B, S, V)."""
+    logits = torch.zeros(*ids.shape, len(WORDS))
+    logits[..., [PAD, START]] = -torch.inf
+    return logits
+
+
+def bigram(texts: Sequence[Sentence]) -> Predictor:
+    """Count which word follows which: a predictor that looks at the newest word alone.
+
+    Every count is larger by 0.1, so that no word is held for impossible.
+    """
+    ids = encode([text.words for text in texts])
+    counts = torch.zeros(len(WORDS), len(WORDS), dtype=torch.float64)
+    pairs = torch.stack((ids[:, :-1], ids[:, 1:]))[:, ids[:, 1:] != PAD]  # (2, all tokens)
+    counts.index_put_(tuple(pairs), torch.ones(pairs.size(1), dtype=torch.float64), accumulate=True)
+    counts[:, END:] += 0.1
+    table = (counts / counts.sum(-1, keepdim=True)).log()  # (V, V): the word after each
+    return lambda ids: table[ids]
+
+
+@torch.no_grad()
+def surprisal(predictor: Predictor, ids: Tensor) -> Tensor:
+    """Return -ln P of each next word, in nats, 0 for padding, (B, S - 1): entry s is of s + 1."""
+    log_chances = predictor(ids[:, :-1]).log_softmax(-1)  # (B, S-1, V)
+    surprise = -log_chances.gather(-1, ids[:, 1:, None]).squeeze(-1)  # (B, S-1)
+    return surprise.masked_fill(ids[:, 1:] == PAD, 0.0)
+
+
+def perplexity(predictor: Predictor, texts: Sequence[Sentence]) -> float:
+    """Return exp of the mean surprisal of a word, <end> included."""
+    ids = encode([text.words for text in texts])
+    return math.exp(surprisal(predictor, ids).sum().item() / _tokens(texts))
+
+
+def limit(texts: Sequence[Sentence], split: str) -> float:
+    """Return the perplexity of whoever knows the grammar by heart, on the very same sentences.
+
+    Args: split is as for ``nats``: which pairs of nouns are known to occur.
+    """
+    return math.exp(sum(nats(text.words, split) for text in texts) / _tokens(texts))
+
+
+def _tokens(texts: Sequence[Sentence]) -> int:
+    """Count what has to be guessed: all words, and <end>."""
+    return sum(len(text.words) + 1 for text in texts)
+
+
+def write(
+    model: CausalLanguageModel, count: int, *,
+    temperature: float = 1.0, top_k: int | None = None, seed: int = 0, start: str = "",
+    cached: bool = True,
+) -> list[tuple[str, ...]]:  # fmt: skip
+    """Let the model write sentences, each to its <end> or until there is no more room.
+
+    Args: temperature 0 takes the likeliest word; start are the first words; the others are as for
+        ``generate``.
+    """
+    ids = prompt(start).repeat(count, 1)  # (B, S)
+    dice = torch.Generator().manual_seed(seed)
+    steps = LONGEST - ids.size(1)
+    whole = generate(
+        model, ids, steps, temperature=temperature, top_k=top_k, generator=dice, cached=cached
+    )
+    return [decode(row) for row in whole]
+
+
+@torch.no_grad()
+def weights(model: CausalLanguageModel, texts: Sequence[Sentence]) -> Tensor:
+    """Return the weights of every head, (L, B, H, T, S): row t is there when word t is guessed,
+    column s is word s.
+
+    So the row of a word is that of the token *before* it, and <start> has no column.
+    """
+    ids = encode([text.words for text in texts])[:, :-1]
+    return model.attention_weights(ids)[..., :-1, 1:]
+
+
+@torch.no_grad()
+def sentence_weights(
+    model: CausalLanguageModel, sentence: str, mask: Tensor | None = None
+) -> tuple[Tensor, list[str]]:
+    """Return the weights of all heads over the words so far, (L, 1, H, S, S), and the tokens,
+    <start> first.
+
+    Args: mask (S, S), True = may attend; by default the causal mask, which the model was trained
+        with.
+    Raises: ShapeError for an unknown word, or too many.
+    """
+    ids = prompt(sentence)
+    return model.attention_weights(ids, mask), [WORDS[number] for number in ids[0].tolist()]

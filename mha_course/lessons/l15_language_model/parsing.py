@@ -1,0 +1,62 @@
+"""The grammar, read backwards: which sentence some words are, and how likely it is to be drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+
+from mha_course.datasets import grammar
+from mha_course.datasets.grammar import Sentence
+from mha_course.errors import require
+
+
+def recognise(words: Sequence[str]) -> Sentence | None:
+    """Return the sentence that these words are, or None where the grammar cannot make them.
+
+    >>> recognise("the old king left the busy bees because he was late".split()).kind
+    'because_subject'
+    """
+    nouns = _nouns(words)
+    if nouns not in _noun_pairs("any"):
+        return None
+    subject, other = nouns
+    filled = {name: _standing(options, words) for name, options in grammar.slots(subject, other)}
+    sentences = (grammar.fill(kind, subject, other, filled) for kind in grammar.TEMPLATES)
+    return next((sentence for sentence in sentences if sentence.words == tuple(words)), None)
+
+
+def nats(words: Sequence[str], split: str) -> float:
+    """Return -ln P of a sentence, when ``sentences`` draws from a split; inf where it cannot.
+
+    Every choice is uniform: its kind, its pair of nouns, and the slots that its template has.
+
+    Args: split is as for ``noun_pairs``, or ``"any"``: the pairs of all three.
+    """
+    splits = (*grammar.SPLITS, "any")
+    rule = "no split has this name"
+    require(split in splits, "nats", rule, expected=", ".join(splits), got=repr(split))
+    sentence = recognise(words)
+    nouns = _nouns(words)
+    pairs = _noun_pairs(split)
+    if sentence is None or nouns not in pairs:
+        return math.inf
+    template = grammar.TEMPLATES[sentence.kind]
+    filled = [options for name, options in grammar.slots(*nouns) if f"{{{name}}}" in template]
+    choices = [len(grammar.TEMPLATES), len(pairs), *map(len, filled)]
+    return sum(map(math.log, choices))
+
+
+def _nouns(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for word in words if word in grammar.PRONOUNS)
+
+
+@cache
+def _noun_pairs(split: str) -> frozenset[tuple[str, ...]]:
+    splits = grammar.SPLITS if split == "any" else (split,)
+    return frozenset(pair for name in splits for pair in grammar.noun_pairs(name))
+
+
+def _standing(options: Sequence[str], words: Sequence[str]) -> str:
+    """Return the option whose words are among these, or any one where there is no such slot."""
+    return next((option for option in options if set(option.split()) <= set(words)), options[0])

@@ -1,0 +1,35 @@
+"""A task that needs wide heads: to look up what stands beside a key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mha_course.experiments.head_tasks import Task
+
+
+@dataclass(frozen=True)
+class AssociativeRecall(Task):
+    """Fetch the content beside a key: 16 tokens, of whose random keys the query token has one.
+
+    Channels: 0 to 15 the key, 16 to 30 the content, 31 the flag of the query token.
+    """
+
+    width: int = 32
+    variance: float = 1.0
+
+    def draw(
+        self, runs: int, count: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return x (runs, N, 17, 32), targets (runs, N, 15), and where the key is, (runs, N, 1)."""
+        x = torch.randn(runs, count, 17, self.width, generator=generator)  # (runs, N, 17, C)
+        position = torch.randint(16, (runs, count, 1), generator=generator) + 1  # (runs, N, 1)
+        at = position[..., None].expand(-1, -1, -1, self.width)  # (runs, N, 1, C)
+        wanted = x.gather(2, at)[:, :, 0]  # (runs, N, C)
+        x[:, :, 1:, 31] = 0.0
+        x[:, :, 0, :16] = wanted[..., :16]
+        x[:, :, 0, 16:31] = 0.0
+        x[:, :, 0, 31] = 1.0
+        return x, wanted[..., 16:31], position

@@ -1,0 +1,128 @@
+"""What every head attends to, and what is lost without it, in tables.
+
+A column is a head, layer after layer: L·H of them. Axes: L layers, H heads, C width.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from mha_course.datasets.grammar import Sentence
+from mha_course.example import encode
+from mha_course.experiments.head_analysis import (
+    Head,
+    ablate_heads,
+    accuracy,
+    all_heads,
+    all_weights,
+    position_baseline,
+    relevant_sentences,
+)
+from mha_course.models import MaskedWordModel
+
+# What is asked of a head for each relation: from which word to which.
+RELATIONS = {
+    "pronoun": "pronoun → its noun",
+    "distractor": "pronoun → the other noun",
+    "subject": "was, were → subject",
+    "adjective": "noun → its adjective",
+    "noun": "adjective → its noun",
+    "state": "consequence → state",
+    "adverb": "verb → its adverb",
+}
+# Which word is hidden, to see whether a head is needed for the relation.
+HIDDEN = {
+    "pronoun": "pronoun",
+    "subject": "was, were",
+    "adjective": "noun",
+    "noun": "adjective",
+    "state": "consequence",
+}
+
+
+def head_names(model: MaskedWordModel) -> list[str]:
+    """Name every column: layers and heads are counted from 0, as in code."""
+    return [f"L{layer} H{head}" for layer, head in all_heads(model)]
+
+
+@torch.no_grad()
+def mean_contexts(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
+    """Return the mean merged context of every layer over all words, (L, C)."""
+    ids, mask = encode([text.words for text in texts])
+    layers = zip(model.blocks, model.attention_inputs(ids, mask), strict=True)
+    return torch.stack(
+        [block.attention.steps(x, mask=mask).merged[mask[:, 0, 0]].mean(0) for block, x in layers]
+    )
+
+
+def hide_first_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
+    """Return a sentence for each pair of a relation, with the first word of the pair hidden.
+
+    >>> from mha_course.datasets.grammar import sentences
+    >>> hidden = hide_first_word(sentences(5, "test", seed=0), "noun")
+    >>> {sentence.words.count("<mask>") for sentence in hidden}
+    {1}
+    """
+    hidden = []
+    for text in texts:
+        for start, end in text.pairs.get(relation, ()):
+            words = (*text.words[:start], "<mask>", *text.words[start + 1 :])
+            hidden.append(replace(text, words=words, pairs={relation: ((start, end),)}))
+    return hidden
+
+
+@torch.no_grad()
+def baseline_table(
+    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]
+) -> Tensor:
+    """Return the position baseline of every head for each relation, (relations, L·H)."""
+    weights = all_weights(model, texts)
+    return torch.stack(
+        [position_baseline(weights, texts, relation).flatten() for relation in relations]
+    )
+
+
+def accuracies(
+    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str]
+) -> Tensor:
+    """Return how often the hidden first word of each relation is guessed, (relations,)."""
+    return torch.tensor(
+        [accuracy(model, relevant_sentences(texts, name), name) for name in relations]
+    )
+
+
+def accuracy_lost(
+    model: MaskedWordModel, texts: Sequence[Sentence], relations: Sequence[str],
+    ablated: Sequence[Sequence[Head]],
+    means: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Return which part of the guesses is lost without each set of heads, (relations, sets).
+
+    Args: ablated are the sets of heads; ``[[head] for head in all_heads(model)]`` tries each alone;
+        means as for ``ablate_heads``.
+    """
+    intact = accuracies(model, texts, relations)
+    models = [ablate_heads(model, heads, means) for heads in ablated]
+    return torch.stack(
+        [intact - accuracies(without, texts, relations) for without in models], dim=1
+    )
+
+
+def accuracy_lost_in_pairs(
+    model: MaskedWordModel, texts: Sequence[Sentence], relation: str
+) -> Tensor:
+    """Return what is lost without any two heads, (L·H, L·H), and, on the diagonal, without one."""
+    heads = all_heads(model)
+    pairs = list(itertools.combinations_with_replacement(range(len(heads)), 2))
+    ablated = [[heads[first], heads[second]] for first, second in pairs]
+    lost = accuracy_lost(model, texts, [relation], ablated)[0]
+    table = torch.zeros(len(heads), len(heads))
+    for (first, second), value in zip(pairs, lost, strict=True):
+        table[first, second] = value
+        table[second, first] = value
+    return table
