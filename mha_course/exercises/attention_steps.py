@@ -10,9 +10,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 Three = tuple[Tensor, Tensor, Tensor]
 
@@ -46,7 +44,10 @@ def _attend(scores: Tensor, mask: Tensor | None, s: Steps) -> Tensor:
 
 
 class Steps(SimpleNamespace):
-    """All steps, each replaceable: ``Steps(scale=…)`` is everything right but the scale."""
+    """The steps that lessons share, each replaceable: ``Steps(scale=…)`` is right but the scale.
+
+    A lesson adds steps of its own where it puts them together.
+    """
 
     defaults: ClassVar[dict[str, Callable[..., Any]]] = {
         "linear": lambda x, w, b=None: x @ w.T + (0 if b is None else b),
@@ -58,10 +59,8 @@ class Steps(SimpleNamespace):
         "split_fused": lambda qkv, num_heads: (
             qkv.unflatten(2, (3, num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
         ),
-        "rows": lambda x, w, head, num_heads: x @ w.chunk(num_heads)[head].T,
         "scores": lambda q, k: q @ k.transpose(-2, -1),
         "scale": lambda scores, q, k, num_heads: scores / math.sqrt(q.size(-1)),
-        "form": lambda a, b: a.T @ b,
         "softmax": _softmax,
         "mask": lambda mask, scores: mask,
         "hide": _hide,
@@ -70,26 +69,8 @@ class Steps(SimpleNamespace):
         "post": lambda weights, q: weights,
         "returned": lambda weights, scores: weights,
         "weigh": lambda weights, v: weights @ v,
-        "kernel": lambda q, k, v, is_causal: F.scaled_dot_product_attention(
-            q, k, v, is_causal=is_causal
-        ),
         "merge": lambda context: context.transpose(1, 2).flatten(2),
         "output": lambda merged, w_o, b_o, num_heads: merged @ w_o.T + (0 if b_o is None else b_o),
-        "sources": lambda x, memory: (x, memory),
-        "append": lambda k_past, v_past, k, v: (
-            torch.cat((k_past, k), 2),
-            torch.cat((v_past, v), 2),
-        ),
-        "seen": lambda keys, values: (keys, values),
-        "kept": lambda keys, values: (keys, values),
-        "columns": lambda c, w_o: torch.einsum(
-            "bhsd,chd->bhsc", c, w_o.unflatten(1, (c.size(1), -1))
-        ),
-        "start": lambda: (
-            -math.inf
-        ),  # block by block: the first maximum, and what rescales the sum and the context
-        "shrink_sum": lambda old, new: (old - new).exp(),
-        "shrink_context": lambda old, new: (old - new).exp(),
     }
 
     def __init__(self, **changes: Callable[..., Any]) -> None:

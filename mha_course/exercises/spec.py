@@ -180,7 +180,6 @@ class Mistake:
         changes: ways to make it, each the steps that are replaced: one alone, or several that
             belong together.
         only, but: the exercises in which it can be made, or all but these.
-        same_as: mistakes that may come out alike, as two products that crash on the same sizes.
         stage: the stage of a ``Report`` at which an answer fails that makes it; then no numbers are
             compared.
         crashes: a pattern found in the error that shows the mistake, whatever else the answer does.
@@ -193,7 +192,6 @@ class Mistake:
     changes: tuple[Change, ...]
     only: tuple[str, ...] = ()
     but: tuple[str, ...] = ()
-    same_as: tuple[str, ...] = ()
     stage: str = ""
     crashes: str = ""
     written: str = ""

@@ -45,7 +45,21 @@ def _caches() -> tuple[Tensor, Tensor]:
     return draw(B, H, S, D, seed=2), draw(B, H, S, D, seed=3)
 
 
-def _build_decode_step(s: Steps) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+def _joined(dim: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Put what is new behind the caches on an axis."""
+    return lambda a, b, k, v: (torch.cat((a, k), dim), torch.cat((b, v), dim))
+
+
+def _both(keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    return keys, values
+
+
+OWN_STEPS = {"append": _joined(2), "seen": _both, "kept": _both}
+
+
+def _build_decode_step(steps: Steps) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+    s = Steps(**OWN_STEPS | vars(steps))
+
     def answer(
         x_t: Tensor, k_cache: Tensor, v_cache: Tensor, *rest: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -59,11 +73,6 @@ def _build_decode_step(s: Steps) -> Callable[..., tuple[Tensor, Tensor, Tensor]]
         return s.output(s.merge(context), w_o, None, h), *s.kept(keys, values)
 
     return answer
-
-
-def _joined(dim: int) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Put what is new behind the caches on an axis."""
-    return lambda a, b, k, v: (torch.cat((a, k), dim), torch.cat((b, v), dim))
 
 
 def _past(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -168,7 +177,7 @@ EXERCISES = [
         ),
         axes=("B 1 C", "B H P+1 D", "B H P+1 D"),
         results=("output", "keys", "values"),
-        steps=(*ALL_SIX, *ATTEND, "append", "seen", "kept"),
+        steps=(*ALL_SIX, *ATTEND, *OWN_STEPS),
         build=_build_decode_step,
         done="You can read one word at a time. Feed a sentence word by word, and hold the outputs "
         "against those of one causal pass.",
