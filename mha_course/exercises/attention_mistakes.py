@@ -109,7 +109,7 @@ PROJECTION = [
         {"linear": _without_bias, "output": _without_bias},
         linear=_without_bias,
         output=_without_bias,
-        project=[_projected(_without_bias, names) for names in ("q", "v", "qk", "kv")],
+        project=[_projected(_without_bias, name) for name in "qv"],
         but=("multi_head_attention", "self_attention"),
     ),
     mistake(
@@ -286,18 +286,11 @@ SCORES = [
         ],
         but=("self_attention",),
     ),
-    mistake(
-        "key-all-axes-reversed",
-        scores=lambda q, k: q @ k.T,
-        written=r"\.T\b",
-    ),
+    mistake("key-all-axes-reversed", scores=lambda q, k: q @ k.T, written=r"\.T\b"),
     mistake(
         "key-reshaped", scores=lambda q, k: q @ k.reshape(*k.shape[:-2], k.size(-1), k.size(-2))
     ),
-    mistake(
-        "query-key-swapped",
-        scores=lambda q, k: k @ q.transpose(-2, -1),
-    ),
+    mistake("query-key-swapped", scores=lambda q, k: k @ q.transpose(-2, -1)),
     mistake(
         "elementwise-product",
         scores=[lambda q, k: q * k, lambda q, k: (q * k).sum(-1), lambda q, k: k * q],
@@ -335,10 +328,7 @@ SCORES = [
             lambda z, q, k, h: z / math.sqrt(q.size(-2)),
         ],
     ),
-    mistake(
-        "/scale-rounded",
-        scale=lambda z, q, k, h: z / math.isqrt(q.size(-1)),
-    ),
+    mistake("/scale-rounded", scale=lambda z, q, k, h: z / math.isqrt(q.size(-1))),
     mistake("scale-by-heads", scale=lambda z, q, k, h: z / math.sqrt(h), but=("self_attention",)),
 ]
 
@@ -382,13 +372,7 @@ SOFTMAX = [
         only=("self_attention", *WITH_MASK),
     ),
     mistake(
-        "softmax-no-keepdim",
-        softmax=[
-            lambda z: _exponentials(z) / _exponentials(z).sum(-1),
-            lambda z: z.exp() / z.exp().sum(-1),
-            lambda z: z - z.amax(-1),
-        ],
-        but=("decode_step",),
+        "softmax-no-keepdim", softmax=lambda z: z.exp() / z.exp().sum(-1), but=("decode_step",)
     ),
 ]
 
@@ -402,24 +386,19 @@ def _uncleaned(hide: Function) -> Change:
     return {"hide": hide, "empty": _itself}
 
 
-def _cleaned(hide: Function) -> Change:
-    """Hide keys in another way, and put 0 where a row that sees nothing is NaN."""
-    return {"hide": hide, "empty": lambda w, m: w.nan_to_num(0.0)}
-
-
 MASKS = [
     mistake(
         "mask-inverted",
-        *[rest(lambda z, m: z.masked_fill(m, -math.inf)) for rest in (_uncleaned, _cleaned)],
-        *map(_uncleaned, (lambda z, m: z.masked_fill(m, -1e9), lambda z, m: z - 1e9 * m)),
+        _uncleaned(lambda z, m: z.masked_fill(m, -math.inf)),
+        _uncleaned(lambda z, m: z.masked_fill(m, -1e9)),
+        _uncleaned(lambda z, m: z - 1e9 * m),
         mask=lambda m, z: ~m,
     ),
     mistake("mask-multiplied", _uncleaned(lambda z, m: z * m), hide=lambda z, m: z * m),
     mistake("mask-fill-tiny", _uncleaned(_fill(1e-9)), _uncleaned(_fill(-1e-9)), hide=_fill(1e-9)),
     mistake(
         "mask-fill-positive-inf",
-        _uncleaned(_fill(math.inf)),
-        _cleaned(_fill(math.inf)),
+        {"hide": _fill(math.inf), "empty": lambda w, m: w.nan_to_num(0.0)},
         hide=_fill(math.inf),
     ),
     mistake(
@@ -433,11 +412,10 @@ MASKS = [
         "mask-ignored", mask=lambda m, z: torch.ones_like(m), hide=_itself, but=("gpt2_attention",)
     ),
     mistake("mask-first-batch-only", mask=lambda m, z: m[:1] if m.dim() == 4 else m),
-    mistake("masked-row-nan", _uncleaned(_fill(-math.inf)), {"hide": _fill(-math.inf)}),
+    mistake("masked-row-nan", _uncleaned(_fill(-math.inf))),
     mistake(
         "masked-row-uniform",
         _uncleaned(_fill(-1e9)),
-        _uncleaned(_fill(-1e4)),
         {"empty": _itself},
         _uncleaned(lambda z, m: z + ~m * -1e9),
     ),
@@ -446,11 +424,7 @@ MASKS = [
         "/truth-of-a-mask", crashes="Boolean value of Tensor", only=("masked_softmax", *WITH_MASK)
     ),
     mistake("nan-gradient", stage="nan gradient", but=("online_softmax", "tiled_attention")),
-    mistake(
-        "mask-times-minus-inf",
-        _uncleaned(lambda z, m: z + ~m * -math.inf),
-        hide=lambda z, m: z + ~m * -math.inf,
-    ),
+    mistake("mask-times-minus-inf", hide=lambda z, m: z + ~m * -math.inf),
 ]
 
 OUTPUT = [

@@ -256,7 +256,7 @@ MISTAKES = [
             lambda c, w: c @ w.unflatten(1, (c.size(1), -1)).transpose(0, 1),
         ],
     ),
-    mistake("/all-columns", head_contributions=[lambda c, w: c @ w.T, lambda c, w: c @ w]),
+    mistake("/all-columns", head_contributions=lambda c, w: c @ w.T),
     mistake(
         "/columns-interleaved",
         head_contributions=lambda c, w: torch.einsum(
