@@ -82,8 +82,8 @@ def _fused(order: str) -> Function:
 
     def split_fused(qkv: Tensor, num_heads: int) -> tuple[Tensor, ...]:
         sizes = {"3": 3, "H": num_heads, "D": qkv.size(2) // 3 // num_heads}
-        apart = qkv.unflatten(2, [sizes[axis] for axis in order])
-        return apart.permute(places["3"], 0, places["H"], 1, places["D"]).unbind(0)
+        cut = qkv.unflatten(2, [sizes[axis] for axis in order])
+        return cut.permute(places["3"], 0, places["H"], 1, places["D"]).unbind(0)
 
     return split_fused
 
@@ -162,11 +162,11 @@ def _viewed(x: Tensor, h: int) -> Tensor:
 def _viewed_alone(names: str) -> Function:
     """View some of q, k and v without the transpose, and split the others."""
 
-    def apart(q: Tensor, k: Tensor, v: Tensor, h: int, s: Steps) -> Any:
+    def split_each(q: Tensor, k: Tensor, v: Tensor, h: int, s: Steps) -> Any:
         pairs = zip("qkv", (q, k, v), strict=True)
         return [_viewed(x, h) if name in names else s.split(x, h) for name, x in pairs]
 
-    return apart
+    return split_each
 
 
 def _swapped_first(x: Tensor, h: int) -> Tensor:
@@ -271,7 +271,7 @@ HEADS = [
     ),
     mistake(
         "only-one-of-qkv-wrongly-split",
-        apart=[_viewed_alone(names) for names in ("q", "k", "v", "qk", "kv", "qv")],
+        split_each=[_viewed_alone(names) for names in ("q", "k", "v", "qk", "kv", "qv")],
     ),
 ]
 

@@ -22,7 +22,7 @@ def _project(
     return s.linear(x, w_q, b_q), s.linear(memory, w_k, b_k), s.linear(memory, w_v, b_v)
 
 
-def _apart(q: Tensor, k: Tensor, v: Tensor, num_heads: int, s: Steps) -> Three:
+def _split_each(q: Tensor, k: Tensor, v: Tensor, num_heads: int, s: Steps) -> Three:
     return s.split(q, num_heads), s.split(k, num_heads), s.split(v, num_heads)
 
 
@@ -55,7 +55,7 @@ class Steps(SimpleNamespace):
         "order": lambda q, k, v: (q, k, v),
         "project": _project,
         "split": lambda x, num_heads: x.unflatten(2, (num_heads, -1)).transpose(1, 2),
-        "apart": _apart,
+        "split_each": _split_each,
         "split_fused": lambda qkv, num_heads: (
             qkv.unflatten(2, (3, num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
         ),
@@ -80,8 +80,8 @@ class Steps(SimpleNamespace):
 ATTEND = ("softmax", "attend")
 MASKED = (*ATTEND, "mask", "hide", "empty")
 ALL_SIX = (
-    "linear", "order", "project", "split", "apart", "scores", "scale", "weigh", "merge", "output",
-    "post", "returned",
+    "linear", "order", "project", "split", "split_each", "scores", "scale", "weigh", "merge",
+    "output", "post", "returned",
 )  # fmt: skip
 NO_BIAS = (None,) * 4
 
@@ -93,7 +93,7 @@ def read_fused(qkv: Tensor, num_heads: int, s: Steps) -> Three:
     if s.split_fused is not Steps.defaults["split_fused"]:
         return s.order(*s.split_fused(qkv, num_heads))
     q, k, v = s.order(*s.unpack(qkv))
-    return s.apart(q, k, v, num_heads, s)
+    return s.split_each(q, k, v, num_heads, s)
 
 
 def pass_through(
@@ -110,7 +110,7 @@ def pass_through(
 ) -> tuple[Tensor, Tensor]:
     """Do all six steps of multi-head attention."""
     q, k, v = s.order(*s.project(x, memory, (w_q, w_k, w_v), biases[:3], num_heads, s))
-    q, k, v = s.apart(q, k, v, num_heads, s)
+    q, k, v = s.split_each(q, k, v, num_heads, s)
     scores = s.scale(s.scores(q, k), q, k, num_heads)
     attention = s.post(s.attend(scores, mask, s), q)
     context = s.weigh(attention, v)

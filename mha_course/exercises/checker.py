@@ -44,15 +44,16 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
     torch.set_num_threads(1)  # many small products: threads would only wait for each other
     try:
         with sandbox.torch_as_imported() as replaced:
-            report = _judge(exercise, answer)
+            report, arguments = _judge(exercise, answer)
     finally:
         torch.set_num_threads(threads)
+    message = report.message
     if replaced:
-        text = (
-            f"{report.message} {', '.join(replaced)}: something else has been put in this place "
-            "since the notebook began. It was judged with PyTorch's own."
+        message += (
+            f" {', '.join(replaced)}: something else has been put in this place since the notebook "
+            "began. It was judged with PyTorch's own."
         )
-        report = replace(report, message=text)
+    report = replace(report, message=message, answer=answer, arguments=arguments)
     if not record:
         return report
     progress_store.remember(name, report.status)
@@ -232,22 +233,23 @@ def _plain(result: Any) -> Any:
         return result.as_subclass(Tensor)
 
 
-def _equal(one: list[Any], other: list[Any]) -> bool:
-    pairs = zip(one, other, strict=False)
+def _equal(first: list[Any], second: list[Any]) -> bool:
+    pairs = zip(first, second, strict=False)
     tensors = [(a, b) for a, b in pairs if isinstance(a, Tensor) and isinstance(b, Tensor)]
     return all(a.numel() > _MANY or torch.equal(_dense(a), _dense(b)) for a, b in tensors)
 
 
 def _dense(x: Tensor) -> Tensor:
     """Return the plain numbers, NaN as a number that equals itself."""
-    return (x if x.layout == torch.strided else x.to_dense()).detach().nan_to_num(1.5)
+    return x.to_dense().detach().nan_to_num(1.5)
 
 
-def _judge(exercise: Exercise, answer: Any) -> Report:
-    """Judge the signature, then the results in float64 and in float32."""
+def _judge(exercise: Exercise, answer: Any) -> tuple[Report, Sequence[Any] | None]:
+    """Judge the signature, then the results; return the arguments of the last call as well."""
     bad = _signature(exercise, answer)
     if bad:
-        return Report(exercise.name, "error" if callable(answer) else "wrong", bad, "signature")
+        status = "error" if callable(answer) else "wrong"
+        return Report(exercise.name, status, bad, "signature"), None
     # In float64 rounding neither hides a mistake nor looks like one, so numbers can be compared
     # with those of known mistakes. float32, in which people compute, then shows what overflows,
     # what loses its digits, and what was written for one dtype alone.
@@ -255,7 +257,7 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
         attempt = Attempt(exercise, answer, dtype)
         fault = attempt.find_fault()
         if fault:
-            return replace(_explain(attempt, fault), answer=answer, arguments=attempt.arguments)
+            return _explain(attempt, fault), attempt.arguments
     if exercise.other_sizes:
         last = replace(exercise, inputs=(exercise.other_sizes,), cases=(), rules=())
         attempt = Attempt(last, answer, torch.float64)
@@ -266,11 +268,10 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
                 f"{sandbox.shapes_of(attempt.arguments)}: is a size written as a number? Read it "
                 f"from the shapes. {fault.message}"
             )
-            report = Report(exercise.name, fault.status, text, "sizes")
-            return replace(report, answer=answer, arguments=attempt.arguments)
+            return Report(exercise.name, fault.status, text, "sizes"), attempt.arguments
     agrees = "It agrees with the reference on sizes that all differ, in float64 and float32."
-    report = Report(exercise.name, "correct", f"{exercise.done} {agrees}".strip())
-    return replace(report, answer=answer, arguments=exercise.inputs[0]())
+    text = f"{exercise.done} {agrees}".strip()
+    return Report(exercise.name, "correct", text), exercise.inputs[0]()
 
 
 def _signature(exercise: Exercise, answer: Any) -> str | None:
@@ -307,8 +308,8 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
     status, stage, message, *_ = fault
     report = Report(exercise.name, status, message, stage, fault.mistake)
     if stage in _BESIDE_THE_NUMBERS or isinstance(outcome.error, sandbox.AnswerTimeoutError):
-        known = [one for one in MISTAKES if one.stage == stage and one.belongs_to(exercise)]
-        return _named(report, known) if known else report
+        mistakes = [each for each in MISTAKES if each.stage == stage and each.belongs_to(exercise)]
+        return _named(report, mistakes) if mistakes else report
     if status == "wrong":
         report = replace(report, picture=compare.picture(outcome.result, attempt.target))
     if attempt.dtype != torch.float64:  # in which it has passed
@@ -326,9 +327,9 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
     if special and special[0]:
         return replace(report, mistake=special[0], message=special[1])
     outcomes = attempt.complete() if status == "error" else attempt.outcomes
-    mistakes = recognise(exercise, outcomes, attempt.answer)
-    if mistakes:
-        return _named(report, mistakes)
+    recognised = recognise(exercise, outcomes, attempt.answer)
+    if recognised:
+        return _named(report, recognised)
     if special:
         return replace(report, message=special[1])
     if fault.result:
@@ -337,11 +338,11 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
     return replace(report, stage=begins[0], message=f"{message} {begins[1]}") if begins else report
 
 
-def _named(report: Report, known: Sequence[Mistake]) -> Report:
+def _named(report: Report, mistakes: Sequence[Mistake]) -> Report:
     """Say what the mistakes are; where the answer crashed, after what was raised."""
-    says = " And: ".join(mistake.row.text for mistake in known)
+    says = " And: ".join(mistake.row.text for mistake in mistakes)
     raised = f"{report.message} " if report.status == "error" else ""
-    named = next((mistake for mistake in known if mistake.name), known[0])
+    named = next((mistake for mistake in mistakes if mistake.name), mistakes[0])
     text = f"{raised}{says} See lesson {named.row.place}."
     return replace(report, message=text, mistake=named.name or None)
 

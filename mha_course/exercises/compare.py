@@ -41,9 +41,8 @@ def compare(got: Any, want: Any, axes: Sequence[str], tolerance: float) -> tuple
         return _exact(got, want, axes)
     if not got.is_floating_point():
         return "dtype", f"is {got.dtype}, and should be floating point."
-    got, want = got.detach().cpu(), want.detach()
-    if got.layout != torch.strided:
-        got = got.to_dense()
+    got = got.detach().cpu().to_dense()
+    want = want.detach()
     tolerance = max(tolerance, TOLERANCE.get(got.dtype, 0.1), TOLERANCE[want.dtype])
     return _numbers(got, want, tolerance, axes)
 
@@ -118,8 +117,8 @@ def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> 
             if float((columns - 1).abs().max()) < 1e-4:
                 seen.append("Columns sum to 1.")
     for dim, (axis, name) in enumerate(zip(axes, _names(axes)[: got.dim()], strict=False)):
-        others = [other for other in range(got.dim()) if other != dim]
-        right = ~wrong.amax(others) if others else ~wrong
+        rest = [number for number in range(got.dim()) if number != dim]
+        right = ~wrong.amax(rest) if rest else ~wrong
         if axis in "BHTS" and 0 < int(right.sum()) < len(right):
             seen.append(f"{int(right.sum())} of {len(right)} {name}s agree.")
             break

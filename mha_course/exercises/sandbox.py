@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_tb
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -298,26 +299,27 @@ def shapes_of(arguments: Sequence[Any]) -> str:
 def last_line(entry: TracebackType | None) -> tuple[str, dict[str, tuple[int, ...]]] | None:
     """Return the last line of the learner's own, and the shapes of the tensors that it names."""
     last = None
-    while entry is not None:
-        frame = entry.tb_frame
+    for frame, number in walk_tb(entry):
         file = frame.f_code.co_filename
-        line = linecache.getline(file, entry.tb_lineno).strip()
+        line = linecache.getline(file, number).strip()
         if not file.startswith(LIBRARIES) and line:
             names = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", line))
             values = {name: frame.f_locals.get(name) for name in names}
             shapes = {n: tuple(x.shape) for n, x in values.items() if isinstance(x, Tensor)}
             last = (line, shapes)
-        entry = entry.tb_next
     return last
 
 
-def _describe(error: BaseException) -> str:
-    """Name an error and its first line; the text of a learner's own error may itself raise."""
-    kind = isolate_text(type(error).__name__)
+def error_text(error: BaseException) -> str:
+    """Return the text of an error, none where that of a learner's own itself raises one."""
     with contextlib.suppress(Exception):
-        first = str(error).split("\n")[0]
-        text = isolate_text(
-            re.sub(r"^\[enforce fail at [^]]*\] [^.]*\. ", "", first)
-        )  # of torch's memory
-        return f"{kind}: {text}{'' if text.endswith(('.', '…')) else '.'}"
-    return f"{kind}."
+        return str(error)
+    return ""
+
+
+def _describe(error: BaseException) -> str:
+    kind = isolate_text(type(error).__name__)
+    first = error_text(error).split("\n")[0]
+    # what torch says of its memory begins with a line of its own
+    text = isolate_text(re.sub(r"^\[enforce fail at [^]]*\] [^.]*\. ", "", first))
+    return f"{kind}: {text}{'' if text.endswith(('.', '…')) else '.'}" if text else f"{kind}."

@@ -226,7 +226,7 @@ EXERCISES = [
             "unpack",
             "order",
             "split",
-            "apart",
+            "split_each",
             "split_fused",
             "kernel",
             "merge",

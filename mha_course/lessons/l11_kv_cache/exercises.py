@@ -65,7 +65,7 @@ def _build_decode_step(steps: Steps) -> Callable[..., tuple[Tensor, Tensor, Tens
     ) -> tuple[Tensor, Tensor, Tensor]:
         *weights, w_o, h = rest
         q, k, v = s.order(*s.project(x_t, x_t, weights, NO_BIAS[:3], h, s))
-        q, k, v = s.apart(q, k, v, h, s)
+        q, k, v = s.split_each(q, k, v, h, s)
         keys, values = s.append(k_cache, v_cache, k, v)
         seen_keys, seen_values = s.seen(keys, values)
         scores = s.scale(s.scores(q, seen_keys), q, seen_keys, h)

@@ -220,7 +220,7 @@ EXERCISES = [
         run=with_state,
         done="You can run one layer of GPT-2 from its file. Now let it run all of them, below.",
         steps=(
-            "linear", "unpack", "order", "split", "apart", "split_fused", "scores", "scale",
+            "linear", "unpack", "order", "split", "split_each", "split_fused", "scores", "scale",
             *MASKED, "post", "weigh",
             "merge", "output",
         ),
