@@ -72,22 +72,6 @@ def _orders(*orders: str) -> list[Function]:
     ]
 
 
-def _pieces(*pieces: Tensor) -> tuple[Tensor, ...]:
-    return pieces
-
-
-def _fused(order: str) -> Function:
-    """Read the last axis of the fused q, k and v in another order than 3HD."""
-    places = {axis: 2 + order.index(axis) for axis in "3HD"}
-
-    def split_fused(qkv: Tensor, num_heads: int) -> tuple[Tensor, ...]:
-        sizes = {"3": 3, "H": num_heads, "D": qkv.size(2) // 3 // num_heads}
-        cut = qkv.unflatten(2, [sizes[axis] for axis in order])
-        return cut.permute(places["3"], 0, places["H"], 1, places["D"]).unbind(0)
-
-    return split_fused
-
-
 IN_THREE = ("project_qkv", "split_fused_qkv", "fused_mha", "gpt2_attention")
 PROJECTION = [
     mistake(
@@ -110,7 +94,6 @@ PROJECTION = [
         linear=_without_bias,
         output=_without_bias,
         project=[_projected(_without_bias, name) for name in "qv"],
-        but=("multi_head_attention", "self_attention"),
     ),
     mistake(
         "wrong-unpack-order",
@@ -120,15 +103,14 @@ PROJECTION = [
     mistake("key-value-swapped", order=_orders("qvk")),
     mistake(
         "pieces-not-three",
-        {"unpack": lambda t: t.chunk(3), "order": _pieces},
-        {"split_fused": _in_three(_itself, 0), "order": _pieces},
-        {"split_fused": _in_three(_split, 0), "order": _pieces},
+        unpack=lambda t: t.chunk(3),
+        split_fused=[_in_three(_itself, 0), _in_three(_split, 0)],
         crashes=r"not enough values to unpack \(expected 3, got 2\)",
         only=IN_THREE,
     ),
     mistake(
         "/split-takes-a-size",
-        {"unpack": lambda t: t.split(3, dim=-1), "order": _pieces},
+        unpack=lambda t: t.split(3, dim=-1),
         crashes=r"too many values to unpack \(expected 3",
         only=(*IN_THREE, "gpt2_qkv"),
     ),
@@ -142,14 +124,21 @@ PROJECTION = [
     mistake("shared-projection", order=_orders("qqq", "vvv", "kkk")),
     mistake("value-not-projected", project=_projected(_itself, "v")),
     mistake("/nothing-projected", project=_projected(_itself)),
-    mistake("head-reads-own-slice", project=_projected(_own_slice), but=("self_attention",)),
-    mistake(
-        "one-small-linear-for-all-heads", project=_projected(_one_small), but=("self_attention",)
-    ),
+    mistake("head-reads-own-slice", project=_projected(_own_slice)),
+    mistake("one-small-linear-for-all-heads", project=_projected(_one_small)),
     mistake("activation-on-projection", linear=lambda *given: _linear(*given).relu()),
-    mistake("fused-heads-outermost", split_fused=_fused("H3D")),
-    mistake("fused-three-innermost", split_fused=_fused("HD3")),
-    mistake("fused-dim-before-heads", split_fused=_fused("3DH")),
+    mistake(
+        "fused-heads-outermost",
+        split_fused=lambda t, h: t.unflatten(2, (h, 3, -1)).permute(3, 0, 2, 1, 4),
+    ),
+    mistake(
+        "fused-three-innermost",
+        split_fused=lambda t, h: t.unflatten(2, (h, -1, 3)).permute(4, 0, 2, 1, 3),
+    ),
+    mistake(
+        "fused-dim-before-heads",
+        split_fused=lambda t, h: t.unflatten(2, (3, -1, h)).permute(2, 0, 4, 1, 3),
+    ),
 ]
 
 # Split and merge
@@ -275,6 +264,11 @@ HEADS = [
     ),
 ]
 
+
+def _cosine(q: Tensor, k: Tensor) -> Tensor:
+    return normalize(q, dim=-1) @ normalize(k, dim=-1).transpose(-2, -1)
+
+
 SCORES = [
     mistake("key-not-transposed", scores=lambda q, k: q @ k),
     mistake(
@@ -297,29 +291,18 @@ SCORES = [
         weigh=[lambda w, v: w * v, lambda w, v: v * w],
         written=r"\bq ?\* ?k\b|\bk ?\* ?q\b",
     ),
-    mistake(
-        "cosine-not-dot",
-        {
-            "scores": lambda q, k: normalize(q, dim=-1) @ normalize(k, dim=-1).transpose(-2, -1),
-            "scale": lambda z, q, k, h: z,
-        },
-        scores=lambda q, k: normalize(q, dim=-1) @ normalize(k, dim=-1).transpose(-2, -1),
-    ),
-    mistake(
-        "scale-d-model",
-        scale=lambda z, q, k, h: z / math.sqrt(q.size(-1) * h),
-        but=("self_attention",),
-    ),
+    mistake("cosine-not-dot", {"scores": _cosine, "scale": _itself}, scores=_cosine),
+    mistake("scale-d-model", scale=lambda z, q, k, h: z / math.sqrt(q.size(-1) * h)),
     mistake("scale-no-root", scale=lambda z, q, k, h: z / q.size(-1)),
     mistake(
         "/scale-half-width",
         scale=[lambda z, q, k, h: z / (q.size(-1) / 2), lambda z, q, k, h: z / q.size(-1) / 2],
     ),
-    mistake("scale-missing", scale=lambda z, q, k, h: z),
+    mistake("scale-missing", scale=_itself),
     mistake("scale-inverted", scale=lambda z, q, k, h: z * math.sqrt(q.size(-1))),
     mistake(
         "scale-after-softmax",
-        {"scale": lambda z, q, k, h: z, "post": lambda w, q: w / math.sqrt(q.size(-1))},
+        {"scale": _itself, "post": lambda w, q: w / math.sqrt(q.size(-1))},
     ),
     mistake(
         "scale-by-length",
@@ -365,7 +348,7 @@ SOFTMAX = [
         softmax=lambda z: z.softmax(-1).softmax(-1),
         attend=lambda *given: Steps.defaults["attend"](*given).softmax(-1),
     ),
-    mistake("/softmax-missing", softmax=lambda z: z),
+    mistake("/softmax-missing", softmax=_itself),
     mistake(
         "/causal-unasked",
         softmax=[lambda z: _causal(z, 0), lambda z: _causal(z, z.size(-1) - z.size(-2))],
@@ -447,7 +430,7 @@ OUTPUT = [
         weigh=lambda w, v: v @ w,
         operand=lambda shape: len(shape) > 1 and shape[-1] == shape[-2],
     ),
-    mistake("output-projection-missing", output=lambda m, w, b, h: m),
+    mistake("output-projection-missing", output=_itself),
     mistake("output-projection-per-head", output=_own_slice),
 ]
 

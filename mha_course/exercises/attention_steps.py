@@ -52,7 +52,7 @@ class Steps(SimpleNamespace):
     defaults: ClassVar[dict[str, Callable[..., Any]]] = {
         "linear": lambda x, w, b=None: x @ w.T + (0 if b is None else b),
         "unpack": lambda qkv: qkv.chunk(3, dim=-1),
-        "order": lambda q, k, v: (q, k, v),
+        "order": lambda *qkv: qkv,
         "project": _project,
         "split": lambda x, num_heads: x.unflatten(2, (num_heads, -1)).transpose(1, 2),
         "split_each": _split_each,

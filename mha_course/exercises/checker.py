@@ -6,7 +6,6 @@ import inspect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -112,7 +111,7 @@ class Attempt:
         return self.outcomes + [run(self.exercise.run, self.answer, inputs()) for inputs in rest]
 
     def _convert(self, x: Any) -> Any:
-        return x.to(self.dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
+        return x.to(self.dtype) if sandbox.is_float(x) else x
 
     def _call(self, seed: int = 0) -> Outcome:
         """Run the answer; results that are stacked in one tensor are unpacked."""
@@ -193,8 +192,7 @@ class Attempt:
                 return None
             return Fault("wrong", "gradient", "The result is right, but backward() stops.")
         targets = sandbox.gradients(call, self.exercise.reference, self.arguments, several)
-        pairs = (zip(*both, strict=False) for both in zip(outcome.result, targets, strict=False))
-        for gradient, target in chain.from_iterable(pairs):
+        for gradient, target in zip(outcome.result, targets, strict=False):
             if gradient is None or target is None or not bool(target.isfinite().all()):
                 continue
             if not bool(gradient.isfinite().all()):

@@ -217,12 +217,12 @@ def run(
     # an answer that works in place spoils these
     copies = [x.clone() if isinstance(x, Tensor) else x for x in arguments]
     dtype = torch.get_default_dtype()
-    grad = torch.is_grad_enabled()
     outcome = Outcome()
     try:
         with (
             warnings.catch_warnings(action="ignore"),
             torch.random.fork_rng(devices=[]),
+            torch.set_grad_enabled(torch.is_grad_enabled()),  # put back at the end
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),
             guarded(),
@@ -235,7 +235,6 @@ def run(
         outcome.error = error
     finally:
         torch.set_default_dtype(dtype)
-        torch.set_grad_enabled(grad)
     pairs = zip(arguments, copies, strict=True)
     outcome.changed = any(isinstance(x, Tensor) and not torch.equal(x, y) for x, y in pairs)
     return outcome
@@ -243,14 +242,14 @@ def run(
 
 def gradients(
     call: Callable[..., Any], answer: Any, arguments: Sequence[Any], several: bool
-) -> list[list[Tensor | None]]:
-    """Return the gradients of each float64 result by each float argument.
+) -> list[Tensor | None]:
+    """Return the gradients of each float64 result by each float argument, one after the other.
 
     Several results may be one tensor, which can be unpacked. There are none where the answer does
     without them, in NumPy or in place. Raises: whatever the way back does.
     """
-    leaves = [x.detach().clone().requires_grad_() if _is_float(x) else x for x in arguments]
-    inputs = [x for x in leaves if _is_float(x)]
+    leaves = [x.detach().clone().requires_grad_() if is_float(x) else x for x in arguments]
+    inputs = [x for x in leaves if is_float(x)]
     if not inputs:
         return []
     with torch.enable_grad():
@@ -259,23 +258,19 @@ def gradients(
             results = list(result) if several else as_list(result)
         except Exception:  # it has run on arguments that need no gradient
             return []
-        return [_gradients_of(x, inputs) for x in results]
+        return [gradient for x in results for gradient in _gradients_of(x, inputs)]
 
 
-def _gradients_of(x: Any, inputs: Sequence[Tensor]) -> list[Tensor | None]:
+def _gradients_of(x: Any, inputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
     if not isinstance(x, Tensor) or not x.requires_grad or x.dtype != torch.float64:
-        return []
-    total = (x * _direction(x)).sum()
-    return list(torch.autograd.grad(total, inputs, retain_graph=True, allow_unused=True))
+        return [None] * len(inputs)
+    direction = torch.arange(x.numel(), dtype=x.dtype).cos().view(x.shape)  # fixed numbers
+    return torch.autograd.grad(x, inputs, direction, retain_graph=True, allow_unused=True)
 
 
-def _is_float(x: Any) -> bool:
+def is_float(x: Any) -> bool:
+    """Return True for a tensor of floating point."""
     return isinstance(x, Tensor) and x.is_floating_point()
-
-
-def _direction(x: Tensor) -> Tensor:
-    """Return fixed numbers, one for each of a result, in which its gradient is taken."""
-    return torch.arange(x.numel(), dtype=x.dtype).cos().view(x.shape)
 
 
 def explain(error: BaseException, arguments: Sequence[Any]) -> str:
