@@ -162,10 +162,6 @@ def _swapped_first(x: Tensor, h: int) -> Tensor:
     return x.transpose(1, 2).reshape(x.size(0), h, x.size(1), -1)
 
 
-def _innermost(x: Tensor, h: int) -> Tensor:
-    return x.unflatten(2, (-1, h)).permute(0, 3, 1, 2)
-
-
 def _kept(x: Tensor, h: int) -> Tensor:
     return x.unflatten(2, (h, -1))
 
@@ -198,7 +194,7 @@ HEADS = [
             lambda t, h: t.reshape(3, t.size(0), h, t.size(1), -1).unbind(0),
         ],
     ),
-    mistake("heads-innermost", split=_innermost),
+    mistake("heads-innermost", split=lambda x, h: x.unflatten(2, (-1, h)).permute(0, 3, 1, 2)),
     mistake(
         "never-transposed",
         {"split": _kept, "merge": lambda c: c.flatten(2)},

@@ -87,9 +87,7 @@ NO_BIAS = (None,) * 4
 
 
 def read_fused(qkv: Tensor, num_heads: int, s: Steps) -> Three:
-    """Return q, k and v of a fused projection: people cut it in three and split each, or do both at
-    once.
-    """
+    """Return q, k and v of a fused projection: cut in three and split, or both at once."""
     if s.split_fused is not Steps.defaults["split_fused"]:
         return s.order(*s.split_fused(qkv, num_heads))
     q, k, v = s.order(*s.unpack(qkv))

@@ -203,9 +203,7 @@ class Mistake:
         return self.row.id
 
     def belongs_to(self, exercise: Exercise) -> bool:
-        """Return True where the mistake can be made in an exercise, as far as ``only`` and ``but``
-        say.
-        """
+        """Return True where ``only`` and ``but`` let the mistake be made in an exercise."""
         return exercise.name not in self.but and (not self.only or exercise.name in self.only)
 
     def applies(self, exercise: Exercise) -> list[Change]:
