@@ -18,8 +18,8 @@ Three = tuple[Tensor, Tensor, Tensor]
 def _project(
     x: Tensor, memory: Tensor, weights: Any, biases: Any, num_heads: int, s: Steps
 ) -> Three:
-    (w_q, w_k, w_v), (b_q, b_k, b_v) = weights, biases
-    return s.linear(x, w_q, b_q), s.linear(memory, w_k, b_k), s.linear(memory, w_v, b_v)
+    q, k, v = map(s.linear, (x, memory, memory), weights, biases)
+    return q, k, v
 
 
 def _split_each(q: Tensor, k: Tensor, v: Tensor, num_heads: int, s: Steps) -> Three:
@@ -44,10 +44,7 @@ def _attend(scores: Tensor, mask: Tensor | None, s: Steps) -> Tensor:
 
 
 class Steps(SimpleNamespace):
-    """The steps that lessons share, each replaceable: ``Steps(scale=…)`` is right but the scale.
-
-    A lesson adds steps of its own where it puts them together.
-    """
+    """Steps that lessons share, each replaceable: ``Steps(scale=…)`` is right but the scale."""
 
     defaults: ClassVar[dict[str, Callable[..., Any]]] = {
         "linear": lambda x, w, b=None: x @ w.T + (0 if b is None else b),

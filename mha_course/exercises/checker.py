@@ -190,7 +190,9 @@ class Attempt:
         several = isinstance(self.target, tuple)
         outcome = run(sandbox.gradients, call, (self.answer, self.arguments, several))
         if outcome.error is not None:
-            if "inplace operation" in str(outcome.error):  # on tensors of its own: no mistake
+            if "inplace operation" in sandbox.error_text(
+                outcome.error
+            ):  # on tensors of its own: no mistake
                 return None
             return Fault("wrong", "gradient", "The result is right, but backward() stops.")
         targets = sandbox.gradients(call, self.exercise.reference, self.arguments, several)

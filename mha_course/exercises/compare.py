@@ -37,7 +37,7 @@ def compare(got: Any, want: Any, axes: Sequence[str], tolerance: float) -> tuple
     if got.shape != want.shape:
         target = f"{tuple(want.shape)}, which is ({', '.join(axes)})"
         return "shape", f"has shape {tuple(got.shape)}, and should have {target}."
-    if want.dtype == torch.bool or not want.is_floating_point():
+    if not want.is_floating_point():
         return _exact(got, want, axes)
     if not got.is_floating_point():
         return "dtype", f"is {got.dtype}, and should be floating point."

@@ -11,7 +11,6 @@ import re
 import sys
 import threading
 import warnings
-import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 from traceback import walk_tb
 from types import FrameType, TracebackType
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -170,7 +170,7 @@ class _Operations(DispatchMode):
         super().__init__()
         self.operations = operations
         # by the shape of what was made
-        self.made = defaultdict[tuple[int, ...], list[weakref.ref[torch.UntypedStorage]]](list)
+        self.made = defaultdict[tuple[int, ...], WeakSet[torch.UntypedStorage]](WeakSet)
 
     def ran(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
@@ -182,9 +182,8 @@ class _Operations(DispatchMode):
         output = tuple(results[0].shape) if results else ()
         held = 0
         if len(output) > 1 and results[0].layout == torch.strided:
-            alive = [storage for storage in self.made[output] if storage() is not None]
-            self.made[output] = [*alive, weakref.ref(results[0].untyped_storage())]
-            held = len({storage() for storage in self.made[output]})
+            self.made[output].add(results[0].untyped_storage())
+            held = len(self.made[output])
         name = func.name().split("::")[-1].split(".")[0]
         self.operations.append(Operation(name, inputs, output, held))
 
@@ -315,6 +314,6 @@ def error_text(error: BaseException) -> str:
 def _describe(error: BaseException) -> str:
     kind = isolate_text(type(error).__name__)
     first = error_text(error).split("\n")[0]
-    # what torch says of its memory begins with a line of its own
+    # where memory runs out, torch first names a file of its own
     text = isolate_text(re.sub(r"^\[enforce fail at [^]]*\] [^.]*\. ", "", first))
     return f"{kind}: {text}{'' if text.endswith(('.', '…')) else '.'}" if text else f"{kind}."

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -17,11 +17,6 @@ Function = Callable[..., Any]
 Change = Mapping[str, Function]  # steps that are replaced, by name
 # by which numbers go to where operations are not seen
 EXITS = {"numpy", "__array__", "__dlpack__", "tolist"}
-
-
-def call(answer: Function, *arguments: Any) -> Any:
-    """Run an answer that is a function."""
-    return answer(*arguments)
 
 
 class Operation(NamedTuple):
@@ -88,7 +83,7 @@ class Exercise:
     axes: str | tuple[str, ...] = ""
     steps: tuple[str, ...] = ()
     build: Callable[[Steps], Function] | None = None
-    run: Function = call
+    run: Function = operator.call
     results: tuple[str, ...] = ()
     done: str = ""
     tolerance: float = 0.0
@@ -119,7 +114,7 @@ class Exercise:
         replaced = {name: step for change in changes for name, step in change.items()}
         if not self.steps:
             return replaced.get(self.name, self.reference)
-        build = self.build or attrgetter(self.steps[0])
+        build = self.build or operator.attrgetter(self.steps[0])
         return build(Steps(**replaced))
 
 
