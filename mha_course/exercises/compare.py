@@ -107,18 +107,17 @@ def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> 
     """Describe what can be seen at once: sums of rows and columns, and how much of it is right."""
     seen = []
     if axes[-2:] in (["T", "S"], ["S", "S"]) and got.dim() > 2:
-        rows, columns = got.sum(-1), got.sum(-2)
+        rows = got.sum(-1)
         if bool(((want.sum(-1) - 1).abs() < 1e-6).any()):
             if float((rows - want.sum(-1)).abs().max()) > 1e-4:
                 low = float(rows.min())
                 high = float(rows.max())
                 upper = "" if high - low < 0.005 else f" to {high:.2f}"
                 seen.append(f"Rows sum to {low:.2f}{upper}.")
-            if float((columns - 1).abs().max()) < 1e-4:
+            if float((got.sum(-2) - 1).abs().max()) < 1e-4:
                 seen.append("Columns sum to 1.")
     for dim, (axis, name) in enumerate(zip(axes, _names(axes)[: got.dim()], strict=False)):
-        rest = [number for number in range(got.dim()) if number != dim]
-        right = ~wrong.amax(rest) if rest else ~wrong
+        right = ~wrong.movedim(dim, 0).reshape(wrong.size(dim), -1).any(1)
         if axis in "BHTS" and 0 < int(right.sum()) < len(right):
             seen.append(f"{int(right.sum())} of {len(right)} {name}s agree.")
             break
