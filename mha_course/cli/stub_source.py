@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from types import CodeType
 
-from mha_course.exercises.stubs import is_empty
+from mha_course.exercises.checker import is_empty
 
 
 def is_stub_source(node: ast.AST | None) -> bool:

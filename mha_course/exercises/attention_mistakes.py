@@ -297,8 +297,7 @@ SCORES = [
     mistake("scale-missing", scale=_itself),
     mistake("scale-inverted", scale=lambda z, q, k, h: z * math.sqrt(q.size(-1))),
     mistake(
-        "scale-after-softmax",
-        {"scale": _itself, "post": lambda w, q: w / math.sqrt(q.size(-1))},
+        "scale-after-softmax", {"scale": _itself, "post": lambda w, q: w / math.sqrt(q.size(-1))}
     ),
     mistake(
         "scale-by-length",

@@ -53,9 +53,7 @@ class Steps(SimpleNamespace):
         "project": _project,
         "split": lambda x, num_heads: x.unflatten(2, (num_heads, -1)).transpose(1, 2),
         "split_each": _split_each,
-        "split_fused": lambda qkv, num_heads: (
-            qkv.unflatten(2, (3, num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
-        ),
+        "split_fused": lambda qkv, h: qkv.unflatten(2, (3, h, -1)).permute(2, 0, 3, 1, 4),
         "scores": lambda q, k: q @ k.transpose(-2, -1),
         "scale": lambda scores, q, k, num_heads: scores / math.sqrt(q.size(-1)),
         "softmax": _softmax,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mha_course.exercises import compare, progress_store, sandbox
 from mha_course.exercises.catalogue import MISTAKES, find_exercise
@@ -18,12 +20,12 @@ from mha_course.exercises.diagnose import recognise
 from mha_course.exercises.report import Report
 from mha_course.exercises.sandbox import Outcome, as_list, run
 from mha_course.exercises.spec import Exercise, Mistake
-from mha_course.exercises.stubs import is_stub
 from mha_course.markup import isolate_text
 from mha_course.tracing.torch_internals import WithoutSubclasses
 
 _MANY = 10_000_000  # numbers
 _BESIDE_THE_NUMBERS = ("input", "repeat", "gradient", "nan gradient", "rule")  # stages
+_WITHOUT_EFFECT = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
 # checks that failed since the last pass, for each exercise, in this session
 _failures: Counter[str] = Counter()
 
@@ -60,6 +62,23 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
     _failures[name] = 0 if report.status == "correct" else _failures[name] + 1
     offer = f'Stuck? hint("{name}") goes one step further.' if _failures[name] > 1 else ""
     return replace(report, offer=offer, failures=_failures[name])
+
+
+def is_empty(code: CodeType) -> bool:
+    """Return True for code that only returns None or dots, as that of ``...`` and ``pass`` does."""
+    steps = list(dis.get_instructions(code))
+    returned = {step.argval for step in steps if step.opname in ("LOAD_CONST", "RETURN_CONST")}
+    return {step.opname for step in steps} <= _WITHOUT_EFFECT and returned <= {None, Ellipsis}
+
+
+def is_stub(answer: Any) -> bool:
+    """Return True for an empty function, and a class with an empty forward or no method at all."""
+    if isinstance(answer, type):
+        forward = getattr(answer, "forward", nn.Module.forward)
+        empty = not any(map(inspect.isfunction, vars(answer).values()))
+        return empty if forward is nn.Module.forward else is_stub(forward)
+    code = getattr(answer, "__code__", None)
+    return answer is None or answer is Ellipsis if code is None else is_empty(code)
 
 
 class Fault(NamedTuple):
@@ -276,7 +295,7 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
     if not callable(answer):
         wanted = "a class" if wants_class else "a function"
         return f"It takes {wanted}, and got {type(answer).__name__}."
-    if wants_class and isinstance(answer, torch.nn.Module):
+    if wants_class and isinstance(answer, nn.Module):
         return "It takes the class itself, not a module made of it: leave the parentheses away."
     if isinstance(answer, type) and not wants_class:
         return f"It takes a function, and got the class {isolate_text(answer.__name__)}."

@@ -125,8 +125,7 @@ QUESTIONS = {
 MISTAKES = [
     mistake("weight-not-transposed", one_head_queries=lambda x, w, i, h: x @ w.chunk(h)[i]),
     mistake(
-        "weight-not-transposed/rows",
-        one_head_queries=lambda x, w, i, h: x @ w.chunk(h, dim=1)[i],
+        "weight-not-transposed/rows", one_head_queries=lambda x, w, i, h: x @ w.chunk(h, dim=1)[i]
     ),
     mistake(
         "/weight-cut-along-columns",
