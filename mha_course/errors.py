@@ -237,8 +237,7 @@ def require_module_inputs(
     require_float(place, {"the weights": weight, **inputs})
     query = inputs[first]
     key = inputs[others[0]] if others else query
-    batch = query.size(0)
-    queries = query.size(1)
+    batch, queries, _ = query.shape
     keys = key.size(1)
     width = weight.size(1)
     require_shape(place, first, query, {"B": None, "T" if others else "S": None, "C": width})

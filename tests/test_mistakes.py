@@ -9,9 +9,9 @@ import pytest
 
 import mha_course
 from mha_course import mistakes
-from mha_course.exercises.attention_mistakes import MASKED_SOFTMAX
 from mha_course.exercises.catalogue import EXERCISES, MISTAKES
 from mha_course.experiments.faulty_attention import SINGLE
+from mha_course.lessons.l04_softmax.exercises import MASKED_SOFTMAX
 from mha_course.lessons.l19_bug_hunt.accusations import ROW_OF
 from mha_course.mistakes import ROWS
 from mha_course.tracing.rules.warnings import QUESTIONS, row_of

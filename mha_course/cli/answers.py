@@ -20,10 +20,10 @@ from typing import Any
 
 from IPython.core.inputtransformer2 import TransformerManager
 
+from mha_course.cli.stub_source import is_stub_source
 from mha_course.exercises.catalogue import EXERCISES, LESSONS
 from mha_course.exercises.checker import check
 from mha_course.exercises.sandbox import explain
-from mha_course.exercises.stubs import is_stub_source
 
 CELL_MAGIC = re.compile(r"\A(?:\s*%%.*\n)+")
 BEGINNING = re.compile(rf"^(?:async )?(?:def|class) ({'|'.join(EXERCISES)})\b", re.MULTILINE)

@@ -27,9 +27,9 @@ from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
 from mha_course.cli import authoring, launch, slide_html
+from mha_course.cli.stub_source import stub_name
 from mha_course.errors import ShapeError, require
 from mha_course.exercises.catalogue import QUESTIONS, find_exercise
-from mha_course.exercises.stubs import stub_name
 from mha_course.sources import plain_source
 from mha_course.widgets.base import DECK_VIEW, esm
 

@@ -53,9 +53,8 @@ def _axes(call: Callable[..., Any], inputs: Sequence[Any]) -> dict[str, str]:
     except (TypeError, ValueError):  # builtins
         return {}
     letters = {size: letter for letter, size in SIZES.items()} | {1: "1"}
-    batches = {name: x.shape for name, x in bound.items() if isinstance(x, Tensor) and x.dim() > 2}
     return {
-        name: " ".join(letters[size] for size in shape)
-        for name, shape in batches.items()
-        if set(shape) <= set(letters)
+        name: " ".join(letters[size] for size in x.shape)
+        for name, x in bound.items()
+        if isinstance(x, Tensor) and x.dim() > 2 and set(x.shape) <= set(letters)
     }

@@ -7,8 +7,6 @@ here is named. Mistakes in a whole function are registered in the lesson of that
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from mha_course.exercises.attention_steps import Steps
-from mha_course.exercises.spec import Change, Function, Mistake, mistake
+from mha_course.exercises.spec import Change, Function, mistake
 
 # Projection
 
@@ -74,79 +72,28 @@ def _orders(*orders: str) -> list[Function]:
     ]
 
 
-def _pieces(*pieces: Tensor) -> tuple[Tensor, ...]:
-    return pieces
-
-
-def _fused(order: str) -> Function:
-    """Read the last axis of the fused q, k and v in another order than 3HD."""
-    places = {axis: 2 + order.index(axis) for axis in "3HD"}
-
-    def split_fused(qkv: Tensor, num_heads: int) -> tuple[Tensor, ...]:
-        sizes = {"3": 3, "H": num_heads, "D": qkv.size(2) // 3 // num_heads}
-        apart = qkv.unflatten(2, [sizes[axis] for axis in order])
-        return apart.permute(places["3"], 0, places["H"], 1, places["D"]).unbind(0)
-
-    return split_fused
-
-
 IN_THREE = ("project_qkv", "split_fused_qkv", "fused_mha", "gpt2_attention")
 PROJECTION = [
     mistake(
         "weight-not-transposed",
         {"linear": _not_transposed, "output": _not_transposed},
         linear=_not_transposed,
-        rows=lambda x, w, i, h: x @ w.chunk(h)[i],
         project=[_projected(_not_transposed, name) for name in "qkv"],
         but=("gpt2_attention",),
     ),
     mistake("weight-not-transposed/output", output=_not_transposed, but=("gpt2_attention",)),
-    mistake("weight-not-transposed/rows", rows=lambda x, w, i, h: x @ w.chunk(h, dim=1)[i]),
     mistake(
         "/weight-before-x",
         linear=lambda x, w, b=None: w @ x,
-        only=(
-            "project",
-            "project_qkv",
-            "self_attention",
-            "multi_head_attention",
-            "fused_mha",
-            "cross_attention",
-        ),
-        same_as=("key-not-transposed",),
+        but=("MultiHeadAttention", "decode_step", "gpt2_attention"),
         written=r"@ ?x\b",
-    ),
-    mistake(
-        "/new-linear",
-        stage="repeat",
-        crashes="same dtype, but got Double and Float",
-        only=("project", "project_qkv"),
-    ),
-    mistake(
-        "/weight-reshaped",
-        linear=lambda x, w, b: _linear(x, w.reshape(w.size(1), w.size(0)).T, b),
-        only=("project", "project_qkv"),
-    ),
-    mistake(
-        "/weight-cut-along-columns",
-        rows=lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T,
-        same_as=("weight-not-transposed",),
-        written="dim=1",
-    ),
-    mistake(
-        "/rows-from-head-number",
-        rows=[
-            lambda x, w, i, h: x @ w[i : i + w.size(0) // h].T,
-            lambda x, w, i, h: x @ w[i * h : i * h + h].T,
-        ],
     ),
     mistake(
         "bias-dropped",
         {"linear": _without_bias, "output": _without_bias},
         linear=_without_bias,
         output=_without_bias,
-        project=[_projected(_without_bias, names) for names in ("q", "v", "qk", "kv")],
-        but=("multi_head_attention", "self_attention"),
+        project=[_projected(_without_bias, name) for name in "qv"],
     ),
     mistake(
         "wrong-unpack-order",
@@ -156,16 +103,14 @@ PROJECTION = [
     mistake("key-value-swapped", order=_orders("qvk")),
     mistake(
         "pieces-not-three",
-        {"unpack": lambda t: t.chunk(3), "order": _pieces},
-        {"split_fused": _in_three(_itself, 0), "order": _pieces},
-        {"split_fused": _in_three(_split, 0), "order": _pieces},
+        unpack=lambda t: t.chunk(3),
+        split_fused=[_in_three(_itself, 0), _in_three(_split, 0)],
         crashes=r"not enough values to unpack \(expected 3, got 2\)",
         only=IN_THREE,
     ),
     mistake(
         "/split-takes-a-size",
-        {"unpack": lambda t: t.split(3, dim=-1), "order": _pieces},
-        gpt2_qkv=[lambda w: w.split(3, dim=1), lambda w: w.T.split(3)],
+        unpack=lambda t: t.split(3, dim=-1),
         crashes=r"too many values to unpack \(expected 3",
         only=(*IN_THREE, "gpt2_qkv"),
     ),
@@ -179,50 +124,42 @@ PROJECTION = [
     mistake("shared-projection", order=_orders("qqq", "vvv", "kkk")),
     mistake("value-not-projected", project=_projected(_itself, "v")),
     mistake("/nothing-projected", project=_projected(_itself)),
+    mistake("head-reads-own-slice", project=_projected(_own_slice)),
+    mistake("one-small-linear-for-all-heads", project=_projected(_one_small)),
+    mistake("activation-on-projection", linear=lambda *given: _linear(*given).relu()),
     mistake(
-        "head-reads-own-slice",
-        rows=lambda x, w, i, h: _own_slice(x, w, None, h).chunk(h, -1)[i],
-        project=_projected(_own_slice),
-        but=("self_attention",),
+        "fused-heads-outermost",
+        split_fused=lambda t, h: t.unflatten(2, (h, 3, -1)).permute(3, 0, 2, 1, 4),
     ),
     mistake(
-        "one-small-linear-for-all-heads", project=_projected(_one_small), but=("self_attention",)
+        "fused-three-innermost",
+        split_fused=lambda t, h: t.unflatten(2, (h, -1, 3)).permute(4, 0, 2, 1, 3),
     ),
     mistake(
-        "activation-on-projection",
-        linear=lambda *given: _linear(*given).relu(),
-        rows=lambda x, w, i, h: (x @ w.chunk(h)[i].T).relu(),
+        "fused-dim-before-heads",
+        split_fused=lambda t, h: t.unflatten(2, (3, -1, h)).permute(2, 0, 4, 1, 3),
     ),
-    mistake("fused-heads-outermost", split_fused=_fused("H3D")),
-    mistake("fused-three-innermost", split_fused=_fused("HD3")),
-    mistake("fused-dim-before-heads", split_fused=_fused("3DH")),
 ]
 
 # Split and merge
-
-
-def _each(change: Callable[[Tensor, int], Tensor], only: str = "qkv") -> Function:
-    """Split some of q, k and v in another way."""
-
-    def apart(q: Tensor, k: Tensor, v: Tensor, h: int, s: Steps) -> Any:
-        return tuple(
-            change(x, h) if name in only else s.split(x, h)
-            for name, x in zip("qkv", (q, k, v), strict=True)
-        )
-
-    return apart
 
 
 def _viewed(x: Tensor, h: int) -> Tensor:
     return x.reshape(x.size(0), h, x.size(1), -1)
 
 
+def _viewed_alone(names: str) -> Function:
+    """View some of q, k and v without the transpose, and split the others."""
+
+    def split_each(q: Tensor, k: Tensor, v: Tensor, h: int, s: Steps) -> Any:
+        pairs = zip("qkv", (q, k, v), strict=True)
+        return [_viewed(x, h) if name in names else s.split(x, h) for name, x in pairs]
+
+    return split_each
+
+
 def _swapped_first(x: Tensor, h: int) -> Tensor:
     return x.transpose(1, 2).reshape(x.size(0), h, x.size(1), -1)
-
-
-def _innermost(x: Tensor, h: int) -> Tensor:
-    return x.unflatten(2, (-1, h)).permute(0, 3, 1, 2)
 
 
 def _kept(x: Tensor, h: int) -> Tensor:
@@ -250,7 +187,6 @@ HEADS = [
     mistake(
         "view-without-transpose",
         split=_viewed,
-        apart=_each(_viewed),
         split_fused=[
             _in_three(_viewed),
             _in_three(lambda x, h: x.view(x.size(0), h, x.size(1), -1)),
@@ -258,29 +194,22 @@ HEADS = [
             lambda t, h: t.reshape(3, t.size(0), h, t.size(1), -1).unbind(0),
         ],
     ),
-    mistake(
-        "heads-innermost",
-        split=_innermost,
-        apart=_each(_innermost),
-        rows=lambda x, w, i, h: x @ w[i::h].T,
-        same_as=("fused-dim-before-heads",),
-    ),
+    mistake("heads-innermost", split=lambda x, h: x.unflatten(2, (-1, h)).permute(0, 3, 1, 2)),
     mistake(
         "never-transposed",
         {"split": _kept, "merge": lambda c: c.flatten(2)},
-        {"apart": _each(_kept), "merge": lambda c: c.flatten(2)},
         split=_kept,
         split_fused=lambda t, h: t.unflatten(2, (3, h, -1)).unbind(2),
     ),
     mistake(
         "no-split",
-        {"apart": _each(_itself), "merge": _itself},
+        {"split": _itself, "merge": _itself},
         {
-            "apart": _each(_itself),
+            "split": _itself,
             "merge": _itself,
             "scale": lambda z, q, k, h: z / math.sqrt(q.size(-1) / h),
         },
-        {"apart": _each(lambda x, h: x[:, None]), "merge": lambda c: c[:, 0]},
+        {"split": lambda x, h: x[:, None], "merge": lambda c: c[:, 0]},
         but=("decode_step",),
     ),
     mistake(
@@ -305,14 +234,12 @@ HEADS = [
         "view-on-non-contiguous",
         merge=lambda c: c.transpose(1, 2).view(c.size(0), c.size(2), -1),
         operand=lambda shape: len(shape) == 4,
-        same_as=("view-without-transpose",),
     ),
     mistake(
         "view-after-transpose",
         split=[lambda x, h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1), _swapped_first],
         split_fused=_in_three(_swapped_first),
         operand=lambda shape: len(shape) == 3,
-        same_as=("view-on-non-contiguous", "view-without-transpose"),
     ),
     mistake(
         "heads-averaged",
@@ -329,9 +256,14 @@ HEADS = [
     ),
     mistake(
         "only-one-of-qkv-wrongly-split",
-        apart=[_each(_viewed, only) for only in ("q", "k", "v", "qk", "kv", "qv")],
+        split_each=[_viewed_alone(names) for names in ("q", "k", "v", "qk", "kv", "qv")],
     ),
 ]
+
+
+def _cosine(q: Tensor, k: Tensor) -> Tensor:
+    return normalize(q, dim=-1) @ normalize(k, dim=-1).transpose(-2, -1)
+
 
 SCORES = [
     mistake("key-not-transposed", scores=lambda q, k: q @ k),
@@ -344,50 +276,28 @@ SCORES = [
         ],
         but=("self_attention",),
     ),
-    mistake(
-        "key-all-axes-reversed",
-        scores=lambda q, k: q @ k.T,
-        same_as=("key-transposed-wrong-axes",),
-        written=r"\.T\b",
-    ),
+    mistake("key-all-axes-reversed", scores=lambda q, k: q @ k.T, written=r"\.T\b"),
     mistake(
         "key-reshaped", scores=lambda q, k: q @ k.reshape(*k.shape[:-2], k.size(-1), k.size(-2))
     ),
-    mistake(
-        "query-key-swapped",
-        scores=lambda q, k: k @ q.transpose(-2, -1),
-        same_as=("wrong-unpack-order",),
-    ),
+    mistake("query-key-swapped", scores=lambda q, k: k @ q.transpose(-2, -1)),
     mistake(
         "elementwise-product",
         scores=[lambda q, k: q * k, lambda q, k: (q * k).sum(-1), lambda q, k: k * q],
         weigh=[lambda w, v: w * v, lambda w, v: v * w],
-        same_as=("key-not-transposed", "query-key-swapped"),
         written=r"\bq ?\* ?k\b|\bk ?\* ?q\b",
     ),
-    mistake(
-        "cosine-not-dot",
-        {
-            "scores": lambda q, k: normalize(q, dim=-1) @ normalize(k, dim=-1).transpose(-2, -1),
-            "scale": lambda z, q, k, h: z,
-        },
-        scores=lambda q, k: normalize(q, dim=-1) @ normalize(k, dim=-1).transpose(-2, -1),
-    ),
-    mistake(
-        "scale-d-model",
-        scale=lambda z, q, k, h: z / math.sqrt(q.size(-1) * h),
-        but=("self_attention",),
-    ),
+    mistake("cosine-not-dot", {"scores": _cosine, "scale": _itself}, scores=_cosine),
+    mistake("scale-d-model", scale=lambda z, q, k, h: z / math.sqrt(q.size(-1) * h)),
     mistake("scale-no-root", scale=lambda z, q, k, h: z / q.size(-1)),
     mistake(
         "/scale-half-width",
         scale=[lambda z, q, k, h: z / (q.size(-1) / 2), lambda z, q, k, h: z / q.size(-1) / 2],
     ),
-    mistake("scale-missing", scale=lambda z, q, k, h: z),
+    mistake("scale-missing", scale=_itself),
     mistake("scale-inverted", scale=lambda z, q, k, h: z * math.sqrt(q.size(-1))),
     mistake(
-        "scale-after-softmax",
-        {"scale": lambda z, q, k, h: z, "post": lambda w, q: w / math.sqrt(q.size(-1))},
+        "scale-after-softmax", {"scale": _itself, "post": lambda w, q: w / math.sqrt(q.size(-1))}
     ),
     mistake(
         "scale-by-length",
@@ -395,25 +305,16 @@ SCORES = [
             lambda z, q, k, h: z / math.sqrt(k.size(-2)),
             lambda z, q, k, h: z / math.sqrt(q.size(-2)),
         ],
-        same_as=("scale-missing",),
     ),
-    mistake(
-        "/scale-rounded",
-        scale=lambda z, q, k, h: z / math.isqrt(q.size(-1)),
-        same_as=("scale-missing",),
-    ),
+    mistake("/scale-rounded", scale=lambda z, q, k, h: z / math.isqrt(q.size(-1))),
     mistake("scale-by-heads", scale=lambda z, q, k, h: z / math.sqrt(h), but=("self_attention",)),
 ]
 
 # Softmax
 
 
-def _exponentials(scores: Tensor, dims: Any = -1) -> Tensor:
-    return (scores - scores.amax(dims, keepdim=True)).exp()
-
-
-def _over(*dims: int) -> Function:
-    return lambda z: _exponentials(z, dims) / _exponentials(z, dims).sum(dims, keepdim=True)
+def _exponentials(scores: Tensor) -> Tensor:
+    return (scores - scores.amax(-1, keepdim=True)).exp()
 
 
 def _causal(scores: Tensor, corner: int) -> Tensor:
@@ -423,14 +324,14 @@ def _causal(scores: Tensor, corner: int) -> Tensor:
 
 WITH_MASK = ("multi_head_attention", "MultiHeadAttention", "cross_attention")
 SOFTMAX = [
-    mistake("softmax-over-queries", softmax=_over(-2)),
-    mistake("softmax-over-heads", softmax=_over(1), but=("self_attention",)),
-    mistake("softmax-over-batch", softmax=_over(0)),
+    mistake("softmax-over-queries", softmax=lambda z: z.softmax(-2)),
+    mistake("softmax-over-heads", softmax=lambda z: z.softmax(1), but=("self_attention",)),
+    mistake("softmax-over-batch", softmax=lambda z: z.softmax(0)),
     mistake(
         "softmax-over-everything",
         softmax=[
-            _over(-2, -1),
-            lambda z: _over(*range(z.dim()))(z),
+            lambda z: z.flatten(-2).softmax(-1).view_as(z),
+            lambda z: z.flatten().softmax(0).view_as(z),
             lambda z: _exponentials(z) / _exponentials(z).sum(),
         ],
     ),
@@ -442,51 +343,16 @@ SOFTMAX = [
         softmax=lambda z: z.softmax(-1).softmax(-1),
         attend=lambda *given: Steps.defaults["attend"](*given).softmax(-1),
     ),
-    mistake("/softmax-missing", softmax=lambda z: z),
+    mistake("/softmax-missing", softmax=_itself),
     mistake(
         "/causal-unasked",
         softmax=[lambda z: _causal(z, 0), lambda z: _causal(z, z.size(-1) - z.size(-2))],
-        only=("self_attention", "multi_head_attention", "MultiHeadAttention", "cross_attention"),
+        only=("self_attention", *WITH_MASK),
     ),
     mistake(
-        "softmax-unstable",
-        softmax=lambda z: z.exp() / z.exp().sum(-1, keepdim=True),
-        only=("softmax",),
-    ),
-    mistake(
-        "softmax-no-keepdim",
-        softmax=[
-            lambda z: _exponentials(z) / _exponentials(z).sum(-1),
-            lambda z: z.exp() / z.exp().sum(-1),
-            lambda z: z - z.amax(-1),
-        ],
-        but=("decode_step",),
+        "softmax-no-keepdim", softmax=lambda z: z.exp() / z.exp().sum(-1), but=("decode_step",)
     ),
 ]
-
-
-def _after_hiding(softmax: Function, clean: bool) -> Function:
-    """Fill hidden scores with -inf before a softmax; clean a row that sees nothing, or leave it."""
-
-    def attend(scores: Tensor, mask: Tensor, s: Steps) -> Tensor:
-        weights = softmax(scores.masked_fill(~mask, -math.inf))
-        return weights.nan_to_num(0.0) if clean else weights
-
-    return attend
-
-
-def _in_masked_softmax(known: Mistake) -> Mistake:
-    """Make the mistake of a softmax where the exercise hides keys, too: there it is one step."""
-    changes = [
-        {"attend": _after_hiding(change["softmax"], clean)}
-        for change in known.changes
-        if "softmax" in change
-        for clean in (False, True)
-    ]
-    return replace(known, changes=tuple(changes), only=("masked_softmax",))
-
-
-MASKED_SOFTMAX = [_in_masked_softmax(known) for known in SOFTMAX if known.name and not known.only]
 
 
 def _fill(value: float) -> Function:
@@ -498,24 +364,19 @@ def _uncleaned(hide: Function) -> Change:
     return {"hide": hide, "empty": _itself}
 
 
-def _cleaned(hide: Function) -> Change:
-    """Hide keys in another way, and put 0 where a row that sees nothing is NaN."""
-    return {"hide": hide, "empty": lambda w, m: w.nan_to_num(0.0)}
-
-
 MASKS = [
     mistake(
         "mask-inverted",
-        *[rest(lambda z, m: z.masked_fill(m, -math.inf)) for rest in (_uncleaned, _cleaned)],
-        *map(_uncleaned, (lambda z, m: z.masked_fill(m, -1e9), lambda z, m: z - 1e9 * m)),
+        _uncleaned(lambda z, m: z.masked_fill(m, -math.inf)),
+        _uncleaned(lambda z, m: z.masked_fill(m, -1e9)),
+        _uncleaned(lambda z, m: z - 1e9 * m),
         mask=lambda m, z: ~m,
     ),
     mistake("mask-multiplied", _uncleaned(lambda z, m: z * m), hide=lambda z, m: z * m),
     mistake("mask-fill-tiny", _uncleaned(_fill(1e-9)), _uncleaned(_fill(-1e-9)), hide=_fill(1e-9)),
     mistake(
         "mask-fill-positive-inf",
-        _uncleaned(_fill(math.inf)),
-        _cleaned(_fill(math.inf)),
+        {"hide": _fill(math.inf), "empty": lambda w, m: w.nan_to_num(0.0)},
         hide=_fill(math.inf),
     ),
     mistake(
@@ -529,11 +390,10 @@ MASKS = [
         "mask-ignored", mask=lambda m, z: torch.ones_like(m), hide=_itself, but=("gpt2_attention",)
     ),
     mistake("mask-first-batch-only", mask=lambda m, z: m[:1] if m.dim() == 4 else m),
-    mistake("masked-row-nan", _uncleaned(_fill(-math.inf)), {"hide": _fill(-math.inf)}),
+    mistake("masked-row-nan", _uncleaned(_fill(-math.inf))),
     mistake(
         "masked-row-uniform",
         _uncleaned(_fill(-1e9)),
-        _uncleaned(_fill(-1e4)),
         {"empty": _itself},
         _uncleaned(lambda z, m: z + ~m * -1e9),
     ),
@@ -542,11 +402,7 @@ MASKS = [
         "/truth-of-a-mask", crashes="Boolean value of Tensor", only=("masked_softmax", *WITH_MASK)
     ),
     mistake("nan-gradient", stage="nan gradient", but=("online_softmax", "tiled_attention")),
-    mistake(
-        "mask-times-minus-inf",
-        _uncleaned(lambda z, m: z + ~m * -math.inf),
-        hide=lambda z, m: z + ~m * -math.inf,
-    ),
+    mistake("mask-times-minus-inf", hide=lambda z, m: z + ~m * -math.inf),
 ]
 
 OUTPUT = [
@@ -567,36 +423,10 @@ OUTPUT = [
     mistake(
         "value-times-weights",
         weigh=lambda w, v: v @ w,
-        same_as=("key-not-transposed",),
         operand=lambda shape: len(shape) > 1 and shape[-1] == shape[-2],
     ),
-    mistake("output-projection-missing", output=lambda m, w, b, h: m),
+    mistake("output-projection-missing", output=_itself),
     mistake("output-projection-per-head", output=_own_slice),
-    mistake(
-        "output-columns-as-rows",
-        columns=[
-            lambda c, w: torch.einsum("bhsd,hdc->bhsc", c, w.unflatten(0, (c.size(1), -1))),
-            lambda c, w: torch.stack(
-                [x @ w.chunk(c.size(1))[h].T for h, x in enumerate(c.unbind(1))], 1
-            ),
-        ],
-        same_as=("weight-not-transposed",),
-        written=r"\.m?T\b",
-    ),
-    mistake(
-        "weight-not-transposed/columns",
-        columns=[
-            lambda c, w: torch.stack(
-                [x @ w.chunk(c.size(1), 1)[h] for h, x in enumerate(c.unbind(1))], 1
-            ),
-            lambda c, w: c @ w.unflatten(1, (c.size(1), -1)).transpose(0, 1),
-        ],
-    ),
-    mistake("/all-columns", columns=[lambda c, w: c @ w.T, lambda c, w: c @ w]),
-    mistake(
-        "/columns-interleaved",
-        columns=lambda c, w: torch.einsum("bhsd,cdh->bhsc", c, w.unflatten(1, (-1, c.size(1)))),
-    ),
 ]
 
 KINDS = [
@@ -607,4 +437,4 @@ KINDS = [
     mistake("/max-gives-two", crashes=r"return_types\.max"),
 ]
 
-STEP_MISTAKES = (*PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKED_SOFTMAX, *MASKS, *OUTPUT, *KINDS)
+STEP_MISTAKES = (*PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKS, *OUTPUT, *KINDS)

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 Three = tuple[Tensor, Tensor, Tensor]
 
@@ -20,11 +18,11 @@ Three = tuple[Tensor, Tensor, Tensor]
 def _project(
     x: Tensor, memory: Tensor, weights: Any, biases: Any, num_heads: int, s: Steps
 ) -> Three:
-    (w_q, w_k, w_v), (b_q, b_k, b_v) = weights, biases
-    return s.linear(x, w_q, b_q), s.linear(memory, w_k, b_k), s.linear(memory, w_v, b_v)
+    q, k, v = map(s.linear, (x, memory, memory), weights, biases)
+    return q, k, v
 
 
-def _apart(q: Tensor, k: Tensor, v: Tensor, num_heads: int, s: Steps) -> Three:
+def _split_each(q: Tensor, k: Tensor, v: Tensor, num_heads: int, s: Steps) -> Three:
     return s.split(q, num_heads), s.split(k, num_heads), s.split(v, num_heads)
 
 
@@ -46,22 +44,18 @@ def _attend(scores: Tensor, mask: Tensor | None, s: Steps) -> Tensor:
 
 
 class Steps(SimpleNamespace):
-    """All steps, each replaceable: ``Steps(scale=…)`` is everything right but the scale."""
+    """Steps that lessons share, each replaceable: ``Steps(scale=…)`` is right but the scale."""
 
     defaults: ClassVar[dict[str, Callable[..., Any]]] = {
         "linear": lambda x, w, b=None: x @ w.T + (0 if b is None else b),
         "unpack": lambda qkv: qkv.chunk(3, dim=-1),
-        "order": lambda q, k, v: (q, k, v),
+        "order": lambda *qkv: qkv,
         "project": _project,
         "split": lambda x, num_heads: x.unflatten(2, (num_heads, -1)).transpose(1, 2),
-        "apart": _apart,
-        "split_fused": lambda qkv, num_heads: (
-            qkv.unflatten(2, (3, num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
-        ),
-        "rows": lambda x, w, head, num_heads: x @ w.chunk(num_heads)[head].T,
+        "split_each": _split_each,
+        "split_fused": lambda qkv, h: qkv.unflatten(2, (3, h, -1)).permute(2, 0, 3, 1, 4),
         "scores": lambda q, k: q @ k.transpose(-2, -1),
         "scale": lambda scores, q, k, num_heads: scores / math.sqrt(q.size(-1)),
-        "form": lambda a, b: a.T @ b,
         "softmax": _softmax,
         "mask": lambda mask, scores: mask,
         "hide": _hide,
@@ -70,26 +64,8 @@ class Steps(SimpleNamespace):
         "post": lambda weights, q: weights,
         "returned": lambda weights, scores: weights,
         "weigh": lambda weights, v: weights @ v,
-        "kernel": lambda q, k, v, is_causal: F.scaled_dot_product_attention(
-            q, k, v, is_causal=is_causal
-        ),
         "merge": lambda context: context.transpose(1, 2).flatten(2),
         "output": lambda merged, w_o, b_o, num_heads: merged @ w_o.T + (0 if b_o is None else b_o),
-        "sources": lambda x, memory: (x, memory),
-        "append": lambda k_past, v_past, k, v: (
-            torch.cat((k_past, k), 2),
-            torch.cat((v_past, v), 2),
-        ),
-        "seen": lambda keys, values: (keys, values),
-        "kept": lambda keys, values: (keys, values),
-        "columns": lambda c, w_o: torch.einsum(
-            "bhsd,chd->bhsc", c, w_o.unflatten(1, (c.size(1), -1))
-        ),
-        "start": lambda: (
-            -math.inf
-        ),  # block by block: the first maximum, and what rescales the sum and the context
-        "shrink_sum": lambda old, new: (old - new).exp(),
-        "shrink_context": lambda old, new: (old - new).exp(),
     }
 
     def __init__(self, **changes: Callable[..., Any]) -> None:
@@ -99,20 +75,18 @@ class Steps(SimpleNamespace):
 ATTEND = ("softmax", "attend")
 MASKED = (*ATTEND, "mask", "hide", "empty")
 ALL_SIX = (
-    "linear", "order", "project", "split", "apart", "scores", "scale", "weigh", "merge", "output",
-    "post", "returned",
+    "linear", "order", "project", "split", "split_each", "scores", "scale", "weigh", "merge",
+    "output", "post", "returned",
 )  # fmt: skip
 NO_BIAS = (None,) * 4
 
 
 def read_fused(qkv: Tensor, num_heads: int, s: Steps) -> Three:
-    """Return q, k and v of a fused projection: people cut it in three and split each, or do both at
-    once.
-    """
+    """Return q, k and v of a fused projection: cut in three and split, or both at once."""
     if s.split_fused is not Steps.defaults["split_fused"]:
         return s.order(*s.split_fused(qkv, num_heads))
     q, k, v = s.order(*s.unpack(qkv))
-    return s.apart(q, k, v, num_heads, s)
+    return s.split_each(q, k, v, num_heads, s)
 
 
 def pass_through(
@@ -129,7 +103,7 @@ def pass_through(
 ) -> tuple[Tensor, Tensor]:
     """Do all six steps of multi-head attention."""
     q, k, v = s.order(*s.project(x, memory, (w_q, w_k, w_v), biases[:3], num_heads, s))
-    q, k, v = s.apart(q, k, v, num_heads, s)
+    q, k, v = s.split_each(q, k, v, num_heads, s)
     scores = s.scale(s.scores(q, k), q, k, num_heads)
     attention = s.post(s.attend(scores, mask, s), q)
     context = s.weigh(attention, v)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from functools import partial
+from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mha_course.exercises import compare, progress_store, sandbox
 from mha_course.exercises.catalogue import MISTAKES, find_exercise
@@ -18,12 +20,12 @@ from mha_course.exercises.diagnose import recognise
 from mha_course.exercises.report import Report
 from mha_course.exercises.sandbox import Outcome, as_list, run
 from mha_course.exercises.spec import Exercise, Mistake
-from mha_course.exercises.stubs import is_stub
 from mha_course.markup import isolate_text
 from mha_course.tracing.torch_internals import WithoutSubclasses
 
 _MANY = 10_000_000  # numbers
 _BESIDE_THE_NUMBERS = ("input", "repeat", "gradient", "nan gradient", "rule")  # stages
+_WITHOUT_EFFECT = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
 # checks that failed since the last pass, for each exercise, in this session
 _failures: Counter[str] = Counter()
 
@@ -44,21 +46,39 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
     torch.set_num_threads(1)  # many small products: threads would only wait for each other
     try:
         with sandbox.torch_as_imported() as replaced:
-            report = _judge(exercise, answer)
+            report, arguments = _judge(exercise, answer)
     finally:
         torch.set_num_threads(threads)
+    message = report.message
     if replaced:
-        text = (
-            f"{report.message} {', '.join(replaced)}: something else has been put in this place "
-            "since the notebook began. It was judged with PyTorch's own."
+        message += (
+            f" {', '.join(replaced)}: something else has been put in this place since the notebook "
+            "began. It was judged with PyTorch's own."
         )
-        report = replace(report, message=text)
+    report = replace(report, message=message, answer=answer, arguments=arguments)
     if not record:
         return report
     progress_store.remember(name, report.status)
     _failures[name] = 0 if report.status == "correct" else _failures[name] + 1
     offer = f'Stuck? hint("{name}") goes one step further.' if _failures[name] > 1 else ""
     return replace(report, offer=offer, failures=_failures[name])
+
+
+def is_empty(code: CodeType) -> bool:
+    """Return True for code that only returns None or dots, as that of ``...`` and ``pass`` does."""
+    steps = list(dis.get_instructions(code))
+    returned = {step.argval for step in steps if step.opname in ("LOAD_CONST", "RETURN_CONST")}
+    return {step.opname for step in steps} <= _WITHOUT_EFFECT and returned <= {None, Ellipsis}
+
+
+def is_stub(answer: Any) -> bool:
+    """Return True for an empty function, and a class with an empty forward or no method at all."""
+    if isinstance(answer, type):
+        forward = getattr(answer, "forward", nn.Module.forward)
+        empty = not any(map(inspect.isfunction, vars(answer).values()))
+        return empty if forward is nn.Module.forward else is_stub(forward)
+    code = getattr(answer, "__code__", None)
+    return answer is None or answer is Ellipsis if code is None else is_empty(code)
 
 
 class Fault(NamedTuple):
@@ -96,7 +116,8 @@ class Attempt:
         for number, inputs in enumerate(self.exercise.inputs):
             self.arguments = [self._convert(x) for x in inputs()]
             self.outcomes.append(self._call())
-            self.target = run_reference(self.exercise, self.arguments)
+            with torch.no_grad():
+                self.target = self.exercise.run(self.exercise.reference, *self.arguments)
             fault = next(filter(None, (look() for look in looks)), None)
             if fault:
                 cases = self.exercise.cases[number : number + 1]
@@ -111,7 +132,7 @@ class Attempt:
         return self.outcomes + [run(self.exercise.run, self.answer, inputs()) for inputs in rest]
 
     def _convert(self, x: Any) -> Any:
-        return x.to(self.dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
+        return x.to(self.dtype) if sandbox.is_float(x) else x
 
     def _call(self, seed: int = 0) -> Outcome:
         """Run the answer; results that are stacked in one tensor are unpacked."""
@@ -188,12 +209,13 @@ class Attempt:
         several = isinstance(self.target, tuple)
         outcome = run(sandbox.gradients, call, (self.answer, self.arguments, several))
         if outcome.error is not None:
-            if "inplace operation" in str(outcome.error):  # on tensors of its own: no mistake
+            if "inplace operation" in sandbox.error_text(
+                outcome.error
+            ):  # on tensors of its own: no mistake
                 return None
             return Fault("wrong", "gradient", "The result is right, but backward() stops.")
         targets = sandbox.gradients(call, self.exercise.reference, self.arguments, several)
-        pairs = (zip(*both, strict=False) for both in zip(outcome.result, targets, strict=False))
-        for gradient, target in chain.from_iterable(pairs):
+        for gradient, target in zip(outcome.result, targets, strict=False):
             if gradient is None or target is None or not bool(target.isfinite().all()):
                 continue
             if not bool(gradient.isfinite().all()):
@@ -215,12 +237,6 @@ class Attempt:
         return None
 
 
-def run_reference(exercise: Exercise, arguments: Sequence[Any]) -> Any:
-    """Return what the reference makes of these arguments."""
-    with torch.no_grad():
-        return exercise.run(exercise.reference, *arguments)
-
-
 def _plain(result: Any) -> Any:
     """Return results without what a class of the learner's own would do when they are compared."""
     if isinstance(result, tuple | list):
@@ -232,22 +248,23 @@ def _plain(result: Any) -> Any:
         return result.as_subclass(Tensor)
 
 
-def _equal(one: list[Any], other: list[Any]) -> bool:
-    pairs = zip(one, other, strict=False)
+def _equal(first: list[Any], second: list[Any]) -> bool:
+    pairs = zip(first, second, strict=False)
     tensors = [(a, b) for a, b in pairs if isinstance(a, Tensor) and isinstance(b, Tensor)]
     return all(a.numel() > _MANY or torch.equal(_dense(a), _dense(b)) for a, b in tensors)
 
 
 def _dense(x: Tensor) -> Tensor:
     """Return the plain numbers, NaN as a number that equals itself."""
-    return (x if x.layout == torch.strided else x.to_dense()).detach().nan_to_num(1.5)
+    return x.to_dense().detach().nan_to_num(1.5)
 
 
-def _judge(exercise: Exercise, answer: Any) -> Report:
-    """Judge the signature, then the results in float64 and in float32."""
+def _judge(exercise: Exercise, answer: Any) -> tuple[Report, Sequence[Any] | None]:
+    """Judge the signature, then the results; return the arguments of the last call as well."""
     bad = _signature(exercise, answer)
     if bad:
-        return Report(exercise.name, "error" if callable(answer) else "wrong", bad, "signature")
+        status = "error" if callable(answer) else "wrong"
+        return Report(exercise.name, status, bad, "signature"), None
     # In float64 rounding neither hides a mistake nor looks like one, so numbers can be compared
     # with those of known mistakes. float32, in which people compute, then shows what overflows,
     # what loses its digits, and what was written for one dtype alone.
@@ -255,7 +272,7 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
         attempt = Attempt(exercise, answer, dtype)
         fault = attempt.find_fault()
         if fault:
-            return replace(_explain(attempt, fault), answer=answer, arguments=attempt.arguments)
+            return _explain(attempt, fault), attempt.arguments
     if exercise.other_sizes:
         last = replace(exercise, inputs=(exercise.other_sizes,), cases=(), rules=())
         attempt = Attempt(last, answer, torch.float64)
@@ -266,11 +283,10 @@ def _judge(exercise: Exercise, answer: Any) -> Report:
                 f"{sandbox.shapes_of(attempt.arguments)}: is a size written as a number? Read it "
                 f"from the shapes. {fault.message}"
             )
-            report = Report(exercise.name, fault.status, text, "sizes")
-            return replace(report, answer=answer, arguments=attempt.arguments)
+            return Report(exercise.name, fault.status, text, "sizes"), attempt.arguments
     agrees = "It agrees with the reference on sizes that all differ, in float64 and float32."
-    report = Report(exercise.name, "correct", f"{exercise.done} {agrees}".strip())
-    return replace(report, answer=answer, arguments=exercise.inputs[0]())
+    text = f"{exercise.done} {agrees}".strip()
+    return Report(exercise.name, "correct", text), exercise.inputs[0]()
 
 
 def _signature(exercise: Exercise, answer: Any) -> str | None:
@@ -279,7 +295,7 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
     if not callable(answer):
         wanted = "a class" if wants_class else "a function"
         return f"It takes {wanted}, and got {type(answer).__name__}."
-    if wants_class and isinstance(answer, torch.nn.Module):
+    if wants_class and isinstance(answer, nn.Module):
         return "It takes the class itself, not a module made of it: leave the parentheses away."
     if isinstance(answer, type) and not wants_class:
         return f"It takes a function, and got the class {isolate_text(answer.__name__)}."
@@ -307,8 +323,8 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
     status, stage, message, *_ = fault
     report = Report(exercise.name, status, message, stage, fault.mistake)
     if stage in _BESIDE_THE_NUMBERS or isinstance(outcome.error, sandbox.AnswerTimeoutError):
-        known = [one for one in MISTAKES if one.stage == stage and one.belongs_to(exercise)]
-        return _named(report, known) if known else report
+        mistakes = [each for each in MISTAKES if each.stage == stage and each.belongs_to(exercise)]
+        return _named(report, mistakes) if mistakes else report
     if status == "wrong":
         report = replace(report, picture=compare.picture(outcome.result, attempt.target))
     if attempt.dtype != torch.float64:  # in which it has passed
@@ -326,9 +342,9 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
     if special and special[0]:
         return replace(report, mistake=special[0], message=special[1])
     outcomes = attempt.complete() if status == "error" else attempt.outcomes
-    mistakes = recognise(exercise, outcomes, attempt.answer)
-    if mistakes:
-        return _named(report, mistakes)
+    recognised = recognise(exercise, outcomes, attempt.answer)
+    if recognised:
+        return _named(report, recognised)
     if special:
         return replace(report, message=special[1])
     if fault.result:
@@ -337,11 +353,11 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
     return replace(report, stage=begins[0], message=f"{message} {begins[1]}") if begins else report
 
 
-def _named(report: Report, known: Sequence[Mistake]) -> Report:
+def _named(report: Report, mistakes: Sequence[Mistake]) -> Report:
     """Say what the mistakes are; where the answer crashed, after what was raised."""
-    says = " And: ".join(mistake.row.text for mistake in known)
+    says = " And: ".join(mistake.row.text for mistake in mistakes)
     raised = f"{report.message} " if report.status == "error" else ""
-    named = next((mistake for mistake in known if mistake.name), known[0])
+    named = next((mistake for mistake in mistakes if mistake.name), mistakes[0])
     text = f"{raised}{says} See lesson {named.row.place}."
     return replace(report, message=text, mistake=named.name or None)
 
@@ -371,16 +387,7 @@ def _first_stage(exercise: Exercise, answer: Any) -> tuple[str, str] | None:
          "With one token, and with all weights alike, it is right: look at the scores, their "
          "scale and the softmax."),
     ):  # fmt: skip
-        outcome = run(exercise.run, answer, arguments)
-        target = run_reference(exercise, arguments)
-        if outcome.error is not None or _differs(outcome.result, target):
+        trial = replace(exercise, inputs=[partial(tuple, arguments)], rules=(), unique=False)
+        if Attempt(trial, answer, torch.float64).find_fault():
             return stage, sentence
     return "mask", "Without a mask all is right: look at how it is applied."
-
-
-def _differs(got: Any, want: Any) -> bool:
-    pairs = zip(as_list(got), as_list(want), strict=False)
-    return any(
-        not isinstance(a, Tensor) or compare.compare(a, b, "?" * b.dim(), 0.0) is not None
-        for a, b in pairs
-    )

@@ -90,14 +90,6 @@ def solution(name: str) -> str:
         find_exercise(name, "solution")  # a name that does not exist is an error all the same
         off = f"# Solutions are off in this class ({SOLUTIONS}=off)."
         return f'{off} hint("{name}") goes on helping.\n'
-    return reference(name)
-
-
-def reference(name: str) -> str:
-    """Return the source of the reference, whatever the class has.
-
-    Raises: ShapeError as solution does.
-    """
     return inspect.getsource(find_exercise(name, "solution").reference)
 
 

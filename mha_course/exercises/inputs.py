@@ -15,11 +15,6 @@ def draw(*shape: int, seed: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def draw_ids(count: int, *shape: int, seed: int) -> Tensor:
-    """Return ids of words, out of so many."""
-    return torch.randint(0, count, shape, generator=torch.Generator().manual_seed(seed))
-
-
 def tokens() -> Tensor:
     """Return tokens (B, S, C)."""
     return draw(B, S, C, seed=1)

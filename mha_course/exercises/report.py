@@ -68,20 +68,22 @@ class _Helper:
     def __init__(self, report: Report) -> None:
         self.report = report
         self.parts = dict[str, str]()
-        self.hints_are_over, self.is_traced = False, False
+        self.done = set[str]()  # actions that need no asking again
 
     def buttons(self) -> list[dict[str, Any]]:
         """Return what can be asked now, and what needs no asking again."""
         passed = self.report.status == "correct"
-        hinted = "hint" in self.parts
-        buttons = []
+        labels = {}
         if not passed:
-            buttons.append(("hint", "Next hint" if hinted else "Hint", self.hints_are_over))
+            labels["hint"] = "Next hint" if "hint" in self.parts else "Hint"
         if self.report.arguments is not None:
-            buttons.append(("trace", "Trace my code", self.is_traced))
-        if (passed or self.hints_are_over or self.report.failures >= _MANY) and not withheld():
-            buttons.append(("solution", "Show the solution", "solution" in self.parts))
-        return [{"action": action, "label": label, "done": done} for action, label, done in buttons]
+            labels["trace"] = "Trace my code"
+        if (passed or "hint" in self.done or self.report.failures >= _MANY) and not withheld():
+            labels["solution"] = "Show the solution"
+        return [
+            {"action": action, "label": label, "done": action in self.done}
+            for action, label in labels.items()
+        ]
 
     def respond(self, action: str, _: str) -> dict[str, Any]:
         """Do what a button asks."""
@@ -92,17 +94,19 @@ class _Helper:
 
     def _hint(self) -> None:
         given = hint(self.report.name)
-        self.hints_are_over = given.is_last
+        if given.is_last:
+            self.done.add("hint")
         self.parts["hint"] = _part(given.title, given.steps())
 
     def _solution(self) -> None:
+        self.done.add("solution")
         source = escape(solution(self.report.name).rstrip())
         self.parts["solution"] = _part("The solution", f"<pre><code>{source}</code></pre>")
 
     def _trace(self) -> list[Any]:
         from mha_course.widgets import ShapeTracer  # noqa: PLC0415 (slow to load, and here it is loaded)
 
-        self.is_traced = True
+        self.done.add("trace")
         report = self.report
         exercise = find_exercise(report.name)
         trace, stopped = trace_answer(exercise, report.answer, report.arguments or ())

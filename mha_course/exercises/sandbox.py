@@ -11,13 +11,14 @@ import re
 import sys
 import threading
 import warnings
-import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from traceback import walk_tb
 from types import FrameType, TracebackType
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -169,7 +170,7 @@ class _Operations(DispatchMode):
         super().__init__()
         self.operations = operations
         # by the shape of what was made
-        self.made = defaultdict[tuple[int, ...], list[weakref.ref[torch.UntypedStorage]]](list)
+        self.made = defaultdict[tuple[int, ...], WeakSet[torch.UntypedStorage]](WeakSet)
 
     def ran(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
@@ -181,9 +182,8 @@ class _Operations(DispatchMode):
         output = tuple(results[0].shape) if results else ()
         held = 0
         if len(output) > 1 and results[0].layout == torch.strided:
-            alive = [storage for storage in self.made[output] if storage() is not None]
-            self.made[output] = [*alive, weakref.ref(results[0].untyped_storage())]
-            held = len({storage() for storage in self.made[output]})
+            self.made[output].add(results[0].untyped_storage())
+            held = len(self.made[output])
         name = func.name().split("::")[-1].split(".")[0]
         self.operations.append(Operation(name, inputs, output, held))
 
@@ -216,12 +216,12 @@ def run(
     # an answer that works in place spoils these
     copies = [x.clone() if isinstance(x, Tensor) else x for x in arguments]
     dtype = torch.get_default_dtype()
-    grad = torch.is_grad_enabled()
     outcome = Outcome()
     try:
         with (
             warnings.catch_warnings(action="ignore"),
             torch.random.fork_rng(devices=[]),
+            torch.set_grad_enabled(torch.is_grad_enabled()),  # put back at the end
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),
             guarded(),
@@ -234,7 +234,6 @@ def run(
         outcome.error = error
     finally:
         torch.set_default_dtype(dtype)
-        torch.set_grad_enabled(grad)
     pairs = zip(arguments, copies, strict=True)
     outcome.changed = any(isinstance(x, Tensor) and not torch.equal(x, y) for x, y in pairs)
     return outcome
@@ -242,14 +241,14 @@ def run(
 
 def gradients(
     call: Callable[..., Any], answer: Any, arguments: Sequence[Any], several: bool
-) -> list[list[Tensor | None]]:
-    """Return the gradients of each float64 result by each float argument.
+) -> list[Tensor | None]:
+    """Return the gradients of each float64 result by each float argument, one after the other.
 
     Several results may be one tensor, which can be unpacked. There are none where the answer does
     without them, in NumPy or in place. Raises: whatever the way back does.
     """
-    leaves = [x.detach().clone().requires_grad_() if _is_float(x) else x for x in arguments]
-    inputs = [x for x in leaves if _is_float(x)]
+    leaves = [x.detach().clone().requires_grad_() if is_float(x) else x for x in arguments]
+    inputs = [x for x in leaves if is_float(x)]
     if not inputs:
         return []
     with torch.enable_grad():
@@ -258,23 +257,19 @@ def gradients(
             results = list(result) if several else as_list(result)
         except Exception:  # it has run on arguments that need no gradient
             return []
-        return [_gradients_of(x, inputs) for x in results]
+        return [gradient for x in results for gradient in _gradients_of(x, inputs)]
 
 
-def _gradients_of(x: Any, inputs: Sequence[Tensor]) -> list[Tensor | None]:
+def _gradients_of(x: Any, inputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
     if not isinstance(x, Tensor) or not x.requires_grad or x.dtype != torch.float64:
-        return []
-    total = (x * _direction(x)).sum()
-    return list(torch.autograd.grad(total, inputs, retain_graph=True, allow_unused=True))
+        return [None] * len(inputs)
+    direction = torch.arange(x.numel(), dtype=x.dtype).cos().view(x.shape)  # fixed numbers
+    return torch.autograd.grad(x, inputs, direction, retain_graph=True, allow_unused=True)
 
 
-def _is_float(x: Any) -> bool:
+def is_float(x: Any) -> bool:
+    """Return True for a tensor of floating point."""
     return isinstance(x, Tensor) and x.is_floating_point()
-
-
-def _direction(x: Tensor) -> Tensor:
-    """Return fixed numbers, one for each of a result, in which its gradient is taken."""
-    return torch.arange(x.numel(), dtype=x.dtype).cos().view(x.shape)
 
 
 def explain(error: BaseException, arguments: Sequence[Any]) -> str:
@@ -298,26 +293,27 @@ def shapes_of(arguments: Sequence[Any]) -> str:
 def last_line(entry: TracebackType | None) -> tuple[str, dict[str, tuple[int, ...]]] | None:
     """Return the last line of the learner's own, and the shapes of the tensors that it names."""
     last = None
-    while entry is not None:
-        frame = entry.tb_frame
+    for frame, number in walk_tb(entry):
         file = frame.f_code.co_filename
-        line = linecache.getline(file, entry.tb_lineno).strip()
+        line = linecache.getline(file, number).strip()
         if not file.startswith(LIBRARIES) and line:
             names = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", line))
             values = {name: frame.f_locals.get(name) for name in names}
             shapes = {n: tuple(x.shape) for n, x in values.items() if isinstance(x, Tensor)}
             last = (line, shapes)
-        entry = entry.tb_next
     return last
 
 
-def _describe(error: BaseException) -> str:
-    """Name an error and its first line; the text of a learner's own error may itself raise."""
-    kind = isolate_text(type(error).__name__)
+def error_text(error: BaseException) -> str:
+    """Return the text of an error, none where that of a learner's own itself raises one."""
     with contextlib.suppress(Exception):
-        first = str(error).split("\n")[0]
-        text = isolate_text(
-            re.sub(r"^\[enforce fail at [^]]*\] [^.]*\. ", "", first)
-        )  # of torch's memory
-        return f"{kind}: {text}{'' if text.endswith(('.', '…')) else '.'}"
-    return f"{kind}."
+        return str(error)
+    return ""
+
+
+def _describe(error: BaseException) -> str:
+    kind = isolate_text(type(error).__name__)
+    first = error_text(error).split("\n")[0]
+    # where memory runs out, torch first names a file of its own
+    text = isolate_text(re.sub(r"^\[enforce fail at [^]]*\] [^.]*\. ", "", first))
+    return f"{kind}: {text}{'' if text.endswith(('.', '…')) else '.'}" if text else f"{kind}."

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -17,11 +17,6 @@ Function = Callable[..., Any]
 Change = Mapping[str, Function]  # steps that are replaced, by name
 # by which numbers go to where operations are not seen
 EXITS = {"numpy", "__array__", "__dlpack__", "tolist"}
-
-
-def call(answer: Function, *arguments: Any) -> Any:
-    """Run an answer that is a function."""
-    return answer(*arguments)
 
 
 class Operation(NamedTuple):
@@ -88,7 +83,7 @@ class Exercise:
     axes: str | tuple[str, ...] = ""
     steps: tuple[str, ...] = ()
     build: Callable[[Steps], Function] | None = None
-    run: Function = call
+    run: Function = operator.call
     results: tuple[str, ...] = ()
     done: str = ""
     tolerance: float = 0.0
@@ -119,7 +114,7 @@ class Exercise:
         replaced = {name: step for change in changes for name, step in change.items()}
         if not self.steps:
             return replaced.get(self.name, self.reference)
-        build = self.build or attrgetter(self.steps[0])
+        build = self.build or operator.attrgetter(self.steps[0])
         return build(Steps(**replaced))
 
 
@@ -180,7 +175,6 @@ class Mistake:
         changes: ways to make it, each the steps that are replaced: one alone, or several that
             belong together.
         only, but: the exercises in which it can be made, or all but these.
-        same_as: mistakes that may come out alike, as two products that crash on the same sizes.
         stage: the stage of a ``Report`` at which an answer fails that makes it; then no numbers are
             compared.
         crashes: a pattern found in the error that shows the mistake, whatever else the answer does.
@@ -193,7 +187,6 @@ class Mistake:
     changes: tuple[Change, ...]
     only: tuple[str, ...] = ()
     but: tuple[str, ...] = ()
-    same_as: tuple[str, ...] = ()
     stage: str = ""
     crashes: str = ""
     written: str = ""
@@ -205,9 +198,7 @@ class Mistake:
         return self.row.id
 
     def belongs_to(self, exercise: Exercise) -> bool:
-        """Return True where the mistake can be made in an exercise, as far as ``only`` and ``but``
-        say.
-        """
+        """Return True where ``only`` and ``but`` let the mistake be made in an exercise."""
         return exercise.name not in self.but and (not self.only or exercise.name in self.only)
 
     def applies(self, exercise: Exercise) -> list[Change]:

@@ -224,6 +224,19 @@ def test_an_answer_that_goes_astray_gets_a_report(answer, said, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_an_error_that_cannot_be_written_down_gets_its_name():
+    class UnspeakableError(Exception):
+        def __str__(self):
+            raise ValueError("no")
+
+    def stops(x):
+        raise UnspeakableError
+
+    report = check("similarity", stops)
+    assert (report.status, report.mistake) == ("error", None)
+    assert report.message.startswith("UnspeakableError. In your line `raise UnspeakableError`")
+
+
 def test_what_an_answer_puts_in_the_place_of_torch_is_taken_back():
     def change(x):
         torch.softmax = F.softmax = torch.Tensor.softmax = torch.Tensor.__matmul__ = (

@@ -12,7 +12,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_course.exercises import check, diagnose
-from mha_course.exercises.attention_steps import Steps
 from mha_course.exercises.catalogue import EXERCISES, LESSONS, MISTAKES, NAMES
 from mha_course.exercises.diagnose import alike, pairs, ways
 from mha_course.exercises.sandbox import Outcome, run, within
@@ -30,6 +29,22 @@ WAYS = [
     for name in NAMES
     for number, way in enumerate(ways(name))
 ]
+
+# What may come out alike, as two products that crash on the same sizes: the other may be named.
+ALIKE = {
+    "/weight-before-x": ["key-not-transposed"],
+    "/weight-cut-along-columns": ["weight-not-transposed"],
+    "heads-innermost": ["fused-dim-before-heads"],
+    "view-on-non-contiguous": ["view-without-transpose"],
+    "view-after-transpose": ["view-on-non-contiguous", "view-without-transpose"],
+    "key-all-axes-reversed": ["key-transposed-wrong-axes"],
+    "query-key-swapped": ["wrong-unpack-order"],
+    "elementwise-product": ["key-not-transposed", "query-key-swapped"],
+    "scale-by-length": ["scale-missing"],
+    "/scale-rounded": ["scale-missing"],
+    "value-times-weights": ["key-not-transposed"],
+    "output-columns-as-rows": ["weight-not-transposed"],
+}
 
 
 def outcomes(name, answer):
@@ -51,7 +66,7 @@ def test_a_mistake_is_named(name, way):
     start = time.thread_time()
     report = check(name, EXERCISES[name].implementation(way.change))
     assert report.status in ("wrong", "error")
-    assert report.mistake in (way.mistake.name or None, *way.mistake.same_as)
+    assert report.mistake in (way.mistake.name or None, *ALIKE.get(way.mistake.row.key, ()))
     assert report.mistake or way.mistake.row.title in report.message
     told_of_results = "numbers are" in way.mistake.row.title or "sum to" in way.mistake.row.title
     assert not (report.status == "error" and told_of_results)
@@ -218,7 +233,8 @@ def test_calls_that_differ_by_less_than_the_tolerance_are_dropout_too(name):
 
 def test_a_mistake_replaces_steps_that_exist():
     replaced = {step for mistake in MISTAKES for change in mistake.changes for step in change}
-    assert replaced <= {*Steps.defaults, *NAMES}
+    steps = {step for exercise in EXERCISES.values() for step in exercise.steps}
+    assert replaced <= steps | {*NAMES}
     named = {name for mistake in MISTAKES for name in (*mistake.only, *mistake.but)}
     assert named <= set(NAMES)
 

@@ -110,6 +110,17 @@ MISTAKES = [
         only=("project_qkv",),
     ),
     mistake(
+        "/new-linear",
+        stage="repeat",
+        crashes="same dtype, but got Double and Float",
+        only=("project", "project_qkv"),
+    ),
+    mistake(
+        "/weight-reshaped",
+        linear=lambda x, w, b: x @ w.reshape(w.size(1), w.size(0)) + b,
+        only=("project", "project_qkv"),
+    ),
+    mistake(
         "fused-three-innermost/project_qkv", unpack=lambda t: t.unflatten(2, (-1, 3)).unbind(-1)
     ),
     mistake(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mha_course.attention import split_fused_qkv
 from mha_course.exercises.inputs import B, C, H, S, draw, others, square, tokens
-from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, question
+from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
 from mha_course.mistakes import ROWS
 
 
@@ -76,7 +76,6 @@ EXERCISES = [
         axes="B S D",
         done="You know which rows of W_Q belong to a head, and that they read all of x. Next: a "
         "single head with `@` alone, without ever splitting.",
-        steps=("rows",),
         rules=(Rule(ROWS["/all-heads-computed"], _computes_all_heads),),
     ),
 ]
@@ -123,5 +122,32 @@ QUESTIONS = {
         "comes back as it is.",
     ),
 }
+
+MISTAKES = [
+    mistake("weight-not-transposed", one_head_queries=lambda x, w, i, h: x @ w.chunk(h)[i]),
+    mistake(
+        "weight-not-transposed/rows", one_head_queries=lambda x, w, i, h: x @ w.chunk(h, dim=1)[i]
+    ),
+    mistake(
+        "/weight-cut-along-columns",
+        one_head_queries=lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T,
+        written="dim=1",
+    ),
+    mistake(
+        "/rows-from-head-number",
+        one_head_queries=[
+            lambda x, w, i, h: x @ w[i : i + w.size(0) // h].T,
+            lambda x, w, i, h: x @ w[i * h : i * h + h].T,
+        ],
+    ),
+    mistake(
+        "head-reads-own-slice",
+        one_head_queries=lambda x, w, i, h: x.chunk(h, -1)[i] @ w.chunk(h)[i].chunk(h, 1)[i].T,
+    ),
+    mistake(
+        "activation-on-projection", one_head_queries=lambda *given: one_head_queries(*given).relu()
+    ),
+    mistake("heads-innermost", one_head_queries=lambda x, w, i, h: x @ w[i::h].T),
+]
 
 LESSON = Lesson(2, "Head splitting", EXERCISES, QUESTIONS)

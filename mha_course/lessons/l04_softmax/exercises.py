@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from mha_course.exercises.attention_mistakes import SOFTMAX
 from mha_course.exercises.attention_steps import MASKED
 from mha_course.exercises.inputs import B, H, S, T, draw, mask, others, weights
-from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
+from mha_course.exercises.spec import (
+    Exercise,
+    Function,
+    Lesson,
+    Mistake,
+    Operation,
+    Rule,
+    mistake,
+    question,
+)
 from mha_course.mistakes import ROWS
 
 
@@ -148,7 +159,36 @@ QUESTIONS = {
     ),
 }
 
+
+def _after_hiding(softmax: Function, clean: bool) -> Function:
+    """Fill hidden scores with -inf before a softmax; clean a row that sees nothing, or leave it."""
+
+    def attend(scores: Tensor, mask: Tensor, *_: Any) -> Tensor:
+        weights = softmax(scores.masked_fill(~mask, -math.inf))
+        return weights.nan_to_num(0.0) if clean else weights
+
+    return attend
+
+
+def _in_masked_softmax(known: Mistake) -> Mistake:
+    """Make the mistake of a softmax where the exercise hides keys, too: there it is one step."""
+    changes = [
+        {"attend": _after_hiding(change["softmax"], clean)}
+        for change in known.changes
+        if "softmax" in change
+        for clean in (False, True)
+    ]
+    return replace(known, changes=tuple(changes), only=("masked_softmax",))
+
+
+MASKED_SOFTMAX = [_in_masked_softmax(known) for known in SOFTMAX if known.name and not known.only]
 MISTAKES = [
+    *MASKED_SOFTMAX,
+    mistake(
+        "softmax-unstable",
+        softmax=lambda z: z.exp() / z.exp().sum(-1, keepdim=True),
+        only=("softmax",),
+    ),
     mistake(
         "entropy-log-of-zero",
         entropy=[

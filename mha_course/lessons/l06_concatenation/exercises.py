@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mha_course import attention as reference
 from mha_course.exercises.inputs import draw, others, qkv, square
-from mha_course.exercises.spec import Exercise, Lesson, question
+from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 from mha_course.mistakes import ROWS
 
 
@@ -185,7 +185,6 @@ EXERCISES = [
         axes="B H S C",
         done="The output is a sum, and you can tell each head's part of it. Next: which head adds "
         "most to “it”?",
-        steps=("columns",),
     ),
     Exercise(
         build_subtractor,
@@ -236,5 +235,34 @@ QUESTIONS = {
         "✔ no → It lies in memory token after token, as q did, so that swap and join move nothing.",
     ),
 }
+
+MISTAKES = [
+    mistake(
+        "output-columns-as-rows",
+        head_contributions=[
+            lambda c, w: torch.einsum("bhsd,hdc->bhsc", c, w.unflatten(0, (c.size(1), -1))),
+            lambda c, w: torch.stack(
+                [x @ w.chunk(c.size(1))[h].T for h, x in enumerate(c.unbind(1))], 1
+            ),
+        ],
+        written=r"\.m?T\b",
+    ),
+    mistake(
+        "weight-not-transposed/columns",
+        head_contributions=[
+            lambda c, w: torch.stack(
+                [x @ w.chunk(c.size(1), 1)[h] for h, x in enumerate(c.unbind(1))], 1
+            ),
+            lambda c, w: c @ w.unflatten(1, (c.size(1), -1)).transpose(0, 1),
+        ],
+    ),
+    mistake("/all-columns", head_contributions=lambda c, w: c @ w.T),
+    mistake(
+        "/columns-interleaved",
+        head_contributions=lambda c, w: torch.einsum(
+            "bhsd,cdh->bhsc", c, w.unflatten(1, (-1, c.size(1)))
+        ),
+    ),
+]
 
 LESSON = Lesson(6, "Concatenation", EXERCISES, QUESTIONS)

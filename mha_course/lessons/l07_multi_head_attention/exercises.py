@@ -99,12 +99,18 @@ def _build_function(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
     return lambda x, *rest: pass_through(s, x, x, *rest)
 
 
+def _attend(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, **options: Any) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, **options)
+
+
 def _build_fused(s: Steps) -> Callable[..., Tensor]:
+    kernel = getattr(s, "kernel", _attend)
+
     def answer(
         x: Tensor, w_qkv: Tensor, w_o: Tensor, num_heads: int, is_causal: bool = False
     ) -> Tensor:
         q, k, v = read_fused(s.linear(x, w_qkv), num_heads, s)
-        return s.output(s.merge(s.kernel(q, k, v, is_causal)), w_o, None, num_heads)
+        return s.output(s.merge(kernel(q, k, v, is_causal)), w_o, None, num_heads)
 
     return answer
 
@@ -220,7 +226,7 @@ EXERCISES = [
             "unpack",
             "order",
             "split",
-            "apart",
+            "split_each",
             "split_fused",
             "kernel",
             "merge",
@@ -279,10 +285,6 @@ QUESTIONS = {
         "parameters, and those of the others do not fit.",
     ),
 }
-
-
-def _attend(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, **options: Any) -> Tensor:
-    return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, **options)
 
 
 MISTAKES = [

@@ -35,7 +35,8 @@ def _memory_mask() -> Tensor:
 
 def _build(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
     def answer(x: Tensor, memory: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-        return pass_through(s, *s.sources(x, memory), *rest)
+        sources = s.sources(x, memory) if hasattr(s, "sources") else (x, memory)
+        return pass_through(s, *sources, *rest)
 
     return answer
 

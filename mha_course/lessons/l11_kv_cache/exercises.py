@@ -52,13 +52,27 @@ def _caches() -> tuple[Tensor, Tensor]:
     return draw(B, H, S, D, seed=2), draw(B, H, S, D, seed=3)
 
 
-def _build_decode_step(s: Steps) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+def _joined(dim: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Put what is new behind the caches on an axis."""
+    return lambda a, b, k, v: (torch.cat((a, k), dim), torch.cat((b, v), dim))
+
+
+def _both(keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    return keys, values
+
+
+OWN_STEPS = {"append": _joined(2), "seen": _both, "kept": _both}
+
+
+def _build_decode_step(steps: Steps) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+    s = Steps(**OWN_STEPS | vars(steps))
+
     def answer(
         x_t: Tensor, k_cache: Tensor, v_cache: Tensor, *rest: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
         *weights, w_o, h = rest
         q, k, v = s.order(*s.project(x_t, x_t, weights, NO_BIAS[:3], h, s))
-        q, k, v = s.apart(q, k, v, h, s)
+        q, k, v = s.split_each(q, k, v, h, s)
         keys, values = s.append(k_cache, v_cache, k, v)
         seen_keys, seen_values = s.seen(keys, values)
         scores = s.scale(s.scores(q, seen_keys), q, seen_keys, h)
@@ -66,11 +80,6 @@ def _build_decode_step(s: Steps) -> Callable[..., tuple[Tensor, Tensor, Tensor]]
         return s.output(s.merge(context), w_o, None, h), *s.kept(keys, values)
 
     return answer
-
-
-def _joined(dim: int) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Put what is new behind the caches on an axis."""
-    return lambda a, b, k, v: (torch.cat((a, k), dim), torch.cat((b, v), dim))
 
 
 def _past(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -175,7 +184,7 @@ EXERCISES = [
         ),
         axes=("B 1 C", "B H P+1 D", "B H P+1 D"),
         results=("output", "keys", "values"),
-        steps=(*ALL_SIX, *ATTEND, "append", "seen", "kept"),
+        steps=(*ALL_SIX, *ATTEND, *OWN_STEPS),
         build=_build_decode_step,
         done="You can read one word at a time. Feed a sentence word by word, and hold the outputs "
         "against those of one causal pass.",

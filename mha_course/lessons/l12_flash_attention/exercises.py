@@ -15,9 +15,8 @@ from mha_course.exercises.inputs import B, H, T, draw
 from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake, question
 from mha_course.mistakes import ROWS
 
-Shrink = Callable[
-    [Tensor, Tensor], Tensor
-]  # of the old and the new maximum: what the old sum is multiplied by
+# What the old sum is multiplied by, of the old and the new maximum.
+Shrink = Callable[[Tensor, Tensor], Tensor]
 COMPUTES = {
     "amax", "max", "maximum", "fmax", "aminmax", "cummax", "sum", "mean", "cumsum", "exp", "exp_",
     "exp2", "pow",
@@ -120,8 +119,17 @@ def _summed(
     return online_softmax
 
 
-def _build_tiled(s: Steps) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
+def _shrunk(old: Tensor, new: Tensor) -> Tensor:
+    return (old - new).exp()
+
+
+# The first maximum, and what rescales the sum and the context.
+OWN_STEPS = {"start": lambda: -math.inf, "shrink_sum": _shrunk, "shrink_context": _shrunk}
+
+
+def _build_tiled(steps: Steps) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
     """Put the loop over the blocks together."""
+    s = Steps(**OWN_STEPS | vars(steps))
 
     def tiled_attention(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
         largest = torch.full_like(q[..., :1], s.start())
@@ -210,9 +218,7 @@ MISTAKES = [
     ),
     mistake(
         "online-max-from-zero",
-        online_softmax=[
-            _summed(Steps.defaults["shrink_sum"], start=start) for start in (0.0, -100.0, -1e4)
-        ],
+        online_softmax=[_summed(_shrunk, start=start) for start in (0.0, -100.0, -1e4)],
         start=lambda: 0.0,
     ),
     mistake("softmax-unstable/tiled", tiled_attention=_without_maximum),
@@ -274,15 +280,7 @@ EXERCISES = [
             "Here the scores are in the thousands, in one sentence all of them far below 0.",
         ),
         axes="B H T D",
-        steps=(
-            "scores",
-            "scale",
-            "weigh",
-            "start",
-            "shrink_sum",
-            "shrink_context",
-            "tiled_attention",
-        ),
+        steps=("scores", "scale", "weigh", "tiled_attention", *OWN_STEPS),
         build=_build_tiled,
         done="You can attend without ever holding the table of scores. Change the block size, and "
         "see that the context stays the same.",

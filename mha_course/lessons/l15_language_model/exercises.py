@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises.inputs import B, S, draw, draw_ids
+from mha_course.exercises.inputs import B, S, draw
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 from mha_course.lessons.l15_language_model.causal_model import next_token_probabilities
 
@@ -115,6 +115,12 @@ MISTAKES = [
     mistake("top-k-none", crashes="NoneType", only=("next_token_probabilities",)),
 ]
 
+
+def _draw_ids(count: int, *shape: int, seed: int) -> Tensor:
+    """Return ids of words, out of so many."""
+    return torch.randint(0, count, shape, generator=torch.Generator().manual_seed(seed))
+
+
 EXERCISES = [
     Exercise(
         next_token_targets,
@@ -122,7 +128,7 @@ EXERCISES = [
         "behind it?",
         "Two slices of the same ids, one place apart.",
         "ids (B, S) without the last column, and without the first: (B, S - 1) each.",
-        inputs=[lambda: (draw_ids(99, B, S, seed=1),)],
+        inputs=[lambda: (_draw_ids(99, B, S, seed=1),)],
         axes=("B S-1", "B S-1"),
         results=("inputs", "targets"),
         done="You can make questions and answers out of plain text. Shift by two places: what is "
@@ -136,8 +142,8 @@ EXERCISES = [
         "model(ids) is (B, S, vocab), and at one place (B, vocab). `argmax` with the axis kept "
         "gives (B, 1), and appending makes ids (B, S + 1).",
         inputs=[
-            lambda: (draw_ids(13, B, S, seed=2), draw(13, 13, seed=3), 4),
-            lambda: (draw_ids(13, 3, 1, seed=4), draw(13, 13, seed=5), 6),
+            lambda: (_draw_ids(13, B, S, seed=2), draw(13, 13, seed=3), 4),
+            lambda: (_draw_ids(13, 3, 1, seed=4), draw(13, 13, seed=5), 6),
         ],
         axes="B S+steps",
         done="You can let a model write. Draw each word by its chance instead of taking the "

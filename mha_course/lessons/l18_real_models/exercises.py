@@ -124,6 +124,7 @@ MISTAKES = [
     mistake(
         "chunk-wrong-axis/stored", gpt2_qkv=[lambda w: w.chunk(3), lambda w: w.T.chunk(3, dim=1)]
     ),
+    mistake("/split-takes-a-size", gpt2_qkv=[lambda w: w.split(3, dim=1), lambda w: w.T.split(3)]),
     mistake("fused-three-innermost/stored", gpt2_qkv=lambda w: (w.T[0::3], w.T[1::3], w.T[2::3])),
     mistake(
         "not-transposed/c_attn",
@@ -219,7 +220,7 @@ EXERCISES = [
         run=with_state,
         done="You can run one layer of GPT-2 from its file. Now let it run all of them, below.",
         steps=(
-            "linear", "unpack", "order", "split", "apart", "split_fused", "scores", "scale",
+            "linear", "unpack", "order", "split", "split_each", "split_fused", "scores", "scale",
             *MASKED, "post", "weigh",
             "merge", "output",
         ),
