@@ -27,7 +27,6 @@ from mha_course.plots.figures import (
     fold_out,
     listings,
     new_figure,
-    page,
     png,
     show,
     unregistered,
@@ -47,7 +46,7 @@ __all__ = [
     "bars", "curves",
     "display_width", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row",
     "learning_curves", "line_panels", "listings", "mask_grids", "new_figure",
-    "number_tables", "page", "pipeline", "png", "product",
+    "number_tables", "pipeline", "png", "product",
     "show", "strongest", "token_bars", "unregistered",
 
 ]  # fmt: skip
