@@ -2,10 +2,11 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Make an element with a class and children; texts become text, never HTML. */
-export function make(tag, name = "", ...children) {
+/** Make an element with a class, or several properties, and children; texts become text, never HTML. */
+export function make(tag, properties = "", ...children) {
   const node = document.createElement(tag);
-  if (name) node.className = name;
+  if (typeof properties !== "string") Object.assign(node, properties);
+  else if (properties) node.className = properties;
   node.append(...children);
   return node;
 }
@@ -66,11 +67,11 @@ export function catchKeys(root, answer) {
   return () => window.removeEventListener("keydown", press, true);
 }
 
-/** Call these functions when the traits of their names change, and return how to stop. */
-export function followModel(model, calls) {
-  for (const [name, call] of Object.entries(calls)) model.on(`change:${name}`, call);
+/** Call a function when one of these traits changes, and return how to stop. */
+export function followModel(model, names, call) {
+  for (const name of names) model.on(`change:${name}`, call);
   return () => {
-    for (const [name, call] of Object.entries(calls)) model.off(`change:${name}`, call);
+    for (const name of names) model.off(`change:${name}`, call);
   };
 }
 
@@ -78,7 +79,7 @@ const SPOKEN = 350; // milliseconds until a number is read aloud: what is passed
 
 /** A paragraph for those who listen: what is said stands in it once nothing has moved for a moment. */
 export function makeSpeaker() {
-  const node = Object.assign(make("p", "spoken"), { ariaLive: "polite" });
+  const node = make("p", { className: "spoken", ariaLive: "polite" });
   let timer = null;
   function speak(words) {
     clearTimeout(timer);
@@ -128,7 +129,7 @@ export const visible = (text) =>
     .replace(/\t/g, "⇥")
     .replace(UNSEEN, "�");
 
-const segmenter = globalThis.Intl?.Segmenter ? new Intl.Segmenter() : null;
+const segmenter = new Intl.Segmenter();
 const shortened = new Map(); // cutting into characters is slow, and the same words come with every frame
 
 /** Bring a word to one short line. */
@@ -151,8 +152,6 @@ export function isolateWord(text, most = 24) {
 function cut(text, most) {
   const line = visible(String(text).slice(0, 400));
   if (!line.trim()) return line ? "␣" : "(empty)";
-  const letters = segmenter
-    ? Array.from(segmenter.segment(line), (one) => one.segment)
-    : Array.from(line);
+  const letters = Array.from(segmenter.segment(line), ({ segment }) => segment);
   return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : line;
 }

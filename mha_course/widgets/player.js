@@ -33,16 +33,12 @@ export function makePlayer({ model, el }, name, label, show) {
   const back = makeButton("", "◀\ufe0e Back", () => go(at - 1), "Back");
   const play = makeButton("play", PLAY, () => toggle(), "Play");
   const next = makeButton("", "Next ▶\ufe0e", () => go(at + 1), "Next");
-  const scrub = Object.assign(make("input"), { type: "range", min: 0, max: last });
+  const scrub = make("input", { type: "range", min: 0, max: last });
   scrub.setAttribute("aria-label", "Step");
   scrub.addEventListener("input", () => go(Number(scrub.value)));
   const count = make("span", "count");
-  const root = make(
-    "div",
-    `${name} mha-player mha-picture`,
-    make("div", "controls", back, play, next, scrub, count),
-  );
-  root.tabIndex = 0;
+  const bar = make("div", "controls", back, play, next, scrub, count);
+  const root = make("div", { className: `${name} mha-player mha-picture`, tabIndex: 0 }, bar);
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", `${label}. Arrow keys step, space plays, Home and End jump.`);
   el.append(root);
@@ -85,9 +81,10 @@ export function makePlayer({ model, el }, name, label, show) {
   const actions = {
     ArrowRight: () => go(at + 1),
     ArrowLeft: () => go(at - 1),
+    Home: () => go(0),
+    End: () => go(last),
     " ": () => toggle(),
   };
-  Object.assign(actions, { Home: () => go(0), End: () => go(last) });
   function answer(event, target) {
     if (target.matches(".lines") && SCROLLS.includes(event.key)) event.stopPropagation(); // the browser scrolls
     const pressed = target.tagName === "BUTTON" && event.key === " "; // the button answers
@@ -95,7 +92,7 @@ export function makePlayer({ model, el }, name, label, show) {
     actions[event.key]();
     return true;
   }
-  const stops = [catchKeys(root, answer), followModel(model, { position: follow })];
+  const stops = [catchKeys(root, answer), followModel(model, ["position"], follow)];
 
   function end() {
     toggle(false);

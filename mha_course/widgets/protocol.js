@@ -13,8 +13,7 @@
  */
 
 /** What all widgets show where the kernel does not answer: nobody can tell a busy one from one that is gone. */
-const GONE =
-  "The kernel does not answer. If it is busy, wait; if it is gone, run the cell again.";
+const GONE = "The kernel does not answer. If it is busy, wait; if it is gone, run the cell again.";
 const PATIENCE = 3000; // milliseconds until a kernel that is silent is said not to answer
 
 /**

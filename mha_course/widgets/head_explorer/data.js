@@ -5,8 +5,6 @@ import { bytesOf } from "../dom.js";
 /**
  * What is known of one map.
  * @typedef {object} Facts
- * @property {number} low
- * @property {number} high
  * @property {number | null} entropy the mean over rows, in nats, where each sums to 1
  * @property {[number, number] | null} sums the least and the largest sum of a row
  * @property {boolean} over_queries whether the columns sum to 1 instead
