@@ -98,9 +98,8 @@ class HeadExplorer(CourseWidget):
 
     def _shown(self) -> tuple[int, int]:
         """Return layer and head that are shown: of new maps there may be fewer than before."""
-        last_layer = len(self._maps.rows) - 1
-        last_head = self._maps.slots - 1
-        return max(0, min(self.layer, last_layer)), max(0, min(self.head, last_head))
+        layers, heads = self._maps.numbers.shape[:2]
+        return max(0, min(self.layer, layers - 1)), max(0, min(self.head, heads - 1))
 
     @traitlets.observe("layer", "head")
     def _describe(self, _: Any = None) -> None:
