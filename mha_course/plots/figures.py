@@ -116,9 +116,8 @@ def image_html(data: bytes, alt: str) -> str:
     page.
     """
     source = f"data:image/png;base64,{base64.b64encode(data).decode()}"
-    return (
-        f'<img width="{display_width(data)}" src="{source}" alt="{escape(alt)}" style="{CARD}" />'
-    )
+    look = f'alt="{escape(alt)}" style="{CARD}"'
+    return f'<img width="{display_width(data)}" src="{source}" {look} />'
 
 
 def figure_html(data: bytes, caption: str) -> str:

@@ -70,14 +70,10 @@ def style(sheet: Path) -> str:
 
 def alone(widget: Any) -> dict[str, Any]:
     """Return what draws a widget without a kernel: name, script, style, and state with base64."""
-    names = [name for name in widget.keys if not name.startswith("_")]
-    state = json.dumps({name: getattr(widget, name) for name in names}, default=_encoded)
-    return {
-        "name": type(widget).__name__,
-        "esm": str(widget._esm),
-        "css": str(widget._css),
-        "state": state,
-    }
+    traits = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
+    state = json.dumps(traits, default=_encoded)
+    scripts = {"esm": str(widget._esm), "css": str(widget._css)}
+    return {"name": type(widget).__name__, **scripts, "state": state}
 
 
 def _encoded(value: Any) -> dict[str, str] | None:

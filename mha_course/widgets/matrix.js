@@ -134,12 +134,12 @@ function margins(queries, keys, fontFamily, leastCell) {
  * @returns {Plan}
  */
 export function arrange({ T, S }, names, space, fontFamily, options = {}) {
-  const { largest = LARGEST_CELL, tallest = TALLEST, right = 0, below = 0, leastCell } = options;
+  const { largest = LARGEST_CELL, right = 0, below = 0, leastCell } = options;
   const [queries, keys] = names.map((words) => words.map((word) => short(word, LONGEST)));
   const { left, top, ...beside } = margins(queries, keys, fontFamily, leastCell ?? 0);
   const over = Math.max(right, beside.right);
   const across = Math.max(60, space - left - over);
-  const cell = cellSize(T, S, across, clamp(space, 240, tallest), largest);
+  const cell = cellSize(T, S, across, clamp(space, 240, TALLEST), largest);
   const box = { x: left, y: top, w: S * cell.w, h: T * cell.h };
   const widthOfNumber = measuring(`11px ${fontFamily}`);
   const [width, height] = [left + box.w + over, top + box.h + Math.max(4, below)];

@@ -37,7 +37,7 @@ export function readMaps(packet) {
   const numbers = new Float32Array(bytesOf(packet.numbers).buffer);
   const hidden = packet.hidden && bytesOf(packet.hidden);
   const index = ({ layer, slot }) => layer * slots + slot;
-  const part = (array, at) => array && array.subarray(index(at) * size, (index(at) + 1) * size);
+  const part = (array, at) => array?.subarray(index(at) * size, (index(at) + 1) * size);
   const facts = (at) => packet.facts[index(at)];
   const matrix = (at) => ({
     values: part(numbers, at),
