@@ -90,10 +90,7 @@ export function makeSpeaker() {
 
 /** Copy what a trait holds: front ends give it as DataView, typed array or buffer, which need not begin at a multiple of 4. */
 export function bytesOf(value) {
-  const view = value.buffer
-    ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
-    : new Uint8Array(value);
-  return view.slice();
+  return new Uint8Array(value.buffer ?? value, value.byteOffset, value.byteLength).slice();
 }
 
 /** Write a number for people: two decimals or fewer, a plain 0 only for nothing at all. */
@@ -112,10 +109,8 @@ export const product = (numbers) => numbers.reduce((all, number) => all * number
 
 /** Return black or white, whichever is read better on a colour (red, green, blue of 255): at least 4.5 to 1. */
 export function inkOn(colour) {
-  const parts = colour.map((part) => part / 255);
-  const [red, green, blue] = parts.map((c) =>
-    c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4,
-  );
+  const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  const [red, green, blue] = colour.map((byte) => linear(byte / 255));
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.179 ? "#fff" : "#000"; // WCAG's relative luminance
 }
 

@@ -21,27 +21,29 @@ export function layout(sizes, scale) {
   const [extent, runs, dots] = [[...sheet], [], []];
   let sheets = [{ x: 0, y: 0, index: [] }];
   for (let axis = sizes.length - 3, level = 0; axis >= 0; axis--, level++) {
-    const [number, way] = [sizes[axis], level % 2];
+    const number = sizes[axis];
+    const direction = level % 2; // 0 to the right, 1 downwards
     const room = sizes.length > 4 ? 3 : Math.max(3, Math.min(5, Math.floor((380 * k) / extent[0])));
     const most = [room, 3][level] ?? 2;
     const all = number <= Math.max(most, level ? most : 4);
     const shown = all ? number : most;
     const places = Array.from({ length: shown }, (_, i) => {
-      const at = i * (extent[way] + 5 + 5 * level);
+      const at = i * (extent[direction] + 5 + 5 * level);
       return all || i < shown - 1 ? { at, index: i } : { at: at + 14, index: number - 1 };
     });
     sheets = places.flatMap(({ at, index }) =>
       sheets.map(({ x, y, index: inner }) => {
-        const place = way ? { x, y: y + at } : { x: x + at, y };
+        const place = direction ? { x, y: y + at } : { x: x + at, y };
         return { ...place, index: [index, ...inner] };
       }),
     );
-    const length = shown ? places.at(-1).at + extent[way] : 0;
-    const middle = length - extent[way] - 9.5 - 2.5 * level;
-    if (!all)
-      dots.push(way ? { x: extent[0] / 2, y: middle, way } : { x: middle, y: extent[1] / 2, way });
-    runs.push({ axis, way, level, places, part: extent[way], length });
-    extent[way] = length;
+    const length = shown ? places.at(-1).at + extent[direction] : 0;
+    const middle = length - extent[direction] - 9.5 - 2.5 * level;
+    const [x, y] = direction ? [extent[0] / 2, middle] : [middle, extent[1] / 2];
+    if (!all) dots.push({ x, y, sign: direction ? "⋮" : "…" });
+    const parts = places.map(({ at }) => [at, extent[direction]]);
+    runs.push({ axis, direction, level, parts, length });
+    extent[direction] = length;
   }
   return { sheet, sheets, runs, dots, extent };
 }
@@ -101,37 +103,36 @@ function grid({ sheet: [width, height], sheets }, columns, rows, every) {
  * drawn in `parts`, each with its start and its length.
  */
 function edgesOf({ sheet: [width, height], runs, extent: [across, down] }, count) {
-  const edge = (axis, way, parts, length, line, text, anchor) => ({
-    axis,
-    way,
-    parts,
-    from: way ? [line, 0] : [0, line],
-    name: way ? [text, length / 2 + 4] : [length / 2, text],
+  const edge = (run, line, text, anchor) => ({
+    ...run,
+    from: run.direction ? [line, 0] : [0, line],
+    name: run.direction ? [text, run.length / 2 + 4] : [run.length / 2, text],
     anchor,
   });
-  const outer = runs.map(({ axis, way, level, places, part, length }) => {
-    const out = 4 + 26 * (level >> 1);
-    const parts = places.map(({ at }) => [at, part]);
-    if (way) return edge(axis, way, parts, length, across + out, across + out + 11, "start");
-    return edge(axis, way, parts, length, -out - 6, -out - 11, "middle");
+  const outer = runs.map((run) => {
+    const out = 4 + 26 * (run.level >> 1);
+    if (run.direction) return edge(run, across + out, across + out + 11, "start");
+    return edge(run, -out - 6, -out - 11, "middle");
   });
-  const row = edge(count - 1, 0, [[0, width]], width, down + 4, down + 24, "middle");
-  const column = edge(count - 2, 1, [[0, height]], height, -10, -14, "end");
-  return [row, column, ...outer].filter(({ axis }) => axis >= 0);
+  const row = { axis: count - 1, direction: 0, parts: [[0, width]], length: width };
+  const column = { axis: count - 2, direction: 1, parts: [[0, height]], length: height };
+  const inner = [edge(row, down + 4, down + 24, "middle"), edge(column, -10, -14, "end")];
+  return [...inner, ...outer].filter(({ axis }) => axis >= 0);
 }
 
-function drawEdge(picture, form, { axis, way, from: [x, y], parts, name: [left, up], anchor }) {
+function drawEdge(picture, form, { axis, direction, from, parts, name, anchor }) {
+  const [x, y] = from;
   const colours = form[2][axis];
   for (const [start, whole] of parts) {
     const length = whole / colours.length;
     colours.forEach((fill, i) => {
       const at = start + i * length;
-      const place = way ? { x, y: y + at } : { x: x + at, y };
-      const size = way ? { width: 6, height: length } : { width: length, height: 6 };
+      const place = direction ? { x, y: y + at } : { x: x + at, y };
+      const size = direction ? { width: 6, height: length } : { width: length, height: 6 };
       picture.append(svg("rect", { ...place, ...size, fill, class: "bar" }));
     });
   }
-  const attributes = { x: left, y: up, class: "name", "text-anchor": anchor };
+  const attributes = { x: name[0], y: name[1], class: "name", "text-anchor": anchor };
   picture.append(svg("text", attributes, label(form, axis)));
 }
 
@@ -157,8 +158,8 @@ function drawSheets(picture, form, plan, { storage, before, every = Infinity }) 
   draw({ d: cells, class: "cells" });
   draw({ d: cuts, class: "cuts" });
   draw({ d: outline, class: `edge ${storage}` });
-  for (const { x, y, way } of dots)
-    picture.append(svg("text", { x, y: y + 4, class: "dots" }, way ? "⋮" : "…"));
+  for (const { x, y, sign } of dots)
+    picture.append(svg("text", { x, y: y + 4, class: "dots" }, sign));
 }
 
 /** Return an svg. `before`: what it was reshaped from. `every`: the width at which a reshape cuts or glues its rows. */

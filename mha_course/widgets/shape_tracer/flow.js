@@ -14,8 +14,8 @@ ORDERED.push("reshape_as", "view_as", "ravel");
 function makeChip(form, i) {
   const chip = make("span", "chip", label(form, i));
   const colours = form[2][i];
-  const part = 100 / colours.length;
-  const stops = colours.map((colour, n) => `${colour} ${n * part}% ${(n + 1) * part}%`);
+  const width = 100 / colours.length; // of each, in per cent
+  const stops = colours.map((colour, n) => `${colour} ${n * width}% ${(n + 1) * width}%`);
   chip.style.background = `linear-gradient(90deg, ${stops.join(", ")})`;
   return chip;
 }
