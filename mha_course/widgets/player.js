@@ -2,6 +2,12 @@
 
 import { catchKeys, clamp, followModel, make, makeButton } from "./dom.js";
 
+/**
+ * What every player gets from Python (player.py); its state is the trait "position", a number from 0 to `last`.
+ * @typedef {object} PlayerOptions
+ * @property {number} last The number of the last step.
+ */
+
 const [SOON, PAUSE] = [600, 1400]; // milliseconds until the first step plays, and between two
 const SAVED = 150; // until the kernel is told: it need not follow every step of a scrub
 const [PLAY, STOP] = ["▶\ufe0e Play", "❚❚ Pause"];
@@ -27,6 +33,7 @@ export const fade = (node, duration) => node.animate({ opacity: [0, 0.4, 0.4, 1]
  * has to be called once all is in place. The step is the model's "position", so that two views go together.
  */
 export function makePlayer({ model, el }, name, label, show) {
+  /** @type {PlayerOptions} */
   const { last } = model.get("options");
   let [at, takes, timer, saving] = [-1, 0, null, null];
 

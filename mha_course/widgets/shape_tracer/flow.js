@@ -8,8 +8,7 @@ const INPUT = 0.64; // inputs are drawn smaller than what is made of them
 const WEIGHT = 0.42; // and parameters smaller still
 const BESIDE = 480; // pixels from where on they stand side by side
 const MOST = 4; // inputs that are drawn
-const ORDERED = ["reshape", "view", "flatten", "unflatten", "squeeze", "unsqueeze"];
-ORDERED.push("reshape_as", "view_as", "ravel");
+const ORDERED = /^(reshape|view|flatten|unflatten|squeeze|unsqueeze|reshape_as|view_as|ravel)$/;
 
 function makeChip(form, i) {
   const chip = make("span", "chip", label(form, i));
@@ -58,7 +57,7 @@ export class Flow {
   show(step, i) {
     const { op, name, storage, form } = step;
     const from = step.inputs[0]?.[1];
-    const ordered = ORDERED.includes(op) && from && product(from[1]) === product(form[1]);
+    const ordered = ORDERED.test(op) && from && product(from[1]) === product(form[1]);
     const cuts = cutsOf(ordered, from, form);
     const title = [short(name || op, 40), quiet(`step ${i + 1}`)];
     const before = ordered ? from : undefined;
