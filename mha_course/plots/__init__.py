@@ -2,32 +2,21 @@
 ``plots.heatmap(weights)``.
 
 What is drawn takes tensors on any device, arrays or lists. A function that draws one panel takes
-``ax`` and returns
-its Axes, one that draws several returns their Figure; ``show`` shows either with a caption that
-says the same.
+``ax`` and returns its Axes, one that draws several returns their Figure; ``show`` shows either with
+a caption that says the same.
 """
 
-from mha_course.plots.charts import (
-    Lines,
-    bars,
-    curves,
-    learning_curves,
-    line_panels,
-    token_bars,
-)
+from mha_course.plots.charts import Lines, bars, curves, learning_curves, line_panels, token_bars
 from mha_course.plots.diagrams import Matrix, pipeline, product
 from mha_course.plots.figures import (
     ACCENT,
     BAR,
-    HATCH,
     INK,
     QUIET,
     Listing,
-    display_width,
     fold_out,
     listings,
     new_figure,
-    page,
     png,
     show,
     unregistered,
@@ -43,11 +32,8 @@ from mha_course.plots.heatmaps import (
 from mha_course.plots.masks import MaskGrid, mask_grids
 
 __all__ = [
-    "ACCENT", "BAR", "HATCH", "INK", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix",
-    "bars", "curves",
-    "display_width", "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row",
-    "learning_curves", "line_panels", "listings", "mask_grids", "new_figure",
-    "number_tables", "page", "pipeline", "png", "product",
-    "show", "strongest", "token_bars", "unregistered",
-
+    "ACCENT", "BAR", "INK", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", "bars", "curves",
+    "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row", "learning_curves",
+    "line_panels", "listings", "mask_grids", "new_figure", "number_tables", "pipeline", "png",
+    "product", "show", "strongest", "token_bars", "unregistered",
 ]  # fmt: skip

@@ -8,14 +8,12 @@ from __future__ import annotations
 import base64
 import io
 import math
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
@@ -118,9 +116,8 @@ def image_html(data: bytes, alt: str) -> str:
     page.
     """
     source = f"data:image/png;base64,{base64.b64encode(data).decode()}"
-    return (
-        f'<img width="{display_width(data)}" src="{source}" alt="{escape(alt)}" style="{CARD}" />'
-    )
+    look = f'alt="{escape(alt)}" style="{CARD}"'
+    return f'<img width="{display_width(data)}" src="{source}" {look} />'
 
 
 def figure_html(data: bytes, caption: str) -> str:
@@ -164,11 +161,3 @@ def listings(*shown: Listing) -> None:
         parts.append(f'<details style="margin:6px 0">{summary}{block}{answer}</details>')
     text = "\n".join(f"{listing.title}. Find: {listing.find}" for listing in shown)
     _show_html("".join(parts), text)
-
-
-def page(name: str) -> None:
-    """Show the body of a page of data/, which can also be opened and printed by itself."""
-    file = Path(__file__).parents[1] / "data" / f"{name}.html"
-    body = file.read_text(encoding="utf-8").partition("<body>")[2].partition("</body>")[0]
-    left = re.sub("<(t[hd])>", rf'<\1 style="{markup.LEFT}">', body)  # JupyterLab sets them right
-    _show_html(left.strip(), f"The page {file.name}")

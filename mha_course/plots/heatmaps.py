@@ -2,9 +2,9 @@
 
 Axes: T query tokens, S key tokens, H heads. Everywhere ``weights`` are a tensor on any device, an
 array or lists, where axes of size 1 in front are dropped; ``queries`` and ``keys`` name rows and
-columns, and keys default to queries where
-T = S; ``mask`` is bool, True = may attend, broadcastable to the weights. Hidden cells and those of
--inf are hatched, unlike a weight of 0; NaN and inf are a ×. What does not fit raises ShapeError.
+columns, and keys default to queries where T = S; ``mask`` is bool, True = may attend, broadcastable
+to the weights. Hidden cells and those of -inf are hatched, unlike a weight of 0; NaN and inf are a
+×. What does not fit raises ShapeError.
 """
 
 from __future__ import annotations
@@ -49,9 +49,8 @@ def heatmap(
     >>> heatmap([[0.9, 0.1], [0.5, 0.5]], queries=["it", "sat"]).get_ylabel()
     'query'
     """
-    matrix, rows, columns, hidden = as_named_weights(
-        "heatmap", weights, ("T", "S"), queries, keys, mask
-    )
+    named = as_named_weights("heatmap", weights, ("T", "S"), queries, keys, mask)
+    matrix, rows, columns, hidden = named
     width = 0.36 * len(columns) + max(1.6, 0.9 + _name_width(rows))
     height = 0.36 * len(rows) + max(0.9, 0.3 + _name_height(columns))
     ax = ax or new_figure(min(max(width, 3.2), 11), min(max(height, 2.2), 10)).subplots()
@@ -71,31 +70,23 @@ def heatmap(
         ax.collections[0].set(edgecolor=EDGE, linewidth=0.5)
     _write_names(ax, rows, columns, side)
     ax.set(xlabel="key" + _note_on_odd(matrix[~hidden]), ylabel="query")
-    ax.set_title(
-        _title(title or ax.get_title("left"), room), loc="left", fontsize=TITLE, fontweight="bold"
-    )
+    wrapped = _title(title or ax.get_title("left"), room)
+    ax.set_title(wrapped, loc="left", fontsize=TITLE, fontweight="bold")
     return ax
 
 
 def head_grid(
-    weights: Any,
-    *,
-    queries: Names = None,
-    keys: Names = None,
-    mask: Any = None,
-    layer: int | None = None,
-    scale: Scale | None = None,
-) -> Figure:
-    """Draw the heads (H, T, S) of one layer beside each other, with their numbers, all on one
-    scale.
+    weights: Any, *, queries: Names = None, keys: Names = None, mask: Any = None,
+    layer: int | None = None, scale: Scale | None = None,
+) -> Figure:  # fmt: skip
+    """Draw the heads (H, T, S) of one layer side by side, with their numbers, all on one scale.
 
     It runs from 0 to 1, or further where numbers are larger, or evenly to both sides of 0 if some
-    are negative.
-    Names stand along the outermost heads; layer, where it is given, above each.
+    are negative. Names stand along the outermost heads; layer, where it is given, above each.
     """
-    heads, rows, columns, hidden = as_named_weights(
-        "head_grid", weights, ("H", "T", "S"), queries, keys, mask
-    )
+    axes = ("H", "T", "S")
+    named = as_named_weights("head_grid", weights, axes, queries, keys, mask)
+    heads, rows, columns, hidden = named
     scale = scale or scale_of(heads, hidden)
     figure, side, across = _head_axes(len(heads), rows, columns)
     (*panels, bar) = figure.axes
@@ -146,13 +137,12 @@ def heatmap_row(
     Args: panels maps a title to its weights (S, S); names are the S tokens; mask is that of all
         panels, or maps a title to its own; unit is what stands beside the scale.
     """
-    maps = {
-        title: as_array("heatmap_row", weights, ("T", "S")) for title, weights in panels.items()
-    }
-    scale = stretched(list(maps.values()))
-    figure = new_figure(11, 5.2 * -(-len(maps) // 2))
-    axes = figure.subplots(-(-len(maps) // 2), 2, squeeze=False).ravel()
-    for ax, (title, weights) in zip(axes, maps.items(), strict=True):
+    maps = [as_array("heatmap_row", weights, ("T", "S")) for weights in panels.values()]
+    scale = stretched(maps)
+    down = math.ceil(len(maps) / 2)
+    figure = new_figure(11, 5.2 * down)
+    axes = figure.subplots(down, 2, squeeze=False).ravel()
+    for ax, title, weights in zip(axes, panels, maps, strict=True):
         own = mask.get(title) if isinstance(mask, Mapping) else mask
         heatmap(weights, queries=names, mask=own, title=title, scale=scale, ax=ax)
         ax.collections[0].colorbar.remove()  # one for all stands at the right
@@ -178,10 +168,8 @@ def number_tables(
     """
     place = "number_tables"
     letters = ("rows", "columns")
-    tables = [
-        as_named_weights(place, panel, letters, rows, columns).numbers for panel in panels.values()
-    ]
-    tables = [table.round(2) + 0.0 for table in tables]  # no -0.00
+    given = [as_named_weights(place, panel, letters, rows, columns) for panel in panels.values()]
+    tables = [table.numbers.round(2) + 0.0 for table in given]  # no -0.00
     colors = _colors(stretched(tables))
     across = len(panels) if style.get() is SLIDE or len(columns) <= 5 else 1
     down = len(panels) // across
@@ -208,16 +196,16 @@ def number_tables(
 
 
 def strongest(weights: Any, queries: Sequence[str], keys: Names = None) -> str:
-    """Write the largest weight of each query as words, for the caption of a heatmap; a comma is
-    quoted.
+    """Write the largest weight of each query, for the caption of a heatmap; a comma is quoted.
 
     >>> strongest([[0.9, 0.1], [0.3, 0.7]], ["it", ","])
     'it → it 0.90, “,” → “,” 0.70'
     """
     matrix, rows, columns, _ = as_named_weights("strongest", weights, ("T", "S"), queries, keys)
-    best = zip(rows, matrix.argmax(axis=1), matrix.max(axis=1), strict=True)
+    best = [columns[column] for column in matrix.argmax(axis=1)]
+    triples = zip(rows, best, matrix.max(axis=1), strict=True)
     return ", ".join(
-        f"{_quoted(row)} → {_quoted(columns[column])} {weight:.2f}" for row, column, weight in best
+        f"{_quoted(row)} → {_quoted(key)} {weight:.2f}" for row, key, weight in triples
     )
 
 
@@ -260,10 +248,9 @@ def _draw_cells(
     odd = (np.isnan(matrix) | np.isposinf(matrix)) & ~hidden
     if odd.any():
         ax.pcolormesh(np.where(odd, 0.0, np.nan), cmap=ListedColormap(["white"]))
-        y, x = odd.nonzero()
-        ax.scatter(
-            x + 0.5, y + 0.5, (side / 2) ** 2, color=INK, marker="x", linewidths=min(side / 8, 1.5)
-        )
+        y, x = np.argwhere(odd).T + 0.5
+        width = min(side / 8, 1.5)
+        ax.scatter(x, y, (side / 2) ** 2, color=INK, marker="x", linewidths=width)
 
 
 def _head_axes(

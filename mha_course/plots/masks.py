@@ -37,28 +37,25 @@ def mask_grids(
     Raises: ShapeError where a mask is not one matrix, or names or what is expected do not fit.
     """
     matrices = [_matrix(grid, expected) for grid in grids]
-    margins = [max([*map(len, grid.queries), 2]) * 0.09 + 0.45 for grid in grids]  # inches
+    margins = [max(_longest(grid.queries), 2) * 0.09 + 0.45 for grid in grids]  # inches
     columns = [matrix.size(1) for matrix in matrices]
-    longest_key = max(len(name) for grid in grids for name in (*grid.keys, ""))
+    longest_key = max(_longest(grid.keys) for grid in grids)
     height = max(map(len, matrices)) * CELL + longest_key * 0.07 + 0.7
     figure = new_figure(sum(columns) * CELL + sum(margins), height)
     axes = figure.subplots(1, len(grids), width_ratios=columns, squeeze=False)[0]
     for ax, grid, matrix in zip(axes, grids, matrices, strict=True):
         _draw_cells(ax, matrix, expected)
         _write_names(ax, grid)
+    look: dict[str, Any] = {"ha": "right", "va": "center", "color": INK, "fontweight": "bold"}
     for n, sign in enumerate(signs):
-        left = -0.6 - 0.27 * max(
-            [*map(len, grids[n + 1].queries), 0]
-        )  # in cells, free of the names of the rows
+        left = -0.6 - 0.27 * _longest(grids[n + 1].queries)  # cells, free of the names of the rows
         middle = min(len(matrices[n]), len(matrices[n + 1])) / 2
-        look: dict[str, Any] = {
-            "ha": "right",
-            "va": "center",
-            "fontsize": TITLE,
-            "fontweight": "bold",
-        }
-        axes[n + 1].text(left, middle, sign, color=INK, **look)
+        axes[n + 1].text(left, middle, sign, fontsize=TITLE, **look)
     return figure
+
+
+def _longest(names: Sequence[str]) -> int:
+    return max(map(len, names), default=0)
 
 
 def _matrix(grid: MaskGrid, expected: Tensor | None) -> Tensor:
@@ -66,12 +63,10 @@ def _matrix(grid: MaskGrid, expected: Tensor | None) -> Tensor:
     matrix = grid.mask.detach().cpu()
     while matrix.dim() > 2 and matrix.size(0) == 1:
         matrix = matrix[0]
-    place = "mask_grids"
     name = f"the mask “{grid.title}”"
     rows, columns = (None, None) if expected is None else expected.shape
-    require_shape(
-        place, name, matrix, {"T": len(grid.queries) or rows, "S": len(grid.keys) or columns}
-    )
+    sizes = {"T": len(grid.queries) or rows, "S": len(grid.keys) or columns}
+    require_shape("mask_grids", name, matrix, sizes)
     return matrix.bool()
 
 

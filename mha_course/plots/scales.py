@@ -106,15 +106,6 @@ def palettes() -> dict[str, bytes]:
     return {**ramps, "bool": as_bytes(empty_and_full)}
 
 
-@cache
-def signed_on_paper() -> bytes:
-    """Return the signed palette as its two ends that fade: 0 is the page's paper, light or dark."""
-    numbers = np.linspace(-1, 1, 256)
-    colours = colormap("signed")(np.sign(numbers) / 2 + 0.5)
-    colours[:, 3] = np.abs(numbers) ** 0.7
-    return as_bytes(colours)
-
-
 def as_bytes(colours: NDArray[np.float64]) -> bytes:
     """Write red, green, blue and alpha, from 0 to 1, as a byte each."""
     return (colours * 255).round().astype("u1").tobytes()

@@ -70,14 +70,10 @@ def style(sheet: Path) -> str:
 
 def alone(widget: Any) -> dict[str, Any]:
     """Return what draws a widget without a kernel: name, script, style, and state with base64."""
-    names = [name for name in widget.keys if not name.startswith("_")]
-    state = json.dumps({name: getattr(widget, name) for name in names}, default=_encoded)
-    return {
-        "name": type(widget).__name__,
-        "esm": str(widget._esm),
-        "css": str(widget._css),
-        "state": state,
-    }
+    traits = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
+    state = json.dumps(traits, default=_encoded)
+    scripts = {"esm": str(widget._esm), "css": str(widget._css)}
+    return {"name": type(widget).__name__, **scripts, "state": state}
 
 
 def _encoded(value: Any) -> dict[str, str] | None:
@@ -125,23 +121,21 @@ class CourseWidget(anywidget.AnyWidget):
         """Return what the browser draws."""
         return {}
 
-    def _try(self, event: Mapping[str, Any]) -> str:
-        """Do what an event asks, and return what went wrong, or nothing."""
-        try:
-            self._receive(event)
-        except Exception as error:
-            return error_line(error)
-        return ""
-
     def _state_after(self, event: Mapping[str, Any], trouble: str = "") -> dict[str, Any]:
         serial = event.get("serial", self.state["serial"])
-        written = {name: each.write(self.values[name]) for name, each in self._controls.items()}
-        return {"serial": serial, "trouble": trouble, "values": written, **self._drawn()}
+        controls = self._controls.items()
+        values = {name: control.write(self.values[name]) for name, control in controls}
+        return {"serial": serial, "trouble": trouble, "values": values, **self._drawn()}
 
     def _show(self, event: Mapping[str, Any]) -> None:
-        """Do what an event asks, and show what came of it."""
+        """Do what an event asks, and show what came of it, or what went wrong."""
         with self._lock:
-            self.state = self._state_after(event, self._try(event))
+            trouble = ""
+            try:
+                self._receive(event)
+            except Exception as error:
+                trouble = error_line(error)
+            self.state = self._state_after(event, trouble)
 
     @traitlets.observe("event")
     def _answer(self, change: dict[str, Any]) -> None:

@@ -36,13 +36,9 @@ function makeChoice({ text, right, reason }, mark) {
 
 /** Make a field to type an answer in. */
 function makeField(send) {
-  const input = Object.assign(make("input"), {
-    type: "text",
-    autocomplete: "off",
-    spellcheck: false,
-    maxLength: 120,
-  });
-  const button = Object.assign(make("button", "", "Answer"), { type: "submit" });
+  const attributes = { type: "text", autocomplete: "off", spellcheck: false, maxLength: 120 };
+  const input = make("input", attributes);
+  const button = make("button", { type: "submit" }, "Answer");
   const label = make("label", "", make("span", "", "Your answer"), input);
   const field = make("form", "field", label, button, make("span", "sign"));
   field.addEventListener("submit", (event) => {
@@ -58,11 +54,7 @@ function makeBar(send) {
   const bar = make("div", "bar");
   const buttons = new Map();
   function add(action) {
-    const button = makeButton(
-      "",
-      "",
-      () => button.getAttribute("aria-disabled") === "true" || send(action, ""),
-    );
+    const button = makeButton("", "", () => button.ariaDisabled === "true" || send(action, ""));
     buttons.set(action, button);
     bar.append(button);
   }
@@ -70,7 +62,7 @@ function makeBar(send) {
     for (const { action, label, done } of specs) {
       if (!buttons.has(action)) add(action);
       say(buttons.get(action), label);
-      buttons.get(action).setAttribute("aria-disabled", done);
+      buttons.get(action).ariaDisabled = done;
     }
   }
   return { bar, show };

@@ -17,13 +17,24 @@
 
 import { make, short } from "./dom.js";
 
-/** Make a slider: where a value has its place, which value a place has, and how that is written. */
-function makeRange(attributes, place, valueAt, words, moved) {
-  const range = Object.assign(make("input"), { type: "range", ...attributes });
+const decimalsOf = (size) => (size >= 100 ? 0 : size >= 0.1 || !size ? 2 : 4);
+
+/** A slider: over words, each with its place, or over all numbers between two ends. */
+function buildRange({ kind, words, start = 0, low = 0, high = words.length - 1 }, moved) {
+  const place = kind === "log" ? Math.log10 : Number;
+  const [min, max] = [place(low), place(high)];
+  const step = kind === "whole" || words ? 1 : (max - min) / 200;
+  const range = make("input", { type: "range", min, max, step });
   const output = make("output");
-  const read = () => valueAt(Number(range.value));
+  function read() {
+    const at = Number(range.value);
+    if (Math.abs(at - place(start)) <= step / 2) return start; // it may lie between two steps
+    return kind === "log" ? 10 ** at : at;
+  }
   function write() {
-    output.textContent = words(read());
+    const value = read();
+    if (words) output.textContent = words[value];
+    else output.textContent = kind === "whole" ? value : value.toFixed(decimalsOf(Math.abs(value)));
     range.setAttribute("aria-valuetext", output.textContent);
   }
   function show(value) {
@@ -34,51 +45,18 @@ function makeRange(attributes, place, valueAt, words, moved) {
     write();
     moved(read());
   });
+  // Nothing moves when the word does.
+  if (words) output.style.minWidth = `${Math.max(...words.map((word) => word.length)) + 0.5}ch`;
   return { parts: [range, output], show };
 }
 
-const same = (value) => value;
-
-const buildSlider = ({ words }, moved) => {
-  const built = makeRange(
-    { min: 0, max: words.length - 1, step: 1 },
-    same,
-    same,
-    (at) => words[at],
-    moved,
-  );
-  const longest = Math.max(...words.map((word) => word.length));
-  built.parts[1].style.minWidth = `${longest + 0.5}ch`; // nothing moves when the word does
-  return built;
-};
-
-const decimalsOf = (size) => (size >= 100 ? 0 : size >= 0.1 || !size ? 2 : 4);
-
-/** A slider over all numbers between two ends. */
-const buildNumber = ({ kind, start, low, high }, moved) => {
-  const place = kind === "log" ? Math.log10 : same;
-  const [min, max] = [place(low), place(high)];
-  const step = kind === "whole" ? 1 : (max - min) / 200;
-  const near = (at) => Math.abs(at - place(start)) <= step / 2; // it may lie between two steps
-  const valueAt = (at) => (near(at) ? start : kind === "log" ? 10 ** at : at);
-  const words = (value) =>
-    kind === "whole" ? `${value}` : value.toFixed(decimalsOf(Math.abs(value)));
-  return makeRange({ min, max, step }, place, valueAt, words, moved);
-};
-
 const buildChoice = ({ name, label, words }, moved, scope) => {
   // Radio buttons of one name are one choice in the whole page, over all pictures of it.
-  const radios = words.map(() =>
-    Object.assign(make("input"), { type: "radio", name: `${name}-${scope}` }),
-  );
+  const radios = words.map(() => make("input", { type: "radio", name: `${name}-${scope}` }));
   radios.forEach((radio, i) => radio.addEventListener("change", () => moved(i)));
   const labels = words.map((word, i) => make("label", "button", radios[i], make("span", "", word)));
-  const node = make(
-    "fieldset",
-    "control choice",
-    make("legend", "", label),
-    make("span", "buttons", ...labels),
-  );
+  const buttons = make("span", "buttons", ...labels);
+  const node = make("fieldset", "control choice", make("legend", "", label), buttons);
   const show = (value) => radios.forEach((radio, i) => (radio.checked = i === value));
   return { node, show };
 };
@@ -91,18 +69,14 @@ const buildMenu = ({ words }, moved) => {
 };
 
 const buildToggle = ({ label }, moved) => {
-  const box = Object.assign(make("input"), { type: "checkbox" });
+  const box = make("input", { type: "checkbox" });
   box.addEventListener("change", () => moved(box.checked));
   const node = make("label", "control toggle", box, make("span", "", label));
   return { node, show: (value) => (box.checked = value) };
 };
 
 const buildText = (_, moved) => {
-  const field = Object.assign(make("input"), {
-    type: "text",
-    spellcheck: false,
-    autocomplete: "off",
-  });
+  const field = make("input", { type: "text", spellcheck: false, autocomplete: "off" });
   field.addEventListener("input", () => moved(field.value));
   const show = (value) => {
     if (field !== document.activeElement) field.value = value; // else an answer would undo what was typed meanwhile
@@ -111,24 +85,21 @@ const buildText = (_, moved) => {
 };
 
 const BUILDERS = {
-  slider: buildSlider,
+  slider: buildRange,
   choice: buildChoice,
   menu: buildMenu,
   toggle: buildToggle,
   text: buildText,
-  log: buildNumber,
-  linear: buildNumber,
-  whole: buildNumber,
+  log: buildRange,
+  linear: buildRange,
+  whole: buildRange,
 };
 
 /** Build a control; `moved(name, value)` is called whenever somebody moves it, `scope` names this picture. */
 function makeControl(spec, moved, scope) {
   const words = spec.words?.map((word) => short(word, 60)); // which may be tokens
-  const { parts, ...control } = BUILDERS[spec.kind](
-    { ...spec, words },
-    (value) => moved(spec.name, value),
-    scope,
-  );
+  const tell = (value) => moved(spec.name, value);
+  const { parts, ...control } = BUILDERS[spec.kind]({ ...spec, words }, tell, scope);
   control.node ??= make("label", `control ${spec.kind}`, make("span", "", spec.label), ...parts);
   for (const input of control.node.querySelectorAll("input, select"))
     input.dataset.control = spec.name;

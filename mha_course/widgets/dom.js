@@ -2,10 +2,11 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Make an element with a class and children; texts become text, never HTML. */
-export function make(tag, name = "", ...children) {
+/** Make an element with a class, or several properties, and children; texts become text, never HTML. */
+export function make(tag, properties = "", ...children) {
   const node = document.createElement(tag);
-  if (name) node.className = name;
+  if (typeof properties !== "string") Object.assign(node, properties);
+  else if (properties) node.className = properties;
   node.append(...children);
   return node;
 }
@@ -66,11 +67,11 @@ export function catchKeys(root, answer) {
   return () => window.removeEventListener("keydown", press, true);
 }
 
-/** Call these functions when the traits of their names change, and return how to stop. */
-export function followModel(model, calls) {
-  for (const [name, call] of Object.entries(calls)) model.on(`change:${name}`, call);
+/** Call a function when one of these traits changes, and return how to stop. */
+export function followModel(model, names, call) {
+  for (const name of names) model.on(`change:${name}`, call);
   return () => {
-    for (const [name, call] of Object.entries(calls)) model.off(`change:${name}`, call);
+    for (const name of names) model.off(`change:${name}`, call);
   };
 }
 
@@ -78,7 +79,7 @@ const SPOKEN = 350; // milliseconds until a number is read aloud: what is passed
 
 /** A paragraph for those who listen: what is said stands in it once nothing has moved for a moment. */
 export function makeSpeaker() {
-  const node = Object.assign(make("p", "spoken"), { ariaLive: "polite" });
+  const node = make("p", { className: "spoken", ariaLive: "polite" });
   let timer = null;
   function speak(words) {
     clearTimeout(timer);
@@ -89,10 +90,7 @@ export function makeSpeaker() {
 
 /** Copy what a trait holds: front ends give it as DataView, typed array or buffer, which need not begin at a multiple of 4. */
 export function bytesOf(value) {
-  const view = value.buffer
-    ? new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
-    : new Uint8Array(value);
-  return view.slice();
+  return new Uint8Array(value.buffer ?? value, value.byteOffset, value.byteLength).slice();
 }
 
 /** Write a number for people: two decimals or fewer, a plain 0 only for nothing at all. */
@@ -111,10 +109,8 @@ export const product = (numbers) => numbers.reduce((all, number) => all * number
 
 /** Return black or white, whichever is read better on a colour (red, green, blue of 255): at least 4.5 to 1. */
 export function inkOn(colour) {
-  const parts = colour.map((part) => part / 255);
-  const [red, green, blue] = parts.map((c) =>
-    c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4,
-  );
+  const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  const [red, green, blue] = colour.map((byte) => linear(byte / 255));
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.179 ? "#fff" : "#000"; // WCAG's relative luminance
 }
 
@@ -128,7 +124,7 @@ export const visible = (text) =>
     .replace(/\t/g, "⇥")
     .replace(UNSEEN, "�");
 
-const segmenter = globalThis.Intl?.Segmenter ? new Intl.Segmenter() : null;
+const segmenter = new Intl.Segmenter();
 const shortened = new Map(); // cutting into characters is slow, and the same words come with every frame
 
 /** Bring a word to one short line. */
@@ -151,8 +147,6 @@ export function isolateWord(text, most = 24) {
 function cut(text, most) {
   const line = visible(String(text).slice(0, 400));
   if (!line.trim()) return line ? "␣" : "(empty)";
-  const letters = segmenter
-    ? Array.from(segmenter.segment(line), (one) => one.segment)
-    : Array.from(line);
+  const letters = Array.from(segmenter.segment(line), ({ segment }) => segment);
   return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : line;
 }

@@ -22,14 +22,12 @@ class LearnerFunctionError(Exception):
 
 def error_line(error: Exception) -> str:
     """Say in one line what went wrong; an error of the course is not named by its class."""
+    words = " ".join(str(error).split())
     if isinstance(error, SentenceError):
-        near = f"; near ones: {error.fix}"
         sizes = f" (expected {error.expected}, got {error.got})"
-        words = error.rule + (near if error.fix else sizes)
-    else:
-        words = " ".join(str(error).split())
-        if not isinstance(error, ShapeError | LearnerFunctionError):
-            words = f"{type(error).__name__}: {words}"
+        words = error.rule + (f"; near ones: {error.fix}" if error.fix else sizes)
+    elif not isinstance(error, ShapeError | LearnerFunctionError):
+        words = f"{type(error).__name__}: {words}"
     return visible(cut(words, MOST))
 
 
@@ -40,11 +38,7 @@ class LearnerFunction:
     """
 
     def __init__(
-        self,
-        place: str,
-        name: str,
-        function: Any,
-        reference: Callable[..., Tensor] | None = None,
+        self, place: str, name: str, function: Any, reference: Callable[..., Tensor] | None = None
     ) -> None:
         rule = f"{name} must be a function"
         got = type(function).__name__

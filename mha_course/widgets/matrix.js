@@ -63,8 +63,8 @@ export const leaks = (value) => Math.abs(value) > 1e-4 && value !== -Infinity;
 
 /** Return the colours of palettes that Python sent as bytes. Ask once: pictures are drawn often. */
 export function palettesOf(sent) {
-  const colours = ([name, bytes]) => [name, new Uint32Array(bytesOf(bytes).buffer)];
-  return Object.fromEntries(Object.entries(sent).map(colours));
+  const coloursOf = ([name, bytes]) => [name, new Uint32Array(bytesOf(bytes).buffer)];
+  return Object.fromEntries(Object.entries(sent).map(coloursOf));
 }
 
 /** Split a colour into red, green and blue. */
@@ -134,12 +134,12 @@ function margins(queries, keys, fontFamily, leastCell) {
  * @returns {Plan}
  */
 export function arrange({ T, S }, names, space, fontFamily, options = {}) {
-  const { largest = LARGEST_CELL, tallest = TALLEST, right = 0, below = 0, leastCell } = options;
+  const { largest = LARGEST_CELL, right = 0, below = 0, leastCell } = options;
   const [queries, keys] = names.map((words) => words.map((word) => short(word, LONGEST)));
   const { left, top, ...beside } = margins(queries, keys, fontFamily, leastCell ?? 0);
   const over = Math.max(right, beside.right);
   const across = Math.max(60, space - left - over);
-  const cell = cellSize(T, S, across, clamp(space, 240, tallest), largest);
+  const cell = cellSize(T, S, across, clamp(space, 240, TALLEST), largest);
   const box = { x: left, y: top, w: S * cell.w, h: T * cell.h };
   const widthOfNumber = measuring(`11px ${fontFamily}`);
   const [width, height] = [left + box.w + over, top + box.h + Math.max(4, below)];
@@ -220,8 +220,8 @@ function keyName({ keys, names, box, cell }, j, look = "key") {
 function decimalsFor(values, { widthOfNumber, cell }) {
   if (cell.w < 30 || cell.h < 18) return undefined;
   return [2, 1].find((decimals) => {
-    const lengths = Array.from(values, (value) => number(value, false, decimals));
-    const longest = lengths.reduce((one, other) => (other.length > one.length ? other : one));
+    const texts = Array.from(values, (value) => number(value, false, decimals));
+    const longest = texts.reduce((most, text) => (text.length > most.length ? text : most));
     return widthOfNumber(longest) <= cell.w;
   });
 }

@@ -70,9 +70,9 @@ class Panel(Lab):
 
 def _control(name: str, values: Sequence[Any] | Mapping[str, Any]) -> ChoiceControl:
     label = name.replace("_", " ")
-    options = tuple(values.values() if isinstance(values, Mapping) else values)
     if isinstance(values, Mapping):
+        options = tuple(values.values())
         return ChoiceControl(name, label, "menu", options, options[0], tuple(values))
-    return ChoiceControl(
-        name, label, "choice" if len(options) <= FEW else "slider", options, options[0]
-    )
+    options = tuple(values)
+    kind = "choice" if len(options) <= FEW else "slider"
+    return ChoiceControl(name, label, kind, options, options[0])

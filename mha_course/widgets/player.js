@@ -2,6 +2,12 @@
 
 import { catchKeys, clamp, followModel, make, makeButton } from "./dom.js";
 
+/**
+ * What every player gets from Python (player.py); its state is the trait "position", a number from 0 to `last`.
+ * @typedef {object} PlayerOptions
+ * @property {number} last The number of the last step.
+ */
+
 const [SOON, PAUSE] = [600, 1400]; // milliseconds until the first step plays, and between two
 const SAVED = 150; // until the kernel is told: it need not follow every step of a scrub
 const [PLAY, STOP] = ["▶\ufe0e Play", "❚❚ Pause"];
@@ -27,22 +33,19 @@ export const fade = (node, duration) => node.animate({ opacity: [0, 0.4, 0.4, 1]
  * has to be called once all is in place. The step is the model's "position", so that two views go together.
  */
 export function makePlayer({ model, el }, name, label, show) {
+  /** @type {PlayerOptions} */
   const { last } = model.get("options");
   let [at, takes, timer, saving] = [-1, 0, null, null];
 
   const back = makeButton("", "◀\ufe0e Back", () => go(at - 1), "Back");
   const play = makeButton("play", PLAY, () => toggle(), "Play");
   const next = makeButton("", "Next ▶\ufe0e", () => go(at + 1), "Next");
-  const scrub = Object.assign(make("input"), { type: "range", min: 0, max: last });
+  const scrub = make("input", { type: "range", min: 0, max: last });
   scrub.setAttribute("aria-label", "Step");
   scrub.addEventListener("input", () => go(Number(scrub.value)));
   const count = make("span", "count");
-  const root = make(
-    "div",
-    `${name} mha-player mha-picture`,
-    make("div", "controls", back, play, next, scrub, count),
-  );
-  root.tabIndex = 0;
+  const bar = make("div", "controls", back, play, next, scrub, count);
+  const root = make("div", { className: `${name} mha-player mha-picture`, tabIndex: 0 }, bar);
   root.setAttribute("role", "group");
   root.setAttribute("aria-label", `${label}. Arrow keys step, space plays, Home and End jump.`);
   el.append(root);
@@ -85,9 +88,10 @@ export function makePlayer({ model, el }, name, label, show) {
   const actions = {
     ArrowRight: () => go(at + 1),
     ArrowLeft: () => go(at - 1),
+    Home: () => go(0),
+    End: () => go(last),
     " ": () => toggle(),
   };
-  Object.assign(actions, { Home: () => go(0), End: () => go(last) });
   function answer(event, target) {
     if (target.matches(".lines") && SCROLLS.includes(event.key)) event.stopPropagation(); // the browser scrolls
     const pressed = target.tagName === "BUTTON" && event.key === " "; // the button answers
@@ -95,7 +99,7 @@ export function makePlayer({ model, el }, name, label, show) {
     actions[event.key]();
     return true;
   }
-  const stops = [catchKeys(root, answer), followModel(model, { position: follow })];
+  const stops = [catchKeys(root, answer), followModel(model, ["position"], follow)];
 
   function end() {
     toggle(false);

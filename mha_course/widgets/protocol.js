@@ -13,77 +13,62 @@
  */
 
 /** What all widgets show where the kernel does not answer: nobody can tell a busy one from one that is gone. */
-export const GONE =
-  "The kernel does not answer. If it is busy, wait; if it is gone, run the cell again.";
+const GONE = "The kernel does not answer. If it is busy, wait; if it is gone, run the cell again.";
 const PATIENCE = 3000; // milliseconds until a kernel that is silent is said not to answer
 
 /**
- * Ask the kernel one question at a time. What is asked meanwhile waits, the newest in the place of older ones, so that
- * a slow answer never piles up. `send` sends a question and returns by what its answer is known; `late` is called
- * where none came in time, and whatever is asked next goes out.
- */
-export function makeQueue(send, late) {
-  let [flying, waiting, timer] = [null, null, null];
-  function pump() {
-    if (flying !== null || waiting === null) return;
-    const question = waiting;
-    waiting = null;
-    timer = setTimeout(() => {
-      flying = null;
-      late();
-    }, PATIENCE);
-    flying = send(question);
-  }
-  return {
-    pump,
-    waiting: () => waiting,
-    idle: () => flying === null && waiting === null,
-    ask(question) {
-      waiting = question;
-      pump();
-    },
-    /** Note an answer, and return whether it is the one that was waited for: an older one does not count. */
-    landed(key) {
-      if (flying === null || key !== flying) return false;
-      clearTimeout(timer);
-      flying = null;
-      return true;
-    },
-    stop: () => clearTimeout(timer),
-  };
-}
-
-/**
- * Follow the state of a model, and send it events. `draw(state)` is called with every state that comes, once its
- * number is noted and before the next event goes out; `showTrouble(text)` with what went wrong, or nothing.
+ * Follow the state of a model, and send it events. `draw(state)` is called with every state that comes, before the next
+ * event goes out; `showTrouble(text)` with what went wrong, or nothing.
+ *
+ * One event is on its way at a time. Of those that are sent meanwhile the newest waits in the place of older ones, so
+ * that a slow answer never piles up; where no answer comes in time, whatever is sent next goes out.
  */
 export function connect(model, draw, showTrouble) {
   // One widget may be seen in two pages: each counts from a place of its own, so that no answer is taken for another.
   let serial = Math.floor(Math.random() * 1e12);
-  function send(event) {
-    serial += 1;
-    model.set("event", { ...event, serial });
-    model.save_changes();
-    return serial;
+  let awaited = null; // the number of the event that is on its way
+  let waiting = null; // the event that goes out next
+  let timer = null;
+
+  function giveUp() {
+    awaited = null;
+    showTrouble(GONE);
   }
-  const queue = makeQueue(send, () => showTrouble(GONE));
+  function pump() {
+    if (awaited !== null || waiting === null) return;
+    serial += 1;
+    awaited = serial;
+    timer = setTimeout(giveUp, PATIENCE);
+    const event = { ...waiting, serial };
+    waiting = null;
+    model.set("event", event);
+    model.save_changes();
+  }
+  /** Send an event, once the one before is answered. */
+  function send(event) {
+    waiting = event;
+    pump();
+  }
   function follow() {
     const state = model.get("state");
-    queue.landed(state.serial);
+    // An answer that came too late does not count.
+    if (state.serial === awaited) {
+      clearTimeout(timer);
+      awaited = null;
+    }
     showTrouble(state.trouble);
     draw(state);
-    queue.pump();
+    pump();
   }
   model.on("change:state", follow);
   return {
-    idle: queue.idle,
-    /** Send an event, once the one before is answered. */
-    send: queue.ask,
+    idle: () => awaited === null && waiting === null,
+    send,
     /** Send the new value of a control, with all that moved since the last event. */
-    move: (name, value) => queue.ask({ moved: { ...queue.waiting()?.moved, [name]: value } }),
+    move: (name, value) => send({ moved: { ...waiting?.moved, [name]: value } }),
     follow,
     stop() {
-      queue.stop();
+      clearTimeout(timer);
       model.off("change:state", follow);
     },
   };

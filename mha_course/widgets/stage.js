@@ -7,11 +7,14 @@ const SETTLED = 150; // milliseconds until the kernel hears what was chosen: it 
 
 /** A subclass makes `root`, and then calls `start`; it has `draw`, `stateCame(state)` and, for keys, `answer`. */
 export class Stage {
+  due = null;
+  saving = null;
+  speaker = makeSpeaker();
+  source = make("p", "source"); // whose numbers they are
+  trouble = make("p", "trouble");
+
   constructor(model) {
-    Object.assign(this, { model, due: null, saving: null });
-    this.speaker = makeSpeaker();
-    this.source = make("p", "source"); // whose numbers they are
-    this.trouble = make("p", "trouble");
+    this.model = model;
     this.trouble.setAttribute("role", "status");
     this.kernel = connect(
       model,
@@ -21,10 +24,8 @@ export class Stage {
       },
       (text) => {
         say(this.trouble, text);
-        this.trouble.classList.toggle(
-          "bad",
-          Boolean(text) && !text.includes("returns nothing yet"),
-        ); // not begun is no fault
+        // What is not begun yet is no fault.
+        this.trouble.classList.toggle("bad", text !== "" && !text.includes("returns nothing yet"));
       },
     );
   }
@@ -37,7 +38,7 @@ export class Stage {
     size.observe(this.root);
     this.stops = [
       catchKeys(this.root, (event, target) => this.answer(event, target)),
-      followModel(this.model, Object.fromEntries(traits.map((name) => [name, soon]))),
+      followModel(this.model, traits, soon),
       () => size.disconnect(),
       this.kernel.stop,
       this.speaker.stop,

@@ -1,5 +1,6 @@
 // Draws a tensor: the last two axes span a sheet of cells, earlier axes repeat it, by turns to the right and downwards.
-// A form is [names of the axes, sizes, colours of each axis].
+
+/** @typedef {[string[], number[], string[][]]} Form The names of the axes, their sizes, and the colours of each. */
 
 import { product, short, svg } from "./dom.js";
 
@@ -20,31 +21,29 @@ export function layout(sizes, scale) {
   const [extent, runs, dots] = [[...sheet], [], []];
   let sheets = [{ x: 0, y: 0, index: [] }];
   for (let axis = sizes.length - 3, level = 0; axis >= 0; axis--, level++) {
-    const [number, way] = [sizes[axis], level % 2];
+    const number = sizes[axis];
+    const direction = level % 2; // 0 to the right, 1 downwards
     const room = sizes.length > 4 ? 3 : Math.max(3, Math.min(5, Math.floor((380 * k) / extent[0])));
     const most = [room, 3][level] ?? 2;
     const all = number <= Math.max(most, level ? most : 4);
     const shown = all ? number : most;
     const places = Array.from({ length: shown }, (_, i) => {
-      const end = !all && i === shown - 1;
-      return {
-        at: i * (extent[way] + 5 + 5 * level) + (end ? 14 : 0),
-        index: end ? number - 1 : i,
-      };
+      const at = i * (extent[direction] + 5 + 5 * level);
+      return all || i < shown - 1 ? { at, index: i } : { at: at + 14, index: number - 1 };
     });
     sheets = places.flatMap(({ at, index }) =>
-      sheets.map((one) => ({
-        x: one.x + (way ? 0 : at),
-        y: one.y + (way ? at : 0),
-        index: [index, ...one.index],
-      })),
+      sheets.map(({ x, y, index: inner }) => {
+        const place = direction ? { x, y: y + at } : { x: x + at, y };
+        return { ...place, index: [index, ...inner] };
+      }),
     );
-    const length = shown ? places.at(-1).at + extent[way] : 0;
-    const middle = length - extent[way] - 9.5 - 2.5 * level;
-    if (!all)
-      dots.push(way ? { x: extent[0] / 2, y: middle, way } : { x: middle, y: extent[1] / 2, way });
-    runs.push({ axis, way, level, places, part: extent[way], length });
-    extent[way] = length;
+    const length = shown ? places.at(-1).at + extent[direction] : 0;
+    const middle = length - extent[direction] - 9.5 - 2.5 * level;
+    const [x, y] = direction ? [extent[0] / 2, middle] : [middle, extent[1] / 2];
+    if (!all) dots.push({ x, y, sign: direction ? "⋮" : "…" });
+    const parts = places.map(({ at }) => [at, extent[direction]]);
+    runs.push({ axis, direction, level, parts, length });
+    extent[direction] = length;
   }
   return { sheet, sheets, runs, dots, extent };
 }
@@ -52,7 +51,7 @@ export function layout(sizes, scale) {
 /** Say of each number which token it belongs to: by the tensor's own token axis, or by that of what was reshaped. */
 export function tokens(form, before) {
   const [names, from, colours] = before ?? form;
-  const axis = ["T", "S"].map((name) => names.indexOf(name)).find((found) => found >= 0);
+  const axis = ["T", "S"].map((name) => names.indexOf(name)).find((place) => place >= 0);
   if (axis === undefined || !product(from)) return null;
   const inner = product(from.slice(axis + 1));
   const flat = (index) => index.reduce((sum, i, at) => sum * form[1][at] + i, 0);
@@ -99,61 +98,50 @@ function grid({ sheet: [width, height], sheets }, columns, rows, every) {
   return [cells, cuts];
 }
 
-/** Where the axes are named: the last two along the sheet, earlier ones along its copies. */
+/**
+ * Where the axes are named: the last two along the sheet, earlier ones along its copies. An edge begins at `from` and is
+ * drawn in `parts`, each with its start and its length.
+ */
 function edgesOf({ sheet: [width, height], runs, extent: [across, down] }, count) {
-  const edges = runs.map(({ axis, way, level, places, part, length }) => {
-    const [out, parts] = [4 + 26 * (level >> 1), places.map(({ at }) => [at, part])];
-    return way
-      ? {
-          axis,
-          way,
-          from: [across + out, 0],
-          parts,
-          name: [across + out + 11, length / 2 + 4],
-          anchor: "start",
-        }
-      : { axis, way, from: [0, -out - 6], parts, name: [length / 2, -out - 11], anchor: "middle" };
-  });
-  const edge = (axis, way, from, length, name, anchor) => ({
-    axis,
-    way,
-    from,
-    parts: [[0, length]],
-    name,
+  const edge = (run, line, text, anchor) => ({
+    ...run,
+    from: run.direction ? [line, 0] : [0, line],
+    name: run.direction ? [text, run.length / 2 + 4] : [run.length / 2, text],
     anchor,
   });
-  const row = edge(count - 1, 0, [0, down + 4], width, [width / 2, down + 24], "middle");
-  const column = edge(count - 2, 1, [-10, 0], height, [-14, height / 2 + 4], "end");
-  return [row, column, ...edges].filter(({ axis }) => axis >= 0);
+  const outer = runs.map((run) => {
+    const out = 4 + 26 * (run.level >> 1);
+    if (run.direction) return edge(run, across + out, across + out + 11, "start");
+    return edge(run, -out - 6, -out - 11, "middle");
+  });
+  const row = { axis: count - 1, direction: 0, parts: [[0, width]], length: width };
+  const column = { axis: count - 2, direction: 1, parts: [[0, height]], length: height };
+  const inner = [edge(row, down + 4, down + 24, "middle"), edge(column, -10, -14, "end")];
+  return [...inner, ...outer].filter(({ axis }) => axis >= 0);
 }
 
-function drawEdge(picture, form, { axis, way, from: [x, y], parts, name: [left, up], anchor }) {
+function drawEdge(picture, form, { axis, direction, from, parts, name, anchor }) {
+  const [x, y] = from;
   const colours = form[2][axis];
   for (const [start, whole] of parts) {
-    const long = whole / colours.length;
+    const length = whole / colours.length;
     colours.forEach((fill, i) => {
-      const at = start + i * long;
-      const place = way
-        ? { x, y: y + at, width: 6, height: long }
-        : { x: x + at, y, width: long, height: 6 };
-      picture.append(svg("rect", { ...place, fill, class: "bar" }));
+      const at = start + i * length;
+      const place = direction ? { x, y: y + at } : { x: x + at, y };
+      const size = direction ? { width: 6, height: length } : { width: length, height: 6 };
+      picture.append(svg("rect", { ...place, ...size, fill, class: "bar" }));
     });
   }
-  picture.append(
-    svg("text", { x: left, y: up, class: "name", "text-anchor": anchor }, label(form, axis)),
-  );
+  const attributes = { x: name[0], y: name[1], class: "name", "text-anchor": anchor };
+  picture.append(svg("text", attributes, label(form, axis)));
 }
 
 /** Return the box around an edge and its name: left, top, right, bottom. */
 function boxOf(form, { axis, from: [x, y], name: [left, up], anchor }) {
-  const wide = label(form, axis).length * 7.5 + 4;
-  const start = left - { start: 0, middle: wide / 2, end: wide }[anchor];
-  return [
-    Math.min(start, x),
-    Math.min(up - 12, y),
-    Math.max(start + wide, x + 6),
-    Math.max(up + 5, y + 7),
-  ];
+  const width = label(form, axis).length * 7.5 + 4;
+  const start = left - { start: 0, middle: width / 2, end: width }[anchor];
+  const [top, bottom] = [Math.min(up - 12, y), Math.max(up + 5, y + 7)];
+  return [Math.min(start, x), top, Math.max(start + width, x + 6), bottom];
 }
 
 function drawSheets(picture, form, plan, { storage, before, every = Infinity }) {
@@ -162,17 +150,16 @@ function drawSheets(picture, form, plan, { storage, before, every = Infinity }) 
   const sizes = form[1];
   const outline = sheets.map(({ x, y }) => `M${x} ${y}h${width}v${height}h${-width}z`).join("");
   const [cells, cuts] = grid(plan, sizes.at(-1) ?? 1, sizes.at(-2) ?? 1, every);
-  const known = product(sizes) ? tokens(form, before) : null;
-  picture.append(svg("path", { d: outline, class: "paper" }));
-  for (const [shade, d] of known ? shades(plan, sizes, known) : [])
-    picture.append(svg("path", { d, fill: known.colour, "fill-opacity": 0.1 + 0.05 * shade }));
-  picture.append(
-    svg("path", { d: cells, class: "cells" }),
-    svg("path", { d: cuts, class: "cuts" }),
-  );
-  picture.append(svg("path", { d: outline, class: `edge ${storage}` }));
-  for (const { x, y, way } of dots)
-    picture.append(svg("text", { x, y: y + 4, class: "dots" }, way ? "⋮" : "…"));
+  const owners = product(sizes) ? tokens(form, before) : null;
+  const draw = (attributes) => picture.append(svg("path", attributes));
+  draw({ d: outline, class: "paper" });
+  for (const [shade, d] of owners ? shades(plan, sizes, owners) : [])
+    draw({ d, fill: owners.colour, "fill-opacity": 0.1 + 0.05 * shade });
+  draw({ d: cells, class: "cells" });
+  draw({ d: cuts, class: "cuts" });
+  draw({ d: outline, class: `edge ${storage}` });
+  for (const { x, y, sign } of dots)
+    picture.append(svg("text", { x, y: y + 4, class: "dots" }, sign));
 }
 
 /** Return an svg. `before`: what it was reshaped from. `every`: the width at which a reshape cuts or glues its rows. */
@@ -184,12 +171,8 @@ export function tensor(form, { scale, ...options }) {
   const [left, top] = [0, 1].map((side) => Math.min(...boxes.map((box) => box[side])) - 1);
   const [right, bottom] = [2, 3].map((side) => Math.max(...boxes.map((box) => box[side])) + 1);
   const [width, height] = [right - left, bottom - top];
-  const picture = svg("svg", {
-    "aria-hidden": "true",
-    viewBox: `${left} ${top} ${width} ${height}`,
-    width,
-    height,
-  });
+  const viewBox = `${left} ${top} ${width} ${height}`;
+  const picture = svg("svg", { "aria-hidden": "true", viewBox, width, height });
   drawSheets(picture, form, plan, options);
   for (const edge of edges) drawEdge(picture, form, edge);
   return picture;

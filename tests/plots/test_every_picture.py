@@ -185,7 +185,7 @@ def test_type_has_four_sizes_and_words_keep_apart(name, monkeypatch):
     sizes = {text.get_fontsize() for text, _ in texts}
     assert sizes <= {figures.SMALL, figures.TEXT, figures.TITLE, figures.LARGE}
     assert (
-        min(sizes) / 72 * plots.display_width(b"-" * 16 + (150).to_bytes(4, "big")) >= 11
+        min(sizes) / 72 * figures.display_width(b"-" * 16 + (150).to_bytes(4, "big")) >= 11
     )  # px: an inch on a page
     for (one, place), (other, elsewhere) in itertools.combinations(texts, 2):
         assert not place.intersects_path(elsewhere), (one.get_text(), other.get_text())

@@ -13,7 +13,7 @@ from widget_cases import CASES, START
 
 from mha_course import plots
 from mha_course.cli.authoring import ROOT
-from mha_course.plots.figures import STREAMS
+from mha_course.plots.figures import HATCH, STREAMS
 from mha_course.tracing.records import COLORS, OTHER
 from mha_course.widgets.labs.panels import HEADS
 from mha_course.widgets.layout_player.cells import HUES, PLAIN
@@ -71,7 +71,7 @@ def test_ink_can_be_read_on_every_fill(fill):
     assert contrast(plots.INK, fill) >= TEXT
 
 
-@pytest.mark.parametrize("mark", [plots.ACCENT, plots.BAR, plots.INK, plots.HATCH["edgecolor"]])
+@pytest.mark.parametrize("mark", [plots.ACCENT, plots.BAR, plots.INK, HATCH["edgecolor"]])
 def test_marks_of_pictures_stand_out_from_white(mark):
     assert contrast(mark, WHITE) >= MARK
 
@@ -82,7 +82,7 @@ def test_contrasts_are_those_that_are_written_down():
     papers |= {"light page": WHITE, "dark page": DARK}
     inks = {
         "ink": plots.INK,
-        "hatching of hidden cells": plots.HATCH["edgecolor"],
+        "hatching of hidden cells": HATCH["edgecolor"],
         "bars and lines": plots.BAR,
     }
     inks |= {"accent, the one thing to look at": plots.ACCENT, "edge of the card": WHITE, **STREAMS}

@@ -8,7 +8,7 @@ import torch
 
 from mha_course import plots
 from mha_course.cli.authoring import ROOT
-from mha_course.plots.scales import SLANT, WEIGHTS, palettes, scale_of, signed_on_paper
+from mha_course.plots.scales import SLANT, WEIGHTS, palettes, scale_of
 from mha_course.widgets import HeadExplorer
 from mha_course.widgets.labs import static
 from mha_course.widgets.labs.panels import matrix
@@ -69,7 +69,3 @@ def test_scripts_decide_nothing_anew():
     sizes = {name: len(colours) for name, colours in palettes().items()}
     assert sizes == {"plain": 1024, "signed": 1024, "bool": 8}
     assert palettes()["bool"][3] == 0
-    fading = np.frombuffer(signed_on_paper(), "u1").reshape(256, 4)
-    ends = np.frombuffer(palettes()["signed"], "u1").reshape(256, 4)[[0, -1]]
-    assert (fading[[0, -1]] == ends).all()
-    assert fading[127:129, 3].max() < 10

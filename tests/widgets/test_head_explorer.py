@@ -70,9 +70,7 @@ def test_every_cell_comes_whole(draw, shape):
     wanted = four.reshape(-1, *shape[-2:])
     assert head["slots"] == four.shape[1]
     assert np.array_equal(cells, wanted)
-    assert [(fact["low"], fact["high"]) for fact in facts] == [
-        (one.min(), one.max()) for one in wanted
-    ]
+    assert len(facts) == len(wanted)
     reach = abs(wanted).max()
     scale = {"kind": "signed", "palette": "signed", "low": -reach, "high": reach}
     assert head["scale"] == scale
@@ -98,11 +96,6 @@ def test_what_is_no_number_stays_none(draw):
     assert np.array_equal(cells[0] == -np.inf, given[0] == -math.inf)
     assert np.array_equal(cells[1] == np.inf, given[1] == math.inf)
     assert [fact["nans"] for fact in facts[:2]] == [1, 0]
-    given = given.float()
-    assert (facts[0]["low"], facts[1]["high"]) == (
-        given[0][given[0].isfinite()].min(),
-        given[1][given[1] < 99].max(),
-    )
     assert np.array_equal(hidden[0, :2], given.isneginf())  # a score of -inf is hidden
     nothing = opened(HeadExplorer(np.full((2, 2), np.nan)).state)
     assert np.isnan(nothing[2]).all()
@@ -114,7 +107,7 @@ def test_numbers_too_large_for_the_browser_are_infinite():
     )
     assert cells[0].tolist() == [[1, -math.inf], [0.5, 0.5]]
     assert hidden.tolist() == [[[[False, True], [False, False]]]]
-    assert facts[0]["low"] == 0.5
+    assert facts[0]["sums"] == [1, 1]
 
 
 # ---- facts of a map ----

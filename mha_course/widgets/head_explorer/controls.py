@@ -60,18 +60,19 @@ def read_values(controls: Mapping[str, Control], sent: Mapping[str, Any]) -> dic
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the parameters that become controls, with their defaults."""
     signature = inspect.signature(getattr(function, "forward", function))
-    known = {}
-    for one in signature.parameters.values():
-        default = None if one.default is one.empty else one.default
-        if one.name in NAMES or _is_number(default):
-            known[one.name] = default
-        elif one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
-            rule = f"recompute has no control for its parameter {one.name!r}"
+    defaults = {}
+    for name, parameter in signature.parameters.items():
+        given = parameter.default is not parameter.empty
+        default = parameter.default if given else None
+        variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if name in NAMES or _is_number(default):
+            defaults[name] = default
+        elif not given and not variadic:
+            rule = f"recompute has no control for its parameter {name!r}"
             expected = f"{', '.join(NAMES)}, or a number as default"
-            raise ShapeError(
-                PLACE, rule, expected=expected, got=f"recompute{signature}", fix=f"{one.name}=1.0"
-            )
-    return known
+            got = f"recompute{signature}"
+            raise ShapeError(PLACE, rule, expected=expected, got=got, fix=f"{name}=1.0")
+    return defaults
 
 
 def _is_number(default: Any) -> bool:
@@ -90,9 +91,8 @@ def _control(name: str, default: Any) -> Control:
     if isinstance(default, bool):
         return ToggleControl(name, name, default)
     if isinstance(default, int):
-        least, most = (
-            (1, max(8, 4 * default)) if default > 0 else (2 * default, 8 if default == 0 else 0)
-        )
+        least = 1 if default > 0 else 2 * default
+        most = max(8, 4 * default) if default >= 0 else 0
         return NumberControl(name, name, default, least, most, "whole")
     low, high = sorted((0.0, 2 * default)) if default else (-1.0, 1.0)
     return NumberControl(name, name, default, low, 1.0 if 0 < default < 1 else high)
@@ -104,12 +104,10 @@ def choice_of_mask(hidden: NDArray[np.bool_]) -> str:
     if not first.any() or (hidden != first).any():
         return "none"  # a menu cannot say a mask for each head
     allowed = torch.from_numpy(~first)
-    same = [
-        one
-        for one in MASKS[1:]
-        if torch.equal(mask_from_choice(one, first.shape, allowed), allowed)
-    ]
-    return same[0] if same else GIVEN
+    for choice in MASKS[1:]:
+        if torch.equal(mask_from_choice(choice, first.shape, allowed), allowed):
+            return choice
+    return GIVEN
 
 
 def mask_from_choice(choice: str, size: tuple[int, ...], given: Tensor) -> Any:
@@ -121,25 +119,22 @@ def mask_from_choice(choice: str, size: tuple[int, ...], given: Tensor) -> Any:
     T, S = size
     late = max(S - T, 0)
     causal = torch.ones(T, S, dtype=torch.bool, device=given.device).tril(late)
-    window = causal.triu(late - 2)
-    return {
-        "causal": causal,
-        "window of 3": window,
-        GIVEN: given if given.shape == size else None,
-    }.get(choice)
+    if choice == "causal":
+        return causal
+    if choice == "window of 3":
+        return causal.triu(late - 2)
+    return given if choice == GIVEN and given.shape == size else None
 
 
 def split_result(result: Any) -> tuple[Any, Any, Any]:
-    """Take apart what a function returned: weights, and queries and keys where it names them."""
+    """Split what a function returned: weights, and queries and keys where it names them."""
     if not isinstance(result, tuple):
         return result, None, None
-    if len(result) not in (2, 3) or not all(
-        isinstance(names, list | tuple) for names in result[1:]
-    ):
+    names = result[1:]
+    if len(names) not in (1, 2) or not all(isinstance(words, list | tuple) for words in names):
+        rule = "a tuple must hold weights, then tokens"
         expected = "weights, (weights, queries) or (weights, queries, keys)"
-        got = f"({', '.join(type(one).__name__ for one in result)})"
+        got = f"({', '.join(type(each).__name__ for each in result)})"
         fix = "weights alone" if len(result) == 2 else None
-        raise ShapeError(
-            PLACE, "a tuple must hold weights, then tokens", expected=expected, got=got, fix=fix
-        )
-    return result[0], result[1], result[2] if len(result) == 3 else None
+        raise ShapeError(PLACE, rule, expected=expected, got=got, fix=fix)
+    return result[0], names[0], names[1] if len(names) == 2 else None

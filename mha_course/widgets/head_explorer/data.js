@@ -5,8 +5,6 @@ import { bytesOf } from "../dom.js";
 /**
  * What is known of one map.
  * @typedef {object} Facts
- * @property {number} low
- * @property {number} high
  * @property {number | null} entropy the mean over rows, in nats, where each sums to 1
  * @property {[number, number] | null} sums the least and the largest sum of a row
  * @property {boolean} over_queries whether the columns sum to 1 instead
@@ -39,7 +37,7 @@ export function readMaps(packet) {
   const numbers = new Float32Array(bytesOf(packet.numbers).buffer);
   const hidden = packet.hidden && bytesOf(packet.hidden);
   const index = ({ layer, slot }) => layer * slots + slot;
-  const part = (array, at) => array && array.subarray(index(at) * size, (index(at) + 1) * size);
+  const part = (array, at) => array?.subarray(index(at) * size, (index(at) + 1) * size);
   const facts = (at) => packet.facts[index(at)];
   const matrix = (at) => ({
     values: part(numbers, at),

@@ -37,11 +37,12 @@ export function pressLarge(explorer, { key }) {
 }
 
 /** Answer to a key among the small pictures, and say whether it was one of ours. */
-export function pressThumb({ maps, thumbs, list, current, choose }, { key }) {
-  const { layer, slot } = current();
+export function pressThumb(explorer, { key }) {
+  const { maps, thumbs, list } = explorer;
+  const { layer, slot } = explorer.current();
   const [last, from] = [thumbs.length - 1, layer * maps.slots + slot];
-  const across =
-    maps.R > 1 ? maps.slots : getComputedStyle(list).gridTemplateColumns.split(" ").length;
+  const columns = () => getComputedStyle(list).gridTemplateColumns.split(" ").length;
+  const across = maps.R > 1 ? maps.slots : columns();
   const steps = {
     ArrowRight: 1,
     ArrowLeft: -1,
@@ -51,8 +52,8 @@ export function pressThumb({ maps, thumbs, list, current, choose }, { key }) {
     End: last - from,
   };
   if (!Object.hasOwn(steps, key)) return false;
-  const to = thumbs[from + steps[key]];
-  to?.node.focus();
-  if (to) choose(to.at);
+  const chosen = thumbs[from + steps[key]];
+  chosen?.node.focus();
+  if (chosen) explorer.choose(chosen.at);
   return true;
 }

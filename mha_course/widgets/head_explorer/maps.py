@@ -52,16 +52,11 @@ class Maps:
         """Return the scale that all maps share."""
         return scale_of(self.numbers, self.hidden)
 
-    @property
-    def slots(self) -> int:
-        """Count the maps of a row: its heads and their average."""
-        return self.numbers.shape[1]
-
     def message(self) -> dict[str, Any]:
         """Return what the browser draws: facts, numbers as float32, a byte a hidden cell."""
         facts = [self._facts(*index) for index in np.ndindex(self.numbers.shape[:2])]
         return {
-            "shape": list(self.shape), "slots": self.slots, "facts": facts,
+            "shape": list(self.shape), "slots": self.numbers.shape[1], "facts": facts,
             "rows": self.rows,
             "tokens": [tuple(map(numbered, self.tokens_of(row))) for row in range(len(self.rows))],
             "scale": self.scale.message(),
@@ -74,36 +69,19 @@ class Maps:
         return self.tokens[row % len(self.tokens)]
 
     def _facts(self, row: int, slot: int) -> dict[str, Any]:
-        """Describe one map.
-
-        Rows that see nothing or hold NaN do not count. ``sums`` are the least and the largest sum
-        of a row;
-        ``entropy`` is the mean over rows, in nats, where each of them sums to 1; ``over_queries``
-        says that instead the columns do; ``leak`` is the largest weight in a cell that the mask
-        hides.
-        """
+        """Describe one map, as data.js says it; rows that see nothing or hold NaN do not count."""
         matrix = self.numbers[row, slot]
         hidden = self.hidden[row, slot]
-        finite, nans = np.isfinite(matrix), np.isnan(matrix)
-        numbers = np.where(finite, matrix, 0)
-        low, high = (
-            (float(matrix[finite].min()), float(matrix[finite].max()))
-            if finite.any()
-            else (0.0, 0.0)
-        )
+        nans = np.isnan(matrix)
+        numbers = np.where(np.isfinite(matrix), matrix, 0)
         used = (numbers != 0).any(1) & ~nans.any(1) & ~hidden.all(1)
         rows = numbers.sum(1, dtype=np.float64)[used]
         columns = numbers.sum(0, dtype=np.float64)
         logs = np.log(np.where(numbers > 0, numbers, 1))
         entropy = -(numbers * logs).sum(1, dtype=np.float64)[used]
-        sum_to_1 = (
-            used.any()
-            and bool((np.abs(rows - 1) <= self.tolerance).all())
-            and low >= -self.tolerance
-        )
+        even = bool((np.abs(rows - 1) <= self.tolerance).all())
+        sum_to_1 = used.any() and even and numbers.min() >= -self.tolerance
         return {
-            "low": low,
-            "high": high,
             "entropy": max(float(entropy.mean()), 0.0) if sum_to_1 else None,
             "sums": [float(rows.min()), float(rows.max())] if used.any() else None,
             "over_queries": not sum_to_1 and bool((np.abs(columns - 1) <= self.tolerance).all()),
@@ -139,46 +117,28 @@ def _check_size(shape: tuple[int, ...]) -> None:
     """Raise unless these are 2 to 5 axes, none of them empty, that the browser can draw at once."""
     axes = "(T, S), (H, T, S), (B, H, T, S) or (L, B, H, T, S)"
     got = str(tuple(shape))
+    rule = "weights must have 2 to 5 axes"
     fix = "weights[0]" if len(shape) == 6 else None
-    require(
-        2 <= len(shape) <= 5,
-        PLACE,
-        "weights must have 2 to 5 axes",
-        expected=axes,
-        got=got,
-        fix=fix,
-    )
-    require(
-        0 not in shape,
-        PLACE,
-        "weights must not be empty",
-        expected=f"{axes}, none of them 0",
-        got=got,
-    )
+    require(2 <= len(shape) <= 5, PLACE, rule, expected=axes, got=got, fix=fix)
+    rule = "weights must not be empty"
+    require(0 not in shape, PLACE, rule, expected=f"{axes}, none of them 0", got=got)
     *outer, H, T, S = (1, 1, *shape)[-5:]
-    require(
-        max(T, S) <= MAX_TOKENS,
-        PLACE,
-        f"the explorer shows up to {MAX_TOKENS} tokens",
-        expected=f"T and S <= {MAX_TOKENS}",
-        got=got,
-        fix=f"weights[..., :{MAX_TOKENS}, :{MAX_TOKENS}], and tokens and mask that fit it",
-    )
+    rule = f"the explorer shows up to {MAX_TOKENS} tokens"
+    expected = f"T and S <= {MAX_TOKENS}"
+    fix = f"weights[..., :{MAX_TOKENS}, :{MAX_TOKENS}], and tokens and mask that fit it"
+    require(max(T, S) <= MAX_TOKENS, PLACE, rule, expected=expected, got=got, fix=fix)
     size = 4 * math.prod(outer) * (H + (H > 1)) * T * S / 2**20
     rule = f"the explorer shows up to {MAX_MEGABYTES} MiB"
-    expected = (
-        f"fewer layers, sentences or heads: with their average, {MAX_MEGABYTES} MiB of float32"
-    )
+    most = f"with their average, {MAX_MEGABYTES} MiB of float32"
+    expected = f"fewer layers, sentences or heads: {most}"
     require(size <= MAX_MEGABYTES, PLACE, rule, expected=expected, got=f"{got}, {size:.0f} MiB")
 
 
-def _names(
-    sentences: int, T: int, S: int, queries: Any, keys: Any
-) -> list[tuple[list[str], list[str]]]:
+def _names(B: int, T: int, S: int, queries: Any, keys: Any) -> list[tuple[list[str], list[str]]]:
     """Return names of rows and columns for each sentence."""
-    rows = _for_each("queries", queries, sentences)
-    columns = _for_each("keys", keys, sentences)
-    places = [PLACE] if sentences == 1 else [f"{PLACE}: sentence {n}" for n in range(sentences)]
+    rows = _for_each("queries", queries, B)
+    columns = _for_each("keys", keys, B)
+    places = [PLACE] if B == 1 else [f"{PLACE}: sentence {n}" for n in range(B)]
     return [
         as_row_and_column_names(place, (T, S), *pair)
         for place, *pair in zip(places, rows, columns, strict=True)
@@ -187,11 +147,8 @@ def _names(
 
 def _for_each(word: str, given: Any, sentences: int) -> list[Any]:
     """Return the tokens of each sentence, where one list may stand for all."""
-    if not (
-        isinstance(given, list | tuple)
-        and given
-        and all(isinstance(one, list | tuple) for one in given)
-    ):
+    listed = isinstance(given, list | tuple) and len(given) > 0
+    if not (listed and all(isinstance(tokens, list | tuple) for tokens in given)):
         return [given] * sentences
     rule = f"{word} must name every token"
     expected = f"one list, or {sentences}, one a sentence"

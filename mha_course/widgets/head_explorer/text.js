@@ -54,14 +54,10 @@ export function notesOf(maps, at) {
   const facts = maps.facts(at);
   const { entropy, sums, nans, leak } = facts;
   const notes = [];
-  if (entropy === null && sums) notes.push({ warning: maps.areWeights, text: sumsNote(facts) });
-  if (nans)
-    notes.push({
-      warning: true,
-      text: `${nans} cell${nans > 1 ? "s are" : " is"} NaN, not a number`,
-    });
-  if (leaks(leak) && maps.areWeights)
-    notes.push({ warning: true, text: `hidden cells hold weight, up to ${number(leak)}` });
+  const note = (warning, text) => notes.push({ warning, text });
+  if (entropy === null && sums) note(maps.areWeights, sumsNote(facts));
+  if (nans) note(true, `${nans} cell${nans > 1 ? "s are" : " is"} NaN, not a number`);
+  if (leaks(leak) && maps.areWeights) note(true, `hidden cells hold weight, up to ${number(leak)}`);
   return notes;
 }
 

@@ -15,17 +15,7 @@ import { makeThumbs, markThumbs, paintThumbs } from "./thumbnails.js";
  * @property {import("../controls.js").ControlSpec[]} controls Of the learner's function; none without one.
  * @property {{ plain: DataView, signed: DataView }} palettes 256 colours each, four bytes a colour.
  *
- * @typedef {object} ExplorerState Maps as maps.py sends them: R = L · B rows of H heads, T queries, S keys.
- * @property {[number, number, number, number]} shape R, H, T, S.
- * @property {number} slots The maps of a row: its heads and, of several, their average.
- * @property {object[]} facts Of each map, as `Maps._facts` describes it.
- * @property {string[]} rows The layer and the sentence of each row, in words.
- * @property {[string[], string[]][]} tokens The queries and the keys of each row.
- * @property {number} low The least number of all, and `high` the largest.
- * @property {number} high
- * @property {DataView} numbers float32, map by map.
- * @property {?DataView} hidden A byte a cell; null where nothing is hidden.
- * @property {string} source The line that says whose numbers they are.
+ * @typedef {import("./data.js").Packet} ExplorerState
  *
  * @typedef {{ moved: Object<string, any> }} ExplorerEvent
  */
@@ -40,65 +30,48 @@ const KEYS = {
 };
 
 class Explorer extends Stage {
+  hover = null; // the place under the pointer
+  cursor = null; // the cell to which keys have led
+  list = make("div", "thumbs");
+  title = make("p", "title");
+  base = make("canvas", "base hatched");
+  drawing = svg("g");
+  highlight = svg("g"); // over the picture, which stays as it is
+  svg = svg("svg", { class: "matrix" }, this.drawing, this.highlight);
+  surface = make("div", "surface", this.svg); // takes pointer and keys
+  paper = make("div", "paper", this.base, this.surface);
+  legend = make("div", "legend");
+  readout = make("p", "readout");
+  notes = make("p", "notes");
+  view = make("div", "view", this.title, this.paper, this.legend, this.readout, this.notes);
+
   constructor({ model, el }) {
     super(model);
-    this.palettes = palettesOf(model.get("options").palettes);
-    this.plan = this.hover = this.cursor = this.shape = null;
-    this.current = this.current.bind(this);
-    this.choose = ({ layer, slot }) =>
-      this.put({ layer, head: clamp(slot, 0, this.maps.slots - 1) });
+    const { controls, palettes } = model.get("options");
+    this.palettes = palettesOf(palettes);
+    this.controls = makeControls(controls, this.kernel.move);
     this.build();
     followPointer(this);
     this.start(el, ["layer", "head"]);
   }
 
   build() {
-    this.controls = makeControls(this.model.get("options").controls, this.kernel.move);
-    const nodes = [...this.controls.values()].map(({ node }) => node);
-    const bar = make("div", "controls", ...nodes);
+    const controls = [...this.controls.values()].map(({ node }) => node);
+    const bar = make("div", "controls", ...controls);
     const recompute = make("div", "recompute", bar, this.source, this.trouble);
-    recompute.hidden = !this.controls.size;
-
-    this.list = make("div", "thumbs");
-    Object.assign(this.list, { role: "group", ariaLabel: "Heads: arrow keys choose" });
-    this.title = make("p", "title");
-    this.base = make("canvas", "base hatched");
-    this.drawing = svg("g");
-    this.highlight = svg("g"); // over the picture, which stays as it is
-    this.svg = svg("svg", { class: "matrix" }, this.drawing, this.highlight);
-    this.surface = make("div", "surface", this.svg); // takes pointer and keys
-    Object.assign(this.surface, {
-      tabIndex: 0,
-      role: "application",
-      ariaRoleDescription: "heat map",
-    });
-    this.paper = make("div", "paper", this.base, this.surface);
-    this.legend = make("div", "legend");
-    this.readout = make("p", "readout");
-    this.notes = make("p", "notes");
-    const parts = [
-      this.title,
-      this.paper,
-      this.legend,
-      this.readout,
-      this.notes,
-      this.speaker.node,
-    ];
-    this.view = make("div", "view", ...parts);
-
-    const lines = Object.entries(KEYS).map(([where, what]) =>
-      make("p", "", make("b", "", where), `: ${what}`),
-    );
-    const help = make(
-      "details",
-      "keys",
-      make("summary", "", "Keys"),
-      ...lines,
-      make("p", "", ENTROPY),
-    );
+    recompute.hidden = !controls.length;
+    this.view.append(this.speaker.node);
     const body = make("div", "body", make("div", "side", this.list), this.view);
+    const help = make("details", "keys", make("summary", "", "Keys"));
+    for (const [where, what] of Object.entries(KEYS))
+      help.append(make("p", "", make("b", "", where), `: ${what}`));
+    help.append(make("p", "", ENTROPY));
     this.root = make("div", "mha-heads mha-picture", recompute, body, help);
+
     Object.assign(this.root, { role: "group", ariaLabel: "Heads of attention" });
+    Object.assign(this.list, { role: "group", ariaLabel: "Heads: arrow keys choose" });
+    const role = { role: "application", ariaRoleDescription: "heat map" };
+    Object.assign(this.surface, { tabIndex: 0, ...role });
   }
 
   answer(event, target) {
@@ -112,11 +85,16 @@ class Explorer extends Stage {
     return { layer: shown("layer", this.maps.R), slot: shown("head", this.maps.slots) };
   }
 
+  choose({ layer, slot }) {
+    this.put({ layer, head: clamp(slot, 0, this.maps.slots - 1) });
+  }
+
   stateCame(state) {
     if (this.kernel.idle()) showValues(this.controls, state);
     this.maps = readMaps(state);
     const shape = `${this.maps.shape} ${this.maps.rows}`;
-    if (shape !== this.shape) this.thumbs = makeThumbs(this.maps, this.list, this.choose);
+    if (shape !== this.shape)
+      this.thumbs = makeThumbs(this.maps, this.list, (at) => this.choose(at));
     this.shape = shape;
     this.soon();
   }
@@ -129,11 +107,10 @@ class Explorer extends Stage {
     const { maps, cursor } = this;
     const at = this.current();
     const palette = this.palettes[maps.palette];
-    if (cursor)
-      this.cursor = {
-        row: Math.min(cursor.row, maps.T - 1),
-        column: Math.min(cursor.column, maps.S - 1),
-      };
+    if (cursor) {
+      cursor.row = Math.min(cursor.row, maps.T - 1);
+      cursor.column = Math.min(cursor.column, maps.S - 1);
+    }
     markThumbs(this.thumbs, maps, at);
     this.drawLarge(at, { ...maps, palette }, space);
     if (maps !== this.painted) paintThumbs(this.thumbs, maps, palette);
@@ -144,14 +121,11 @@ class Explorer extends Stage {
   drawLarge(at, colours, space) {
     const { maps } = this;
     const place = `${maps.serial} ${at.layer} ${space}`;
-    if (place !== this.place)
-      this.plan = arrange(
-        maps,
-        maps.tokens[at.layer],
-        space,
-        getComputedStyle(this.root).fontFamily,
-      );
-    this.place = place; // measuring words takes as long as all else
+    if (place !== this.place) {
+      const { fontFamily } = getComputedStyle(this.root);
+      this.plan = arrange(maps, maps.tokens[at.layer], space, fontFamily);
+      this.place = place; // measuring words takes as long as all else
+    }
     const cells = maps.matrix(at);
     this.drawing.replaceChildren(...drawPicture(this.base, cells, colours, this.plan));
     this.legend.replaceChildren(...makeLegend(cells, colours));
@@ -162,10 +136,8 @@ class Explorer extends Stage {
 
     const { entropy } = maps.facts(at);
     const name = nameOf(maps, at);
-    this.title.replaceChildren(
-      make("b", "", name),
-      entropy === null ? "" : ` · entropy ${number(entropy)} nats`,
-    );
+    const measured = entropy === null ? "" : ` · entropy ${number(entropy)} nats`;
+    this.title.replaceChildren(make("b", "", name), measured);
     const notes = notesOf(maps, at).map(({ warning, text }) =>
       make("span", warning ? "odd" : "", `${warning ? "⚠ " : ""}${text}`),
     );

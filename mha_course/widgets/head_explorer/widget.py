@@ -33,8 +33,7 @@ class HeadExplorer(CourseWidget):
 
     Args:
         weights: (T, S), (H, T, S), (B, H, T, S) or (L, B, H, T, S): weights, or other numbers such
-            as scores; a
-            tensor on any device, an array or lists; T and S up to 512.
+            as scores; a tensor on any device, an array or lists; T and S up to 512.
         queries: T tokens, or a list of them for each sentence; numbers without it.
         keys: S tokens, likewise; by default the queries where T = S.
         mask: bool, True = may attend, (T, S) or broadcastable to the weights.
@@ -63,17 +62,11 @@ class HeadExplorer(CourseWidget):
     head = traitlets.Int(0).tag(sync=True)
 
     def __init__(
-        self,
-        weights: Any,
-        *,
-        queries: Sequence[Any] | None = None,
-        keys: Sequence[Any] | None = None,
-        mask: Any = None,
-        recompute: Callable[..., Any] | None = None,
-        source: str = YOURS,
-        layer: int = 0,
-        head: int = 0,
-    ) -> None:
+        self, weights: Any, *, queries: Sequence[Any] | None = None,
+        keys: Sequence[Any] | None = None, mask: Any = None,
+        recompute: Callable[..., Any] | None = None, source: str = YOURS,
+        layer: int = 0, head: int = 0,
+    ) -> None:  # fmt: skip
         self._maps = read(weights, queries, keys, mask)
         self._mask = mask
         self._sentence = " ".join(self._maps.tokens[0][0])
@@ -98,9 +91,8 @@ class HeadExplorer(CourseWidget):
 
     def _shown(self) -> tuple[int, int]:
         """Return layer and head that are shown: of new maps there may be fewer than before."""
-        last_layer = len(self._maps.rows) - 1
-        last_head = self._maps.slots - 1
-        return max(0, min(self.layer, last_layer)), max(0, min(self.head, last_head))
+        layers, heads = self._maps.numbers.shape[:2]
+        return max(0, min(self.layer, layers - 1)), max(0, min(self.head, heads - 1))
 
     @traitlets.observe("layer", "head")
     def _describe(self, _: Any = None) -> None:

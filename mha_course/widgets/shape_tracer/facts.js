@@ -38,12 +38,8 @@ function sizeRow({ storage, strides, contiguous, bytes, kind, flops }) {
   const badge = `${STORAGE[storage][0]}${storage === "view" ? `, strides ${written}` : ""}`;
   const facts = [contiguous ? "contiguous" : "not contiguous", bytesOf(bytes), kind];
   if (flops) facts.push(`${flops.toLocaleString("en")} FLOPs (multiply-add = 2)`);
-  return make(
-    "div",
-    "row",
-    make("b", `badge ${storage}`, badge),
-    ...facts.map((text) => make("span", "", text)),
-  );
+  const words = facts.map((text) => make("span", "", text));
+  return make("div", "row", make("b", `badge ${storage}`, badge), ...words);
 }
 
 function hiddenCopies(count, storage) {

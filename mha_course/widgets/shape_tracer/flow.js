@@ -8,14 +8,13 @@ const INPUT = 0.64; // inputs are drawn smaller than what is made of them
 const WEIGHT = 0.42; // and parameters smaller still
 const BESIDE = 480; // pixels from where on they stand side by side
 const MOST = 4; // inputs that are drawn
-const ORDERED = "reshape view flatten unflatten squeeze unsqueeze reshape_as view_as ravel".split(
-  " ",
-);
+const ORDERED = /^(reshape|view|flatten|unflatten|squeeze|unsqueeze|reshape_as|view_as|ravel)$/;
 
 function makeChip(form, i) {
-  const [chip, colours] = [make("span", "chip", label(form, i)), form[2][i]];
-  const part = 100 / colours.length;
-  const stops = colours.map((colour, n) => `${colour} ${n * part}% ${(n + 1) * part}%`);
+  const chip = make("span", "chip", label(form, i));
+  const colours = form[2][i];
+  const width = 100 / colours.length; // of each, in per cent
+  const stops = colours.map((colour, n) => `${colour} ${n * width}% ${(n + 1) * width}%`);
   chip.style.background = `linear-gradient(90deg, ${stops.join(", ")})`;
   return chip;
 }
@@ -33,11 +32,19 @@ export function cutsOf(ordered, from, made) {
   return { ofInput: every(wide, narrow), ofResult: every(narrow, wide) };
 }
 
+function makeArrow(op) {
+  const line = svg("path", { d: "M0 8H62M54 2l8 6-8 6" });
+  const shaft = svg("svg", { viewBox: "0 0 64 16", class: "shaft", "aria-hidden": "true" }, line);
+  return make("div", "arrow", make("b", "", short(op, 24)), shaft);
+}
+
 /** The place where tensors are drawn; `jump` goes to the step that made one. */
 export class Flow {
+  node = make("div", "flow");
+  scale = 1; // until it is known how much room there is
+
   constructor({ steps }, jump) {
-    Object.assign(this, { steps, jump, scale: 1 }); // until it is known how much room there is
-    this.node = make("div", "flow");
+    Object.assign(this, { steps, jump });
   }
 
   /** Take so much room, in pixels. All tensors have one scale, so that an axis stays as long as it is. */
@@ -48,29 +55,25 @@ export class Flow {
   }
 
   show(step, i) {
-    const { op, name, storage, form: made } = step;
+    const { op, name, storage, form } = step;
     const from = step.inputs[0]?.[1];
-    const ordered = ORDERED.includes(op) && from && product(from[1]) === product(made[1]);
-    const { scale } = this;
-    const cuts = cutsOf(ordered, from, made);
+    const ordered = ORDERED.test(op) && from && product(from[1]) === product(form[1]);
+    const cuts = cutsOf(ordered, from, form);
     const title = [short(name || op, 40), quiet(`step ${i + 1}`)];
-    const options = { scale, storage, every: cuts.ofResult, before: ordered ? from : undefined };
-    this.node.replaceChildren(
-      this.makeInputs(step, scale, cuts.ofInput),
-      this.makeArrow(op),
-      makeBlock(title, made, options),
-    );
+    const before = ordered ? from : undefined;
+    const options = { scale: this.scale, storage, every: cuts.ofResult, before };
+    const inputs = this.makeInputs(step, cuts.ofInput);
+    this.node.replaceChildren(inputs, makeArrow(op), makeBlock(title, form, options));
   }
 
-  makeInputs({ inputs }, scale, every) {
-    const [tensors, parameters] = [make("div", "operands"), make("div", "operands")];
+  /** Draw the inputs; `every` is where the first is cut. */
+  makeInputs({ inputs }, every) {
+    const tensors = make("div", "operands");
+    const parameters = make("div", "operands");
     inputs.slice(0, MOST).forEach(([source, form], n) => {
       const parameter = n > 0 && !this.steps[source] && form[0].every((axis) => axis === "?");
-      const options = {
-        storage: "",
-        every: n ? undefined : every,
-        scale: scale * (parameter ? WEIGHT : INPUT),
-      };
+      const scale = this.scale * (parameter ? WEIGHT : INPUT);
+      const options = { scale, storage: "", every: n ? undefined : every };
       (parameter ? parameters : tensors).append(makeBlock(this.titleOf(source), form, options));
     });
     if (inputs.length > MOST) tensors.append(quiet(`and ${inputs.length - MOST} more`));
@@ -82,18 +85,8 @@ export class Flow {
     const maker = this.steps[source];
     if (!maker) return [short(source, 40)];
     const name = maker.name || maker.op;
-    const link = makeButton(
-      "link",
-      short(name, 40),
-      () => this.jump(source),
-      `${name}, go to step ${source + 1}`,
-    );
+    const spoken = `${name}, go to step ${source + 1}`;
+    const link = makeButton("link", short(name, 40), () => this.jump(source), spoken);
     return [link, quiet(`step ${source + 1}`)];
-  }
-
-  makeArrow(op) {
-    const line = svg("path", { d: "M0 8H62M54 2l8 6-8 6" });
-    const shaft = svg("svg", { viewBox: "0 0 64 16", class: "shaft", "aria-hidden": "true" }, line);
-    return make("div", "arrow", make("b", "", short(op, 24)), shaft);
   }
 }

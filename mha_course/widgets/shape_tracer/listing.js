@@ -19,46 +19,39 @@ export function listing({ steps, sources }, go) {
     const key = `${source}:${lineno}`;
     if (!firsts.has(key)) firsts.set(key, i);
   });
-  let shown = null;
+  let shown = null; // what is in the pane: a source, or the line of a step that has none
   let marked = null; // the line of the step that is shown
 
-  function light(step) {
-    const alone = step.source === null;
-    const source = alone
-      ? { name: "line", first: step.lineno, code: step.line }
-      : sources[step.source];
-    const key = alone ? `line ${step.line}` : step.source;
+  function makeLine(text, number, source) {
+    const line = make("div", "line", make("span", "number", `${number}`), makeCode(text));
+    const first = firsts.get(`${source}:${number}`);
+    line.classList.toggle("ran", first !== undefined);
+    if (first !== undefined) line.addEventListener("click", () => go(first));
+    return line;
+  }
+
+  function light({ source, line, lineno }) {
+    const { name, first, code } = sources[source] ?? { name: "line", first: lineno, code: line };
+    const key = source ?? `line ${line}`;
     if (key !== shown) {
-      const rows = source.code.split("\n").map((line, i) => {
-        const target = firsts.get(`${step.source}:${source.first + i}`);
-        const row = make(
-          "div",
-          "line",
-          make("span", "number", `${source.first + i}`),
-          makeCode(line),
-        );
-        row.classList.toggle("ran", target !== undefined);
-        if (target !== undefined) row.addEventListener("click", () => go(target));
-        return row;
-      });
-      const list = make("div", "lines", ...rows);
-      list.tabIndex = 0; // so that it can be scrolled with keys
-      Object.assign(list, { role: "region", ariaLabel: `Code of ${source.name}` });
-      pane.replaceChildren(make("div", "heading", source.name), list);
+      const lines = code.split("\n").map((text, i) => makeLine(text, first + i, source));
+      const list = make("div", { className: "lines", tabIndex: 0 }, ...lines); // so that it can be scrolled with keys
+      Object.assign(list, { role: "region", ariaLabel: `Code of ${name}` });
+      pane.replaceChildren(make("div", "heading", name), list);
       shown = key;
     }
     marked?.classList.remove("current");
-    marked = pane.lastChild.children[step.lineno - source.first];
+    marked = pane.lastChild.children[lineno - first];
     marked?.classList.add("current");
   }
 
   /** Return where to scroll to, so that the marked line is seen, or null. */
   function away() {
-    const [list, top, size] = [pane.lastChild, marked?.offsetTop, marked?.offsetHeight];
-    const seen =
-      !marked ||
-      (top >= list.scrollTop + 20 && top + size <= list.scrollTop + list.clientHeight - 20);
-    return seen ? null : top - list.clientHeight / 3;
+    if (!marked) return null;
+    const { scrollTop, clientHeight } = pane.lastChild;
+    const { offsetTop: top, offsetHeight: height } = marked;
+    const seen = top >= scrollTop + 20 && top + height <= scrollTop + clientHeight - 20;
+    return seen ? null : top - clientHeight / 3;
   }
   return { pane, light, away };
 }

@@ -21,27 +21,25 @@ function makePill(
   return pill;
 }
 
+/** Return the timeline, its pills, and how to mark the one of a step, and its group. */
 export function makeTimeline({ steps, failure }, go) {
   const node = make("div", `timeline${steps.length > MANY ? " dense" : ""}`);
   const staged = steps.some((step) => step.stage);
-  let group = null;
+  let pillsOfStage = null;
   const pills = steps.map((step, i) => {
     if (!i || step.stage !== steps[i - 1].stage) {
-      group = make(
-        "div",
-        "group",
-        ...(staged ? [make("span", "part", step.stage)] : []),
-        make("div", "pills"),
-      );
-      node.append(group);
+      pillsOfStage = make("div", "pills");
+      const title = staged ? [make("span", "part", step.stage)] : [];
+      node.append(make("div", "group", ...title, pillsOfStage));
     }
     const pill = makePill(step, i, failure && i === steps.length - 1, go);
-    group.lastChild.append(pill);
-    return { pill, group };
+    pillsOfStage.append(pill);
+    return pill;
   });
-  function mark(i, before) {
-    for (const one of Object.values(pills[before] ?? {})) one.classList.remove("now");
-    for (const one of Object.values(pills[i])) one.classList.add("now");
+  function mark(i) {
+    for (const marked of node.querySelectorAll(".now")) marked.classList.remove("now");
+    pills[i].classList.add("now");
+    pills[i].closest(".group").classList.add("now");
   }
-  return { node, mark, pill: (i) => pills[i].pill };
+  return { node, mark, pills };
 }

@@ -10,6 +10,36 @@ import { makeTimeline } from "./timeline.js";
 
 const WIDE = 720; // pixels from where on the code stands beside the tensors
 
+/**
+ * What Python sends (widget.py).
+ * @typedef {object} TracerOptions
+ * @property {number} last The number of the last step.
+ * @property {TracerStep[]} steps
+ * @property {{ name: string, first: number, code: string }[]} sources Code, and the number of its first line.
+ * @property {string[]} notes
+ * @property {string | null} failure What stopped the call.
+ *
+ * @typedef {object} TracerStep A tensor that was made, as tracing/records.py describes it.
+ * @property {string} op
+ * @property {string | null} name Of the variable.
+ * @property {string} stage
+ * @property {string} line The code that made it, its number, and which of the sources it stands in.
+ * @property {number} lineno
+ * @property {number | null} source
+ * @property {[number | string, import("../tensor.js").Form][]} inputs Each the number of its step, or a name.
+ * @property {import("../tensor.js").Form} form
+ * @property {number[]} strides
+ * @property {boolean} contiguous
+ * @property {"view" | "copy" | "same" | "new"} storage
+ * @property {string} kind The dtype and the device.
+ * @property {number} bytes
+ * @property {number} flops
+ * @property {number} hidden_copies
+ * @property {string | null} warning "id: what happened", as the question is.
+ * @property {string | null} question
+ * @property {string | null} note
+ */
+
 function makeLegend({ steps }) {
   const legend = make("p", "note", "Dashed: a view, with no memory of its own.");
   if (steps.some(({ form }) => tokens(form)))
@@ -22,6 +52,7 @@ function makeLegend({ steps }) {
 }
 
 function render(context) {
+  /** @type {TracerOptions} */
   const data = context.model.get("options");
   const { steps, notes, failure, last } = data;
   const { root, go, follow, end } = makePlayer(context, "mha-tracer", "Shapes, step by step", show);
@@ -31,7 +62,8 @@ function render(context) {
     return end;
   }
   let room = 0;
-  const [spoken, facts] = [make("p", "said"), make("div", "facts")];
+  const facts = make("div", "facts");
+  const spoken = make("p", "said");
   spoken.setAttribute("aria-live", "polite");
   const timeline = makeTimeline(data, go);
   const code = listing(data, go);
@@ -54,19 +86,17 @@ function render(context) {
     timeline.node.scrollLeft = middle;
   }
 
-  function show(at, before) {
+  function show(at) {
     const step = steps[at];
-    timeline.mark(at, before);
+    timeline.mark(at);
     const result = `${step.name || "a tensor"} of shape ${describe(step.form)}`;
-    say(
-      spoken,
-      `Step ${at + 1} of ${steps.length}: ${step.op} makes ${result}, ${storageWords(step.storage)}.`,
-    );
+    const made = `${step.op} makes ${result}, ${storageWords(step.storage)}`;
+    say(spoken, `Step ${at + 1} of ${steps.length}: ${made}.`);
     body.classList.toggle("warned", Boolean(step.warning || step.question));
     flow.show(step, at);
     facts.replaceChildren(...factsOf(step, at === last ? failure : null));
     code.light(step);
-    scrollTo(timeline.pill(at));
+    scrollTo(timeline.pills[at]);
   }
 
   const watch = new ResizeObserver(([{ contentRect }]) => {
@@ -74,7 +104,7 @@ function render(context) {
     room = contentRect.width;
     root.classList.toggle("wide", room >= WIDE);
     flow.fit(stage.clientWidth);
-    show(context.model.get("position"), -1);
+    show(context.model.get("position"));
   });
   follow();
   watch.observe(root);

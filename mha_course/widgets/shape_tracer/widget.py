@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from mha_course.tracing.records import Argument, Source
 
 HERE = Path(__file__).parent
+FACTS = ("storage", "bytes", "flops", "contiguous", "lineno", "source", "hidden_copies")
+TEXTS = ("op", "name", "stage", "line", "warning", "question", "note")
 
 
 class ShapeTracer(Player):
-    """Show a trace one step at a time: its code, its tensors, what became of the memory, and what
-    went wrong.
+    """Show a trace one step at a time: its code, its tensors, what became of the memory.
 
     Args: trace is what ``mha_course.tracing.trace`` returned, or the attribute ``trace`` of what it
         raised.
@@ -58,36 +59,29 @@ def payload(trace: Trace) -> dict[str, Any]:
 
 
 def _step(step: Step) -> dict[str, Any]:
-    kind = f"{str(step.dtype).removeprefix('torch.')} on {step.device}"
-    names = ("storage", "bytes", "flops", "contiguous", "lineno", "source", "hidden_copies")
-    texts = {
-        name: getattr(step, name)
-        for name in ("op", "name", "stage", "line", "warning", "question", "note")
-    }
+    texts = {name: getattr(step, name) for name in TEXTS}
     return {
-        **{name: getattr(step, name) for name in names},
+        **{name: getattr(step, name) for name in FACTS},
         **{name: text and _line(text) for name, text in texts.items()},
         "inputs": [[operand.source, _form(operand.axes, operand.shape)] for operand in step.inputs],
         "form": _form(step.axes, step.shape),
         "strides": list(step.strides),
-        "kind": kind,
+        "kind": f"{str(step.dtype).removeprefix('torch.')} on {step.device}",
     }
 
 
 def _form(axes: tuple[str, ...], sizes: tuple[int, ...]) -> list[list[Any]]:
     """Return names and sizes of axes, and colours; a product has those of its factors."""
-    colors = [
-        ["#ffffff"] if axis == "1" else [color(part) for part in axis.split("*")] for axis in axes
-    ]
+    factors = [axis.split("*") for axis in axes]
+    colors = [["#ffffff"] if names == ["1"] else list(map(color, names)) for names in factors]
     return [list(axes), list(sizes), colors]
 
 
 def _source(source: Source) -> dict[str, Any]:
     """Return a piece of code, moved to the left margin."""
-    code = [
-        visible(line) for line in textwrap.dedent("\n".join(source.lines)).expandtabs().split("\n")
-    ]
-    return {"name": visible(source.name), "first": source.first, "code": "\n".join(code)}
+    code = textwrap.dedent("\n".join(source.lines)).expandtabs()
+    lines = map(visible, code.split("\n"))
+    return {"name": visible(source.name), "first": source.first, "code": "\n".join(lines)}
 
 
 def _line(text: str) -> str:
@@ -97,7 +91,5 @@ def _line(text: str) -> str:
 def _shape(tensor: Argument | Step) -> str:
     """Return names and sizes: B 2, S 5, C 24."""
     pairs = zip(tensor.axes, tensor.shape, strict=True)
-    return (
-        ", ".join(axis if axis == str(size) else f"{axis} {size}" for axis, size in pairs)
-        or "one number"
-    )
+    words = [axis if axis == str(size) else f"{axis} {size}" for axis, size in pairs]
+    return ", ".join(words) or "one number"

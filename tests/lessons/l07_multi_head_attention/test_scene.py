@@ -11,6 +11,7 @@ from mha_course.attention import MultiHeadAttention, attention, merge_heads, spl
 from mha_course.errors import ShapeError
 from mha_course.lessons.l07_multi_head_attention import AttentionScene
 from mha_course.lessons.l07_multi_head_attention.scene.plan import WIDTH, ScenePlan
+from mha_course.plots.scales import palettes
 
 WORDS = ["it", "was", "the", "grey", "cat"]
 
@@ -55,6 +56,10 @@ def test_all_numbers_are_sent_once_as_they_were(mha, draw):
         assert np.array_equal(arrays[name], given.ravel()), name
     assert np.array_equal(arrays["x"], x.numpy().astype(np.float32).ravel())
     assert made.state["masked"]
+    fading = np.frombuffer(made.options["signed"], "u1").reshape(256, 4)  # 0 is the page's paper
+    ends = np.frombuffer(palettes()["signed"], "u1").reshape(256, 4)[[0, -1]]
+    assert (fading[[0, -1]] == ends).all()
+    assert fading[127:129, 3].max() < 10
     alone = AttentionScene(mha.steps(x[:1]), tokens=WORDS)  # steps and tokens are enough
     assert not {"x", "parts", "bias"} & set(alone.state["arrays"])
     assert "x" not in alone.state["plan"]["parts"]

@@ -26,7 +26,7 @@ from mha_course.lessons.l07_multi_head_attention.scene.watch import stages_of
 from mha_course.markup import isolate_word
 from mha_course.plots.figures import STREAMS
 from mha_course.plots.inputs import as_array, as_names, numbered
-from mha_course.plots.scales import palettes, signed_on_paper
+from mha_course.plots.scales import as_bytes, colormap, palettes
 from mha_course.widgets.base import CourseWidget, esm, style
 from mha_course.widgets.learner_function import COURSES, YOURS, LearnerFunction
 
@@ -91,7 +91,7 @@ class AttentionScene(CourseWidget):
             "colours": {**STREAMS, "accent": plots.ACCENT},
             "asks": recompute is not None,
             "weights": palettes()["plain"],
-            "signed": signed_on_paper(),
+            "signed": _signed_on_paper(),
         }
         self._yours: tuple[str, ...] = ()  # the stages that the learner's function made
         super().__init__(options=options, row=row, head=head)
@@ -185,3 +185,11 @@ class AttentionScene(CourseWidget):
         """Draw the overview, with the word that is followed."""
         head = min(max(self.head, 0), self._sizes["H"] - 1)
         return attention_scene(self._shown, self._tokens, head=head, follow=self.row)
+
+
+def _signed_on_paper() -> bytes:
+    """Return the signed palette as its two ends that fade: 0 is the page's paper, light or dark."""
+    numbers = np.linspace(-1, 1, 256)
+    colours = colormap("signed")(np.sign(numbers) / 2 + 0.5)
+    colours[:, 3] = np.abs(numbers) ** 0.7
+    return as_bytes(colours)

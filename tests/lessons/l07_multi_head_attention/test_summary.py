@@ -4,15 +4,13 @@ one sheet.
 
 import html
 import re
-from pathlib import Path
 
 import torch
 
-from mha_course import plots
 from mha_course.attention import MultiHeadAttention
+from mha_course.lessons.l07_multi_head_attention.summary import PAGE
 from mha_course.masks import causal_mask
 
-PAGE = Path(plots.__file__).parents[1] / "data" / "summary.html"
 SIZES = {"B": 2, "S": 5, "T": 5, "C": 24, "H": 4, "D": 6}
 
 
