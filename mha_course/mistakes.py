@@ -48,8 +48,7 @@ TABLE = """
 elementwise-product/similarity: x was multiplied number by number (*), and nothing was added up.
     A dot product multiplies number by number and adds up: the matrix product @ does both.
 key-not-transposed/similarity: The second factor of the product is not transposed.
-    @ joins rows of the left with columns of the right. The tokens must be the columns there: x @
-    x.T.
+    @ joins rows of the left with columns of the right, so tokens must be columns there: x @ x.T.
 key-reshaped/similarity: A reshape gave x the shape of x.T, but the numbers stayed in their order.
     It mixes numbers of different tokens. x.T turns rows into columns.
 /columns-compared: The columns of x were compared, not its rows: x.T @ x.
@@ -68,8 +67,7 @@ weight-not-transposed/fused: The three weights were not transposed: x @ W.
     nn.Linear keeps its weight as (out, in), so the product is with the transpose: x @ W.T.
 /weight-before-x: The two factors of the product have changed places: weight @ x.
     Here tokens are rows, so x stands on the left, and the weight is transposed: x @ weight.T.
-/new-linear: Random numbers take part, as in a new nn.Linear, which makes a weight and a bias of its
-    own.
+/new-linear: Random numbers take part, as in a new nn.Linear, which draws its own weight and bias.
     Compute with those that are given: x, the weight and the bias.
 /weight-reshaped: A reshape or view gave the weight the shape (in, out).
     It is no transpose: the numbers stay in their order. weight.T turns rows into columns.
@@ -85,8 +83,7 @@ weight-not-transposed/rows: Columns of W were taken, where the head has rows: x 
 /rows-from-head-number: The rows begin at the number of the head.
     Head 0 has the first D rows, head 1 the next D: the rows of a head begin at head * D.
 head-reads-own-slice: Each head reads only its own D numbers of x.
-    A head reads all of x, through its own D rows of the weight. What is cut into heads is the
-    result.
+    A head reads all of x, through its own D rows of the weight. The result is cut into heads.
 one-small-linear-for-all-heads: All heads share one D x D weight.
     Each head has D rows of its own, which read all of x.
 # 1, Projection: Three Linears or one
@@ -111,8 +108,7 @@ key-value-swapped: Keys and values have changed places.
 value-through-key-projection: The values are made as the keys are.
     Values need their own projection, W_V: what a token hands over is not what it is found by.
 key-through-query-projection: The keys are made as the queries are.
-    Keys need their own projection, W_K. Otherwise scores are symmetric: a looks at b as b looks at
-    a.
+    Keys need their own projection, W_K, or scores are symmetric: a looks at b as b looks at a.
 shared-projection: q, k and v all come from one projection.
     Three roles need three weights.
 value-not-projected: The values are x itself.
@@ -121,19 +117,15 @@ value-not-projected: The values are x itself.
     Each is a projection of x, with a weight of its own.
 # 2, Head splitting: A fused q, k, v
 fused-heads-outermost: The last axis was read as (H, 3, D).
-    It is laid out as (3, H, D): first q, k and v, in each of them the heads, in each head its D
-    numbers.
+    It is laid out as (3, H, D): first q, k and v, in each the heads, in each head its D numbers.
 fused-three-innermost: The last axis was read as (H, D, 3).
-    It is laid out as (3, H, D): first q, k and v, in each of them the heads, in each head its D
-    numbers.
+    It is laid out as (3, H, D): first q, k and v, in each the heads, in each head its D numbers.
 fused-dim-before-heads: The last axis was read as (3, D, H).
-    It is laid out as (3, H, D): first q, k and v, in each of them the heads, in each head its D
-    numbers.
+    It is laid out as (3, H, D): first q, k and v, in each the heads, in each head its D numbers.
 # 2, Head splitting: The split, cell by cell
 float-division: A size or an index is a float, as a division with / gives it.
     Sizes and indices are whole: divide with //.
-view-without-transpose: x was viewed as (B, H, S, D) at once: each head holds parts of several
-    tokens.
+view-without-transpose: x was viewed as (B, H, S, D) at once: heads hold parts of several tokens.
     The heads of a token lie side by side, so cut C into (H, D) first, then swap tokens and heads.
 view-without-transpose/traced: This reshape cuts across {axes}, so each head holds parts of several
     tokens.
@@ -154,8 +146,8 @@ no-split/traced: These scores add up all {C} numbers of the width: there is one 
 view-after-transpose: The axes were swapped before the width was cut.
     Cut the width of each token first, (B, S, H, D), then bring the heads forward. After a transpose
     view cannot cut, and reshape cuts along other numbers.
-only-one-of-qkv-wrongly-split: q, k and v were not all split alike: one of them was viewed without
-    the transpose.
+only-one-of-qkv-wrongly-split: q, k and v were split differently: one was viewed without the
+    transpose.
     All three take the same way: cut C into (H, D), then swap tokens and heads.
 only-one-of-qkv-wrongly-split/traced: Of q, k and v not all are split alike.
     All three take the same way: cut C into (H, D), then swap tokens and heads.
@@ -172,8 +164,7 @@ fold-order-mixed: Heads and sentences have changed places.
     Multiply x by the rows of this head alone.
 # 3, Scores and scaling: See it: all pairs at once
 key-not-transposed: The second factor of the product is not transposed.
-    A score is the dot product of two vectors, so the product sums over their width: q @
-    k.transpose(-2, -1).
+    A score is a dot product, so the product sums over the width: q @ k.transpose(-2, -1).
 key-not-transposed/traced: This product sums over {left} of the first and {right} of the second
     factor, which only have the same size.
     Transpose the keys: k.transpose(-2, -1).
@@ -207,8 +198,7 @@ scale-no-root: The scores were divided by D, not by its root.
 /scale-half-width: The scores were divided by D / 2: in D ** 1 / 2 the power comes first.
     The root of D is D ** 0.5, or math.sqrt(D).
 scale-missing: The scores are not scaled.
-    Without / sqrt(D) their spread grows with the width; at large D one key takes nearly all, by
-    chance.
+    Without / sqrt(D) their spread grows with D, until one key takes nearly all, by chance.
 scale-inverted: The scores were multiplied by sqrt(D).
     Dividing keeps the spread at 1; multiplying makes it D.
 scale-after-softmax: The weights were divided by sqrt(D): rows sum to 1 / sqrt(D).
@@ -224,8 +214,7 @@ form-transposed: This is the transpose: W_Kᵀ W_Q stands where W_Qᵀ W_K shoul
     The query's token stands on the left of the matrix, so W_Qᵀ comes first.
 form-of-all-heads: All rows of both weights were used: these are the forms of all heads, added up.
     One head has D rows of each weight: w_q.chunk(num_heads)[head].
-/form-summed-over-width: The rows of the two weights were multiplied with each other: the product
-    summed over C.
+/form-summed-over-width: The rows of the two weights were multiplied: the product summed over C.
     The product must sum over the D rows of the head: (C, D) times (D, C).
 key-not-transposed/form: Neither of the two is transposed.
     The product must sum over the D rows of the head: (C, D) times (D, C).
@@ -270,8 +259,7 @@ mask-fill-positive-inf: Hidden scores were filled with +inf, which gives NaN.
 mask-added-as-number: The mask was added as 0 and 1.
     That multiplies weights by e, and hides nothing. Add 0 and -inf, or fill.
 /bool-minus: torch does not subtract True and False: a mask has no minus.
-    Its opposite is ~mask. And what it hides is filled, not subtracted: scores.masked_fill(~mask,
-    -torch.inf).
+    Its opposite is ~mask. What it hides is filled in: scores.masked_fill(~mask, -torch.inf).
 mask-after-softmax: Hidden weights are 0, but rows sum to less than 1.
     Hide the scores before softmax, so that what is left shares the whole.
 mask-ignored: The mask has no effect.
@@ -281,8 +269,7 @@ mask-first-batch-only: All sentences are masked as the first is.
 masked-row-nan: A row with nothing to see is NaN.
     Softmax of nothing but -inf is 0 / 0. Such a row gets all 0.
 masked-row-uniform: A row with nothing to see looks at everything alike.
-    Its scores are all equal, as with a finite fill, or its NaN was filled up. Such a row gets all
-    0.
+    Its scores are all equal, as with a finite fill, or its NaN was replaced. It should be all 0.
 mask-none: It was called without a mask, and took None for one.
     Hide keys only where there is a mask: if mask is not None.
 /truth-of-a-mask: `if` and `not` want one truth, and a mask holds many.
@@ -301,8 +288,8 @@ softmax-no-keepdim: The sums, or the largest scores, do not line up with their r
     Those of math take one number: use torch.exp, torch.log or torch.sqrt on a tensor.
 /max-gives-two: max along an axis gives two results: the largest numbers, and where they stand.
     Take .values, or use amax: scores.amax(-1, keepdim=True).
-/largest-of-all-subtracted: The largest score of all was subtracted, not that of each row: in rows
-    far below it, every exp is 0.
+/largest-of-all-subtracted: The largest score of all was subtracted, not each row's: far below it,
+    every exp is 0.
     0 / 0 is NaN. Take the largest of each row: scores.amax(-1, keepdim=True).
 # 4, Softmax: Deeper: entropy, a number for undecided
 entropy-log-of-zero: A weight of 0 gave NaN: its logarithm is -inf, and 0 · -inf has no value.
@@ -333,8 +320,7 @@ weights-transposed/traced: The weights sum to 1 over {left}, but are summed over
 value-times-weights: The product is the wrong way round: v @ weights.
     Each context is a sum over values: weights @ v.
 # 6, Concatenation: The merge, cell by cell
-merge-without-transpose: The heads were joined by a reshape at once: each token got parts of other
-    tokens.
+merge-without-transpose: The heads were joined by a reshape at once: tokens got parts of others.
     Swap heads and tokens first, so that the heads of one token lie side by side; then join.
 merge-without-transpose/traced: This merge cuts across {axes}, so each token gets parts of other
     tokens.
@@ -342,8 +328,7 @@ merge-without-transpose/traced: This merge cuts across {axes}, so each token get
 merge-dim-before-heads: The merged width is ordered (D, H).
     It should be (H, D): all of head 0, then all of head 1.
 /tokens-and-channels-swapped: Tokens and channels changed places; the heads still stand before them.
-    Swap heads and tokens, transpose(1, 2): then the heads of one token lie side by side, and can be
-    joined.
+    Swap heads and tokens first, transpose(1, 2): then a token's heads lie side by side.
 merge-batch-mixed: Sentences were mixed into one another.
     Bring back (B, S, H, D) before joining; the batch stays in front.
 heads-averaged: The heads were added up or averaged.
@@ -352,18 +337,16 @@ heads-on-sequence-axis: The heads were laid one after another along the tokens.
     They belong side by side in the width: dim=-1.
 # 6, Concatenation: Do it
 view-on-non-contiguous: view cannot read these axes as they lie in memory.
-    After a transpose the numbers are not in order any more. Use reshape, or contiguous() before
-    view: both copy.
+    After a transpose the numbers are out of order. Use reshape, or contiguous() and then view.
 # 6, Concatenation: W_O: where the heads meet
-output-projection-missing: The merged heads were returned, without the output projection.
+output-projection-missing: The merged heads were returned without the output projection.
     Only W_O lets the heads meet.
 output-projection-per-head: Each head was projected with its own block of W_O.
     Every number that comes out may depend on all heads.
 output-columns-as-rows: W_O was cut by rows.
     Its columns are what reads the heads: D columns for each.
 weight-not-transposed/columns: A head's D columns of W_O were not transposed.
-    They are (C, D), as nn.Linear keeps them, (out, in): the product is with their transpose, (D,
-    C).
+    They are (C, D), as nn.Linear keeps them, (out, in): multiply by their transpose, (D, C).
 /all-columns: A head's D numbers met all C columns of W_O.
     Each head is multiplied with its own D columns alone.
 /columns-interleaved: The columns of W_O were cut as (D, H): each head got every H-th one.
@@ -372,8 +355,7 @@ weight-not-transposed/columns: A head's D columns of W_O were not transposed.
 same-place-twice: Both heads look at the same token.
     One head must find a, the other b: by channels d and d + 1 in w_k.
 looks-for-the-asker: A head looks for the token that asks.
-    In w_q stands the channel of the token that asks, d + 2; in w_k that of the token to be found, d
-    or d + 1.
+    w_q reads the channel of the token that asks, d + 2; w_k that of the one to find, d or d + 1.
 lead-too-small: The heads look at other tokens as well.
     The lead in the scores is too small: larger entries in w_q or w_k bring the weights to 1.
 heads-exchanged: The difference is the wrong way round.
@@ -400,8 +382,7 @@ causal-ignored: is_causal has no effect: tokens see what comes later.
     The call takes q, k and v as they are, (B, H, S, D) each, and transposes k itself.
 /heads-not-merged: The heads were not merged before the output projection.
     W_O reads (B, S, C), the heads of a token side by side: merge_heads(context) comes first.
-/all-pairs-made: The result is right, and a tensor of S x S numbers was made: scores, weights or a
-    mask.
+/all-pairs-made: The result is right, but a tensor of S x S numbers was made.
     One call of F.scaled_dot_product_attention on (B, H, S, D), with is_causal, makes none.
 /kernel-by-hand: The result is right, and was made by hand.
     Let F.scaled_dot_product_attention do the four steps in the middle.
@@ -440,8 +421,7 @@ causal-leaks-next: Each token sees the next one.
 mask-inverted/made: True and False have changed places.
     True means may attend.
 /padding-one-too-many: Each sentence sees one place too many.
-    Places count from 0: a sentence of 3 words has them at 0, 1 and 2, and place 3 is padding.
-    Compare with <.
+    Places count from 0: a sentence of 3 words has places 0, 1 and 2. Compare with <.
 masks-or-instead-of-and: A key is seen if either mask allows it.
     Both must allow it: &, not |.
 mask-ignored/combined: One of the masks has no effect.
@@ -496,8 +476,7 @@ query-from-memory: Queries come from the memory, too.
 memory-ignored: Keys and values come from x.
     x asks, memory answers: keys and values are projections of memory.
 memory-and-input-joined: Keys and values come from x and memory together.
-    x asks, and only memory answers: weights are (B, H, T, S), with a column for each token of
-    memory.
+    x asks, and only memory answers: weights are (B, H, T, S), a column for each of its tokens.
 key-value-different-sources: Keys and values come from different sequences.
     A key and its value belong to one token: both from memory.
 # 9, Cross-attention: The mask belongs to the memory
@@ -516,11 +495,9 @@ positions-from-one: The first place is 1.
     Places are counted from 0: row 0 holds sines of 0 and cosines of 1.
 # 10, Positions: Positions: rotary pairs
 sin-cos-swapped/rope: Sine and cosine have changed places.
-    An angle of 0 turns nothing: the cosine is the own share of a number, the sine that of its
-    partner.
+    An angle of 0 turns nothing: cosine multiplies the number itself, sine its partner.
 positions-ignored: The tokens were counted from 0, whatever positions says.
-    A token in a cache, or in a later piece of text, stands elsewhere: take the angles from
-    positions.
+    A token in a cache, or in a later piece of text, stands elsewhere: use positions.
 base-ignored: The base is always the same number, whatever base says.
     It is an argument, 10000 if none is given: models that read long texts take a larger one.
 frequency-precedence/rope: The exponent slipped.
@@ -537,8 +514,7 @@ rope-values-not-angles: The position was added, not turned.
     RoPE rotates each pair by an angle that grows with the position.
 # 10, Positions: Break it: the wrong place for a turn
 rope-on-values: The values are rotated by their positions, too.
-    Positions belong into the scores, where only differences count. A rotated value depends on where
-    the text began.
+    Positions belong in the scores, where only differences count; values must not depend on them.
 # 10, Positions: Only the offset matters
 rope-on-queries-only: Only the queries are rotated, not the keys.
     Then a score depends on where the query stands, and not on how far away the key is.
@@ -550,8 +526,7 @@ cache-not-appended: The caches that came back do not hold the old tokens and the
 cache-before-projection: What was appended is the token itself, not its key and value.
     Keys and values are kept after projection, so that nothing old is computed again.
 blind-to-itself: The new token sees the past, and not itself.
-    Its own key and value are among those that it reads: attend to the new caches, not to the old
-    ones.
+    Its own key and value are among those it reads: attend to the new caches, not the old.
 sees-itself-alone: The new token sees only itself.
     It has to look back: attend to the new caches, with the old keys and values in them.
 caches-exchanged: The caches of keys and values have changed places.
@@ -591,17 +566,14 @@ latent-scores-transposed: Rows are latents and columns queries.
 one-head-for-all: All heads were taken to the latent by the matrix of one head.
     Head h has its own matrix, w_uk[h]: `q @ w_uk` pairs them.
 up-projection-transposed: w_uk was transposed.
-    w_uk[h] is (D, R) and makes a key by w_uk[h] @ latent. The query meets it from the left: q @
-    w_uk.
+    w_uk[h] is (D, R) and makes a key by w_uk[h] @ latent: the query stands left of it, q @ w_uk.
 latents-without-head-axis: The latents (B, S, R) met (B, H, T, R): their B stands where H should.
     All heads share the latents: give them an axis of size 1 for the heads, latent[:, None].
 key-not-transposed/latents: The latents were not transposed.
     A dot product of rows sums over R: swap the last two axes of the latents.
-keys-made-again: The result is right, and keys were made on the way: D numbers for a token and a
-    head.
+keys-made-again: The result is right, but keys were made: D numbers for a token and a head.
     Take the queries to the latents instead, q @ w_uk, and compare them there.
-/latents-leave-torch: It hands numbers to NumPy or to a list, where check cannot see whether keys
-    are made.
+/latents-leave-torch: It hands numbers to NumPy or a list, where check cannot see keys being made.
     Stay in torch.
 # 11, KV cache and fewer KV heads: Break it: positions that start again at 0
 positions-ignored/cache: With a cache, positions are counted from 0 again.
@@ -617,8 +589,7 @@ context-not-rescaled: The running sum was rescaled, the running context was not.
     Both hold terms relative to the old maximum: multiply the context by exp(old - new), too.
 online-exponent-sign: The old sum was multiplied by exp(new - old).
     It must shrink when the maximum grows: multiply by exp(old - new).
-softmax-no-keepdim/block: The maximum of a block has no axis for the keys, so it does not fit the
-    block.
+softmax-no-keepdim/block: The maximum of a block has lost the axis of the keys, and does not fit.
     Keep that axis with keepdim=True, or put one back with [..., None].
 online-max-from-zero: The running maximum starts at 0, or at another number.
     Where all scores of a row are lower, none of them ever is the maximum then. Start at -inf.
@@ -627,8 +598,7 @@ softmax-unstable/tiled: No maximum was subtracted: with large scores the exponen
 online-last-block-dropped: The last, shorter block is missing.
     The length need not be a multiple of the block.
 # 12, FlashAttention: Do it
-/keys-leave-torch: It hands all keys to NumPy or to a list at once, where check cannot see what is
-    held.
+/keys-leave-torch: It hands all keys to NumPy or a list, where check cannot see what is held.
     Cut a block from the tensor first, and stay in torch if you can.
 online-whole-row: It computes with a whole row of scores at once.
     Read one block after the other, and each once.
@@ -637,16 +607,14 @@ online-whole-row: It computes with a whole row of scores at once.
 # 12, FlashAttention: Tile by tile
 library-kernel: A kernel of PyTorch did the work.
     Write the loop over the blocks yourself.
-online-whole-row/tiles: More than (B, H, T, block_size) scores are held at once, in one tensor or in
-    several.
-    Work through one block of keys after the other, and keep only the running maximum, sum and
-    context.
+online-whole-row/tiles: More than (B, H, T, block_size) scores are held at once.
+    Take one block of keys after the other, and keep only the running maximum, sum and context.
 # 13, Encoder block: Layer norm: over the last axis
 layer-norm-wrong-axis: The mean was taken over the wrong axis.
     Each token is normed by itself: over the last axis.
 layer-norm-unbiased: The variance was divided by n - 1.
     Layer norm divides by n: var(correction=0).
-layer-norm-unbiased/std: The variance was divided by n - 1, as std does, and eps is not under the
+layer-norm-unbiased/std: The variance was divided by n - 1, as in std, and eps is not under the
     root.
     Layer norm divides by n, and takes the root of variance + eps: see var(correction=0).
 layer-norm-eps-outside: eps was added behind the root.
@@ -667,8 +635,7 @@ second-residual-from-input: The second half adds to the x that came in.
 stream-normed: The stream itself was normed, not a copy that a part reads.
     What is added to is x as it came: x + attention(norm1(x)), and the second half alike.
 parallel-block: Both parts read the x that came in.
-    feed_forward reads what attention has added to: first x = x + attention(norm1(x)), then the
-    second half.
+    feed_forward reads what attention has added to: x = x + attention(norm1(x)) comes first.
 norms-exchanged: norm1 and norm2 have changed places.
     norm1 stands before attention, norm2 before feed_forward.
 post-norm-wiring: The norms come after the sums.
@@ -705,8 +672,7 @@ temperature-ignored: The temperature changes nothing.
 temperature-after-softmax: The probabilities were divided by the temperature, not the logits.
     Then they no longer sum to 1, and their order of size is as before. Divide first, then softmax.
 not-renormalised: What is left does not sum to 1.
-    The others were set to 0 after the softmax. Hide their logits before it, with -inf, or divide by
-    the sum.
+    The others were set to 0 after the softmax. Hide their logits with -inf, or divide by the sum.
 top-k-ignored: All words are kept.
     Only the top_k largest of each row keep a probability; the others get exactly 0.
 top-k-filled-with-zero: Words that are not kept got the logit 0, not the probability 0.
@@ -759,15 +725,13 @@ not-transposed: The weight was cut into q, k and v, and not transposed.
 not-transposed/reshaped: A reshape or view gave the weight its shape.
     It is no transpose: the numbers stay in their order. weight.T turns columns into rows.
 chunk-wrong-axis/stored: The axis in was cut, which has no q, k and v in it.
-    q, k and v lie side by side in the axis out: the columns of (in, out), the rows after the
-    transpose.
+    q, k and v lie side by side along out: columns of (in, out), rows after the transpose.
 fused-three-innermost/stored: Every third column was taken.
     The thirds are blocks: first all C columns of q, then those of k, then those of v.
 # 18, Real models: Do it: your attention inside GPT-2
 not-transposed/c_attn: c_attn.weight was used as nn.Linear would keep it.
     It is stored as (in, out): x @ c_attn.weight, without a transpose.
-not-transposed/c_proj: c_proj.weight was used as nn.Linear would keep it: it is square, so nothing
-    crashes.
+not-transposed/c_proj: c_proj.weight was used as nn.Linear keeps it: square, so nothing crashes.
     It is stored as (in, out): merged @ c_proj.weight, without a transpose.
 not-transposed/into-linear: A stored weight was put into an nn.Linear as it is.
     nn.Linear keeps (out, in), and the file (in, out): transpose it first.
@@ -785,13 +749,11 @@ mask-inverted/gpt2: Each token sees itself and what comes later.
 heads-ignored: The even rows of all heads were brought before the odd rows of all heads.
     A pair stays in its head: cut the rows into heads first, and reorder inside each.
 half-split-inverted: This is the way back: it makes interleaved pairs of half-split ones.
-    Inside each head the order should be 0, 2, 4, … and then 1, 3, 5, …: cut as (D/2, 2), then
-    transpose.
+    In each head the order should be 0, 2, 4, … and then 1, 3, 5, …: cut as (D/2, 2), transpose.
 columns-reordered: The columns were reordered.
     The rows of the weight make the channels of q and k. The columns read x, whose order stays.
 columns-reordered/as-rows: The columns were reordered, and came back as rows.
-    (out, in) has its rows first already, which make the channels of q and k: no transpose is
-    needed.
+    In (out, in) the rows, which make the channels of q and k, stand first: nothing to transpose.
 /heads-and-pairs-swapped: Heads changed places with pairs, and rows left their heads.
     After the cut to (H, D/2, 2, C) axes 1 and 2 change places, and the heads stay first.
 /rows-of-every-head: The rows were cut as if a head had every H-th of them.
@@ -804,8 +766,7 @@ no-mistake: There is no mistake.
     0.25 is to divide the scores by sqrt(D). The most negative float hides as -inf does, and the
     mask then empties rows.
 keys-detached: The keys are cut off from the gradient.
-    detach() stops the way back: W_K stays as it was drawn, and everything else learns to live with
-    it.
+    detach() stops the gradient: W_K stays as it was drawn, and the rest learns to live with it.
 """
 
 
