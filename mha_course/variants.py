@@ -1,7 +1,6 @@
-"""Eight ways in which people write multi-head attention, and the single head: the same numbers.
+"""Five ways in which people write multi-head attention, and the single head: the same numbers.
 
-VARIANTS are the five of the documents behind the course, with their signatures and names. STYLES
-are these and three more (ListOfHeads, Einsum, FusedKernel): the eight of lesson 7's listing.
+VARIANTS are those of the documents behind the course, with their signatures and names.
 
 Axes: B batch, T query tokens, S key and value tokens, C width, H heads, D = C / H. Each class keeps
 the names of its style; ``from_reference`` gives it the weights of a reference module. Inputs that
@@ -10,17 +9,14 @@ do not fit raise ShapeError.
 
 from __future__ import annotations
 
-import inspect
 import math
 from typing import ClassVar, Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from mha_course.attention import MultiHeadAttention, attention
 from mha_course.errors import require, require_heads, require_module_inputs
-from mha_course.sources import plain_source
 
 
 class SelfAttention(nn.Module):
@@ -45,7 +41,9 @@ class SelfAttention(nn.Module):
         return weights @ v, weights
 
 
-class _Variant(nn.Module):
+class Variant(nn.Module):
+    """What all styles share: heads that divide the width, and the weights of a reference."""
+
     _targets: ClassVar[tuple[str, str, str, str]]  # the Linears that hold W_Q, W_K, W_V and W_O
     _width_name: ClassVar[str]
 
@@ -76,11 +74,11 @@ class _Variant(nn.Module):
             expected = "q_proj, k_proj and v_proj without bias"
             fix = "MultiHeadAttention(d_model, num_heads, bias=False)"
             require(fits, cls.__name__, rule, expected=expected, got="a bias", fix=fix)
-            _stack(linears, target.weight, target.bias)
+            copy_linears(linears, target.weight, target.bias)
         return variant.train(mha.training)
 
 
-class FusedQKV(_Variant):
+class FusedQKV(Variant):
     """Project q, k and v with one Linear of width 3C, then unpack them.
 
     Args: hidden_size is C, num_heads divides it, bias is for both Linears.
@@ -96,7 +94,7 @@ class FusedQKV(_Variant):
 
     @classmethod
     def _like(cls, mha: MultiHeadAttention) -> Self:
-        return cls(mha.d_model, mha.num_heads, bias=_has_bias(mha))
+        return cls(mha.d_model, mha.num_heads, bias=has_bias(mha))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (B, S, C) to out (B, S, C)."""
@@ -112,7 +110,7 @@ class FusedQKV(_Variant):
         return self.Wo(merged)
 
 
-class ReturnsWeights(_Variant):
+class ReturnsWeights(Variant):
     """Project with three Linears and hand the weights back for a picture.
 
     Args: embed_size is C, num_heads divides it.
@@ -144,7 +142,7 @@ class ReturnsWeights(_Variant):
         return self.fc_out(merged), attention_weights
 
 
-class SplitCombine(_Variant):
+class SplitCombine(Variant):
     """Take separate query, key and value, and a mask with 0 = hidden; one method a step.
 
     Args: d_model is C, num_heads divides it.
@@ -191,7 +189,7 @@ class SplitCombine(_Variant):
         return self.W_o(self.combine_heads(context))
 
 
-class PermuteView(_Variant):
+class PermuteView(Variant):
     """Split with view and permute, merge with permute, contiguous and view: vision code's habit.
 
     Args: hidden_dim is C, num_heads divides it. Tokens are image patches there.
@@ -221,7 +219,7 @@ class PermuteView(_Variant):
         return self.out_linear(merged)
 
 
-class FoldedHeads(_Variant):
+class FoldedHeads(Variant):
     """Fold the heads into the batch, so that plain batched matrix products do the work.
 
     Args: k is C, heads divides it, mask=True hides later tokens. q, k and v have no bias.
@@ -258,144 +256,9 @@ class FoldedHeads(_Variant):
         return heads.transpose(1, 2).flatten(0, 1)  # (B*H, T, D)
 
 
-class _Head(nn.Module):
-    """One head with Linears of its own."""
-
-    def __init__(self, width: int, head_dim: int) -> None:
-        super().__init__()
-        self.q_proj = nn.Linear(width, head_dim)
-        self.k_proj = nn.Linear(width, head_dim)
-        self.v_proj = nn.Linear(width, head_dim)
-
-    def forward(self, x: Tensor) -> Tensor:
-        q = self.q_proj(x)  # (B, S, D) each
-        k = self.k_proj(x)  # (B, S, D) each
-        v = self.v_proj(x)  # (B, S, D) each
-        scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))  # (B, S, S)
-        return scores.softmax(dim=-1) @ v  # (B, S, D)
-
-
-class ListOfHeads(_Variant):
-    """Build each head as a module of its own and join the results: the paper's formula.
-
-    Args: d_model is C, num_heads divides it.
-    """
-
-    _width_name = "d_model"
-
-    def __init__(self, d_model: int, num_heads: int) -> None:
-        super().__init__(d_model, num_heads)
-        self.heads = nn.ModuleList(_Head(d_model, self.head_dim) for _ in range(num_heads))
-        self.out_proj = nn.Linear(d_model, d_model)
-
-    @classmethod
-    @torch.no_grad()
-    def from_reference(cls, mha: MultiHeadAttention) -> Self:
-        """Return a module with the reference's weights, dtype, device and mode: D rows a head."""
-        module = cls._like(mha).to(mha.q_proj.weight)
-        for name in ("q_proj", "k_proj", "v_proj"):
-            source = getattr(mha, name)
-            targets = [getattr(head, name) for head in module.heads]
-            bias = torch.zeros_like(source.weight[:, 0]) if source.bias is None else source.bias
-            weights = source.weight.split(module.head_dim)
-            biases = bias.split(module.head_dim)
-            for target, weight, rows in zip(targets, weights, biases, strict=True):
-                target.load_state_dict({"weight": weight, "bias": rows})
-        _stack([mha.out_proj], module.out_proj.weight, module.out_proj.bias)
-        return module.train(mha.training)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map x (B, S, C) to out (B, S, C)."""
-        require_module_inputs(type(self).__name__, self.out_proj.weight, {"x": x})
-        merged = torch.cat([head(x) for head in self.heads], dim=-1)  # (B, S, C)
-        return self.out_proj(merged)
-
-
-class Einsum(_Variant):
-    """Name every axis by a letter: einsum splits, transposes and merges.
-
-    Args: d_model is C, num_heads divides it. q, k and v have no bias.
-    """
-
-    _targets = ("W_Q", "W_K", "W_V", "W_O")
-    _width_name = "d_model"
-
-    def __init__(self, d_model: int, num_heads: int) -> None:
-        super().__init__(d_model, num_heads)
-        self.W_Q = nn.Linear(d_model, d_model, bias=False)
-        self.W_K = nn.Linear(d_model, d_model, bias=False)
-        self.W_V = nn.Linear(d_model, d_model, bias=False)
-        self.W_O = nn.Linear(d_model, d_model)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map x (B, S, C) to out (B, S, C)."""
-        require_module_inputs(type(self).__name__, self.W_Q.weight, {"x": x})
-        heads = (self.num_heads, self.head_dim)
-        q = torch.einsum("bsc,hdc->bhsd", x, self.W_Q.weight.unflatten(0, heads))  # (B, H, S, D)
-        k = torch.einsum("bsc,hdc->bhsd", x, self.W_K.weight.unflatten(0, heads))  # (B, H, S, D)
-        v = torch.einsum("bsc,hdc->bhsd", x, self.W_V.weight.unflatten(0, heads))  # (B, H, S, D)
-        scores = torch.einsum("bhtd,bhsd->bhts", q, k) / math.sqrt(self.head_dim)  # (B, H, S, S)
-        context = torch.einsum("bhts,bhsd->bthd", scores.softmax(dim=-1), v)  # (B, S, H, D)
-        w_o = self.W_O.weight.unflatten(1, heads)  # (C, H, D)
-        return torch.einsum("bthd,chd->btc", context, w_o) + self.W_O.bias
-
-
-class FusedKernel(_Variant):
-    """Project with one Linear and leave the middle to PyTorch's fused kernel, as is usual today.
-
-    Args: d_model is C, num_heads divides it, bias is for both Linears, dropout the share of the
-        weights that is dropped while training.
-    """
-
-    _targets = ("qkv_proj", "qkv_proj", "qkv_proj", "out_proj")
-    _width_name = "d_model"
-
-    def __init__(
-        self, d_model: int, num_heads: int, bias: bool = True, dropout: float = 0.0
-    ) -> None:
-        super().__init__(d_model, num_heads)
-        self.dropout = dropout
-        self.qkv_proj = nn.Linear(d_model, 3 * d_model, bias=bias)
-        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
-
-    @classmethod
-    def _like(cls, mha: MultiHeadAttention) -> Self:
-        return cls(mha.d_model, mha.num_heads, bias=_has_bias(mha), dropout=mha.dropout)
-
-    def forward(self, x: Tensor, is_causal: bool = False) -> Tensor:
-        """Map x (B, S, C) to out (B, S, C); is_causal=True hides later tokens."""
-        require_module_inputs(type(self).__name__, self.qkv_proj.weight, {"x": x})
-        batch, tokens, width = x.shape
-        q, k, v = self.qkv_proj(x).split(width, dim=2)  # (B, S, C) each
-        q = q.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, S, D)
-        k = k.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, S, D)
-        v = v.view(batch, tokens, self.num_heads, self.head_dim).transpose(1, 2)  # (B, H, S, D)
-        p = self.dropout if self.training else 0.0  # the kernel itself does not know which it is
-        context = F.scaled_dot_product_attention(q, k, v, dropout_p=p, is_causal=is_causal)
-        merged = context.transpose(1, 2).reshape(batch, tokens, width)  # (B, S, C)
-        return self.out_proj(merged)
-
-
-VARIANTS: dict[str, type[_Variant]] = {
+VARIANTS: dict[str, type[Variant]] = {
     cls.__name__: cls for cls in (FusedQKV, ReturnsWeights, SplitCombine, PermuteView, FoldedHeads)
 }
-STYLES: dict[str, type[_Variant]] = {
-    "ListOfHeads": ListOfHeads, **VARIANTS, "Einsum": Einsum, "FusedKernel": FusedKernel,
-}  # fmt: skip
-
-
-def source(name: str) -> str:
-    """Return what a style of STYLES computes: its methods without docstrings and checks.
-
-    >>> print(source("ListOfHeads").splitlines()[-1].strip())
-    return self.out_proj(merged)
-    """
-    parts = []
-    for cls in (_Head, ListOfHeads) if name == "ListOfHeads" else (STYLES[name],):
-        methods = [method for method in vars(cls).values() if inspect.isfunction(method)]
-        code = [plain_source(method) for method in methods if method.__name__ != "__init__"]
-        parts.append(f"class {cls.__name__.strip('_')}:\n" + "\n".join(code))
-    return "\n".join(parts)
 
 
 def to_torch(mha: MultiHeadAttention) -> nn.MultiheadAttention:
@@ -405,11 +268,11 @@ def to_torch(mha: MultiHeadAttention) -> nn.MultiheadAttention:
     ``average_attn_weights=False``.
     """
     module = nn.MultiheadAttention(
-        mha.d_model, mha.num_heads, mha.dropout, bias=_has_bias(mha), batch_first=True
+        mha.d_model, mha.num_heads, mha.dropout, bias=has_bias(mha), batch_first=True
     )
     module.to(mha.q_proj.weight)
-    _stack([mha.q_proj, mha.k_proj, mha.v_proj], module.in_proj_weight, module.in_proj_bias)
-    _stack([mha.out_proj], module.out_proj.weight, module.out_proj.bias)
+    copy_linears([mha.q_proj, mha.k_proj, mha.v_proj], module.in_proj_weight, module.in_proj_bias)
+    copy_linears([mha.out_proj], module.out_proj.weight, module.out_proj.bias)
     return module.train(mha.training)
 
 
@@ -439,12 +302,13 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
     return mha.train(module.training)
 
 
-def _has_bias(mha: MultiHeadAttention) -> bool:
+def has_bias(mha: MultiHeadAttention) -> bool:
+    """Whether any Linear of a reference has a bias."""
     return any(linear.bias is not None for linear in mha.children())
 
 
 @torch.no_grad()
-def _stack(linears: list[nn.Linear], weight: Tensor, bias: Tensor | None) -> None:
+def copy_linears(linears: list[nn.Linear], weight: Tensor, bias: Tensor | None) -> None:
     """Write the parameters of several Linears into one weight and bias; no bias counts as 0."""
     weight.copy_(torch.cat([linear.weight for linear in linears]))
     if bias is not None:

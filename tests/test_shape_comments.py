@@ -15,6 +15,7 @@ from mha_course import attention, caching, flash, lessons, masks, models, positi
 from mha_course import example as running_example
 from mha_course.datasets import grammar
 from mha_course.exercises.catalogue import LESSONS
+from mha_course.lessons.l07_multi_head_attention import styles
 from mha_course.lessons.l11_kv_cache import decoding
 from mha_course.lessons.l14_vision import shapes, vision
 from mha_course.lessons.l15_language_model import causal_model
@@ -215,7 +216,7 @@ def use_vision():
 
 def use_variants():
     variants.SelfAttention(24)(torch.randn(2, 7, 24))
-    for cls in variants.STYLES.values():
+    for cls in styles.STYLES.values():
         if cls is variants.SplitCombine:
             cls(24, 4)(torch.randn(2, 5, 24), torch.randn(2, 7, 24), torch.randn(2, 7, 24))
         else:
@@ -280,6 +281,7 @@ CASES = {
     ),
     "vision": (vision, use_vision, SIZES | VISION),
     "variants": (variants, use_variants, SIZES),
+    "styles": (styles, use_variants, SIZES),
     "models": (blocks, use_models, SIZES | {"V": 11}),
     "causal_model": (causal_model, use_causal_model, SIZES | {"V": 11}),
     "published": (published, use_published, SIZES | {"V": 11, "G": 2}),

@@ -11,15 +11,17 @@ from torch.overrides import TorchFunctionMode
 
 from mha_course.attention import MultiHeadAttention
 from mha_course.errors import ShapeError
+from mha_course.lessons.l07_multi_head_attention.styles import (
+    STYLES,
+    Einsum,
+    FusedKernel,
+    ListOfHeads,
+)
 from mha_course.masks import causal_mask, padding_mask
 from mha_course.variants import (
-    STYLES,
     VARIANTS,
-    Einsum,
     FoldedHeads,
-    FusedKernel,
     FusedQKV,
-    ListOfHeads,
     PermuteView,
     ReturnsWeights,
     SelfAttention,
