@@ -239,7 +239,7 @@ def _keep(file: Path, rows: Mapping[str, tuple[str, ...]]) -> None:
 def _prepared(task: Task) -> Task:
     """Run all known mistakes of an exercise here, once: a process that is forked then has them."""
     if LINUX:
-        diagnose.ways(task.items[0].exercise)
+        diagnose.mutants(task.items[0].exercise)
     return task
 
 

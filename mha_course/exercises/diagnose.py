@@ -27,22 +27,22 @@ EXACT, NEAR = 1e-12, 1e-6
 MASK_STEPS = {"mask", "hide", "empty"}
 
 
-@dataclass(frozen=True, eq=False)  # caches tell ways apart by identity
-class Way:
-    """One way of making a mistake: the steps that it replaces."""
+@dataclass(frozen=True, eq=False)  # caches tell mutants apart by identity
+class Mutant:
+    """A reference with one mistake in it: the steps that the mistake replaces."""
 
     mistake: Mistake
     change: Change
 
 
-def alike(one: Outcome, other: Outcome, precision: float = EXACT) -> bool:
+def alike(left: Outcome, right: Outcome, precision: float = EXACT) -> bool:
     """Return True where two calls came out the same: the same numbers, or the same error."""
-    if one.error is not None or other.error is not None:
-        return _kind_of(one.error) == _kind_of(other.error)
-    ours = as_list(one.result)
-    theirs = as_list(other.result)
-    return len(ours) == len(theirs) and all(
-        _same(a, b, precision) for a, b in zip(ours, theirs, strict=True)
+    if left.error is not None or right.error is not None:
+        return _kind_of(left.error) == _kind_of(right.error)
+    lefts = as_list(left.result)
+    rights = as_list(right.result)
+    return len(lefts) == len(rights) and all(
+        _same(a, b, precision) for a, b in zip(lefts, rights, strict=True)
     )
 
 
@@ -53,26 +53,26 @@ def _kind_of(error: BaseException | None) -> tuple[type, str] | None:
     return type(error), error_text(error).split("\n")[0]
 
 
-def _same(one: Any, other: Any, precision: float = EXACT) -> bool:
+def _same(left: Any, right: Any, precision: float = EXACT) -> bool:
     """Compare to the precision of the coarser: an answer may go from float64 to float32."""
-    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
-        return type(one) is type(other) and bool(one == other)
-    if one.shape != other.shape:
+    if not isinstance(left, Tensor) or not isinstance(right, Tensor):
+        return type(left) is type(right) and bool(left == right)
+    if left.shape != right.shape:
         return False
-    coarse = 1e-4 if torch.float32 in (one.dtype, other.dtype) else precision
-    one = one.detach().to_dense().double()
-    other = other.detach().double()
-    size = max(1.0, float(other.abs().nan_to_num(0.0, 0.0, 0.0).max()))
-    return torch.allclose(one, other, rtol=coarse, atol=coarse * size, equal_nan=True)
+    coarse = 1e-4 if torch.float32 in (left.dtype, right.dtype) else precision
+    left = left.detach().to_dense().double()
+    right = right.detach().double()
+    size = max(1.0, float(right.abs().nan_to_num(0.0, 0.0, 0.0).max()))
+    return torch.allclose(left, right, rtol=coarse, atol=coarse * size, equal_nan=True)
 
 
-def _run(name: str, at: int, *ways: Way) -> Outcome:
+def _run(name: str, at: int, *mutants: Mutant) -> Outcome:
     """Run the reference with these mistakes in it on one input; with none, the reference itself."""
     exercise = EXERCISES[name]
     inputs = [*exercise.inputs, *filter(None, [exercise.other_sizes])]
     try:
         with torch.no_grad(), warnings.catch_warnings(action="ignore"):
-            answer = exercise.implementation(*(way.change for way in ways))
+            answer = exercise.implementation(*(mutant.change for mutant in mutants))
             return Outcome(exercise.run(answer, *inputs[at]()))
     except Exception as error:  # a mistake may well crash: that is how it is known
         return Outcome(error=error)
@@ -82,12 +82,12 @@ _run_once = lru_cache(maxsize=4096)(_run)  # for single mistakes; pairs are too 
 
 
 @lru_cache(maxsize=64)
-def ways(name: str) -> tuple[Way, ...]:
-    """Return all ways in which an exercise can be got wrong so that it shows."""
+def mutants(name: str) -> tuple[Mutant, ...]:
+    """Return the mutants of an exercise whose results differ from the right ones."""
     exercise = EXERCISES[name]
     right = [_run_once(name, at) for at in range(len(exercise.inputs))]
-    made = (Way(mistake, change) for mistake in MISTAKES for change in mistake.applies(exercise))
-    return tuple(way for way in made if not _reproduces(name, right, way))
+    made = (Mutant(mistake, change) for mistake in MISTAKES for change in mistake.applies(exercise))
+    return tuple(mutant for mutant in made if not _reproduces(name, right, mutant))
 
 
 def recognise(
@@ -98,13 +98,14 @@ def recognise(
     Where several come out alike, and there are other sizes, the answer is tried on those as well.
     """
     name = exercise.name
-    fitting = [way for way in ways(name) if _reproduces(name, outcomes, way)] or [
-        way for way in ways(name) if _reproduces(name, outcomes, way, precision=NEAR)
+    fitting = [mutant for mutant in mutants(name) if _reproduces(name, outcomes, mutant)] or [
+        mutant for mutant in mutants(name) if _reproduces(name, outcomes, mutant, precision=NEAR)
     ]
-    if answer and exercise.other_sizes and len({way.mistake for way in fitting}) > 1:
+    if answer and exercise.other_sizes and len({mutant.mistake for mutant in fitting}) > 1:
         last = run(exercise.run, answer, exercise.other_sizes())
-        fitting = [way for way in fitting if alike(last, _run_once(name, -1, way), NEAR)] or fitting
-    mistakes = [way.mistake for way in fitting]
+        same = [mutant for mutant in fitting if alike(last, _run_once(name, -1, mutant), NEAR)]
+        fitting = same or fitting
+    mistakes = [mutant.mistake for mutant in fitting]
     error = next((outcome.error for outcome in outcomes if outcome.error is not None), None)
     if error is not None:
         mistakes = mistakes or _by_error(exercise, error)
@@ -114,7 +115,7 @@ def recognise(
         return tuple(mistakes[:1])
     for pair in islice(pairs(name, outcomes), MAX_PAIRS):
         if _reproduces(name, outcomes, *pair):
-            return tuple(sorted((way.mistake for way in pair), key=MISTAKES.index))
+            return tuple(sorted((mutant.mistake for mutant in pair), key=MISTAKES.index))
     return ()
 
 
@@ -125,15 +126,15 @@ def _by_error(exercise: Exercise, error: BaseException) -> list[Mistake]:
 
 
 def _reproduces(
-    name: str, outcomes: Sequence[Outcome], *ways: Way, precision: float = EXACT
+    name: str, outcomes: Sequence[Outcome], *mutants: Mutant, precision: float = EXACT
 ) -> bool:
     """Return True where these mistakes come out so.
 
     The last outcome of a wrong answer rules out most: it is first.
     """
-    make = _run_once if len(ways) == 1 else _run
+    make = _run_once if len(mutants) == 1 else _run
     return all(
-        alike(outcomes[at], make(name, at, *ways), precision)
+        alike(outcomes[at], make(name, at, *mutants), precision)
         for at in reversed(range(len(outcomes)))
     )
 
@@ -150,20 +151,24 @@ def _by_line(mistakes: list[Mistake], error: BaseException) -> Mistake:
     return (likely or [mistake for mistake in mistakes if not mistake.written] or mistakes)[0]
 
 
-def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[tuple[Way, Way]]:
+def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[tuple[Mutant, Mutant]]:
     """Yield pairs of mistakes in different steps that an answer may have made, in a fixed order.
 
     Where one mistake alone explains one of several results, it is one of the two. Where none does,
     both change the weights, and through them the result.
     """
     last = len(outcomes) - 1
-    chosen = [way for way in _simple_ways(name, last) if last or not set(way.change) <= MASK_STEPS]
-    explain = [way for way in chosen if _explains(name, last, way, outcomes[last])]
+    chosen = [
+        mutant
+        for mutant in _simple_mutants(name, last)
+        if last or not set(mutant.change) <= MASK_STEPS
+    ]
+    explain = [mutant for mutant in chosen if _explains(name, last, mutant, outcomes[last])]
     if not explain and len(as_list(outcomes[last].result)) == 2:
         right = as_list(_run_once(name, last).result)[1]
-        changed = [as_list(_run_once(name, last, way).result)[-1] for way in chosen]
+        changed = [as_list(_run_once(name, last, mutant).result)[-1] for mutant in chosen]
         chosen = [w for w, x in zip(chosen, changed, strict=True) if not _same(x, right)]
-    rest = [way for way in chosen if way not in explain]
+    rest = [mutant for mutant in chosen if mutant not in explain]
     for first, second in combinations([*explain, *rest], 2):
         if explain and first not in explain:
             return
@@ -172,17 +177,17 @@ def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[tuple[Way, Way]]:
 
 
 @lru_cache(maxsize=64)
-def _simple_ways(name: str, at: int) -> tuple[Way, ...]:
-    """Return one way for each mistake that has a name and does not crash."""
-    first: dict[Mistake, Way] = {}
-    for way in ways(name):
-        if way.mistake.name and _run_once(name, at, way).error is None:
-            first.setdefault(way.mistake, way)
+def _simple_mutants(name: str, at: int) -> tuple[Mutant, ...]:
+    """Return one mutant for each mistake that has a name and does not crash."""
+    first: dict[Mistake, Mutant] = {}
+    for mutant in mutants(name):
+        if mutant.mistake.name and _run_once(name, at, mutant).error is None:
+            first.setdefault(mutant.mistake, mutant)
     return tuple(first.values())
 
 
-def _explains(name: str, at: int, way: Way, outcome: Outcome) -> bool:
+def _explains(name: str, at: int, mutant: Mutant, outcome: Outcome) -> bool:
     """Return True where one of several results, a wrong one, is as this mistake makes it."""
-    outcomes = (outcome, _run_once(name, at, way), _run_once(name, at))
+    outcomes = (outcome, _run_once(name, at, mutant), _run_once(name, at))
     rows = zip(*(as_list(each.result) for each in outcomes), strict=False)
     return any(_same(answered, bad) and not _same(answered, good) for answered, bad, good in rows)

@@ -29,13 +29,13 @@ from mha_course.errors import ShapeError
 from mha_course.exercises import check
 from mha_course.exercises.catalogue import EXERCISES, LESSONS
 from mha_course.exercises.checker import is_stub
-from mha_course.exercises.diagnose import ways
+from mha_course.exercises.diagnose import mutants
 
 ROOT = Path(__file__).resolve().parents[2]
 MISTAKEN = """
 from mha_course.exercises.catalogue import EXERCISES
-from mha_course.exercises.diagnose import ways
-{name} = EXERCISES["{name}"].implementation(*(way.change for way in ways("{name}")[{at}:][:1]))
+from mha_course.exercises.diagnose import mutants
+{name} = EXERCISES["{name}"].implementation(*(mutant.change for mutant in mutants("{name}")[{at}:][:1]))
 """
 SOFTMAX = """def softmax(scores):
     e = (scores - scores.amax(-1, keepdim=True)).exp()
@@ -268,7 +268,8 @@ def graded(confining, tmp_path_factory):
     (folder / "mistaken").mkdir()
     for one in LESSONS:
         sources = {
-            e.name: MISTAKEN.format(name=e.name, at=len(ways(e.name)) // 2) for e in one.exercises
+            e.name: MISTAKEN.format(name=e.name, at=len(mutants(e.name)) // 2)
+            for e in one.exercises
         }
         nbformat.write(
             lesson(one.number, **sources), folder / "mistaken" / f"{one.number:02}.ipynb"
@@ -322,7 +323,7 @@ class TestOfAClass:
         assert list(rows) == list(EXERCISES)
         assert rows.pop("softmax") == ("correct", "")  # handed in twice: the better one counts
         for name, found in rows.items():
-            changes = [way.change for way in ways(name)[len(ways(name)) // 2 :][:1]]
+            changes = [mutant.change for mutant in mutants(name)[len(mutants(name)) // 2 :][:1]]
             report = check(name, EXERCISES[name].implementation(*changes))
             assert found == (report.status, report.mistake or ""), name
         assert sum(bool(mistake) for _, mistake in rows.values()) > len(rows) / 2

@@ -13,21 +13,21 @@ from torch.nn import functional as F
 
 from mha_course.exercises import check, diagnose
 from mha_course.exercises.catalogue import EXERCISES, LESSONS, MISTAKES, NAMES
-from mha_course.exercises.diagnose import alike, pairs, ways
+from mha_course.exercises.diagnose import alike, mutants, pairs
 from mha_course.exercises.sandbox import Outcome, run, within
 
 FIRST = {
-    way.mistake: name for name in reversed(NAMES) for way in ways(name)
+    mutant.mistake: name for name in reversed(NAMES) for mutant in mutants(name)
 }  # where each mistake can first be made
-WAYS = [
+MUTANTS = [
     pytest.param(
         name,
-        way,
-        id=f"{name}-{way.mistake.name}-{number}",
-        marks=[] if FIRST[way.mistake] == name else pytest.mark.slow,
+        mutant,
+        id=f"{name}-{mutant.mistake.name}-{number}",
+        marks=[] if FIRST[mutant.mistake] == name else pytest.mark.slow,
     )
     for name in NAMES
-    for number, way in enumerate(ways(name))
+    for number, mutant in enumerate(mutants(name))
 ]
 
 # What may come out alike, as two products that crash on the same sizes: the other may be named.
@@ -61,22 +61,24 @@ def test_the_steps_together_are_the_reference(name):
     assert check(name, composed).status == "correct"
 
 
-@pytest.mark.parametrize(("name", "way"), WAYS)
-def test_a_mistake_is_named(name, way):
+@pytest.mark.parametrize(("name", "mutant"), MUTANTS)
+def test_a_mistake_is_named(name, mutant):
     start = time.thread_time()
-    report = check(name, EXERCISES[name].implementation(way.change))
+    report = check(name, EXERCISES[name].implementation(mutant.change))
     assert report.status in ("wrong", "error")
-    assert report.mistake in (way.mistake.name or None, *ALIKE.get(way.mistake.row.key, ()))
-    assert report.mistake or way.mistake.row.title in report.message
-    told_of_results = "numbers are" in way.mistake.row.title or "sum to" in way.mistake.row.title
+    assert report.mistake in (mutant.mistake.name or None, *ALIKE.get(mutant.mistake.row.key, ()))
+    assert report.mistake or mutant.mistake.row.title in report.message
+    told_of_results = (
+        "numbers are" in mutant.mistake.row.title or "sum to" in mutant.mistake.row.title
+    )
     assert not (report.status == "error" and told_of_results)
     assert time.thread_time() - start < 3
 
 
 def test_every_mistake_shows_on_some_input():
-    seen = {way.mistake for name in NAMES for way in ways(name)}
+    seen = {mutant.mistake for name in NAMES for mutant in mutants(name)}
     assert all(mistake.stage or mistake.crashes for mistake in set(MISTAKES) - seen)
-    assert "mask-ignored" not in {way.mistake.name for way in ways("project")}
+    assert "mask-ignored" not in {mutant.mistake.name for mutant in mutants("project")}
 
 
 def test_a_pass_says_what_comes_next_and_no_two_say_the_same():
@@ -149,7 +151,7 @@ def halved(outcome):
 def test_the_last_pair_in_order_is_named_too(name, monkeypatch):
     right = diagnose._run_once(name, 0)
     last = list(pairs(name, [halved(right)]))[-1]
-    answer = EXERCISES[name].implementation(*(way.change for way in last))
+    answer = EXERCISES[name].implementation(*(mutant.change for mutant in last))
     report = check(name, answer)
     assert " And: " in report.message, report
     monkeypatch.setattr(diagnose, "MAX_PAIRS", 0)

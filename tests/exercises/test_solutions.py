@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from mha_course import caching, flash, masks, positions
 from mha_course.exercises.catalogue import EXERCISES
-from mha_course.exercises.diagnose import ways
+from mha_course.exercises.diagnose import mutants
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
 DTYPES = tuple(TOLERANCE)
@@ -114,17 +114,17 @@ def disagrees(name, wrong):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CHECKS)
 def test_known_mistakes_disagree(name):
-    for way in ways(name):
-        assert disagrees(name, EXERCISES[name].implementation(way.change)), way
+    for mutant in mutants(name):
+        assert disagrees(name, EXERCISES[name].implementation(mutant.change)), mutant
 
 
-def reweighing(ones=1.0, values=1.0, size=1.0, rounding=1e-6, way=0, dtype=None):
+def reweighing(ones=1.0, values=1.0, size=1.0, rounding=1e-6, direction=0, dtype=None):
     def other_weights(weights, v):
         weights_64 = weights.double()
         kept = torch.cat((values * v, torch.full_like(v[:, :1], ones)), dim=1).double()
         null_space = torch.linalg.svd((weights_64[:, :, None] * kept).mT).Vh[:, kept.size(1) :]
-        ways = torch.linalg.svd(null_space * weights_64[:, None]).U[:, :, way, None]
-        factors = (null_space.mT @ ways).squeeze(-1)
+        directions = torch.linalg.svd(null_space * weights_64[:, None]).U[:, :, direction, None]
+        factors = (null_space.mT @ directions).squeeze(-1)
         largest, smallest = factors.amax(-1, keepdim=True), factors.amin(-1, keepdim=True)
         limit = torch.where(largest < -smallest, -largest, -smallest)
         factors = torch.where(limit.abs() >= rounding, factors / limit, 0.0)
@@ -158,7 +158,7 @@ OTHER_MISTAKES = [  # name, the wrong function
     ("other_weights", reweighing(size=0)),
     ("other_weights", reweighing(rounding=0.0)),
     ("other_weights", reweighing(dtype=torch.float32)),
-    ("other_weights", reweighing(way=-1)),
+    ("other_weights", reweighing(direction=-1)),
 ]
 
 
