@@ -35,7 +35,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MISTAKEN = """
 from mha_course.exercises.catalogue import EXERCISES
 from mha_course.exercises.diagnose import mutants
-{name} = EXERCISES["{name}"].implementation(*(mutant.change for mutant in mutants("{name}")[{at}:][:1]))
+changes = [mutant.change for mutant in mutants("{name}")[{at}:][:1]]
+{name} = EXERCISES["{name}"].implementation(*changes)
 """
 SOFTMAX = """def softmax(scores):
     e = (scores - scores.amax(-1, keepdim=True)).exp()
