@@ -41,17 +41,17 @@ class SentenceError(ShapeError):
     """Say that a model cannot read a sentence: nothing is wrong with the code that hands it on."""
 
 
-def require_words(
-    place: str, words: Sequence[str], known: Collection[str], named: str, *, empty: bool = False
-) -> None:
+def require_words(place: str, words: Sequence[str], allowed: Collection[str], named: str) -> None:
     """Raise SentenceError for a word that ``named`` does not list, or where there is none."""
-    unknown = [word if len(word) <= 24 else f"{word[:23]}…" for word in words if word not in known]
+    unknown = [
+        word if len(word) <= 24 else f"{word[:23]}…" for word in words if word not in allowed
+    ]
     if unknown:
-        rule = f"“{unknown[0]}” is not one of the {len(known)} words; {named} lists them"
-        near = ", ".join(difflib.get_close_matches(unknown[0].lower(), known, n=3, cutoff=0.5))
+        rule = f"“{unknown[0]}” is not one of the {len(allowed)} words; {named} lists them"
+        near = ", ".join(difflib.get_close_matches(unknown[0].lower(), allowed, n=3, cutoff=0.5))
         got = ", ".join(map(repr, unknown))
         raise SentenceError(place, rule, expected=f"words of {named}", got=got, fix=near or None)
-    if not (words or empty):
+    if not words:
         rule = "a sentence needs at least one word"
         raise SentenceError(place, rule, expected=f"words of {named}", got="an empty sentence")
 

@@ -146,8 +146,7 @@ no-split/traced: These scores add up all {C} numbers of the width: there is one 
 view-after-transpose: The axes were swapped before the width was cut.
     Cut the width of each token first, (B, S, H, D), then bring the heads forward. After a transpose
     view cannot cut, and reshape cuts along other numbers.
-only-one-of-qkv-wrongly-split: q, k and v were split differently: one was viewed without the
-    transpose.
+only-one-of-qkv-wrongly-split: q, k and v were split differently: not all with the transpose.
     All three take the same way: cut C into (H, D), then swap tokens and heads.
 only-one-of-qkv-wrongly-split/traced: Of q, k and v not all are split alike.
     All three take the same way: cut C into (H, D), then swap tokens and heads.
@@ -269,7 +268,7 @@ mask-first-batch-only: All sentences are masked as the first is.
 masked-row-nan: A row with nothing to see is NaN.
     Softmax of nothing but -inf is 0 / 0. Such a row gets all 0.
 masked-row-uniform: A row with nothing to see looks at everything alike.
-    Its scores are all equal, as with a finite fill, or its NaN was replaced. It should be all 0.
+    Its scores are equal, as with a finite fill, or its NaN was replaced. Its weights must be 0.
 mask-none: It was called without a mask, and took None for one.
     Hide keys only where there is a mask: if mask is not None.
 /truth-of-a-mask: `if` and `not` want one truth, and a mask holds many.
@@ -288,7 +287,7 @@ softmax-no-keepdim: The sums, or the largest scores, do not line up with their r
     Those of math take one number: use torch.exp, torch.log or torch.sqrt on a tensor.
 /max-gives-two: max along an axis gives two results: the largest numbers, and where they stand.
     Take .values, or use amax: scores.amax(-1, keepdim=True).
-/largest-of-all-subtracted: The largest score of all was subtracted, not each row's: far below it,
+/largest-of-all-subtracted: The largest score of all was subtracted, not each row's: in low rows
     every exp is 0.
     0 / 0 is NaN. Take the largest of each row: scores.amax(-1, keepdim=True).
 # 4, Softmax: Deeper: entropy, a number for undecided
@@ -355,7 +354,7 @@ weight-not-transposed/columns: A head's D columns of W_O were not transposed.
 same-place-twice: Both heads look at the same token.
     One head must find a, the other b: by channels d and d + 1 in w_k.
 looks-for-the-asker: A head looks for the token that asks.
-    w_q reads the channel of the token that asks, d + 2; w_k that of the one to find, d or d + 1.
+    w_q must read the channel of the asker, d + 2; w_k that of the token to find, d or d + 1.
 lead-too-small: The heads look at other tokens as well.
     The lead in the scores is too small: larger entries in w_q or w_k bring the weights to 1.
 heads-exchanged: The difference is the wrong way round.
@@ -514,7 +513,7 @@ rope-values-not-angles: The position was added, not turned.
     RoPE rotates each pair by an angle that grows with the position.
 # 10, Positions: Break it: the wrong place for a turn
 rope-on-values: The values are rotated by their positions, too.
-    Positions belong in the scores, where only differences count; values must not depend on them.
+    Positions belong in the scores, where only differences count. Leave values as they are.
 # 10, Positions: Only the offset matters
 rope-on-queries-only: Only the queries are rotated, not the keys.
     Then a score depends on where the query stands, and not on how far away the key is.
@@ -573,7 +572,7 @@ key-not-transposed/latents: The latents were not transposed.
     A dot product of rows sums over R: swap the last two axes of the latents.
 keys-made-again: The result is right, but keys were made: D numbers for a token and a head.
     Take the queries to the latents instead, q @ w_uk, and compare them there.
-/latents-leave-torch: It hands numbers to NumPy or a list, where check cannot see keys being made.
+/latents-leave-torch: It hands numbers to NumPy or a list, where check cannot see what is made.
     Stay in torch.
 # 11, KV cache and fewer KV heads: Break it: positions that start again at 0
 positions-ignored/cache: With a cache, positions are counted from 0 again.
@@ -589,7 +588,7 @@ context-not-rescaled: The running sum was rescaled, the running context was not.
     Both hold terms relative to the old maximum: multiply the context by exp(old - new), too.
 online-exponent-sign: The old sum was multiplied by exp(new - old).
     It must shrink when the maximum grows: multiply by exp(old - new).
-softmax-no-keepdim/block: The maximum of a block has lost the axis of the keys, and does not fit.
+softmax-no-keepdim/block: The maximum of a block lacks the axis of keys, so it does not fit it.
     Keep that axis with keepdim=True, or put one back with [..., None].
 online-max-from-zero: The running maximum starts at 0, or at another number.
     Where all scores of a row are lower, none of them ever is the maximum then. Start at -inf.
@@ -731,7 +730,7 @@ fused-three-innermost/stored: Every third column was taken.
 # 18, Real models: Do it: your attention inside GPT-2
 not-transposed/c_attn: c_attn.weight was used as nn.Linear would keep it.
     It is stored as (in, out): x @ c_attn.weight, without a transpose.
-not-transposed/c_proj: c_proj.weight was used as nn.Linear keeps it: square, so nothing crashes.
+not-transposed/c_proj: c_proj.weight was used as in an nn.Linear. It is square: nothing crashes.
     It is stored as (in, out): merged @ c_proj.weight, without a transpose.
 not-transposed/into-linear: A stored weight was put into an nn.Linear as it is.
     nn.Linear keeps (out, in), and the file (in, out): transpose it first.

@@ -303,7 +303,7 @@ def from_torch(module: nn.MultiheadAttention) -> MultiHeadAttention:
 
 
 def has_bias(mha: MultiHeadAttention) -> bool:
-    """Whether any Linear of a reference has a bias."""
+    """Return True where any Linear of a reference has a bias."""
     return any(linear.bias is not None for linear in mha.children())
 
 

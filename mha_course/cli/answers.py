@@ -292,20 +292,19 @@ def _needed(expression: str, statements: Sequence[Statement], end: int) -> list[
         name, before = wanted.pop()
         at = _last(name, statements, before)
         if at is None and before == end and not hasattr(builtins, name):
-            at = _last(
-                name, statements, len(statements)
-            )  # bound too late, in a cell that was run before
+            # bound too late, in a cell that was run before
+            at = _last(name, statements, len(statements))
         if at is not None and at not in chosen:
             chosen |= {
                 at,
                 *(
-                    place
-                    for place in range(before)
-                    if name in statements[place].binds and statements[place].is_part
+                    earlier
+                    for earlier in range(before)
+                    if name in statements[earlier].binds and statements[earlier].is_part
                 ),
             }
             ends = (at, end) if isinstance(statements[at].node, DEFINITIONS) else (at,)
-            wanted += [(used, place) for used in statements[at].uses for place in ends]
+            wanted += [(used, until) for used in statements[at].uses for until in ends]
     return [statements[at] for at in sorted(chosen)]
 
 

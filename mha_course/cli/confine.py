@@ -155,10 +155,10 @@ def _restrict_files(folder: Path) -> None:
     create = LANDLOCK_CREATE_RULESET
     add = LANDLOCK_ADD_RULE
     version = _call("Landlock", _libc.syscall, create, None, 0, CREATE_RULESET_VERSION)
-    access = (1 << ACCESS_KINDS.get(version, 16)) - 1
+    kinds = (1 << ACCESS_KINDS.get(version, 16)) - 1  # that this kernel knows
     network = 3 if version >= 4 else 0  # to bind and to connect
     scoped = 3 if version >= 6 else 0  # sockets and signals of others
-    handled = struct.pack("QQQ", access, network, scoped)
+    handled = struct.pack("QQQ", kinds, network, scoped)
     rules = _call("Landlock", _libc.syscall, create, handled, RULESET_SIZES.get(version, 24), 0)
     read = EXECUTE | READ_FILE
     allowed = dict.fromkeys((*READABLE, *_libraries(), str(PACKAGE)), read | READ_DIR)
@@ -167,8 +167,8 @@ def _restrict_files(folder: Path) -> None:
     for path, access in allowed.items():
         if os.path.exists(path):
             descriptor = os.open(path, os.O_PATH)
-            kinds = access if os.path.isdir(path) else access & ~READ_DIR
-            rule = struct.pack("=Qi", access & kinds, descriptor)
+            suits = kinds if os.path.isdir(path) else kinds & ~READ_DIR
+            rule = struct.pack("=Qi", access & suits, descriptor)
             _call("Landlock", _libc.syscall, add, rules, RULE_PATH_BENEATH, rule, 0)
             os.close(descriptor)
     _call("Landlock", _libc.syscall, LANDLOCK_RESTRICT_SELF, rules, 0)

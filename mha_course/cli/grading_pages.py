@@ -138,7 +138,8 @@ def _frequent(answers: Sequence[Row], learners: int) -> str:
         lesson = LESSON_OF[exercise]
         many = len({row.learner for row in rows})
         places = ", ".join(
-            f"`{met_in}`" for met_in in sorted({row.exercise for row in rows}, key=NAMES.index)
+            f"`{exercise_name}`"
+            for exercise_name in sorted({row.exercise for row in rows}, key=NAMES.index)
         )
         says = (
             mistake.row.text

@@ -44,7 +44,7 @@ def _attend(scores: Tensor, mask: Tensor | None, s: Steps) -> Tensor:
 
 
 class Steps(SimpleNamespace):
-    """Steps that lessons share, each replaceable: ``Steps(scale=…)`` is right but the scale."""
+    """Steps that lessons share, each replaceable: ``Steps(scale=…)`` is right in all but scale."""
 
     defaults: ClassVar[dict[str, Callable[..., Any]]] = {
         "linear": lambda x, w, b=None: x @ w.T + (0 if b is None else b),

@@ -202,16 +202,15 @@ class Attempt:
         return None
 
     def _wrong_gradient(self) -> Fault | None:
-        """Compare the way back, where the reference has one and the answer does."""
+        """Compare the gradients, where the reference and the answer have them."""
         if self.dtype != torch.float64 or not self.exercise.unique:
             return None
         call = self.exercise.run
         several = isinstance(self.target, tuple)
         outcome = run(sandbox.gradients, call, (self.answer, self.arguments, several))
         if outcome.error is not None:
-            if "inplace operation" in sandbox.error_text(
-                outcome.error
-            ):  # on tensors of its own: no mistake
+            text = sandbox.error_text(outcome.error)
+            if "inplace operation" in text:  # on tensors of its own: no mistake
                 return None
             return Fault("wrong", "gradient", "The result is right, but backward() stops.")
         targets = sandbox.gradients(call, self.exercise.reference, self.arguments, several)
@@ -296,7 +295,7 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
         wanted = "a class" if wants_class else "a function"
         return f"It takes {wanted}, and got {type(answer).__name__}."
     if wants_class and isinstance(answer, nn.Module):
-        return "It takes the class itself, not a module made of it: leave the parentheses away."
+        return "It takes the class itself, not a module made of it: leave the parentheses off."
     if isinstance(answer, type) and not wants_class:
         return f"It takes a function, and got the class {isolate_text(answer.__name__)}."
     try:

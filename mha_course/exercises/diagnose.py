@@ -167,7 +167,7 @@ def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[tuple[Mutant, Muta
     if not explain and len(as_list(outcomes[last].result)) == 2:
         right = as_list(_run_once(name, last).result)[1]
         changed = [as_list(_run_once(name, last, mutant).result)[-1] for mutant in chosen]
-        chosen = [w for w, x in zip(chosen, changed, strict=True) if not _same(x, right)]
+        chosen = [m for m, result in zip(chosen, changed, strict=True) if not _same(result, right)]
     rest = [mutant for mutant in chosen if mutant not in explain]
     for first, second in combinations([*explain, *rest], 2):
         if explain and first not in explain:

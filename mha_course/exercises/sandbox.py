@@ -245,7 +245,7 @@ def gradients(
     """Return the gradients of each float64 result by each float argument, one after the other.
 
     Several results may be one tensor, which can be unpacked. There are none where the answer does
-    without them, in NumPy or in place. Raises: whatever the way back does.
+    without them, in NumPy or in place. Raises: whatever backward does.
     """
     leaves = [x.detach().clone().requires_grad_() if is_float(x) else x for x in arguments]
     inputs = [x for x in leaves if is_float(x)]
@@ -268,7 +268,7 @@ def _gradients_of(x: Any, inputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
 
 
 def is_float(x: Any) -> bool:
-    """Return True for a tensor of floating point."""
+    """Return True for a floating-point tensor."""
     return isinstance(x, Tensor) and x.is_floating_point()
 
 

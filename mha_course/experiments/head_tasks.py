@@ -1,4 +1,4 @@
-"""Tasks that tell one head from several of as many parameters, and the attention that learns them.
+"""Tasks on which one head and several with as many parameters differ, and what learns them.
 
 Several runs learn at once, each with its own start and its own examples. Axes: runs, N examples, S
 tokens, C width, H heads, D numbers of q and k in a head (D_v of v), d numbers of a content, wanted
@@ -208,5 +208,5 @@ def r_squared(guess: Tensor, target: Tensor) -> Tensor:
 
 
 def _mean_squared_errors(guess: Tensor, target: Tensor) -> Tensor:
-    """Average over the channels of the target: (runs,)."""
+    """Return each run's mean squared error on the target's channels, (runs,)."""
     return (guess[..., : target.size(-1)] - target).square().mean((1, 2))

@@ -24,7 +24,7 @@ class Precomputed(NamedTuple):
     difference: dict[int, list[float]]
     slower: dict[int, list[float]]
     two_layers: dict[int, list[float]]
-    # R² of every run on AssociativeRecall, for what is as thin as D = C / H.
+    # R² of every run on AssociativeRecall, by what is made as thin as D = C / H.
     thin: dict[int, dict[str, list[float]]]
     # ``head_analysis.pronoun_report`` of models trained as the one that ships.
     starts: dict[int, dict[str, Any]]
@@ -45,7 +45,7 @@ def load() -> Precomputed:
 def remake(parts: Mapping[str, tuple[Callable[[int], Any], Sequence[int]]]) -> None:
     """Make parts again, all or those named on the command line, and keep them with the others.
 
-    Args: parts are fields of Precomputed, each with what makes a figure, and the keys to make.
+    Args: parts are fields of Precomputed, each with what makes a figure, and its keys.
     """
     figures = json.loads(PATH.read_text(encoding="utf-8"))
     for part in sys.argv[1:] or parts:

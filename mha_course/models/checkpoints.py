@@ -160,6 +160,8 @@ PUBLISHED = {
 def load(folder: str | Path, *, num_threads: int | None = None) -> PublishedModel:
     """Build a published model from its folder: float32, on the CPU, not to be trained.
 
+    Nothing is unpickled.
+
     Args: num_threads is how many threads it computes on; None leaves that to PyTorch.
     Raises: ShapeError for what is not there, is not known, or does not fit.
     """
@@ -348,9 +350,8 @@ def _state(
         shape = tuple(stacked.T.shape if transposed else stacked.shape)
         tensor = tensors[name]
         if tensor.shape == shape and tensor.is_floating_point():
-            tensor = (
-                tensor.T if transposed else tensor
-            )  # a view: the numbers stay in the mapped file
+            # a view: the numbers stay in the mapped file
+            tensor = tensor.T if transposed else tensor
             rows = [part.size(0) for part in parts.values()]
             state |= zip(parts, tensor.split(rows), strict=True)
         else:

@@ -1,4 +1,4 @@
-"""The course's sentences as a model reads them that guesses each next word.
+"""The course's sentences as ids, for a model that guesses each next word.
 
 Axes: B sentences, S tokens, V words in the vocabulary.
 """

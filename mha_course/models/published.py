@@ -62,7 +62,7 @@ class PublishedModel(nn.Module):
     ) -> Tensor:
         """Map ids (B, S), with a mask (B, S) of tokens that are no padding, to logits (B, S, V).
 
-        With caches (see new_caches) ids are the new tokens alone, of a causal model, unmasked.
+        With caches (see new_caches) ids are the new tokens alone, of a causal model; mask is None.
 
         Raises: ShapeError; SentenceError for more tokens than there are positions.
         """
@@ -115,7 +115,7 @@ class PublishedModel(nn.Module):
 class GPT2(PublishedModel):
     """Pre-norm, learned positions, and one stored projection for queries, keys and values.
 
-    Reference: Radford et al. 2019, Language Models are Unsupervised Multitask Learners, 2.3.
+    Reference: Radford et al. 2019, GPT-2, section 2.3.
     """
 
     def __init__(self, config: Config) -> None:
@@ -137,7 +137,7 @@ class GPT2(PublishedModel):
 
 
 class BERT(PublishedModel):
-    """Post-norm; every token, of type 0, sees all others; a head guesses masked words.
+    """Post-norm; all tokens are of type 0 and see each other; a head guesses masked words.
 
     Reference: Devlin et al. 2019, BERT, section 3.
     """
@@ -173,7 +173,7 @@ class BERT(PublishedModel):
 class Llama(PublishedModel):
     """Pre-norm with RMSNorm, queries and keys turned by RoPE, shared key-value heads, SwiGLU.
 
-    Reference: Touvron et al. 2023, LLaMA, section 2.2; shared heads: Ainslie et al. 2023, GQA, 2.2.
+    Reference: Touvron et al. 2023, LLaMA, section 2.2; Ainslie et al. 2023, GQA, section 2.2.
     """
 
     def __init__(self, config: Config) -> None:

@@ -124,7 +124,7 @@ export const visible = (text) =>
     .replace(/\t/g, "⇥")
     .replace(UNSEEN, "�");
 
-const segmenter = new Intl.Segmenter();
+const segmenter = globalThis.Intl?.Segmenter ? new Intl.Segmenter() : null;
 const shortened = new Map(); // cutting into characters is slow, and the same words come with every frame
 
 /** Bring a word to one short line. */
@@ -147,6 +147,8 @@ export function isolateWord(text, most = 24) {
 function cut(text, most) {
   const line = visible(String(text).slice(0, 400));
   if (!line.trim()) return line ? "␣" : "(empty)";
-  const letters = Array.from(segmenter.segment(line), ({ segment }) => segment);
+  const letters = segmenter
+    ? Array.from(segmenter.segment(line), ({ segment }) => segment)
+    : Array.from(line);
   return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : line;
 }

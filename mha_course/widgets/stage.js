@@ -25,7 +25,10 @@ export class Stage {
       (text) => {
         say(this.trouble, text);
         // What is not begun yet is no fault.
-        this.trouble.classList.toggle("bad", text !== "" && !text.includes("returns nothing yet"));
+        this.trouble.classList.toggle(
+          "bad",
+          Boolean(text) && !text.includes("returns nothing yet"),
+        );
       },
     );
   }

@@ -341,7 +341,7 @@ SAID = [
                                                                      "lesson"),
     ("merge_heads", lambda c: c.transpose(1, 2).reshape(2, 5, 24), "sizes are those of the lesson"),
     ("build_subtractor", asks_nobody, "head 0 looks at all tokens alike and adds its content"),
-    ("build_subtractor", asks_nobody, "w_q reads the channel of the token that asks, d + 2"),
+    ("build_subtractor", asks_nobody, "w_q must read the channel of the asker, d + 2"),
     ("project_qkv", splits_by_three, "split(3) cuts pieces of size 3"),
     ("project_qkv", lambda x, w, b: (part for part in (x @ w.T + b).chunk(3, -1)),
         "one generator. Put commas"),

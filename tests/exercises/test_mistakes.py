@@ -271,7 +271,7 @@ def test_a_crash_shows_the_learners_line_and_its_shapes():
         ("similarity", nn.Identity, "It takes a function, and got the class Identity."),
         ("similarity", lambda a, b: a, "It is called with 1 argument, (x), and takes (a, b)."),
         ("MultiHeadAttention", nn.Linear(2, 2), "It takes the class itself, not a module made of "
-                                                "it: leave the parentheses away."),
+                                                "it: leave the parentheses off."),
     ],
 )  # fmt: skip
 def test_what_cannot_be_called_gets_one_clear_line(name, answer, message):

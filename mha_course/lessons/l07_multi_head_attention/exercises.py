@@ -103,14 +103,17 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, **options: Any) ->
     return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, **options)
 
 
-def _build_fused(s: Steps) -> Callable[..., Tensor]:
-    kernel = getattr(s, "kernel", _attend)
+OWN_STEPS: dict[str, Callable[..., Any]] = {"kernel": _attend}
+
+
+def _build_fused(steps: Steps) -> Callable[..., Tensor]:
+    s = Steps(**OWN_STEPS | vars(steps))
 
     def answer(
         x: Tensor, w_qkv: Tensor, w_o: Tensor, num_heads: int, is_causal: bool = False
     ) -> Tensor:
         q, k, v = read_fused(s.linear(x, w_qkv), num_heads, s)
-        return s.output(s.merge(kernel(q, k, v, is_causal)), w_o, None, num_heads)
+        return s.output(s.merge(s.kernel(q, k, v, is_causal)), w_o, None, num_heads)
 
     return answer
 

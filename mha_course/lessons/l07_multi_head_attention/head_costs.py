@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from mha_course.attention import MultiHeadAttention
-from mha_course.tracing.op_counter import OpCounter
+from mha_course.experiments.costs import count_flops
 
 
 class Cost(NamedTuple):
@@ -23,6 +23,5 @@ def cost(d_model: int, num_heads: int, *, batch: int, tokens: int) -> Cost:
     Raises: ShapeError when num_heads does not divide d_model.
     """
     mha = MultiHeadAttention(d_model, num_heads)
-    with OpCounter() as counter:
-        mha.steps(torch.zeros(batch, tokens, d_model))
-    return Cost(sum(parameter.numel() for parameter in mha.parameters()), counter.flops)
+    flops = count_flops(lambda: mha.steps(torch.zeros(batch, tokens, d_model))).total
+    return Cost(sum(parameter.numel() for parameter in mha.parameters()), flops)

@@ -33,10 +33,14 @@ def _memory_mask() -> Tensor:
     return torch.tensor([[True] * 5 + [False] * 2, [True] * 7])[:, None, None, :]
 
 
-def _build(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
+OWN_STEPS: dict[str, Callable[..., Any]] = {"sources": lambda x, memory: (x, memory)}
+
+
+def _build(steps: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
+    s = Steps(**OWN_STEPS | vars(steps))
+
     def answer(x: Tensor, memory: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-        sources = s.sources(x, memory) if hasattr(s, "sources") else (x, memory)
-        return pass_through(s, *sources, *rest)
+        return pass_through(s, *s.sources(x, memory), *rest)
 
     return answer
 

@@ -1,6 +1,6 @@
 """A small language model: it learns the course's own sentences word by word, and writes new ones.
 
-The lesson reads ``PAD``, ``encode`` and ``language_loss`` of ``models.language`` from here, too.
+The lesson also reads ``PAD``, ``encode`` and ``language_loss`` of ``models.language`` from here.
 
 Axes: B sentences, S tokens, V words in the vocabulary, L layers, H heads.
 """
@@ -124,7 +124,7 @@ def perplexity(predictor: Predictor, texts: Sequence[Sentence]) -> float:
 
 
 def limit(texts: Sequence[Sentence], split: str) -> float:
-    """Return the perplexity of whoever knows the grammar by heart, on the very same sentences.
+    """Return the perplexity of a reader who knows the grammar, on the same sentences.
 
     Args: split is as for ``nats``: which pairs of nouns are known to occur.
     """

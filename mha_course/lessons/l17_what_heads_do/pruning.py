@@ -1,4 +1,4 @@
-"""Some heads of a trained layer alone.
+"""Keep some heads of a trained layer, and measure what is left.
 
 Axes: runs, N examples, H heads, D_v numbers of v in a head.
 """

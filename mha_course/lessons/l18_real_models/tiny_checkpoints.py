@@ -63,7 +63,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": 0,
     },
 }  # fmt: skip
-# Before the names of a file, as in the best known one of the family on the hub.
+# What stands before the names in a file: as in the family's best-known model on the hub.
 PREFIXES = {"gpt2": "", "bert": "bert.", "llama": "model."}
 TRAINING = {
     "gpt2": (2500, 5e-3),
@@ -213,9 +213,8 @@ def measure(model: PublishedModel, tokenizer: Tokenizer) -> dict[str, Any]:
     ]
     rows, places, nouns = torch.tensor(asked).T
     encodings = tokenizer.encode_batch([written(text) for text in texts])
-    ids = pad_sequence([torch.tensor(encoding.ids) for encoding in encodings], batch_first=True)[
-        rows
-    ]  # (B, S)
+    padded = pad_sequence([torch.tensor(encoding.ids) for encoding in encodings], batch_first=True)
+    ids = padded[rows]  # (B, S)
     mask = pad_sequence(
         [torch.tensor(encoding.attention_mask) for encoding in encodings], batch_first=True
     ).bool()[rows]  # (B, S)

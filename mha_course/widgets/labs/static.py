@@ -69,8 +69,8 @@ def _inches(row: Sequence[Panel], width: float) -> list[float]:
     needs = [_ends(panel)[-1] if panel["kind"] == "table" else 0.0 for panel in row]
     shares = [SHARES[panel["kind"]] for panel in row]
     rest = width - sum(needs)
-    every = sum(shares) or 1.0
-    return [need or rest * share / every for need, share in zip(needs, shares, strict=True)]
+    total = sum(shares) or 1.0
+    return [need or rest * share / total for need, share in zip(needs, shares, strict=True)]
 
 
 def _height(panel: Panel) -> float:

@@ -93,8 +93,11 @@ def _odd(
 ) -> tuple[list[int], str]:
     """Return the elements that are not what their axes say, and in words what came together."""
     pairs = list(zip(owners, meant, strict=True))
-    # they differ in a role that both know
-    odd = [i for i, (own, place) in enumerate(pairs) if own | place != place | own]
+    odd = [
+        i
+        for i, (own, place) in enumerate(pairs)
+        if any(own.get(role, at) != at for role, at in place.items())
+    ]
     if not odd:
         return [], ""
 

@@ -21,7 +21,7 @@ TEXTS = ("op", "name", "stage", "line", "warning", "question", "note")
 
 
 class ShapeTracer(Player):
-    """Show a trace one step at a time: its code, its tensors, what became of the memory.
+    """Show a trace one step at a time: code, tensors, memory, and what went wrong.
 
     Args: trace is what ``mha_course.tracing.trace`` returned, or the attribute ``trace`` of what it
         raised.
