@@ -1059,6 +1059,21 @@ def test_the_letters_of_other_people(axes, sizes, expected, x):
 
 
 @pytest.mark.parametrize(
+    ("axes", "shape", "expected"),
+    [
+        ("b n h d", (2, 5, 3, 4), "B n H D"),  # of a head, where heads stand beside it
+        ("b n heads d", (2, 5, 3, 4), "B n H D"),
+        ("b n d", (2, 5, 12), "B n C"),
+        ("h w", (5, 7), "Y X"),  # a picture, with nothing beside
+        ("B C H W", (2, 3, 5, 7), "B C Y X"),
+    ],
+)
+def test_a_letter_is_read_by_those_beside_it(axes, shape, expected):
+    found = trace(lambda x: x * 2, torch.ones(shape), axes=axes)
+    assert found.arguments[0].axes == tuple(expected.split())
+
+
+@pytest.mark.parametrize(
     ("axes", "sizes"),
     [*[("B T D", sizes) for sizes in ({}, {"H": 1}, {"H": 5}, {"H": H, "C": C * H},
         {"H": H, "D": C})],

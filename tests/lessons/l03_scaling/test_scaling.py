@@ -46,6 +46,28 @@ def test_gradients_of_the_experiment_are_those_of_softmax():
     assert torch.allclose(found.at_q, (gradient @ k / 4)[:, 0].norm(dim=-1))
 
 
+def test_shares_and_gradients_are_of_the_rows_that_are_shown():
+    (found,) = scaling.by_divisors(scaling.draw(16, count=7, seed=3), [0.5])
+    assert found.weights.shape == (7, 64)
+    assert found.weights.equal(found.weights.sort(-1, descending=True).values)
+    assert found.top == pytest.approx(float(found.weights[:, 0].mean()))
+    assert found.saturated == pytest.approx(float((found.weights[:, 0] > 0.99).double().mean()))
+    assert 0 < found.saturated < 1
+
+
+def test_a_scale_that_detaches_q_leaves_the_gradient_at_the_scores():
+    drawn = scaling.draw(16, count=3)
+    (right,) = scaling.measure(drawn, lambda q, k: q @ k.mT / 4)
+    (cut,) = scaling.measure(drawn, lambda q, k: (q @ k.mT / 4).detach())
+    assert torch.equal(cut.at_scores, right.at_scores)
+    assert right.at_q.all()
+    assert not cut.at_q.any()
+
+
+def test_what_people_divide_by():
+    assert scaling.divisors(16, 4) == {"√D": 4, "nothing": 1, "D": 16, "√C": 8}
+
+
 def test_an_experiment_that_cannot_be_run():
     with pytest.raises(ValueError, match="head_dim and divisor must be positive, got 0 and 1"):
         scaling.saturation(0, 1)
