@@ -8,6 +8,7 @@ in that lesson.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -365,6 +366,16 @@ def _uncleaned(hide: Function) -> Change:
     return {"hide": hide, "empty": _itself}
 
 
+def _renormalised(weights: Tensor, mask: Tensor) -> Tensor:
+    return weights * mask / (weights * mask).sum(-1, keepdim=True).clamp(min=1e-9)
+
+
+def _of_form(form: Callable[[Tensor], bool]) -> Function:
+    """Read a mask of one form only, and hide nothing by others."""
+    return lambda m, z: m if form(m) else torch.ones_like(m)
+
+
+FINITE = (-50.0, -100.0, -1e3, -1e4)
 MASKS = [
     mistake(
         "mask-inverted",
@@ -403,6 +414,22 @@ MASKS = [
         "/truth-of-a-mask", crashes="Boolean value of Tensor", only=("masked_softmax", *WITH_MASK)
     ),
     mistake("nan-gradient", stage="nan gradient", but=("online_softmax", "tiled_attention")),
+    mistake("mask-after-softmax-renormalised", {"hide": _itself, "empty": _renormalised}),
+    mistake("mask-fill-finite", hide=[_fill(value) for value in FINITE]),
+    mistake(
+        "mask-added-finite",
+        hide=[lambda z, m, value=value: z + ~m * value for value in FINITE],
+    ),
+    mistake(
+        "mask-form-ignored",
+        mask=[
+            _of_form(lambda m: m.dim() == 4),
+            _of_form(lambda m: m.dim() == 2),
+            _of_form(lambda m: m.dim() == 2 or m.size(0) > 1),
+            lambda m, z: m[:, 0][:, None],
+        ],
+        but=("gpt2_attention",),
+    ),
     mistake("mask-times-minus-inf", hide=lambda z, m: z + ~m * -math.inf),
 ]
 
@@ -430,6 +457,14 @@ OUTPUT = [
     mistake("output-projection-per-head", output=_own_slice),
 ]
 
+JUDGED = [  # at a stage of their own, without numbers
+    mistake("no-gradient", stage="no gradient"),
+    mistake("dtype-changed", stage="narrow"),
+    mistake("not-an-int", stage="no int"),
+    mistake("state-kept", stage="state"),
+    mistake("size-hard-coded", stage="sizes"),
+]
+
 KINDS = [
     mistake("/dot-of-vectors", crashes="1D tensors expected, but got"),
     mistake("/mm-of-matrices", crashes="self must be a matrix"),
@@ -438,4 +473,4 @@ KINDS = [
     mistake("/max-gives-two", crashes=r"return_types\.max"),
 ]
 
-STEP_MISTAKES = (*PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKS, *OUTPUT, *KINDS)
+STEP_MISTAKES = (*PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKS, *OUTPUT, *JUDGED, *KINDS)

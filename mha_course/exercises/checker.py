@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from mha_course.exercises import compare, progress_store, sandbox
 from mha_course.exercises.catalogue import MISTAKES, find_exercise
-from mha_course.exercises.diagnose import recognise
+from mha_course.exercises.diagnose import NEAR, alike, recognise
+from mha_course.exercises.inputs import ONLY_NUMBERS
 from mha_course.exercises.report import Report
 from mha_course.exercises.sandbox import Outcome, as_list, run
 from mha_course.exercises.spec import Exercise, Mistake
@@ -24,7 +25,11 @@ from mha_course.markup import isolate_text
 from mha_course.tracing.torch_internals import WithoutSubclasses
 
 _MANY = 10_000_000  # numbers
-_BESIDE_THE_NUMBERS = ("input", "repeat", "gradient", "nan gradient", "rule")  # stages
+# Stages at which no numbers are compared with those of known mistakes.
+_BESIDE_THE_NUMBERS = (
+    "input", "repeat", "gradient", "no gradient", "nan gradient", "narrow", "no int", "rule",
+)  # fmt: skip
+_LITTLE = 1e-9  # of each number; float32 does not see it
 _WITHOUT_EFFECT = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
 # checks that failed since the last pass, for each exercise, in this session
 _failures: Counter[str] = Counter()
@@ -33,22 +38,29 @@ _failures: Counter[str] = Counter()
 def check(name: str, answer: Any, *, record: bool = True) -> Report:
     """Judge an answer to an exercise in float64 and float32, on the CPU, with positional arguments.
 
+    Then on sizes that are drawn. It may move its arguments to another device.
+
     Args: name is one of NAMES; answer is a callable; record=False keeps an answer that is an
         example out of ``progress``.
     Returns: a Report; nothing is printed or raised.
     Raises: ShapeError for a name that is not an exercise.
     """
     exercise = find_exercise(name)
-    if is_stub(answer):
-        text = "Replace the dots by your code, run the cell, then run this one again."
-        return Report(name, "unattempted", text)
+    replaced: list[str] = []
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # many small products: threads would only wait for each other
     try:
-        with sandbox.torch_as_imported() as replaced:
+        with sandbox.settings_as_before(aside=True), sandbox.torch_as_imported() as replaced:
             report, arguments = _judge(exercise, answer)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # of objects that raise whatever they are asked
+        report = Report(name, "error", f"It cannot be judged. {sandbox.explain(error, ())}", "run")
+        arguments = None
     finally:
         torch.set_num_threads(threads)
+    if report.status == "unattempted":
+        return report
     message = report.message
     if replaced:
         message += (
@@ -98,6 +110,7 @@ class Attempt:
     exercise: Exercise
     answer: Any
     dtype: torch.dtype
+    number: int = field(init=False, default=0)  # of the last call
     arguments: list[Any] = field(init=False)  # of the last call
     target: Any = field(init=False)  # what the reference makes of them
     outcomes: list[Outcome] = field(default_factory=list)  # one for each call so far
@@ -111,9 +124,11 @@ class Attempt:
             self._wrong_count,
             self._wrong_values,
             self._wrong_gradient,
+            self._narrowed,
             self._broken_rule,
         )
         for number, inputs in enumerate(self.exercise.inputs):
+            self.number = number
             self.arguments = [self._convert(x) for x in inputs()]
             self.outcomes.append(self._call())
             with torch.no_grad():
@@ -131,12 +146,20 @@ class Attempt:
         rest = self.exercise.inputs[len(self.outcomes) :]
         return self.outcomes + [run(self.exercise.run, self.answer, inputs()) for inputs in rest]
 
+    def again(self, at: int) -> Outcome:
+        """Return the outcome of any input, drawn ones included."""
+        return self._run(self.exercise.all_inputs[at]())
+
     def _convert(self, x: Any) -> Any:
         return x.to(self.dtype) if sandbox.is_float(x) else x
 
     def _call(self, seed: int = 0) -> Outcome:
+        """Run the answer on the arguments as they are."""
+        return self._run(self.arguments, seed)
+
+    def _run(self, arguments: Sequence[Any], seed: int = 0) -> Outcome:
         """Run the answer; results that are stacked in one tensor are unpacked."""
-        outcome = run(self.exercise.run, self.answer, self.arguments, seed=seed)
+        outcome = run(self.exercise.run, self.answer, arguments, seed=seed)
         outcome.result = result = _plain(outcome.result)
         axes = self.exercise.axes_of(0)
         stacked = isinstance(result, Tensor) and result.dim() == len(axes) + 1
@@ -190,7 +213,8 @@ class Attempt:
         targets = as_list(self.target)
         for number, (result, target) in enumerate(zip(self._results(), targets, strict=True)):
             axes = exercise.axes_of(number)
-            difference = compare.compare(result, target, axes, exercise.tolerance)
+            dtype = self.dtype if any(map(sandbox.is_float, self.arguments)) else None
+            difference = compare.compare(result, target, axes, exercise.tolerance, dtype)
             if difference:
                 stage, clause = difference
                 name = f" ({exercise.results[number]})" if exercise.results else ""
@@ -201,9 +225,29 @@ class Attempt:
                 return Fault("wrong", "values", text, result=number)
         return None
 
+    def _narrowed(self) -> Fault | None:
+        """Move each number by so little that only float64 sees it, and compare what that moves."""
+        targets = as_list(self.target)
+        if self.dtype != torch.float64 or not any(map(sandbox.is_float, targets)):
+            return None
+        moved = [_moved(x) for x in self.arguments]
+        results = as_list(self._run(moved).result)
+        with torch.no_grad():
+            moved_targets = as_list(self.exercise.run(self.exercise.reference, *moved))
+        rows = zip(self._results(), results, targets, moved_targets, strict=False)
+        for before, after, target, moved_target in rows:
+            if sandbox.is_float(target) and after.shape == target.shape and target.numel():
+                change = (moved_target - target).nan_to_num(0.0, 0.0, 0.0)
+                error = _dense(after) - _dense(before) - change
+                size = max(1.0, *target.flatten().abs().nan_to_num(0.0, 0.0, 0.0).tolist())
+                largest = float(error.nan_to_num(0.0, 0.0, 0.0).abs().max())
+                if largest > 0.05 * float(change.abs().max()) + 1e-12 * size:
+                    return Fault("wrong", "narrow", "Digits are lost on the way.")
+        return None
+
     def _wrong_gradient(self) -> Fault | None:
-        """Compare the gradients, where the reference and the answer have them."""
-        if self.dtype != torch.float64 or not self.exercise.unique:
+        """Compare the gradients; none may be missing where learning goes through the exercise."""
+        if self.dtype != torch.float64 or not any(map(sandbox.is_float, as_list(self.target))):
             return None
         call = self.exercise.run
         several = isinstance(self.target, tuple)
@@ -214,8 +258,16 @@ class Attempt:
                 return None
             return Fault("wrong", "gradient", "The result is right, but backward() stops.")
         targets = sandbox.gradients(call, self.exercise.reference, self.arguments, several)
-        for gradient, target in zip(outcome.result, targets, strict=False):
-            if gradient is None or target is None or not bool(target.isfinite().all()):
+        gradients = outcome.result or [None] * len(targets)
+        for gradient, target in zip(gradients, targets, strict=False):
+            if target is None or not bool(target.isfinite().all()):
+                continue
+            if gradient is None:
+                if self.exercise.learns and bool(target.any()):
+                    text = "The result is right, but no gradient comes back."
+                    return Fault("wrong", "no gradient", text)
+                continue
+            if not self.exercise.unique:
                 continue
             if not bool(gradient.isfinite().all()):
                 return Fault("wrong", "nan gradient", "The result is right, but a gradient is NaN.")
@@ -236,15 +288,25 @@ class Attempt:
         return None
 
 
+def _moved(x: Any) -> Any:
+    """Return a float tensor with each number changed by a part of it, all else as it is."""
+    if not sandbox.is_float(x):
+        return x
+    parts = torch.arange(x.numel(), dtype=x.dtype).sin().view(x.shape)
+    return x * (1 + _LITTLE * parts)
+
+
 def _plain(result: Any) -> Any:
-    """Return results without what a class of the learner's own would do when they are compared."""
+    """Return results on the CPU, without what a class of the learner's own would do."""
     if isinstance(result, tuple | list):
         plain = [_plain(x) for x in result]
         return tuple(plain) if isinstance(result, tuple) else plain
-    if not isinstance(result, Tensor) or type(result).__module__.startswith("torch"):
+    if not isinstance(result, Tensor):
         return result
-    with WithoutSubclasses():
-        return result.as_subclass(Tensor)
+    if not type(result).__module__.startswith("torch"):
+        with WithoutSubclasses():
+            result = result.as_subclass(Tensor)
+    return result if result.is_cpu or result.is_meta else result.cpu()
 
 
 def _equal(first: list[Any], second: list[Any]) -> bool:
@@ -260,32 +322,103 @@ def _dense(x: Tensor) -> Tensor:
 
 def _judge(exercise: Exercise, answer: Any) -> tuple[Report, Sequence[Any] | None]:
     """Judge the signature, then the results; return the arguments of the last call as well."""
+    if is_stub(answer):
+        text = "Replace the dots by your code, run the cell, then run this one again."
+        return Report(exercise.name, "unattempted", text), None
     bad = _signature(exercise, answer)
     if bad:
         status = "error" if callable(answer) else "wrong"
         return Report(exercise.name, status, bad, "signature"), None
     # In float64 rounding neither hides a mistake nor looks like one, so numbers can be compared
     # with those of known mistakes. float32, in which people compute, then shows what overflows,
-    # what loses its digits, and what was written for one dtype alone.
-    for dtype in (torch.float64, torch.float32):
-        attempt = Attempt(exercise, answer, dtype)
+    # what loses its digits, and what was written for one dtype alone. Last come sizes that are
+    # drawn, single ones among them.
+    drawn = replace(
+        exercise,
+        inputs=exercise.all_inputs[len(exercise.inputs) :],
+        run=exercise.run_drawn or exercise.run,
+        cases=(),
+        rules=(),
+    )
+    first = Attempt(exercise, answer, torch.float64)
+    narrow = Attempt(exercise, answer, torch.float32)
+    last = Attempt(drawn, answer, torch.float64)
+    for attempt in (first, narrow, last):
         fault = attempt.find_fault()
-        if fault:
-            return _explain(attempt, fault), attempt.arguments
-    if exercise.other_sizes:
-        last = replace(exercise, inputs=(exercise.other_sizes,), cases=(), rules=())
-        attempt = Attempt(last, answer, torch.float64)
-        fault = attempt.find_fault()
-        if fault:
-            text = (
-                "It agrees on the first sizes, and not with "
-                f"{sandbox.shapes_of(attempt.arguments)}: is a size written as a number? Read it "
-                f"from the shapes. {fault.message}"
-            )
-            return Report(exercise.name, fault.status, text, "sizes"), attempt.arguments
-    agrees = "It agrees with the reference on sizes that all differ, in float64 and float32."
-    text = f"{exercise.done} {agrees}".strip()
+        if fault is None:
+            continue
+        if (attempt is not first or attempt.number) and _keeps_state(
+            replace(drawn, inputs=exercise.inputs), first
+        ):
+            return _of_stage(exercise, Fault("wrong", "state", "")), attempt.arguments
+        report = _explain_drawn(first, last, fault) if attempt is last else _explain(attempt, fault)
+        return report, attempt.arguments
+    text = f"{exercise.done} {_what_was_tried(exercise)}".strip()
     return Report(exercise.name, "correct", text), exercise.inputs[0]()
+
+
+def _keeps_state(exercise: Exercise, first: Attempt) -> bool:
+    """Return True where a call answers for an earlier one, on an input that was passed before.
+
+    Then the same call comes out otherwise now; or it stays as it was although a tensor is new.
+    """
+    arguments = exercise.inputs[0]()
+    passed = first.outcomes[0]
+    if not exercise.unique:
+        return False
+    if not alike(run(exercise.run, first.answer, arguments), passed, NEAR):
+        return True
+    for place, x in enumerate(arguments):
+        changed = list(arguments)
+        changed[place] = _renewed(x)
+        if changed[place] is x:
+            continue
+        with torch.no_grad():
+            target = exercise.run(exercise.reference, *changed)
+        same = alike(run(exercise.run, first.answer, changed), passed, NEAR)
+        if same and not alike(Outcome(target), passed, NEAR):
+            return True
+    return False
+
+
+def _renewed(x: Any) -> Any:
+    """Return a tensor of the same shape with other numbers; what is no tensor, as it is."""
+    if not isinstance(x, Tensor) or x.numel() < 2:
+        return x
+    return ~x if x.dtype == torch.bool else x.flatten().roll(1).view(x.shape)
+
+
+def _explain_drawn(first: Attempt, last: Attempt, fault: Fault) -> Report:
+    """Name the mistake of an answer that agreed at first, or say on which sizes it does not."""
+    exercise = first.exercise
+    if fault.stage in _BESIDE_THE_NUMBERS:
+        return _of_stage(exercise, fault)
+    kind = exercise.drawn_kinds[last.number]
+    shapes = sandbox.shapes_of(last.arguments)
+    inputs = f"shapes {shapes}" if shapes else ", ".join(map(str, last.arguments))
+    where = f" and {kind}" if kind in ONLY_NUMBERS[1:] else ""
+    text = f"It is right on the first inputs, and wrong with {inputs}{where}. {fault.message}"
+    report = Report(exercise.name, fault.status, text, "sizes")
+    recognised = recognise(exercise, [*first.outcomes, *last.outcomes], first.again)
+    if recognised:
+        return _named(report, recognised)
+    if kind == "other sizes":
+        return _of_stage(exercise, fault._replace(stage="sizes", message=text))
+    return report
+
+
+def _what_was_tried(exercise: Exercise) -> str:
+    """Say on what an answer was judged."""
+    arguments = [x for inputs in exercise.all_inputs for x in inputs()]
+    forms = sorted({x.dim() for x in arguments if isinstance(x, Tensor) and x.dtype == torch.bool})
+    floats = any(map(sandbox.is_float, arguments))
+    gradients = ", gradients included" if floats and exercise.learns and exercise.unique else ""
+    single = any(1 in x.shape for x in arguments if sandbox.is_float(x))
+    text = f"It was tried on {len(exercise.all_inputs)} inputs of different sizes"
+    text += ", sizes of 1 among them" if single else ""
+    text += f", with masks of {' and '.join(map(str, forms))} axes" if forms else ""
+    text += ", in float64 and float32" if floats else ""
+    return f"{text}, and agrees with the reference{gradients}."
 
 
 def _signature(exercise: Exercise, answer: Any) -> str | None:
@@ -322,8 +455,7 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
     status, stage, message, *_ = fault
     report = Report(exercise.name, status, message, stage, fault.mistake)
     if stage in _BESIDE_THE_NUMBERS or isinstance(outcome.error, sandbox.AnswerTimeoutError):
-        mistakes = [each for each in MISTAKES if each.stage == stage and each.belongs_to(exercise)]
-        return _named(report, mistakes) if mistakes else report
+        return _of_stage(exercise, fault)
     if status == "wrong":
         report = replace(report, picture=compare.picture(outcome.result, attempt.target))
     if attempt.dtype != torch.float64:  # in which it has passed
@@ -341,7 +473,7 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
     if special and special[0]:
         return replace(report, mistake=special[0], message=special[1])
     outcomes = attempt.complete() if status == "error" else attempt.outcomes
-    recognised = recognise(exercise, outcomes, attempt.answer)
+    recognised = recognise(exercise, outcomes, attempt.again)
     if recognised:
         return _named(report, recognised)
     if special:
@@ -352,10 +484,19 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
     return replace(report, stage=begins[0], message=f"{message} {begins[1]}") if begins else report
 
 
+def _of_stage(exercise: Exercise, fault: Fault) -> Report:
+    """Report a fault by the mistake that is made at its stage, if there is one."""
+    status, stage, message, *_ = fault
+    report = Report(exercise.name, status, message, stage, fault.mistake)
+    mistakes = [each for each in MISTAKES if each.stage == stage and each.belongs_to(exercise)]
+    return _named(report, mistakes[:1]) if mistakes else report
+
+
 def _named(report: Report, mistakes: Sequence[Mistake]) -> Report:
     """Say what the mistakes are; where the answer crashed, after what was raised."""
     says = " And: ".join(mistake.row.text for mistake in mistakes)
-    raised = f"{report.message} " if report.status == "error" else ""
+    told = report.status == "error" or report.stage in ("narrow", "no int", "sizes")
+    raised = f"{report.message} " if told and report.message else ""
     named = next((mistake for mistake in mistakes if mistake.name), mistakes[0])
     text = f"{raised}{says} See lesson {named.row.place}."
     return replace(report, message=text, mistake=named.name or None)

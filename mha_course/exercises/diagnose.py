@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, islice
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.catalogue import EXERCISES, MISTAKES
-from mha_course.exercises.sandbox import Outcome, as_list, error_text, last_line, run
+from mha_course.exercises.sandbox import Outcome, as_list, error_text, last_line
 from mha_course.exercises.spec import Change, Exercise, Mistake
 
 # Pairs of mistakes that are tried for one answer. No exercise has as many: MultiHeadAttention has
@@ -57,8 +57,8 @@ def _same(left: Any, right: Any, precision: float = EXACT) -> bool:
     """Compare to the precision of the coarser: an answer may go from float64 to float32."""
     if not isinstance(left, Tensor) or not isinstance(right, Tensor):
         return type(left) is type(right) and bool(left == right)
-    if left.shape != right.shape:
-        return False
+    if left.shape != right.shape or not left.numel():
+        return left.shape == right.shape
     coarse = 1e-4 if torch.float32 in (left.dtype, right.dtype) else precision
     left = left.detach().to_dense().double()
     right = right.detach().double()
@@ -69,11 +69,10 @@ def _same(left: Any, right: Any, precision: float = EXACT) -> bool:
 def _run(name: str, at: int, *mutants: Mutant) -> Outcome:
     """Run the reference with these mistakes in it on one input; with none, the reference itself."""
     exercise = EXERCISES[name]
-    inputs = [*exercise.inputs, *filter(None, [exercise.other_sizes])]
     try:
         with torch.no_grad(), warnings.catch_warnings(action="ignore"):
             answer = exercise.implementation(*(mutant.change for mutant in mutants))
-            return Outcome(exercise.run(answer, *inputs[at]()))
+            return Outcome(exercise.run(answer, *exercise.all_inputs[at]()))
     except Exception as error:  # a mistake may well crash: that is how it is known
         return Outcome(error=error)
 
@@ -85,26 +84,28 @@ _run_once = lru_cache(maxsize=4096)(_run)  # for single mistakes; pairs are too 
 def mutants(name: str) -> tuple[Mutant, ...]:
     """Return the mutants of an exercise whose results differ from the right ones."""
     exercise = EXERCISES[name]
-    right = [_run_once(name, at) for at in range(len(exercise.inputs))]
+    right = [_run_once(name, at) for at in range(len(exercise.all_inputs))]
     made = (Mutant(mistake, change) for mistake in MISTAKES for change in mistake.applies(exercise))
     return tuple(mutant for mutant in made if not _reproduces(name, right, mutant))
 
 
 def recognise(
-    exercise: Exercise, outcomes: Sequence[Outcome], answer: Any = None
+    exercise: Exercise, outcomes: Sequence[Outcome], again: Callable[[int], Outcome]
 ) -> tuple[Mistake, ...]:
     """Return the mistake, or the two, that come out as the answer did on all inputs, if any.
 
-    Where several come out alike, and there are other sizes, the answer is tried on those as well.
+    ``again(at)`` calls the answer on any of the exercise's inputs: on the first sizes that are
+    drawn it must come out so, too, and where several mistakes fit, on all inputs.
     """
     name = exercise.name
     fitting = [mutant for mutant in mutants(name) if _reproduces(name, outcomes, mutant)] or [
         mutant for mutant in mutants(name) if _reproduces(name, outcomes, mutant, precision=NEAR)
     ]
-    if answer and exercise.other_sizes and len({mutant.mistake for mutant in fitting}) > 1:
-        last = run(exercise.run, answer, exercise.other_sizes())
-        same = [mutant for mutant in fitting if alike(last, _run_once(name, -1, mutant), NEAR)]
-        fitting = same or fitting
+    drawn = again(len(exercise.inputs))
+    fitting = [mutant for mutant in fitting if _holds(exercise, drawn, mutant)]
+    if len({mutant.mistake for mutant in fitting}) > 1:
+        every = [again(at) for at in range(len(exercise.all_inputs))]
+        fitting = [m for m in fitting if _reproduces(name, every, m, precision=NEAR)] or fitting
     mistakes = [mutant.mistake for mutant in fitting]
     error = next((outcome.error for outcome in outcomes if outcome.error is not None), None)
     if error is not None:
@@ -114,7 +115,7 @@ def recognise(
     if mistakes or not has_all_results:
         return tuple(mistakes[:1])
     for pair in islice(pairs(name, outcomes), MAX_PAIRS):
-        if _reproduces(name, outcomes, *pair):
+        if _reproduces(name, outcomes, *pair) and _holds(exercise, drawn, *pair):
             return tuple(sorted((mutant.mistake for mutant in pair), key=MISTAKES.index))
     return ()
 
@@ -130,13 +131,22 @@ def _reproduces(
 ) -> bool:
     """Return True where these mistakes come out so.
 
-    The last outcome of a wrong answer rules out most: it is first.
+    The last of the inputs rules out most: it is first.
     """
     make = _run_once if len(mutants) == 1 else _run
-    return all(
-        alike(outcomes[at], make(name, at, *mutants), precision)
-        for at in reversed(range(len(outcomes)))
-    )
+    first = len(EXERCISES[name].inputs)
+    order = sorted(range(len(outcomes)), key=lambda at: abs(at - first + 1))
+    return all(alike(outcomes[at], make(name, at, *mutants), precision) for at in order)
+
+
+def _holds(exercise: Exercise, drawn: Outcome, *mutants: Mutant) -> bool:
+    """Return True where an answer comes out as these mistakes do on sizes that were drawn.
+
+    It may stop there: that its sizes are written as numbers speaks not against the mistakes.
+    """
+    made = _run(exercise.name, len(exercise.inputs), *mutants)
+    stops = drawn.error is not None and made.error is None
+    return stops or alike(drawn, made, NEAR)
 
 
 def _by_line(mistakes: list[Mistake], error: BaseException) -> Mistake:

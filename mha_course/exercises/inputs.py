@@ -1,13 +1,133 @@
-"""Inputs that exercises share: sizes that all differ, nothing symmetric, no bias of 0."""
+"""Inputs that exercises share: sizes that all differ, nothing symmetric, no bias of 0.
+
+On fixed inputs an answer is judged first, and its mistake is named. An answer that agrees is then
+judged on sizes and numbers that are drawn, one set for each of KINDS.
+"""
 
 from __future__ import annotations
+
+import random
+from zlib import crc32
 
 import torch
 from torch import Tensor
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
 SIZES = {"B": B, "T": T, "S": S, "C": C, "H": H, "D": D}
-OTHER_SIZES = {"B": 3, "T": 4, "S": 9, "C": 10, "H": 5, "D": 2, "X": 30}  # X is 3 C
+
+# What is particular of each set of sizes that is drawn; the sizes that are not named here all
+# differ, and none is 1.
+KINDS: dict[str, dict[str, int]] = {
+    "other sizes": {},
+    "other numbers": {},  # of the same sizes: an answer may have kept what it saw before
+    "more queries than keys": {},
+    "hidden keys with large scores": {},
+    "scores far below 0": {},
+    "as many queries as keys": {},
+    "one sentence": {"B": 1},
+    "one head": {"H": 1},
+    "one channel in each head": {"D": 1},
+    "one query": {"T": 1},
+    "one token": {"S": 1, "T": 1},
+}
+
+# Kinds that differ from others in numbers alone; the last two where there is a mask.
+ONLY_NUMBERS = ("other numbers", "hidden keys with large scores", "scores far below 0")
+
+
+class Draw:
+    """Sizes and numbers that are drawn for an exercise: ``d("BSC")`` is a tensor, ``d.S`` a size.
+
+    Each letter is a size: those of attention, X = 3 C, R the width of a latent, O the width that
+    comes out of a Linear; a digit is itself. Sizes are larger than in SIZES in some kinds and
+    smaller in others, and B, T, S, H and D are of the other parity.
+    """
+
+    def __init__(self, name: str, kind: str) -> None:
+        self.kind = kind
+        self.number = [*KINDS].index(kind)
+        longer = kind == "more queries than keys"
+        picks = random.Random(crc32(name.encode()))
+        few = picks.choice((True, False)) != longer  # fewer heads than in SIZES, but wider ones
+        length = picks.choice((8, 10))
+        self.B = 5
+        self.H = 3 if few else 7
+        self.D = 9 if few else 3
+        self.T = length if longer else 4
+        self.S = 4 if longer else length
+        self.R = 6 if longer else 12
+        self.O = 19 if longer else 13
+        if kind == "as many queries as keys":
+            self.T = self.S
+        vars(self).update(KINDS[kind])
+        self.C = self.H * self.D
+        self.X = 3 * self.C
+        self.picks = random.Random(f"{name}, {kind}")
+        self._generator = torch.Generator().manual_seed(self.picks.randrange(2**31))
+
+    def shape(self, axes: str) -> list[int]:
+        """Return the sizes of some letters."""
+        return [int(axis) if axis.isdigit() else getattr(self, axis) for axis in axes]
+
+    def __call__(self, axes: str) -> Tensor:
+        """Return normal float64 numbers."""
+        return self.normal(*self.shape(axes))
+
+    def normal(self, *sizes: int) -> Tensor:
+        """Return normal float64 numbers of other sizes than letters have."""
+        return torch.randn(*sizes, dtype=torch.float64, generator=self._generator)
+
+    def weights(self, axes: str) -> Tensor:
+        """Return attention weights, their last axis over the keys."""
+        return self(axes).softmax(-1)
+
+    def matrices(self, *axes: str) -> tuple[Tensor, ...]:
+        """Return matrices of about unit gain."""
+        return tuple(self(pair) / self.shape(pair[1])[0] ** 0.5 for pair in axes)
+
+    def ids(self, count: int, axes: str) -> Tensor:
+        """Return ids of words, out of so many."""
+        return torch.randint(count, self.shape(axes), generator=self._generator)
+
+    def mask(self, axes: str) -> Tensor:
+        """Return a mask, with one row that sees nothing where it has several."""
+        attend = self(axes) > -0.3
+        attend[..., 0] = True
+        if attend.dim() > 1 and attend.size(-2) > 2:
+            attend[..., 2, :] = False
+        return attend
+
+    def head(self) -> int:
+        """Return the number of a head."""
+        return self.picks.randrange(self.H)
+
+
+def self_attention(d: Draw, forms: tuple[str, ...]) -> tuple[Tensor, Tensor | None]:
+    """Return tokens (B, S, C), and a mask of one of the forms, such as ``"BS1"``, or none.
+
+    Hidden keys get large scores from padding: tokens of any size that nobody sees, and that see
+    nobody.
+    """
+    x = d("BSC")
+    form = ["", *forms][d.number % (len(forms) + 1)]
+    if d.kind in ONLY_NUMBERS[1:]:
+        form = forms[0]
+    mask = d.mask(form) if form else None
+    if d.kind == ONLY_NUMBERS[1] and mask is not None:
+        x[:, -1] *= 1e5
+        mask[..., -1] = False
+        mask[..., -1, :] = False
+    return x, mask
+
+
+def opposed(d: Draw, x: Tensor, w_q: Tensor, w_k: Tensor) -> tuple[Tensor, Tensor]:
+    """Return tokens and a weight of their keys; with them scores may be far below 0.
+
+    Then all tokens are nearly alike, and their keys are their queries turned round.
+    """
+    if d.kind != "scores far below 0":
+        return x, w_k
+    return 12 * (x[:1, :1] + 0.1 * x), -w_q
 
 
 def draw(*shape: int, seed: int) -> Tensor:
@@ -37,15 +157,6 @@ def weights() -> Tensor:
     rows[0, 1, 2] = one_hot[3]
     rows[1, 2, 0] = (3 * one_hot[1] + one_hot[5]) / 4
     return rows
-
-
-def others(*letters: str, seed: int = 21) -> tuple[Tensor, ...]:
-    """Return tensors of other sizes than all the above, such as ``others("BHTD", "BHSD")``.
-
-    On them an answer is tried last, since a size may be written down as a number.
-    """
-    shapes = [[OTHER_SIZES[letter] for letter in word] for word in letters]
-    return tuple(draw(*shape, seed=seed + number) for number, shape in enumerate(shapes))
 
 
 def mask(queries: int) -> Tensor:

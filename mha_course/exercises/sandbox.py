@@ -9,6 +9,7 @@ import io
 import linecache
 import re
 import sys
+import sysconfig
 import threading
 import warnings
 from collections import defaultdict
@@ -26,13 +27,22 @@ from torch.overrides import TorchFunctionMode
 
 from mha_course.exercises.spec import EXITS, Operation
 from mha_course.markup import isolate_text
-from mha_course.tracing.torch_internals import DispatchMode, OpOverload, tree_leaves
+from mha_course.tracing.torch_internals import (
+    DispatchMode,
+    OpOverload,
+    modes_as_before,
+    tree_leaves,
+)
 
 TIMEOUT = 5.0  # seconds for one call
 _SHARED: tuple[Any, ...] = (torch, nn, nn.functional, nn.Module, nn.Linear, Tensor, builtins)
 _IMPORTED = [(space, dict(vars(space))) for space in _SHARED if space is not builtins]
 # Frames of these files are no lines of the learner's.
-LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parent.parent))
+LIBRARIES = (
+    str(Path(torch.__file__).parent),
+    str(Path(__file__).parent.parent),
+    *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
+)
 
 
 class AnswerTimeoutError(BaseException):
@@ -117,6 +127,21 @@ def guarded() -> Iterator[None]:
         yield
     finally:
         _restore(before)
+
+
+@contextlib.contextmanager
+def settings_as_before(*, aside: bool = False) -> Iterator[None]:
+    """Put back what can be set in torch; modes and default device may be set aside meanwhile."""
+    dtype = torch.get_default_dtype()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    autocast = torch.is_autocast_enabled("cpu")
+    try:
+        with modes_as_before(aside=aside):
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
+        torch.use_deterministic_algorithms(deterministic)
+        torch.set_autocast_enabled("cpu", autocast)
 
 
 def _is_of_torch(value: Any) -> bool:
@@ -215,7 +240,6 @@ def run(
     """
     # an answer that works in place spoils these
     copies = [x.clone() if isinstance(x, Tensor) else x for x in arguments]
-    dtype = torch.get_default_dtype()
     outcome = Outcome()
     try:
         with (
@@ -225,6 +249,7 @@ def run(
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),
             guarded(),
+            settings_as_before(),
         ):
             torch.manual_seed(seed)
             outcome.result = within(TIMEOUT, lambda: call(answer, *copies))
@@ -232,8 +257,6 @@ def run(
         raise
     except BaseException as error:  # whatever a learner's code raises is reported
         outcome.error = error
-    finally:
-        torch.set_default_dtype(dtype)
     pairs = zip(arguments, copies, strict=True)
     outcome.changed = any(isinstance(x, Tensor) and not torch.equal(x, y) for x, y in pairs)
     return outcome
@@ -242,10 +265,11 @@ def run(
 def gradients(
     call: Callable[..., Any], answer: Any, arguments: Sequence[Any], several: bool
 ) -> list[Tensor | None]:
-    """Return the gradients of each float64 result by each float argument, one after the other.
+    """Return the gradients of each result by each float argument, one after the other.
 
-    Several results may be one tensor, which can be unpacked. There are none where the answer does
-    without them, in NumPy or in place. Raises: whatever backward does.
+    Several results may be one tensor, which can be unpacked. A gradient is None where none comes
+    through; there are no gradients where the answer stops on tensors that need them, as NumPy does.
+    Raises: whatever backward does.
     """
     leaves = [x.detach().clone().requires_grad_() if is_float(x) else x for x in arguments]
     inputs = [x for x in leaves if is_float(x)]
@@ -261,8 +285,9 @@ def gradients(
 
 
 def _gradients_of(x: Any, inputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
-    if not isinstance(x, Tensor) or not x.requires_grad or x.dtype != torch.float64:
+    if not isinstance(x, Tensor) or not x.requires_grad:
         return [None] * len(inputs)
+    x = x.cpu()
     direction = torch.arange(x.numel(), dtype=x.dtype).cos().view(x.shape)  # fixed numbers
     return torch.autograd.grad(x, inputs, direction, retain_graph=True, allow_unused=True)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from mha_course.exercises.attention_steps import Steps
+from mha_course.exercises.inputs import KINDS, ONLY_NUMBERS, Draw
 from mha_course.mistakes import ROWS, Row
 from mha_course.sources import plain_body
 
@@ -54,6 +56,8 @@ class Exercise:
         question, pointer, shape: the first three hints, in prose with code between backticks; the
             third tells the shapes of the decisive line.
         inputs: each gives arguments on which answers are judged; a mistake should show on one.
+        drawn: ``drawn(d)`` gives arguments of sizes and numbers that are drawn, on which an answer
+            that agrees is judged again; d is a ``Draw``.
         line: the last hint, the decisive line; without it the body of the reference.
         cases: a sentence on each of the inputs that needs one, for an answer that fails on it.
         axes: of the result, such as ``"B H T S"``; of each where there are several that differ.
@@ -64,7 +68,9 @@ class Exercise:
         done: what a learner can do who has solved it, and what to try next.
         tolerance: how close a result must come, where float32 and float64 would not say.
         exact_zeros: whether what is 0 must be 0 to the last digit.
-        other_sizes: arguments of other sizes, on which an answer that agrees is tried at the end.
+        kinds: those of KINDS that are drawn.
+        run_drawn: as run, for what is drawn, where it tries more.
+        learns: whether learning goes through it, so that its results must keep their gradients.
         rules: what it asks for beside the numbers; judged last.
         unique: False where other answers are right, so that gradients and two calls may differ.
         diagnose: ``diagnose(answer, *arguments)`` finds a mistake that is not known by its numbers:
@@ -78,6 +84,7 @@ class Exercise:
     pointer: str
     shape: str
     inputs: Sequence[Callable[[], tuple[Any, ...]]]
+    drawn: Callable[[Draw], tuple[Any, ...]]
     line: str = ""
     cases: tuple[str, ...] = ()
     axes: str | tuple[str, ...] = ""
@@ -88,7 +95,9 @@ class Exercise:
     done: str = ""
     tolerance: float = 0.0
     exact_zeros: bool = False
-    other_sizes: Callable[[], tuple[Any, ...]] | None = None
+    kinds: tuple[str, ...] = tuple(KINDS)
+    run_drawn: Function | None = None
+    learns: bool = True
     rules: tuple[Rule, ...] = ()
     unique: bool = True
     diagnose: Callable[..., tuple[str | None, str] | None] | None = None
@@ -99,6 +108,29 @@ class Exercise:
     def name(self) -> str:
         """The name of the reference, by which a learner asks for the exercise."""
         return self.reference.__name__
+
+    @property
+    def all_inputs(self) -> list[Callable[[], tuple[Any, ...]]]:
+        """The inputs, and behind them those that are drawn, in the order of kinds."""
+        return [*self.inputs, *(partial(self.draw, kind) for kind in self.drawn_kinds)]
+
+    def draw(self, kind: str) -> tuple[Any, ...]:
+        """Draw arguments of a kind."""
+        return tuple(self.drawn(Draw(self.name, kind)))
+
+    @cached_property
+    def drawn_kinds(self) -> tuple[str, ...]:
+        """The kinds that bring arguments of new sizes, or such as only numbers tell from others."""
+        kept = []
+        seen = set()
+        for kind in self.kinds:
+            arguments = self.draw(kind)
+            sizes = tuple(tuple(x.shape) if isinstance(x, Tensor) else str(x) for x in arguments)
+            numbers = ONLY_NUMBERS if "mask" in self.steps else ONLY_NUMBERS[:1]
+            if sizes not in seen or kind in numbers:
+                kept.append(kind)
+            seen.add(sizes)
+        return tuple(kept)
 
     @property
     def hints(self) -> tuple[str, str, str, str]:

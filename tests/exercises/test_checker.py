@@ -41,6 +41,15 @@ class AlwaysTrue(torch.Tensor):
         )
 
 
+class Agreeable(int):
+    """Be equal to everything."""
+
+    __hash__ = int.__hash__
+
+    def __eq__(self, other):
+        return True
+
+
 WRONG = [  # what has no name as a mistake, and the stage at which it is found
     ("similarity", torch.cdist, "signature"),
     ("similarity", lambda x: torch.cdist(x, x), "values"),
@@ -57,7 +66,6 @@ WRONG = [  # what has no name as a mistake, and the stage at which it is found
     ("causal_mask", lambda n: torch.ones(n, n).tril().bool()[None], "shape"),
     ("causal_mask", lambda n: torch.ones(n, n).tril(1).bool(), "values"),
     ("causal_mask", lambda n: str(torch.ones(n, n).tril().bool()), "type"),
-    ("next_token_targets", lambda ids: (ids[:, :-1].float(), ids[:, 1:].float()), "dtype"),
     ("project", lambda x, w, b: nn.Linear(24, 18)(x), "run"),
     ("project", lambda x, w, b: x @ w.T - b, "values"),
     ("project", lambda x, w, b: (x @ w.T + b).transpose(1, 2), "shape"),
@@ -78,8 +86,9 @@ WRONG = [  # what has no name as a mistake, and the stage at which it is found
     ("MultiHeadAttention", Unscaled, "values and output"),
     ("MultiHeadAttention", OtherNames, "run"),
     ("MultiHeadAttention", solutions.multi_head_attention, "signature"),
-    ("parameter_count", lambda c, h, bias: str(4 * c * (c + bias)), "values"),
-    ("parameter_count", lambda c, h, bias: torch.ones(2), "values"),
+    ("parameter_count", lambda c, h, bias: str(4 * c * (c + bias)), "type"),
+    ("parameter_count", lambda c, h, bias: torch.ones(2), "type"),
+    ("parameter_count", lambda c, h, bias: Agreeable(), "type"),
     ("parameter_count", lambda c, h, bias: 4 * c * (c + bias) + 0.5, "values"),
     ("to_attend", lambda mask, convention: True, "type"),
 ]

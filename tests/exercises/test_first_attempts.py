@@ -521,7 +521,7 @@ WRITTEN_DOWN = [
 def test_a_size_that_is_written_down_is_noticed(name, answer):
     report = check(name, answer)
     assert (report.status in ("wrong", "error"), report.stage) == (True, "sizes"), report
-    assert "is a size written as a number?" in report.message
+    assert report.mistake == "size-hard-coded"
     assert not any(
         case and case in report.message for case in EXERCISES[name].cases
     )  # they tell of other inputs

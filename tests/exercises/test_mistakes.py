@@ -8,8 +8,9 @@ import time
 import pytest
 import solutions
 import torch
-from torch import nn
+from torch import nn, overrides
 from torch.nn import functional as F
+from torch.overrides import BaseTorchFunctionMode
 
 from mha_course.exercises import check, diagnose
 from mha_course.exercises.catalogue import EXERCISES, LESSONS, MISTAKES, NAMES
@@ -282,15 +283,20 @@ def test_what_cannot_be_called_gets_one_clear_line(name, answer, message):
 
 def test_what_an_answer_sets_is_undone():
     def sets(x):
+        dots = x @ x.T
         torch.set_default_dtype(torch.float64)
         torch.manual_seed(1)
         torch.set_grad_enabled(False)
-        return x @ x.T
+        torch.set_default_device("meta")
+        BaseTorchFunctionMode().__enter__()
+        return dots
 
     state = torch.random.get_rng_state()
     assert check("similarity", sets).status == "correct"
     assert torch.get_default_dtype() == torch.float32
     assert torch.is_grad_enabled()
+    assert torch.ones(1).is_cpu
+    assert not overrides._get_current_function_mode_stack()
     assert torch.equal(torch.random.get_rng_state(), state)
 
 

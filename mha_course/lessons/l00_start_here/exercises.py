@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from mha_course.exercises.inputs import C, S, draw, others
+from mha_course.exercises.inputs import C, S, draw
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
 
@@ -22,7 +22,7 @@ EXERCISES = [
         "right one. See step 1 of “One attention by hand”.",
         "x (S, C) times something of shape (C, S) gives (S, S).",
         inputs=[lambda: (draw(S, C, seed=1),)],
-        other_sizes=lambda: others("SC"),
+        drawn=lambda d: (d("SC"),),
         axes="S S",
         done="You can compare all tokens with all tokens in one product. Next: make one token "
         "twice as long. Which numbers grow?",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mha_course.exercises.inputs import C, draw, others, tokens
+from mha_course.exercises.inputs import C, draw, tokens
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
 
@@ -30,7 +30,7 @@ EXERCISES = [
         "x (B, S, C) times a matrix (C, out) gives (B, S, out); the bias (out) is added to every "
         "token.",
         inputs=[lambda: (tokens(), draw(18, C, seed=2), draw(18, seed=3))],
-        other_sizes=lambda: others("BSC", "SC", "S"),
+        drawn=lambda d: (d("BSC"), d("OC"), d("O")),
         axes="B S out",
         done="You can tell from two shapes which product fits, and where a transpose belongs. "
         "Next: what if the weight were square?",
@@ -44,7 +44,7 @@ EXERCISES = [
         "x (B, S, C) times (C, 3C), plus the bias, gives (B, S, 3C). Cut along its last axis, it "
         "is three tensors (B, S, C), in the order q, k, v.",
         inputs=[lambda: (tokens(), draw(3 * C, C, seed=2), draw(3 * C, seed=3))],
-        other_sizes=lambda: others("BSC", "XC", "X"),
+        drawn=lambda d: (d("BSC"), d("XC"), d("X")),
         axes="B S C",
         results=("q", "k", "v"),
         done="One product now makes q, k and v. Next: what changes if the rows of `w_qkv` are "

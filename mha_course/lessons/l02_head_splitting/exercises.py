@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from mha_course.attention import split_fused_qkv
-from mha_course.exercises.inputs import B, C, H, S, draw, others, square, tokens
+from mha_course.exercises.inputs import B, C, H, S, draw, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
 from mha_course.mistakes import ROWS
 
@@ -41,7 +41,7 @@ EXERCISES = [
         "(B, S, C) is cut to (B, S, H, D); then tokens and heads change places, which gives (B, "
         "H, S, D).",
         inputs=[lambda: (tokens(), H)],
-        other_sizes=lambda: (*others("BSC"), 5),
+        drawn=lambda d: (d("BSC"), d.H),
         axes="B H S D",
         done="You cut the width into heads without moving a number. Next: run the tracer on it, "
         "and read its axes.",
@@ -56,7 +56,7 @@ EXERCISES = [
         "(B, S, 3C) is cut to (B, S, 3, H, D). Brought into the order (3, B, H, S, D), its first "
         "axis holds q, k and v.",
         inputs=[lambda: (draw(B, S, 3 * C, seed=1), H)],
-        other_sizes=lambda: (*others("BSX"), 5),
+        drawn=lambda d: (d("BSX"), d.H),
         axes="B H S D",
         results=("q", "k", "v"),
         done="You can read a fused tensor in the order in which it was stacked. Next: what would "
@@ -72,7 +72,7 @@ EXERCISES = [
         "The rows of one head are (D, C); x (B, S, C) times their transpose (C, D) gives (B, S, "
         "D).",
         inputs=[lambda: (tokens(), *square(2), 3, H), lambda: (tokens(), *square(2), 1, H)],
-        other_sizes=lambda: (*others("BSC", "CC"), 4, 5),
+        drawn=lambda d: (d("BSC"), d("CC"), d.head(), d.H),
         axes="B S D",
         done="You know which rows of W_Q belong to a head, and that they read all of x. Next: a "
         "single head with `@` alone, without ever splitting.",

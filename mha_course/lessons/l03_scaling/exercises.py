@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from mha_course.exercises.inputs import H, others, qkv, square
+from mha_course.exercises.inputs import H, qkv, square
 from mha_course.exercises.spec import Change, Exercise, Lesson, mistake, question
 
 
@@ -36,7 +36,7 @@ EXERCISES = [
         "“See it: all pairs at once”.",
         "q (B, H, T, D) times k with its last two axes swapped, (B, H, D, S), gives (B, H, T, S).",
         inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
-        other_sizes=lambda: others("BHTD", "BHSD"),
+        drawn=lambda d: (d("BHTD"), d("BHSD")),
         axes="B H T S",
         done="One line compares all queries with all keys, in every head. Next: which axis of k "
         "may be longer than that of q, and which may not?",
@@ -51,7 +51,7 @@ EXERCISES = [
         "q, D.",
         line="return q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)",
         inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
-        other_sizes=lambda: others("BHTD", "BHSD"),
+        drawn=lambda d: (d("BHTD"), d("BHSD")),
         axes="B H T S",
         done="The spread of your scores no longer depends on the width of a head. Next: move D in "
         "the lab below, with your function in it.",
@@ -67,7 +67,8 @@ EXERCISES = [
         "The head has (D, C) of both weights. Those of w_q transposed, (C, D), times those of w_k "
         "give (C, C).",
         inputs=[lambda: (*square(1, 2), 3, H), lambda: (*square(1, 2), 1, H)],
-        other_sizes=lambda: (*others("CC", "CC"), 4, 5),
+        learns=False,
+        drawn=lambda d: (d("CC"), d("CC"), d.head(), d.H),
         axes="C C",
         done="A head's two weights have become one matrix, by which it compares. Next: look at "
         "its rank with `torch.linalg.matrix_rank`.",

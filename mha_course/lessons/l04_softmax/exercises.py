@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from mha_course.exercises.attention_mistakes import SOFTMAX
 from mha_course.exercises.attention_steps import MASKED
-from mha_course.exercises.inputs import B, H, S, T, draw, mask, others, weights
+from mha_course.exercises.inputs import B, Draw, H, S, T, draw, mask, weights
 from mha_course.exercises.spec import (
     Exercise,
     Function,
@@ -49,6 +49,13 @@ def _is_library_softmax(operations: Sequence[Operation], *_: Any) -> bool:
     return any("softmax" in operation.name for operation in operations)
 
 
+def _scores_and_mask(d: Draw) -> tuple[Tensor, Tensor]:
+    """Return scores and a mask; some hidden keys have the largest scores."""
+    attend = d.mask(("TS", "B1TS")[d.number % 2])
+    lead = 3e4 * ~attend if d.kind == "hidden keys with large scores" else 0.0
+    return d("BHTS") + lead - 300 * (d.kind == "scores far below 0"), attend
+
+
 EXERCISES = [
     Exercise(
         softmax,
@@ -59,7 +66,7 @@ EXERCISES = [
         "The largest of each row is (B, H, T, 1). The exponentials (B, H, T, S) are divided by "
         "their sums, (B, H, T, 1).",
         inputs=[lambda: (draw(B, H, T, S, seed=1),), lambda: (1e4 * draw(B, H, T, S, seed=1),)],
-        other_sizes=lambda: others("BHTS"),
+        drawn=lambda d: (d("BHTS"),),
         cases=("", "It was called with scores of 10 000 and more."),
         axes="B H T S",
         done="Your softmax gives shares however large the scores are. Next: feed it a row of -inf.",
@@ -83,7 +90,7 @@ EXERCISES = [
             lambda: (draw(B, H, T, S, seed=1) - 1000, mask(T)),
             lambda: (draw(B, H, T, S, seed=1).round(), mask(T)),
         ],
-        other_sizes=lambda: (*others("BHTS"), others("TS")[0] > -0.5),
+        drawn=_scores_and_mask,
         cases=(
             "One row of the mask sees nothing.",
             "The mask is (T, S), and one of its rows sees nothing.",
@@ -104,6 +111,8 @@ EXERCISES = [
         "log 0 as 0. See “Deeper: entropy, a number for undecided”.",
         "Number by number from (…, S) to (…, S), then a sum over the last axis: (…).",
         inputs=[lambda: (weights(),), lambda: (normalize(weights() ** 3, p=1, dim=-1),)],
+        drawn=lambda d: (normalize(d("BHTS").relu() + torch.eye(d.S)[0], p=1, dim=-1),),
+        learns=False,
         cases=("", "Here some weights are small, but not 0."),
         axes="B H T",
         done="You can put a number on how undecided a row is. Next: at which temperature is the "

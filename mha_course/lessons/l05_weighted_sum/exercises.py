@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.attention_steps import ATTEND, NO_BIAS, Steps
-from mha_course.exercises.inputs import others, qkv, square, tokens, weights
+from mha_course.exercises.inputs import qkv, square, tokens, weights
 from mha_course.exercises.spec import Exercise, Lesson, question
 
 
@@ -45,7 +45,7 @@ EXERCISES = [
         "made of”.",
         "weights (B, H, T, S) times v (B, H, S, D): S is summed away, and (B, H, T, D) is left.",
         inputs=[lambda: (weights(), qkv()[2])],
-        other_sizes=lambda: others("BHTS", "BHSD"),
+        drawn=lambda d: (d.weights("BHTS"), d("BHSD")),
         axes="B H T D",
         done="The shares are spent: each context is a mixture of values. Next: try to leave the "
         "shaded area below.",
@@ -62,7 +62,7 @@ EXERCISES = [
         "S, S)\n"
         "return weights @ v, weights",
         inputs=[lambda: (tokens(), *square(2, 3, 4))],
-        other_sizes=lambda: others("BSC", "CC", "CC", "CC"),
+        drawn=lambda d: (d("BSC"), *d.matrices("CC", "CC", "CC")),
         axes=("B S C", "B S S"),
         results=("context", "weights"),
         done="You have a whole head, from x to the context. Next: shuffle the words of x, and "

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mha_course import attention as reference
-from mha_course.exercises.inputs import draw, others, qkv, square
+from mha_course.exercises.inputs import draw, qkv, square
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 from mha_course.mistakes import ROWS
 
@@ -166,7 +166,7 @@ EXERCISES = [
         "(B, H, T, D) becomes (B, T, H, D) by the swap, and (B, T, C) by joining the last two "
         "axes.",
         inputs=[lambda: (qkv()[1],)],
-        other_sizes=lambda: others("BHSD"),
+        drawn=lambda d: (d("BHSD"),),
         axes="B S C",
         done="The heads of each token lie side by side again. Next: why can this join not be a "
         "view?",
@@ -181,7 +181,7 @@ EXERCISES = [
         "w_o (C, C) with its second axis cut is (C, H, D), and in the order (H, D, C) a table for "
         "each head. The context (B, H, T, D) times these is (B, H, T, C).",
         inputs=[lambda: (qkv()[1], *square(5))],
-        other_sizes=lambda: others("BHSD", "CC"),
+        drawn=lambda d: (d("BHSD"), d("CC")),
         axes="B H S C",
         done="The output is a sum, and you can tell each head's part of it. Next: which head adds "
         "most to “it”?",
@@ -200,6 +200,7 @@ EXERCISES = [
         "        w_v[first + channel, channel] = 1.0\n"
         "        w_o[channel, first + channel] = sign",
         inputs=[lambda: (2,), lambda: (4,), lambda: (8,)],
+        drawn=lambda d: (2 * d.D,),
         axes="draw d",
         run=subtract,
         diagnose=tell_where_heads_look,

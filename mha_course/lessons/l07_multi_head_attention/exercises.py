@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional as F
 
 from mha_course.attention import (
@@ -18,7 +19,7 @@ from mha_course.attention import (
     split_heads,
 )
 from mha_course.exercises.attention_steps import ALL_SIX, MASKED, Steps, pass_through, read_fused
-from mha_course.exercises.inputs import C, H, S, draw, others, square, tokens
+from mha_course.exercises.inputs import C, Draw, H, S, draw, opposed, self_attention, square, tokens
 from mha_course.exercises.inputs import mask as some_mask
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
 from mha_course.mistakes import ROWS
@@ -64,35 +65,76 @@ def fold_value_bias(w_o: Tensor, b_v: Tensor, b_o: Tensor) -> Tensor:
 
 
 def use_module(
-    cls: Callable[..., Any], x: Tensor, mask: Tensor | None, num_heads: int, *parameters: Tensor
+    cls: Callable[..., Any],
+    x: Tensor,
+    mask: Tensor | None,
+    num_heads: int,
+    *parameters: Tensor,
+    before: tuple[Any, ...] = (),
 ) -> Any:
-    """Build a learner's module, give it these weights and biases in turn, and run it."""
+    """Build a learner's module, give it these weights and biases in turn, and run it.
+
+    Gradients go to the weights and biases, but for those that the module excludes from learning.
+    It may be run on other tokens before.
+    """
     module = cls(x.size(-1), num_heads).to(x.dtype)
     names = [
         f"{proj}.{kind}"
         for proj in ("q_proj", "k_proj", "v_proj", "out_proj")
         for kind in ("weight", "bias")
     ]
-    with torch.no_grad():
-        for name, values in zip(names, parameters, strict=True):
-            parameter = dict(module.named_parameters()).get(name)
-            if parameter is None:
-                raise ValueError(
-                    f"there is no {name}: it needs q_proj, k_proj, v_proj and out_proj, nn.Linear "
-                    f"with bias"
-                )
-            if parameter.shape != values.shape:
-                raise ValueError(
-                    f"{name} is {tuple(parameter.shape)}, and should be {tuple(values.shape)}"
-                )
-            parameter.copy_(values)
+    own = dict(module.named_parameters(remove_duplicate=False))
+    given = {}
+    for name, values in zip(names, parameters, strict=True):
+        if name not in own:
+            raise ValueError(
+                f"there is no {name}: it needs q_proj, k_proj, v_proj and out_proj, nn.Linear "
+                f"with bias"
+            )
+        if own[name].shape != values.shape:
+            raise ValueError(
+                f"{name} is {tuple(own[name].shape)}, and should be {tuple(values.shape)}"
+            )
+        given[name] = values if own[name].requires_grad else values.detach()
     module.eval()
-    return module(x) if mask is None else module(x, mask)
+    if before:
+        functional_call(module, given, before)
+    return functional_call(module, given, (x,) if mask is None else (x, mask))
 
 
 def _parameters() -> tuple[Tensor, ...]:
     """Return weight and bias of the four Linears in turn."""
     return tuple(p for n in range(4) for p in (*square(20 + n), draw(C, seed=30 + n)))
+
+
+def use_module_again(
+    cls: Callable[..., Any], x: Tensor, mask: Tensor | None, num_heads: int, *parameters: Tensor
+) -> Any:
+    """Run a learner's module on other tokens first, with a mask where there is none afterwards."""
+    earlier = torch.eye(x.size(1), dtype=torch.bool) if mask is None else None
+    return use_module(cls, x, mask, num_heads, *parameters, before=(x.flip(1) + 1, earlier))
+
+
+MASK_CASES = (
+    "",
+    "It was called with a mask (B, 1, S, S), in which one row sees nothing.",
+    "It was called with a mask (S, S).",
+)
+FORMS = ("SS", "11SS", "B1SS")  # of the mask
+
+
+def _drawn_function(d: Draw) -> tuple[Any, ...]:
+    x, mask = self_attention(d, FORMS)
+    w_q, w_k, w_v, w_o = d.matrices("CC", "CC", "CC", "CC")
+    x, w_k = opposed(d, x, w_q, w_k)
+    return x, w_q, w_k, w_v, w_o, d.H, mask
+
+
+def _drawn_module(d: Draw) -> tuple[Any, ...]:
+    x, mask = self_attention(d, FORMS)
+    w_q, w_k, w_v, w_o = d.matrices("CC", "CC", "CC", "CC")
+    x, w_k = opposed(d, x, w_q, w_k)
+    return x, mask, d.H, w_q, d("C"), w_k, d("C"), w_v, d("C"), w_o, d("C")
 
 
 def _build_function(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
@@ -170,9 +212,10 @@ EXERCISES = [
         inputs=[
             lambda: (tokens(), *square(2, 3, 4, 5), H),
             lambda: (tokens(), *square(2, 3, 4, 5), H, some_mask(S)),
+            lambda: (tokens(), *square(2, 3, 4, 5), H, some_mask(S)[0, 0]),
         ],
-        other_sizes=lambda: (*others("BSC", "CC", "CC", "CC", "CC"), 5),
-        cases=("", "It was called with a mask (B, 1, S, S), in which one row sees nothing."),
+        drawn=_drawn_function,
+        cases=MASK_CASES,
         axes=("B S C", "B H S S"),
         results=("out", "weights"),
         done="You can write all six steps in one function. Next: type another sentence below, and "
@@ -198,9 +241,11 @@ EXERCISES = [
         inputs=[
             lambda: (tokens(), None, H, *_parameters()),
             lambda: (tokens(), some_mask(S), H, *_parameters()),
+            lambda: (tokens(), some_mask(S)[0, 0], H, *_parameters()),
         ],
-        other_sizes=lambda: (*others("BSC"), None, 5, *others(*["CC", "C"] * 4, seed=31)),
-        cases=("", "It was called with a mask (B, 1, S, S), in which one row sees nothing."),
+        drawn=_drawn_module,
+        run_drawn=use_module_again,
+        cases=MASK_CASES,
         axes="B S C",
         done="Your module takes the parameters of any other with these four names. Next: load "
         "those of the running example into it.",
@@ -219,7 +264,7 @@ EXERCISES = [
         "x @ w_qkv.T is (B, S, 3C); q, k, v and the context are (B, H, S, D); the merged heads "
         "(B, S, C). The call scales by itself, and takes is_causal by its name.",
         inputs=[_fused_inputs, lambda: (*_fused_inputs(), True)],
-        other_sizes=lambda: (*others("BSC", "XC", "CC"), 5),
+        drawn=lambda d: (d("BSC"), *d.matrices("XC", "CC"), d.H, d.number % 2 == 1),
         cases=("", "It was called with is_causal=True."),
         axes="B S C",
         done="You can write attention as models ship it. Next: make the text 8 times as long, and "
@@ -249,6 +294,7 @@ EXERCISES = [
         "Four times C · C weights, and with bias four times C more. One argument plays no part. "
         "The result is an int.",
         inputs=[lambda: (24, 6, True), lambda: (20, 5, False), lambda: (22, 11, True)],
+        drawn=lambda d: (d.C, d.H, d.number % 2 == 1),
         cases=("", "It was called with bias=False.", ""),
         done="You can say what attention costs in parameters before you build it. Next: what does "
         "GPT-2 have at width 768 in one layer?",
@@ -261,6 +307,7 @@ EXERCISES = [
         "See “Deeper: a bias that is not needed”.",
         "w_o (C, C) times b_v (C) gives (C), and b_o (C) is added.",
         inputs=[lambda: (*square(1), draw(C, seed=2), draw(C, seed=3))],
+        drawn=lambda d: (d("CC"), d("C"), d("C")),
         axes="C",
         done="One bias now does the work of two. Next: why can no such bias replace b_q?",
     ),

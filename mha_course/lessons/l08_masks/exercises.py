@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mha_course import masks
 from mha_course.attention import attention, merge_heads, split_heads
-from mha_course.exercises.inputs import C, H, S, T, draw, square
+from mha_course.exercises.inputs import C, Draw, H, S, T, draw, square
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 from mha_course.experiments.leakage import find_leaks
 from mha_course.mistakes import ROWS
@@ -85,9 +85,9 @@ def _suspect(
 
     def fn(x: Tensor) -> Tensor:
         allowed = torch.ones(x.size(1), x.size(1), dtype=torch.bool).tril().triu(-back)  # (S, S)
-        attend = allowed.repeat(len(x), H, 1, 1)  # (B, H, S, S)
+        attend = allowed.repeat(len(x), H, 1, 1).to(x.device)  # (B, H, S, S)
         attend[-1, -1] |= odd
-        q, v = (split_heads(x @ w.T.to(x.dtype), H) for w in (w_qk, w_v))  # (B, H, S, D)
+        q, v = (split_heads(x @ w.T.to(x), H) for w in (w_qk, w_v))  # (B, H, S, D)
         weights = attention(sharpness * q, q, v, None if late else attend)[1]  # (B, H, S, S)
         merged = merge_heads(weights.masked_fill(~attend, 0.0) @ v)  # (B, S, C)
         return merged + mean * torch.finfo(x.dtype).eps * x.mean(1, keepdim=True)
@@ -103,7 +103,7 @@ def _sharp() -> tuple[Callable[[Tensor], Tensor], Tensor]:
     w_qkv = square(2, 3, 4)
 
     def fn(x: Tensor) -> Tensor:
-        q, k, v = (split_heads(x @ w.T.to(x.dtype), H) for w in w_qkv)  # (2, H, 40, D)
+        q, k, v = (split_heads(x @ w.T.to(x), H) for w in w_qkv)  # (2, H, 40, D)
         return merge_heads(attention(1e5 * q, k, v)[0])  # (2, 40, C)
 
     return fn, draw(2, 40, C, seed=1)
@@ -139,6 +139,22 @@ def _what_is_missed(
 
 def _mask() -> Tensor:
     return draw(T, S, seed=8) > 0
+
+
+def _lengths(d: Draw) -> Tensor:
+    """Return a length for each sentence, the first of them 0 where there are several."""
+    lengths = d.ids(d.S + 1, "B")
+    lengths[0] *= d.B == 1
+    return lengths
+
+
+def _wild(d: Draw) -> tuple[Tensor, str]:
+    """Return a mask as one of the conventions writes it."""
+    attend = d.mask("TS")
+    convention = [*WILD][d.number % len(WILD)]
+    if convention == "additive":
+        return _additive(attend), convention
+    return attend if convention == "sdpa" else ~attend, convention
 
 
 def _real(lengths: Tensor, size: int) -> Tensor:
@@ -238,7 +254,7 @@ EXERCISES = [
         "A bool matrix (S, S), a row for each query and a column for each key, True where s <= t.",
         line="return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()  # (S, S)",
         inputs=[lambda: (S,)],
-        other_sizes=lambda: (4,),
+        drawn=lambda d: (d.S,),
         axes="S S",
         done="You can hide the future from every token. Print the mask for six tokens: what does "
         "each row see?",
@@ -253,7 +269,7 @@ EXERCISES = [
         line="real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, "
         "None]  # (B, 1, 1, S)",
         inputs=[lambda: (torch.tensor([4, 6, 1, 5]), S)],
-        other_sizes=lambda: (torch.tensor([2, 9, 0]), 9),
+        drawn=lambda d: (_lengths(d), d.S),
         axes="B 1 1 S",
         done="You can hide the padding of sentences that differ in length. Try a length of 0: "
         "what does softmax make of a row with nothing to see?",
@@ -265,7 +281,7 @@ EXERCISES = [
         "(S, S) meets (B, 1, 1, S), and broadcasting gives (B, 1, S, S).",
         line="return causal & padding  # (B, 1, S, S)",
         inputs=[lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([4, 6]), S))],
-        other_sizes=lambda: (masks.causal_mask(4), masks.padding_mask(torch.tensor([1, 3, 4]), 4)),
+        drawn=lambda d: (masks.causal_mask(d.S), masks.padding_mask(_lengths(d), d.S)),
         axes="B 1 S S",
         done="You can join two masks. Write a third, which shows only the last three tokens, and "
         "join it, too.",
@@ -279,7 +295,7 @@ EXERCISES = [
         "number of cached tokens.",
         line="return torch.ones(new, total, dtype=torch.bool).tril(total - new)  # (new, total)",
         inputs=[lambda: (3, 8)],
-        other_sizes=lambda: (4, 9),
+        drawn=lambda d: (min(d.T, d.S), max(d.T, d.S)),
         axes="new total",
         done="You can mask where queries are fewer than keys. Try new = 1: nothing is hidden, so "
         "one new token needs no mask.",
@@ -316,7 +332,14 @@ EXERCISES = [
             "Here fn is causal, but for one head in one of the sentences.",
             "Here fn has no mask, 40 tokens, and scores so large that in each row one weight is 1.",
         ),
-        other_sizes=lambda: (lambda x: x.cumsum(1), draw(3, 5, 4, seed=1)),
+        drawn=lambda d: (lambda x: x.cumsum(1), d("BSD")),
+        kinds=(
+            "other sizes",
+            "other numbers",
+            "one sentence",
+            "one channel in each head",
+            "one token",
+        ),
         axes="S S",
         unique=False,  # changes may be drawn at random
         diagnose=_what_is_missed,
@@ -339,6 +362,7 @@ EXERCISES = [
             lambda: (WILD["seaborn"](), "seaborn"),
             lambda: (WILD["additive"](), "additive"),
         ],
+        drawn=_wild,
         cases=tuple(f'Here convention is "{convention}".' for convention in WILD),
         axes="T S",
         diagnose=_misread,
@@ -353,6 +377,7 @@ EXERCISES = [
         "A bool mask (…) gives numbers (…): 0 where it is True, -inf where it is False.",
         line="return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)",
         inputs=[lambda: (_mask(), torch.float64), lambda: (_mask(), torch.float32)],
+        drawn=lambda d: (d.mask("TS"), (torch.float64, torch.float32)[d.number % 2]),
         axes=("T S", ""),
         run=with_dtype,
         results=("mask", "dtype"),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mha_course.attention import attention, merge_heads, split_heads
 from mha_course.exercises.attention_steps import ALL_SIX, MASKED, Steps, pass_through
-from mha_course.exercises.inputs import B, C, H, S, T, draw, others, square
+from mha_course.exercises.inputs import B, C, Draw, H, S, T, draw, square
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
 
@@ -31,6 +31,23 @@ def _sequences(queries: int) -> tuple[Tensor, Tensor]:
 
 def _memory_mask() -> Tensor:
     return torch.tensor([[True] * 5 + [False] * 2, [True] * 7])[:, None, None, :]
+
+
+def _drawn(d: Draw) -> tuple[Any, ...]:
+    x = d("BTC")
+    memory = d("BSC")
+    w_q, w_k, w_v, w_o = d.matrices("CC", "CC", "CC", "CC")
+    if d.kind in ("other sizes", "one head"):
+        return x, memory, w_q, w_k, w_v, w_o, d.H
+    mask = d.mask("B11S")
+    if d.kind == "hidden keys with large scores":
+        memory[:, -1] *= 1e5  # padding may hold anything
+        mask[..., -1] = False
+    if d.kind == "scores far below 0":
+        x = 12 * (x[:1, :1] + 0.1 * x)
+        memory = 12 * (x[:1, :1] / 12 + 0.1 * memory)
+        w_k = -w_q
+    return x, memory, w_q, w_k, w_v, w_o, d.H, mask
 
 
 OWN_STEPS: dict[str, Callable[..., Any]] = {"sources": lambda x, memory: (x, memory)}
@@ -90,7 +107,7 @@ EXERCISES = [
             lambda: (*_sequences(T), *square(3, 4, 5, 6), H, _memory_mask()),
             lambda: (*_sequences(S), *square(3, 4, 5, 6), H),
         ],
-        other_sizes=lambda: (*others("BTC", "BSC", "CC", "CC", "CC", "CC"), 5),
+        drawn=_drawn,
         cases=("", "Here memory_mask hides two tokens of one memory."),
         axes=("B T C", "B H T S"),
         results=("output", "weights"),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mha_course import positions
-from mha_course.exercises.inputs import B, D, H, S, draw, others
+from mha_course.exercises.inputs import B, D, Draw, H, S, draw
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
 
@@ -120,6 +120,12 @@ MISTAKES = [
     ),
 ]
 
+
+def _drawn_rotation(d: Draw) -> tuple[Tensor, Tensor, float]:
+    at = d.ids(50, "S")
+    return d.normal(d.B, d.H, d.S, 2 * d.D), at, d.picks.uniform(100.0, 20000.0)
+
+
 EXERCISES = [
     Exercise(
         positions.sinusoidal_encoding,
@@ -134,7 +140,7 @@ EXERCISES = [
         "angles = torch.arange(seq_len)[:, None] * rates  # (S, C/2)\n"
         "encoding[:, 0::2], encoding[:, 1::2] = angles.sin(), angles.cos()",
         inputs=[lambda: (9, 14)],
-        other_sizes=lambda: (4, 10),
+        drawn=lambda d: (d.S, 2 * d.D),
         axes="S C",
         tolerance=1e-5,
         done="You can write a place as waves of many lengths. Draw 100 places of 64 channels with "
@@ -156,7 +162,7 @@ EXERCISES = [
             lambda: (draw(B, H, S, D, seed=1), torch.arange(S) + 3),
             lambda: (draw(B, H, S, D, seed=1), torch.arange(S) * 5 % 11, 300.0),
         ],
-        other_sizes=lambda: (*others("BHTC"), torch.arange(4) + 1),
+        drawn=_drawn_rotation,
         cases=("", "Here base is 300, and the positions are in no order."),
         axes="B H S D",
         tolerance=1e-5,  # angles are often made in float32

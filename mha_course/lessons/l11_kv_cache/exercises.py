@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mha_course import caching
 from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, NO_BIAS, Steps
-from mha_course.exercises.inputs import B, C, D, H, S, T, draw, others, square
+from mha_course.exercises.inputs import B, C, D, H, S, T, draw, square
 from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake, question
 from mha_course.mistakes import ROWS
 
@@ -177,11 +177,8 @@ EXERCISES = [
         "k_cache = torch.cat((k_cache, k), dim=2)  # (B, H, P + 1, D)\n"
         "v_cache = torch.cat((v_cache, v), dim=2)",
         inputs=[lambda: (draw(B, 1, C, seed=1), *_caches(), *square(4, 5, 6, 7), H)],
-        other_sizes=lambda: (
-            others("TSC")[0][:3, :1],
-            *others("BHSD", "BHSD", "CC", "CC", "CC", "CC", seed=31),
-            5,
-        ),
+        drawn=lambda d: (d("B1C"), d("BHSD"), d("BHSD"), *d.matrices("CC", "CC", "CC", "CC"), d.H),
+        learns=False,
         axes=("B 1 C", "B H P+1 D", "B H P+1 D"),
         results=("output", "keys", "values"),
         steps=(*ALL_SIX, *ATTEND, *OWN_STEPS),
@@ -197,6 +194,7 @@ EXERCISES = [
         "Along axis 1, (B, H_kv, S, D) becomes (B, H, S, D): each head comes H / H_kv times.",
         line="return k.repeat_interleave(num_heads // k.size(1), dim=1)  # (B, H, S, D)",
         inputs=[lambda: (draw(5, 3, S, D, seed=1), 3 * H)],
+        drawn=lambda d: (d("BHSD"), d.H * d.picks.choice((2, 3, 5))),
         axes="B H S D",
         done="You can let few KV heads serve many query heads. Try a single KV head: that is "
         "multi-query attention.",
@@ -209,11 +207,7 @@ EXERCISES = [
         "q (B, H, T, D) times w_uk (H, D, R) is (B, H, T, R). The latents (B, S, R) have no axis "
         "of heads: transposed, and with an axis of size 1 for the heads, they are (B, 1, R, S).",
         inputs=[lambda: (draw(B, H, T, D, seed=1), draw(H, D, R, seed=2), draw(B, S, R, seed=3))],
-        other_sizes=lambda: (
-            draw(3, 5, 4, 2, seed=21),
-            draw(5, 2, 6, seed=22),
-            draw(3, 11, 6, seed=23),
-        ),
+        drawn=lambda d: (d("BHTD"), d("HDR"), d("BSR")),
         axes="B H T S",
         done="Your queries read what all heads share, and no key was ever made. Next: do the same "
         "with the values.",
@@ -230,6 +224,7 @@ EXERCISES = [
         "an int.",
         line="return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
         inputs=[lambda: (7, 3, 11, 5, 13, 16), lambda: (9, 3, 17, 5, 6, 4)],
+        drawn=lambda d: (d.O, *d.shape("BSHD"), d.picks.choice((1, 2, 8))),
         done="You can tell what a cache weighs before it is built. Try a model that you know, "
         "then a quarter of its KV heads.",
     ),

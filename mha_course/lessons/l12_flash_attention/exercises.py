@@ -246,6 +246,7 @@ EXERCISES = [
         "    running_sum = running_sum * (running_max - new_max).exp() + shares.sum(-1)\n"
         "    running_max = new_max",
         inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4), _negative_scores],
+        drawn=lambda d: (3 * d("BHTS"), d.picks.choice((1, 2, 3, 5))),
         cases=(
             "",
             "Here all scores are negative, in one sentence near -100,000, and some keys are "
@@ -275,6 +276,7 @@ EXERCISES = [
         "context = context * factor + shares @ v_block\n"
         "running_max = new_max",
         inputs=[lambda: (*_qkv(), 5), _large_scores],
+        drawn=lambda d: (d("BHTD"), d("BHSD"), d("BHSD"), d.picks.choice((1, 2, 3, 7))),
         cases=(
             "",
             "Here the scores are in the thousands, in one sentence all of them far below 0.",

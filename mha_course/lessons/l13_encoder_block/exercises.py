@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises.inputs import C, draw, others, square, tokens
+from mha_course.exercises.inputs import C, draw, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
 Part = Callable[[Tensor], Tensor]
@@ -38,8 +38,8 @@ def wire(answer: Callable[..., Any], x: Tensor, first: Tensor, second: Tensor) -
     """Give an encoder block four callables that do not commute."""
     return answer(
         x,
-        lambda t: (t @ first).tanh() + t.mean(1, keepdim=True),
-        lambda t: (t @ second).relu() + 0.3,
+        lambda t: (t @ first.to(t)).tanh() + t.mean(1, keepdim=True),
+        lambda t: (t @ second.to(t)).relu() + 0.3,
         lambda t: (t - t.mean(-1, keepdim=True)) * 1.5,
         lambda t: torch.nn.functional.layer_norm(t, t.shape[-1:]) - 0.2,
     )
@@ -203,7 +203,7 @@ EXERCISES = [
             lambda: (0.01 * tokens() + 0.5, draw(C, seed=2), draw(C, seed=3)),
             lambda: (tokens(), draw(C, seed=2), draw(C, seed=3), 0.2),
         ],
-        other_sizes=lambda: others("BSC", "C", "C"),
+        drawn=lambda d: (d("BSC"), d("C"), d("C"), *d.picks.choice(((), (0.3,), (0.01,)))),
         cases=("", "Here eps is 0.2."),
         axes="B S C",
         done="You can norm each token by itself. Multiply x by 1000: what happens to the result?",
@@ -216,6 +216,7 @@ EXERCISES = [
         "Every call maps (B, S, C) to (B, S, C). First attention with norm1; then, on that "
         "result, feed_forward with norm2.",
         inputs=[lambda: (tokens(), *square(2, 3))],
+        drawn=lambda d: (d("BSC"), *d.matrices("CC", "CC")),
         axes="B S C",
         run=wire,
         diagnose=_never_called,

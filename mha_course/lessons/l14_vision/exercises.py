@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mha_course.exercises.inputs import B, C, draw, others, tokens
+from mha_course.exercises.inputs import B, C, draw, tokens
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 from mha_course.lessons.l14_vision import vision
 
@@ -42,6 +42,7 @@ EXERCISES = [
         "3, H/P, P, W/P, P)\n"
         "return cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)  # (B, N, 3·P·P)",
         inputs=[lambda: (draw(B, 3, 20, 28, seed=1), 4), lambda: (draw(B, 3, 25, 35, seed=2), 5)],
+        drawn=lambda d: (d.normal(d.B, 3, d.T * d.D, d.S * d.D), d.D),
         axes="B N 3*P*P",
         done="You can make a sequence of an image. Move the image by one patch to the right: "
         "which tokens move where?",
@@ -54,7 +55,7 @@ EXERCISES = [
         "class_token (C) becomes (B, 1, C). Joined with (B, N, C) along axis 1, it is (B, N + 1, "
         "C).",
         inputs=[lambda: (tokens(), draw(C, seed=2))],
-        other_sizes=lambda: others("BSC", "C"),
+        drawn=lambda d: (d("BSC"), d("C")),
         axes="B N+1 C",
         done="You can give an image one place to gather in. Let it attend: in which row of the "
         "weights does it ask?",

@@ -32,7 +32,8 @@ def write_on(answer: Callable[..., Any], ids: Tensor, table: Tensor, steps: int)
     """Let a model whose next word depends on all words before it write on."""
 
     def model(words: Tensor) -> Tensor:
-        return table[words] + 0.7 * table[words].flip(-1).cumsum(1)
+        numbers = table.to(words.device)[words]
+        return numbers + 0.7 * numbers.flip(-1).cumsum(1)
 
     return answer(model, ids, steps)
 
@@ -129,6 +130,7 @@ EXERCISES = [
         "Two slices of the same ids, one place apart.",
         "ids (B, S) without the last column, and without the first: (B, S - 1) each.",
         inputs=[lambda: (_draw_ids(99, B, S, seed=1),)],
+        drawn=lambda d: (d.ids(99, "BS"),),
         axes=("B S-1", "B S-1"),
         results=("inputs", "targets"),
         done="You can make questions and answers out of plain text. Shift by two places: what is "
@@ -145,6 +147,7 @@ EXERCISES = [
             lambda: (_draw_ids(13, B, S, seed=2), draw(13, 13, seed=3), 4),
             lambda: (_draw_ids(13, 3, 1, seed=4), draw(13, 13, seed=5), 6),
         ],
+        drawn=lambda d: (d.ids(d.O, "BS"), d("OO"), d.picks.choice((1, 2, 3, 5))),
         axes="B S+steps",
         done="You can let a model write. Draw each word by its chance instead of taking the "
         "likeliest, and read what changes.",
@@ -168,6 +171,8 @@ EXERCISES = [
             lambda: (2 * draw(4, 11, seed=7), 1.7, None),
             lambda: (2 * draw(3, 7, seed=8), 0.8, 1),
         ],
+        drawn=lambda d: (2 * d("BO"), 0.3 + d.picks.random(), d.picks.choice((None, 2, 3, 7))),
+        learns=False,
         cases=("", "Here top_k is None.", "Here top_k is 1."),
         axes="B V",
         exact_zeros=True,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises.inputs import B, D, H, S, T, draw, others, square, weights
+from mha_course.exercises.inputs import B, D, H, S, T, draw, square, weights
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 from mha_course.mistakes import ROWS
 
@@ -181,6 +181,8 @@ EXERCISES = [
             lambda: (weights()[0, :, :, :T], [(0, 3), (4, 1), (2, 2)]),
             lambda: (weights()[1, :, :, :T], [(1, 0), (3, 4), (1, 0), (0, 2)]),
         ],
+        drawn=lambda d: (d.weights("HSS"), d.ids(d.S, "D2").tolist()),
+        learns=False,
         axes="H",
         done="You can ask a head how much it looks along a relation. Turn the pairs round: which "
         "heads look back?",
@@ -195,6 +197,7 @@ EXERCISES = [
             lambda: (draw(B, H, S, D, seed=1), [0, 2, 3]),
             lambda: (draw(B, H, S, D, seed=2), [3]),
         ],
+        drawn=lambda d: (d("BHSD"), d.picks.sample(range(d.H), max(1, d.H - 2))),
         axes="B H S D",
         exact_zeros=True,
         done="You can silence heads, and keep the rest. Silence all but one: how far does that "
@@ -211,7 +214,8 @@ EXERCISES = [
         "each head. v (H, S, D) times these is (H, S, C), its norm (H, S); weights (H, T, S) "
         "times that, with an axis for T.",
         inputs=[lambda: (draw(H, T, 11, seed=4).softmax(-1), draw(H, 11, D, seed=6), *square(5))],
-        other_sizes=lambda: (draw(5, 4, 9, seed=21).softmax(-1), *others("HSD", "CC")),
+        drawn=lambda d: (d.weights("HTS"), d("HSD"), d("CC")),
+        learns=False,
         axes="H T S",
         done="You can tell what a head looks at from what it brings. Where is the largest weight "
         "not the largest contribution?",
@@ -229,6 +233,7 @@ EXERCISES = [
         "room = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)\n"
         "return weights + room / 2 * direction  # (T, S)",
         inputs=[lambda: ((0.3 * draw(T, 11, seed=1)).softmax(-1), draw(11, D, seed=2))],
+        drawn=lambda d: (d.weights("TR"), d("RD")),
         axes=("T D", "T", "checks"),
         run=same_context,
         results=("context", "sums", "weights"),

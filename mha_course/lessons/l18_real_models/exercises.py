@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mha_course.attention import attention, merge_heads, split_heads
 from mha_course.exercises.attention_steps import MASKED, Steps, read_fused
-from mha_course.exercises.inputs import C, H, draw, others, square, tokens
+from mha_course.exercises.inputs import C, Draw, H, draw, opposed, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 from mha_course.masks import causal_mask
 
@@ -112,6 +112,15 @@ def _stored(*seeds: int) -> tuple[Tensor, ...]:
     return tokens(), c_attn, draw(3 * C, seed=31), c_proj, draw(C, seed=32)
 
 
+def _drawn(d: Draw) -> tuple[Any, ...]:
+    x = d("BSC")
+    w_q, w_k, w_v, c_proj = d.matrices("CC", "CC", "CC", "CC")
+    x, w_k = opposed(d, x, w_q, w_k)
+    if d.kind == "hidden keys with large scores":
+        x[:, -1] *= 1e5  # which no other token sees
+    return x, torch.cat((w_q, w_k, w_v), 1), d("X"), c_proj, d("C"), d.H
+
+
 MISTAKES = [
     mistake("not-transposed", gpt2_qkv=lambda w: w.chunk(3, dim=1)),
     mistake(
@@ -194,7 +203,8 @@ EXERCISES = [
         "weight (C, 3C) transposed is (3C, C); a third of its rows is (C, C).",
         line="return weight.T.chunk(3)  # (C, C) each",
         inputs=[lambda: (draw(C, 3 * C, seed=1),)],
-        other_sizes=lambda: others("CX"),
+        drawn=lambda d: (d("CX"),),
+        learns=False,
         axes="C C",
         results=("w_q", "w_k", "w_v"),
         done="You can read the fused weight of a published file. Which of its columns belong to "
@@ -215,7 +225,7 @@ EXERCISES = [
         "context = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n"
         'return merge_heads(context) @ state["c_proj.weight"] + state["c_proj.bias"]',
         inputs=[lambda: (*_stored(2, 3, 4, 5), H)],
-        other_sizes=lambda: (*others("BSC", "CX", "X", "CC", "C"), 5),
+        drawn=_drawn,
         axes="B S C",
         run=with_state,
         done="You can run one layer of GPT-2 from its file. Now let it run all of them, below.",
@@ -234,7 +244,8 @@ EXERCISES = [
         "places, and join them again.",
         "(H*D, C) is cut to (H, D/2, 2, C), transposed to (H, 2, D/2, C), and joined to (H*D, C).",
         inputs=[lambda: (*square(1), H), lambda: (draw(C, 16, seed=2), H)],
-        other_sizes=lambda: (draw(30, 20, seed=21), 5),
+        drawn=lambda d: (d.normal(2 * d.C, d.O), d.H),
+        learns=False,
         axes="H*D C",
         done="You can bring a RoPE checkpoint into the other layout. Must v_proj be reordered, "
              "too?",
