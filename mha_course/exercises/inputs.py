@@ -27,6 +27,7 @@ KINDS: dict[str, dict[str, int]] = {
     "one sentence": {"B": 1},
     "one head": {"H": 1},
     "one channel in each head": {"D": 1},
+    "one channel": {"H": 1, "D": 1, "R": 1, "O": 1},
     "one query": {"T": 1},
     "one token": {"S": 1, "T": 1},
 }
@@ -50,12 +51,12 @@ class Draw:
         picks = random.Random(crc32(name.encode()))
         few = picks.choice((True, False)) != longer  # fewer heads than in SIZES, but wider ones
         length = picks.choice((8, 10))
-        self.B = 5
+        self.B = 6 if longer else 5
         self.H = 3 if few else 7
         self.D = 9 if few else 3
         self.T = length if longer else 4
         self.S = 4 if longer else length
-        self.R = 6 if longer else 12
+        self.R = 2 if longer else 12
         self.O = 19 if longer else 13
         if kind == "as many queries as keys":
             self.T = self.S
@@ -127,7 +128,7 @@ def opposed(d: Draw, x: Tensor, w_q: Tensor, w_k: Tensor) -> tuple[Tensor, Tenso
     """
     if d.kind != "scores far below 0":
         return x, w_k
-    return 12 * (x[:1, :1] + 0.1 * x), -w_q
+    return 24 * (x[:1, :1] + 0.05 * x), -w_q
 
 
 def draw(*shape: int, seed: int) -> Tensor:

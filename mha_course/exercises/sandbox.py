@@ -287,8 +287,8 @@ def gradients(
 def _gradients_of(x: Any, inputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
     if not isinstance(x, Tensor) or not x.requires_grad:
         return [None] * len(inputs)
-    x = x.cpu()
-    direction = torch.arange(x.numel(), dtype=x.dtype).cos().view(x.shape)  # fixed numbers
+    numbers = torch.arange(x.numel(), dtype=x.dtype, device="cpu")
+    direction = numbers.cos().view(x.shape).to(x.device)  # fixed numbers
     return torch.autograd.grad(x, inputs, direction, retain_graph=True, allow_unused=True)
 
 

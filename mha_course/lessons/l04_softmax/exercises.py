@@ -53,7 +53,7 @@ def _scores_and_mask(d: Draw) -> tuple[Tensor, Tensor]:
     """Return scores and a mask; some hidden keys have the largest scores."""
     attend = d.mask(("TS", "B1TS")[d.number % 2])
     lead = 3e4 * ~attend if d.kind == "hidden keys with large scores" else 0.0
-    return d("BHTS") + lead - 300 * (d.kind == "scores far below 0"), attend
+    return d("BHTS") + lead - 2000 * (d.kind == "scores far below 0"), attend
 
 
 EXERCISES = [

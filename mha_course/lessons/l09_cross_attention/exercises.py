@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mha_course.attention import attention, merge_heads, split_heads
 from mha_course.exercises.attention_steps import ALL_SIX, MASKED, Steps, pass_through
-from mha_course.exercises.inputs import B, C, Draw, H, S, T, draw, square
+from mha_course.exercises.inputs import B, C, Draw, H, S, T, draw, opposed, square
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
 
@@ -44,9 +44,8 @@ def _drawn(d: Draw) -> tuple[Any, ...]:
         memory[:, -1] *= 1e5  # padding may hold anything
         mask[..., -1] = False
     if d.kind == "scores far below 0":
-        x = 12 * (x[:1, :1] + 0.1 * x)
-        memory = 12 * (x[:1, :1] / 12 + 0.1 * memory)
-        w_k = -w_q
+        x, w_k = opposed(d, x, w_q, w_k)
+        memory = x[:1, :1] + memory
     return x, memory, w_q, w_k, w_v, w_o, d.H, mask
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mha_course import caching
 from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, NO_BIAS, Steps
-from mha_course.exercises.inputs import B, C, D, H, S, T, draw, square
+from mha_course.exercises.inputs import B, C, D, Draw, H, S, T, draw, square
 from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake, question
 from mha_course.mistakes import ROWS
 
@@ -163,6 +163,12 @@ MISTAKES = [
     mistake("key-not-transposed/latents", latent_scores=lambda q, w, c: q @ w @ c[:, None]),
 ]
 
+
+def _drawn_heads(d: Draw) -> tuple[Tensor, int]:
+    num_kv_heads = d.H - 1 or 1
+    return d.normal(d.B, num_kv_heads, d.S, d.D), num_kv_heads * d.picks.choice((1, 2, 3, 5))
+
+
 EXERCISES = [
     Exercise(
         caching.decode_step,
@@ -193,8 +199,8 @@ EXERCISES = [
         "heads several times. Look for another function with repeat in its name.",
         "Along axis 1, (B, H_kv, S, D) becomes (B, H, S, D): each head comes H / H_kv times.",
         line="return k.repeat_interleave(num_heads // k.size(1), dim=1)  # (B, H, S, D)",
-        inputs=[lambda: (draw(5, 3, S, D, seed=1), 3 * H)],
-        drawn=lambda d: (d("BHSD"), d.H * d.picks.choice((2, 3, 5))),
+        inputs=[lambda: (draw(4, 3, S, D, seed=1), 3 * H)],
+        drawn=_drawn_heads,
         axes="B H S D",
         done="You can let few KV heads serve many query heads. Try a single KV head: that is "
         "multi-query attention.",

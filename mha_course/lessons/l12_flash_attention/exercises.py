@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mha_course import flash
 from mha_course.exercises.attention_steps import Steps
-from mha_course.exercises.inputs import B, H, T, draw
+from mha_course.exercises.inputs import B, Draw, H, T, draw
 from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake, question
 from mha_course.mistakes import ROWS
 
@@ -231,6 +231,14 @@ MISTAKES = [
     ),
 ]
 
+
+def _drawn_blocks(d: Draw) -> tuple[Tensor, Tensor, Tensor, int]:
+    width = d.D - 1 or 1
+    q = d.normal(d.B, d.H, d.T, width)
+    k = d.normal(d.B, d.H, 8 * d.S - 7, width)
+    return q, k, d.normal(*k.shape), d.picks.choice((1, 2, 3, 7))
+
+
 EXERCISES = [
     Exercise(
         flash.online_softmax,
@@ -246,7 +254,7 @@ EXERCISES = [
         "    running_sum = running_sum * (running_max - new_max).exp() + shares.sum(-1)\n"
         "    running_max = new_max",
         inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4), _negative_scores],
-        drawn=lambda d: (3 * d("BHTS"), d.picks.choice((1, 2, 3, 5))),
+        drawn=lambda d: (3 * d.normal(d.B, d.H, d.T, 3 * d.S - 2), d.picks.choice((1, 2, 3, 5))),
         cases=(
             "",
             "Here all scores are negative, in one sentence near -100,000, and some keys are "
@@ -276,7 +284,7 @@ EXERCISES = [
         "context = context * factor + shares @ v_block\n"
         "running_max = new_max",
         inputs=[lambda: (*_qkv(), 5), _large_scores],
-        drawn=lambda d: (d("BHTD"), d("BHSD"), d("BHSD"), d.picks.choice((1, 2, 3, 7))),
+        drawn=_drawn_blocks,
         cases=(
             "",
             "Here the scores are in the thousands, in one sentence all of them far below 0.",

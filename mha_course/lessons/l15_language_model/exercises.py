@@ -171,7 +171,11 @@ EXERCISES = [
             lambda: (2 * draw(4, 11, seed=7), 1.7, None),
             lambda: (2 * draw(3, 7, seed=8), 0.8, 1),
         ],
-        drawn=lambda d: (2 * d("BO"), 0.3 + d.picks.random(), d.picks.choice((None, 2, 3, 7))),
+        drawn=lambda d: (
+            2 * d("BO"),
+            0.3 + d.picks.random(),
+            d.picks.choice((None, 1, min(d.O, 3))),
+        ),
         learns=False,
         cases=("", "Here top_k is None.", "Here top_k is 1."),
         axes="B V",

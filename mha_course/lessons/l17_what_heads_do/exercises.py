@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises.inputs import B, D, H, S, T, draw, square, weights
+from mha_course.exercises.inputs import B, D, Draw, H, S, T, draw, square, weights
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 from mha_course.mistakes import ROWS
 
@@ -168,6 +168,12 @@ MISTAKES = [
     ),
 ]
 
+
+def _drawn_contributions(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
+    weights = d.normal(d.H, d.T, 3 * d.S - 2).softmax(-1)
+    return weights, d.normal(d.H, weights.size(-1), d.D), d("CC")
+
+
 EXERCISES = [
     Exercise(
         relation_score,
@@ -214,7 +220,7 @@ EXERCISES = [
         "each head. v (H, S, D) times these is (H, S, C), its norm (H, S); weights (H, T, S) "
         "times that, with an axis for T.",
         inputs=[lambda: (draw(H, T, 11, seed=4).softmax(-1), draw(H, 11, D, seed=6), *square(5))],
-        drawn=lambda d: (d.weights("HTS"), d("HSD"), d("CC")),
+        drawn=_drawn_contributions,
         learns=False,
         axes="H T S",
         done="You can tell what a head looks at from what it brings. Where is the largest weight "
@@ -233,7 +239,7 @@ EXERCISES = [
         "room = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)\n"
         "return weights + room / 2 * direction  # (T, S)",
         inputs=[lambda: ((0.3 * draw(T, 11, seed=1)).softmax(-1), draw(11, D, seed=2))],
-        drawn=lambda d: (d.weights("TR"), d("RD")),
+        drawn=lambda d: (d.normal(d.T, d.D + 5).softmax(-1), d.normal(d.D + 5, d.D)),
         axes=("T D", "T", "checks"),
         run=same_context,
         results=("context", "sums", "weights"),

@@ -1,0 +1,377 @@
+"""Wrong relatives of every reference, by families, and inputs that bear witness against them.
+
+A relative is the reference behind a wrapper that does one thing wrong. It counts as wrong where
+some legal input, of sizes that the checker never draws, tells it from the reference.
+"""
+
+import itertools
+import random
+from functools import partial
+
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from mha_course.exercises.inputs import KINDS, Draw
+from mha_course.exercises.sandbox import as_list
+
+FINITE = (-50.0, -100.0, -800.0)
+
+
+def is_float(x):
+    return isinstance(x, torch.Tensor) and x.is_floating_point()
+
+
+def is_int(x):
+    return isinstance(x, torch.Tensor) and not x.is_floating_point() and x.dtype != torch.bool
+
+
+def mapped(change, result):
+    """Change each of one or several results."""
+    if isinstance(result, tuple | list):
+        return tuple(mapped(change, x) for x in result)
+    return change(result)
+
+
+def on_floats(change):
+    return lambda x: change(x) if is_float(x) else x
+
+
+def replaced(arguments, place, value):
+    return [*arguments[:place], value, *arguments[place + 1 :]]
+
+
+class Relatives:
+    """The relatives of one exercise; a class exercise is changed in its forward."""
+
+    def __init__(self, exercise):
+        self.exercise = exercise
+        self.reference = exercise.reference
+        self.is_class = isinstance(exercise.reference, type)
+        self.first = list(exercise.inputs[0]())
+        seen = []
+        self.answer(lambda call, *arguments: seen.append(arguments) or call(*arguments))
+        self.arguments = []
+        for inputs in exercise.inputs:
+            seen.clear()
+            watched = self.answer(lambda call, *given: seen.append(given) or call(*given))
+            exercise.run(watched, *inputs())
+            self.arguments.append(list(seen[0]))
+
+    def answer(self, change):
+        """Return the reference, called by ``change(call, *arguments)``."""
+        reference = self.reference
+        if not self.is_class:
+            return lambda *arguments: change(reference, *arguments)
+
+        class Relative(reference):
+            def forward(self, *arguments):
+                return change(super().forward, *arguments)
+
+        return Relative
+
+    def places(self, kind):
+        """Return the places of arguments of a kind in the first call."""
+        longest = max(self.arguments, key=len)
+        return [place for place, x in enumerate(longest) if kind(x)]
+
+    def sizes(self):
+        """Return each size of the tensors of the first call, and where it stands."""
+        found = {}
+        for place, x in enumerate(self.arguments[0]):
+            for axis, size in enumerate(x.shape if isinstance(x, torch.Tensor) else ()):
+                if size > 1:
+                    found.setdefault(size, []).append((place, axis))
+        return found
+
+    def detached(self):
+        """Cut the results, the inputs or one input off from the gradient."""
+        yield "results", lambda call, *a: mapped(on_floats(torch.Tensor.detach), call(*a))
+        yield "no_grad", lambda call, *a: torch.no_grad()(call)(*a)
+        yield (
+            "numpy",
+            lambda call, *a: call(
+                *(torch.from_numpy(x.detach().numpy()) if is_float(x) else x for x in a)
+            ),
+        )
+        for place in self.places(is_float):
+            yield f"data {place}", partial(self._with, place, lambda x: x.data)
+
+    @staticmethod
+    def _with(place, change, call, *arguments):
+        if place >= len(arguments):
+            return call(*arguments)
+        return call(*replaced(arguments, place, change(arguments[place])))
+
+    def masks(self):
+        """Ignore one form of a mask, or read it by its first sentence."""
+        for place in self.places(lambda x: isinstance(x, torch.Tensor) and x.dtype == torch.bool):
+            forms = {(x.dim(), x.size(0) > 1) for x in self._seen(place) if x is not None}
+            for form in sorted(forms):
+
+                def ignore(m, form=form):
+                    known = m is None or (m.dim(), m.size(0) > 1) != form
+                    return m if known else torch.ones_like(m)
+
+                yield f"form {form}", partial(self._with, place, ignore)
+
+    def _seen(self, place):
+        """Return what stands at a place of all inputs of the checker's."""
+        for inputs in self.exercise.all_inputs:
+            x = inputs()[place if not self.is_class else 1]
+            yield x if isinstance(x, torch.Tensor) else None
+
+    def sizes_written(self):
+        """Write a size, an offset, a base or a count of the first inputs as a number."""
+        for size, at in self.sizes().items():
+            yield f"at most {size}", partial(self._cropped, size, at)
+            yield f"only {size}", partial(self._off_at, at, lambda n, size=size: n != size)
+        for place in self.places(lambda x: type(x) in (int, float)):
+            value = self.arguments[0][place : place + 1] or [0.3]
+            yield f"argument {place}", partial(self._with, place, lambda x, v=value: v[0])
+
+    @staticmethod
+    def _cropped(size, at, call, *arguments):
+        cropped = list(arguments)
+        for place, axis in at:
+            cropped[place] = cropped[place].narrow(axis, 0, min(size, cropped[place].size(axis)))
+        return call(*cropped)
+
+    def _off_at(self, at, wrong, call, *arguments):
+        """Be off where a size is wrong."""
+        result = call(*arguments)
+        place, axis = at[0]
+        return mapped(off, result) if wrong(arguments[place].size(axis)) else result
+
+    def ignored(self):
+        """Ignore an argument: take another in its place."""
+        for place, x in enumerate(self.arguments[0]):
+            if isinstance(x, torch.Tensor):
+                yield f"zeros {place}", partial(self._with, place, torch.zeros_like)
+        for place in self.places(lambda x: isinstance(x, bool | str)):
+            values = {given[place] for given in self.arguments if place < len(given)}
+            for value in sorted(values):
+                yield f"{value} {place}", partial(self._with, place, lambda _, v=value: v)
+
+    def kept(self):
+        """Answer for an earlier call: for all of its arguments, or for one."""
+
+        def by_key(key):
+            memory = {}
+
+            def change(call, *arguments):
+                at = key(arguments)
+                if at not in memory:
+                    memory[at] = call(*arguments)
+                return mapped(lambda x: x.clone() if torch.is_tensor(x) else x, memory[at])
+
+            return change
+
+        def shapes(arguments):
+            return tuple((x.shape, x.dtype) if torch.is_tensor(x) else str(x) for x in arguments)
+
+        yield "first", by_key(lambda _: 0)
+        yield "by shape", by_key(shapes)
+        for place in self.places(torch.is_tensor):
+
+            def keep(call, *arguments, place=place, memory={}):  # noqa: B006
+                if place >= len(arguments):
+                    return call(*arguments)
+                x = arguments[place]
+                key = (x.shape, x.dtype) if torch.is_tensor(x) else None
+                return call(*replaced(arguments, place, memory.setdefault(key, x)))
+
+            yield f"argument {place}", keep
+
+    def narrower(self):
+        """Compute in a narrower dtype, or return another one."""
+        for dtype in (torch.float32, torch.float16, torch.bfloat16):
+
+            def inside(call, *arguments, dtype=dtype):
+                if not any(map(is_float, arguments)):
+                    return call(*arguments)
+                wide = next(x.dtype for x in arguments if is_float(x))
+                rounded = [x.to(dtype).to(wide) if is_float(x) else x for x in arguments]
+                return call(*rounded)
+
+            yield f"inside {dtype}", inside
+            yield (
+                f"returned {dtype}",
+                lambda call, *a, d=dtype: mapped(on_floats(lambda x: x.to(d)), call(*a)),
+            )
+
+    def singles(self):
+        """Be wrong for sizes of 1, for odd or even ones, or where two sizes differ."""
+        sizes = self.sizes()
+        for size, at in sizes.items():
+            yield f"one in place of {size}", partial(self._off_at, at, lambda n: n == 1)
+            rest = 1 - size % 2
+            yield f"parity {rest}", partial(self._off_at, at, lambda n, r=rest: n % 2 == r)
+        for (one, at), (other, there) in itertools.combinations(sizes.items(), 2):
+
+            def compared(call, *arguments, at=at, there=there, more=one > other):
+                sizes = [arguments[p].size(axis) for p, axis in (at[0], there[0])]
+                wrong = sizes[0] <= sizes[1] if more else sizes[0] >= sizes[1]
+                result = call(*arguments)
+                return mapped(off, result) if wrong else result
+
+            if {one, other} == {5, 7}:
+                yield f"{one} and {other} the other way round", compared
+
+    def floats(self):
+        """Return floats where ints or bools are asked for."""
+
+        def to_float(x):
+            if type(x) is int:
+                return float(x)
+            return x.double() if torch.is_tensor(x) and not x.is_floating_point() else x
+
+        yield "results", lambda call, *a: mapped(to_float, call(*a))
+
+    def percent(self):
+        """Be off by 2 to 8 percent, in the results or in what one argument brings."""
+        for part in (-0.08, -0.02, 0.02, 0.05):
+            yield (
+                f"results {part}",
+                lambda call, *a, p=part: mapped(on_floats(lambda x: x * (1 + p)), call(*a)),
+            )
+            for place in self.places(is_float):
+                yield (
+                    f"argument {place} {part}",
+                    partial(self._with, place, lambda x, p=part: x * (1 + p)),
+                )
+
+    def steps(self):
+        """Mask after the softmax, or fill or add a finite number."""
+        if "hide" not in self.exercise.steps:
+            return
+        changes = {"after": {"hide": lambda z, m: z, "empty": renormalised}}
+        for value in FINITE:
+            changes[f"fill {value}"] = {"hide": lambda z, m, v=value: z.masked_fill(~m, v)}
+        for value in (*FINITE, -1e4):
+            changes[f"add {value}"] = {"hide": lambda z, m, v=value: z + ~m * v}
+        for label, change in changes.items():
+            yield label, self.exercise.implementation(change)
+
+    def parameters(self):
+        """Leave a parameter of a module out of learning."""
+        if not self.is_class:
+            return
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            yield f"frozen {name}", frozen(self.reference, name)
+            yield f"data {name}", by_data(self.reference, name)
+
+
+FAMILIES = (
+    "detached", "parameters", "masks", "steps", "sizes_written", "ignored", "kept", "narrower",
+    "singles", "floats", "percent",
+)  # fmt: skip
+
+
+def off(x):
+    """Change a result in all places."""
+    if isinstance(x, bool) or (torch.is_tensor(x) and x.dtype == torch.bool):
+        return ~x if torch.is_tensor(x) else not x
+    return x + 1
+
+
+def renormalised(weights, mask):
+    hidden = weights * mask
+    return hidden / hidden.sum(-1, keepdim=True).clamp(min=1e-9)
+
+
+def frozen(reference, name):
+    class Frozen(reference):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            getattr(self, name).requires_grad_(False)
+
+    return Frozen
+
+
+def by_data(reference, name):
+    class ByData(reference):
+        def forward(self, *arguments):
+            linear = getattr(self, name)
+            found = {f"{name}.weight": linear.weight.data, f"{name}.bias": linear.bias.data}
+            plain = reference(linear.in_features, self.num_heads).to(linear.weight.dtype)
+            own = {key: value for key, value in self.named_parameters() if key not in found}
+            return functional_call(plain, own | found, arguments)
+
+    return ByData
+
+
+def all_relatives(exercise, families=FAMILIES):
+    """Yield (family, label, answer)."""
+    relatives = Relatives(exercise)
+    for family in families:
+        for label, change in getattr(relatives, family)():
+            whole = family in ("steps", "parameters")
+            yield family, label, change if whole else relatives.answer(change)
+
+
+class Wide(Draw):
+    """Draw sizes from 1 to 11, whatever they are in the checker's draws."""
+
+    def __init__(self, name, kind, seed):
+        super().__init__(name, kind)
+        picks = random.Random(f"{name} {kind} {seed}")
+        for letter in "BTSHD":
+            if letter not in KINDS[kind]:
+                setattr(self, letter, picks.randint(1, 11))
+        self.C = self.H * self.D
+        self.X = 3 * self.C
+        self.R = self.D + picks.randint(2, 9)
+        self.picks = picks
+        self._generator.manual_seed(picks.randrange(2**31))
+
+
+def witnesses(exercise, count=3):
+    """Yield legal inputs of many sizes."""
+    for seed in range(count):
+        for kind in KINDS:
+            yield tuple(exercise.drawn(Wide(exercise.name, kind, seed)))
+
+
+def outcome(exercise, answer, arguments):
+    """Return results, and the gradients of all float arguments, if there are any."""
+    leaves = [x.clone().requires_grad_() if is_float(x) else x for x in arguments]
+    results = as_list(exercise.run(answer, *leaves))
+    smooth = [x for x in results if is_float(x) and x.requires_grad]
+    inputs = [x for x in leaves if is_float(x)]
+    total = sum((x.double() * torch.arange(x.numel()).view(x.shape).cos()).sum() for x in smooth)
+    gradients = (
+        torch.autograd.grad(total, inputs, allow_unused=True) if smooth else [None] * len(inputs)
+    )
+    return results, gradients
+
+
+def is_told_apart(exercise, answer, arguments):
+    """Return whether an answer differs from the reference on these arguments."""
+    wanted, slopes = outcome(exercise, exercise.reference, arguments)
+    try:
+        results, gradients = outcome(exercise, answer, arguments)
+    except Exception:  # a relative may well stop
+        return True
+    if len(results) != len(wanted):
+        return True
+    for x, y in zip(results, wanted, strict=True):
+        if type(x) is not type(y):
+            return True
+        if not torch.is_tensor(x):
+            if x != y:
+                return True
+        elif (x.dtype, x.shape) != (y.dtype, y.shape) or not torch.allclose(
+            x.double(), y.double(), rtol=1e-10, atol=1e-10, equal_nan=True
+        ):
+            return True
+    lost = [
+        gradient is None and slope is not None and bool(slope.any())
+        for gradient, slope in zip(gradients, slopes, strict=True)
+    ]
+    return exercise.learns and any(lost)
+
+
+def is_wrong(exercise, answer):
+    """Return whether some legal input bears witness against an answer."""
+    return any(is_told_apart(exercise, answer, arguments) for arguments in witnesses(exercise))
