@@ -55,6 +55,9 @@ key-reshaped/similarity: A reshape gave x the shape of x.T, but the numbers stay
     A token is a row of x, so the rows meet: x @ x.T.
 /similarity-divided: The dot products are there, but divided, or turned into shares.
     That is step 2 or step 3. Here it is step 1 alone.
+# 0, Start here: Do it
+size-hard-coded: A size or a count is written into the code as a number, which fits one input only.
+    Read it from the shapes or take it from the arguments, as in B, S, C = x.shape.
 # 0, Start here: Break it: two ways in which “similarity” misleads
 cosine-not-dot/similarity: Each vector was divided by its length first: this is the cosine.
     A dot product counts how long the vectors are, too. Multiply them as they are.
@@ -278,6 +281,12 @@ nan-gradient: The result is right, but a gradient is NaN.
     such a row scores of 0 before the softmax, and weights of 0 after it.
 mask-times-minus-inf: Everything became NaN: 0 times inf is not a number.
     Fill hidden scores with masked_fill, which leaves the others alone.
+mask-after-softmax-renormalised: Hidden weights were set to 0 after the softmax, and the rest was
+    divided by its sum.
+    If a hidden score is far above the visible ones, nothing is left to divide. Hide the scores
+    before the softmax: fill them with -inf.
+mask-form-ignored: The mask is read in one form only, and it may come in another.
+    A mask (S, S) and a mask (B, 1, S, S) both broadcast to scores (B, H, S, S): use it as it comes.
 # 4, Softmax: A softmax that does not overflow
 softmax-unstable: With scores of 10 000 the result is NaN.
     exp overflows. Subtract the largest score of the row first: only differences count.
@@ -303,6 +312,12 @@ entropy-mean: The mean was taken over the keys, not the sum.
     Each row has an entropy of its own: sum over the last axis, dim=-1.
 /entropy-without-weights: Only the logarithms were added up.
     Each is multiplied by its weight first: w log w.
+# 4, Softmax: Deeper: a large negative number instead of −∞
+mask-fill-finite: Hidden scores were filled with a number that is not low enough.
+    If all visible scores of a row are lower still, the hidden keys win. Fill with -inf.
+mask-added-finite: A finite number was added to the hidden scores, which only lowers them.
+    A hidden score that leads by more than this number still wins. Replace the scores:
+    masked_fill(~mask, -torch.inf).
 # 4, Softmax: Do it
 /library-softmax: A softmax of PyTorch did the work.
     Write its three steps yourself.
@@ -364,6 +379,8 @@ sum-not-difference: The two contents are added.
 # 7, Multi-head attention: Do it: one function, one module
 /no-super-init: Its __init__ does not begin with super().__init__().
     A module must be made ready before a part is put into it.
+state-kept: A later call answers for the input of an earlier one: something was kept in between.
+    Compute what depends on the input in every call, and keep only parameters and sizes.
 # 7, Multi-head attention: One call for the middle
 scale-twice: The scores are scaled twice: before the call, and by it.
     F.scaled_dot_product_attention divides by sqrt(D) by itself: hand it q and k as they are.
@@ -386,6 +403,8 @@ causal-ignored: is_causal has no effect: tokens see what comes later.
 /kernel-by-hand: The result is right, and was made by hand.
     Let F.scaled_dot_product_attention do the four steps in the middle.
 # 7, Multi-head attention: Deeper: counting the parameters
+not-an-int: The number is right, but it is not an int.
+    A count is a whole number: multiply ints by ints, and divide with //.
 three-linears: Three Linears were counted.
     The output projection is the fourth.
 times-heads: The number of heads was multiplied in.
@@ -410,6 +429,9 @@ bias-dropped/fold: One of the two biases is missing.
 # 7, Multi-head attention: Where it lives
 attention-over-batch: This attends over an axis called B, so sentences look at one another.
     nn.MultiheadAttention takes (S, B, C) unless it is made with batch_first=True.
+# 7, Multi-head attention: Eight ways to write it
+no-gradient: The numbers are right, but no gradient comes back, so nothing could be learned.
+    detach(), .data, no_grad() and NumPy cut the way back. Compute with the tensors themselves.
 # 8, Masks: Masks: one vocabulary
 causal-hides-self: A token does not see itself.
     The diagonal is allowed: a token sees itself and what came before.
@@ -608,6 +630,10 @@ library-kernel: A kernel of PyTorch did the work.
     Write the loop over the blocks yourself.
 online-whole-row/tiles: More than (B, H, T, block_size) scores are held at once.
     Take one block of keys after the other, and keep only the running maximum, sum and context.
+# 12, FlashAttention: Half precision
+dtype-changed: The dtype has changed on the way.
+    Compute in the dtype of the inputs, and return that. A narrower one loses digits that do not
+    come back. New tensors take it from x: torch.zeros(3, dtype=x.dtype).
 # 13, Encoder block: Layer norm: over the last axis
 layer-norm-wrong-axis: The mean was taken over the wrong axis.
     Each token is normed by itself: over the last axis.
