@@ -242,7 +242,7 @@ QUESTIONS = {
         "✔ k and v → Later words compare their queries with its key and mix in its value. Nobody "
         "reads its query again.",
         "none → Later words look back at it: they compare with its key, and take of its value.",
-        also=("kv", "keys and values", "key and value", "its key and value"),
+        also=("kv", "keys and values", "key, value", "key and value", "its key and value"),
     ),
     "word-appended": question(
         "No mask: every word sees every word. A word is appended. How many of the old words keep "

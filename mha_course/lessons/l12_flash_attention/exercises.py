@@ -340,6 +340,7 @@ QUESTIONS = {
             "the logsumexp",
             "logsumexp",
             "the lse",
+            "lse",
         ),
     ),
     "rising-scores": question(

@@ -232,7 +232,7 @@ QUESTIONS = {
         "✔ all of it, unchanged → It comes through the sum, where the slope is 1. f adds its own "
         "share, which here is 0.",
         "twice as much → There are two paths, but the one through f carries nothing here.",
-        also=("all", "everything"),
+        also=("all", "all of it", "the whole", "everything"),
     ),
     "norm-by-hand": question(
         "A token is [1, 2, 3, 6]. Layer norm, with gamma 1 and beta 0: what becomes of the 6? Two "
@@ -254,7 +254,7 @@ QUESTIONS = {
         "those of all words → That is attention. Nothing in the feed-forward part reads a second "
         "word.",
         "its own and all later ones → That is attention under a causal mask.",
-        also=("only its own", "that of this word alone", "only that word"),
+        also=("its own", "only its own", "that of this word alone", "only that word"),
     ),
     "where-numbers-are": question(
         "d_model is 24, and the feed-forward part is 4 times as wide inside. Which share of a "
@@ -262,8 +262,7 @@ QUESTIONS = {
         "a third → That is attention's share: four matrices of C · C.",
         "half → Count matrices of C · C: attention has four. How many fit into two of C · 4C?",
         "✔ two thirds → Two matrices of C · 4C are 8 C². Attention has four of C · C, so 4 C².",
-        units="%",
-        tolerance=0.007,
+        also=("2/3", "0.667", "0.67", "67%", "66.7%"),
     ),
     "silent-parts": question(
         "Attention and feed-forward both return 0, whatever they read. In which wiring does the "

@@ -125,6 +125,7 @@ QUESTIONS = {
         "2 → That is guessing. One more is possible: let red and blue disagree.",
         nudge="Write down the four sums, and what each should be.",
         units="pictures",
+        also=("3 of 4", "3 out of 4", "3/4", "three"),
     ),
 }
 

@@ -214,6 +214,7 @@ QUESTIONS = {
         "at random.",
         "about 4.8, ln 126 → That is for somebody who holds all 126 tokens for equally likely, "
         "all the time.",
+        tolerance=0.02,
     ),
     "without-mask": question(
         "You forget the causal mask and train. To where does the loss fall?",
