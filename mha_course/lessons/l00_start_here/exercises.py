@@ -24,7 +24,7 @@ EXERCISES = [
         inputs=[lambda: (draw(S, C, seed=1),)],
         other_sizes=lambda: others("SC"),
         axes="S S",
-        done="You can compare all tokens with all tokens in one product. Next: make one token "
+        done="You have compared all tokens with all tokens. Next: make one token "
         "twice as long. Which numbers grow?",
     ),
 ]

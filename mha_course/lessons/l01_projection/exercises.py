@@ -32,8 +32,8 @@ EXERCISES = [
         inputs=[lambda: (tokens(), draw(18, C, seed=2), draw(18, seed=3))],
         other_sizes=lambda: others("BSC", "SC", "S"),
         axes="B S out",
-        done="You can tell from two shapes which product fits, and where a transpose belongs. "
-        "Next: what if the weight were square?",
+        done="That is what nn.Linear does with every token. Next: if the weight is square, what "
+        "does a forgotten transpose look like?",
         steps=("linear",),
     ),
     Exercise(

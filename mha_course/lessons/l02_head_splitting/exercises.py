@@ -40,11 +40,14 @@ EXERCISES = [
         "split, cell by cell”.",
         "(B, S, C) is cut to (B, S, H, D); then tokens and heads change places, which gives (B, "
         "H, S, D).",
+        line="B, S, C = x.shape\n"
+        "cut = x.view(B, S, num_heads, C // num_heads)  # (B, S, H, D)\n"
+        "return cut.transpose(1, 2)  # (B, H, S, D)",
         inputs=[lambda: (tokens(), H)],
         other_sizes=lambda: (*others("BSC"), 5),
         axes="B H S D",
-        done="You cut the width into heads without moving a number. Next: run the tracer on it, "
-        "and read its axes.",
+        done="Each head now has a row for each token, made of its own D numbers. Next: run the "
+        "tracer on it. Does any step copy?",
         steps=("split",),
     ),
     Exercise(

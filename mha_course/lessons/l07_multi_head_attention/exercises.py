@@ -175,7 +175,7 @@ EXERCISES = [
         cases=("", "It was called with a mask (B, 1, S, S), in which one row sees nothing."),
         axes=("B S C", "B H S S"),
         results=("out", "weights"),
-        done="You can write all six steps in one function. Next: type another sentence below, and "
+        done="Your function does all six steps. Next: type another sentence below, and "
         "watch your heads.",
         steps=(*ALL_SIX, *MASKED),
         build=_build_function,

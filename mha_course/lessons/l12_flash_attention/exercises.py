@@ -239,11 +239,13 @@ EXERCISES = [
         "Go through the blocks with `split`. In each, find the new maximum, put the old sum "
         "right, and add the block's own exponentials. Begin with -inf and 0.",
         "A block is (…, block_size), the last one perhaps shorter. Running maximum and sum are "
-        "(…), and so is the factor exp(old maximum - new maximum).",
+        "(…), and so is the factor exp(old maximum - new maximum). While a row has seen nothing "
+        "but -inf, subtract 0 instead: -inf - (-inf) is NaN.",
         line="for block in scores.split(block_size, dim=-1):\n"
         "    new_max = torch.maximum(running_max, block.amax(-1))\n"
-        "    shares = (block - new_max[..., None]).exp()\n"
-        "    running_sum = running_sum * (running_max - new_max).exp() + shares.sum(-1)\n"
+        "    m = new_max.masked_fill(new_max == -torch.inf, 0.0)\n"
+        "    running_sum = running_sum * (running_max - m).exp()\n"
+        "    running_sum += (block - m[..., None]).exp().sum(-1)\n"
         "    running_max = new_max",
         inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4), _negative_scores],
         cases=(

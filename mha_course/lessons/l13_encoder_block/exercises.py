@@ -206,7 +206,7 @@ EXERCISES = [
         other_sizes=lambda: others("BSC", "C", "C"),
         cases=("", "Here eps is 0.2."),
         axes="B S C",
-        done="You can norm each token by itself. Multiply x by 1000: what happens to the result?",
+        done="Each token is now normed by itself. Multiply x by 1000: what happens to the result?",
     ),
     Exercise(
         encoder_block,

@@ -218,7 +218,8 @@ EXERCISES = [
         other_sizes=lambda: (*others("BSC", "CX", "X", "CC", "C"), 5),
         axes="B S C",
         run=with_state,
-        done="You can run one layer of GPT-2 from its file. Now let it run all of them, below.",
+        done="Your function runs the attention of a GPT-2 layer from its file. Now let it run "
+        "all layers, below.",
         steps=(
             "linear", "unpack", "order", "split", "split_each", "split_fused", "scores", "scale",
             *MASKED, "post", "weigh",
