@@ -47,6 +47,8 @@ TABLE = """
     For the dot products of all pairs use the matrix product, @.
 elementwise-product/similarity: x was multiplied number by number (*), and nothing was added up.
     A dot product multiplies number by number and adds up: the matrix product @ does both.
+elementwise-then-summed: Each token was multiplied with itself only.
+    Here each token meets all tokens: the matrix product x @ x.T has a number for every pair.
 key-not-transposed/similarity: The second factor of the product is not transposed.
     @ joins rows of the left with columns of the right, so tokens must be columns there: x @ x.T.
 key-reshaped/similarity: A reshape gave x the shape of x.T, but the numbers stayed in their order.
@@ -102,6 +104,8 @@ fused-three-innermost/project_qkv: Every third channel was taken.
     The rows are stacked: first all of q, then all of k, then all of v. chunk(3, dim=-1) cuts so.
 /three-by-view: A view or reshape made the three: it cuts across tokens.
     q, k and v lie beside each other in each token: chunk(3, dim=-1).
+/three-products: The result is right, but each of the three has a product of its own.
+    Take all of w_qkv in one product, and cut the result: chunk(3, dim=-1).
 qkv-cut-along-tokens: q and k are pieces of one tensor that was cut along its tokens, so some tokens
     look at others, none at itself.
     Cut q, k and v along the width, dim=-1.
@@ -125,6 +129,8 @@ fused-three-innermost: The last axis was read as (H, D, 3).
     It is laid out as (3, H, D): first q, k and v, in each the heads, in each head its D numbers.
 fused-dim-before-heads: The last axis was read as (3, D, H).
     It is laid out as (3, H, D): first q, k and v, in each the heads, in each head its D numbers.
+width-not-divided-by-three: D was worked out from the last axis, which is 3C wide.
+    C is a third of it: D = qkv.size(-1) // (3 * num_heads).
 # 2, Head splitting: The split, cell by cell
 float-division: A size or an index is a float, as a division with / gives it.
     Sizes and indices are whole: divide with //.
@@ -135,8 +141,8 @@ view-without-transpose/traced: This reshape cuts across {axes}, so each head hol
     Split the width first, view(B, S, H, D), then transpose(1, 2).
 heads-innermost: The width was read as (D, H): each head got every H-th number.
     The D numbers of a head lie side by side: view(B, S, H, D).
-never-transposed: The result is (B, S, H, D): heads stand where tokens should.
-    With heads behind the tokens, every token would compare its own heads with each other.
+never-transposed: Heads and tokens did not change places: (B, S, H, D).
+    With heads behind the tokens, every token compares its own heads with each other.
 never-transposed/traced: Heads stand where tokens should: every token attends over its own heads, no
     token over another.
     Bring the heads before the tokens, transpose(1, 2), before the product.
@@ -171,7 +177,8 @@ key-not-transposed/traced: This product sums over {left} of the first and {right
     factor, which only have the same size.
     Transpose the keys: k.transpose(-2, -1).
 key-transposed-wrong-axes: The wrong two axes of k were swapped.
-    Tokens and width change places, the last two axes: k.transpose(-2, -1).
+    Tokens and width change places, the last two axes: k.transpose(-2, -1). Only without an axis
+    for the heads is that transpose(1, 2).
 key-all-axes-reversed: k.T reverses all axes of k, not only the last two.
     Tokens and width change places, and sentences and heads stay: k.transpose(-2, -1).
 key-reshaped: The keys were brought into the shape of kᵀ by a reshape or view.
@@ -274,7 +281,7 @@ masked-row-uniform: A row with nothing to see looks at everything alike.
     Its scores are equal, as with a finite fill, or its NaN was replaced. Its weights must be 0.
 mask-none: It was called without a mask, and took None for one.
     Hide keys only where there is a mask: if mask is not None.
-/truth-of-a-mask: `if` and `not` want one truth, and a mask holds many.
+truth-of-a-mask: `if` and `not` want one truth, and a mask holds many.
     Write `if mask is not None`, and `~mask` for its opposite.
 nan-gradient: The result is right, but a gradient is NaN.
     A row that sees nothing is NaN before nan_to_num hides it, and backward() meets that NaN. Give
@@ -379,6 +386,10 @@ sum-not-difference: The two contents are added.
 # 7, Multi-head attention: Do it: one function, one module
 /no-super-init: Its __init__ does not begin with super().__init__().
     A module must be made ready before a part is put into it.
+not-stored: Something that forward needs was not stored in __init__.
+    Write self. before its name, there and in forward: self.num_heads = num_heads.
+weights-averaged: The weights were averaged over the heads, as nn.MultiheadAttention does unasked.
+    Return those of every head, (B, H, S, S): each head looks in its own way.
 state-kept: A later call answers for the input of an earlier one: something was kept in between.
     Compute what depends on the input in every call, and keep only parameters and sizes.
 # 7, Multi-head attention: One call for the middle
@@ -449,6 +460,9 @@ mask-ignored/combined: One of the masks has no effect.
     Both must allow a key.
 causal-missing: There is no causal mask.
     Every token sees all that come later, so in training it reads what it should guess.
+# 8, Masks: Left or right?
+padding-other-side: This is the mask for padding on the left.
+    Here the padding stands on the right: place s holds a word if s < length.
 # 8, Masks: When T is not S: which corner?
 causal-top-left: The triangle stands at the top left.
     The new tokens are the last ones: align the triangle with the bottom right corner.
@@ -519,7 +533,7 @@ sin-cos-swapped/rope: Sine and cosine have changed places.
     An angle of 0 turns nothing: cosine multiplies the number itself, sine its partner.
 positions-ignored: The tokens were counted from 0, whatever positions says.
     A token in a cache, or in a later piece of text, stands elsewhere: use positions.
-base-ignored: The base is always the same number, whatever base says.
+base-ignored: The base is not the one that was asked for.
     It is an argument, 10000 if none is given: models that read long texts take a larger one.
 frequency-precedence/rope: The exponent slipped.
     It is -2i / D for pair i, from 0 down to nearly -1, with a minus: pair 0 is the fastest.
@@ -531,6 +545,8 @@ rope-interleaved: These are the numbers of the other layout, with neighbours as 
     It is as valid; here index i is paired with i + D/2.
 rope-layout-mixed: Angles of one layout meet the rotation of the other.
     In the half-split layout the angles repeat as a block: cat((angles, angles)).
+rope-in-degrees: The angles were converted, from degrees or to degrees.
+    sin and cos take radians: position times frequency is the angle as it stands.
 rope-values-not-angles: The position was added, not turned.
     RoPE rotates each pair by an angle that grows with the position.
 # 10, Positions: Break it: the wrong place for a turn
@@ -628,6 +644,9 @@ online-whole-row: It computes with a whole row of scores at once.
 # 12, FlashAttention: Tile by tile
 library-kernel: A kernel of PyTorch did the work.
     Write the loop over the blocks yourself.
+partials-averaged/tiles: Each block got a softmax of its own, and the contexts were averaged.
+    A block of low scores then counts as much as a block of high ones. Keep one maximum and one sum
+    for the whole row, and divide once, at the end.
 online-whole-row/tiles: More than (B, H, T, block_size) scores are held at once.
     Take one block of keys after the other, and keep only the running maximum, sum and context.
 # 12, FlashAttention: Half precision
@@ -648,8 +667,14 @@ rms-not-layer-norm: The mean was not taken away: this is RMSNorm.
     Layer norm first subtracts the mean of each token; the variance is that of what is left.
 layer-norm-no-affine: gamma, beta or both were left out.
     After the norm each channel is multiplied by its gamma, and its beta is added.
-layer-norm-eps-ignored: eps is not the one that was given.
+layer-norm-eps-ignored: eps was not added to the variance, or another number was.
     It is an argument: add it to the variance before the root, as it is handed in.
+eps-clamped: eps is the least that the variance can be, and was not added to it.
+    It is added always, under the root: (variance + eps).sqrt().
+beta-before-gamma: beta was added before gamma multiplied.
+    First gamma stretches the normed token, then beta shifts it: gamma * normed + beta.
+gamma-beta-exchanged: gamma and beta have changed places.
+    gamma multiplies the normed token, and beta is added.
 layer-norm-variance-without-root: It was divided by the variance, not by its root.
     The spread of the numbers is the root: (variance + eps).sqrt().
 # 13, Encoder block: Encoder block: wiring
@@ -670,6 +695,9 @@ norm-shared: Both halves use one norm.
 # 14, Vision: Vision: patches
 patchify-without-permute: Each patch holds parts of several places.
     Bring rows and columns of patches in front before flattening: permute(0, 2, 4, 1, 3, 5).
+unfold-without-permute: After unfold, the channels still stand before the patches.
+    So each row holds three patches of one channel. Bring the axes of the patches in front before
+    you reshape: permute(0, 2, 3, 1, 4, 5).
 patchify-channels-last: Each patch is ordered (row, column, channel).
     Here it is (channel, row, column).
 patchify-transposed: The patches come column by column.
@@ -687,6 +715,8 @@ generate-wrong-position: The next word was read at the wrong place.
     What comes next stands in the logits of the last token.
 generate-reads-last-word-only: The model was given the last word alone.
     What comes next depends on all words so far: model(ids), and of its logits the last row.
+generate-asked-once: The model never read the words that it wrote.
+    Each new word changes what comes next: call model(ids) again with the word appended.
 generate-samples: Two calls differ: the next word is drawn at random.
     Here the likeliest word is taken, each time: argmax.
 # 15, Language model: Choosing the next word

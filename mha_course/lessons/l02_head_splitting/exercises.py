@@ -126,7 +126,24 @@ QUESTIONS = {
     ),
 }
 
+
+def _wide_heads(t: Tensor, h: int) -> Any:
+    """Cut the three apart, with heads of 3C / H numbers."""
+    return [x.view(t.size(0), t.size(1), h, t.size(2) // h) for x in t.chunk(3, -1)]
+
+
 MISTAKES = [
+    mistake(
+        "width-not-divided-by-three",
+        split_fused=[
+            lambda t, h: t.view(t.size(0), t.size(1), 3, h, t.size(2) // h),
+            lambda t, h: t.unflatten(-1, (3, h, t.size(2) // h)),
+            lambda t, h: t.view(t.size(0), t.size(1), h, 3, t.size(2) // h),
+            _wide_heads,
+        ],
+        crashes=r"expected 3, got 1",
+        only=("split_fused_qkv",),
+    ),
     mistake("weight-not-transposed", one_head_queries=lambda x, w, i, h: x @ w.chunk(h)[i]),
     mistake(
         "weight-not-transposed/rows", one_head_queries=lambda x, w, i, h: x @ w.chunk(h, dim=1)[i]

@@ -47,8 +47,7 @@ EXERCISES = [
         inputs=[lambda: (weights(), qkv()[2])],
         other_sizes=lambda: others("BHTS", "BHSD"),
         axes="B H T D",
-        done="Each context is now a mixture of values. Next: try to leave the "
-        "shaded area below.",
+        done="Each context is now a mixture of values. Next: try to leave the shaded area below.",
         steps=("weigh",),
     ),
     Exercise(

@@ -77,9 +77,10 @@ def use_module(
         for name, values in zip(names, parameters, strict=True):
             parameter = dict(module.named_parameters()).get(name)
             if parameter is None:
+                own = ", ".join(name for name, _ in module.named_parameters())
                 raise ValueError(
-                    f"there is no {name}: it needs q_proj, k_proj, v_proj and out_proj, nn.Linear "
-                    f"with bias"
+                    f"there is no {name}: the module has {own or 'no parameters'}, and needs "
+                    f"q_proj, k_proj, v_proj and out_proj, nn.Linear with bias"
                 )
             if parameter.shape != values.shape:
                 raise ValueError(
@@ -292,6 +293,13 @@ QUESTIONS = {
 
 MISTAKES = [
     mistake("/no-super-init", crashes="before Module.__init__", only=("MultiHeadAttention",)),
+    mistake(
+        "not-stored",
+        crashes=r"^(NameError: name|AttributeError: .* has no attribute) "
+        r"'((num|n)_?heads?|heads|h|d_model|(head_dim|d_head|d_k)|(q|k|v|out)_proj)'|"
+        r"there is no \w+\.weight: the module has (no parameters|q_proj)",
+        only=("MultiHeadAttention",),
+    ),
     mistake(
         "scale-twice", kernel=lambda q, k, v, causal: _attend(q / q.size(-1) ** 0.5, k, v, causal)
     ),

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mha_course import flash
+from mha_course.attention import attention
 from mha_course.exercises.attention_steps import Steps
 from mha_course.exercises.inputs import B, H, T, draw
 from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake, question
@@ -168,6 +169,13 @@ def _without_maximum(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
     return mixed / total
 
 
+def _softmax_of_blocks(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
+    """Add up the contexts of the blocks, each with a softmax of its own."""
+    pairs = zip(k.split(size, 2), v.split(size, 2), strict=True)
+    contexts = [attention(q, keys, values)[0] for keys, values in pairs]
+    return torch.stack(contexts).sum(0)
+
+
 def _qkv() -> tuple[Tensor, Tensor, Tensor]:
     """Return q, k, v narrower than a block, even with a column of ones, and many blocks of keys."""
     return draw(B, H, 7, 3, seed=1), draw(B, H, 52, 3, seed=2), draw(B, H, 52, 3, seed=3)
@@ -220,6 +228,13 @@ MISTAKES = [
         "online-max-from-zero",
         online_softmax=[_summed(_shrunk, start=start) for start in (0.0, -100.0, -1e4)],
         start=lambda: 0.0,
+    ),
+    mistake(
+        "partials-averaged/tiles",
+        tiled_attention=[
+            lambda q, k, v, n: _softmax_of_blocks(q, k, v, n) / -(-k.size(2) // n),
+            _softmax_of_blocks,
+        ],
     ),
     mistake("softmax-unstable/tiled", tiled_attention=_without_maximum),
     mistake(

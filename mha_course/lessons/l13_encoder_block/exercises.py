@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mha_course.exercises.inputs import C, draw, others, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
+from mha_course.mistakes import ROWS
 
 Part = Callable[[Tensor], Tensor]
 PARTS = ("attention", "feed_forward", "norm1", "norm2")
@@ -94,6 +95,14 @@ def _by_variance(x: Tensor, g: Tensor, b: Tensor, eps: float = 1e-5) -> Tensor:
     return (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True, correction=0) + eps) * g + b
 
 
+def _clamped(answer: Callable[..., Any], x: Tensor, g: Tensor, b: Tensor, *_: float) -> Any:
+    """Find eps as a lower bound, which shows where it is larger than the variance."""
+    centred = (x - x.mean(-1, keepdim=True)) / x.std()
+    if not torch.allclose(answer(centred, g, b, 9.0), g * centred / 3 + b, atol=1e-6):
+        return None
+    return "eps-clamped", ROWS["eps-clamped"].text
+
+
 # One half of a block: the stream, a part and its norm.
 
 
@@ -137,6 +146,8 @@ MISTAKES = [
         "layer-norm-eps-ignored",
         layer_norm=[_norm(own_eps=own) for own in (1e-5, 0.0, 1e-6, 1e-8, 1e-12)],
     ),
+    mistake("beta-before-gamma", layer_norm=lambda x, g, b, eps=1e-5: layer_norm(x, g, g * b, eps)),
+    mistake("gamma-beta-exchanged", layer_norm=lambda x, g, b, eps=1e-5: layer_norm(x, b, g, eps)),
     mistake(
         "layer-norm-variance-without-root",
         layer_norm=[_by_variance, lambda x, g, b, eps=1e-5: _by_variance(x, g, b, 0.0)],
@@ -206,6 +217,7 @@ EXERCISES = [
         other_sizes=lambda: others("BSC", "C", "C"),
         cases=("", "Here eps is 0.2."),
         axes="B S C",
+        diagnose=_clamped,
         done="Each token is now normed by itself. Multiply x by 1000: what happens to the result?",
     ),
     Exercise(

@@ -17,6 +17,10 @@ def _grid(x: Tensor, n: int) -> Tensor:
 MISTAKES = [
     mistake("patchify-without-permute", patchify=lambda x, n: x.reshape(x.size(0), -1, 3 * n * n)),
     mistake(
+        "unfold-without-permute",
+        patchify=lambda x, n: x.unfold(2, n, n).unfold(3, n, n).reshape(len(x), -1, 3 * n * n),
+    ),
+    mistake(
         "patchify-channels-last",
         patchify=lambda x, n: _grid(x, n).permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2),
     ),

@@ -48,6 +48,11 @@ def _writing(pick: Any, read: Any = lambda ids: ids) -> Any:
     return generate
 
 
+def _asked_once(pick: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
+    """Return generate that takes all words from the first answer of the model."""
+    return lambda model, ids, steps: torch.cat((ids, pick(model(ids), steps)), 1)
+
+
 def _probabilities(
     heat: Any = lambda z, t: z / t,
     largest: Any = lambda z, k: z >= z.topk(k).values[:, -1:],
@@ -90,6 +95,14 @@ MISTAKES = [
     mistake(
         "generate-reads-last-word-only",
         generate=_writing(lambda z: z[:, -1], lambda ids: ids[:, -1:]),
+    ),
+    mistake(
+        "generate-asked-once",
+        generate=[
+            _asked_once(lambda z, steps: z[:, -1:].argmax(-1).repeat(1, steps)),
+            _asked_once(lambda z, steps: z[:, -1].topk(steps).indices),
+            _asked_once(lambda z, steps: z[:, -steps:].argmax(-1)),
+        ],
     ),
     mistake("generate-samples", stage="repeat", only=("generate",)),
     mistake("temperature-multiplied", next_token_probabilities=_probabilities(lambda z, t: z * t)),
