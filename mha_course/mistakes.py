@@ -55,16 +55,16 @@ key-reshaped/similarity: A reshape gave x the shape of x.T, but the numbers stay
     It mixes numbers of different tokens. x.T turns rows into columns.
 /columns-compared: The columns of x were compared, not its rows: x.T @ x.
     A token is a row of x, so the rows meet: x @ x.T.
-/similarity-divided: The dot products are there, but divided, or turned into shares.
-    That is step 2 or step 3. Here it is step 1 alone.
+/similarity-divided: The dot products are right, but they were divided or turned into shares.
+    Those are steps 2 and 3. This exercise is step 1 alone.
 # 0, Start here: Do it
 size-hard-coded: A size or a count is written into the code as a number, which fits one input only.
     Read it from the shapes or take it from the arguments, as in B, S, C = x.shape.
 # 0, Start here: Break it: two ways in which “similarity” misleads
 cosine-not-dot/similarity: Each vector was divided by its length first: this is the cosine.
-    A dot product counts how long the vectors are, too. Multiply them as they are.
+    A dot product also depends on how long the vectors are: multiply them as they are.
 # 1, Projection: A Linear, taken apart
-weight-not-transposed: The product is with W the wrong way round.
+weight-not-transposed: The product is with W, and should be with its transpose.
     nn.Linear keeps its weight as (out, in): x @ W.T, or F.linear(x, W), which transposes by itself.
 weight-not-transposed/output: W_O was not transposed.
     It is kept as (out, in), as nn.Linear keeps it: the product is merged @ W_O.T.
@@ -75,7 +75,7 @@ weight-not-transposed/fused: The three weights were not transposed: x @ W.
 /new-linear: Random numbers take part, as in a new nn.Linear, which draws its own weight and bias.
     Compute with those that are given: x, the weight and the bias.
 /weight-reshaped: A reshape or view gave the weight the shape (in, out).
-    It is no transpose: the numbers stay in their order. weight.T turns rows into columns.
+    That is not a transpose: the numbers stay in their order. weight.T turns rows into columns.
 bias-dropped: A bias is missing.
     A Linear is x Wᵀ + b; the bias shifts every token alike.
 activation-on-projection: Negative numbers have become 0.
@@ -92,8 +92,8 @@ head-reads-own-slice: Each head reads only its own D numbers of x.
 one-small-linear-for-all-heads: All heads share one D x D weight.
     Each head has D rows of its own, which read all of x.
 # 1, Projection: Three Linears or one
-wrong-unpack-order: The three were handed out in another order than q, k, v.
-    They are stored in the order q, k, v, and are handed out in that order.
+wrong-unpack-order: The three were taken in another order than q, k, v.
+    They are stored in the order q, k, v: take them in that order.
 pieces-not-three: 2 pieces came back, not 3: axis 0 was cut, which holds 2 sentences.
     q, k and v lie beside each other in the last axis: chunk(3, dim=-1).
 /split-takes-a-size: split(3) cuts pieces of size 3, and not 3 pieces.
@@ -111,15 +111,15 @@ qkv-cut-along-tokens: q and k are pieces of one tensor that was cut along its to
     Cut q, k and v along the width, dim=-1.
 # 1, Projection: See it: look for what you need
 key-value-swapped: Keys and values have changed places.
-    A key says what a token is found by, a value what it hands over; each has its own weight.
+    A key is what a token is found by, and a value is what it passes on. Each has its own weight.
 value-through-key-projection: The values are made as the keys are.
-    Values need their own projection, W_V: what a token hands over is not what it is found by.
+    Values need their own projection, W_V: what a token passes on is not what it is found by.
 key-through-query-projection: The keys are made as the queries are.
-    Keys need their own projection, W_K, or scores are symmetric: a looks at b as b looks at a.
+    Keys need their own projection, W_K. Otherwise a scores b exactly as b scores a.
 shared-projection: q, k and v all come from one projection.
     Three roles need three weights.
 value-not-projected: The values are x itself.
-    Values are projected, too: v = x W_Vᵀ.
+    Values are projected, as queries and keys are: v = x W_Vᵀ.
 /nothing-projected: q, k and v are x itself.
     Each is a projection of x, with a weight of its own.
 # 2, Head splitting: A fused q, k, v
@@ -156,7 +156,7 @@ view-after-transpose: The axes were swapped before the width was cut.
     Cut the width of each token first, (B, S, H, D), then bring the heads forward. After a transpose
     view cannot cut, and reshape cuts along other numbers.
 only-one-of-qkv-wrongly-split: q, k and v were split differently: not all with the transpose.
-    All three take the same way: cut C into (H, D), then swap tokens and heads.
+    All three are split in the same way: cut C into (H, D), then swap tokens and heads.
 only-one-of-qkv-wrongly-split/traced: Of q, k and v not all are split alike.
     All three take the same way: cut C into (H, D), then swap tokens and heads.
 /mm-of-matrices: torch.mm takes two matrices, and no axes in front of them.
@@ -166,7 +166,7 @@ tokens-joined: This reshape makes one token of several: {axes} become one axis, 
     side.
 # 2, Head splitting: Where it lives
 fold-order-mixed: Heads and sentences have changed places.
-    Whoever folds as (B, H) must unfold as (B, H).
+    What was folded as (B, H) must be unfolded as (B, H).
 # 2, Head splitting: Deeper: one head alone
 /all-heads-computed: All heads were computed, and one was kept.
     Multiply x by the rows of this head alone.
@@ -191,7 +191,7 @@ query-key-swapped: Queries and keys have changed places: rows are keys.
 elementwise-product: Two tensors were multiplied number by number (*), and not as matrices (@).
     A score is one number for a query and a key, their dot product; a context is a sum over keys.
 cosine-not-dot: Both vectors were brought to length 1 first: this is their cosine.
-    A dot product counts how long they are, too. Leave their lengths alone.
+    A dot product also depends on how long they are: leave their lengths alone.
 /scaled-already: The scores are divided by sqrt(D) already.
     That is the next exercise. Here it is the dot products alone.
 contraction-of-different-axes: This product sums over {left} of the first and {right} of the second
@@ -200,7 +200,7 @@ contraction-of-different-axes: This product sums over {left} of the first and {r
 scale-d-model: The scores were divided by sqrt(d_model).
     A dot product of D numbers has spread sqrt(D), and D is the width of a head.
 scale-by-heads: The scores were divided by sqrt(H), the number of heads.
-    The width of a head counts, not how many there are.
+    What counts is the width of a head, not the number of heads.
 # 3, Scores and scaling: How large is a dot product?
 scale-no-root: The scores were divided by D, not by its root.
     Their spread grows with sqrt(D).
@@ -229,7 +229,7 @@ key-not-transposed/form: Neither of the two is transposed.
     The product must sum over the D rows of the head: (C, D) times (D, C).
 elementwise-product/form: The two were multiplied number by number (*), and not as matrices (@).
     The product must sum over the D rows of the head: (C, D) times (D, C).
-weight-not-transposed/form: A head's columns were taken from both weights, in the place of its rows.
+weight-not-transposed/form: A head's columns were taken from both weights, instead of its rows.
     nn.Linear keeps its weight as (out, in), so a head has D rows: w_q.chunk(num_heads)[head].
 # 4, Softmax: Break it: the wrong axis
 softmax-over-queries: Columns sum to 1, not rows: softmax ran over the queries.
@@ -255,8 +255,8 @@ softmax-twice: Softmax was taken twice.
 /softmax-missing: The softmax is missing: the scores were used as they are.
     exp makes them positive, and the division makes each row sum to 1.
 # 4, Softmax: Hiding words
-/causal-unasked: Later tokens are hidden: this is causal, and nobody asked for it.
-    Here every query sees all keys, but those that a mask hides. The causal mask comes in lesson 8.
+/causal-unasked: Later tokens are hidden, which this exercise does not ask for.
+    Here every query sees every key that no mask hides. The causal mask comes in lesson 8.
 mask-inverted: What should be hidden is seen, and the other way round.
     True means may attend, so hide where the mask is False: ~mask.
 mask-multiplied: Hidden keys still get exp(0).
@@ -281,17 +281,16 @@ masked-row-uniform: A row with nothing to see looks at everything alike.
     Its scores are equal, as with a finite fill, or its NaN was replaced. Its weights must be 0.
 mask-none: It was called without a mask, and took None for one.
     Hide keys only where there is a mask: if mask is not None.
-truth-of-a-mask: `if` and `not` want one truth, and a mask holds many.
+truth-of-a-mask: `if` and `not` take a single truth value, and a mask holds many.
     Write `if mask is not None`, and `~mask` for its opposite.
 nan-gradient: The result is right, but a gradient is NaN.
     A row that sees nothing is NaN before nan_to_num hides it, and backward() meets that NaN. Give
     such a row scores of 0 before the softmax, and weights of 0 after it.
 mask-times-minus-inf: Everything became NaN: 0 times inf is not a number.
     Fill hidden scores with masked_fill, which leaves the others alone.
-mask-after-softmax-renormalised: Hidden weights were set to 0 after the softmax, and the rest was
-    divided by its sum.
-    If a hidden score is far above the visible ones, nothing is left to divide. Hide the scores
-    before the softmax: fill them with -inf.
+mask-after-softmax-renormalised: Weights were hidden after the softmax, and the rest rescaled.
+    If a hidden score is far above the visible ones, nothing is left to rescale. Hide scores before
+    the softmax: fill them with -inf.
 mask-form-ignored: The mask is read in one form only, and it may come in another.
     A mask (S, S) and a mask (B, 1, S, S) both broadcast to scores (B, H, S, S): use it as it comes.
 # 4, Softmax: A softmax that does not overflow
@@ -329,10 +328,10 @@ mask-added-finite: A finite number was added to the hidden scores, which only lo
 /library-softmax: A softmax of PyTorch did the work.
     Write its three steps yourself.
 # 5, Weighted sum: A whole head
-scores-returned: The scores were returned in the place of the weights; the context is right.
+scores-returned: The scores were returned instead of the weights; the context is right.
     The weights are what softmax makes of the scores: return those.
 dropout-at-eval: Two calls with the same input differ, as with dropout.
-    Leave dropout and all that is random away: the same input gives the same result.
+    Leave out dropout and everything random: the same input must give the same result.
 # 5, Weighted sum: See it: a context and what it is made of
 weights-transposed: The weights were transposed.
     Row t of the weights belongs to query t: weights @ v.
@@ -353,7 +352,7 @@ merge-dim-before-heads: The merged width is ordered (D, H).
 merge-batch-mixed: Sentences were mixed into one another.
     Bring back (B, S, H, D) before joining; the batch stays in front.
 heads-averaged: The heads were added up or averaged.
-    They are laid side by side: averaged, nothing tells them apart afterwards.
+    Lay them side by side: once averaged, they cannot be told apart.
 heads-on-sequence-axis: The heads were laid one after another along the tokens.
     They belong side by side in the width: dim=-1.
 # 6, Concatenation: Do it
@@ -385,7 +384,7 @@ sum-not-difference: The two contents are added.
     One of the two must be taken away: -1 for its columns in w_o.
 # 7, Multi-head attention: Do it: one function, one module
 /no-super-init: Its __init__ does not begin with super().__init__().
-    A module must be made ready before a part is put into it.
+    A module has to be set up before anything is stored in it.
 not-stored: Something that forward needs was not stored in __init__.
     Write self. before its name, there and in forward: self.num_heads = num_heads.
 weights-averaged: The weights were averaged over the heads, as nn.MultiheadAttention does unasked.
@@ -396,13 +395,13 @@ state-kept: A later call answers for the input of an earlier one: something was 
 scale-twice: The scores are scaled twice: before the call, and by it.
     F.scaled_dot_product_attention divides by sqrt(D) by itself: hand it q and k as they are.
 scale-missing/kernel: The call was told to leave the scores as they are, by scale=1.
-    Without a scale of yours it divides by sqrt(D), which is wanted here.
+    Without scale= it divides by sqrt(D), as it should here.
 scale-inverted/kernel: The scale of the call was set to sqrt(D): it multiplies, and does not divide.
     Leave it out: by itself the call takes 1 / sqrt(D).
 causal-ignored: is_causal has no effect: tokens see what comes later.
-    Hand it on by its name: is_causal=is_causal.
+    Pass it on by its name: is_causal=is_causal.
 /causal-always: Later tokens are hidden although is_causal is False.
-    Hand on what you were given: is_causal=is_causal.
+    Pass on what you were given: is_causal=is_causal.
 /is-causal-as-mask: is_causal stands in the place of the mask.
     The fourth argument of the call is attn_mask. Give is_causal by its name: is_causal=is_causal.
 /key-transposed-for-kernel: k was transposed before the call.
@@ -428,8 +427,8 @@ bias-dropped/count: Biases are missing from the count.
     All heads together are as wide as d_model: each of the four weights is (C, C).
 # 7, Multi-head attention: Deeper: a bias that is not needed
 bias-not-projected: b_v was added as it is.
-    It is added to the values, so W_O projects it, like all that the heads bring: w_o @ b_v.
-output-bias-projected: W_O was applied to b_o, too.
+    It is added to the values, so W_O projects it like all that the heads bring: w_o @ b_v.
+output-bias-projected: W_O was also applied to b_o.
     b_o is added behind W_O; only b_v goes through it: w_o @ b_v + b_o.
 /biases-exchanged: The two biases have changed places.
     b_v is added before W_O, so it goes through it; b_o is added behind it: w_o @ b_v + b_o.
@@ -452,8 +451,8 @@ causal-leaks-next: Each token sees the next one.
     The past lies below the diagonal, where s < t: keep that with tril.
 mask-inverted/made: True and False have changed places.
     True means may attend.
-/padding-one-too-many: Each sentence sees one place too many.
-    Places count from 0: a sentence of 3 words has places 0, 1 and 2. Compare with <.
+/padding-one-too-many: Each sentence sees one position too many.
+    Positions count from 0: a sentence of 3 words has positions 0, 1 and 2. Compare with <.
 masks-or-instead-of-and: A key is seen if either mask allows it.
     Both must allow it: &, not |.
 mask-ignored/combined: One of the masks has no effect.
@@ -462,7 +461,7 @@ causal-missing: There is no causal mask.
     Every token sees all that come later, so in training it reads what it should guess.
 # 8, Masks: Left or right?
 padding-other-side: This is the mask for padding on the left.
-    Here the padding stands on the right: place s holds a word if s < length.
+    Here the padding stands on the right: position s holds a word if s < length.
 # 8, Masks: When T is not S: which corner?
 causal-top-left: The triangle stands at the top left.
     The new tokens are the last ones: align the triangle with the bottom right corner.
@@ -471,7 +470,7 @@ convention-misread: The numbers of "additive" were turned round like a mask of T
     It holds 0 where a key may be seen, and -inf where it is hidden: compare with 0.
 # 8, Masks: Broadcasting: which mask goes to whom
 padding-on-queries: The mask hides queries, not keys.
-    Padding is what nobody should look at: the last axis, mask[:, None, None, :].
+    No query may see the padding, so it belongs on the last axis: mask[:, None, None, :].
 padding-broadcast-raw: The mask is (B, S), which would be read as (T, S).
     Give it axes for heads and queries: mask[:, None, None, :].
 padding-broadcast-raw/traced: An axis B meets an axis {other} of the same size.
@@ -504,10 +503,10 @@ mask-times-minus-inf/additive: What may be seen became NaN: 0 times inf is not a
 masked-row-uniform/additive: Hidden keys got a large finite number.
     In a row with nothing to see all are alike then. Use -inf.
 dtype-ignored: The numbers are right, but their dtype is not the one that was asked for.
-    Hand dtype on, as in torch.zeros(mask.shape, dtype=dtype).
+    Pass dtype on, as in torch.zeros(mask.shape, dtype=dtype).
 # 9, Cross-attention: Cross-attention: two sequences
-query-from-memory: Queries come from the memory, too.
-    The one that asks is x: as many rows as x has tokens.
+query-from-memory: The queries come from the memory, as keys and values do.
+    x asks, so there are as many rows as x has tokens.
 memory-ignored: Keys and values come from x.
     x asks, memory answers: keys and values are projections of memory.
 memory-and-input-joined: Keys and values come from x and memory together.
@@ -547,10 +546,10 @@ rope-layout-mixed: Angles of one layout meet the rotation of the other.
     In the half-split layout the angles repeat as a block: cat((angles, angles)).
 rope-in-degrees: The angles were converted, from degrees or to degrees.
     sin and cos take radians: position times frequency is the angle as it stands.
-rope-values-not-angles: The position was added, not turned.
+rope-values-not-angles: The position was added, and nothing was rotated.
     RoPE rotates each pair by an angle that grows with the position.
 # 10, Positions: Break it: the wrong place for a turn
-rope-on-values: The values are rotated by their positions, too.
+rope-on-values: The values are rotated by their positions as well.
     Positions belong in the scores, where only differences count. Leave values as they are.
 # 10, Positions: Only the offset matters
 rope-on-queries-only: Only the queries are rotated, not the keys.
@@ -582,7 +581,7 @@ groups-mixed: Of the keys and values of fewer heads some were repeated one by on
     Use repeat_interleave.
 # 11, KV cache and fewer KV heads: Bytes: what a cache weighs
 cache-bytes-batch-missing: That is the cache of one sentence.
-    Each sentence of the batch has keys and values of its own: multiply by batch, too.
+    Each sentence of the batch has keys and values of its own: multiply by batch.
 cache-bytes-one-of-kv: That is half of it.
     Keys and values are both kept: a factor of 2.
 /layers-left-out: layers is left out.
@@ -597,7 +596,7 @@ cache-bytes-one-of-kv: That is half of it.
     Multiply the sizes of all that is kept: it is one of them.
 # 11, KV cache and fewer KV heads: One latent for all heads
 latent-scores-scaled: The scores were divided by a square root.
-    Here they are wanted unscaled: leave the division to whoever applies the softmax.
+    Return them unscaled: the division comes later, before the softmax.
 latent-scores-transposed: Rows are latents and columns queries.
     A row belongs to a query: the query, taken to the latent, stands on the left.
 one-head-for-all: All heads were taken to the latent by the matrix of one head.
@@ -621,15 +620,15 @@ online-max-not-corrected: The running sum was not rescaled when the maximum grew
 online-max-not-corrected/context: Neither the running sum nor the running context was rescaled.
     Old terms were taken relative to the old maximum: multiply both by exp(old - new).
 sum-not-rescaled: The running context was rescaled, the running sum was not.
-    Both hold terms relative to the old maximum: multiply the sum by exp(old - new), too.
+    Both hold terms relative to the old maximum: multiply the sum by exp(old - new) as well.
 context-not-rescaled: The running sum was rescaled, the running context was not.
-    Both hold terms relative to the old maximum: multiply the context by exp(old - new), too.
+    Both hold terms relative to the old maximum: multiply the context by exp(old - new) as well.
 online-exponent-sign: The old sum was multiplied by exp(new - old).
     It must shrink when the maximum grows: multiply by exp(old - new).
 softmax-no-keepdim/block: The maximum of a block lacks the axis of keys, so it does not fit it.
     Keep that axis with keepdim=True, or put one back with [..., None].
 online-max-from-zero: The running maximum starts at 0, or at another number.
-    Where all scores of a row are lower, none of them ever is the maximum then. Start at -inf.
+    If all scores of a row are lower, none of them ever becomes the maximum. Start at -inf.
 softmax-unstable/tiled: No maximum was subtracted: with large scores the exponentials overflow.
     Keep a running maximum, and take every exponential relative to it.
 online-last-block-dropped: The last, shorter block is missing.
@@ -661,7 +660,7 @@ layer-norm-unbiased: The variance was divided by n - 1.
 layer-norm-unbiased/std: The variance was divided by n - 1, as in std, and eps is not under the
     root.
     Layer norm divides by n, and takes the root of variance + eps: see var(correction=0).
-layer-norm-eps-outside: eps was added behind the root.
+layer-norm-eps-outside: eps was added after the root.
     It belongs under it: sqrt(variance + eps).
 rms-not-layer-norm: The mean was not taken away: this is RMSNorm.
     Layer norm first subtracts the mean of each token; the variance is that of what is left.
@@ -696,8 +695,7 @@ norm-shared: Both halves use one norm.
 patchify-without-permute: Each patch holds parts of several places.
     Bring rows and columns of patches in front before flattening: permute(0, 2, 4, 1, 3, 5).
 unfold-without-permute: After unfold, the channels still stand before the patches.
-    So each row holds three patches of one channel. Bring the axes of the patches in front before
-    you reshape: permute(0, 2, 3, 1, 4, 5).
+    Bring the axes of the patches in front before you reshape: permute(0, 2, 3, 1, 4, 5).
 patchify-channels-last: Each patch is ordered (row, column, channel).
     Here it is (channel, row, column).
 patchify-transposed: The patches come column by column.
@@ -721,7 +719,7 @@ generate-samples: Two calls differ: the next word is drawn at random.
     Here the likeliest word is taken, each time: argmax.
 # 15, Language model: Choosing the next word
 temperature-multiplied: The logits were multiplied by the temperature.
-    Divide: a temperature below 1 draws the logits apart, one above 1 together.
+    Divide by it: a temperature below 1 moves the logits apart, one above 1 moves them together.
 temperature-ignored: The temperature changes nothing.
     Divide the logits by it before the softmax.
 temperature-after-softmax: The probabilities were divided by the temperature, not the logits.
@@ -741,7 +739,7 @@ top-k-none: top_k is None, and was taken for a number.
 # 17, What heads do: Ablation: what breaks without a head
 ablate-in-place: The context itself was changed.
     Work on a copy, so that other heads can be tried: clone().
-ablate-wrong-axis: Something else than heads was silenced.
+ablate-wrong-axis: Something other than heads was silenced.
     Heads are axis 1 of (B, H, S, D).
 ablate-wrong-axis/shorter: A head was looked for on an axis that is shorter.
     Heads are axis 1 of (B, H, S, D): context[:, heads].

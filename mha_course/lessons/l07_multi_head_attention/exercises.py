@@ -186,7 +186,7 @@ EXERCISES = [
     Exercise(
         MultiHeadAttention,
         "What has to be made once, when the module is built, and what at every call?",
-        "Four `nn.Linear` and the number of heads belong into `__init__`, the steps of "
+        "Four `nn.Linear` and the number of heads belong in `__init__`, the steps of "
         "`multi_head_attention` into `forward`.",
         "Each Linear maps (B, S, C) to (B, S, C). Three results are split to (B, H, S, D); "
         "out_proj takes the merged heads (B, S, C).",

@@ -271,8 +271,8 @@ EXERCISES = [
         inputs=[lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([4, 6]), S))],
         other_sizes=lambda: (masks.causal_mask(4), masks.padding_mask(torch.tensor([1, 3, 4]), 4)),
         axes="B 1 S S",
-        done="You can join two masks. Write a third, which shows only the last three tokens, and "
-        "join it, too.",
+        done="You can combine two masks. Write a third, which shows only the last three tokens, "
+        "and combine all three.",
     ),
     Exercise(
         masks.causal_mask_for_cache,

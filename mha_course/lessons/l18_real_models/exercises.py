@@ -237,8 +237,8 @@ EXERCISES = [
         inputs=[lambda: (*square(1), H), lambda: (draw(C, 16, seed=2), H)],
         other_sizes=lambda: (draw(30, 20, seed=21), 5),
         axes="H*D C",
-        done="You can bring a RoPE checkpoint into the other layout. Must v_proj be reordered, "
-             "too?",
+        done="You can bring a RoPE checkpoint into the other layout. Does v_proj have to be "
+             "reordered?",
     ),
 ]  # fmt: skip
 
