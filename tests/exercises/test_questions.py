@@ -718,7 +718,7 @@ RIGHT = {
     "fused-parameters": ["1 800", "1.800", 1800.0, "1,800 numbers", "1800 parameters"],
     "whose-heads": ["All four.", "all heads", "In all heads", "b"],
     "split-shape": ["2 4 5 6", "B H S D", "b, h, s, d"],
-    "two-at-once": [".06", "0,06", "b"],
+    "two-at-once": [".06", "0,06", "6%", "b"],
     "contiguous-copies": ["No", "b", "2"],
     "typical-score": ["8.0", "8.", "√64", "sqrt(64)", "64**0.5", torch.tensor(8.0)],
     "which-width": [8, "8.0", "a"],

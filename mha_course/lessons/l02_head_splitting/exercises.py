@@ -98,6 +98,7 @@ QUESTIONS = {
         "0.94 → Then the row would sum to 1.88. The shares of a row sum to 1.",
         "✔ 0.06 → A row sums to 1, so what one word gets is taken from all others.",
         "0.47 → Only if “hungry” gave up half of what it has. It keeps its 0.94.",
+        units="%",
     ),
     "wrong-row": question(
         "The player's wrong split, view(1, 2, 3, 4): row 1 of head 0 ought to be token 1's. Whose "
