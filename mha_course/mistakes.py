@@ -129,7 +129,7 @@ fused-three-innermost: The last axis was read as (H, D, 3).
     It is laid out as (3, H, D): first q, k and v, in each the heads, in each head its D numbers.
 fused-dim-before-heads: The last axis was read as (3, D, H).
     It is laid out as (3, H, D): first q, k and v, in each the heads, in each head its D numbers.
-width-not-divided-by-three: D was worked out from the last axis, which is 3C wide.
+width-not-divided-by-three: The last axis was taken for C wide, and it is 3C wide.
     C is a third of it: D = qkv.size(-1) // (3 * num_heads).
 # 2, Head splitting: The split, cell by cell
 float-division: A size or an index is a float, as a division with / gives it.

@@ -186,8 +186,8 @@ EXERCISES = [
         results=("output", "keys", "values"),
         steps=(*ALL_SIX, *ATTEND, *OWN_STEPS),
         build=_build_decode_step,
-        done="You can read one word at a time. Feed a sentence word by word, and hold the outputs "
-        "against those of one causal pass.",
+        done="You can read one word at a time. Feed a sentence word by word, and compare the "
+        "outputs with those of one causal pass.",
     ),
     Exercise(
         caching.repeat_kv,
@@ -226,8 +226,8 @@ EXERCISES = [
         caching.kv_cache_bytes,
         "What is kept for one token in one layer, and how many numbers is that?",
         "Multiply the sizes of all that is kept. Keys and values are two things.",
-        "Each layer keeps two tensors (B, H_kv, S, D), at so many bytes a number. The result is "
-        "an int.",
+        "Each layer keeps two tensors (B, H_kv, S, D), and each number takes bytes_per_value "
+        "bytes. The result is an int.",
         line="return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
         inputs=[lambda: (7, 3, 11, 5, 13, 16), lambda: (9, 3, 17, 5, 6, 4)],
         done="You can tell what a cache weighs before it is built. Try a model that you know, "

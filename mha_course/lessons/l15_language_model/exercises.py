@@ -137,8 +137,8 @@ def _draw_ids(count: int, *shape: int, seed: int) -> Tensor:
 EXERCISES = [
     Exercise(
         next_token_targets,
-        "Which token should be named after token t has been read, and which token has nothing "
-        "behind it?",
+        "Which token should the model name when it has read token t, and which token has nothing "
+        "after it?",
         "Two slices of the same ids, one place apart.",
         "ids (B, S) without the last column, and without the first: (B, S - 1) each.",
         inputs=[lambda: (_draw_ids(99, B, S, seed=1),)],
@@ -149,7 +149,7 @@ EXERCISES = [
     ),
     Exercise(
         generate,
-        "The model gives an answer for every place. At which place is the next word told?",
+        "The model gives an answer at every position. At which one does it say the next word?",
         "A loop: run the model on all ids so far, pick the largest number at the right place, and "
         "append it.",
         "model(ids) is (B, S, vocab), and at one place (B, vocab). `argmax` with the axis kept "
