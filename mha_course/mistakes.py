@@ -47,22 +47,24 @@ TABLE = """
     For the dot products of all pairs use the matrix product, @.
 elementwise-product/similarity: x was multiplied number by number (*), and nothing was added up.
     A dot product multiplies number by number and adds up: the matrix product @ does both.
+elementwise-then-summed: Each token was multiplied with itself only.
+    Here each token meets all tokens: the matrix product x @ x.T has a number for every pair.
 key-not-transposed/similarity: The second factor of the product is not transposed.
     @ joins rows of the left with columns of the right, so tokens must be columns there: x @ x.T.
 key-reshaped/similarity: A reshape gave x the shape of x.T, but the numbers stayed in their order.
     It mixes numbers of different tokens. x.T turns rows into columns.
 /columns-compared: The columns of x were compared, not its rows: x.T @ x.
     A token is a row of x, so the rows meet: x @ x.T.
-/similarity-divided: The dot products are there, but divided, or turned into shares.
-    That is step 2 or step 3. Here it is step 1 alone.
+/similarity-divided: The dot products are right, but they were divided or turned into shares.
+    Those are steps 2 and 3. This exercise is step 1 alone.
 # 0, Start here: Do it
 size-hard-coded: A size or a count is written into the code as a number, which fits one input only.
     Read it from the shapes or take it from the arguments, as in B, S, C = x.shape.
 # 0, Start here: Break it: two ways in which “similarity” misleads
 cosine-not-dot/similarity: Each vector was divided by its length first: this is the cosine.
-    A dot product counts how long the vectors are, too. Multiply them as they are.
+    A dot product also depends on how long the vectors are: multiply them as they are.
 # 1, Projection: A Linear, taken apart
-weight-not-transposed: The product is with W the wrong way round.
+weight-not-transposed: The product is with W, and should be with its transpose.
     nn.Linear keeps its weight as (out, in): x @ W.T, or F.linear(x, W), which transposes by itself.
 weight-not-transposed/output: W_O was not transposed.
     It is kept as (out, in), as nn.Linear keeps it: the product is merged @ W_O.T.
@@ -73,7 +75,7 @@ weight-not-transposed/fused: The three weights were not transposed: x @ W.
 /new-linear: Random numbers take part, as in a new nn.Linear, which draws its own weight and bias.
     Compute with those that are given: x, the weight and the bias.
 /weight-reshaped: A reshape or view gave the weight the shape (in, out).
-    It is no transpose: the numbers stay in their order. weight.T turns rows into columns.
+    That is not a transpose: the numbers stay in their order. weight.T turns rows into columns.
 bias-dropped: A bias is missing.
     A Linear is x Wᵀ + b; the bias shifts every token alike.
 activation-on-projection: Negative numbers have become 0.
@@ -90,8 +92,8 @@ head-reads-own-slice: Each head reads only its own D numbers of x.
 one-small-linear-for-all-heads: All heads share one D x D weight.
     Each head has D rows of its own, which read all of x.
 # 1, Projection: Three Linears or one
-wrong-unpack-order: The three were handed out in another order than q, k, v.
-    They are stored in the order q, k, v, and are handed out in that order.
+wrong-unpack-order: The three were taken in another order than q, k, v.
+    They are stored in the order q, k, v: take them in that order.
 pieces-not-three: 2 pieces came back, not 3: axis 0 was cut, which holds 2 sentences.
     q, k and v lie beside each other in the last axis: chunk(3, dim=-1).
 /split-takes-a-size: split(3) cuts pieces of size 3, and not 3 pieces.
@@ -102,20 +104,22 @@ fused-three-innermost/project_qkv: Every third channel was taken.
     The rows are stacked: first all of q, then all of k, then all of v. chunk(3, dim=-1) cuts so.
 /three-by-view: A view or reshape made the three: it cuts across tokens.
     q, k and v lie beside each other in each token: chunk(3, dim=-1).
+/three-products: The result is right, but each of the three has a product of its own.
+    Take all of w_qkv in one product, and cut the result: chunk(3, dim=-1).
 qkv-cut-along-tokens: q and k are pieces of one tensor that was cut along its tokens, so some tokens
     look at others, none at itself.
     Cut q, k and v along the width, dim=-1.
 # 1, Projection: See it: look for what you need
 key-value-swapped: Keys and values have changed places.
-    A key says what a token is found by, a value what it hands over; each has its own weight.
+    A key is what a token is found by, and a value is what it passes on. Each has its own weight.
 value-through-key-projection: The values are made as the keys are.
-    Values need their own projection, W_V: what a token hands over is not what it is found by.
+    Values need their own projection, W_V: what a token passes on is not what it is found by.
 key-through-query-projection: The keys are made as the queries are.
-    Keys need their own projection, W_K, or scores are symmetric: a looks at b as b looks at a.
+    Keys need their own projection, W_K. Otherwise a scores b exactly as b scores a.
 shared-projection: q, k and v all come from one projection.
     Three roles need three weights.
 value-not-projected: The values are x itself.
-    Values are projected, too: v = x W_Vᵀ.
+    Values are projected, as queries and keys are: v = x W_Vᵀ.
 /nothing-projected: q, k and v are x itself.
     Each is a projection of x, with a weight of its own.
 # 2, Head splitting: A fused q, k, v
@@ -125,6 +129,8 @@ fused-three-innermost: The last axis was read as (H, D, 3).
     It is laid out as (3, H, D): first q, k and v, in each the heads, in each head its D numbers.
 fused-dim-before-heads: The last axis was read as (3, D, H).
     It is laid out as (3, H, D): first q, k and v, in each the heads, in each head its D numbers.
+width-not-divided-by-three: The last axis was taken for C wide, and it is 3C wide.
+    C is a third of it: D = qkv.size(-1) // (3 * num_heads).
 # 2, Head splitting: The split, cell by cell
 float-division: A size or an index is a float, as a division with / gives it.
     Sizes and indices are whole: divide with //.
@@ -135,8 +141,8 @@ view-without-transpose/traced: This reshape cuts across {axes}, so each head hol
     Split the width first, view(B, S, H, D), then transpose(1, 2).
 heads-innermost: The width was read as (D, H): each head got every H-th number.
     The D numbers of a head lie side by side: view(B, S, H, D).
-never-transposed: The result is (B, S, H, D): heads stand where tokens should.
-    With heads behind the tokens, every token would compare its own heads with each other.
+never-transposed: Heads and tokens did not change places: (B, S, H, D).
+    With heads behind the tokens, every token compares its own heads with each other.
 never-transposed/traced: Heads stand where tokens should: every token attends over its own heads, no
     token over another.
     Bring the heads before the tokens, transpose(1, 2), before the product.
@@ -150,7 +156,7 @@ view-after-transpose: The axes were swapped before the width was cut.
     Cut the width of each token first, (B, S, H, D), then bring the heads forward. After a transpose
     view cannot cut, and reshape cuts along other numbers.
 only-one-of-qkv-wrongly-split: q, k and v were split differently: not all with the transpose.
-    All three take the same way: cut C into (H, D), then swap tokens and heads.
+    All three are split in the same way: cut C into (H, D), then swap tokens and heads.
 only-one-of-qkv-wrongly-split/traced: Of q, k and v not all are split alike.
     All three take the same way: cut C into (H, D), then swap tokens and heads.
 /mm-of-matrices: torch.mm takes two matrices, and no axes in front of them.
@@ -160,7 +166,7 @@ tokens-joined: This reshape makes one token of several: {axes} become one axis, 
     side.
 # 2, Head splitting: Where it lives
 fold-order-mixed: Heads and sentences have changed places.
-    Whoever folds as (B, H) must unfold as (B, H).
+    What was folded as (B, H) must be unfolded as (B, H).
 # 2, Head splitting: Deeper: one head alone
 /all-heads-computed: All heads were computed, and one was kept.
     Multiply x by the rows of this head alone.
@@ -171,7 +177,8 @@ key-not-transposed/traced: This product sums over {left} of the first and {right
     factor, which only have the same size.
     Transpose the keys: k.transpose(-2, -1).
 key-transposed-wrong-axes: The wrong two axes of k were swapped.
-    Tokens and width change places, the last two axes: k.transpose(-2, -1).
+    Tokens and width change places, the last two axes: k.transpose(-2, -1). Only without an axis
+    for the heads is that transpose(1, 2).
 key-all-axes-reversed: k.T reverses all axes of k, not only the last two.
     Tokens and width change places, and sentences and heads stay: k.transpose(-2, -1).
 key-reshaped: The keys were brought into the shape of kᵀ by a reshape or view.
@@ -184,7 +191,7 @@ query-key-swapped: Queries and keys have changed places: rows are keys.
 elementwise-product: Two tensors were multiplied number by number (*), and not as matrices (@).
     A score is one number for a query and a key, their dot product; a context is a sum over keys.
 cosine-not-dot: Both vectors were brought to length 1 first: this is their cosine.
-    A dot product counts how long they are, too. Leave their lengths alone.
+    A dot product also depends on how long they are: leave their lengths alone.
 /scaled-already: The scores are divided by sqrt(D) already.
     That is the next exercise. Here it is the dot products alone.
 contraction-of-different-axes: This product sums over {left} of the first and {right} of the second
@@ -193,7 +200,7 @@ contraction-of-different-axes: This product sums over {left} of the first and {r
 scale-d-model: The scores were divided by sqrt(d_model).
     A dot product of D numbers has spread sqrt(D), and D is the width of a head.
 scale-by-heads: The scores were divided by sqrt(H), the number of heads.
-    The width of a head counts, not how many there are.
+    What counts is the width of a head, not the number of heads.
 # 3, Scores and scaling: How large is a dot product?
 scale-no-root: The scores were divided by D, not by its root.
     Their spread grows with sqrt(D).
@@ -222,7 +229,7 @@ key-not-transposed/form: Neither of the two is transposed.
     The product must sum over the D rows of the head: (C, D) times (D, C).
 elementwise-product/form: The two were multiplied number by number (*), and not as matrices (@).
     The product must sum over the D rows of the head: (C, D) times (D, C).
-weight-not-transposed/form: A head's columns were taken from both weights, in the place of its rows.
+weight-not-transposed/form: A head's columns were taken from both weights, instead of its rows.
     nn.Linear keeps its weight as (out, in), so a head has D rows: w_q.chunk(num_heads)[head].
 # 4, Softmax: Break it: the wrong axis
 softmax-over-queries: Columns sum to 1, not rows: softmax ran over the queries.
@@ -248,8 +255,8 @@ softmax-twice: Softmax was taken twice.
 /softmax-missing: The softmax is missing: the scores were used as they are.
     exp makes them positive, and the division makes each row sum to 1.
 # 4, Softmax: Hiding words
-/causal-unasked: Later tokens are hidden: this is causal, and nobody asked for it.
-    Here every query sees all keys, but those that a mask hides. The causal mask comes in lesson 8.
+/causal-unasked: Later tokens are hidden, which this exercise does not ask for.
+    Here every query sees every key that no mask hides. The causal mask comes in lesson 8.
 mask-inverted: What should be hidden is seen, and the other way round.
     True means may attend, so hide where the mask is False: ~mask.
 mask-multiplied: Hidden keys still get exp(0).
@@ -274,17 +281,16 @@ masked-row-uniform: A row with nothing to see looks at everything alike.
     Its scores are equal, as with a finite fill, or its NaN was replaced. Its weights must be 0.
 mask-none: It was called without a mask, and took None for one.
     Hide keys only where there is a mask: if mask is not None.
-/truth-of-a-mask: `if` and `not` want one truth, and a mask holds many.
+truth-of-a-mask: `if` and `not` take a single truth value, and a mask holds many.
     Write `if mask is not None`, and `~mask` for its opposite.
 nan-gradient: The result is right, but a gradient is NaN.
     A row that sees nothing is NaN before nan_to_num hides it, and backward() meets that NaN. Give
     such a row scores of 0 before the softmax, and weights of 0 after it.
 mask-times-minus-inf: Everything became NaN: 0 times inf is not a number.
     Fill hidden scores with masked_fill, which leaves the others alone.
-mask-after-softmax-renormalised: Hidden weights were set to 0 after the softmax, and the rest was
-    divided by its sum.
-    If a hidden score is far above the visible ones, nothing is left to divide. Hide the scores
-    before the softmax: fill them with -inf.
+mask-after-softmax-renormalised: Weights were hidden after the softmax, and the rest rescaled.
+    If a hidden score is far above the visible ones, nothing is left to rescale. Hide scores before
+    the softmax: fill them with -inf.
 mask-form-ignored: The mask is read in one form only, and it may come in another.
     A mask (S, S) and a mask (B, 1, S, S) both broadcast to scores (B, H, S, S): use it as it comes.
 # 4, Softmax: A softmax that does not overflow
@@ -322,10 +328,10 @@ mask-added-finite: A finite number was added to the hidden scores, which only lo
 /library-softmax: A softmax of PyTorch did the work.
     Write its three steps yourself.
 # 5, Weighted sum: A whole head
-scores-returned: The scores were returned in the place of the weights; the context is right.
+scores-returned: The scores were returned instead of the weights; the context is right.
     The weights are what softmax makes of the scores: return those.
 dropout-at-eval: Two calls with the same input differ, as with dropout.
-    Leave dropout and all that is random away: the same input gives the same result.
+    Leave out dropout and everything random: the same input must give the same result.
 # 5, Weighted sum: See it: a context and what it is made of
 weights-transposed: The weights were transposed.
     Row t of the weights belongs to query t: weights @ v.
@@ -346,7 +352,7 @@ merge-dim-before-heads: The merged width is ordered (D, H).
 merge-batch-mixed: Sentences were mixed into one another.
     Bring back (B, S, H, D) before joining; the batch stays in front.
 heads-averaged: The heads were added up or averaged.
-    They are laid side by side: averaged, nothing tells them apart afterwards.
+    Lay them side by side: once averaged, they cannot be told apart.
 heads-on-sequence-axis: The heads were laid one after another along the tokens.
     They belong side by side in the width: dim=-1.
 # 6, Concatenation: Do it
@@ -378,20 +384,24 @@ sum-not-difference: The two contents are added.
     One of the two must be taken away: -1 for its columns in w_o.
 # 7, Multi-head attention: Do it: one function, one module
 /no-super-init: Its __init__ does not begin with super().__init__().
-    A module must be made ready before a part is put into it.
+    A module has to be set up before anything is stored in it.
+not-stored: Something that forward needs was not stored in __init__.
+    Write self. before its name, there and in forward: self.num_heads = num_heads.
+weights-averaged: The weights were averaged over the heads, as nn.MultiheadAttention does unasked.
+    Return those of every head, (B, H, S, S): each head looks in its own way.
 state-kept: A later call answers for the input of an earlier one: something was kept in between.
     Compute what depends on the input in every call, and keep only parameters and sizes.
 # 7, Multi-head attention: One call for the middle
 scale-twice: The scores are scaled twice: before the call, and by it.
     F.scaled_dot_product_attention divides by sqrt(D) by itself: hand it q and k as they are.
 scale-missing/kernel: The call was told to leave the scores as they are, by scale=1.
-    Without a scale of yours it divides by sqrt(D), which is wanted here.
+    Without scale= it divides by sqrt(D), as it should here.
 scale-inverted/kernel: The scale of the call was set to sqrt(D): it multiplies, and does not divide.
     Leave it out: by itself the call takes 1 / sqrt(D).
 causal-ignored: is_causal has no effect: tokens see what comes later.
-    Hand it on by its name: is_causal=is_causal.
+    Pass it on by its name: is_causal=is_causal.
 /causal-always: Later tokens are hidden although is_causal is False.
-    Hand on what you were given: is_causal=is_causal.
+    Pass on what you were given: is_causal=is_causal.
 /is-causal-as-mask: is_causal stands in the place of the mask.
     The fourth argument of the call is attn_mask. Give is_causal by its name: is_causal=is_causal.
 /key-transposed-for-kernel: k was transposed before the call.
@@ -417,8 +427,8 @@ bias-dropped/count: Biases are missing from the count.
     All heads together are as wide as d_model: each of the four weights is (C, C).
 # 7, Multi-head attention: Deeper: a bias that is not needed
 bias-not-projected: b_v was added as it is.
-    It is added to the values, so W_O projects it, like all that the heads bring: w_o @ b_v.
-output-bias-projected: W_O was applied to b_o, too.
+    It is added to the values, so W_O projects it like all that the heads bring: w_o @ b_v.
+output-bias-projected: W_O was also applied to b_o.
     b_o is added behind W_O; only b_v goes through it: w_o @ b_v + b_o.
 /biases-exchanged: The two biases have changed places.
     b_v is added before W_O, so it goes through it; b_o is added behind it: w_o @ b_v + b_o.
@@ -441,14 +451,17 @@ causal-leaks-next: Each token sees the next one.
     The past lies below the diagonal, where s < t: keep that with tril.
 mask-inverted/made: True and False have changed places.
     True means may attend.
-/padding-one-too-many: Each sentence sees one place too many.
-    Places count from 0: a sentence of 3 words has places 0, 1 and 2. Compare with <.
+/padding-one-too-many: Each sentence sees one position too many.
+    Positions count from 0: a sentence of 3 words has positions 0, 1 and 2. Compare with <.
 masks-or-instead-of-and: A key is seen if either mask allows it.
     Both must allow it: &, not |.
 mask-ignored/combined: One of the masks has no effect.
     Both must allow a key.
 causal-missing: There is no causal mask.
     Every token sees all that come later, so in training it reads what it should guess.
+# 8, Masks: Left or right?
+padding-other-side: This is the mask for padding on the left.
+    Here the padding stands on the right: position s holds a word if s < length.
 # 8, Masks: When T is not S: which corner?
 causal-top-left: The triangle stands at the top left.
     The new tokens are the last ones: align the triangle with the bottom right corner.
@@ -457,7 +470,7 @@ convention-misread: The numbers of "additive" were turned round like a mask of T
     It holds 0 where a key may be seen, and -inf where it is hidden: compare with 0.
 # 8, Masks: Broadcasting: which mask goes to whom
 padding-on-queries: The mask hides queries, not keys.
-    Padding is what nobody should look at: the last axis, mask[:, None, None, :].
+    No query may see the padding, so it belongs on the last axis: mask[:, None, None, :].
 padding-broadcast-raw: The mask is (B, S), which would be read as (T, S).
     Give it axes for heads and queries: mask[:, None, None, :].
 padding-broadcast-raw/traced: An axis B meets an axis {other} of the same size.
@@ -490,10 +503,10 @@ mask-times-minus-inf/additive: What may be seen became NaN: 0 times inf is not a
 masked-row-uniform/additive: Hidden keys got a large finite number.
     In a row with nothing to see all are alike then. Use -inf.
 dtype-ignored: The numbers are right, but their dtype is not the one that was asked for.
-    Hand dtype on, as in torch.zeros(mask.shape, dtype=dtype).
+    Pass dtype on, as in torch.zeros(mask.shape, dtype=dtype).
 # 9, Cross-attention: Cross-attention: two sequences
-query-from-memory: Queries come from the memory, too.
-    The one that asks is x: as many rows as x has tokens.
+query-from-memory: The queries come from the memory, as keys and values do.
+    x asks, so there are as many rows as x has tokens.
 memory-ignored: Keys and values come from x.
     x asks, memory answers: keys and values are projections of memory.
 memory-and-input-joined: Keys and values come from x and memory together.
@@ -519,7 +532,7 @@ sin-cos-swapped/rope: Sine and cosine have changed places.
     An angle of 0 turns nothing: cosine multiplies the number itself, sine its partner.
 positions-ignored: The tokens were counted from 0, whatever positions says.
     A token in a cache, or in a later piece of text, stands elsewhere: use positions.
-base-ignored: The base is always the same number, whatever base says.
+base-ignored: The base is not the one that was asked for.
     It is an argument, 10000 if none is given: models that read long texts take a larger one.
 frequency-precedence/rope: The exponent slipped.
     It is -2i / D for pair i, from 0 down to nearly -1, with a minus: pair 0 is the fastest.
@@ -531,10 +544,12 @@ rope-interleaved: These are the numbers of the other layout, with neighbours as 
     It is as valid; here index i is paired with i + D/2.
 rope-layout-mixed: Angles of one layout meet the rotation of the other.
     In the half-split layout the angles repeat as a block: cat((angles, angles)).
-rope-values-not-angles: The position was added, not turned.
+rope-in-degrees: The angles were converted, from degrees or to degrees.
+    sin and cos take radians: position times frequency is the angle as it stands.
+rope-values-not-angles: The position was added, and nothing was rotated.
     RoPE rotates each pair by an angle that grows with the position.
 # 10, Positions: Break it: the wrong place for a turn
-rope-on-values: The values are rotated by their positions, too.
+rope-on-values: The values are rotated by their positions as well.
     Positions belong in the scores, where only differences count. Leave values as they are.
 # 10, Positions: Only the offset matters
 rope-on-queries-only: Only the queries are rotated, not the keys.
@@ -566,7 +581,7 @@ groups-mixed: Of the keys and values of fewer heads some were repeated one by on
     Use repeat_interleave.
 # 11, KV cache and fewer KV heads: Bytes: what a cache weighs
 cache-bytes-batch-missing: That is the cache of one sentence.
-    Each sentence of the batch has keys and values of its own: multiply by batch, too.
+    Each sentence of the batch has keys and values of its own: multiply by batch.
 cache-bytes-one-of-kv: That is half of it.
     Keys and values are both kept: a factor of 2.
 /layers-left-out: layers is left out.
@@ -581,7 +596,7 @@ cache-bytes-one-of-kv: That is half of it.
     Multiply the sizes of all that is kept: it is one of them.
 # 11, KV cache and fewer KV heads: One latent for all heads
 latent-scores-scaled: The scores were divided by a square root.
-    Here they are wanted unscaled: leave the division to whoever applies the softmax.
+    Return them unscaled: the division comes later, before the softmax.
 latent-scores-transposed: Rows are latents and columns queries.
     A row belongs to a query: the query, taken to the latent, stands on the left.
 one-head-for-all: All heads were taken to the latent by the matrix of one head.
@@ -605,15 +620,15 @@ online-max-not-corrected: The running sum was not rescaled when the maximum grew
 online-max-not-corrected/context: Neither the running sum nor the running context was rescaled.
     Old terms were taken relative to the old maximum: multiply both by exp(old - new).
 sum-not-rescaled: The running context was rescaled, the running sum was not.
-    Both hold terms relative to the old maximum: multiply the sum by exp(old - new), too.
+    Both hold terms relative to the old maximum: multiply the sum by exp(old - new) as well.
 context-not-rescaled: The running sum was rescaled, the running context was not.
-    Both hold terms relative to the old maximum: multiply the context by exp(old - new), too.
+    Both hold terms relative to the old maximum: multiply the context by exp(old - new) as well.
 online-exponent-sign: The old sum was multiplied by exp(new - old).
     It must shrink when the maximum grows: multiply by exp(old - new).
 softmax-no-keepdim/block: The maximum of a block lacks the axis of keys, so it does not fit it.
     Keep that axis with keepdim=True, or put one back with [..., None].
 online-max-from-zero: The running maximum starts at 0, or at another number.
-    Where all scores of a row are lower, none of them ever is the maximum then. Start at -inf.
+    If all scores of a row are lower, none of them ever becomes the maximum. Start at -inf.
 softmax-unstable/tiled: No maximum was subtracted: with large scores the exponentials overflow.
     Keep a running maximum, and take every exponential relative to it.
 online-last-block-dropped: The last, shorter block is missing.
@@ -628,6 +643,9 @@ online-whole-row: It computes with a whole row of scores at once.
 # 12, FlashAttention: Tile by tile
 library-kernel: A kernel of PyTorch did the work.
     Write the loop over the blocks yourself.
+partials-averaged/tiles: Each block got a softmax of its own, and the contexts were averaged.
+    A block of low scores then counts as much as a block of high ones. Keep one maximum and one sum
+    for the whole row, and divide once, at the end.
 online-whole-row/tiles: More than (B, H, T, block_size) scores are held at once.
     Take one block of keys after the other, and keep only the running maximum, sum and context.
 # 12, FlashAttention: Half precision
@@ -642,14 +660,20 @@ layer-norm-unbiased: The variance was divided by n - 1.
 layer-norm-unbiased/std: The variance was divided by n - 1, as in std, and eps is not under the
     root.
     Layer norm divides by n, and takes the root of variance + eps: see var(correction=0).
-layer-norm-eps-outside: eps was added behind the root.
+layer-norm-eps-outside: eps was added after the root.
     It belongs under it: sqrt(variance + eps).
 rms-not-layer-norm: The mean was not taken away: this is RMSNorm.
     Layer norm first subtracts the mean of each token; the variance is that of what is left.
 layer-norm-no-affine: gamma, beta or both were left out.
     After the norm each channel is multiplied by its gamma, and its beta is added.
-layer-norm-eps-ignored: eps is not the one that was given.
+layer-norm-eps-ignored: eps was not added to the variance, or another number was.
     It is an argument: add it to the variance before the root, as it is handed in.
+eps-clamped: eps is the least that the variance can be, and was not added to it.
+    It is added always, under the root: (variance + eps).sqrt().
+beta-before-gamma: beta was added before gamma multiplied.
+    First gamma stretches the normed token, then beta shifts it: gamma * normed + beta.
+gamma-beta-exchanged: gamma and beta have changed places.
+    gamma multiplies the normed token, and beta is added.
 layer-norm-variance-without-root: It was divided by the variance, not by its root.
     The spread of the numbers is the root: (variance + eps).sqrt().
 # 13, Encoder block: Encoder block: wiring
@@ -670,6 +694,8 @@ norm-shared: Both halves use one norm.
 # 14, Vision: Vision: patches
 patchify-without-permute: Each patch holds parts of several places.
     Bring rows and columns of patches in front before flattening: permute(0, 2, 4, 1, 3, 5).
+unfold-without-permute: After unfold, the channels still stand before the patches.
+    Bring the axes of the patches in front before you reshape: permute(0, 2, 3, 1, 4, 5).
 patchify-channels-last: Each patch is ordered (row, column, channel).
     Here it is (channel, row, column).
 patchify-transposed: The patches come column by column.
@@ -687,11 +713,13 @@ generate-wrong-position: The next word was read at the wrong place.
     What comes next stands in the logits of the last token.
 generate-reads-last-word-only: The model was given the last word alone.
     What comes next depends on all words so far: model(ids), and of its logits the last row.
+generate-asked-once: The model never read the words that it wrote.
+    Each new word changes what comes next: call model(ids) again with the word appended.
 generate-samples: Two calls differ: the next word is drawn at random.
     Here the likeliest word is taken, each time: argmax.
 # 15, Language model: Choosing the next word
 temperature-multiplied: The logits were multiplied by the temperature.
-    Divide: a temperature below 1 draws the logits apart, one above 1 together.
+    Divide by it: a temperature below 1 moves the logits apart, one above 1 moves them together.
 temperature-ignored: The temperature changes nothing.
     Divide the logits by it before the softmax.
 temperature-after-softmax: The probabilities were divided by the temperature, not the logits.
@@ -711,7 +739,7 @@ top-k-none: top_k is None, and was taken for a number.
 # 17, What heads do: Ablation: what breaks without a head
 ablate-in-place: The context itself was changed.
     Work on a copy, so that other heads can be tried: clone().
-ablate-wrong-axis: Something else than heads was silenced.
+ablate-wrong-axis: Something other than heads was silenced.
     Heads are axis 1 of (B, H, S, D).
 ablate-wrong-axis/shorter: A head was looked for on an axis that is shorter.
     Heads are axis 1 of (B, H, S, D): context[:, heads].

@@ -86,7 +86,11 @@ PROJECTION = [
     mistake("weight-not-transposed/output", output=_not_transposed, but=("gpt2_attention",)),
     mistake(
         "/weight-before-x",
-        linear=lambda x, w, b=None: w @ x,
+        linear=[
+            lambda x, w, b=None: w @ x,
+            lambda x, w, b=None: w @ x.T,
+            lambda x, w, b=None: w @ x[0],
+        ],
         but=("MultiHeadAttention", "decode_step", "gpt2_attention"),
         written=r"@ ?x\b",
     ),
@@ -411,7 +415,7 @@ MASKS = [
     ),
     mistake("mask-none", crashes="NoneType", only=WITH_MASK),
     mistake(
-        "/truth-of-a-mask", crashes="Boolean value of Tensor", only=("masked_softmax", *WITH_MASK)
+        "truth-of-a-mask", crashes="Boolean value of Tensor", only=("masked_softmax", *WITH_MASK)
     ),
     mistake("nan-gradient", stage="nan gradient", but=("online_softmax", "tiled_attention")),
     mistake("mask-after-softmax-renormalised", {"hide": _itself, "empty": _renormalised}),
@@ -435,6 +439,7 @@ MASKS = [
 
 OUTPUT = [
     mistake("scores-returned", returned=lambda weights, scores: scores),
+    mistake("weights-averaged", returned=lambda w, z: w.mean(1), but=("self_attention",)),
     mistake(
         "dropout-at-eval",
         stage="repeat",

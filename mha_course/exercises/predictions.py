@@ -16,11 +16,11 @@ from torch import Tensor
 from mha_course.errors import require
 from mha_course.exercises.catalogue import QUESTIONS
 from mha_course.exercises.live_card import live_card
-from mha_course.exercises.reading import read_answer
+from mha_course.exercises.reading import has_form, read_answer
 from mha_course.exercises.spec import Question
 from mha_course.markup import box, isolate_text
 
-_VERDICTS = {True: "✔ Right", False: "✘ Not quite"}
+_VERDICTS = {True: "✔ Right.", False: "✘ Not quite."}
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,10 @@ class Prediction:
 
     @property
     def correct(self) -> bool | None:
-        """Whether the answer is right; None without one."""
-        return None if self.given is None else self.meant == self.question.right
+        """Whether the answer is right; None without one, and where it cannot be read."""
+        if self.given is None or not has_form(self.question, self.given):
+            return None
+        return self.meant == self.question.right
 
     @property
     def meant(self) -> str | None:
@@ -45,7 +47,7 @@ class Prediction:
         if self.given is None:
             lines = [self.question.text, *(f"  ( ) {choice}" for choice in self.question.choices)]
             return "\n".join([*lines, f'Answer with predict("{self.name}", "…").'])
-        return f"{'Right' if self.correct else 'Not quite'}. {self._reason()}"
+        return f"{self._headline().lstrip('✔✘ ')} {self._reason()}"
 
     def _repr_html_(self) -> str:
         text = self._asking()
@@ -78,7 +80,7 @@ class Prediction:
     def _respond(self, _: str, typed: str) -> dict[str, Any]:
         """Mark what was typed into the field."""
         marked = predict(self.name, typed)
-        return {"right": bool(marked.correct), "reason": marked._marked()}
+        return {"right": marked.correct, "reason": marked._marked()}
 
     def _asking(self) -> str:
         return f"<strong>Predict.</strong> {escape(self.question.text)}"
@@ -86,14 +88,14 @@ class Prediction:
     def _verdict(self, answer: str) -> str:
         """Write whether an answer is right, and why."""
         right = answer == self.question.right
-        return f"<strong>{_VERDICTS[right]}.</strong> {escape(self.question.answers[answer])}"
+        return f"<strong>{_VERDICTS[right]}</strong> {escape(self.question.answers[answer])}"
 
     def _marked(self) -> str:
         """Write what was typed, which answer it is, and the verdict."""
         typed = isolate_text(self.given or "")
         if self.meant not in (None, self.given):
             typed += f": {self.meant}"
-        verdict = f"<strong>{_VERDICTS[bool(self.correct)]}.</strong> {escape(self._reason())}"
+        verdict = f"<strong>{self._headline()}</strong> {escape(self._reason())}"
         return f"You said {escape(typed)}. {verdict}"
 
     def _fold(self) -> str:
@@ -101,15 +103,22 @@ class Prediction:
         answer = escape(f"{self.question.right}. {self.question.answers[self.question.right]}")
         return f"<details><summary>Show the answer</summary>{answer}</details>"
 
+    def _headline(self) -> str:
+        """Return the verdict, or a question where the answer cannot be read."""
+        if self.correct is not None:
+            return _VERDICTS[self.correct]
+        if self.question.choices:
+            return "Which of the choices do you mean?"
+        return f"Which {'shape' if ',' in self.question.right else 'number'} do you mean?"
+
     def _reason(self) -> str:
-        """Return why the answer is right, or what the wrong one overlooks."""
+        """Return why the answer is right, what the wrong one overlooks, or what may be answered."""
         if self.meant is not None:
             return self.question.answers[self.meant]
         if not self.question.choices:
             return self.question.nudge
         pairs = zip(ascii_lowercase, self.question.choices, strict=False)
-        choices = ", ".join(f"({letter}) {choice}" for letter, choice in pairs)
-        return f"That is none of the choices: {choices}."
+        return ", ".join(f"({letter}) {choice}" for letter, choice in pairs)
 
 
 def predict(name: str, answer: object = None) -> Prediction:

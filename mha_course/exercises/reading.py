@@ -13,7 +13,7 @@ from mha_course.exercises.spec import Question
 
 def read_answer(question: Question, text: str) -> str | None:
     """Return which of a question's answers a text gives, or None."""
-    if any(_plain(text) == _plain(other) for other in question.also):
+    if _plain(text) in map(_plain, question.also):
         return question.right
     if question.choices:
         return _choice(question, text)
@@ -24,6 +24,20 @@ def read_answer(question: Question, text: str) -> str | None:
                 return answer
         return None
     return _typed_number(question, text)
+
+
+def has_form(question: Question, text: str) -> bool:
+    """Return True for what has the form of an answer, right or wrong."""
+    if read_answer(question, text) is not None:
+        return True
+    if question.choices:
+        return False
+    if "," in question.right:
+        return all(
+            len(axis) == 1 or axis.isdigit() or axis in _axes(question.letters)
+            for axis in _axes(text)
+        )
+    return bool(_numbers(text, question.units))
 
 
 def _bare(text: str) -> str:
@@ -44,7 +58,8 @@ def _choice(question: Question, text: str) -> str | None:
             return choice
     values = _numbers(text, question.units)
     for choice in choices:
-        if _is_near(values, _numbers(choice, question.units)[:1], question.tolerance):
+        tolerance = question.tolerance if choice == question.right else 0.0
+        if _is_near(values, _numbers(choice, question.units)[:1], tolerance):
             return choice
     label = _plain(text)
     labels = string.ascii_lowercase[: len(choices)]
@@ -66,16 +81,21 @@ def _typed_number(question: Question, text: str) -> str | None:
 
 
 def _numbers(text: str, units: str = "") -> list[float]:
-    """Read a number: two readings where its comma may mark thousands or decimals, none for words.
+    """Read a number: several readings where a comma or a point may mark thousands or decimals, none
+    for words.
 
     Args: units are words that may stand behind it; with ``%`` among them, it may be in percent.
     """
-    match = re.fullmatch(r"([+-]?[\d., ]*\d)\s*(\D*)", _bare(text))
+    match = re.fullmatch(r"(?:about )?([+-]?[\d., ]*\d)\s*(\D*)", _bare(text))
     if match is None or not set(match[2].split()) <= set(units.casefold().split()):
         return []
     scale = 100 if match[2] == "%" else 1
     readings = []
-    for number in (re.sub(r"[, ](?=\d{3}(?!\d))", "", match[1]), match[1].replace(",", ".")):
+    for number in (
+        re.sub(r"[, ](?=\d{3}(?!\d))", "", match[1]),
+        match[1].replace(",", "."),
+        re.sub(r"(?<!\b0)\.(?=\d{3}(?!\d))", "", match[1]),
+    ):
         with contextlib.suppress(ValueError):
             readings.append(float(number) / scale)
     return readings

@@ -14,7 +14,7 @@ import { connect } from "./protocol.js";
  * @typedef {object} CardState
  * @property {{ action: string, label: string, done: boolean }[]} buttons
  * @property {string[]} [parts] What the buttons brought.
- * @property {boolean} [right] Whether what was typed is right.
+ * @property {boolean | null} [right] Whether what was typed is right; null where it cannot be read.
  * @property {string} [reason]
  *
  * @typedef {{ action: string, text: string }} CardEvent
@@ -81,7 +81,8 @@ function render({ model, el }) {
     reason.style.minHeight = `${reason.offsetHeight}px`; // what stands below does not come up again
     for (const answer of answers) answer.removeAttribute("aria-current");
     node.setAttribute("aria-current", "true");
-    node.dataset.right = right;
+    if (right === null) delete node.dataset.right;
+    else node.dataset.right = right;
     say(node.querySelector(".sign"), right ? "✔" : "✘");
     reason.innerHTML = why;
   }

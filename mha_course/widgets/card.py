@@ -47,8 +47,9 @@ class Card(W.VBox):  # type: ignore[misc]
         content: ``html``; below it ``choices`` (each its text, whether it is right, and the HTML of
             its reason), or a ``field``, and then ``details``; or ``buttons`` (each its action, its
             label, and whether it is done).
-        respond: ``respond(action, text)`` returns what changes of it: ``right`` and ``reason`` of
-            what was typed, ``buttons``, ``parts`` (HTML) and ``widgets`` to show below.
+        respond: ``respond(action, text)`` returns what changes of it: ``right`` (None where it
+            cannot be read) and ``reason`` of what was typed, ``buttons``, ``parts`` (HTML) and
+            ``widgets`` to show below.
     """
 
     def __init__(self, kind: str, content: dict[str, Any], respond: Respond) -> None:

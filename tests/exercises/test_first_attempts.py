@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -215,12 +216,44 @@ def forgets_the_sum(weights, v):
     return weights + step / 2 * direction
 
 
+def one_piece(qkv, h):
+    q, k, v = qkv.split(qkv.size(-1), -1)
+    return q, k, v
+
+
+def storing(names, heads=lambda self: self.num_heads):
+    """Return a module that stores Linears under these names, and nothing else."""
+
+    class Module(nn.Module):
+        def __init__(self, d_model, num_heads):
+            super().__init__()
+            for name in names.split():
+                setattr(self, name, nn.Linear(d_model, d_model))
+
+        def forward(self, x, mask=None):
+            return split(self.q_proj(x), heads(self))
+
+    return Module
+
+
 UNSCALED_AND_NOT_TRANSPOSED = changed(
     "multi_head_attention", scale=lambda z, *_: z, output=lambda merged, w_o, *_: merged @ w_o
 )
 
 
 WRONG = [
+    ("similarity", "elementwise-then-summed", lambda x: torch.einsum("sc,sc->s", x, x)),
+    ("split_fused_qkv", "width-not-divided-by-three", one_piece),
+    ("layer_norm", "eps-clamped", lambda x, g, b, eps=1e-5: b + g * (
+        x - x.mean(-1, keepdim=True)) / x.var(-1, keepdim=True, correction=0).clamp(eps).sqrt()),
+    ("multi_head_attention", "truth-of-a-mask", asks_the_mask),
+    ("MultiHeadAttention", "not-stored", storing("q_proj k_proj v_proj out_proj")),
+    ("MultiHeadAttention", "not-stored", storing("q_proj k_proj v_proj out_proj",
+        lambda self: num_heads)),  # noqa: F821
+    ("MultiHeadAttention", "not-stored", storing("q_proj v_proj out_proj")),
+    ("MultiHeadAttention", "not-stored", storing("")),
+    ("MultiHeadAttention", None, storing("W_q W_k W_v W_o")),
+    ("rope", "base-ignored", lambda x, at, base=5e5: solutions.rope(x, at, base)),
     ("similarity", "cosine-not-dot", lambda x: F.cosine_similarity(x[:, None], x[None], dim=-1)),
     ("layer_norm", "rms-not-layer-norm", lambda x, g, b,
         eps=1e-5: F.rms_norm(x, x.shape[-1:], g, eps) + b),
@@ -354,6 +387,10 @@ SAID = [
 
     ("masked_softmax", lambda s, m: (s + (1 - m) * -1e9).softmax(-1), "Its opposite is ~mask"),
     ("masked_softmax", lambda s, m: s.masked_fill(-m, -1e9).softmax(-1), "Its opposite is ~mask"),
+    ("project_qkv", lambda x, w, b: list(map(F.linear, [x] * 3, w.chunk(3), b.chunk(3))),
+        "all of w_qkv in one product"),
+    ("project", lambda x, w, b: torch.stack([w @ t for t in x]), "x stands on the left"),
+    ("project", lambda x, w, b: (w @ x.T).T + b, "x stands on the left"),
     ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, 1)[i], "Columns of W were taken"),
     ("similarity", lambda x: torch.dot(x, x.T), "torch.dot takes two vectors"),
     ("attention_scores", lambda q, k: torch.mm(q, k.mT), "torch.mm takes two matrices"),
@@ -403,7 +440,7 @@ SAID = [
 def test_what_is_said_helps(name, answer, part):
     report = check(name, answer)
     assert report.status in ("wrong", "error")
-    assert part in report.message
+    assert part in re.sub(r"In your line `.*?`[;.]", "", report.message)  # where it stands as well
 
 
 def two_passes(blocks):

@@ -309,10 +309,10 @@ RIGHT = {
     ],
     "fold_value_bias": [lambda w, v, o: F.linear(v, w, o)],
     "project_qkv": [
-        lambda x, w, b: [
-            F.linear(x, ww, bb) for ww, bb in zip(w.chunk(3), b.chunk(3), strict=True)
-        ],
         lambda x, w, b: F.linear(x, w, b).unflatten(2, (3, -1)).unbind(2),
+        lambda x, w, b: torch.stack([F.linear(t, w, b) for t in x]).chunk(3, -1),
+        lambda x, w, b: ((w @ x.mT).mT + b).tensor_split(3, -1),
+        lambda x, w, b: (torch.einsum("bsc,oc->obs", x, w).permute(1, 2, 0) + b).chunk(3, -1),
         lambda x, w, b: torch.stack(F.linear(x, w, b).chunk(3, -1)),
     ],
     "fused_mha": [by_split, by_einsum],

@@ -24,7 +24,7 @@ EXERCISES = [
         inputs=[lambda: (draw(S, C, seed=1),)],
         drawn=lambda d: (d("SC"),),
         axes="S S",
-        done="You can compare all tokens with all tokens in one product. Next: make one token "
+        done="You have compared all tokens with all tokens. Next: make one token "
         "twice as long. Which numbers grow?",
     ),
 ]
@@ -66,7 +66,11 @@ MISTAKES = [
     ),
     mistake(
         "elementwise-product/similarity",
-        similarity=[lambda x: x * x, lambda x: (x * x).sum(-1), lambda x: x * x.T],
+        similarity=[lambda x: x * x, lambda x: x * x.T],
+    ),
+    mistake(
+        "elementwise-then-summed",
+        similarity=[lambda x: (x * x).sum(1), lambda x: (x * x).sum(1, keepdim=True)],
     ),
     mistake("key-not-transposed/similarity", similarity=lambda x: x @ x),
     mistake("key-reshaped/similarity", similarity=lambda x: x @ x.reshape(x.size(1), x.size(0))),

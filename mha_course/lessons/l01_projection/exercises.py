@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from mha_course.exercises.inputs import C, draw, tokens
-from mha_course.exercises.spec import Exercise, Lesson, mistake, question
+from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
+from mha_course.mistakes import ROWS
 
 
 def project(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -21,6 +25,14 @@ def project_qkv(x: Tensor, w_qkv: Tensor, b_qkv: Tensor) -> tuple[Tensor, Tensor
     return q, k, v
 
 
+def _has_several_products(
+    operations: Sequence[Operation], _: Tensor, w_qkv: Tensor, *__: Any
+) -> bool:
+    """Find products that make less than all of q, k and v."""
+    products = [x.output for x in operations if x.name in {"mm", "bmm", "addmm", "baddbmm"}]
+    return sum(w_qkv.size(0) not in output[-2:] for output in products) > 1
+
+
 EXERCISES = [
     Exercise(
         project,
@@ -32,8 +44,8 @@ EXERCISES = [
         inputs=[lambda: (tokens(), draw(18, C, seed=2), draw(18, seed=3))],
         drawn=lambda d: (d("BSC"), d("OC"), d("O")),
         axes="B S out",
-        done="You can tell from two shapes which product fits, and where a transpose belongs. "
-        "Next: what if the weight were square?",
+        done="That is what nn.Linear does with every token. Next: if the weight is square, what "
+        "does a forgotten transpose look like?",
         steps=("linear",),
     ),
     Exercise(
@@ -51,6 +63,7 @@ EXERCISES = [
         "stacked v, k, q?",
         steps=("linear", "unpack", "order"),
         build=lambda s: lambda x, w, b: s.order(*s.unpack(s.linear(x, w, b))),
+        rules=(Rule(ROWS["/three-products"], _has_several_products),),
     ),
 ]
 

@@ -40,11 +40,14 @@ EXERCISES = [
         "split, cell by cell”.",
         "(B, S, C) is cut to (B, S, H, D); then tokens and heads change places, which gives (B, "
         "H, S, D).",
+        line="B, S, C = x.shape\n"
+        "cut = x.view(B, S, num_heads, C // num_heads)  # (B, S, H, D)\n"
+        "return cut.transpose(1, 2)  # (B, H, S, D)",
         inputs=[lambda: (tokens(), H)],
         drawn=lambda d: (d("BSC"), d.H),
         axes="B H S D",
-        done="You cut the width into heads without moving a number. Next: run the tracer on it, "
-        "and read its axes.",
+        done="Each head now has a row for each token, made of its own D numbers. Next: run the "
+        "tracer on it. Does any step copy?",
         steps=("split",),
     ),
     Exercise(
@@ -95,6 +98,7 @@ QUESTIONS = {
         "0.94 → Then the row would sum to 1.88. The shares of a row sum to 1.",
         "✔ 0.06 → A row sums to 1, so what one word gets is taken from all others.",
         "0.47 → Only if “hungry” gave up half of what it has. It keeps its 0.94.",
+        units="%",
     ),
     "wrong-row": question(
         "The player's wrong split, view(1, 2, 3, 4): row 1 of head 0 ought to be token 1's. Whose "
@@ -123,7 +127,24 @@ QUESTIONS = {
     ),
 }
 
+
+def _wide_heads(t: Tensor, h: int) -> Any:
+    """Cut the three apart, with heads of 3C / H numbers."""
+    return [x.view(t.size(0), t.size(1), h, t.size(2) // h) for x in t.chunk(3, -1)]
+
+
 MISTAKES = [
+    mistake(
+        "width-not-divided-by-three",
+        split_fused=[
+            lambda t, h: t.view(t.size(0), t.size(1), 3, h, t.size(2) // h),
+            lambda t, h: t.unflatten(-1, (3, h, t.size(2) // h)),
+            lambda t, h: t.view(t.size(0), t.size(1), h, 3, t.size(2) // h),
+            _wide_heads,
+        ],
+        crashes=r"expected 3, got 1",
+        only=("split_fused_qkv",),
+    ),
     mistake("weight-not-transposed", one_head_queries=lambda x, w, i, h: x @ w.chunk(h)[i]),
     mistake(
         "weight-not-transposed/rows", one_head_queries=lambda x, w, i, h: x @ w.chunk(h, dim=1)[i]

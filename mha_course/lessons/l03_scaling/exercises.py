@@ -38,8 +38,8 @@ EXERCISES = [
         inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
         drawn=lambda d: (d("BHTD"), d("BHSD")),
         axes="B H T S",
-        done="One line compares all queries with all keys, in every head. Next: which axis of k "
-        "may be longer than that of q, and which may not?",
+        done="Every query has met every key, in every head. Next: which axis of k may be longer "
+        "than that of q, and which may not?",
         steps=("scores",),
     ),
     Exercise(

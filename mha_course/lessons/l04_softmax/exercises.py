@@ -79,11 +79,13 @@ EXERCISES = [
         masked_softmax,
         "Which score gives a weight of exactly 0? And what comes out of a row in which all scores "
         "are like that?",
-        "Fill hidden scores with -inf before the softmax. Rows with nothing to see need a "
-        "treatment of their own; `mask.any` finds them. See “Hiding words”.",
-        "`mask.any` over the keys, with the axis kept, is (…, T, 1): which rows see something. "
-        "The others get harmless scores before the softmax, and times 0 behind it. All else is "
-        "(B, H, T, S).",
+        "Fill hidden scores with -inf before the softmax. A row that sees nothing comes out as "
+        "NaN: its weights must become 0. See “Hiding words”.",
+        "Scores and weights are (B, H, T, S). `masked_fill` writes -inf into the scores, and it "
+        "can also write into the weights: 0 where the mask is False, and the NaN is gone.",
+        line="hidden = scores.masked_fill(~mask, -torch.inf)  # (B, H, T, S)\n"
+        "weights = torch.softmax(hidden, dim=-1)  # NaN in rows that see nothing\n"
+        "return weights.masked_fill(~mask, 0.0)  # (B, H, T, S)",
         inputs=[
             lambda: (draw(B, H, T, S, seed=1), mask(T)),
             lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0]),

@@ -21,7 +21,7 @@ def weighted_sum(weights: Tensor, v: Tensor) -> Tensor:
 def self_attention(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
     """Attend with one head as wide as the tokens: context (B, S, C) and weights (B, S, S)."""
     q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T  # (B, S, C)
-    scores = q @ k.transpose(1, 2) / math.sqrt(q.size(-1))  # (B, S, S)
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))  # (B, S, S)
     weights = torch.softmax(scores, dim=-1)  # (B, S, S)
     return weights @ v, weights
 
@@ -47,8 +47,7 @@ EXERCISES = [
         inputs=[lambda: (weights(), qkv()[2])],
         drawn=lambda d: (d.weights("BHTS"), d("BHSD")),
         axes="B H T D",
-        done="The shares are spent: each context is a mixture of values. Next: try to leave the "
-        "shaded area below.",
+        done="Each context is now a mixture of values. Next: try to leave the shaded area below.",
         steps=("weigh",),
     ),
     Exercise(
@@ -58,8 +57,8 @@ EXERCISES = [
         "as the token. See “A whole head”.",
         "q, k, v are (B, S, C). Scores and weights are (B, S, S), with a softmax over the last "
         "axis. The context is (B, S, C) again.",
-        line="weights = torch.softmax(q @ k.transpose(1, 2) / q.size(-1) ** 0.5, dim=-1)  # (B, "
-        "S, S)\n"
+        line="scores = q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, S, S)\n"
+        "weights = torch.softmax(scores, dim=-1)  # (B, S, S)\n"
         "return weights @ v, weights",
         inputs=[lambda: (tokens(), *square(2, 3, 4))],
         drawn=lambda d: (d("BSC"), *d.matrices("CC", "CC", "CC")),

@@ -165,6 +165,8 @@ EXERCISES = [
         "refuses. See “The merge, cell by cell”.",
         "(B, H, T, D) becomes (B, T, H, D) by the swap, and (B, T, C) by joining the last two "
         "axes.",
+        line="B, H, T, D = context.shape\n"
+        "return context.transpose(1, 2).reshape(B, T, H * D)  # (B, T, C)",
         inputs=[lambda: (qkv()[1],)],
         drawn=lambda d: (d("BHSD"),),
         axes="B S C",
@@ -178,8 +180,12 @@ EXERCISES = [
         "head?",
         "Cut w_o by columns, D for each head, and multiply each head by its own columns only. See "
         "“W_O: where the heads meet”.",
-        "w_o (C, C) with its second axis cut is (C, H, D), and in the order (H, D, C) a table for "
-        "each head. The context (B, H, T, D) times these is (B, H, T, C).",
+        "The context of one head is (B, T, D), and its columns of w_o are (C, D), transposed (D, "
+        "C): their product is (B, T, C). `torch.stack` puts the products of all heads into (B, H, "
+        "T, C).",
+        line="B, H, T, D = context.shape\n"
+        "parts = [context[:, h] @ w_o[:, D * h : D * h + D].T for h in range(H)]  # (B, T, C)\n"
+        "return torch.stack(parts, dim=1)  # (B, H, T, C)",
         inputs=[lambda: (qkv()[1], *square(5))],
         drawn=lambda d: (d("BHSD"), d("CC")),
         axes="B H S C",

@@ -88,8 +88,8 @@ def use_module(
     for name, values in zip(names, parameters, strict=True):
         if name not in own:
             raise ValueError(
-                f"there is no {name}: it needs q_proj, k_proj, v_proj and out_proj, nn.Linear "
-                f"with bias"
+                f"there is no {name}: the module has {', '.join(own) or 'no parameters'}, and "
+                "needs q_proj, k_proj, v_proj and out_proj, nn.Linear with bias"
             )
         if own[name].shape != values.shape:
             raise ValueError(
@@ -218,7 +218,7 @@ EXERCISES = [
         cases=MASK_CASES,
         axes=("B S C", "B H S S"),
         results=("out", "weights"),
-        done="You can write all six steps in one function. Next: type another sentence below, and "
+        done="Your function does all six steps. Next: type another sentence below, and "
         "watch your heads.",
         steps=(*ALL_SIX, *MASKED),
         build=_build_function,
@@ -228,7 +228,7 @@ EXERCISES = [
     Exercise(
         MultiHeadAttention,
         "What has to be made once, when the module is built, and what at every call?",
-        "Four `nn.Linear` and the number of heads belong into `__init__`, the steps of "
+        "Four `nn.Linear` and the number of heads belong in `__init__`, the steps of "
         "`multi_head_attention` into `forward`.",
         "Each Linear maps (B, S, C) to (B, S, C). Three results are split to (B, H, S, D); "
         "out_proj takes the merged heads (B, S, C).",
@@ -339,6 +339,13 @@ QUESTIONS = {
 
 MISTAKES = [
     mistake("/no-super-init", crashes="before Module.__init__", only=("MultiHeadAttention",)),
+    mistake(
+        "not-stored",
+        crashes=r"^(NameError: name|AttributeError: .* has no attribute) "
+        r"'((num|n)_?heads?|heads|h|d_model|(head_dim|d_head|d_k)|(q|k|v|out)_proj)'|"
+        r"there is no \w+\.weight: the module has (no parameters|q_proj)",
+        only=("MultiHeadAttention",),
+    ),
     mistake(
         "scale-twice", kernel=lambda q, k, v, causal: _attend(q / q.size(-1) ** 0.5, k, v, causal)
     ),

@@ -211,6 +211,10 @@ MISTAKES = [
         "/padding-one-too-many",
         padding_mask=lambda x, n: masks.padding_mask((x + 1).clamp(max=n), n),
     ),
+    mistake(
+        "padding-other-side",
+        padding_mask=lambda x, n: masks.padding_mask(x, n).flip(-1),
+    ),
     mistake("padding-on-queries", padding_mask=lambda x, n: _real(x, n)[:, None, :, None]),
     mistake("padding-broadcast-raw", padding_mask=_real),
     mistake(
@@ -283,8 +287,8 @@ EXERCISES = [
         inputs=[lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([4, 6]), S))],
         drawn=lambda d: (masks.causal_mask(d.S), masks.padding_mask(_lengths(d), d.S)),
         axes="B 1 S S",
-        done="You can join two masks. Write a third, which shows only the last three tokens, and "
-        "join it, too.",
+        done="You can combine two masks. Write a third, which shows only the last three tokens, "
+        "and combine all three.",
     ),
     Exercise(
         masks.causal_mask_for_cache,
@@ -436,7 +440,7 @@ QUESTIONS = {
         "1 → The triangle stands at the top left: query 0 sees key 0. The newest token sees the "
         "oldest alone.",
         "7 → It should, being the last of all tokens. But the triangle is not at the bottom right.",
-        "0 → The diagonal is allowed: query 0 sees key 0.",
+        "0 → The diagonal is allowed, so one key is left: key 0.",
         "6 → Not itself? The diagonal is allowed, but it starts at the top left.",
         nudge="Draw a matrix of 1 row and 7 columns. Where does its diagonal start?",
         units="keys key",

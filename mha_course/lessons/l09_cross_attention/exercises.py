@@ -94,8 +94,8 @@ EXERCISES = [
     Exercise(
         cross_attention,
         "Who asks, and who is asked? Which of q, k and v come from x?",
-        "Take `multi_head_attention` and give keys and values another source. Nothing wants T and "
-        "S to be equal.",
+        "Take `multi_head_attention` and give keys and values another source. T and S need not be "
+        "equal.",
         "From x, q is (B, H, T, D). From memory, k and v are (B, H, S, D). So weights are (B, H, "
         "T, S), and out is (B, T, C).",
         line="q = split_heads(x @ w_q.T, num_heads)  # (B, H, T, D)\n"

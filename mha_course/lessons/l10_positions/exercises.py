@@ -106,6 +106,13 @@ MISTAKES = [
         ],
     ),
     mistake("rope-wrong-sign", rope=_turned(sin=lambda t: -t.sin())),
+    mistake(
+        "rope-in-degrees",
+        rope=[
+            _turned(lambda t: t.rad2deg().cos(), lambda t: t.rad2deg().sin()),
+            _turned(lambda t: t.deg2rad().cos(), lambda t: t.deg2rad().sin()),
+        ],
+    ),
     mistake("rope-missing-minus", rope=_turned(layout="no minus")),
     mistake("rope-interleaved", rope=_turned(layout="interleaved")),
     mistake("rope-layout-mixed", rope=_turned(layout="mixed")),

@@ -189,8 +189,8 @@ EXERCISES = [
         results=("output", "keys", "values"),
         steps=(*ALL_SIX, *ATTEND, *OWN_STEPS),
         build=_build_decode_step,
-        done="You can read one word at a time. Feed a sentence word by word, and hold the outputs "
-        "against those of one causal pass.",
+        done="You can read one word at a time. Feed a sentence word by word, and compare the "
+        "outputs with those of one causal pass.",
     ),
     Exercise(
         caching.repeat_kv,
@@ -226,8 +226,8 @@ EXERCISES = [
         caching.kv_cache_bytes,
         "What is kept for one token in one layer, and how many numbers is that?",
         "Multiply the sizes of all that is kept. Keys and values are two things.",
-        "Each layer keeps two tensors (B, H_kv, S, D), at so many bytes a number. The result is "
-        "an int.",
+        "Each layer keeps two tensors (B, H_kv, S, D), and each number takes bytes_per_value "
+        "bytes. The result is an int.",
         line="return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
         inputs=[lambda: (7, 3, 11, 5, 13, 16), lambda: (9, 3, 17, 5, 6, 4)],
         drawn=lambda d: (d.O, *d.shape("BSHD"), d.picks.choice((1, 2, 8))),
@@ -243,7 +243,7 @@ QUESTIONS = {
         "✔ k and v → Later words compare their queries with its key and mix in its value. Nobody "
         "reads its query again.",
         "none → Later words look back at it: they compare with its key, and take of its value.",
-        also=("kv", "keys and values", "key and value", "its key and value"),
+        also=("kv", "keys and values", "key, value", "key and value", "its key and value"),
     ),
     "word-appended": question(
         "No mask: every word sees every word. A word is appended. How many of the old words keep "

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mha_course import flash
+from mha_course.attention import attention
 from mha_course.exercises.attention_steps import Steps
 from mha_course.exercises.inputs import B, Draw, H, T, draw
 from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake, question
@@ -168,6 +169,13 @@ def _without_maximum(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
     return mixed / total
 
 
+def _softmax_of_blocks(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
+    """Add up the contexts of the blocks, each with a softmax of its own."""
+    pairs = zip(k.split(size, 2), v.split(size, 2), strict=True)
+    contexts = [attention(q, keys, values)[0] for keys, values in pairs]
+    return torch.stack(contexts).sum(0)
+
+
 def _qkv() -> tuple[Tensor, Tensor, Tensor]:
     """Return q, k, v narrower than a block, even with a column of ones, and many blocks of keys."""
     return draw(B, H, 7, 3, seed=1), draw(B, H, 52, 3, seed=2), draw(B, H, 52, 3, seed=3)
@@ -221,6 +229,13 @@ MISTAKES = [
         online_softmax=[_summed(_shrunk, start=start) for start in (0.0, -100.0, -1e4)],
         start=lambda: 0.0,
     ),
+    mistake(
+        "partials-averaged/tiles",
+        tiled_attention=[
+            lambda q, k, v, n: _softmax_of_blocks(q, k, v, n) / -(-k.size(2) // n),
+            _softmax_of_blocks,
+        ],
+    ),
     mistake("softmax-unstable/tiled", tiled_attention=_without_maximum),
     mistake(
         "online-last-block-dropped",
@@ -247,11 +262,13 @@ EXERCISES = [
         "Go through the blocks with `split`. In each, find the new maximum, put the old sum "
         "right, and add the block's own exponentials. Begin with -inf and 0.",
         "A block is (…, block_size), the last one perhaps shorter. Running maximum and sum are "
-        "(…), and so is the factor exp(old maximum - new maximum).",
+        "(…), and so is the factor exp(old maximum - new maximum). While a row has seen nothing "
+        "but -inf, subtract 0 instead: -inf - (-inf) is NaN.",
         line="for block in scores.split(block_size, dim=-1):\n"
         "    new_max = torch.maximum(running_max, block.amax(-1))\n"
-        "    shares = (block - new_max[..., None]).exp()\n"
-        "    running_sum = running_sum * (running_max - new_max).exp() + shares.sum(-1)\n"
+        "    m = new_max.masked_fill(new_max == -torch.inf, 0.0)\n"
+        "    running_sum = running_sum * (running_max - m).exp()\n"
+        "    running_sum += (block - m[..., None]).exp().sum(-1)\n"
         "    running_max = new_max",
         inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4), _negative_scores],
         drawn=lambda d: (3 * d.normal(d.B, d.H, d.T, 3 * d.S - 2), d.picks.choice((1, 2, 3, 5))),
@@ -350,6 +367,7 @@ QUESTIONS = {
             "the logsumexp",
             "logsumexp",
             "the lse",
+            "lse",
         ),
     ),
     "rising-scores": question(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mha_course.exercises.inputs import C, draw, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
+from mha_course.mistakes import ROWS
 
 Part = Callable[[Tensor], Tensor]
 PARTS = ("attention", "feed_forward", "norm1", "norm2")
@@ -94,6 +95,14 @@ def _by_variance(x: Tensor, g: Tensor, b: Tensor, eps: float = 1e-5) -> Tensor:
     return (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True, correction=0) + eps) * g + b
 
 
+def _clamped(answer: Callable[..., Any], x: Tensor, g: Tensor, b: Tensor, *_: float) -> Any:
+    """Find eps as a lower bound, which shows where it is larger than the variance."""
+    centred = (x - x.mean(-1, keepdim=True)) / x.std()
+    if not torch.allclose(answer(centred, g, b, 9.0), g * centred / 3 + b, atol=1e-6):
+        return None
+    return "eps-clamped", ROWS["eps-clamped"].text
+
+
 # One half of a block: the stream, a part and its norm.
 
 
@@ -137,6 +146,8 @@ MISTAKES = [
         "layer-norm-eps-ignored",
         layer_norm=[_norm(own_eps=own) for own in (1e-5, 0.0, 1e-6, 1e-8, 1e-12)],
     ),
+    mistake("beta-before-gamma", layer_norm=lambda x, g, b, eps=1e-5: layer_norm(x, g, g * b, eps)),
+    mistake("gamma-beta-exchanged", layer_norm=lambda x, g, b, eps=1e-5: layer_norm(x, b, g, eps)),
     mistake(
         "layer-norm-variance-without-root",
         layer_norm=[_by_variance, lambda x, g, b, eps=1e-5: _by_variance(x, g, b, 0.0)],
@@ -206,7 +217,8 @@ EXERCISES = [
         drawn=lambda d: (d("BSC"), d("C"), d("C"), *d.picks.choice(((), (0.3,), (0.01,)))),
         cases=("", "Here eps is 0.2."),
         axes="B S C",
-        done="You can norm each token by itself. Multiply x by 1000: what happens to the result?",
+        diagnose=_clamped,
+        done="Each token is now normed by itself. Multiply x by 1000: what happens to the result?",
     ),
     Exercise(
         encoder_block,
@@ -233,7 +245,7 @@ QUESTIONS = {
         "✔ all of it, unchanged → It comes through the sum, where the slope is 1. f adds its own "
         "share, which here is 0.",
         "twice as much → There are two paths, but the one through f carries nothing here.",
-        also=("all", "everything"),
+        also=("all", "all of it", "the whole", "everything"),
     ),
     "norm-by-hand": question(
         "A token is [1, 2, 3, 6]. Layer norm, with gamma 1 and beta 0: what becomes of the 6? Two "
@@ -255,7 +267,7 @@ QUESTIONS = {
         "those of all words → That is attention. Nothing in the feed-forward part reads a second "
         "word.",
         "its own and all later ones → That is attention under a causal mask.",
-        also=("only its own", "that of this word alone", "only that word"),
+        also=("its own", "only its own", "that of this word alone", "only that word"),
     ),
     "where-numbers-are": question(
         "d_model is 24, and the feed-forward part is 4 times as wide inside. Which share of a "
@@ -263,8 +275,7 @@ QUESTIONS = {
         "a third → That is attention's share: four matrices of C · C.",
         "half → Count matrices of C · C: attention has four. How many fit into two of C · 4C?",
         "✔ two thirds → Two matrices of C · 4C are 8 C². Attention has four of C · C, so 4 C².",
-        units="%",
-        tolerance=0.007,
+        also=("2/3", "0.667", "0.67", "67%", "66.7%"),
     ),
     "silent-parts": question(
         "Attention and feed-forward both return 0, whatever they read. In which wiring does the "

@@ -17,6 +17,10 @@ def _grid(x: Tensor, n: int) -> Tensor:
 MISTAKES = [
     mistake("patchify-without-permute", patchify=lambda x, n: x.reshape(x.size(0), -1, 3 * n * n)),
     mistake(
+        "unfold-without-permute",
+        patchify=lambda x, n: x.unfold(2, n, n).unfold(3, n, n).reshape(len(x), -1, 3 * n * n),
+    ),
+    mistake(
         "patchify-channels-last",
         patchify=lambda x, n: _grid(x, n).permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2),
     ),
@@ -126,6 +130,7 @@ QUESTIONS = {
         "2 → That is guessing. One more is possible: let red and blue disagree.",
         nudge="Write down the four sums, and what each should be.",
         units="pictures",
+        also=("3 of 4", "3 out of 4", "3/4", "three"),
     ),
 }
 

@@ -49,6 +49,11 @@ def _writing(pick: Any, read: Any = lambda ids: ids) -> Any:
     return generate
 
 
+def _asked_once(pick: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
+    """Return generate that takes all words from the first answer of the model."""
+    return lambda model, ids, steps: torch.cat((ids, pick(model(ids), steps)), 1)
+
+
 def _probabilities(
     heat: Any = lambda z, t: z / t,
     largest: Any = lambda z, k: z >= z.topk(k).values[:, -1:],
@@ -92,6 +97,14 @@ MISTAKES = [
         "generate-reads-last-word-only",
         generate=_writing(lambda z: z[:, -1], lambda ids: ids[:, -1:]),
     ),
+    mistake(
+        "generate-asked-once",
+        generate=[
+            _asked_once(lambda z, steps: z[:, -1:].argmax(-1).repeat(1, steps)),
+            _asked_once(lambda z, steps: z[:, -1].topk(steps).indices),
+            _asked_once(lambda z, steps: z[:, -steps:].argmax(-1)),
+        ],
+    ),
     mistake("generate-samples", stage="repeat", only=("generate",)),
     mistake("temperature-multiplied", next_token_probabilities=_probabilities(lambda z, t: z * t)),
     mistake("temperature-ignored", next_token_probabilities=_probabilities(lambda z, t: z)),
@@ -125,8 +138,8 @@ def _draw_ids(count: int, *shape: int, seed: int) -> Tensor:
 EXERCISES = [
     Exercise(
         next_token_targets,
-        "Which token should be named after token t has been read, and which token has nothing "
-        "behind it?",
+        "Which token should the model name when it has read token t, and which token has nothing "
+        "after it?",
         "Two slices of the same ids, one place apart.",
         "ids (B, S) without the last column, and without the first: (B, S - 1) each.",
         inputs=[lambda: (_draw_ids(99, B, S, seed=1),)],
@@ -138,7 +151,7 @@ EXERCISES = [
     ),
     Exercise(
         generate,
-        "The model gives an answer for every place. At which place is the next word told?",
+        "The model gives an answer at every position. At which one does it say the next word?",
         "A loop: run the model on all ids so far, pick the largest number at the right place, and "
         "append it.",
         "model(ids) is (B, S, vocab), and at one place (B, vocab). `argmax` with the axis kept "
@@ -223,6 +236,7 @@ QUESTIONS = {
         "at random.",
         "about 4.8, ln 126 → That is for somebody who holds all 126 tokens for equally likely, "
         "all the time.",
+        tolerance=0.02,
     ),
     "without-mask": question(
         "You forget the causal mask and train. To where does the loss fall?",

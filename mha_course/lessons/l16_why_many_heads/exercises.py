@@ -15,6 +15,7 @@ QUESTIONS = {
         "about 1 → For that, c_b would need a negative share. The shares of one head are never "
         "negative.",
         units="%",
+        also=("1/2", "half", "0.5", "50%", "7/12", "0.583", ".583", "0.58", "58%"),
     ),
     "twin-heads": question(
         "Two heads start with the same numbers, and are trained, without dropout, on c_a − c_b, "
@@ -25,6 +26,7 @@ QUESTIONS = {
         "the same step. Nothing parts them.",
         "one has switched itself off → What happens to one happens to the other, since their "
         "gradients are equal.",
+        also=("the same", "identical", "equal", "still the same", "copies of each other"),
     ),
     "thin-part": question(
         "Sixteen heads of two numbers fail to look up one of sixteen keys. All of q, k and v are "
@@ -34,6 +36,7 @@ QUESTIONS = {
         "v → That helps part of the way. Sixteen times two numbers of the content are enough; "
         "what these heads lack is the right key.",
         "neither → One of them is enough.",
+        also=("queries and keys", "qk", "q, k"),
     ),
 }
 

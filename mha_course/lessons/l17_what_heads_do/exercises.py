@@ -270,6 +270,7 @@ QUESTIONS = {
         "word stood before it.",
         "✔ two layers, with one head each → The first tells every word who stood before it; then "
         "the second can ask for the word behind a 4.",
+        also=("two layers", "2 layers", "two layers, one head each"),
     ),
     "zero-query": question(
         "To silence a head, you set its q to 0. What is its context now?",
@@ -279,7 +280,12 @@ QUESTIONS = {
         "it adds the mean of its values.",
         "the value of the first token → Nothing prefers the first token: all scores are 0, so all "
         "are alike.",
-        also=("the mean of the values", "the average of the values", "the mean of all the values"),
+        also=(
+            "mean of values",
+            "the mean of the values",
+            "the average of the values",
+            "the mean of all the values",
+        ),
     ),
     "free-directions": question(
         "A head has D = 12 and reads S = 15 tokens; all weights of a row are above 0. In how many "

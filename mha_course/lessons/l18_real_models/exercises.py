@@ -216,8 +216,8 @@ EXERCISES = [
         gpt2_attention,
         "Which of the six steps is different from your multi_head_attention: in its weights, in "
         "its biases, in what it may see?",
-        "Your functions do: `gpt2_qkv`, the biases in three as well, the causal mask of lesson 8, "
-        "and c_proj at the end. Or one call of `F.scaled_dot_product_attention` for the middle.",
+        "Use your own functions: `gpt2_qkv`, with the biases cut in three as well, the causal mask "
+        "of lesson 8, and c_proj at the end. `F.scaled_dot_product_attention` may do the middle.",
         "x @ c_attn.weight + c_attn.bias is (B, S, 3C); q, k, v and the context are (B, H, S, D); "
         "the merged heads (B, S, C) meet c_proj.weight (C, C), stored as (in, out).",
         line='fused = x @ state["c_attn.weight"] + state["c_attn.bias"]  # (B, S, 3*C)\n'
@@ -228,7 +228,8 @@ EXERCISES = [
         drawn=_drawn,
         axes="B S C",
         run=with_state,
-        done="You can run one layer of GPT-2 from its file. Now let it run all of them, below.",
+        done="Your function runs the attention of a GPT-2 layer from its file. Now let it run "
+        "all layers, below.",
         steps=(
             "linear", "unpack", "order", "split", "split_each", "split_fused", "scores", "scale",
             *MASKED, "post", "weigh",
@@ -247,8 +248,8 @@ EXERCISES = [
         drawn=lambda d: (d.normal(2 * d.C, d.O), d.H),
         learns=False,
         axes="H*D C",
-        done="You can bring a RoPE checkpoint into the other layout. Must v_proj be reordered, "
-             "too?",
+        done="You can bring a RoPE checkpoint into the other layout. Does v_proj have to be "
+             "reordered?",
     ),
 ]  # fmt: skip
 

@@ -34,6 +34,7 @@ QUESTIONS = {
         "✔ nothing → Each query head learns to work with the shared head that it gets. It costs "
         "where parameters come from elsewhere, learned in the other order.",
         "it cannot learn → Every query head has a shared head to learn with, just another one.",
+        also=("0", "no cost", "none"),
     ),
 }
 
