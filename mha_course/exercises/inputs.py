@@ -26,10 +26,10 @@ KINDS: dict[str, dict[str, int]] = {
     "as many queries as keys": {},
     "one sentence": {"B": 1},
     "one head": {"H": 1},
-    "one channel in each head": {"D": 1},
-    "one channel": {"H": 1, "D": 1, "R": 1, "O": 1},
     "one query": {"T": 1},
-    "one token": {"S": 1, "T": 1},
+    "one channel in each head": {"D": 1},
+    "one token": {"T": 1, "S": 1},
+    "one channel": {"T": 1, "S": 1, "H": 1, "D": 1, "R": 1, "O": 1},
 }
 
 # Kinds that differ from others in numbers alone; the last two where there is a mask.
@@ -57,7 +57,7 @@ class Draw:
         self.T = length if longer else 4
         self.S = 4 if longer else length
         self.R = 2 if longer else 12
-        self.O = 19 if longer else 13
+        self.O = 22 if longer else 13
         if kind == "as many queries as keys":
             self.T = self.S
         vars(self).update(KINDS[kind])

@@ -9,7 +9,6 @@ import random
 from functools import partial
 
 import torch
-from torch import nn
 from torch.func import functional_call
 
 from mha_course.exercises.inputs import KINDS, Draw
@@ -20,10 +19,6 @@ FINITE = (-50.0, -100.0, -800.0)
 
 def is_float(x):
     return isinstance(x, torch.Tensor) and x.is_floating_point()
-
-
-def is_int(x):
-    return isinstance(x, torch.Tensor) and not x.is_floating_point() and x.dtype != torch.bool
 
 
 def mapped(change, result):
@@ -48,15 +43,16 @@ class Relatives:
         self.exercise = exercise
         self.reference = exercise.reference
         self.is_class = isinstance(exercise.reference, type)
-        self.first = list(exercise.inputs[0]())
-        seen = []
-        self.answer(lambda call, *arguments: seen.append(arguments) or call(*arguments))
-        self.arguments = []
+        self.arguments = []  # of each call of the first inputs
         for inputs in exercise.inputs:
-            seen.clear()
-            watched = self.answer(lambda call, *given: seen.append(given) or call(*given))
-            exercise.run(watched, *inputs())
+            seen = []
+            watched = self.answer(
+                lambda call, *given, seen=seen: seen.append(given) or call(*given)
+            )
+            self.results = as_list(exercise.run(watched, *inputs()))
             self.arguments.append(list(seen[0]))
+        self.has_floats = any(map(is_float, self.results))
+        self.learns = exercise.learns and self.has_floats
 
     def answer(self, change):
         """Return the reference, called by ``change(call, *arguments)``."""
@@ -77,15 +73,17 @@ class Relatives:
 
     def sizes(self):
         """Return each size of the tensors of the first call, and where it stands."""
-        found = {}
+        standing = {}
         for place, x in enumerate(self.arguments[0]):
             for axis, size in enumerate(x.shape if isinstance(x, torch.Tensor) else ()):
                 if size > 1:
-                    found.setdefault(size, []).append((place, axis))
-        return found
+                    standing.setdefault(size, []).append((place, axis))
+        return standing
 
     def detached(self):
         """Cut the results, the inputs or one input off from the gradient."""
+        if not self.learns:
+            return
         yield "results", lambda call, *a: mapped(on_floats(torch.Tensor.detach), call(*a))
         yield "no_grad", lambda call, *a: torch.no_grad()(call)(*a)
         yield (
@@ -113,12 +111,14 @@ class Relatives:
                     known = m is None or (m.dim(), m.size(0) > 1) != form
                     return m if known else torch.ones_like(m)
 
-                yield f"form {form}", partial(self._with, place, ignore)
+                yield f"{form[0]} axes, {form[1]}", partial(self._with, place, ignore)
 
     def _seen(self, place):
         """Return what stands at a place of all inputs of the checker's."""
         for inputs in self.exercise.all_inputs:
-            x = inputs()[place if not self.is_class else 1]
+            arguments = inputs()
+            place = 1 if self.is_class else place
+            x = arguments[place] if place < len(arguments) else None
             yield x if isinstance(x, torch.Tensor) else None
 
     def sizes_written(self):
@@ -168,7 +168,8 @@ class Relatives:
             return change
 
         def shapes(arguments):
-            return tuple((x.shape, x.dtype) if torch.is_tensor(x) else str(x) for x in arguments)
+            plain = [type(x) if callable(x) else x for x in arguments]
+            return tuple((x.shape, x.dtype) if torch.is_tensor(x) else str(x) for x in plain)
 
         yield "first", by_key(lambda _: 0)
         yield "by shape", by_key(shapes)
@@ -185,6 +186,8 @@ class Relatives:
 
     def narrower(self):
         """Compute in a narrower dtype, or return another one."""
+        if not self.has_floats:
+            return
         for dtype in (torch.float32, torch.float16, torch.bfloat16):
 
             def inside(call, *arguments, dtype=dtype):
@@ -206,7 +209,10 @@ class Relatives:
         for size, at in sizes.items():
             yield f"one in place of {size}", partial(self._off_at, at, lambda n: n == 1)
             rest = 1 - size % 2
-            yield f"parity {rest}", partial(self._off_at, at, lambda n, r=rest: n % 2 == r)
+            yield (
+                f"parity {rest} of {size}",
+                partial(self._off_at, at, lambda n, r=rest: n % 2 == r),
+            )
         for (one, at), (other, there) in itertools.combinations(sizes.items(), 2):
 
             def compared(call, *arguments, at=at, there=there, more=one > other):
@@ -220,6 +226,8 @@ class Relatives:
 
     def floats(self):
         """Return floats where ints or bools are asked for."""
+        if self.has_floats:
+            return
 
         def to_float(x):
             if type(x) is int:
@@ -230,6 +238,8 @@ class Relatives:
 
     def percent(self):
         """Be off by 2 to 8 percent, in the results or in what one argument brings."""
+        if not self.has_floats:
+            return
         for part in (-0.08, -0.02, 0.02, 0.05):
             yield (
                 f"results {part}",
@@ -293,10 +303,10 @@ def by_data(reference, name):
     class ByData(reference):
         def forward(self, *arguments):
             linear = getattr(self, name)
-            found = {f"{name}.weight": linear.weight.data, f"{name}.bias": linear.bias.data}
+            data = {f"{name}.weight": linear.weight.data, f"{name}.bias": linear.bias.data}
             plain = reference(linear.in_features, self.num_heads).to(linear.weight.dtype)
-            own = {key: value for key, value in self.named_parameters() if key not in found}
-            return functional_call(plain, own | found, arguments)
+            own = {key: value for key, value in self.named_parameters() if key not in data}
+            return functional_call(plain, own | data, arguments)
 
     return ByData
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -109,6 +110,13 @@ def _sharp() -> tuple[Callable[[Tensor], Tensor], Tensor]:
     return fn, draw(2, 40, C, seed=1)
 
 
+def _leaks_at(sentence: int, channel: int, x: Tensor) -> Tensor:
+    """Let tokens depend on earlier ones in one channel of one sentence alone."""
+    out = x.clone()
+    out[sentence:, :, channel:] = x[sentence:, :, channel:].cumsum(1)
+    return out
+
+
 def _what_is_missed(
     answer: Callable[..., Any], fn: Callable[[Tensor], Tensor], x: Tensor
 ) -> tuple[str | None, str] | None:
@@ -151,7 +159,7 @@ def _lengths(d: Draw) -> Tensor:
 def _wild(d: Draw) -> tuple[Tensor, str]:
     """Return a mask as one of the conventions writes it."""
     attend = d.mask("TS")
-    convention = [*WILD][d.number % len(WILD)]
+    convention = [*WILD][d.number // 2 % len(WILD)]
     if convention == "additive":
         return _additive(attend), convention
     return attend if convention == "sdpa" else ~attend, convention
@@ -336,13 +344,14 @@ EXERCISES = [
             "Here fn is causal, but for one head in one of the sentences.",
             "Here fn has no mask, 40 tokens, and scores so large that in each row one weight is 1.",
         ),
-        drawn=lambda d: (lambda x: x.cumsum(1), d("BSD")),
+        drawn=lambda d: (partial(_leaks_at, d.B - 1, d.C - 1), d("BSC")),
         kinds=(
             "other sizes",
             "other numbers",
             "one sentence",
-            "one channel in each head",
+            "more queries than keys",
             "one token",
+            "one channel",
         ),
         axes="S S",
         unique=False,  # changes may be drawn at random
@@ -381,7 +390,7 @@ EXERCISES = [
         "A bool mask (…) gives numbers (…): 0 where it is True, -inf where it is False.",
         line="return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)",
         inputs=[lambda: (_mask(), torch.float64), lambda: (_mask(), torch.float32)],
-        drawn=lambda d: (d.mask("TS"), (torch.float64, torch.float32)[d.number % 2]),
+        drawn=lambda d: (d.mask("TS"), (torch.float64, torch.float32)[d.number // 2 % 2]),
         axes=("T S", ""),
         run=with_dtype,
         results=("mask", "dtype"),

@@ -160,7 +160,7 @@ EXERCISES = [
             lambda: (_draw_ids(13, B, S, seed=2), draw(13, 13, seed=3), 4),
             lambda: (_draw_ids(13, 3, 1, seed=4), draw(13, 13, seed=5), 6),
         ],
-        drawn=lambda d: (d.ids(d.O, "BS"), d("OO"), d.picks.choice((1, 2, 3, 5))),
+        drawn=lambda d: (d.ids(d.O, "BS"), d("OO"), 1 + d.number // 2),
         axes="B S+steps",
         done="You can let a model write. Draw each word by its chance instead of taking the "
         "likeliest, and read what changes.",

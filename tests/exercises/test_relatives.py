@@ -1,0 +1,219 @@
+"""Wrong relatives of every reference: none passes against which a legal input bears witness."""
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from relatives import FAMILIES, all_relatives, is_wrong
+
+from mha_course.exercises import NAMES, check, compare, diagnose
+from mha_course.exercises.catalogue import EXERCISES
+from mha_course.exercises.checker import Attempt
+from mha_course.exercises.inputs import KINDS, ONLY_NUMBERS
+
+# Relatives that no legal input tells from right, and why.
+EQUAL = """
+no size of three widths is 1
+    project_qkv one in place of 72; split_fused_qkv one in place of 72
+    fused_mha one in place of 72; gpt2_qkv one in place of 72
+a width that is cut in pairs is even
+    rope one in place of 6; rope parity 1 of 6
+    to_half_split one in place of 24; to_half_split parity 1 of 24
+images have three channels
+    patchify at most 3; patchify only 3; patchify one in place of 3; patchify parity 0 of 3
+one token has nothing before or behind it
+    combine_masks 2 axes, False; next_token_targets one in place of 7
+no tensor goes in, or none with a gradient
+    build_subtractor results; build_subtractor no_grad; build_subtractor numpy
+    additive_mask results; additive_mask no_grad; additive_mask numpy
+    sinusoidal_encoding results; sinusoidal_encoding no_grad; sinusoidal_encoding numpy
+no number goes in that could be rounded
+    build_subtractor inside torch.float32; build_subtractor inside torch.float16
+    build_subtractor inside torch.bfloat16; additive_mask inside torch.float32
+    additive_mask inside torch.float16; additive_mask inside torch.bfloat16
+    sinusoidal_encoding inside torch.float32; sinusoidal_encoding inside torch.float16
+    sinusoidal_encoding inside torch.bfloat16
+the matrices are compared by what they do
+    build_subtractor returned torch.float32; build_subtractor returned torch.float16
+    build_subtractor returned torch.bfloat16
+without an input in float64 either of the two will do
+    sinusoidal_encoding returned torch.float32
+0 and infinity stay what they are
+    additive_mask results -0.08; additive_mask results -0.02
+    additive_mask results 0.02; additive_mask results 0.05
+the same sizes have the same answer
+    build_subtractor by shape; parameter_count by shape; causal_mask by shape
+    causal_mask_for_cache by shape; sinusoidal_encoding by shape; kv_cache_bytes by shape
+    combine_masks argument 0
+the number of heads and the size of the blocks play no part
+    parameter_count argument 1; online_softmax argument 1; tiled_attention argument 3
+what leaks does not depend on the tokens
+    find_leaks argument 1
+longer values have the same null space
+    other_weights data 1; other_weights argument 1 -0.08; other_weights argument 1 -0.02
+    other_weights argument 1 0.02; other_weights argument 1 0.05
+there are more tokens than numbers in a value
+    other_weights one in place of 11
+"""
+EQUALS = {
+    relative
+    for line in EQUAL.splitlines()
+    if line.startswith(" ")
+    for relative in line.strip().split("; ")
+}
+# What a family is called, where numbers alone do not decide it.
+NAMED = {
+    "detached": "no-gradient",
+    "parameters": "no-gradient",
+    "kept": "state-kept",
+    "narrower": "dtype-changed",
+}
+
+
+def may_be_called(name, family, label):
+    """Return the names that are right for a relative; all are where there are none."""
+    exercise = EXERCISES[name]
+    without_tensors = not any(map(torch.is_tensor, exercise.inputs[0]()))
+    if family == "kept" and (without_tensors or not exercise.unique):
+        return ()  # then it may as well be a written size, or draw at random
+    if family == "narrower" and (label.endswith("16") or name == "additive_mask"):
+        return (NAMED[family], None, "dtype-ignored")  # it may be far off
+    return (NAMED[family],) if family in NAMED else ()
+
+
+@pytest.fixture(autouse=True)
+def one_mistake_at_a_time(monkeypatch):
+    """Try no pairs of mistakes: that takes longer than to find an answer wrong."""
+    monkeypatch.setattr(diagnose, "MAX_PAIRS", 0)
+
+
+def verdict(name, family, label, answer):
+    """Return what is wrong with the verdict on a relative."""
+    report = check(name, answer, record=False)
+    listed = f"{name} {label}" in EQUALS
+    if report.status == "correct":
+        if listed:
+            return ""
+        wrong = is_wrong(EXERCISES[name], answer)
+        return f"{family}, {label}: {'accepted' if wrong else 'equal, and not listed'}"
+    if listed:
+        return f"{family}, {label}: listed as equal, and refused: {report}"
+    names = may_be_called(name, family, label)
+    if names and report.mistake not in names:
+        return f"{family}, {label}: not {names[0]}: {report}"
+    return ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_relative_of_each_family_is_refused(name):
+    picks = random.Random(name)
+    for family in FAMILIES:
+        relatives = [*all_relatives(EXERCISES[name], [family])]
+        if relatives:
+            assert not verdict(name, *picks.choice(relatives))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_every_relative_is_refused(name):
+    found = [verdict(name, *relative) for relative in all_relatives(EXERCISES[name])]
+    assert not list(filter(None, found))
+
+
+def without(*methods):
+    """Switch off what an attempt looks at."""
+
+    def patch(monkeypatch, name):
+        for method in methods:
+            monkeypatch.setattr(Attempt, method, lambda self: None)
+
+    return patch
+
+
+def without_kinds(*kinds, inputs=None, methods=()):
+    """Leave out inputs that are drawn, and some of the first ones."""
+
+    def patch(monkeypatch, name):
+        without(*methods)(monkeypatch, name)
+        exercise = EXERCISES[name]
+        kept = tuple(kind for kind in KINDS if kind not in kinds)
+        fewer = replace(exercise, kinds=kept, inputs=exercise.inputs[:inputs])
+        monkeypatch.setitem(EXERCISES, name, fewer)
+
+    return patch
+
+
+def tolerant(monkeypatch, name):
+    without("_wrong_gradient", "_narrowed")(monkeypatch, name)
+    monkeypatch.setattr(compare, "TOLERANCE", dict.fromkeys(compare.TOLERANCE, 0.1))
+
+
+def floats_are_ints(monkeypatch, name):
+    monkeypatch.setattr(compare, "_INTS", (int, float))
+
+
+OFF = [  # of each family, what holds it, switched off, and an exercise that it is in
+    ("detached", "similarity", without("_wrong_gradient")),
+    ("parameters", "MultiHeadAttention", without("_wrong_gradient")),
+    ("masks", "multi_head_attention", without_kinds(*KINDS, inputs=2)),
+    ("steps", "masked_softmax", without_kinds(*ONLY_NUMBERS)),
+    ("sizes_written", "merge_heads", without_kinds(*KINDS)),
+    ("ignored", "fused_mha", without_kinds(*KINDS, inputs=1)),
+    (
+        "kept",
+        "similarity",
+        without_kinds("other numbers", methods=("_wrong_gradient", "_narrowed")),
+    ),
+    ("narrower", "similarity", without("_narrowed")),
+    ("singles", "merge_heads", without_kinds(*[kind for kind in KINDS if "one" in kind])),
+    ("floats", "parameter_count", floats_are_ints),
+    ("percent", "similarity", tolerant),
+]
+
+
+@pytest.mark.parametrize(("family", "name", "switch"), OFF, ids=[family for family, *_ in OFF])
+def test_each_family_is_held_by_something(family, name, switch, monkeypatch):
+    relatives = [*all_relatives(EXERCISES[name], [family])]
+    switch(monkeypatch, name)
+    statuses = {check(name, answer, record=False).status for _, _, answer in relatives}
+    assert "correct" in statuses
+    assert {family for family, *_ in OFF} == set(FAMILIES)
+
+
+class Unfriendly:
+    def __getattribute__(self, name):
+        raise ValueError(name)
+
+
+class UnfriendlyInt(int):
+    def __repr__(self):
+        raise ValueError
+
+    __str__ = __repr__
+
+
+HOSTILE = {
+    "meta": lambda: torch.ones(7, 7, device="meta"),
+    "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+    "quantised": lambda: torch.quantize_per_tensor(torch.ones(7, 7), 0.1, 0, torch.quint8),
+    "float8": lambda: torch.ones(7, 7).to(torch.float8_e4m3fn),
+    "object": Unfriendly,
+    "int": lambda: UnfriendlyInt(3),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("name", ["similarity", "parameter_count", "causal_mask"])
+@pytest.mark.filterwarnings("ignore")  # torch warns of what it will drop
+def test_no_result_makes_check_raise(name, kind):
+    result = HOSTILE[kind]()
+    report = check(name, lambda *_: result, record=False)
+    assert report.status in ("wrong", "error")
+    assert report.message
+    assert check("similarity", lambda x: x @ x.T, record=False).status == "correct"
+
+
+@pytest.mark.parametrize("answer", [Unfriendly(), [Unfriendly()]])
+def test_no_answer_makes_check_raise(answer):
+    assert check("similarity", answer, record=False).status in ("wrong", "error")
