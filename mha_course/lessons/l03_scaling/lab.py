@@ -74,12 +74,12 @@ class ScalingLab(Lab):
             table("over 400 queries", ["", ""], rows, "Unit-normal q and k."),
             lines(title, WIDTHS, drawn, at=at, xlabel="D"),
         )
-        said = self._scores.caption if divide_by == YOURS else ""
+        computed_by = self._scores.caption if divide_by == YOURS else ""
         by = "scaled by your scaled_scores" if divide_by == YOURS else f"divided by {divide_by}"
         return panels, (
             f"D = {head_dim}, {by}: the scores spread by {measured.spread:.2f}, the largest of "
             f"{KEYS} shares is {measured.top:.2f} on average, and {measured.saturated:.0%} "
-            f"of the rows give one key more than .99. Over 400 queries.{said}"
+            f"of the rows give one key more than .99. Over 400 queries.{computed_by}"
         )
 
     def _measured(self, divide_by: str) -> list[Saturation]:

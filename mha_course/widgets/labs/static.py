@@ -177,13 +177,15 @@ def _shares(ax: Axes, panel: Panel) -> None:
     look: dict[str, Any] = {"fontsize": SMALL, "ha": "left"}
     for n, row in enumerate(rows):
         start = 0.0
-        for part in row["parts"]:
-            ax.barh(n, part["value"], 0.62, left=start, color=part["color"], edgecolor="white")
-            if part["value"] > 0.08 + 0.018 * len(part["name"]):
-                words = f"{part['name']} {part['value']:.2f}"
+        for segment in row["parts"]:
+            ax.barh(
+                n, segment["value"], 0.62, left=start, color=segment["color"], edgecolor="white"
+            )
+            if segment["value"] > 0.08 + 0.018 * len(segment["name"]):
+                words = f"{segment['name']} {segment['value']:.2f}"
                 inside: dict[str, Any] = {"va": "center", "clip_on": True, "parse_math": False}
                 ax.text(start + 0.01, n, words, **inside, **look)
-            start += part["value"]
+            start += segment["value"]
         if row["mark"] is not None:
             ax.barh(n + 0.4, row["mark"], 0.1, color=row["parts"][0]["color"])
         for column, number in enumerate(row["numbers"]):

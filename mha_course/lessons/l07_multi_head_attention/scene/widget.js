@@ -124,7 +124,7 @@ class Scene extends Stage {
     if (!part) return { row: at(S, down) };
     const { rows, columns } = plan.parts[part].boxes[0];
     const [y, x] = [at(rows, down), at(columns, across)];
-    const [row, column] = plan.parts[part].turned ? [x, y] : [y, x];
+    const [row, column] = plan.parts[part].transposed ? [x, y] : [y, x];
     return { name: part, row, column, ...(plan.parts[part].bands > 1 && { head: Number(band) }) };
   }
 
@@ -158,8 +158,8 @@ class Scene extends Stage {
 
   /** Count the numbers in a row of one head's part of a matrix. */
   widthOf(name) {
-    const { turned, boxes } = this.steps.plan.parts[name];
-    return turned ? boxes[0].rows : boxes[0].columns;
+    const { transposed, boxes } = this.steps.plan.parts[name];
+    return transposed ? boxes[0].rows : boxes[0].columns;
   }
 
   lookAt(cursor) {
