@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mha_course import flash
 from mha_course.lessons.l12_flash_attention.online_softmax import Running, running
-from mha_course.plots.drawing import Point, arrow, box
+from mha_course.plots.diagrams import Point, arrow, box
 from mha_course.plots.figures import ACCENT, BAR, HATCH, INK, QUIET, SMALL, TEXT, TITLE, new_figure
 
 SOFT = "#fde9bd"  # the accent, for what lies behind
