@@ -78,7 +78,6 @@ def new_figure(width: float, height: float, layout: str = "constrained") -> Figu
 
 
 def _fit(width: float, height: float) -> tuple[float, float]:
-    """Scale a shape down to the inches that there are."""
     room = style.get()
     scale = min(room.width / width, room.height / height, 1.0)
     return scale * width, scale * height

@@ -223,7 +223,6 @@ def _title(text: str, room: float) -> str:
 
 
 def _colors(scale: Scale) -> dict[str, Any]:
-    """Return a scale as matplotlib and seaborn take it."""
     return {"cmap": scale.cmap, "vmin": scale.low, "vmax": scale.high}
 
 

@@ -154,7 +154,6 @@ def _length(number: float) -> float:
 
 
 def _aim(share: float) -> str:
-    """Say whether a gives c what it should."""
     if share >= TARGET:
         return f"✓ Reached: a gives {share:.2f} to c."
     return f"a gives {share:.2f} to c; make it {TARGET}."

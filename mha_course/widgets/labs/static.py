@@ -171,7 +171,6 @@ def _arrows(ax: Axes, panel: Panel) -> None:
 
 
 def _shares(ax: Axes, panel: Panel) -> None:
-    """Draw bars that are cut into parts, with numbers before them."""
     rows, columns = panel["rows"], panel["columns"]
     numbers = len(rows[0]["numbers"])
     look: dict[str, Any] = {"fontsize": SMALL, "ha": "left"}
@@ -203,7 +202,6 @@ def _shares(ax: Axes, panel: Panel) -> None:
 
 
 def _lines_of(panel: Panel) -> list[list[str]]:
-    """Return the lines of a table, with the head where there is one."""
     lines = [panel["head"], *panel["rows"]] if any(panel["head"]) else panel["rows"]
     return [[word and shorten(word, 72) for word in line] for line in lines]
 

@@ -2,7 +2,7 @@
 
 import { make, say } from "../dom.js";
 import { makePlayer } from "../player.js";
-import { describe, tokens } from "../tensor.js";
+import { describe, tokens } from "./tensor.js";
 import { factsOf, makeMark, storageWords, warningBox } from "./facts.js";
 import { Flow } from "./flow.js";
 import { listing } from "./listing.js";
@@ -26,8 +26,8 @@ const WIDE = 720; // pixels from where on the code stands beside the tensors
  * @property {string} line The code that made it, its number, and which of the sources it stands in.
  * @property {number} lineno
  * @property {number | null} source
- * @property {[number | string, import("../tensor.js").Form][]} inputs Each the number of its step, or a name.
- * @property {import("../tensor.js").Form} form
+ * @property {[number | string, import("./tensor.js").Form][]} inputs Each the number of its step, or a name.
+ * @property {import("./tensor.js").Form} form
  * @property {number[]} strides
  * @property {boolean} contiguous
  * @property {"view" | "copy" | "same" | "new"} storage
