@@ -34,8 +34,8 @@ const line = (d, width, opacity, name = "accent") =>
 /** Return where the part of a head stands, or a matrix that has no parts. */
 const boxOf = ({ boxes }, head) => boxes[head] ?? boxes[0];
 
-/** Say how visible a thing is. */
-function lightOf(name, stage) {
+/** Return how visible a part of the picture is, from 0 to 1. */
+function visibilityOf(name, stage) {
   const { highlights } = stageAt(stage);
   if (!highlights || name === "always") return 1;
   const rows = ["q", "scores", "weights", "context", "out"]; // beside which words stand
@@ -228,7 +228,8 @@ export class Picture {
 
   showThings(stage, head) {
     for (const { node, shows, head: own, others = lightOfOthers(stage) } of this.things)
-      node.style.opacity = lightOf(shows, stage) * (own === undefined || own === head ? 1 : others);
+      const followed = own === undefined || own === head;
+      node.style.opacity = visibilityOf(shows, stage) * (followed ? 1 : others);
     for (const { node, name, shift } of this.bands)
       node.style.transform = this.isSeparate(name, stage)
         ? ""
@@ -269,8 +270,8 @@ export class Picture {
     const { parts, top, side, gap } = this.plan;
     const { S, value, word } = this.steps;
     const { x, q, k, v, scores, weights, context, out } = parts;
-    const light = (...names) => Math.min(...names.map((name) => lightOf(name, stage)));
-    const [meets, mixes] = [light("q", "k", "scores"), light("weights", "v", "context")];
+    const visibility = (...names) => Math.min(...names.map((name) => visibilityOf(name, stage)));
+    const [meets, mixes] = [visibility("q", "k", "scores"), visibility("weights", "v", "context")];
     const [cell, tall] = [side / S, v.h / S];
     const [y, bottom, key, start] = [
       top + (row + 0.5) * cell,
@@ -312,16 +313,16 @@ export class Picture {
       line(`M${middle} ${tip}l-4 7h8z`, 0, mixes),
     );
     const through = [
-      [x, q, light("x", "q")],
-      [scores, weights, light("scaling")],
-      [context, out, light("output")],
+      [x, q, visibility("x", "q")],
+      [scores, weights, visibility("scaling")],
+      [context, out, visibility("output")],
     ];
     for (const [from, to, opacity] of through)
       if (from) nodes.push(line(`M${from.x + from.w + 3} ${y}H${to.x - 3}`, 1.5, opacity));
     for (const [name, part] of rows) {
       const inset = this.isSeparate(name, stage) ? 0 : (gap * (part.bands - 1)) / 2;
       const box = { x: part.x + inset, y: y - cell / 2, w: part.w - 2 * inset, h: cell };
-      nodes.push(...this.outline(box, "accent", light(name)));
+      nodes.push(...this.outline(box, "accent", visibility(name)));
     }
     return nodes;
   }
