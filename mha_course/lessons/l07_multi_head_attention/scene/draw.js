@@ -47,7 +47,7 @@ function visibilityOf(name, stage) {
 }
 
 /** Say how visible a head is other than the chosen one. */
-const lightOfOthers = (stage) => stageAt(stage).others ?? 1;
+const visibilityOfOthers = (stage) => stageAt(stage).others ?? 1;
 
 export class Picture {
   constructor(steps, palettes) {
@@ -227,9 +227,10 @@ export class Picture {
   }
 
   showThings(stage, head) {
-    for (const { node, shows, head: own, others = lightOfOthers(stage) } of this.things)
-      const followed = own === undefined || own === head;
-      node.style.opacity = visibilityOf(shows, stage) * (followed ? 1 : others);
+    for (const { node, shows, head: own, others = visibilityOfOthers(stage) } of this.things) {
+      const shared = own === undefined || own === head;
+      node.style.opacity = visibilityOf(shows, stage) * (shared ? 1 : others);
+    }
     for (const { node, name, shift } of this.bands)
       node.style.transform = this.isSeparate(name, stage)
         ? ""
