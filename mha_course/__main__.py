@@ -31,9 +31,9 @@ def main() -> int:
         from mha_course.cli import launch
 
         return launch.main(sys.argv[1:])
-    found = find_python()
-    if found:
-        return subprocess.call(found + ["-m", "mha_course"] + sys.argv[1:])
+    command = find_python()
+    if command:
+        return subprocess.call(command + ["-m", "mha_course"] + sys.argv[1:])
     sys.stderr.write(
         "mha_course: this Python is too %s. expected Python 3.11 to 3.14, got %s, fix: install "
         "Python 3.13 from https://www.python.org/downloads/ and run the same command again\n"

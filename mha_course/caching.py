@@ -196,7 +196,6 @@ def decode_chunk(module: AttentionModule, x: Tensor, cache: KVCache) -> Tensor:
 def _require_step(
     x_t: Tensor, caches: dict[str, Tensor], weights: dict[str, Tensor], num_heads: int
 ) -> None:
-    """Raise unless the token, the caches and the weights fit each other."""
     errors.require_float("decode_step", {"x_t": x_t, **caches, **weights})
     errors.require_shape("decode_step", "x_t", x_t, {"B": None, "T": 1, "C": None})
     batch, _, width = x_t.shape

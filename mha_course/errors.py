@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from mha_course.markup import cut
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -43,9 +45,7 @@ class SentenceError(ShapeError):
 
 def require_words(place: str, words: Sequence[str], allowed: Collection[str], named: str) -> None:
     """Raise SentenceError for a word that ``named`` does not list, or where there is none."""
-    unknown = [
-        word if len(word) <= 24 else f"{word[:23]}…" for word in words if word not in allowed
-    ]
+    unknown = [cut(word, 24) for word in words if word not in allowed]
     if unknown:
         rule = f"“{unknown[0]}” is not one of the {len(allowed)} words; {named} lists them"
         near = ", ".join(difflib.get_close_matches(unknown[0].lower(), allowed, n=3, cutoff=0.5))
@@ -81,9 +81,8 @@ def require_tensor(place: str, name: str, value: object) -> None:
     if not hasattr(value, "is_floating_point"):
         fix = None if value is None else f"torch.as_tensor({name})"
         got = type(value).__name__
-        raise ShapeError(
-            place, f"{name} must be a tensor", expected="a torch.Tensor", got=got, fix=fix
-        )
+        rule = f"{name} must be a tensor"
+        raise ShapeError(place, rule, expected="a torch.Tensor", got=got, fix=fix)
 
 
 def require_float(place: str, tensors: Mapping[str, Tensor]) -> None:
@@ -97,10 +96,9 @@ def require_float(place: str, tensors: Mapping[str, Tensor]) -> None:
             raise ShapeError(place, rule, expected="a float dtype", got=got, fix=f"{name}.float()")
         if tensor.device != first.device:
             rule = f"{name} must be on the device of {first_name}"
-            fix = f"{name}.to({str(first.device)!r})"
-            raise ShapeError(
-                place, rule, expected=str(first.device), got=str(tensor.device), fix=fix
-            )
+            expected = str(first.device)
+            fix = f"{name}.to({expected!r})"
+            raise ShapeError(place, rule, expected=expected, got=str(tensor.device), fix=fix)
         # Under autocast float32 weights meet bfloat16 tokens as a matter of course: the Linear
         # casts both.
         if tensor.dtype != first.dtype and not _autocast(first):
@@ -168,9 +166,8 @@ def require_bool(
     """Raise unless the mask is a bool tensor."""
     require_tensor(place, name, mask)
     if str(mask.dtype) != "torch.bool":
-        raise ShapeError(
-            place, f"{name} must be {what}", expected="torch.bool", got=str(mask.dtype), fix=fix
-        )
+        rule = f"{name} must be {what}"
+        raise ShapeError(place, rule, expected="torch.bool", got=str(mask.dtype), fix=fix)
 
 
 def require_mask(place: str, mask: Tensor, sizes: Mapping[str, int], device: object = None) -> None:
@@ -187,13 +184,11 @@ def require_mask(place: str, mask: Tensor, sizes: Mapping[str, int], device: obj
     if shape == full[2:] or (len(shape) == 4 and _broadcasts(shape, full)):
         return
     rule = "mask must be (T, S), or 4-D and broadcastable to (B, H, T, S)"
-    expected = _written(sizes, full)
+    expected = f"{_written(sizes, full)}, or its last two axes"
     got = _written(list(sizes)[-len(shape) :], shape) if len(shape) in (2, 4) else str(shape)
     lacks_heads = len(shape) == 3 and _broadcasts((shape[0], 1, *shape[1:]), full)
     head_axis = "mask.unsqueeze(1), which gives it a head axis" if lacks_heads else None
-    raise ShapeError(
-        place, rule, expected=f"{expected}, or its last two axes", got=got, fix=head_axis
-    )
+    raise ShapeError(place, rule, expected=expected, got=got, fix=head_axis)
 
 
 def _broadcasts(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:

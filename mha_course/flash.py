@@ -191,7 +191,6 @@ def _finite(highest: Tensor) -> Tensor:
 
 
 def _require_blocks(place: str, keys: int, block_size: int) -> None:
-    """Raise unless there is a key, and block_size is a positive int."""
     if keys < 1:
         raise errors.ShapeError(
             place, "there must be a key to attend to", expected="S >= 1", got=f"S={keys}"

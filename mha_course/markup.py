@@ -66,9 +66,9 @@ def isolate_word(text: str, most: int = 24) -> str:
     return isolate(shorten(text, most))
 
 
-def isolate_text(text: str, most: int = 300) -> str:
+def isolate_text(text: str) -> str:
     """Bring a text from people, such as a message or code, to a form to quote in a sentence."""
-    return isolate(spell_out(cut(text, most)))
+    return isolate(spell_out(cut(text, 300)))
 
 
 def escaped(text: str) -> str:

@@ -55,6 +55,19 @@ def test_online_softmax_is_the_maximum_and_the_sum_of_all():
             same(maximum + total.log(), given.logsumexp(-1))
 
 
+def test_online_softmax_takes_the_maximum_of_one_block_at_a_time():
+    amax = torch.Tensor.amax
+    widths = []
+
+    def spy(x, dim):
+        widths.append(x.size(dim))
+        return amax(x, dim)
+
+    with mock.patch.object(torch.Tensor, "amax", spy):
+        flash.online_softmax(numbers(B, T, S), 3)
+    assert widths == [3, 3, 1]
+
+
 def test_tiles_and_their_gradients_equal_the_whole():
     for queries, keys in ((T, S), (S, S), (S, T)):
         upstream = numbers(B, H, queries, WIDTH, seed=5)

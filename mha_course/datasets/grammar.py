@@ -95,7 +95,7 @@ class Sentence:
     pairs: Pairs
 
 
-def sentence(rng: random.Random, kind: str, subject: str, other: str) -> Sentence:
+def sentence(rng: random.Random, kind: str, subject: str, noun2: str) -> Sentence:
     """Make one sentence of a kind about two nouns.
 
     Raises: KeyError for a kind or a noun that the grammar does not have.
@@ -103,17 +103,17 @@ def sentence(rng: random.Random, kind: str, subject: str, other: str) -> Sentenc
     >>> " ".join(sentence(random.Random(1), "so", "cat", "dogs").words)
     'the grey cat that liked the loud dogs was happy , so it danced merrily'
     """
-    chosen = {name: rng.choice(options) for name, options in slots(subject, other)}
-    return fill(kind, subject, other, chosen)
+    chosen = {name: rng.choice(options) for name, options in slots(subject, noun2)}
+    return fill(kind, subject, noun2, chosen)
 
 
-def slots(subject: str, other: str) -> list[tuple[str, Sequence[str]]]:
+def slots(subject: str, noun2: str) -> list[tuple[str, Sequence[str]]]:
     """Return the slots of all templates about two nouns, each with its options."""
     # All are drawn, in this order, whether the template has them or not: the weights that ship and
     # the lessons rest on the sentences that each seed gives.
     return [
         ("adjective", _ADJECTIVES[subject]),
-        ("adjective2", _ADJECTIVES[other]),
+        ("adjective2", _ADJECTIVES[noun2]),
         ("state", list(CONSEQUENCES)),
         ("first", list(FOLLOW_UPS)),
         ("link", [*PREPOSITIONS, *(f"that {verb}" for verb in RELATIVE_VERBS)]),
@@ -122,11 +122,11 @@ def slots(subject: str, other: str) -> list[tuple[str, Sequence[str]]]:
     ]
 
 
-def fill(kind: str, subject: str, other: str, chosen: Mapping[str, str]) -> Sentence:
+def fill(kind: str, subject: str, noun2: str, chosen: Mapping[str, str]) -> Sentence:
     """Make the sentence of a kind about two nouns, with an option chosen for every slot."""
-    about, rest = (other, subject) if kind == "because_object" else (subject, other)
+    about, rest = (noun2, subject) if kind == "because_object" else (subject, noun2)
     it = PRONOUNS[about]
-    them = OBJECT_FORMS[PRONOUNS[other]]
+    them = OBJECT_FORMS[PRONOUNS[noun2]]
     be = "were" if it == "they" else "was"
     state = chosen["state"]
     adjective = chosen["adjective"]
@@ -134,17 +134,17 @@ def fill(kind: str, subject: str, other: str, chosen: Mapping[str, str]) -> Sent
     verb, adverb = CONSEQUENCES[state].split()
     then = FOLLOW_UPS[chosen["first"]]
     agreed = {"be": be, "it": it, "them": them, "verb": verb, "adverb": adverb, "then": then}
-    words = tuple(TEMPLATES[kind].format(noun=subject, noun2=other, **chosen, **agreed).split())
+    words = tuple(TEMPLATES[kind].format(noun=subject, noun2=noun2, **chosen, **agreed).split())
 
     related = {
-        "noun": [(adjective, subject), (adjective2, other)],
-        "adjective": [(subject, adjective), (other, adjective2)],
+        "noun": [(adjective, subject), (adjective2, noun2)],
+        "adjective": [(subject, adjective), (noun2, adjective2)],
     }
     if kind != "agreement":
         related["pronoun"] = [(it, about)]
         related["distractor"] = [(it, rest)]
     if kind == "and":
-        related["pronoun"] += [(them, other)]
+        related["pronoun"] += [(them, noun2)]
         related["distractor"] += [(them, subject)]
     if kind in ("agreement", "so"):
         related["subject"] = [(be, subject)]

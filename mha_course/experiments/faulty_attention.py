@@ -340,20 +340,14 @@ def _renamed(method: FunctionType, qualname: str) -> FunctionType:
     return FunctionType(code, method.__globals__, method.__name__, method.__defaults__)
 
 
-class _WithoutAnnotations(ast.NodeTransformer):
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        node.annotation = None
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        self.generic_visit(node)
-        node.returns = None
-        return node
-
-
 def source(kind: type[CausalAttention]) -> str:
     """Return one class with the methods that kind has: no annotations, docstrings or comments."""
     names = [name for name, member in vars(CausalAttention).items() if callable(member)]
     parts = [plain_source(getattr(kind, name)) for name in names if not name.startswith("__")]
     tree = ast.parse("class Attention(nn.Module):\n" + "\n".join(parts))
-    return ast.unparse(_WithoutAnnotations().visit(tree)) + "\n"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+        elif isinstance(node, ast.FunctionDef):
+            node.returns = None
+    return ast.unparse(tree) + "\n"

@@ -38,7 +38,7 @@ def load() -> Precomputed:
     """Return the figures that ship."""
     parts = json.loads(PATH.read_text(encoding="utf-8"))
     return Precomputed(
-        **{part: {int(key): value for key, value in parts[part].items()} for part in parts}
+        **{name: {int(key): value for key, value in parts[name].items()} for name in parts}
     )
 
 
@@ -48,9 +48,9 @@ def remake(parts: Mapping[str, tuple[Callable[[int], Any], Sequence[int]]]) -> N
     Args: parts are fields of Precomputed, each with what makes a figure, and its keys.
     """
     figures = json.loads(PATH.read_text(encoding="utf-8"))
-    for part in sys.argv[1:] or parts:
-        make, keys = parts[part]
-        figures[part] = {key: make(key) for key in keys}
+    for name in sys.argv[1:] or parts:
+        make, keys = parts[name]
+        figures[name] = {key: make(key) for key in keys}
     PATH.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 

@@ -60,7 +60,6 @@ def token_bars(
 
 
 def _line_style(number: int) -> dict[str, Any]:
-    """Return the colour and the marker of the line of this number."""
     return {"color": sns.color_palette("colorblind")[number], "marker": "osD^vP"[number]}
 
 

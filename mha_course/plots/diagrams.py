@@ -1,4 +1,4 @@
-"""Drawings that explain: the steps in a row, and a matrix product to scale."""
+"""Drawings that explain, of boxes and arrows: the steps in a row, a matrix product to scale."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
+from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from mha_course.errors import require
-from mha_course.plots.drawing import arrow, box
 from mha_course.plots.figures import (
     ACCENT,
     INK,
@@ -23,6 +22,7 @@ from mha_course.plots.figures import (
 )
 from mha_course.tracing.records import color as axis_color
 
+Point = tuple[float, float]
 STAGES = (
     ("projection", "x Wᵀ + b"),
     ("head splitting", "C = H × D"),
@@ -34,6 +34,38 @@ STAGES = (
 BOX = 1.7  # width of a step
 STEP = 2.0  # from step to step
 CENTRED: dict[str, Any] = {"ha": "center", "va": "center", "color": INK}
+
+
+def box(
+    ax: Axes, corner: Point, width: float, height: float, text: str = "", *,
+    color: str | None, edge: str = "none", rounding: float = 0.06, fontsize: float = TEXT,
+    zorder: float = 1,
+) -> None:  # fmt: skip
+    """Draw a box with round corners from its lower left one, with words in its middle.
+
+    One without a colour is white with a dashed edge: what it stands for does not last.
+    """
+    look: dict[str, Any] = {"fc": color, "ec": edge}
+    if not color:
+        look = {"fc": "white", "ec": INK, "linestyle": "--"}
+    shape = f"round,pad=0,rounding_size={rounding}"
+    ax.add_patch(FancyBboxPatch(corner, width, height, boxstyle=shape, zorder=zorder, **look))
+    x = corner[0] + width / 2
+    y = corner[1] + height / 2
+    words: dict[str, Any] = {"fontsize": fontsize, "color": INK, "zorder": zorder + 2}
+    ax.text(x, y, text, ha="center", va="center", **words)
+
+
+def arrow(
+    ax: Axes, start: Point, end: Point, *,
+    color: Any = INK, width: float = 1.0, bend: float = 0.0, **style: Any,
+) -> None:  # fmt: skip
+    """Draw an arrow, so many typographic points wide, bent to the left by this part of its length.
+
+    Args: style is what else matplotlib's ``arrowprops`` takes.
+    """
+    line = {"color": color, "linewidth": width, "connectionstyle": f"arc3,rad={bend}"}
+    ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", **line, **style})
 
 
 def pipeline(*highlight: str, ax: Axes | None = None) -> Axes:

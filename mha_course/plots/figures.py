@@ -78,7 +78,6 @@ def new_figure(width: float, height: float, layout: str = "constrained") -> Figu
 
 
 def _fit(width: float, height: float) -> tuple[float, float]:
-    """Scale a shape down to the inches that there are."""
     room = style.get()
     scale = min(room.width / width, room.height / height, 1.0)
     return scale * width, scale * height
@@ -146,7 +145,7 @@ class Listing(NamedTuple):
 
     title: str
     find: str
-    found: str
+    answer: str
     code: str
 
 
@@ -154,10 +153,10 @@ def listings(*shown: Listing) -> None:
     """Show listings one below the other, each folded, and in it the answer, folded once more."""
     parts = []
     for listing in shown:
-        title, find, found, code = map(escape, listing)
-        answer = f"<details><summary>Found it?</summary><p>{found}</p></details>"
+        title, find, answer, code = map(escape, listing)
+        folded = f"<details><summary>Found it?</summary><p>{answer}</p></details>"
         summary = f"<summary><strong>{title}</strong>. Find: {find}</summary>"
         block = f'<pre style="overflow-x:auto;padding:8px 12px;line-height:1.45">{code}</pre>'
-        parts.append(f'<details style="margin:6px 0">{summary}{block}{answer}</details>')
+        parts.append(f'<details style="margin:6px 0">{summary}{block}{folded}</details>')
     text = "\n".join(f"{listing.title}. Find: {listing.find}" for listing in shown)
     _show_html("".join(parts), text)

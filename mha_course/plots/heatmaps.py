@@ -129,13 +129,11 @@ def head_rows(rows: Mapping[str, Any], names: Sequence[str]) -> Figure:
     return figure
 
 
-def heatmap_row(
-    panels: Mapping[str, Any], names: Sequence[str], *, mask: Any = None, unit: str = "weight"
-) -> Figure:
+def heatmap_row(panels: Mapping[str, Any], names: Sequence[str], *, mask: Any = None) -> Figure:
     """Draw heatmaps of the same tokens side by side, two in a row, all on one scale.
 
     Args: panels maps a title to its weights (S, S); names are the S tokens; mask is that of all
-        panels, or maps a title to its own; unit is what stands beside the scale.
+        panels, or maps a title to its own.
     """
     maps = [as_array("heatmap_row", weights, ("T", "S")) for weights in panels.values()]
     scale = stretched(maps)
@@ -146,7 +144,7 @@ def heatmap_row(
         own = mask.get(title) if isinstance(mask, Mapping) else mask
         heatmap(weights, queries=names, mask=own, title=title, scale=scale, ax=ax)
         ax.collections[0].colorbar.remove()  # one for all stands at the right
-    figure.colorbar(axes[0].collections[0], ax=axes, label=unit, aspect=30, pad=0.02)
+    figure.colorbar(axes[0].collections[0], ax=axes, label="weight", aspect=30, pad=0.02)
     return figure
 
 
@@ -223,7 +221,6 @@ def _title(text: str, room: float) -> str:
 
 
 def _colors(scale: Scale) -> dict[str, Any]:
-    """Return a scale as matplotlib and seaborn take it."""
     return {"cmap": scale.cmap, "vmin": scale.low, "vmax": scale.high}
 
 

@@ -1,7 +1,7 @@
 // A card: a report or a question, choices, a field or buttons below it, and what they bring. Choices are marked here,
 // so that this works without a kernel; the kernel answers everything else.
 
-import { keepKeys, make, makeButton, say } from "./dom.js";
+import { keepKeys, make, makeButton, setText } from "./dom.js";
 import { connect } from "./protocol.js";
 
 /**
@@ -61,7 +61,7 @@ function makeBar(send) {
   function show(specs) {
     for (const { action, label, done } of specs) {
       if (!buttons.has(action)) add(action);
-      say(buttons.get(action), label);
+      setText(buttons.get(action), label);
       buttons.get(action).ariaDisabled = done;
     }
   }
@@ -74,7 +74,7 @@ function render({ model, el }) {
   const reason = make("div", "reason");
   const parts = make("div", "parts");
   for (const node of [trouble, reason, parts]) node.setAttribute("role", "status");
-  const kernel = connect(model, draw, (text) => say(trouble, text && `⚠ ${text}`));
+  const kernel = connect(model, draw, (text) => setText(trouble, text && `⚠ ${text}`));
   const send = (action, text) => kernel.send({ action, text });
 
   function mark(node, right, why) {
@@ -83,7 +83,7 @@ function render({ model, el }) {
     node.setAttribute("aria-current", "true");
     if (right === null) delete node.dataset.right;
     else node.dataset.right = right;
-    say(node.querySelector(".sign"), right ? "✔" : "✘");
+    setText(node.querySelector(".sign"), right ? "✔" : "✘");
     reason.innerHTML = why;
   }
   const answers = field ? [makeField(send)] : choices.map((choice) => makeChoice(choice, mark));

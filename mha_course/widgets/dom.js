@@ -33,7 +33,7 @@ export function makeButton(name, text, action, spoken = "") {
 }
 
 /** Write a text where another one stands. The same text again would make the browser lay out, and readers read, anew. */
-export function say(node, text) {
+export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
@@ -83,7 +83,7 @@ export function makeSpeaker() {
   let timer = null;
   function speak(words) {
     clearTimeout(timer);
-    timer = setTimeout(() => say(node, words), SPOKEN);
+    timer = setTimeout(() => setText(node, words), SPOKEN);
   }
   return { node, speak, stop: () => clearTimeout(timer) };
 }

@@ -15,7 +15,7 @@ from mha_course import plots
 from mha_course.markup import visible
 from mha_course.plots.figures import image_html
 from mha_course.widgets.controls import ChoiceControl
-from mha_course.widgets.labs import Lab
+from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels
 
 FEW = 8  # values that stand side by side as buttons; more are a slider

@@ -1,6 +1,6 @@
 // What the explorer and the scene share: a model that is followed, at most one drawing a frame, and an end.
 
-import { catchKeys, followModel, make, makeSpeaker, say } from "./dom.js";
+import { catchKeys, followModel, make, makeSpeaker, setText } from "./dom.js";
 import { connect } from "./protocol.js";
 
 const SETTLED = 150; // milliseconds until the kernel hears what was chosen: it need not follow every step
@@ -19,11 +19,11 @@ export class Stage {
     this.kernel = connect(
       model,
       (state) => {
-        say(this.source, state.source);
+        setText(this.source, state.source);
         this.stateCame(state);
       },
       (text) => {
-        say(this.trouble, text);
+        setText(this.trouble, text);
         // What is not begun yet is no fault.
         this.trouble.classList.toggle(
           "bad",

@@ -85,6 +85,16 @@ class MaskIgnored(EncoderBlock):
         return super().forward(x)
 
 
+@pytest.mark.parametrize("norm_first", [True, False], ids=["pre", "post"])
+def test_what_is_said_to_enter_the_attention_enters_it(norm_first):
+    block = block_of(norm_first=norm_first)
+    entered = []
+    block.attention.register_forward_pre_hook(lambda _, inputs: entered.append(inputs[0]))
+    x = torch.arange(B * S * C, dtype=torch.float64).view(B, S, C).sin()
+    block(x)
+    assert torch.equal(block.attention_input(x), entered[0])
+
+
 def test_a_wrong_block_differs():
     assert fails(equals_torchs_layer, MaskIgnored)
 
@@ -158,6 +168,8 @@ def test_a_masked_word_model_reads_both_ways_and_no_padding(device):
     ids, mask = words(B, S, device=device), masks.padding_mask(LENGTHS, S).to(device)
     logits = model(ids, mask)
     assert logits.shape == (B, S, V)
+    places = model.embed(ids, start=2) - model.token_embedding(ids)
+    assert torch.allclose(places, model.position_embedding.weight[2 : 2 + S])
     changed = ids.clone()
     changed[:, 2] = (changed[:, 2] + 1) % V
     assert (model(changed, mask) != logits).any(-1)[0].all()  # before and after

@@ -5,10 +5,11 @@ import re
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_hex
 
 from mha_course import plots
 from mha_course.cli.authoring import ROOT
-from mha_course.plots.scales import SLANT, WEIGHTS, palettes, scale_of
+from mha_course.plots.scales import BOOL, SLANT, WEIGHTS, palettes, scale_of
 from mha_course.widgets import HeadExplorer
 from mha_course.widgets.labs import static
 from mha_course.widgets.labs.panels import matrix
@@ -69,3 +70,11 @@ def test_scripts_decide_nothing_anew():
     sizes = {name: len(colours) for name, colours in palettes().items()}
     assert sizes == {"plain": 1024, "signed": 1024, "bool": 8}
     assert palettes()["bool"][3] == 0
+
+
+def test_a_mask_is_white_where_hidden_and_full_where_open():
+    ax = plots.heatmap([[1.0, 0.0]], scale=BOOL)
+    ax.figure.canvas.draw()
+    full, empty = ax.collections[0].get_facecolor()
+    assert to_hex(full) == plots.BAR
+    assert to_hex(empty) == "#ffffff"

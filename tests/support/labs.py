@@ -2,7 +2,7 @@
 
 import lessons
 
-from mha_course.widgets.labs import Lab
+from mha_course.widgets.labs.lab import Lab
 
 lessons.modules_named("lab")
 # A Panel is no lab of its own: it draws what it is given.

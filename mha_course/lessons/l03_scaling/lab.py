@@ -35,7 +35,7 @@ class ScalingLab(Lab):
 
     def __init__(self, *, scores: Any = None) -> None:
         self._scores = LearnerFunction("ScalingLab", "scaled_scores", scores, _scaled_scores)
-        self._found: dict[str, list[Saturation]] = {}
+        self._saturations: dict[str, list[Saturation]] = {}
         options = DIVISORS if scores is None else (*DIVISORS, YOURS)
         super().__init__(
             [
@@ -74,12 +74,12 @@ class ScalingLab(Lab):
             table("over 400 queries", ["", ""], rows, "Unit-normal q and k."),
             lines(title, WIDTHS, drawn, at=at, xlabel="D"),
         )
-        said = self._scores.caption if divide_by == YOURS else ""
+        computed_by = self._scores.caption if divide_by == YOURS else ""
         by = "scaled by your scaled_scores" if divide_by == YOURS else f"divided by {divide_by}"
         return panels, (
             f"D = {head_dim}, {by}: the scores spread by {measured.spread:.2f}, the largest of "
             f"{KEYS} shares is {measured.top:.2f} on average, and {measured.saturated:.0%} "
-            f"of the rows give one key more than .99. Over 400 queries.{said}"
+            f"of the rows give one key more than .99. Over 400 queries.{computed_by}"
         )
 
     def _measured(self, divide_by: str) -> list[Saturation]:
@@ -87,20 +87,20 @@ class ScalingLab(Lab):
 
         It is measured once: every later move only looks it up.
         """
-        if divide_by not in self._found:
+        if divide_by not in self._saturations:
             drawn = [scaling.draw(width) for width in WIDTHS]
             if divide_by == YOURS:
-                self._found[YOURS] = [scaling.measure(each, self._yours)[0] for each in drawn]
+                self._saturations[YOURS] = [scaling.measure(each, self._yours)[0] for each in drawn]
             else:
                 divisors = [list(scaling.divisors(width, HEADS).values()) for width in WIDTHS]
                 every = [
                     scaling.by_divisors(each, among)
                     for each, among in zip(drawn, divisors, strict=True)
                 ]
-                self._found |= {
+                self._saturations |= {
                     name: [results[i] for results in every] for i, name in enumerate(DIVISORS)
                 }
-        return self._found[divide_by]
+        return self._saturations[divide_by]
 
     def _yours(self, q: Tensor, k: Tensor) -> Tensor:
         return self._scores.tensor(q, k, shape=(len(q), 1, 1, KEYS))

@@ -78,10 +78,10 @@ class SoftmaxLab(Lab):
     def draw(self, word: int, temperature: float, shift: int, over: str) -> tuple[Panels, str]:
         """Draw the scores and weights of one word, and all weights with their sums."""
         moved = (self._scores + shift) / temperature  # (T, S)
-        turned = over == self._queries
-        inputs = (moved.mT if turned else moved)[None, None]
+        over_queries = over == self._queries
+        inputs = (moved.mT if over_queries else moved)[None, None]
         weights = self._softmax.tensor(inputs, shape=inputs.shape)[0, 0].detach()
-        weights = weights.mT if turned else weights  # (T, S)
+        weights = weights.mT if over_queries else weights  # (T, S)
         row = weights[word]
         tokens = self._tokens
         name = isolate_word(self._tokens[word])
@@ -112,7 +112,7 @@ class SoftmaxLab(Lab):
                 **sums,
             ),
         )
-        return panels, self._sentence(word, weights, turned) + self._softmax.caption
+        return panels, self._sentence(word, weights, over_queries) + self._softmax.caption
 
     def picture(self) -> Figure:
         """Draw the same panels without a browser, with the sums beside and below the matrix."""
@@ -129,7 +129,7 @@ class SoftmaxLab(Lab):
                 ax.text(n + 0.5, down + 0.2, f"Σ {total}", fontsize=SMALL, **below)
         return figure
 
-    def _sentence(self, word: int, weights: Tensor, turned: bool) -> str:
+    def _sentence(self, word: int, weights: Tensor, over_queries: bool) -> str:
         row = weights[word]
         tokens = self._tokens
         if not bool(row.isfinite().all()):
@@ -137,20 +137,20 @@ class SoftmaxLab(Lab):
                 f"“{isolate_word(tokens[word])}”: the weights are not numbers (NaN): "
                 "e to such scores overflows."
             )
-        looks = plots.strongest(row[None], [tokens[word]], tokens)
-        sums = weights.sum(0 if turned else 1)
-        cross_sums = weights.sum(1 if turned else 0)
-        whole, others = ("column", "rows") if turned else ("row", "columns")
+        largest = plots.strongest(row[None], [tokens[word]], tokens)
+        sums = weights.sum(0 if over_queries else 1)
+        cross_sums = weights.sum(1 if over_queries else 0)
+        whole, others = ("column", "rows") if over_queries else ("row", "columns")
         even = "1.00" if torch.allclose(sums, torch.ones_like(sums), atol=5e-3) else _range(sums)
         entropy = float(torch.special.entr(row).sum())
         read = (
             f"; entropy {entropy:.2f} of at most {math.log(len(tokens)):.2f} nats"
-            if not turned
+            if not over_queries
             else ""
         )
         return (
-            f"{looks}; the row sums to {float(row.sum()):.2f}{read}. Every {whole} sums to {even}, "
-            f"{others} to {_range(cross_sums)}."
+            f"{largest}; the row sums to {float(row.sum()):.2f}{read}. "
+            f"Every {whole} sums to {even}, {others} to {_range(cross_sums)}."
         )
 
 

@@ -125,8 +125,8 @@ def inside(point: Tensor, corners: Tensor) -> bool:
     (True, False)
     """
     edges = corners.roll(-1, 0) - corners  # (S, 2) each
-    ways = point - corners  # (S, 2) each
-    turns = (
-        edges[:, 0] * ways[:, 1] - edges[:, 1] * ways[:, 0]
+    offsets = point - corners  # (S, 2) each
+    cross_products = (
+        edges[:, 0] * offsets[:, 1] - edges[:, 1] * offsets[:, 0]
     )  # (S,): positive where the point lies to the left
-    return bool((turns >= -1e-9).all())
+    return bool((cross_products >= -1e-9).all())

@@ -98,8 +98,8 @@ def mask_readings(mask: Tensor, tokens: Sequence[str]) -> MaskReadings:
         the S keys.
     Raises: ShapeError.
 
-    >>> found = mask_readings(torch.tensor([True, True, False]), ["the", "cat", "<pad>"])
-    >>> [reading.given for reading in found.readings][2:4]
+    >>> masks = mask_readings(torch.tensor([True, True, False]), ["the", "cat", "<pad>"])
+    >>> [reading.given for reading in masks.readings][2:4]
     [(False, False, True), (False, False, True)]
     """
     require_shape("mask_readings", "mask", mask, {"S": len(tokens)})

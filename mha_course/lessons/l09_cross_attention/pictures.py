@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from mha_course.plots.drawing import Point, arrow
+from mha_course.plots.diagrams import Point, arrow
 from mha_course.plots.figures import INK, QUIET, SMALL, TEXT, TITLE, new_figure
 from mha_course.tracing.records import color as axis_color
 

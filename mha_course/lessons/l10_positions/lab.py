@@ -59,8 +59,8 @@ class RotaryLab(Lab):
             ]
         )
 
-    def turned(self, vector: Tensor, places: Tensor, base: float) -> Tensor:
-        """Return a vector (D,) turned by each of S places, (S, D)."""
+    def rotated(self, vector: Tensor, places: Tensor, base: float) -> Tensor:
+        """Return a vector (D,) rotated by each of S places, (S, D)."""
         x = vector.expand(1, 1, places.numel(), -1)
         return self._rope.tensor(x, places, torch.tensor(base, dtype=torch.float64), shape=x.shape)[
             0, 0
@@ -68,13 +68,13 @@ class RotaryLab(Lab):
 
     def draw(self, position: int, distance: int, base: float) -> tuple[Panels, str]:
         """Draw the pairs, what each adds to the dot product, and the dot product by distance."""
-        q = self.turned(
+        q = self.rotated(
             QUERY, torch.tensor([distance, position + distance]), base
         )  # (2, D): the key at 0, and here
-        k = self.turned(KEY, torch.tensor([0, position]), base)
+        k = self.rotated(KEY, torch.tensor([0, position]), base)
         start, now = (q * k).sum(-1).tolist()
         parts = _pairs(q[1] * k[1]).sum(-1)  # (D/2,)
-        waves = self.turned(QUERY, torch.arange(FURTHEST + 1), base) @ k[0]  # (41,)
+        waves = self.rotated(QUERY, torch.arange(FURTHEST + 1), base) @ k[0]  # (41,)
         limit = float(_pairs(QUERY).norm(dim=-1).mul(_pairs(KEY).norm(dim=-1)).max())
         names = [f"pair {i}" for i in range(len(parts))]
         line = {"name": "q · k", "style": "main", "values": waves}
@@ -103,18 +103,18 @@ def _pairs(vector: Tensor) -> Tensor:
 
 
 def _dials(q: Tensor, k: Tensor, base: float) -> Panels:
-    """Draw each pair of q and k (D,) as it has turned, and dashed as it was."""
+    """Draw each pair of q and k (D,) as it is rotated, and dashed as it was."""
     start = {"q": _pairs(QUERY), "k": _pairs(KEY)}  # (D/2, 2) each
-    turned = {"q": _pairs(q), "k": _pairs(k)}  # (D/2, 2) each
+    rotated = {"q": _pairs(q), "k": _pairs(k)}  # (D/2, 2) each
     look: dict[str, Any] = {"size": "small", "group": "each pair of channels, turned by its places"}
     look["reach"] = 1.2 * max(
-        float(pairs.norm(dim=-1).max()) for pairs in (*start.values(), *turned.values())
+        float(pairs.norm(dim=-1).max()) for pairs in (*start.values(), *rotated.values())
     )
     return tuple(
         arrows(
             f"pair {i}",
             [
-                arrow(name, turned[name][i], COLORS[name], thick=thick)
+                arrow(name, rotated[name][i], COLORS[name], thick=thick)
                 for name, thick in (("k", 2), ("q", 3.5))
             ],
             paths=[[(0.0, 0.0), pairs[i].tolist()] for pairs in start.values()],

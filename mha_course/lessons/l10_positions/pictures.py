@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from mha_course.plots.drawing import arrow
+from mha_course.plots.diagrams import arrow
 from mha_course.plots.figures import INK, TEXT, TITLE, new_figure
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mha_course import flash
 from mha_course.lessons.l12_flash_attention.online_softmax import Running, running
-from mha_course.plots.drawing import Point, arrow, box
+from mha_course.plots.diagrams import Point, arrow, box
 from mha_course.plots.figures import ACCENT, BAR, HATCH, INK, QUIET, SMALL, TEXT, TITLE, new_figure
 
 SOFT = "#fde9bd"  # the accent, for what lies behind
@@ -162,13 +162,13 @@ def memory_traffic() -> Figure:
     left, right = figure.subplots(1, 2)
     steps = ((0.6, "q, k"), (1.7, "scores"), (2.8, "weights"), (3.9, "context"))
     fused = ((1.15, "q, k, v"), (3.4, "context"))
-    ways = (
+    versions = (
         (left, "step by step: T × S numbers go out and come back, twice", steps,
             ("q kᵀ", "softmax", "weights · v")),
         (right, "fused: one block at a time; nothing of size T × S goes out", fused,
          ("q kᵀ, softmax, · v: block after block",)),
     )  # fmt: skip
-    for ax, title, tensors, work in ways:
+    for ax, title, tensors, work in versions:
         ax.set_title(title, loc="left", fontsize=TEXT, color=INK)
         ax.add_patch(Rectangle((0, 1.5), 4.5, 1.1, facecolor=QUIET))
         ax.add_patch(Rectangle((0, 0), 4.5, 0.75, facecolor=SOFT))

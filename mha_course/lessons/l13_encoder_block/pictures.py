@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from mha_course.plots.drawing import arrow, box
+from mha_course.plots.diagrams import arrow, box
 from mha_course.plots.figures import ACCENT, INK, LARGE, QUIET, SMALL, TEXT, TITLE, new_figure
 
 Part = tuple[str, float, float]  # its name, its left edge and its width

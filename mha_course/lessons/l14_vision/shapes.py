@@ -57,10 +57,10 @@ def draw(count: int, generator: torch.Generator) -> Pictures:
     """
     same = torch.randint(0, 2, (count,), generator=generator)  # (B,)
     left = torch.randint(0, len(COLOURS), (count,), generator=generator)  # (B,)
-    other = (left + torch.randint(1, len(COLOURS), (count,), generator=generator)) % len(
+    right = (left + torch.randint(1, len(COLOURS), (count,), generator=generator)) % len(
         COLOURS
     )  # (B,)
-    colours = torch.stack((left, torch.where(same == 1, left, other)), dim=1)  # (B, 2)
+    colours = torch.stack((left, torch.where(same == 1, left, right)), dim=1)  # (B, 2)
     kinds = torch.randint(0, len(KINDS), (count, 2), generator=generator)  # (B, 2)
     free = torch.tensor([HEIGHT, PART]) - 2 * _MARGIN
     centres = _MARGIN + free * torch.rand(

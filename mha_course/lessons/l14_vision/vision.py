@@ -201,9 +201,9 @@ def weights_by_colour(model: VisionTransformer, pictures: shapes.Pictures) -> Te
         class_token_weights(model, pictures.images) * shape_patches(pictures)[:, None]
     )  # (L, B, H, N)
     by_column = weights.unflatten(-1, GRID).sum(-2)  # (L, B, H, columns)
-    part = shapes.PART // PATCH
+    width = shapes.PART // PATCH
     sides = torch.stack(
-        (by_column[..., :part].sum(-1), by_column[..., -part:].sum(-1)), dim=-1
+        (by_column[..., :width].sum(-1), by_column[..., -width:].sum(-1)), dim=-1
     )  # (L, B, H, 2)
     chosen = F.one_hot(pictures.colours, len(shapes.COLOURS)).to(sides)  # (B, 2, colours)
     return torch.einsum("lbhs,bsc->lhc", sides, chosen) / chosen.sum((0, 1))  # (L, H, colours)

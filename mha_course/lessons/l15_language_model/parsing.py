@@ -20,9 +20,9 @@ def recognise(words: Sequence[str]) -> Sentence | None:
     nouns = _nouns(words)
     if nouns not in _noun_pairs("any"):
         return None
-    subject, other = nouns
-    filled = {name: _standing(options, words) for name, options in grammar.slots(subject, other)}
-    sentences = (grammar.fill(kind, subject, other, filled) for kind in grammar.TEMPLATES)
+    subject, noun2 = nouns
+    filled = {name: _standing(options, words) for name, options in grammar.slots(subject, noun2)}
+    sentences = (grammar.fill(kind, subject, noun2, filled) for kind in grammar.TEMPLATES)
     return next((sentence for sentence in sentences if sentence.words == tuple(words)), None)
 
 

@@ -58,7 +58,6 @@ def read_values(controls: Mapping[str, Control], sent: Mapping[str, Any]) -> dic
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the parameters that become controls, with their defaults."""
     signature = inspect.signature(getattr(function, "forward", function))
     defaults = {}
     for name, parameter in signature.parameters.items():

@@ -37,11 +37,11 @@ export function readMaps(packet) {
   const numbers = new Float32Array(bytesOf(packet.numbers).buffer);
   const hidden = packet.hidden && bytesOf(packet.hidden);
   const index = ({ layer, slot }) => layer * slots + slot;
-  const part = (array, at) => array?.subarray(index(at) * size, (index(at) + 1) * size);
+  const mapOf = (array, at) => array?.subarray(index(at) * size, (index(at) + 1) * size);
   const facts = (at) => packet.facts[index(at)];
   const matrix = (at) => ({
-    values: part(numbers, at),
-    hidden: part(hidden, at),
+    values: mapOf(numbers, at),
+    hidden: mapOf(hidden, at),
     rows: T,
     columns: S,
   });

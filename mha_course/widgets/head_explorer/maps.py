@@ -135,7 +135,6 @@ def _check_size(shape: tuple[int, ...]) -> None:
 
 
 def _names(B: int, T: int, S: int, queries: Any, keys: Any) -> list[tuple[list[str], list[str]]]:
-    """Return names of rows and columns for each sentence."""
     rows = _for_each("queries", queries, B)
     columns = _for_each("keys", keys, B)
     places = [PLACE] if B == 1 else [f"{PLACE}: sentence {n}" for n in range(B)]
@@ -157,7 +156,6 @@ def _for_each(word: str, given: Any, sentences: int) -> list[Any]:
 
 
 def _hidden(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return where a mask hides the weights, in their shape."""
     ambiguous = np.ndim(mask) == 3 and len(shape) > 3 and len(mask) > 1
     rule = "a mask of 3 axes is ambiguous: sentences or heads?"
     got = str(tuple(np.shape(mask)))

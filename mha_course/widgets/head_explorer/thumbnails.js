@@ -1,6 +1,6 @@
 // The small pictures: one for each head, one for their average, a row for each layer.
 
-import { clamp, make, makeButton, number, say } from "../dom.js";
+import { clamp, make, makeButton, number, setText } from "../dom.js";
 import { paintCells } from "../matrix.js";
 import { entropyText, nameOf } from "./text.js";
 
@@ -42,6 +42,6 @@ export function markThumbs(thumbs, maps, shown) {
 export function paintThumbs(thumbs, maps, palette) {
   for (const { at, canvas, entropy } of thumbs) {
     paintCells(canvas, maps.matrix(at), { ...maps, palette });
-    say(entropy, entropyText(maps, at));
+    setText(entropy, entropyText(maps, at));
   }
 }

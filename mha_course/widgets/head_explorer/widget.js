@@ -1,7 +1,7 @@
 // All heads as small pictures, and one of them large.
 
 import { makeControls } from "../controls.js";
-import { clamp, make, number, say, setAttributes, svg } from "../dom.js";
+import { clamp, make, number, setText, setAttributes, svg } from "../dom.js";
 import { arrange, drawMarked, drawPicture, makeLegend, palettesOf } from "../matrix.js";
 import { showValues } from "../protocol.js";
 import { Stage } from "../stage.js";
@@ -154,7 +154,7 @@ class Explorer extends Stage {
     const place = this.hover ?? this.cursor;
     this.highlight.replaceChildren(...(place ? drawMarked(this.plan, place) : []));
     const text = place ? readoutOf(this.maps, this.current(), place) : "";
-    say(this.readout, text || "Point at a cell, or at a word, to see its numbers.");
+    setText(this.readout, text || "Point at a cell, or at a word, to see its numbers.");
     this.speaker.speak(text);
   }
 }

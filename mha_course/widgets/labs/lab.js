@@ -1,7 +1,7 @@
 // A lab: controls, panels, and a sentence. What is moved goes to the kernel, which answers with what to draw.
 
 import { makeControls } from "../controls.js";
-import { keepKeys, make, makeButton, makeSpeaker, say } from "../dom.js";
+import { keepKeys, make, makeButton, makeSpeaker, setText } from "../dom.js";
 import { palettesOf } from "../matrix.js";
 import { connect, showValues } from "../protocol.js";
 import { KINDS } from "./panels.js";
@@ -93,7 +93,7 @@ export function renderLab({ model, el }, kinds) {
   const trouble = Object.assign(make("p", "trouble"), { role: "status" });
   const readout = make("p", "readout");
   const kernel = connect(model, draw, (text) => {
-    say(trouble, text && `⚠ ${text}`);
+    setText(trouble, text && `⚠ ${text}`);
     trouble.hidden = !text;
   });
   const read = (words, spoken) => {

@@ -27,7 +27,7 @@ START = -45  # degrees by which W_Q rotates at the start: else queries would lie
 class PlaneLab(Lab):
     """Drag three arrows, and see the scores, the shares and the contexts follow.
 
-    Args: projections: the arrows stay; W_Q and W_K are moved instead, which turn and stretch them
+    Args: projections: the arrows stay; W_Q and W_K are moved instead, which rotate and stretch them
         to queries and keys.
     """
 
@@ -50,8 +50,8 @@ class PlaneLab(Lab):
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
         """Keep the arrows in step with the controls, and in the plane."""
         if self._projections:
-            queries = self._turned("queries", values, moved)
-            return {**values, **queries, **self._turned("keys", values, moved)}
+            queries = self._rotated("queries", values, moved)
+            return {**values, **queries, **self._rotated("keys", values, moved)}
         tokens = torch.tensor(values["tokens"], dtype=torch.float64)
         length = _length(values["length"])
         if "tokens" not in moved:
@@ -61,22 +61,22 @@ class PlaneLab(Lab):
             length = self.values["length"] * factor
         return {**values, "length": length, "tokens": tokens.clamp(-REACH, REACH).tolist()}
 
-    def _turned(
+    def _rotated(
         self, name: str, values: Mapping[str, Any], moved: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return a matrix and its arrows; one that was dragged sets its angle and stretch."""
-        turn = values[f"{name}_turn"]
+        angle = values[f"{name}_turn"]
         stretch = values[f"{name}_stretch"]
         pairs = zip(TOKENS.tolist(), values[name], self.values[name], strict=True)
         dragged = [(token, tip) for token, tip, before in pairs if tip != before]
         if name in moved and dragged:
             (token, tip), *_ = dragged
-            turn = math.degrees(math.atan2(tip[1], tip[0]) - math.atan2(token[1], token[0]))
-            turn = round((turn + 180) % 360 - 180)
+            angle = math.degrees(math.atan2(tip[1], tip[0]) - math.atan2(token[1], token[0]))
+            angle = round((angle + 180) % 360 - 180)
             stretch = math.hypot(*tip) / math.hypot(*token)
         stretch = _length(stretch)
-        arrows = TOKENS @ matrix(turn, stretch).T
-        return {f"{name}_turn": turn, f"{name}_stretch": stretch, name: arrows.tolist()}
+        arrows = TOKENS @ matrix(angle, stretch).T
+        return {f"{name}_turn": angle, f"{name}_stretch": stretch, name: arrows.tolist()}
 
     def draw(self, **values: Any) -> tuple[Panels, str]:
         """Draw the plane, and a row of scores and shares for each token."""
@@ -127,22 +127,22 @@ class PlaneLab(Lab):
         return arrows("queries and keys", drawn, reach=REACH, paths=paths, note=note)
 
 
-def matrix(turn: float, stretch: float) -> Tensor:
-    """Return the matrix (2, 2) that turns by so many degrees, counter-clockwise, and stretches.
+def matrix(angle: float, stretch: float) -> Tensor:
+    """Return the matrix (2, 2) that rotates by so many degrees, counter-clockwise, and stretches.
 
     >>> (matrix(90, 2) @ torch.tensor([1.0, 0.0]).double()).round().tolist()
     [0.0, 2.0]
     """
-    cos = math.cos(math.radians(turn))
-    sin = math.sin(math.radians(turn))
+    cos = math.cos(math.radians(angle))
+    sin = math.sin(math.radians(angle))
     return stretch * torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)
 
 
 def _matrix(letter: str, name: str, start: int) -> list[NumberControl | PaintedControl]:
-    """Return what moves a matrix: its turn, its stretch, and what it makes of the tokens."""
-    turn = NumberControl(f"{name}_turn", f"W_{letter} turns by °", start, -180, 180, "whole")
+    """Return what moves a matrix: its angle, its stretch, and what it makes of the tokens."""
+    angle = NumberControl(f"{name}_turn", f"W_{letter} turns by °", start, -180, 180, "whole")
     stretch = NumberControl(f"{name}_stretch", f"W_{letter} stretches by", 1.0, SHORTEST, LONGEST)
-    return [turn, stretch, PaintedControl(name, (TOKENS @ matrix(start, 1).T).tolist(), _points)]
+    return [angle, stretch, PaintedControl(name, (TOKENS @ matrix(start, 1).T).tolist(), _points)]
 
 
 def _points(sent: Any) -> list[list[float]]:
@@ -154,7 +154,6 @@ def _length(number: float) -> float:
 
 
 def _aim(share: float) -> str:
-    """Say whether a gives c what it should."""
     if share >= TARGET:
         return f"✓ Reached: a gives {share:.2f} to c."
     return f"a gives {share:.2f} to c; make it {TARGET}."

@@ -171,19 +171,20 @@ def _arrows(ax: Axes, panel: Panel) -> None:
 
 
 def _shares(ax: Axes, panel: Panel) -> None:
-    """Draw bars that are cut into parts, with numbers before them."""
     rows, columns = panel["rows"], panel["columns"]
     numbers = len(rows[0]["numbers"])
     look: dict[str, Any] = {"fontsize": SMALL, "ha": "left"}
     for n, row in enumerate(rows):
         start = 0.0
-        for part in row["parts"]:
-            ax.barh(n, part["value"], 0.62, left=start, color=part["color"], edgecolor="white")
-            if part["value"] > 0.08 + 0.018 * len(part["name"]):
-                words = f"{part['name']} {part['value']:.2f}"
+        for segment in row["parts"]:
+            ax.barh(
+                n, segment["value"], 0.62, left=start, color=segment["color"], edgecolor="white"
+            )
+            if segment["value"] > 0.08 + 0.018 * len(segment["name"]):
+                words = f"{segment['name']} {segment['value']:.2f}"
                 inside: dict[str, Any] = {"va": "center", "clip_on": True, "parse_math": False}
                 ax.text(start + 0.01, n, words, **inside, **look)
-            start += part["value"]
+            start += segment["value"]
         if row["mark"] is not None:
             ax.barh(n + 0.4, row["mark"], 0.1, color=row["parts"][0]["color"])
         for column, number in enumerate(row["numbers"]):
@@ -201,7 +202,6 @@ def _shares(ax: Axes, panel: Panel) -> None:
 
 
 def _lines_of(panel: Panel) -> list[list[str]]:
-    """Return the lines of a table, with the head where there is one."""
     lines = [panel["head"], *panel["rows"]] if any(panel["head"]) else panel["rows"]
     return [[word and shorten(word, 72) for word in line] for line in lines]
 

@@ -113,11 +113,11 @@ def replay(chain: list[Tensor]) -> tuple[list[dict[int, int]], list[Reading]]:
 def _factors(
     axes: tuple[str, ...], shape: tuple[int, ...], sizes: dict[str, int]
 ) -> list[tuple[str, int]]:
-    """Take axes apart: C of 8 with two heads is H of 2 and D of 4."""
+    """Split axes into factors: C of 8 with two heads is H of 2 and D of 4."""
     parts = {"C": ["H", "D"]} if "H" in sizes else {}
     factors = []
     for axis, length in zip(axes, shape, strict=True):
-        names = [name for part in axis.split("*") for name in parts.get(part, [part])]
+        names = [name for factor in axis.split("*") for name in parts.get(factor, [factor])]
         lengths = [int(name) if name.isdigit() else sizes.get(name, 0) for name in names]
         if lengths.count(0) == 1:
             lengths[lengths.index(0)] = length // math.prod(filter(None, lengths))
@@ -182,7 +182,7 @@ def fill(owner: Owner, tokens: int) -> str:
         return HUES[owner["token"] % len(HUES)] if "token" in owner else PLAIN
     share = 0.3 + 0.7 * (owner.get("token", 0) + 1) / tokens
     hue = bytes.fromhex(HUES[owner["head"] % len(HUES)].removeprefix("#"))
-    return "#" + bytes(round(255 + share * (part - 255)) for part in hue).hex()
+    return "#" + bytes(round(255 + share * (byte - 255)) for byte in hue).hex()
 
 
 def tag(owner: Owner, batches: bool = False) -> str:

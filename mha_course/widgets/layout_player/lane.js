@@ -1,6 +1,6 @@
 // One trace: its steps, its strips of memory, and the tensor as it is read from one of them.
 
-import { make, makeButton, say } from "../dom.js";
+import { make, makeButton, setText } from "../dom.js";
 import { fade, fly, spotOf, still } from "../player.js";
 import { makeBoxes } from "./boxes.js";
 
@@ -39,8 +39,8 @@ export class Lane {
     this.stage = make("div", "stage", memory, this.reading, this.board);
     const crumbs = make("ol", "crumbs", ...this.steps.map((step) => make("li", "", step)));
     this.node = make("section", "lane", crumbs, this.sentence, this.stage, this.warning);
-    this.stage.onpointerover = ({ target }) => this.light(target.closest(".cell")?.dataset.id);
-    this.stage.onpointerleave = () => this.light();
+    this.stage.onpointerover = ({ target }) => this.markSame(target.closest(".cell")?.dataset.id);
+    this.stage.onpointerleave = () => this.markSame();
   }
 
   makeStep({ call, line, storage }, i, go) {
@@ -71,7 +71,7 @@ export class Lane {
   }
 
   /** Mark the cells that hold the same number. */
-  light(id) {
+  markSame(id) {
     for (const cell of this.node.querySelectorAll(".cell"))
       cell.classList.toggle("same", cell.dataset.id === id);
   }
@@ -85,7 +85,7 @@ export class Lane {
     const frame = this.frames[number];
     clearTimeout(this.timer);
     for (const flight of this.node.getAnimations({ subtree: true })) flight.cancel();
-    this.tell(frame, number);
+    this.describe(frame, number);
     if (from < 0 || Math.abs(number - before) > 1 || still()) {
       this.draw(frame, null);
       return 0;
@@ -100,9 +100,9 @@ export class Lane {
     return WRITE + spread + FLIGHT;
   }
 
-  tell(frame, number) {
+  describe(frame, number) {
     this.steps.forEach((step, i) => (step.ariaCurrent = i === number ? "step" : null));
-    say(this.sentence, frame.sentence);
+    setText(this.sentence, frame.sentence);
     const texts = [frame.mixing && `${frame.mixing}.`, frame.warning].filter(Boolean);
     this.warning.textContent = texts
       .map((text) => `⚠ ${text[0].toUpperCase()}${text.slice(1)}`)

@@ -32,8 +32,8 @@ class LayoutPlayer(Player):
 
     >>> import torch
     >>> from mha_course.tracing import trace
-    >>> x, known = torch.zeros(1, 3, 8), {"axes": "B S C", "sizes": {"H": 2}}
-    >>> LayoutPlayer(trace(lambda x: x.view(1, 3, 2, 4).transpose(1, 2), x, **known))
+    >>> x, names = torch.zeros(1, 3, 8), {"axes": "B S C", "sizes": {"H": 2}}
+    >>> LayoutPlayer(trace(lambda x: x.view(1, 3, 2, 4).transpose(1, 2), x, **names))
     LayoutPlayer: view, transpose: 1 strip of memory, no copy.
     """
 

@@ -1,7 +1,7 @@
 // The tensors that a step reads, and the one that it makes.
 
 import { make, makeButton, product, short, svg } from "../dom.js";
-import { label, tensor } from "../tensor.js";
+import { label, tensor } from "./tensor.js";
 import { quiet } from "./facts.js";
 
 const INPUT = 0.64; // inputs are drawn smaller than what is made of them

@@ -30,7 +30,7 @@ export function listing({ steps, sources }, go) {
     return line;
   }
 
-  function light({ source, line, lineno }) {
+  function mark({ source, line, lineno }) {
     const { name, first, code } = sources[source] ?? { name: "line", first: lineno, code: line };
     const key = source ?? `line ${line}`;
     if (key !== shown) {
@@ -46,12 +46,12 @@ export function listing({ steps, sources }, go) {
   }
 
   /** Return where to scroll to, so that the marked line is seen, or null. */
-  function away() {
+  function scrollTarget() {
     if (!marked) return null;
     const { scrollTop, clientHeight } = pane.lastChild;
     const { offsetTop: top, offsetHeight: height } = marked;
     const seen = top >= scrollTop + 20 && top + height <= scrollTop + clientHeight - 20;
     return seen ? null : top - clientHeight / 3;
   }
-  return { pane, light, away };
+  return { pane, mark, scrollTarget };
 }

@@ -1,8 +1,8 @@
 // Steps through a trace: the code on one side, the tensors that the step reads and makes on the other.
 
-import { make, say } from "../dom.js";
+import { make, setText } from "../dom.js";
 import { makePlayer } from "../player.js";
-import { describe, tokens } from "../tensor.js";
+import { describe, tokens } from "./tensor.js";
 import { factsOf, makeMark, storageWords, warningBox } from "./facts.js";
 import { Flow } from "./flow.js";
 import { listing } from "./listing.js";
@@ -26,8 +26,8 @@ const WIDE = 720; // pixels from where on the code stands beside the tensors
  * @property {string} line The code that made it, its number, and which of the sources it stands in.
  * @property {number} lineno
  * @property {number | null} source
- * @property {[number | string, import("../tensor.js").Form][]} inputs Each the number of its step, or a name.
- * @property {import("../tensor.js").Form} form
+ * @property {[number | string, import("./tensor.js").Form][]} inputs Each the number of its step, or a name.
+ * @property {import("./tensor.js").Form} form
  * @property {number[]} strides
  * @property {boolean} contiguous
  * @property {"view" | "copy" | "same" | "new"} storage
@@ -80,7 +80,7 @@ function render(context) {
   function scrollTo(pill) {
     const height = flow.node.offsetHeight;
     const middle = pill.offsetLeft - timeline.node.clientWidth / 2;
-    const top = code.away();
+    const top = code.scrollTarget();
     flow.node.style.minHeight = `${height}px`; // what has been as high stays so: nothing below jumps
     if (top !== null) code.pane.lastChild.scrollTop = top;
     timeline.node.scrollLeft = middle;
@@ -91,11 +91,11 @@ function render(context) {
     timeline.mark(at);
     const result = `${step.name || "a tensor"} of shape ${describe(step.form)}`;
     const made = `${step.op} makes ${result}, ${storageWords(step.storage)}`;
-    say(spoken, `Step ${at + 1} of ${steps.length}: ${made}.`);
+    setText(spoken, `Step ${at + 1} of ${steps.length}: ${made}.`);
     body.classList.toggle("warned", Boolean(step.warning || step.question));
     flow.show(step, at);
     facts.replaceChildren(...factsOf(step, at === last ? failure : null));
-    code.light(step);
+    code.mark(step);
     scrollTo(timeline.pills[at]);
   }
 

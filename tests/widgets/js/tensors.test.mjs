@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { index, spans } from "../../../mha_course/widgets/layout_player/boxes.js";
 import { bytesOf, cutWarning } from "../../../mha_course/widgets/shape_tracer/facts.js";
 import { cutsOf } from "../../../mha_course/widgets/shape_tracer/flow.js";
-import { describe, drawn, layout, tokens } from "../../../mha_course/widgets/tensor.js";
+import { describe, drawn, layout, tokens } from "../../../mha_course/widgets/shape_tracer/tensor.js";
 
 const range = (count) => Array.from({ length: count }, (_, i) => i);
 

@@ -34,8 +34,8 @@ const line = (d, width, opacity, name = "accent") =>
 /** Return where the part of a head stands, or a matrix that has no parts. */
 const boxOf = ({ boxes }, head) => boxes[head] ?? boxes[0];
 
-/** Say how visible a thing is. */
-function lightOf(name, stage) {
+/** Return how visible a part of the picture is, from 0 to 1. */
+function visibilityOf(name, stage) {
   const { highlights } = stageAt(stage);
   if (!highlights || name === "always") return 1;
   const rows = ["q", "scores", "weights", "context", "out"]; // beside which words stand
@@ -47,7 +47,7 @@ function lightOf(name, stage) {
 }
 
 /** Say how visible a head is other than the chosen one. */
-const lightOfOthers = (stage) => stageAt(stage).others ?? 1;
+const visibilityOfOthers = (stage) => stageAt(stage).others ?? 1;
 
 export class Picture {
   constructor(steps, palettes) {
@@ -57,7 +57,7 @@ export class Picture {
     this.signed = (most) => ({ low: -most, high: most, palette: palettes.signed });
     this.things = []; // {node, shows, head, others}: how visible it is follows the stage and the head
     this.merged = [];
-    this.bands = []; // {node, name, turned, shift}: stand separately, or together
+    this.bands = []; // {node, name, shift}: stand separately, or together
     const { width, height, left, top, side, strokes, parts, heads, ramps } = this.plan;
     this.svg = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "picture" });
     const stripes = svg("path", {
@@ -100,7 +100,7 @@ export class Picture {
         this.merged.push(merged);
       }
       const shift = this.plan.gap * ((part.bands - 1) / 2 - head);
-      if (banded) this.bands.push({ node, name, shift: part.turned ? [0, shift] : [shift, 0] });
+      if (banded) this.bands.push({ node, name, shift: part.transposed ? [0, shift] : [shift, 0] });
       this.add(node, {
         shows: name,
         ...((part.square || banded) && { head, others: part.square && 0 }),
@@ -112,7 +112,7 @@ export class Picture {
   imageOf(name, part, head) {
     const { steps } = this;
     const box = boxOf(part, head);
-    const place = (down, right) => (part.turned ? [right, down] : [down, right]);
+    const place = (down, right) => (part.transposed ? [right, down] : [down, right]);
     const valueAt = (down, right) => steps.value(name, head, ...place(down, right));
     const cells = cellsOf(box.rows, box.columns, valueAt);
     if (name === "weights")
@@ -130,7 +130,8 @@ export class Picture {
   bandParts(name, part, head) {
     const { x, y, w, h, rows, columns } = boxOf(part, head);
     let d = "";
-    const [across, down] = [part.square || part.turned ? columns : 1, part.turned ? 1 : rows];
+    const across = part.square || part.transposed ? columns : 1;
+    const down = part.transposed ? 1 : rows;
     for (let i = 1; i < across; i++) d += `M${x + (i * w) / across} ${y}v${h}`;
     for (let i = 1; i < down; i++) d += `M${x} ${y + (i * h) / down}h${w}`;
     const nodes = [
@@ -171,7 +172,7 @@ export class Picture {
   addTexts() {
     this.texts = [];
     for (const each of this.plan.texts) {
-      const { text, x, y, shows, color, size, bold, align, turned, after, head } = each;
+      const { text, x, y, shows, color, size, bold, align, rotated, after, head } = each;
       const look = [color, align, bold ? "bold" : "plain", size > 11 ? "large" : "small"].join(" ");
       if (after) {
         this.texts.at(-1).node.append(svg("tspan", { class: look, dx: x, y }, text));
@@ -179,7 +180,7 @@ export class Picture {
       }
       const node = svg(
         "text",
-        { class: look, x, y, transform: turned ? `rotate(-90 ${x} ${y})` : "" },
+        { class: look, x, y, transform: rotated ? `rotate(-90 ${x} ${y})` : "" },
         text,
       );
       if (head !== undefined) node.dataset.head = head;
@@ -195,7 +196,7 @@ export class Picture {
   }
 
   /** Say whether the bands of a matrix stand separately. */
-  isApart(name, stage) {
+  isSeparate(name, stage) {
     const { split, together } = stageAt(stage);
     return name === "context" ? !together : Boolean(split);
   }
@@ -226,10 +227,12 @@ export class Picture {
   }
 
   showThings(stage, head) {
-    for (const { node, shows, head: own, others = lightOfOthers(stage) } of this.things)
-      node.style.opacity = lightOf(shows, stage) * (own === undefined || own === head ? 1 : others);
+    for (const { node, shows, head: own, others = visibilityOfOthers(stage) } of this.things) {
+      const shared = own === undefined || own === head;
+      node.style.opacity = visibilityOf(shows, stage) * (shared ? 1 : others);
+    }
     for (const { node, name, shift } of this.bands)
-      node.style.transform = this.isApart(name, stage)
+      node.style.transform = this.isSeparate(name, stage)
         ? ""
         : `translate(${shift[0]}px, ${shift[1]}px)`;
     for (const node of this.merged) node.style.opacity = Number(Boolean(stageAt(stage).together));
@@ -239,11 +242,11 @@ export class Picture {
     const part = this.plan.parts[name];
     const { x, y, w, h, rows, columns } = boxOf(part, head);
     const shift =
-      this.isApart(name, stage) || part.bands === 1
+      this.isSeparate(name, stage) || part.bands === 1
         ? 0
         : this.plan.gap * ((part.bands - 1) / 2 - head);
-    const [down, right] = part.turned ? [column, row] : [row, column];
-    const [left, top] = part.turned ? [x, y + shift] : [x + shift, y];
+    const [down, right] = part.transposed ? [column, row] : [row, column];
+    const [left, top] = part.transposed ? [x, y + shift] : [x + shift, y];
     return {
       x: left + (right * w) / columns,
       y: top + (down * h) / rows,
@@ -268,8 +271,8 @@ export class Picture {
     const { parts, top, side, gap } = this.plan;
     const { S, value, word } = this.steps;
     const { x, q, k, v, scores, weights, context, out } = parts;
-    const light = (...names) => Math.min(...names.map((name) => lightOf(name, stage)));
-    const [meets, mixes] = [light("q", "k", "scores"), light("weights", "v", "context")];
+    const visibility = (...names) => Math.min(...names.map((name) => visibilityOf(name, stage)));
+    const [meets, mixes] = [visibility("q", "k", "scores"), visibility("weights", "v", "context")];
     const [cell, tall] = [side / S, v.h / S];
     const [y, bottom, key, start] = [
       top + (row + 0.5) * cell,
@@ -311,16 +314,16 @@ export class Picture {
       line(`M${middle} ${tip}l-4 7h8z`, 0, mixes),
     );
     const through = [
-      [x, q, light("x", "q")],
-      [scores, weights, light("scaling")],
-      [context, out, light("output")],
+      [x, q, visibility("x", "q")],
+      [scores, weights, visibility("scaling")],
+      [context, out, visibility("output")],
     ];
     for (const [from, to, opacity] of through)
       if (from) nodes.push(line(`M${from.x + from.w + 3} ${y}H${to.x - 3}`, 1.5, opacity));
     for (const [name, part] of rows) {
-      const inset = this.isApart(name, stage) ? 0 : (gap * (part.bands - 1)) / 2;
+      const inset = this.isSeparate(name, stage) ? 0 : (gap * (part.bands - 1)) / 2;
       const box = { x: part.x + inset, y: y - cell / 2, w: part.w - 2 * inset, h: cell };
-      nodes.push(...this.outline(box, "accent", light(name)));
+      nodes.push(...this.outline(box, "accent", visibility(name)));
     }
     return nodes;
   }

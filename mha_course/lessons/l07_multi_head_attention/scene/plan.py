@@ -96,7 +96,7 @@ class ScenePlan:
                 self.parts["k"]["x"] + middle,
                 self.parts["k"]["y"] - 6,
                 "k",
-                turned=True,
+                rotated=True,
                 key=i,
             )
         self.heads = self._heads()
@@ -133,7 +133,7 @@ class ScenePlan:
             "w": self.side,
             "y": self.top - 20 - tall,
             "h": tall,
-            "turned": True,
+            "transposed": True,
         }
         parts: dict[str, Part] = {
             "x": {**plain, "x": LEFT},
@@ -176,7 +176,7 @@ class ScenePlan:
         self._stroke(f"M {x + 5} {y} L {x - 1} {y - 3} L {x - 1} {y + 3} Z", color, shows, 0, head)
 
     def _streams(self) -> None:
-        """Draw the ways from x to q, k and v, and from the context to out: a line for each head."""
+        """Draw a path for each head from x to q, k and v, and from the context to out."""
         q, k, v, context, out = (self.parts[name] for name in ("q", "k", "v", "context", "out"))
         start = LEFT + WIDE + 4
         end = v["y"] + v["h"] / 2
@@ -185,9 +185,9 @@ class ScenePlan:
             shift = 4 * (head - (self.H - 1) / 2)
             high = k["y"] + (head + 0.5) * (k["h"] + GAP) / self.H - GAP / 2
             low = self.bottom + self.sizes.v_path + shift
-            turn = v["x"] - 76 - shift
+            bend = v["x"] - 76 - shift
             row = self.top + (head + 0.5) * self.side / self.H
-            ways = {
+            paths = {
                 "q": [(start, self.middle + shift), (q["x"] - 9, self.middle + shift)],
                 "k": [
                     (start, self.top + 40 + shift),
@@ -197,13 +197,13 @@ class ScenePlan:
                 "v": [
                     (start, self.bottom - 40 + shift),
                     (start + 44 - shift, low),
-                    (turn, low),
-                    (turn + 60, end + shift),
+                    (bend, low),
+                    (bend + 60, end + shift),
                 ],
             }
-            ways["v"].append((v["x"] - 9, end + shift))
-            for name, way in ways.items():
-                self._arrow(way, name, "projection", head)
+            paths["v"].append((v["x"] - 9, end + shift))
+            for name, path in paths.items():
+                self._arrow(path, name, "projection", head)
             self._arrow([(leaves + 6, row), (out["x"] - 9, self.middle)], "muted", "output", head)
         names = {
             "q": (start, self.middle - 16),
@@ -218,7 +218,7 @@ class ScenePlan:
             self._write(name.upper(), 0, y + 3, after=True, **look)
 
     def _scaling(self, names: Sequence[str]) -> None:
-        """Draw the ways of rows from the scores to the weights: made smaller, through the mask's
+        """Draw the paths of rows from scores to weights: made smaller, through the mask's
         door, to softmax.
         """
         left = self.parts["scores"]["x"] + self.side + 4
@@ -315,7 +315,7 @@ class ScenePlan:
 def _boxes(part: Part) -> list[dict[str, float]]:
     """Return where each head's part of a matrix stands, and its rows and columns."""
     bands = part["bands"]
-    start, length, count = ("y", "h", "rows") if part.get("turned") else ("x", "w", "columns")
+    start, length, count = ("y", "h", "rows") if part.get("transposed") else ("x", "w", "columns")
     size = (part[length] + GAP) / bands - GAP
     box = {key: part[key] for key in ("x", "y", "w", "h", "rows", "columns")}
     box |= {length: size, count: part[count] // bands}

@@ -1,4 +1,4 @@
-// The stages of the scene: what each highlights, how heads stand in it, and what is said of it. Nothing here draws.
+// The stages of the scene: what each highlights, how heads stand in it, and its sentence. Nothing here draws.
 
 import { number } from "../../../widgets/dom.js";
 import { strongest } from "./numbers.js";
@@ -20,7 +20,7 @@ import { strongest } from "./numbers.js";
  * @property {boolean} [split] Whether q, k and v stand cut into heads.
  * @property {boolean} [together] Whether the contexts of the heads stand side by side.
  * @property {number} [others] How visible the other heads are.
- * @property {(it: Subject) => string} say
+ * @property {(it: Subject) => string} sentence
  */
 
 const after = (clause) => (clause ? `: ${clause}` : "");
@@ -33,7 +33,7 @@ const OVERVIEW = {
   looksInto: "scores",
   split: true,
   others: 0.55,
-  say: ({ steps, head, attends }) =>
+  sentence: ({ steps, head, attends }) =>
     `${steps.S} words go in at the left, and leave at the right with what they found` +
     `${attends && `; in head ${head}, ${attends}`}.`,
 };
@@ -44,7 +44,7 @@ export const STAGES = [
     name: "input",
     highlights: ["x"],
     looksInto: null,
-    say: ({ steps, word, attends }) =>
+    sentence: ({ steps, word, attends }) =>
       `x: each of the ${steps.S} words is a row of ${steps.C} numbers` +
       `${after(attends && `${word} is the row in orange`)}.`,
   },
@@ -52,14 +52,14 @@ export const STAGES = [
     name: "projection",
     highlights: ["x", "q", "k", "v", "projection"],
     looksInto: "q",
-    say: () => "Three projections of x: a query q, a key k and a value v for every word.",
+    sentence: () => "Three projections of x: a query q, a key k and a value v for every word.",
   },
   {
     name: "head splitting",
     highlights: ["q", "k", "v"],
     looksInto: "q",
     ...ofHeads,
-    say: ({ steps, head }) =>
+    sentence: ({ steps, head }) =>
       `q, k and v are cut into ${steps.H} heads of ${steps.D} numbers each; head ${head} is followed from here.`,
   },
   {
@@ -67,7 +67,7 @@ export const STAGES = [
     highlights: ["q", "k", "scores"],
     looksInto: "scores",
     ...ofHeads,
-    say: ({ steps, word, key, score }) =>
+    sentence: ({ steps, word, key, score }) =>
       `Every row of q meets every column of kᵀ, ${steps.D} products a score` +
       `${after(score && `${word} scores ${score} with ${key}`)}.`,
   },
@@ -76,7 +76,7 @@ export const STAGES = [
     highlights: ["scores", "scaling"],
     looksInto: "scores",
     ...ofHeads,
-    say: ({ steps }) =>
+    sentence: ({ steps }) =>
       `Scores are divided by √${steps.D} = ${number(Math.sqrt(steps.D))}; ` +
       `${steps.masked ? "what the mask hides is shut out here" : "no mask shuts anything out here"}.`,
   },
@@ -85,7 +85,7 @@ export const STAGES = [
     highlights: ["scores", "scaling", "weights"],
     looksInto: "weights",
     ...ofHeads,
-    say: ({ attends }) =>
+    sentence: ({ attends }) =>
       `Softmax makes weights of each row of scores, which sum to 1${after(attends)}.`,
   },
   {
@@ -93,7 +93,7 @@ export const STAGES = [
     highlights: ["weights", "v", "context"],
     looksInto: "context",
     ...ofHeads,
-    say: ({ word, key, weight, attends }) =>
+    sentence: ({ word, key, weight, attends }) =>
       "The weights of a row mix the rows of v into its context" +
       `${after(weight ? `that of ${word} is ${weight} of v of ${key}` : attends)}.`,
   },
@@ -102,7 +102,7 @@ export const STAGES = [
     highlights: ["context"],
     looksInto: "context",
     ...ofAllHeads,
-    say: ({ steps }) =>
+    sentence: ({ steps }) =>
       `The contexts of all ${steps.H} heads lie side by side: ${steps.C} numbers for each word again.`,
   },
   {
@@ -110,7 +110,7 @@ export const STAGES = [
     highlights: ["context", "out", "output", "x", "residual"],
     looksInto: "out",
     ...ofAllHeads,
-    say: ({ steps }) =>
+    sentence: ({ steps }) =>
       "W_O mixes what the heads found into out" +
       `${steps.arrays.x ? ", which is added to the stream that x was made from" : ""}.`,
   },
@@ -128,5 +128,5 @@ export function sentenceOf(steps, { stage, row, head }) {
   const score = best ? number(steps.value("scores", head, row, best.column)) : "";
   const most = best ? `${word} puts ${weight} on ${key}` : `${word} sees nothing`;
   const attends = row >= 0 ? most : "";
-  return stageAt(stage).say({ steps, head, word, key, weight, score, attends });
+  return stageAt(stage).sentence({ steps, head, word, key, weight, score, attends });
 }

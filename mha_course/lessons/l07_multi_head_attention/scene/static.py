@@ -103,7 +103,7 @@ def _write(ax: Axes, texts: Sequence[Mapping[str, Any]], follow: int, head: int)
         else:
             placement = (
                 {"rotation": 90, "ha": "right", "va": "bottom"}
-                if each.get("turned")
+                if each.get("rotated")
                 else {"ha": each["align"]}
             )
             last = ax.text(
@@ -138,7 +138,7 @@ def _draw_part(
     for h, (band, box) in enumerate(zip(bands, part["boxes"], strict=True)):
         area = (box["x"], box["y"], box["w"], box["h"])
         light = 1.0 if h == head or len(bands) == 1 else 0.55
-        _image(ax, band.T if part.get("turned") else band, area, light, name == "weights")
+        _image(ax, band.T if part.get("transposed") else band, area, light, name == "weights")
         color = STREAMS.get(name, COLORS["line"])
         ax.add_patch(
             Rectangle(area[:2], *area[2:], fill=False, edgecolor=color, linewidth=0.8, alpha=light)

@@ -1,6 +1,6 @@
 // The whole of multi-head attention in one picture: it is walked, followed and looked into without a kernel.
 
-import { isolateWord, clamp, make, makeButton, say } from "../../../widgets/dom.js";
+import { isolateWord, clamp, make, makeButton, setText } from "../../../widgets/dom.js";
 import { palettesOf } from "../../../widgets/matrix.js";
 import { Stage } from "../../../widgets/stage.js";
 import { Picture } from "./draw.js";
@@ -124,7 +124,7 @@ class Scene extends Stage {
     if (!part) return { row: at(S, down) };
     const { rows, columns } = plan.parts[part].boxes[0];
     const [y, x] = [at(rows, down), at(columns, across)];
-    const [row, column] = plan.parts[part].turned ? [x, y] : [y, x];
+    const [row, column] = plan.parts[part].transposed ? [x, y] : [y, x];
     return { name: part, row, column, ...(plan.parts[part].bands > 1 && { head: Number(band) }) };
   }
 
@@ -158,8 +158,8 @@ class Scene extends Stage {
 
   /** Count the numbers in a row of one head's part of a matrix. */
   widthOf(name) {
-    const { turned, boxes } = this.steps.plan.parts[name];
-    return turned ? boxes[0].rows : boxes[0].columns;
+    const { transposed, boxes } = this.steps.plan.parts[name];
+    return transposed ? boxes[0].rows : boxes[0].columns;
   }
 
   lookAt(cursor) {
@@ -178,7 +178,7 @@ class Scene extends Stage {
   setPlaying(plays) {
     clearTimeout(this.playing);
     this.playing = plays ? setTimeout(() => this.go(this.model.get("stage") + 1), PAUSE) : null;
-    say(this.play, plays ? "Pause" : "Play");
+    setText(this.play, plays ? "Pause" : "Play");
   }
 
   put(values) {
@@ -243,14 +243,14 @@ class Scene extends Stage {
   }
 
   write({ stage, row, head }, text) {
-    say(this.sentence, sentenceOf(this.steps, { stage, row, head }));
-    say(this.count, stage < 0 ? "Overview" : `${stage + 1} of ${LAST + 1}`);
+    setText(this.sentence, sentenceOf(this.steps, { stage, row, head }));
+    setText(this.count, stage < 0 ? "Overview" : `${stage + 1} of ${LAST + 1}`);
     this.back.setAttribute("aria-disabled", stage < 0);
     this.next.setAttribute("aria-disabled", stage === LAST);
     this.words.value = row;
     for (const [h, button] of this.heads.querySelectorAll("button").entries())
       button.ariaPressed = `${h === head}`;
-    say(
+    setText(
       this.readout,
       text || "Click a word to follow it; point at a number to see what it is made of.",
     );

@@ -2,7 +2,7 @@
 
 /** @typedef {[string[], number[], string[][]]} Form The names of the axes, their sizes, and the colours of each. */
 
-import { product, short, svg } from "./dom.js";
+import { product, short, svg } from "../dom.js";
 
 export const label = ([axes, sizes], i) =>
   axes[i] === `${sizes[i]}` ? axes[i] : `${short(axes[i], 14)} ${sizes[i]}`;
