@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 from mha_course.datasets.grammar import Pairs, Sentence, sentences
 from mha_course.example import MASK, encode
-from mha_course.models import MaskedWordModel, WordModel
-from mha_course.models.published import PublishedModel
+from mha_course.models import MaskedWordModel
+from mha_course.models.blocks import TokenModel
 
 Head = tuple[int, int]  # a layer, and a head of it, both counted from 0
-AnyModel = TypeVar("AnyModel", bound=WordModel | PublishedModel)
+AnyModel = TypeVar("AnyModel", bound=TokenModel)
 
 
-def all_heads(model: WordModel | PublishedModel) -> list[Head]:
+def all_heads(model: TokenModel) -> list[Head]:
     """Return layer and head of every column of a table."""
     return [
         (layer, head)
@@ -41,19 +41,19 @@ def accuracy(model: MaskedWordModel, texts: Sequence[Sentence], relation: str) -
     Raises: ValueError when no sentence has the relation.
     """
     numbers, starts, _ = _pairs("accuracy", texts, relation)
-    ids, mask = encode([texts[number].words for number in numbers])
-    rows = torch.arange(len(numbers))
-    hidden = torch.tensor(starts)
+    ids, mask = encode([texts[number].words for number in numbers], device=model.device)
+    rows = torch.arange(len(numbers), device=ids.device)
+    hidden = torch.tensor(starts, device=ids.device)
     true = ids[rows, hidden]
     ids[rows, hidden] = MASK
     guess = model(ids, mask)[rows, hidden].argmax(-1)
-    return (guess == true).double().mean().item()
+    return int((guess == true).sum()) / len(numbers)
 
 
 @torch.no_grad()
 def all_weights(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
     """Return the weights of every head for every sentence, (L, N, H, S, S)."""
-    return model.attention_weights(*encode([text.words for text in texts]))
+    return model.attention_weights(*encode([text.words for text in texts], device=model.device))
 
 
 def relation_weights(weights: Tensor, texts: Sequence[Sentence], relation: str) -> Tensor:
@@ -85,16 +85,16 @@ def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str)
     words belong together in another way is left out, too; a pronoun and the other noun do not.
     Arguments as for relation_weights.
     """
-    lengths = torch.tensor([len(text.words) for text in texts])
-    total = torch.zeros(weights.size(0), weights.size(2))
+    lengths = torch.tensor([len(text.words) for text in texts], device="cpu")
+    total = weights.new_zeros(weights.size(0), weights.size(2))
     count = 0
     for pair in sorted({pair for text in texts for pair in text.pairs.get(relation, ())}):
-        related = torch.tensor([pair in text.pairs.get(relation, ()) for text in texts])
-        joined = torch.tensor([_joined(text, pair) for text in texts])
-        unrelated = ~related & ~joined & (lengths > max(pair))
+        related = [pair in text.pairs.get(relation, ()) for text in texts]
+        joined = [related[n] or _joined(text, pair) for n, text in enumerate(texts)]
+        unrelated = ~torch.tensor(joined, device="cpu") & (lengths > max(pair))
         if unrelated.any():
-            total += int(related.sum()) * weights[:, unrelated, :, *pair].mean(1)
-            count += int(related.sum())
+            total += sum(related) * weights[:, unrelated, :, *pair].mean(1)
+            count += sum(related)
     if count == 0:
         rule = f"the words of {relation!r} stand at the same places everywhere"
         raise ValueError(f"position_baseline: {rule}")
@@ -130,7 +130,8 @@ def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = 
         own = slice(head * width, (head + 1) * width)
         with torch.no_grad():
             if means is not None:
-                attention.out_proj.bias.add_(attention.out_proj.weight[:, own] @ means[layer, own])
+                mean = means[layer, own].to(attention.out_proj.weight)
+                attention.out_proj.bias.add_(attention.out_proj.weight[:, own] @ mean)
             attention.out_proj.weight[:, own] = 0.0
     return ablated
 
