@@ -165,7 +165,10 @@ def _module(name: str, prefix: str) -> str:
 
 
 class StoredAttention(nn.Module):
-    """Let a function do the attention of a layer, with the tensors of its file."""
+    """Let a function do the attention of a layer, with the tensors of its file.
+
+    It is called on the CPU, as ``check`` calls it: a learner's function may make a mask there.
+    """
 
     def __init__(
         self, function: Callable[..., Tensor], state: Mapping[str, Tensor], num_heads: int
@@ -177,7 +180,7 @@ class StoredAttention(nn.Module):
 
     def forward(self, x: Tensor, **_: Any) -> tuple[Tensor, None]:
         """Map x (B, S, C) to (B, S, C)."""
-        return self.function(x, self.state, self.num_heads), None
+        return self.function(x.cpu(), self.state, self.num_heads).to(x.device), None
 
 
 def with_attention(gpt2: Checkpoint, function: Callable[..., Tensor]) -> PublishedModel:
@@ -194,8 +197,9 @@ def with_attention(gpt2: Checkpoint, function: Callable[..., Tensor]) -> Publish
     with safe_open(gpt2.folder / checkpoints.WEIGHTS, "pt") as file:
         stored = {name.removeprefix("transformer."): name for name in sorted(file.keys())}
         for layer, block in enumerate(model.blocks):
-            tensors = {name: file.get_tensor(stored[f"h.{layer}.attn.{name}"]) for name in names}
-            state = {name: tensor.float().to(gpt2.device) for name, tensor in tensors.items()}
+            state = {
+                name: file.get_tensor(stored[f"h.{layer}.attn.{name}"]).float() for name in names
+            }
             block.add_module(
                 "attention", StoredAttention(function, state, block.attention.num_heads)
             )
