@@ -3,8 +3,19 @@
 # ruff: noqa: F401 (the cases are read with the names of this file)
 import torch
 
-from mha_course import attention, caching, example, flash, masks, models, plots, positions
-from mha_course import tracing, variants, widgets
+from mha_course import (
+    attention,
+    caching,
+    example,
+    flash,
+    masks,
+    models,
+    plots,
+    positions,
+    tracing,
+    variants,
+    widgets,
+)
 from mha_course.datasets.grammar import sentences
 from mha_course.experiments import head_analysis, head_tasks, leakage
 from mha_course.lessons.l03_scaling import scaling
@@ -20,7 +31,7 @@ from mha_course.models import checkpoints, language
 
 HIDDEN = "the grey cat that chased the loud dogs was hungry , so <mask> ate greedily"
 TEXTS = [text for text in sentences(80, "test", seed=0) if "pronoun" in text.pairs]
-TOKENS = "the grey cat sat on".split()
+TOKENS = ["the", "grey", "cat", "was", "hungry"]
 
 # Expressions in which ``q`` and ``x`` are tensors on the device, and ``to`` moves a module there.
 CASES = """\
@@ -80,8 +91,8 @@ leakage.token_dependence(lambda y: mha(y, is_causal=True), x).tolist()
 [(step.name, step.axes, step.warning) for step in tracing.trace(mha, x, axes="B S C").steps]
 plots.heatmap(weights[0, 0], mask=causal)
 plots.head_grid(weights, queries=TOKENS, mask=causal)
-plots.heatmap_row({"a": weights[0, 0]}, TOKENS, mask=causal)
-plots.head_rows({"a": weights[0, :, 0]}, TOKENS)
+plots.heatmap_row({"a": weights[0, 0], "b": weights[0, 1]}, TOKENS, mask=causal)
+plots.head_rows({"a": weights[0]}, TOKENS)
 plots.token_bars({"a": weights[0, 0, 0]}, TOKENS)
 plots.bars(weights[0, 0, 0], TOKENS)
 plots.bars([*weights[0, 0, 0]], TOKENS)
@@ -92,7 +103,7 @@ plots.strongest(weights[0, 0, :1], ["a"], TOKENS)
 plots.mask_grids(plots.MaskGrid("a", causal), expected=causal)
 sent(widgets.HeadExplorer(weights, queries=TOKENS, mask=causal, recompute=lambda size=1.0: weights))
 sent(widgets.MaskLab(weights[0, 0], TOKENS, mask=causal))
-sent(widgets.ShapeTracer(tracing.trace(mha, x, axes="B S C")))
+widgets.ShapeTracer(tracing.trace(mha, x, axes="B S C")).state
 sent(AttentionScene(mha.steps(x[:1]), tokens=TOKENS))
 translation.translate(to(translation.Translator), " ".join(pairs(1, "train", 0)[0].source))
 translation.word_accuracy(to(translation.Translator), pairs(9, "train", 0))
@@ -104,7 +115,7 @@ language_model.write(words(), 2)
 language_model.weights(words(), TEXTS)
 language_model.sentence_weights(words(), "the cat")
 language_model.perplexity(words(), TEXTS)
-language_model.surprisal(language_model.bigram(TEXTS), words_of(TEXTS))
+language_model.surprisal(language_model.bigram(TEXTS), words_of(TEXTS)).tolist()
 pronouns.accuracy(words(), TEXTS)
 sent(SamplingLab(words()))
 to(induction.AttentionOnly, 1, 2)(words_of(TEXTS) % 32)
@@ -119,7 +130,7 @@ REFUSED = """\
 attention.attention(q, q, q, causal.cpu()) -> mask
 attention.attention(q, q.cpu(), q) -> k
 attention.masked_softmax(q @ q.mT, causal.cpu()) -> mask
-mha(x.cpu()) -> x
+mha(x.cpu()) -> query
 mha(x, mask=causal.cpu()) -> mask
 mha.steps(x, x.cpu()) -> key
 masks.combine_masks(causal, padding.cpu()) -> padding
@@ -169,7 +180,7 @@ def scope(device):
             return make(*arguments).to(device).eval()
 
     q, x, w = normal(2, 4, 5, 6), normal(2, 5, 24), normal(24, 24)
-    weights = normal(1, 4, 5, 5).softmax(-1)
+    weights = normal(1, 4, 5, 5).cpu().softmax(-1).to(device)  # the same to the bit
     causal = masks.causal_mask(5, device=device)
     padding = masks.padding_mask([3, 5], 5, device=device)
     mha = to(attention.MultiHeadAttention, 24, 4)

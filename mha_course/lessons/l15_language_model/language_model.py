@@ -106,15 +106,19 @@ def bigram(texts: Sequence[Sentence]) -> Predictor:
     counts.index_put_(tuple(pairs), torch.ones(pairs.size(1), dtype=torch.float64), accumulate=True)
     counts[:, END:] += 0.1
     table = (counts / counts.sum(-1, keepdim=True)).log()  # (V, V): the word after each
-    return lambda ids: table[ids.to(table.device)].to(ids.device)
+    return lambda ids: table[ids.to(table.device)]
 
 
 @torch.no_grad()
 def surprisal(predictor: Predictor, ids: Tensor) -> Tensor:
-    """Return -ln P of each next word, in nats, 0 for padding, (B, S - 1): entry s is of s + 1."""
+    """Return -ln P of each next word, in nats, 0 for padding, (B, S - 1): entry s is of s + 1.
+
+    It is on the device on which the predictor answers.
+    """
     log_chances = predictor(ids[:, :-1]).log_softmax(-1)  # (B, S-1, V)
-    surprise = -log_chances.gather(-1, ids[:, 1:, None]).squeeze(-1)  # (B, S-1)
-    return surprise.masked_fill(ids[:, 1:] == PAD, 0.0)
+    following = ids[:, 1:].to(log_chances.device)  # (B, S-1)
+    surprise = -log_chances.gather(-1, following[..., None]).squeeze(-1)  # (B, S-1)
+    return surprise.masked_fill(following == PAD, 0.0)
 
 
 def perplexity(predictor: Predictor, texts: Sequence[Sentence]) -> float:

@@ -70,6 +70,10 @@ def current_device():
     return 0
 
 
+def get_amp_supported_dtype():
+    return [torch.bfloat16]
+
+
 def _is_in_bad_fork():
     return False
 

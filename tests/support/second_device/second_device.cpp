@@ -150,10 +150,7 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
               op.schema().name(), ")");
   std::vector<Generator> lent;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    IValue& value = first[i];
-    // The result belongs on the device, also where a number on the CPU comes first.
-    if (device_seen && value.isTensor() && value.toTensor().defined() && value.toTensor().is_cpu())
-      value = value.toTensor().to(the_device());
+    const IValue& value = first[i];
     if (!value.isGenerator()) continue;
     lent.push_back(value.toGenerator());
     TORCH_CHECK(!device_seen || lent.back().device().type() == kType, "Expected a '", the_device(),
