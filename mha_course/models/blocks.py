@@ -165,6 +165,10 @@ class TokenModel(nn.Module):
         """Where its numbers are, and its ids belong."""
         return self.token_embedding.weight.device
 
+    def require_here(self, name: str, tensor: Tensor) -> None:
+        """Raise ShapeError for a tensor on another device."""
+        require_device(type(self).__name__, name, tensor, self.device, "the model")
+
 
 class WordModel(TokenModel):
     """Read words and give each place one logit for every word of the vocabulary.
@@ -191,7 +195,7 @@ class WordModel(TokenModel):
 
     def embed(self, ids: Tensor, start: int = 0) -> Tensor:
         """Add what each word is to where it stands, counted from start: ids (B, S) to (B, S, C)."""
-        require_device(type(self).__name__, "ids", ids, self.device, "the model")
+        self.require_here("ids", ids)
         end = start + ids.size(1)
         longest = self.position_embedding.num_embeddings
         if end > longest:

@@ -17,14 +17,7 @@ from torch import Tensor, nn
 
 from mha_course.attention import AttentionModule
 from mha_course.caching import KVCache
-from mha_course.errors import (
-    SentenceError,
-    require,
-    require_bool,
-    require_device,
-    require_int,
-    require_shape,
-)
+from mha_course.errors import SentenceError, require, require_bool, require_int, require_shape
 from mha_course.masks import causal_mask
 from mha_course.models.blocks import Encoder, TokenModel
 from mha_course.models.training import threads
@@ -89,7 +82,7 @@ class PublishedModel(TokenModel):
         """Check the inputs and return the mask of the attention, (S, S) or (B, 1, S, S)."""
         place = type(self).__name__
         words = self.token_embedding.num_embeddings
-        require_device(place, "ids", ids, self.device, "the model")
+        self.require_here("ids", ids)
         require_shape(place, "ids", ids, {"B": None, "S": None})
         rule = "ids must be whole numbers"
         whole = ids.dtype in (torch.int32, torch.int64)
@@ -108,7 +101,7 @@ class PublishedModel(TokenModel):
             return causal
         fix = "mask.bool() if it holds 1 for a token"
         require_bool(place, mask, what="bool, True = a token", fix=fix)
-        require_device(place, "mask", mask, ids.device, "ids")
+        self.require_here("mask", mask)
         require_shape(place, "mask", mask, {"B": ids.size(0), "S": ids.size(1)})
         padding = mask[:, None, None].expand(-1, 1, ids.size(1), -1)  # (B, 1, S, S)
         return padding if causal is None else padding & causal

@@ -5,7 +5,7 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
+import types
 from pathlib import Path
 
 import torch
@@ -43,9 +43,16 @@ def build():
 def load():
     """Register the device under its name, and return the name."""
     if not hasattr(torch, NAME):
-        torch.utils.rename_privateuse1_backend(NAME)
-        torch._register_device_module(NAME, sys.modules[__name__])
         torch.ops.load_library(build())
+        torch.utils.rename_privateuse1_backend(NAME)
+        module = types.ModuleType(f"torch.{NAME}")
+        vars(module).update(
+            is_available=lambda: True, device_count=lambda: 1, current_device=lambda: 0,
+            get_amp_supported_dtype=lambda: [torch.bfloat16],
+            _is_in_bad_fork=lambda: False,
+            manual_seed_all=lambda seed: None,  # numbers come from the generator of the CPU
+        )  # fmt: skip
+        torch._register_device_module(NAME, module)
     return NAME
 
 
@@ -53,30 +60,7 @@ def load():
 def no_float64():
     """Let the device refuse float64, as Apple's GPUs do."""
     torch.ops.pretended_device.allow_float64(False)
-    yield
-    torch.ops.pretended_device.allow_float64(True)
-
-
-# What PyTorch asks of the module of a device.
-def is_available():
-    return True
-
-
-def device_count():
-    return 1
-
-
-def current_device():
-    return 0
-
-
-def get_amp_supported_dtype():
-    return [torch.bfloat16]
-
-
-def _is_in_bad_fork():
-    return False
-
-
-def manual_seed_all(seed):
-    """Nothing: what is drawn on the device comes from the generator of the CPU."""
+    try:
+        yield
+    finally:
+        torch.ops.pretended_device.allow_float64(True)
