@@ -179,8 +179,7 @@ def require_bool(
 def require_mask(place: str, mask: Tensor, sizes: Mapping[str, int], device: object = None) -> None:
     """Raise unless the mask is bool, on the device, and (T, S) or broadcastable to (B, H, T, S)."""
     require_bool(place, mask)
-    if device is not None:
-        require_device(place, "mask", mask, device, "the tokens")
+    require_device(place, "mask", mask, device or mask.device, "the tokens")
     # A mask (B, T, S) is refused: broadcasting would read it as (H, T, S), and where B = H nobody
     # would notice.
     shape = tuple(mask.shape)

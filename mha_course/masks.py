@@ -70,8 +70,7 @@ def padding_mask(
         max_len: S.
         side: where the padding stands, "right", or "left" as in batches that are decoded, which
             must end alike.
-        device: where the mask is wanted; by default it is made where the lengths are.
-    Returns: (B, 1, 1, S), bool.
+    Returns: (B, 1, 1, S), bool, on the device, or else where the lengths are.
     Raises: ShapeError.
 
     >>> padding_mask([1, 3], max_len=3).squeeze().int().tolist()

@@ -42,11 +42,10 @@ def accuracy(model: MaskedWordModel, texts: Sequence[Sentence], relation: str) -
     """
     numbers, starts, _ = _pairs("accuracy", texts, relation)
     ids, mask = encode([texts[number].words for number in numbers], device=model.device)
-    rows = torch.arange(len(numbers), device=ids.device)
-    hidden = torch.tensor(starts, device=ids.device)
-    true = ids[rows, hidden]
-    ids[rows, hidden] = MASK
-    guess = model(ids, mask)[rows, hidden].argmax(-1)
+    hidden = (list(range(len(numbers))), list(starts))
+    true = ids[hidden]
+    ids[hidden] = MASK
+    guess = model(ids, mask)[hidden].argmax(-1)
     return int((guess == true).sum()) / len(numbers)
 
 
@@ -85,24 +84,24 @@ def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str)
     words belong together in another way is left out, too; a pronoun and the other noun do not.
     Arguments as for relation_weights.
     """
-    lengths = torch.tensor([len(text.words) for text in texts], device="cpu")
     total = weights.new_zeros(weights.size(0), weights.size(2))
     count = 0
     for pair in sorted({pair for text in texts for pair in text.pairs.get(relation, ())}):
-        related = [pair in text.pairs.get(relation, ()) for text in texts]
-        joined = [related[n] or _joined(text, pair) for n, text in enumerate(texts)]
-        unrelated = ~torch.tensor(joined, device="cpu") & (lengths > max(pair))
-        if unrelated.any():
-            total += sum(related) * weights[:, unrelated, :, *pair].mean(1)
-            count += sum(related)
+        related = sum(pair in text.pairs.get(relation, ()) for text in texts)
+        unrelated = [n for n, text in enumerate(texts) if _is_unrelated(text, pair, relation)]
+        if unrelated:
+            total += related * weights[:, unrelated, :, *pair].mean(1)
+            count += related
     if count == 0:
         rule = f"the words of {relation!r} stand at the same places everywhere"
         raise ValueError(f"position_baseline: {rule}")
     return total / count
 
 
-def _joined(text: Sentence, pair: tuple[int, int]) -> bool:
-    return any(pair in pairs for relation, pairs in text.pairs.items() if relation != "distractor")
+def _is_unrelated(text: Sentence, pair: tuple[int, int], relation: str) -> bool:
+    names = ({*text.pairs} - {"distractor"}) | {relation}
+    joined = any(pair in text.pairs.get(name, ()) for name in names)
+    return len(text.words) > max(pair) and not joined
 
 
 def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = None) -> AnyModel:

@@ -55,9 +55,7 @@ class TwoTokenSum(Task):
         self, runs: int, count: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return x (runs, N, 9, C), targets (runs, N, d), and where a and b are, (runs, N, 2)."""
-        contents = torch.randn(
-            runs, count, 8, self.d, generator=generator, device="cpu"
-        )  # (runs, N, 8, d)
+        contents = torch.randn(runs, count, 8, self.d, generator=generator, device="cpu")
         order = torch.rand(runs, count, 8, generator=generator, device="cpu").argsort(-1)
         chosen = order[..., :2]  # (runs, N, 2)
         x = contents.new_zeros(runs, count, 9, self.width)  # (runs, N, 9, C)
@@ -94,8 +92,7 @@ class ParallelAttention(nn.Module):
         D_v = value_dim or width // num_heads
 
         def uniform(*shape: int) -> nn.Parameter:
-            unit = torch.rand(runs, *shape, generator=generator, device="cpu")
-            drawn = (unit * 2 - 1) * edge
+            drawn = edge * (2 * torch.rand(runs, *shape, generator=generator, device="cpu") - 1)
             copied = identical_heads and len(shape) > 1  # b_o alone has no axis of heads
             return nn.Parameter(drawn[:, :1].expand_as(drawn).clone() if copied else drawn)
 

@@ -21,8 +21,7 @@ def seeded(seed: int) -> Iterator[None]:
     ...     bool(torch.rand(1) == first)
     True
     """
-    # Models are made on the CPU, whatever the default device is: no GPU's state is saved.
-    with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+    with torch.device("cpu"), torch.random.fork_rng(devices=[]):  # no GPU's state is saved
         torch.manual_seed(seed)
         yield
 
