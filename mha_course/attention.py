@@ -170,6 +170,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     """
     if mask is not None:
         errors.require_bool("masked_softmax", mask)
+        errors.require_device("masked_softmax", "mask", mask, scores.device, "the scores")
         scores = scores.masked_fill(~mask, -math.inf)
     return _softmax_of_masked(scores, mask)
 

@@ -94,17 +94,21 @@ def require_float(place: str, tensors: Mapping[str, Tensor]) -> None:
             rule = f"{name} must be floating point"
             got = str(tensor.dtype)
             raise ShapeError(place, rule, expected="a float dtype", got=got, fix=f"{name}.float()")
-        if tensor.device != first.device:
-            rule = f"{name} must be on the device of {first_name}"
-            expected = str(first.device)
-            fix = f"{name}.to({expected!r})"
-            raise ShapeError(place, rule, expected=expected, got=str(tensor.device), fix=fix)
+        require_device(place, name, tensor, first.device, first_name)
         # Under autocast float32 weights meet bfloat16 tokens as a matter of course: the Linear
         # casts both.
         if tensor.dtype != first.dtype and not _autocast(first):
             rule = f"{name} must have the dtype of {first_name}"
             fix = f"{name}.to({first.dtype})"
             raise ShapeError(place, rule, expected=str(first.dtype), got=str(tensor.dtype), fix=fix)
+
+
+def require_device(place: str, name: str, tensor: Tensor, device: object, owner: str) -> None:
+    """Raise unless a tensor is on a device, which is that of its owner."""
+    if tensor.device != device:
+        rule = f"{name} must be on the device of {owner}"
+        fix = f"{name}.to({str(device)!r})"
+        raise ShapeError(place, rule, expected=str(device), got=str(tensor.device), fix=fix)
 
 
 def _autocast(tensor: Tensor) -> bool:
@@ -173,10 +177,7 @@ def require_bool(
 def require_mask(place: str, mask: Tensor, sizes: Mapping[str, int], device: object = None) -> None:
     """Raise unless the mask is bool, on the device, and (T, S) or broadcastable to (B, H, T, S)."""
     require_bool(place, mask)
-    if device is not None and mask.device != device:
-        fix = f"mask.to({str(device)!r})"
-        rule = "mask must be on the device of the tokens"
-        raise ShapeError(place, rule, expected=str(device), got=str(mask.device), fix=fix)
+    require_device(place, "mask", mask, device or mask.device, "the tokens")
     # A mask (B, T, S) is refused: broadcasting would read it as (H, T, S), and where B = H nobody
     # would notice.
     shape = tuple(mask.shape)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+from torch.types import Device
 
 from mha_course.attention import MultiHeadAttention
 from mha_course.datasets.grammar import MAX_WORDS, sentences, vocabulary, word_classes
@@ -45,7 +46,7 @@ class Example:
         return weights | {f"b_{name}": linear.bias for name, linear in linears.items()}
 
 
-def load(sentence: str = SENTENCE, *, device: torch.device | str = "cpu") -> Example:
+def load(sentence: str = SENTENCE, *, device: Device = "cpu") -> Example:
     """Load the trained model and run one sentence up to the attention of its last layer.
 
     Args: sentence is at most 15 words of the grammar, separated by spaces.
@@ -55,10 +56,10 @@ def load(sentence: str = SENTENCE, *, device: torch.device | str = "cpu") -> Exa
     >>> example.tokens[2], example.x.shape
     ('cat', torch.Size([1, 15, 48]))
     """
-    ids, _ = encode([sentence.split()])
+    ids, _ = encode([sentence.split()], device=device)
     model = trained_model().to(device)
     with torch.no_grad():
-        x = model.attention_inputs(ids.to(device))[-1]  # (B, S, C)
+        x = model.attention_inputs(ids)[-1]  # (B, S, C)
     return Example(tuple(sentence.split()), x, model.blocks[-1].attention, model)
 
 
@@ -70,18 +71,19 @@ def guess(
     Args: model is the trained one that ships, if none is given.
     Raises: ShapeError for another number of hidden words, or an unknown one.
     """
-    ids, _ = encode([sentence.split()])
+    model = model or trained_model()
+    ids, _ = encode([sentence.split()], device=model.device)
     positions = (ids[0] == MASK).nonzero().flatten().tolist()
     got = f"{len(positions)} in {sentence!r}"
     require(len(positions) == 1, "guess", "one word must be hidden", expected="one <mask>", got=got)
     with torch.no_grad():
-        probabilities = (model or trained_model())(ids)[0, positions[0]].softmax(-1)  # (V,)
+        probabilities = model(ids)[0, positions[0]].softmax(-1)  # (V,)
     best = probabilities.topk(count)
     words = [vocabulary()[number] for number in best.indices.tolist()]
     return list(zip(words, best.values.tolist(), strict=True))
 
 
-def encode(texts: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
+def encode(texts: Sequence[Sequence[str]], *, device: Device = None) -> tuple[Tensor, Tensor]:
     """Turn words into ids (B, S), padded on the right, and a mask (B, 1, 1, S), True = a real word.
 
     Raises: SentenceError for an unknown word, or for no word at all.
@@ -93,7 +95,7 @@ def encode(texts: Sequence[Sequence[str]]) -> tuple[Tensor, Tensor]:
     index = _index()
     for words in texts:
         require_words("encode", words, index, "grammar.vocabulary()")
-    rows = [torch.tensor([index[word] for word in words]) for words in texts]
+    rows = [torch.tensor([index[word] for word in words], device=device) for words in texts]
     ids = pad_sequence(rows, batch_first=True, padding_value=PAD)  # (B, S)
     return ids, (ids != PAD)[:, None, None]
 
@@ -125,10 +127,11 @@ def training_batches(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     class. Their targets are the true words, all other targets -100.
     """
     generator = torch.Generator().manual_seed(seed)
-    ids, _ = encode([sentence.words for sentence in sentences(_POOL, "train", seed)])
+    ids, _ = encode([s.words for s in sentences(_POOL, "train", seed)], device="cpu")
     while True:
-        true = ids[torch.randint(len(ids), (_BATCH,), generator=generator)]  # (B, S)
-        dice, coin, pick = torch.rand(3, *true.shape, generator=generator)  # (B, S) each
+        true = ids[torch.randint(len(ids), (_BATCH,), generator=generator, device="cpu")]  # (B, S)
+        drawn = torch.rand(3, *true.shape, generator=generator, device="cpu")  # (3, B, S)
+        dice, coin, pick = drawn  # (B, S) each
         chosen = (dice < _CHOSEN) & (true != PAD)  # (B, S)
         noise = torch.where(coin < 0.5, _other_word(true, pick), MASK)  # (B, S)
         hidden = torch.where(chosen, noise, true)  # (B, S)
@@ -161,8 +164,8 @@ def _classmates() -> tuple[Tensor, Tensor]:
     rows = []
     for word in vocabulary():
         others = [other for other in classes.get(word, ()) if other != word] or [word]
-        rows.append(torch.tensor([_index()[other] for other in others]))
-    counts = torch.tensor([len(row) for row in rows])
+        rows.append(torch.tensor([_index()[other] for other in others], device="cpu"))
+    counts = torch.tensor([len(row) for row in rows], device="cpu")
     return pad_sequence(rows, batch_first=True, padding_value=PAD), counts
 
 

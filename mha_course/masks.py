@@ -10,11 +10,13 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.types import Device
 
 from mha_course.errors import (
     ShapeError,
     require,
     require_bool,
+    require_device,
     require_int,
     require_shape,
     require_tensor,
@@ -24,7 +26,7 @@ CONVENTIONS = ("bool", "sdpa", "multihead", "seaborn", "additive")
 INVERTED = ("multihead", "seaborn")  # True = hidden
 
 
-def causal_mask(seq_len: int, *, device: torch.device | str | None = None) -> Tensor:
+def causal_mask(seq_len: int, *, device: Device = None) -> Tensor:
     """Let each token see itself and what came before: mask[t, s] = (s <= t).
 
     Args: seq_len is S >= 1.
@@ -40,9 +42,7 @@ def causal_mask(seq_len: int, *, device: torch.device | str | None = None) -> Te
     return torch.ones(seq_len, seq_len, dtype=torch.bool, device=device).tril()  # (S, S)
 
 
-def top_left_causal_mask(
-    queries: int, keys: int, *, device: torch.device | str | None = None
-) -> Tensor:
+def top_left_causal_mask(queries: int, keys: int, *, device: Device = None) -> Tensor:
     """Let query t see the first t + 1 keys, as is_causal of PyTorch's kernels does: (s <= t).
 
     Where the queries are the last of the tokens, it hides too much: see causal_mask_for_cache.
@@ -59,7 +59,10 @@ def top_left_causal_mask(
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril()  # (T, S)
 
 
-def padding_mask(lengths: Tensor | Sequence[int], max_len: int, *, side: str = "right") -> Tensor:
+def padding_mask(
+    lengths: Tensor | Sequence[int], max_len: int,
+    *, side: str = "right", device: Device = None,
+) -> Tensor:  # fmt: skip
     """Let every token see the real tokens of its sentence: mask[b, 0, 0, s] = (s < lengths[b]).
 
     Args:
@@ -67,7 +70,7 @@ def padding_mask(lengths: Tensor | Sequence[int], max_len: int, *, side: str = "
         max_len: S.
         side: where the padding stands, "right", or "left" as in batches that are decoded, which
             must end alike.
-    Returns: (B, 1, 1, S), bool, on the device of lengths.
+    Returns: (B, 1, 1, S), bool, on the device, or else where the lengths are.
     Raises: ShapeError.
 
     >>> padding_mask([1, 3], max_len=3).squeeze().int().tolist()
@@ -76,7 +79,7 @@ def padding_mask(lengths: Tensor | Sequence[int], max_len: int, *, side: str = "
     [[0, 0, 1], [1, 1, 1]]
     """
     _require_one_of("padding_mask", "side", side, ("right", "left"))
-    lengths = torch.as_tensor([] if lengths is None else lengths)
+    lengths = torch.as_tensor([] if lengths is None else lengths, device=device)
     require_shape("padding_mask", "lengths", lengths, {"B": None})
     outside = (lengths < 0) | (lengths > max_len)  # (B,)
     valid = not lengths.is_floating_point() and not bool(outside.any())
@@ -90,7 +93,7 @@ def padding_mask(lengths: Tensor | Sequence[int], max_len: int, *, side: str = "
 def combine_masks(causal: Tensor, padding: Tensor) -> Tensor:
     """Let a token see only what both masks allow.
 
-    Args: causal (S, S) and padding (B, 1, 1, S), bool, True = may attend.
+    Args: causal (S, S) and padding (B, 1, 1, S), bool, True = may attend, on one device.
     Returns: (B, 1, S, S), bool.
     Raises: ShapeError.
 
@@ -99,15 +102,14 @@ def combine_masks(causal: Tensor, padding: Tensor) -> Tensor:
     """
     for name, mask in (("causal", causal), ("padding", padding)):
         require_bool("combine_masks", mask, name=name, fix=f"{name}.bool()")
+    require_device("combine_masks", "padding", padding, causal.device, "causal")
     tokens = causal.size(-1)
     require_shape("combine_masks", "causal", causal, {"S": tokens, "S'": tokens})
     require_shape("combine_masks", "padding", padding, {"B": None, "1": 1, "1'": 1, "S": tokens})
     return causal & padding  # (B, 1, S, S)
 
 
-def causal_mask_for_cache(
-    new: int, total: int, *, device: torch.device | str | None = None
-) -> Tensor:
+def causal_mask_for_cache(new: int, total: int, *, device: Device = None) -> Tensor:
     """Let each of the last tokens see itself and what came before: (s <= t + total - new).
 
     Args: new is T, the tokens that have just come, total is S, all of them; 1 <= new <= total.

@@ -1,7 +1,8 @@
 """Where a token stands: added to the tokens (sinusoidal), or turned into queries and keys (RoPE).
 
 Axes: B batch, H heads, S tokens, C = d_model width, D head width. Inputs that do not fit raise
-ShapeError. Angles are computed in float64, so that late positions are as exact as early ones.
+ShapeError. Angles are computed in float64, so that late positions are as exact as early ones, and
+on the CPU, since some devices have no float64.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.types import Device
 
 from mha_course.errors import (
     ShapeError,
@@ -22,7 +24,7 @@ from mha_course.errors import (
 )
 
 
-def sinusoidal_encoding(seq_len: int, d_model: int) -> Tensor:
+def sinusoidal_encoding(seq_len: int, d_model: int, *, device: Device = None) -> Tensor:
     """Give each position waves, from fast to slow: sin(s / 10000^(2i / C)) at 2i, cos at 2i + 1.
 
     Args: seq_len is S >= 1; d_model is C, even.
@@ -36,11 +38,12 @@ def sinusoidal_encoding(seq_len: int, d_model: int) -> Tensor:
     """
     require_int("sinusoidal_encoding", "seq_len", seq_len)
     _require_even("sinusoidal_encoding", "d_model", d_model)
-    positions = torch.arange(seq_len, dtype=torch.float64)  # (S,)
-    frequencies = 10000.0 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # (C/2,)
+    positions = torch.arange(seq_len, dtype=torch.float64, device="cpu")  # (S,)
+    channels = torch.arange(0, d_model, 2, dtype=torch.float64, device="cpu")  # (C/2,)
+    frequencies = 10000.0 ** (-channels / d_model)  # (C/2,)
     angles = positions[:, None] * frequencies  # (S, C/2)
     encoding = torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)  # (S, C)
-    return encoding.to(torch.get_default_dtype())
+    return encoding.to(device or torch.get_default_device(), torch.get_default_dtype())
 
 
 def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) -> Tensor:
@@ -62,17 +65,17 @@ def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) ->
     """
     require_tokens("rope", "x", x, "B H S D")
     _require_even("rope", "D", x.size(3))
-    positions = torch.as_tensor([] if positions is None else positions, device=x.device)
+    positions = torch.as_tensor([] if positions is None else positions, device="cpu")
     require_shape("rope", "positions", positions, {"S": x.size(2)})
     require(base > 0, "rope", "base must be positive", expected="base > 0", got=f"base={base!r}")
     half = x.size(3) // 2
     # In float32 the angles of position 100,000 would be wrong by up to 7e-3 (D = 128): only cos and
     # sin are rounded.
-    exponents = torch.arange(half, dtype=torch.float64, device=x.device) / half  # (D/2,)
+    exponents = torch.arange(half, dtype=torch.float64, device="cpu") / half  # (D/2,)
     frequencies = base**-exponents  # (D/2,)
     angles = positions[:, None] * frequencies  # (S, D/2)
-    cos = angles.cos().to(x.dtype)  # (S, D/2)
-    sin = angles.sin().to(x.dtype)  # (S, D/2)
+    cos = angles.cos().to(x)  # (S, D/2)
+    sin = angles.sin().to(x)  # (S, D/2)
     first, second = x.chunk(2, dim=-1)  # (B, H, S, D/2)
     rotated_first = first * cos - second * sin  # (B, H, S, D/2)
     rotated_second = first * sin + second * cos  # (B, H, S, D/2)

@@ -21,7 +21,8 @@ from mha_course.cli.jupyter_hooks import WIDGET_VIEW, is_progress
 
 ROOT = launch.ROOT
 LESSONS = launch.ROOT / launch.LESSONS
-COLAB = {"accelerator": "GPU", "colab": {"gpuType": "T4", "provenance": [], "toc_visible": True}}
+COLAB = {"colab": {"provenance": [], "toc_visible": True}}
+COLAB_GPU = {"accelerator": "GPU", "colab": {"gpuType": "T4", **COLAB["colab"]}}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 EXERCISE = re.compile(r"\*\*(?:Exercise `\w+`|Case \d+)\*\* [●○]+ (\d+) minutes")
 MOVES = re.compile(r"\b\w*(?:Lab|Explorer|Player|Tracer|Scene|Panel)\(")
@@ -74,10 +75,12 @@ def execute(notebook: NotebookNode, folder: Path = LESSONS, **environment: str) 
 
 def normalise(notebook: NotebookNode) -> None:
     """Drop what changes from run to run or needs a live kernel, and progress bars; join output that
-    came in pieces.
+    came in pieces. Colab is asked for a GPU where a cell looks for one.
     """
+    uses_gpu = any("torch.cuda.is_available()" in cell.source for cell in notebook.cells)
+    colab = COLAB_GPU if uses_gpu else COLAB
     notebook.metadata = nbformat.from_dict(
-        COLAB | {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+        colab | {"kernelspec": KERNEL, "language_info": {"name": "python"}}
     )
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)

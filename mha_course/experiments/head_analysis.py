@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 from mha_course.datasets.grammar import Pairs, Sentence, sentences
 from mha_course.example import MASK, encode
-from mha_course.models import MaskedWordModel, WordModel
-from mha_course.models.published import PublishedModel
+from mha_course.models import MaskedWordModel
+from mha_course.models.blocks import TokenModel
 
 Head = tuple[int, int]  # a layer, and a head of it, both counted from 0
-AnyModel = TypeVar("AnyModel", bound=WordModel | PublishedModel)
+AnyModel = TypeVar("AnyModel", bound=TokenModel)
 
 
-def all_heads(model: WordModel | PublishedModel) -> list[Head]:
+def all_heads(model: TokenModel) -> list[Head]:
     """Return layer and head of every column of a table."""
     return [
         (layer, head)
@@ -41,19 +41,18 @@ def accuracy(model: MaskedWordModel, texts: Sequence[Sentence], relation: str) -
     Raises: ValueError when no sentence has the relation.
     """
     numbers, starts, _ = _pairs("accuracy", texts, relation)
-    ids, mask = encode([texts[number].words for number in numbers])
-    rows = torch.arange(len(numbers))
-    hidden = torch.tensor(starts)
-    true = ids[rows, hidden]
-    ids[rows, hidden] = MASK
-    guess = model(ids, mask)[rows, hidden].argmax(-1)
-    return (guess == true).double().mean().item()
+    ids, mask = encode([texts[number].words for number in numbers], device=model.device)
+    hidden = (list(range(len(numbers))), list(starts))
+    true = ids[hidden]
+    ids[hidden] = MASK
+    guess = model(ids, mask)[hidden].argmax(-1)
+    return int((guess == true).sum()) / len(numbers)
 
 
 @torch.no_grad()
 def all_weights(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
     """Return the weights of every head for every sentence, (L, N, H, S, S)."""
-    return model.attention_weights(*encode([text.words for text in texts]))
+    return model.attention_weights(*encode([text.words for text in texts], device=model.device))
 
 
 def relation_weights(weights: Tensor, texts: Sequence[Sentence], relation: str) -> Tensor:
@@ -85,24 +84,24 @@ def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str)
     words belong together in another way is left out, too; a pronoun and the other noun do not.
     Arguments as for relation_weights.
     """
-    lengths = torch.tensor([len(text.words) for text in texts])
-    total = torch.zeros(weights.size(0), weights.size(2))
+    total = weights.new_zeros(weights.size(0), weights.size(2))
     count = 0
     for pair in sorted({pair for text in texts for pair in text.pairs.get(relation, ())}):
-        related = torch.tensor([pair in text.pairs.get(relation, ()) for text in texts])
-        joined = torch.tensor([_joined(text, pair) for text in texts])
-        unrelated = ~related & ~joined & (lengths > max(pair))
-        if unrelated.any():
-            total += int(related.sum()) * weights[:, unrelated, :, *pair].mean(1)
-            count += int(related.sum())
+        related = sum(pair in text.pairs.get(relation, ()) for text in texts)
+        unrelated = [n for n, text in enumerate(texts) if _is_unrelated(text, pair, relation)]
+        if unrelated:
+            total += related * weights[:, unrelated, :, *pair].mean(1)
+            count += related
     if count == 0:
         rule = f"the words of {relation!r} stand at the same places everywhere"
         raise ValueError(f"position_baseline: {rule}")
     return total / count
 
 
-def _joined(text: Sentence, pair: tuple[int, int]) -> bool:
-    return any(pair in pairs for relation, pairs in text.pairs.items() if relation != "distractor")
+def _is_unrelated(text: Sentence, pair: tuple[int, int], relation: str) -> bool:
+    names = ({*text.pairs} - {"distractor"}) | {relation}
+    joined = any(pair in text.pairs.get(name, ()) for name in names)
+    return len(text.words) > max(pair) and not joined
 
 
 def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = None) -> AnyModel:
@@ -130,7 +129,8 @@ def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = 
         own = slice(head * width, (head + 1) * width)
         with torch.no_grad():
             if means is not None:
-                attention.out_proj.bias.add_(attention.out_proj.weight[:, own] @ means[layer, own])
+                mean = means[layer, own].to(attention.out_proj.weight)
+                attention.out_proj.bias.add_(attention.out_proj.weight[:, own] @ mean)
             attention.out_proj.weight[:, own] = 0.0
     return ablated
 

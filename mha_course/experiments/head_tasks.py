@@ -55,10 +55,10 @@ class TwoTokenSum(Task):
         self, runs: int, count: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return x (runs, N, 9, C), targets (runs, N, d), and where a and b are, (runs, N, 2)."""
-        contents = torch.randn(runs, count, 8, self.d, generator=generator)  # (runs, N, 8, d)
-        order = torch.rand(runs, count, 8, generator=generator).argsort(-1)
+        contents = torch.randn(runs, count, 8, self.d, generator=generator, device="cpu")
+        order = torch.rand(runs, count, 8, generator=generator, device="cpu").argsort(-1)
         chosen = order[..., :2]  # (runs, N, 2)
-        x = torch.zeros(runs, count, 9, self.width)  # (runs, N, 9, C)
+        x = contents.new_zeros(runs, count, 9, self.width)  # (runs, N, 9, C)
         x[:, :, 1:, : self.d] = contents
         x[:, :, 1:, self.d : self.d + 2].scatter_(2, chosen[:, :, None], 1.0)
         x[:, :, 0, self.d + 2] = 1.0
@@ -92,7 +92,7 @@ class ParallelAttention(nn.Module):
         D_v = value_dim or width // num_heads
 
         def uniform(*shape: int) -> nn.Parameter:
-            drawn = (torch.rand(runs, *shape, generator=generator) * 2 - 1) * edge
+            drawn = edge * (2 * torch.rand(runs, *shape, generator=generator, device="cpu") - 1)
             copied = identical_heads and len(shape) > 1  # b_o alone has no axis of heads
             return nn.Parameter(drawn[:, :1].expand_as(drawn).clone() if copied else drawn)
 

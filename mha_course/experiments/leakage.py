@@ -19,11 +19,11 @@ def find_leaks(fn: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Change each token in turn, by little and by much: (S, S), True where output t changes."""
     before = fn(x)
     generator = torch.Generator().manual_seed(0)
-    leaks = torch.zeros(before.size(1), x.size(1), dtype=torch.bool)  # (S, S)
+    leaks = torch.zeros(before.size(1), x.size(1), dtype=torch.bool, device="cpu")  # (S, S)
     for size in 3 * (0.01, 30.0):
         for s in range(x.size(1)):
             changed = x.clone()  # (B, S, C)
-            noise = torch.randn(x[:, s].shape, generator=generator, dtype=x.dtype)  # (B, C)
+            noise = torch.randn(x[:, s].shape, generator=generator, dtype=x.dtype, device="cpu")
             changed[:, s] += size * noise.to(x.device)
             leaks[:, s] |= (fn(changed) != before).any(-1).any(0).cpu()  # to the bit: no tolerance
     return leaks

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from mha_course.attention import MultiHeadAttention
 from mha_course.caching import KVCache, decode_chunk
-from mha_course.errors import SentenceError
+from mha_course.errors import SentenceError, require_device
 from mha_course.variants import to_torch
 
 
@@ -149,7 +149,28 @@ class Encoder(nn.Module):
         return torch.stack(weights)  # (L, B, H, S, S)
 
 
-class WordModel(nn.Module):
+class TokenModel(nn.Module):
+    """What models that read ids share: an embedding of tokens, and an encoder."""
+
+    token_embedding: nn.Embedding
+    encoder: Encoder
+
+    @property
+    def blocks(self) -> list[EncoderBlock]:
+        """The layers, first to last."""
+        return self.encoder.blocks
+
+    @property
+    def device(self) -> torch.device:
+        """Where its numbers are, and its ids belong."""
+        return self.token_embedding.weight.device
+
+    def require_here(self, name: str, tensor: Tensor) -> None:
+        """Raise ShapeError for a tensor on another device."""
+        require_device(type(self).__name__, name, tensor, self.device, "the model")
+
+
+class WordModel(TokenModel):
     """Read words and give each place one logit for every word of the vocabulary.
 
     Args: vocab_size is V, max_len the longest sentence, the others as for Encoder.
@@ -172,13 +193,9 @@ class WordModel(nn.Module):
         self.encoder = Encoder(d_model, num_heads, d_ff, num_layers)
         self.to_words = nn.Linear(d_model, vocab_size)
 
-    @property
-    def blocks(self) -> list[EncoderBlock]:
-        """The layers, first to last."""
-        return self.encoder.blocks
-
     def embed(self, ids: Tensor, start: int = 0) -> Tensor:
         """Add what each word is to where it stands, counted from start: ids (B, S) to (B, S, C)."""
+        self.require_here("ids", ids)
         end = start + ids.size(1)
         longest = self.position_embedding.num_embeddings
         if end > longest:

@@ -19,7 +19,7 @@ from mha_course.attention import AttentionModule
 from mha_course.caching import KVCache
 from mha_course.errors import SentenceError, require, require_bool, require_int, require_shape
 from mha_course.masks import causal_mask
-from mha_course.models.blocks import Encoder, EncoderBlock
+from mha_course.models.blocks import Encoder, TokenModel
 from mha_course.models.training import threads
 from mha_course.positions import rope
 
@@ -34,7 +34,7 @@ ACTIVATIONS = {
 }  # fmt: skip
 
 
-class PublishedModel(nn.Module):
+class PublishedModel(TokenModel):
     """What the families share: ids go through an encoder of the course, and logits come out.
 
     A mask is bool, True = a token; what it hides nobody attends to, but it takes up a position.
@@ -43,14 +43,7 @@ class PublishedModel(nn.Module):
     causal = True
     max_len: int | None = None
     num_threads: int | None = None
-    token_embedding: nn.Embedding
-    encoder: Encoder
     to_words: nn.Module
-
-    @property
-    def blocks(self) -> list[EncoderBlock]:
-        """The layers, first to last."""
-        return self.encoder.blocks
 
     def embed(self, ids: Tensor, start: int = 0) -> Tensor:
         """Map ids (B, S), which follow start others, to what enters the first layer, (B, S, C)."""
@@ -89,6 +82,7 @@ class PublishedModel(nn.Module):
         """Check the inputs and return the mask of the attention, (S, S) or (B, 1, S, S)."""
         place = type(self).__name__
         words = self.token_embedding.num_embeddings
+        self.require_here("ids", ids)
         require_shape(place, "ids", ids, {"B": None, "S": None})
         rule = "ids must be whole numbers"
         whole = ids.dtype in (torch.int32, torch.int64)
@@ -107,6 +101,7 @@ class PublishedModel(nn.Module):
             return causal
         fix = "mask.bool() if it holds 1 for a token"
         require_bool(place, mask, what="bool, True = a token", fix=fix)
+        self.require_here("mask", mask)
         require_shape(place, "mask", mask, {"B": ids.size(0), "S": ids.size(1)})
         padding = mask[:, None, None].expand(-1, 1, ids.size(1), -1)  # (B, 1, S, S)
         return padding if causal is None else padding & causal
@@ -227,7 +222,7 @@ class RotaryAttention(AttentionModule):
         return self._rotate(q, start), self._rotate(k, start), v
 
     def _rotate(self, x: Tensor, start: int) -> Tensor:
-        positions = torch.arange(start, start + x.size(2), device=x.device)  # (S,)
+        positions = torch.arange(start, start + x.size(2), device="cpu")  # (S,), where rope works
         return rope(x, positions, self.base)
 
 

@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Draw random numbers inside from a seed, and give the caller's random state back after.
+    """Draw numbers inside from a seed, on the CPU, and give the caller's random state back after.
 
     >>> with seeded(0):
     ...     first = torch.rand(1)
@@ -21,7 +21,7 @@ def seeded(seed: int) -> Iterator[None]:
     ...     bool(torch.rand(1) == first)
     True
     """
-    with torch.random.fork_rng(devices=[]):  # models are made on the CPU: no GPU's state is saved
+    with torch.device("cpu"), torch.random.fork_rng(devices=[]):  # no GPU's state is saved
         torch.manual_seed(seed)
         yield
 
@@ -55,21 +55,22 @@ def train(
 ) -> list[float]:
     """Train with AdamW, on one thread, and return the loss of every step.
 
-    Args: ``loss(model, *batch)`` is called on the first ``steps`` batches; lr is the highest
-        learning rate of a one-cycle schedule, reached after 30 % of the steps; progress shows a
-        bar; ``look(model, step)`` is called before the first step, each time so many were made, and
-        at the end.
+    Args: ``loss(model, *batch)`` is called on the first ``steps`` batches, which are brought to the
+        model's device; lr is the highest learning rate of a one-cycle schedule, reached after 30 %
+        of the steps; progress shows a bar; ``look(model, step)`` is called before the first step,
+        each time so many were made, and at the end.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=steps)
     losses = []
+    device = next(model.parameters()).device
     with threads(1):
         # range comes first: zip stops at its end without drawing a batch that nobody would train on
         for step, batch in zip(tqdm(range(steps), disable=not progress), batches, strict=False):
             if look and step % every == 0:
                 look(model, step)
             optimizer.zero_grad()
-            value = loss(model, *batch)
+            value = loss(model, *(part.to(device) for part in batch))
             value.backward()
             optimizer.step()
             schedule.step()
@@ -83,7 +84,7 @@ def random_batches(data: Sequence[Tensor], size: int, seed: int) -> Iterator[tup
     """Yield rows of all tensors, the same ones of each, drawn with replacement and without end."""
     generator = torch.Generator().manual_seed(seed)
     while True:
-        chosen = torch.randint(len(data[0]), (size,), generator=generator)
+        chosen = torch.randint(len(data[0]), (size,), generator=generator, device="cpu")
         yield tuple(tensor[chosen] for tensor in data)
 
 

@@ -61,7 +61,7 @@ def as_numbers(place: str, numbers: Any) -> NDArray[Any]:
         array = (numbers.float() if is_bfloat16 else numbers).numpy()
     else:
         try:
-            array = np.asarray(numbers)
+            array = np.asarray(_on_the_cpu(numbers))
         except (TypeError, ValueError, RuntimeError) as error:
             # Lists of unequal lengths, or tensors that need gradients.
             got = f"{got}: {error}".splitlines()[0]
@@ -72,6 +72,13 @@ def as_numbers(place: str, numbers: Any) -> NDArray[Any]:
     rule = "weights must be numbers"
     require(kind in "biuf", place, rule, expected=expected, got=f"{got} of {array.dtype}")
     return array
+
+
+def _on_the_cpu(numbers: Any) -> Any:
+    """Bring the tensors of a list, and of lists in it, to the CPU: NumPy reads no other."""
+    if isinstance(numbers, list | tuple):
+        return [_on_the_cpu(item) for item in numbers]
+    return numbers.cpu() if hasattr(numbers, "cpu") else numbers
 
 
 def as_array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float64]:

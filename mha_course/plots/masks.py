@@ -72,7 +72,7 @@ def _matrix(grid: MaskGrid, expected: Tensor | None) -> Tensor:
 
 def _draw_cells(ax: Axes, matrix: Tensor, expected: Tensor | None) -> None:
     rows, columns = matrix.shape
-    leaks = matrix & ~(matrix if expected is None else expected.bool())
+    leaks = matrix & ~(matrix if expected is None else expected.cpu().bool())
     for t, s in np.ndindex(rows, columns):
         cell = Rectangle((s, t), 1, 1, facecolor=ACCENT if leaks[t, s] else BAR, edgecolor="white")
         if not matrix[t, s]:

@@ -47,7 +47,7 @@ def draw(head_dim: int, *, count: int = 400, seed: int = 0) -> Draws:
     shapes = (1, head_dim), (KEYS, head_dim), (KEYS, VALUE_WIDTH), (1, VALUE_WIDTH)
     return Draws(
         *(
-            torch.randn(count, 1, *shape, generator=generator, dtype=torch.float64)
+            torch.randn(count, 1, *shape, generator=generator, dtype=torch.float64, device="cpu")
             for shape in shapes
         )
     )

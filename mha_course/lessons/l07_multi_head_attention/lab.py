@@ -32,7 +32,8 @@ class SplitLab(Lab):
         generator = torch.Generator().manual_seed(0)
         shapes = (self.TOKENS, d_model), (d_model, d_model), (d_model, d_model)
         x, w_q, w_k = (
-            torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in shapes
+            torch.randn(*shape, generator=generator, dtype=torch.float64, device="cpu")
+            for shape in shapes
         )
         # q and k have variance 1
         self._w_q = w_q / d_model**0.5

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from mha_course.attention import MultiHeadAttention
-from mha_course.errors import SentenceError, require, require_words
+from mha_course.errors import SentenceError, require, require_device, require_words
 from mha_course.lessons.l09_cross_attention.toy_language import (
     MAX_SOURCE,
     MAX_TARGET,
@@ -92,8 +92,14 @@ class Translator(nn.Module):
         self.cross_attention = MultiHeadAttention(d_model, 2)
         self.to_words = nn.Linear(d_model, len(TARGET))
 
+    @property
+    def device(self) -> torch.device:
+        """Where its numbers are, and its ids belong."""
+        return self.to_words.weight.device
+
     def encode(self, source: Tensor) -> Tensor:
         """Read the source (B, S), once: the memory (B, S, C)."""
+        require_device("Translator", "source", source, self.device, "the model")
         x = self.source_words(source) + self.source_positions.weight[: source.size(1)]  # (B, S, C)
         return self.norms[0](x + self.source_feed_forward(x))  # (B, S, C)
 
@@ -103,9 +109,11 @@ class Translator(nn.Module):
 
         Args: memory (B, S, C), from encode; memory_mask (B, 1, 1, S), True = a word.
         """
+        require_device("Translator", "written", written, self.device, "the model")
         length = written.size(1)
         x = self.target_words(written) + self.target_positions.weight[:length]  # (B, T, C)
-        own, _ = self.self_attention(self.norms[1](x), mask=causal_mask(length))  # (B, T, C)
+        mask = causal_mask(length, device=x.device)  # (T, T)
+        own, _ = self.self_attention(self.norms[1](x), mask=mask)  # (B, T, C)
         x = x + own  # (B, T, C)
         crossed, weights = self.cross_attention(self.norms[2](x), memory, mask=memory_mask)
         x = x + crossed  # (B, T, C)
@@ -154,16 +162,16 @@ def translate(model: Translator, sentence: str) -> tuple[Tensor, list[str], list
     Raises: SentenceError for an unknown word, or more than 8.
     """
     words = sentence.split()
-    source = torch.tensor([_ids("source", words, SOURCE)])  # (1, S)
+    source = torch.tensor([_ids("source", words, SOURCE)], device=model.device)  # (1, S)
     if len(words) > MAX_SOURCE:
         expected = f"at most {MAX_SOURCE} words"
         got = str(len(words))
         raise SentenceError("translate", "the sentence is too long", expected=expected, got=got)
     memory = model.encode(source)
-    memory_mask = torch.ones(1, 1, 1, len(words), dtype=torch.bool)
+    memory_mask = (source != PAD)[:, None, None]  # (1, 1, 1, S)
     written = [START]
     while True:
-        logits, weights = model.decode(torch.tensor([written]), memory, memory_mask)
+        logits, weights = model.decode(source.new_tensor([written]), memory, memory_mask)
         following = int(logits[0, -1].argmax())
         if following == END or len(written) == MAX_TARGET:
             break
@@ -174,15 +182,15 @@ def translate(model: Translator, sentence: str) -> tuple[Tensor, list[str], list
 @torch.no_grad()
 def word_accuracy(model: Translator, texts: Sequence[Pair]) -> float:
     """Return how often the next word is right, 0 to 1, when all words before it are."""
-    batch = encode(texts)
+    batch = Batch(*(ids.to(model.device) for ids in encode(texts)))
     guess = model(batch.source, batch.written)[0].argmax(-1)  # (B, T)
-    return (guess == batch.target)[batch.target != -100].double().mean().item()
+    return (guess == batch.target)[batch.target != -100].cpu().double().mean().item()
 
 
 def alignment_accuracy(weights: Tensor, texts: Sequence[Pair]) -> Tensor:
     """Return how often a head's largest weight is on the translated word, (B, H, T, S) -> (H,)."""
-    right = encode(texts).alignment  # (B, T)
-    hits = weights.argmax(-1) == right[:, None]  # (B, H, T)
+    right = encode(texts).alignment.cpu()  # (B, T)
+    hits = weights.argmax(-1).cpu() == right[:, None]  # (B, H, T)
     return hits.transpose(1, 2)[right >= 0].double().mean(0)
 
 

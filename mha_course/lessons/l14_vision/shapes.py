@@ -5,7 +5,7 @@ Axes: B pictures; height and width are in pixels (H is for heads).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -55,33 +55,30 @@ def draw(count: int, generator: torch.Generator) -> Pictures:
     Both answers are equally likely. The background has a random colour, so that the mean colour of
     a picture says little of its shapes.
     """
-    same = torch.randint(0, 2, (count,), generator=generator)  # (B,)
-    left = torch.randint(0, len(COLOURS), (count,), generator=generator)  # (B,)
-    right = (left + torch.randint(1, len(COLOURS), (count,), generator=generator)) % len(
-        COLOURS
-    )  # (B,)
-    colours = torch.stack((left, torch.where(same == 1, left, right)), dim=1)  # (B, 2)
-    kinds = torch.randint(0, len(KINDS), (count, 2), generator=generator)  # (B, 2)
-    free = torch.tensor([HEIGHT, PART]) - 2 * _MARGIN
-    centres = _MARGIN + free * torch.rand(
-        count, 2, 2, generator=generator
-    )  # (B, 2, 2), the row and the column
+    dice: dict[str, Any] = {"generator": generator, "device": generator.device}
+    same = torch.randint(0, 2, (count,), **dice)  # (B,)
+    left = torch.randint(0, len(COLOURS), (count,), **dice)  # (B,)
+    other = (left + torch.randint(1, len(COLOURS), (count,), **dice)) % len(COLOURS)  # (B,)
+    colours = torch.stack((left, torch.where(same == 1, left, other)), dim=1)  # (B, 2)
+    kinds = torch.randint(0, len(KINDS), (count, 2), **dice)  # (B, 2)
+    free = torch.tensor([HEIGHT, PART], device=generator.device) - 2 * _MARGIN
+    centres = _MARGIN + free * torch.rand(count, 2, 2, **dice)  # (B, 2, 2), the row and the column
     centres[:, 1, 1] += WIDTH - PART
     covered = _cover(centres, kinds)  # (B, 2, height, width)
-    background = 0.25 + 0.6 * torch.rand(count, 3, 1, 1, generator=generator)  # (B, 3, 1, 1)
-    palette = torch.tensor(list(COLOURS.values()))
+    background = 0.25 + 0.6 * torch.rand(count, 3, 1, 1, **dice)  # (B, 3, 1, 1)
+    palette = torch.tensor(list(COLOURS.values()), device=generator.device)
     images = background.expand(count, 3, HEIGHT, WIDTH)  # (B, 3, height, width)
     for number in range(2):
         paint = palette[colours[:, number]][:, :, None, None]  # (B, 3, 1, 1)
         images = torch.where(covered[:, number, None], paint, images)  # (B, 3, height, width)
-    noise = _NOISE * torch.randn(images.shape, generator=generator)  # (B, 3, height, width)
+    noise = _NOISE * torch.randn(images.shape, **dice)  # (B, 3, height, width)
     return Pictures((images + noise).clamp(0, 1), same, covered.any(1), colours, kinds)
 
 
 def _cover(centres: Tensor, kinds: Tensor) -> Tensor:
     """Return which pixels each shape covers."""
-    rows = torch.arange(HEIGHT) + 0.5
-    columns = torch.arange(WIDTH) + 0.5
+    rows = torch.arange(HEIGHT, device=centres.device) + 0.5
+    columns = torch.arange(WIDTH, device=centres.device) + 0.5
     down = (rows[:, None] - centres[:, :, 0, None, None]).abs()  # (B, 2, height, 1)
     across = (columns - centres[:, :, 1, None, None]).abs()  # (B, 2, 1, width)
     square = (down < _HALF) & (across < _HALF)  # (B, 2, height, width)

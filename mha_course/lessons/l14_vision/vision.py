@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_course.errors import ShapeError
+from mha_course.errors import ShapeError, require_device
 from mha_course.lessons.l14_vision import shapes
 from mha_course.models import Encoder, EncoderBlock, seeded
 
@@ -85,6 +85,8 @@ class VisionTransformer(nn.Module):
             raise ShapeError(
                 "VisionTransformer", rule, expected=expected, got=str(tuple(images.shape))
             )
+        weight = self.patch_embedding.weight
+        require_device("VisionTransformer", "images", images, weight.device, "the model")
         patches = self.patch_embedding(patchify(images - _GREY, self.patch_size))  # (B, N, C)
         return add_class_token(patches, self.class_token) + self.position_embedding  # (B, N+1, C)
 
@@ -145,10 +147,9 @@ def answer_loss(model: nn.Module, images: Tensor, answers: Tensor) -> Tensor:
 @torch.no_grad()
 def accuracy(model: nn.Module, pictures: shapes.Pictures, mask: Tensor | None = None) -> float:
     """Return the share of right answers, 0 to 1; a mask is handed to the model."""
-    logits = (
-        model(pictures.images) if mask is None else model(pictures.images, mask)
-    )  # (B, answers)
-    return float((logits.argmax(-1) == pictures.same).float().mean())
+    masks = () if mask is None else (_beside(model, mask),)
+    logits = model(_beside(model, pictures.images), *masks)  # (B, answers)
+    return float((logits.argmax(-1).cpu() == pictures.same.cpu()).float().mean())
 
 
 def accuracy_without(model: VisionTransformer, pictures: shapes.Pictures, hidden: Tensor) -> float:
@@ -184,22 +185,26 @@ def shape_patches(pictures: shapes.Pictures) -> Tensor:
 @torch.no_grad()
 def class_token_weights(model: VisionTransformer, images: Tensor) -> Tensor:
     """Return the weights that the class token gives to the patches, (L, B, H, N)."""
-    return model.attention_weights(images)[:, :, :, 0, 1:]  # (L, B, H, N)
+    return model.attention_weights(_beside(model, images))[:, :, :, 0, 1:]  # (L, B, H, N)
+
+
+def _beside(model: nn.Module, tensor: Tensor) -> Tensor:
+    """Bring a tensor to the device on which a model has its numbers."""
+    return tensor.to(next(model.parameters()).device)
 
 
 @torch.no_grad()
 def share_on_shapes(model: VisionTransformer, pictures: shapes.Pictures) -> Tensor:
     """Return the share of the class token's weight that lies on patches with shapes, (L, H)."""
     weights = class_token_weights(model, pictures.images)  # (L, B, H, N)
-    on_shapes = (weights * shape_patches(pictures)[:, None]).sum(-1)  # (L, B, H)
+    on_shapes = (weights * _beside(model, shape_patches(pictures))[:, None]).sum(-1)  # (L, B, H)
     return (on_shapes / weights.sum(-1)).mean(1)  # (L, H)
 
 
 def weights_by_colour(model: VisionTransformer, pictures: shapes.Pictures) -> Tensor:
     """Return the class token's mean weight on one shape of each colour, (L, H, colours)."""
-    weights = (
-        class_token_weights(model, pictures.images) * shape_patches(pictures)[:, None]
-    )  # (L, B, H, N)
+    weights = class_token_weights(model, pictures.images)  # (L, B, H, N)
+    weights = weights * _beside(model, shape_patches(pictures))[:, None]  # (L, B, H, N)
     by_column = weights.unflatten(-1, GRID).sum(-2)  # (L, B, H, columns)
     width = shapes.PART // PATCH
     sides = torch.stack(

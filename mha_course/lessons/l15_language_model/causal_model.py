@@ -70,6 +70,8 @@ def generate(
             chosen = logits.argmax(-1, keepdim=True)  # (B, 1)
         else:
             chances = next_token_probabilities(logits, temperature, top_k)  # (B, V)
-            chosen = torch.multinomial(chances, 1, generator=generator)  # (B, 1)
-        ids = torch.cat((ids, chosen), dim=1)  # (B, S+1)
+            # Drawn where the generator is, so that a seed gives the same words on every device.
+            where = ids.device if generator is None else generator.device
+            chosen = torch.multinomial(chances.to(where), 1, generator=generator)  # (B, 1)
+        ids = torch.cat((ids, chosen.to(ids.device)), dim=1)  # (B, S+1)
     return ids

@@ -39,7 +39,7 @@ class SamplingLab(Lab):
 
     def __init__(self, model: CausalLanguageModel) -> None:
         self._model = model
-        self._read = {start: language_model.prompt(start) for start in STARTS}
+        self._read = {start: language_model.prompt(start).to(model.device) for start in STARTS}
         names = tuple(start or "<start>" for start in STARTS)
         super().__init__(
             [

@@ -90,7 +90,7 @@ def training_texts(seed: int) -> list[Sentence]:
 
 def uniform(ids: Tensor) -> Tensor:
     """Hold every word, and <end>, for equally likely: logits (B, S, V)."""
-    logits = torch.zeros(*ids.shape, len(WORDS))
+    logits = torch.zeros(*ids.shape, len(WORDS), device=ids.device)
     logits[..., [PAD, START]] = -torch.inf
     return logits
 
@@ -106,20 +106,27 @@ def bigram(texts: Sequence[Sentence]) -> Predictor:
     counts.index_put_(tuple(pairs), torch.ones(pairs.size(1), dtype=torch.float64), accumulate=True)
     counts[:, END:] += 0.1
     table = (counts / counts.sum(-1, keepdim=True)).log()  # (V, V): the word after each
-    return lambda ids: table[ids]
+    return lambda ids: table[ids.to(table.device)]
 
 
 @torch.no_grad()
 def surprisal(predictor: Predictor, ids: Tensor) -> Tensor:
-    """Return -ln P of each next word, in nats, 0 for padding, (B, S - 1): entry s is of s + 1."""
+    """Return -ln P of each next word, in nats, 0 for padding, (B, S - 1): entry s is of s + 1.
+
+    It is on the device on which the predictor answers.
+    """
     log_chances = predictor(ids[:, :-1]).log_softmax(-1)  # (B, S-1, V)
-    surprise = -log_chances.gather(-1, ids[:, 1:, None]).squeeze(-1)  # (B, S-1)
-    return surprise.masked_fill(ids[:, 1:] == PAD, 0.0)
+    following = ids[:, 1:].to(log_chances.device)  # (B, S-1)
+    surprise = -log_chances.gather(-1, following[..., None]).squeeze(-1)  # (B, S-1)
+    return surprise.masked_fill(following == PAD, 0.0)
 
 
 def perplexity(predictor: Predictor, texts: Sequence[Sentence]) -> float:
-    """Return exp of the mean surprisal of a word, <end> included."""
-    ids = encode([text.words for text in texts])
+    """Return exp of the mean surprisal of a word, <end> included.
+
+    A model gets its ids on its own device, any other predictor on the CPU.
+    """
+    ids = encode([text.words for text in texts]).to(getattr(predictor, "device", "cpu"))
     return math.exp(surprisal(predictor, ids).sum().item() / _tokens(texts))
 
 
@@ -146,7 +153,7 @@ def write(
     Args: temperature 0 takes the likeliest word; start are the first words; the others are as for
         ``generate``.
     """
-    ids = prompt(start).repeat(count, 1)  # (B, S)
+    ids = prompt(start).repeat(count, 1).to(model.device)  # (B, S)
     dice = torch.Generator().manual_seed(seed)
     steps = LONGEST - ids.size(1)
     whole = generate(
@@ -162,7 +169,7 @@ def weights(model: CausalLanguageModel, texts: Sequence[Sentence]) -> Tensor:
 
     So the row of a word is that of the token *before* it, and <start> has no column.
     """
-    ids = encode([text.words for text in texts])[:, :-1]
+    ids = encode([text.words for text in texts])[:, :-1].to(model.device)
     return model.attention_weights(ids)[..., :-1, 1:]
 
 
@@ -177,5 +184,5 @@ def sentence_weights(
         with.
     Raises: ShapeError for an unknown word, or too many.
     """
-    ids = prompt(sentence)
+    ids = prompt(sentence).to(model.device)
     return model.attention_weights(ids, mask), [WORDS[number] for number in ids[0].tolist()]

@@ -29,13 +29,13 @@ def unseen() -> list[Sentence]:
 @torch.no_grad()
 def accuracy(model: CausalLanguageModel, texts: Sequence[Sentence]) -> float:
     """Return which share of all pronouns is the likeliest word at its place, 0 to 1."""
-    ids = language.encode([text.words for text in texts])
+    ids = language.encode([text.words for text in texts]).to(model.device)
     hits = model(ids[:, :-1]).argmax(-1) == ids[:, 1:]  # (N, S-1): entry s is about the word s
     asked = [
         (number, place) for number, text in enumerate(texts) for place, _ in text.pairs["pronoun"]
     ]
-    rows, places = torch.tensor(asked).T
-    return hits[rows, places].double().mean().item()
+    rows, places = torch.tensor(asked, device=hits.device).T
+    return int(hits[rows, places].sum()) / len(asked)
 
 
 def report(model: CausalLanguageModel) -> dict[str, Any]:

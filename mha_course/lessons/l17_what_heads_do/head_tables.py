@@ -53,7 +53,7 @@ def head_names(model: MaskedWordModel) -> list[str]:
 @torch.no_grad()
 def mean_contexts(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
     """Return the mean merged context of every layer over all words, (L, C)."""
-    ids, mask = encode([text.words for text in texts])
+    ids, mask = encode([text.words for text in texts], device=model.device)
     layers = zip(model.blocks, model.attention_inputs(ids, mask), strict=True)
     return torch.stack(
         [block.attention.steps(x, mask=mask).merged[mask[:, 0, 0]].mean(0) for block, x in layers]

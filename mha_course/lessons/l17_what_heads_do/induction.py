@@ -7,7 +7,7 @@ Axes: B sequences, S tokens, C width, V words in the vocabulary, H heads, L laye
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -30,9 +30,10 @@ def repeated_words(count: int, generator: torch.Generator) -> tuple[Tensor, Tens
     >>> all(torch.equal(row[:-n], row[n:]) for row, n in zip(ids, period.flatten(), strict=True))
     True
     """
-    words = torch.rand(count, WORDS, generator=generator).argsort(-1)[:, :LONGEST]
-    period = torch.randint(SHORTEST, LONGEST + 1, (count, 1), generator=generator)  # (B, 1)
-    return words.gather(1, torch.arange(TOKENS) % period), period
+    dice: dict[str, Any] = {"generator": generator, "device": generator.device}
+    words = torch.rand(count, WORDS, **dice).argsort(-1)[:, :LONGEST]
+    period = torch.randint(SHORTEST, LONGEST + 1, (count, 1), **dice)  # (B, 1)
+    return words.gather(1, torch.arange(TOKENS, device=period.device) % period), period
 
 
 class AttentionOnly(nn.Module):
@@ -52,7 +53,8 @@ class AttentionOnly(nn.Module):
 
     def embed(self, ids: Tensor) -> Tensor:
         """Map ids (B, S) to the stream that enters the first layer, (B, S, C)."""
-        return self.words(ids) + sinusoidal_encoding(ids.size(1), self.words.embedding_dim)
+        width = self.words.embedding_dim
+        return self.words(ids) + sinusoidal_encoding(ids.size(1), width, device=ids.device)
 
     def weights_and_logits(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return the weights of every head (L, B, H, S, S), and the logits (B, S, V)."""
@@ -68,13 +70,13 @@ class AttentionOnly(nn.Module):
 def repeated_loss(model: AttentionOnly, ids: Tensor, period: Tensor) -> Tensor:
     """Return the mean cross-entropy of the words behind one that has come back, in nats."""
     losses = F.cross_entropy(model(ids[:, :-1]).mT, ids[:, 1:], reduction="none")  # (B, S-1)
-    return losses[torch.arange(1, TOKENS) > period].mean()
+    return losses[torch.arange(1, TOKENS, device=period.device) > period].mean()
 
 
 def accuracy(logits: Tensor, ids: Tensor, period: Tensor) -> float:
     """Return how often logits (B, S, V) guess a word behind one that has come back, 0 to 1."""
     right = logits[:, :-1].argmax(-1) == ids[:, 1:]  # (B, S-1)
-    return right[torch.arange(1, TOKENS) > period].float().mean().item()
+    return right[torch.arange(1, TOKENS, device=period.device) > period].float().mean().item()
 
 
 class Learned(NamedTuple):
@@ -99,7 +101,7 @@ def learn(num_layers: int, num_heads: int, *, seed: int = 0, steps: int = 300) -
     with torch.no_grad():
         weights, logits = model.weights_and_logits(ids)  # (L, B, H, S, S), (B, S, V)
     previous = weights.diagonal(-1, -2, -1)[..., : LONGEST - 1].mean((1, 3))  # (L, H)
-    places = torch.arange(TOKENS)
+    places = torch.arange(TOKENS, device=ids.device)
     behind = (places[:, None] - places + 1) % period[
         ..., None
     ] == 0  # (B, S, S): key is behind a word like the query

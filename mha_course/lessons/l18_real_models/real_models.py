@@ -19,6 +19,7 @@ from safetensors import safe_open
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
+from torch.types import Device
 
 from mha_course.datasets.grammar import Sentence
 from mha_course.errors import SentenceError, ShapeError, require
@@ -33,19 +34,22 @@ SHIPPED = {"gpt2": "gpt2", "bert": "bert", "smollm2": "llama"}
 
 @dataclass
 class Checkpoint:
-    """A folder with a model and its tokenizer; small where it is one of the course's own."""
+    """A folder with a model and its tokenizer; small where it is one of the course's own.
+
+    The model is brought to the device, and ids are made there.
+    """
 
     folder: Path
     small: bool
+    device: Device = "cpu"
 
     @cached_property
     def model(self) -> PublishedModel:
         """The model, which is read when it is first needed, and again after ``del
         checkpoint.model``.
         """
-        return checkpoints.load(
-            self.folder, num_threads=1 if self.small else None
-        )  # a second thread slows small ones
+        threads = 1 if self.small else None  # a second thread slows small ones
+        return checkpoints.load(self.folder, num_threads=threads).to(self.device)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -63,15 +67,15 @@ class Checkpoint:
         return Tokenizer.from_file(str(path))
 
     def encode(self, text: str) -> tuple[Tensor, list[str]]:
-        """Return the ids of a text (1, S), and its tokens as words; · stands for the space before a
-        token.
+        """Return the ids of a text (1, S), on the device, and its tokens as words; · stands for the
+        space before a token.
         """
         ids = self.tokenizer.encode(text).ids
         if not ids:
             raise SentenceError(
                 "encode", "the text has no token", expected="at least one", got=repr(text)
             )
-        return torch.tensor([ids]), [self.token(number) for number in ids]
+        return torch.tensor([ids], device=self.device), [self.token(number) for number in ids]
 
     def token(self, number: int) -> str:
         """Return the token of an id as a word."""
@@ -88,25 +92,21 @@ class Checkpoint:
         """Return a model of the same architecture with random numbers in it."""
         config = checkpoints.read_config(self.folder, "untrained")
         with seeded(seed):
-            return (
-                checkpoints.family_of(config, "untrained")
-                .architecture(config)
-                .eval()
-                .requires_grad_(False)
-            )
+            model = checkpoints.family_of(config, "untrained").architecture(config)
+        return model.to(self.device).eval().requires_grad_(False)
 
 
-def open_checkpoint(name: str | Path, *, real: bool = False) -> Checkpoint:
+def open_checkpoint(name: str | Path, *, real: bool = False, device: Device = "cpu") -> Checkpoint:
     """Open the course's small checkpoint of a family, or the published one; print which, in one
     line.
 
     Args: name is one of PUBLISHED, a folder of one's own, or ``owner/name`` of the hub; real takes
         the published one, and so does MHA_COURSE_REAL=1. Where it cannot be fetched, the small one
-        is opened, and the line says why.
+        is opened, and the line says why. The model is brought to the device.
     Raises: ShapeError for a name of one's own that is none, or that cannot be fetched.
     """
     if name not in PUBLISHED:
-        return _open_own(name)
+        return _open_own(name, device)
     name, small = (
         str(name),
         f"the course's small checkpoint in the format of {PUBLISHED[str(name)]}",
@@ -115,19 +115,19 @@ def open_checkpoint(name: str | Path, *, real: bool = False) -> Checkpoint:
         print(f"This is {small}.")
     else:
         try:
-            opened = Checkpoint(checkpoints.fetch(name), small=False)
+            opened = Checkpoint(checkpoints.fetch(name), small=False, device=device)
             print(f"{PUBLISHED[name]}, as it is published.")
             return opened
         except ShapeError as error:
             print(f"{PUBLISHED[name]} could not be fetched ({error.rule}). This is {small}.")
-    return Checkpoint(checkpoints.shipped(SHIPPED[name]), small=True)
+    return Checkpoint(checkpoints.shipped(SHIPPED[name]), small=True, device=device)
 
 
-def _open_own(name: str | Path) -> Checkpoint:
+def _open_own(name: str | Path, device: Device) -> Checkpoint:
     folder = Path(name).expanduser()
     if folder.is_dir():
         print(f"{folder.name}, from your folder.")
-        return Checkpoint(folder, small=False)
+        return Checkpoint(folder, small=False, device=device)
     expected = f"{', '.join(PUBLISHED)}, a folder, or OWNER/NAME of a public model"
     require(
         "/" in str(name),
@@ -136,7 +136,7 @@ def _open_own(name: str | Path) -> Checkpoint:
         expected=expected,
         got=repr(str(name)),
     )
-    opened = Checkpoint(checkpoints.fetch(str(name)), small=False)
+    opened = Checkpoint(checkpoints.fetch(str(name)), small=False, device=device)
     print(f"{name}, as it is published.")
     return opened
 
@@ -165,7 +165,10 @@ def _module(name: str, prefix: str) -> str:
 
 
 class StoredAttention(nn.Module):
-    """Let a function do the attention of a layer, with the tensors of its file."""
+    """Let a function do the attention of a layer, with the tensors of its file.
+
+    It is called on the CPU, as ``check`` calls it: a learner's function may make a mask there.
+    """
 
     def __init__(
         self, function: Callable[..., Tensor], state: Mapping[str, Tensor], num_heads: int
@@ -177,7 +180,7 @@ class StoredAttention(nn.Module):
 
     def forward(self, x: Tensor, **_: Any) -> tuple[Tensor, None]:
         """Map x (B, S, C) to (B, S, C)."""
-        return self.function(x, self.state, self.num_heads), None
+        return self.function(x.cpu(), self.state, self.num_heads).to(x.device), None
 
 
 def with_attention(gpt2: Checkpoint, function: Callable[..., Tensor]) -> PublishedModel:
@@ -231,10 +234,10 @@ def top_heads(scores: Tensor, count: int = 4) -> list[Head]:
 
 
 def in_tokens(
-    tokenizer: Tokenizer, texts: Sequence[Sentence]
+    tokenizer: Tokenizer, texts: Sequence[Sentence], *, device: Device = "cpu"
 ) -> tuple[list[Sentence], Tensor, Tensor]:
     """Return texts whose pairs are places of tokens, their ids (N, S), and a mask (N, S), True = a
-    token.
+    token, both on the device.
 
     Of a word in several pieces the last one counts.
     """
@@ -253,4 +256,4 @@ def in_tokens(
             [encoding.attention_mask for encoding in encodings],
         )
     )
-    return placed, ids, mask.bool()
+    return placed, ids.to(device), mask.bool().to(device)
