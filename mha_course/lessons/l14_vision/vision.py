@@ -190,7 +190,8 @@ def class_token_weights(model: VisionTransformer, images: Tensor) -> Tensor:
 
 def _beside(model: nn.Module, tensor: Tensor) -> Tensor:
     """Bring a tensor to the device on which a model has its numbers."""
-    return tensor.to(next(model.parameters()).device)
+    devices = (parameter.device for parameter in model.parameters())
+    return tensor.to(next(devices, tensor.device))
 
 
 @torch.no_grad()

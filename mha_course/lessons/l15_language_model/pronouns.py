@@ -29,7 +29,7 @@ def unseen() -> list[Sentence]:
 @torch.no_grad()
 def accuracy(model: CausalLanguageModel, texts: Sequence[Sentence]) -> float:
     """Return which share of all pronouns is the likeliest word at its place, 0 to 1."""
-    ids = language.encode([text.words for text in texts]).to(model.device)
+    ids = language.encode([text.words for text in texts]).to(getattr(model, "device", "cpu"))
     hits = model(ids[:, :-1]).argmax(-1) == ids[:, 1:]  # (N, S-1): entry s is about the word s
     asked = [
         (number, place) for number, text in enumerate(texts) for place, _ in text.pairs["pronoun"]
