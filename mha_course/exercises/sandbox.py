@@ -202,7 +202,7 @@ class _Operations(DispatchMode):
     ) -> None:
         """Note one operation."""
         tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
-        inputs = tuple(x.detach().clone() for x in tensors)
+        inputs = tuple(x.detach().clone().cpu() for x in tensors)
         results = [x for x in as_list(out) if isinstance(x, Tensor)]
         output = tuple(results[0].shape) if results else ()
         held = 0
@@ -227,8 +227,12 @@ class _Exits(TorchFunctionMode):
     ) -> Any:
         name = getattr(func, "__name__", "")
         if name in EXITS:
-            self.operations.append(Operation(name, (args[0].detach().clone(),)))
-        return func(*args, **(kwargs or {}))
+            self.operations.append(Operation(name, (args[0].detach().clone().cpu(),)))
+        before = len(self.operations)
+        out = func(*args, **(kwargs or {}))
+        if name == "scaled_dot_product_attention":  # how a kernel does it is its own affair
+            self.operations[before:] = [Operation(name, ())]
+        return out
 
 
 def run(

@@ -190,7 +190,6 @@ def moved(value, device):
     return value.to(device) if isinstance(value, Tensor) else value
 
 
-@pytest.mark.xfail(strict=False, reason="check moves gradients")
 @pytest.mark.parametrize("name", EXERCISES)
 def test_an_answer_may_compute_and_return_on_the_device(name, accelerator):
     reference = EXERCISES[name].reference

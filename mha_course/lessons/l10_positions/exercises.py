@@ -96,7 +96,10 @@ MISTAKES = [
     ),
     mistake(
         "base-ignored",
-        rope=[lambda x, at, base=1e4, own=own: positions.rope(x, at, own) for own in (1e4, 5e5)],
+        rope=[
+            *(lambda x, at, base=1e4, own=own: positions.rope(x, at, own) for own in (1e4, 5e5)),
+            *(lambda x, at, base=own: positions.rope(x, at, base) for own in (1e3, 1e5, 5e5, 1e6)),
+        ],
     ),
     mistake(
         "frequency-precedence/rope",

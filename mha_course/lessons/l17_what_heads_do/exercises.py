@@ -72,7 +72,7 @@ def same_context(answer: Callable[..., Any], weights_: Tensor, v: Tensor) -> Any
     answered = answer(weights_, v)
     if not isinstance(answered, Tensor) or answered.shape != weights_.shape:
         return answered
-    answered = answered.to(v.dtype)
+    answered = answered.to(v)
     kept = (answered @ v, answered.sum(-1))
     flags = ((answered < -LEAST).sum(), ((answered - weights_).abs().amax() <= LEAST).sum())
     return (*kept, torch.stack([flag.to(v.dtype) for flag in flags]))
@@ -90,7 +90,7 @@ def _not_other_weights(
             f"It should return weights of shape {tuple(weights_.shape)}, as they came in, and "
             f"returned {got}.",
         )
-    answered = answered.detach().to(v.dtype)
+    answered = answered.detach().to(v)
     if not answered.isfinite().all():
         return None, "Some of the weights are NaN or inf. Was anything divided by 0?"
     if (answered - weights_).abs().amax() <= LEAST:

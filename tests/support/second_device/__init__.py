@@ -6,11 +6,11 @@ import os
 import shutil
 import subprocess
 import types
+import warnings
 from pathlib import Path
 
 import torch
 from filelock import FileLock
-from torch.utils import cpp_extension
 
 NAME = "pretended"
 SOURCE = Path(__file__).parent / "second_device.cpp"
@@ -24,6 +24,9 @@ def compiler():
 
 def build():
     """Compile the backend against the installed PyTorch, once, and return the library."""
+    with warnings.catch_warnings(action="ignore"):  # distutils, which it imports, is deprecated
+        from torch.utils import cpp_extension  # noqa: PLC0415
+
     text = SOURCE.read_text(encoding="utf-8") + torch.__version__
     library = CACHE / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
     CACHE.mkdir(parents=True, exist_ok=True)
