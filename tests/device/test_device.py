@@ -20,6 +20,9 @@ from mha_course.cli import authoring
 from mha_course.errors import ShapeError
 from mha_course.exercises import check
 from mha_course.exercises.catalogue import EXERCISES
+from mha_course.lessons.l14_vision import shapes
+from mha_course.lessons.l15_language_model import language_model
+from mha_course.lessons.l18_real_models import real_models
 from mha_course.models import checkpoints, published
 
 pytestmark = pytest.mark.device
@@ -59,10 +62,10 @@ class Names:
 
     def __init__(self, device):
         generator = torch.Generator().manual_seed(0)
-        shapes = {"q": (2, 4, 5, 6), "x": (2, 5, 24), "w": (24, 24), "weights": (1, 4, 5, 5)}
+        sizes = {"q": (2, 4, 5, 6), "x": (2, 5, 24), "w": (24, 24), "weights": (1, 4, 5, 5)}
         drawn = {
             name: torch.randn(shape, generator=generator, device="cpu")
-            for name, shape in shapes.items()
+            for name, shape in sizes.items()
         }
         drawn["weights"] = drawn["weights"].softmax(-1)
         vars(self).update({name: numbers.to(device) for name, numbers in drawn.items()})
@@ -70,6 +73,10 @@ class Names:
         self.causal = masks.causal_mask(5, device=device)
         self.padding = masks.padding_mask([3, 5], 5, device=device)
         self.mha = self.to(attention.MultiHeadAttention, 24, 4)
+        self.masked_words = example.trained_model().to(device)
+        self.words = language_model.new_language_model(0).to(device)
+        self.pictures = shapes.draw(4, torch.Generator().manual_seed(0))
+        self.bert = real_models.Checkpoint(checkpoints.shipped("bert"), True, device)
 
     def to(self, make, *arguments):
         with models.seeded(0):
