@@ -20,9 +20,16 @@ from mha_course.cli import authoring
 from mha_course.errors import ShapeError
 from mha_course.exercises import check
 from mha_course.exercises.catalogue import EXERCISES
+from mha_course.lessons.l14_vision import shapes
+from mha_course.lessons.l15_language_model import language_model
+from mha_course.lessons.l18_real_models import real_models
 from mha_course.models import checkpoints, published
 
 pytestmark = pytest.mark.device
+DEVICES = [second_device.NAME] if second_device.compiler() else []
+DEVICES += ["cuda"] if torch.cuda.is_available() else []
+if not DEVICES:
+    pytest.skip("the pretended device needs a C++ compiler", allow_module_level=True)
 CHOICE = '"cuda" if torch.cuda.is_available() else "cpu"'  # in notebooks
 SECTIONS = (Path(__file__).parent / "calls.txt").read_text(encoding="utf-8").split("\n# ")[1:]
 SAME, REFUSED, DRAWN = (list(filter(None, section.splitlines()[1:])) for section in SECTIONS)
@@ -41,13 +48,9 @@ CALLED_BY_OTHERS = {
 }
 
 
-@pytest.fixture(params=["pretended", *(["cuda"] if torch.cuda.is_available() else [])])
+@pytest.fixture(params=DEVICES)
 def accelerator(request):
-    if request.param == "pretended":
-        if second_device.compiler() is None:
-            pytest.skip("the pretended device needs a C++ compiler")
-        second_device.load()
-    return request.param
+    return second_device.load() if request.param == second_device.NAME else request.param
 
 
 class Names:
@@ -59,10 +62,10 @@ class Names:
 
     def __init__(self, device):
         generator = torch.Generator().manual_seed(0)
-        shapes = {"q": (2, 4, 5, 6), "x": (2, 5, 24), "w": (24, 24), "weights": (1, 4, 5, 5)}
+        sizes = {"q": (2, 4, 5, 6), "x": (2, 5, 24), "w": (24, 24), "weights": (1, 4, 5, 5)}
         drawn = {
             name: torch.randn(shape, generator=generator, device="cpu")
-            for name, shape in shapes.items()
+            for name, shape in sizes.items()
         }
         drawn["weights"] = drawn["weights"].softmax(-1)
         vars(self).update({name: numbers.to(device) for name, numbers in drawn.items()})
@@ -70,6 +73,10 @@ class Names:
         self.causal = masks.causal_mask(5, device=device)
         self.padding = masks.padding_mask([3, 5], 5, device=device)
         self.mha = self.to(attention.MultiHeadAttention, 24, 4)
+        self.masked_words = example.trained_model().to(device)
+        self.words = language_model.new_language_model(0).to(device)
+        self.pictures = shapes.draw(4, torch.Generator().manual_seed(0))
+        self.bert = real_models.Checkpoint(checkpoints.shipped("bert"), True, device)
 
     def to(self, make, *arguments):
         with models.seeded(0):
@@ -126,7 +133,7 @@ def assert_same(found, wanted, device):
 @pytest.mark.parametrize("call", SAME)
 @pytest.mark.parametrize("exact", [True, False], ids=["float64", "no float64"])
 def test_on_the_device_as_on_the_cpu(call, exact, accelerator):
-    if not exact and accelerator != "pretended":
+    if not exact and accelerator != second_device.NAME:
         pytest.skip("this device has float64")
     with contextlib.nullcontext() if exact else second_device.no_float64():
         found = outcome(call, accelerator)
@@ -209,7 +216,7 @@ def test_a_lesson_that_uses_a_gpu_says_the_same_on_the_device(name, accelerator)
     kept = [texts(cell) for cell in code_cells(notebook)]
     chooses = [cell for cell in notebook.cells if CHOICE in cell.source]
     assert len(chooses) == 1
-    if accelerator == "pretended":
+    if accelerator == second_device.NAME:
         load = '__import__("second_device").load()'
         chooses[0].source = chooses[0].source.replace(CHOICE, load)
     authoring.execute(notebook, PYTHONPATH=str(Path(second_device.__file__).parents[1]))

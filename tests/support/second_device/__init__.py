@@ -18,8 +18,9 @@ CACHE = Path(__file__).parents[3] / ".cache" / "second_device"
 
 
 def compiler():
-    """Return the path of a C++ compiler, or None."""
-    return next(filter(None, map(shutil.which, (os.environ.get("CXX", "c++"), "g++"))), None)
+    """Return the path of a C++ compiler, or None; on Windows PyTorch needs another kind."""
+    names = () if os.name == "nt" else (os.environ.get("CXX", "c++"), "g++")
+    return next(filter(None, map(shutil.which, names)), None)
 
 
 def build():
