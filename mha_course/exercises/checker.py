@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import CodeType
+from types import CodeType, GeneratorType
 from typing import Any, NamedTuple
 
 import torch
@@ -146,20 +146,20 @@ class Attempt:
     def complete(self) -> list[Outcome]:
         """Return the outcomes of all inputs: on one alone, many mistakes crash alike."""
         rest = self.exercise.inputs[len(self.outcomes) :]
-        return self.outcomes + [run(self.exercise.run, self.answer, inputs()) for inputs in rest]
+        return self.outcomes + [self.call(inputs()) for inputs in rest]
 
     def again(self, at: int) -> Outcome:
         """Return the outcome of any input, drawn ones included."""
-        return self._run(self.exercise.all_inputs[at]())
+        return self.call(self.exercise.all_inputs[at]())
 
     def _convert(self, x: Any) -> Any:
         return x.to(self.dtype) if sandbox.is_float(x) else x
 
     def _call(self, seed: int = 0) -> Outcome:
         """Run the answer on the arguments as they are."""
-        return self._run(self.arguments, seed)
+        return self.call(self.arguments, seed)
 
-    def _run(self, arguments: Sequence[Any], seed: int = 0) -> Outcome:
+    def call(self, arguments: Sequence[Any], seed: int = 0) -> Outcome:
         """Run the answer; results that are stacked in one tensor are unpacked."""
         outcome = run(self.exercise.run, self.answer, arguments, seed=seed)
         outcome.result = result = _plain(outcome.result)
@@ -255,7 +255,7 @@ class Attempt:
 
     def _lost_digits(self, moved: list[Any], targets: list[Any]) -> Fault | None:
         """Return a fault where results do not move as those of the reference."""
-        results = as_list(self._run(moved).result)
+        results = as_list(self.call(moved).result)
         with torch.no_grad():
             moved_targets = as_list(self.exercise.run(self.exercise.reference, *moved))
         rows = zip(self._results(), results, targets, moved_targets, strict=False)
@@ -266,7 +266,8 @@ class Attempt:
                 size = max(1.0, *target.flatten().abs().nan_to_num(0.0, 0.0, 0.0).tolist())
                 largest = float(error.nan_to_num(0.0, 0.0, 0.0).abs().max())
                 if largest > 0.5 * float(change.abs().max()) + 1e-12 * size:
-                    return Fault("wrong", "narrow", "Digits are lost on the way.")
+                    text = "The numbers agree only as far as a narrower dtype goes."
+                    return Fault("wrong", "narrow", text)
         return None
 
     def _wrong_gradient(self) -> Fault | None:
@@ -323,6 +324,8 @@ def _moved(x: Any) -> Any:
 
 def _plain(result: Any) -> Any:
     """Return results on the CPU, without what a class of the learner's own would do."""
+    if type(result) is GeneratorType:
+        result = tuple(result)
     if isinstance(result, tuple | list):
         plain = [_plain(x) for x in result]
         return tuple(plain) if isinstance(result, tuple) else plain
@@ -375,7 +378,8 @@ def _judge(exercise: Exercise, answer: Any) -> tuple[Report, Sequence[Any] | Non
         passed = first.outcomes
         if attempt is first and fault.stage not in _CALLED_TWICE:
             passed = passed[:-1]
-        if _keeps_state(replace(drawn, inputs=exercise.inputs), answer, passed):
+        repeated = Attempt(replace(drawn, inputs=exercise.inputs), answer, torch.float64)
+        if _keeps_state(repeated, passed):
             return _of_stage(exercise, Fault("wrong", "state", "")), attempt.arguments
         report = _explain_drawn(first, last, fault) if attempt is last else _explain(attempt, fault)
         return report, attempt.arguments
@@ -383,22 +387,23 @@ def _judge(exercise: Exercise, answer: Any) -> tuple[Report, Sequence[Any] | Non
     return Report(exercise.name, "correct", text), exercise.inputs[0]()
 
 
-def _keeps_state(exercise: Exercise, answer: Any, passed: Sequence[Outcome]) -> bool:
+def _keeps_state(attempt: Attempt, passed: Sequence[Outcome]) -> bool:
     """Return True where a call answers for an earlier one, on the inputs that were passed before.
 
     Then the same call comes out otherwise now; or it stays as it was although a tensor is new.
     """
+    exercise = attempt.exercise
     if not exercise.unique:  # then two right calls may differ
         return False
     for inputs, before in zip(exercise.inputs, passed, strict=False):
         arguments = inputs()
-        if not alike(run(exercise.run, answer, arguments), before, NEAR):
+        if not alike(attempt.call(arguments), before, NEAR):
             return True
         with torch.no_grad():
             target = Outcome(exercise.run(exercise.reference, *arguments))
         for place, x in enumerate(arguments):
             changed = [*arguments[:place], _renewed(x), *arguments[place + 1 :]]
-            if changed[place] is x or not alike(run(exercise.run, answer, changed), before, NEAR):
+            if changed[place] is x or not alike(attempt.call(changed), before, NEAR):
                 continue
             with torch.no_grad():
                 other = Outcome(exercise.run(exercise.reference, *changed))
