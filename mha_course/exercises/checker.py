@@ -286,20 +286,24 @@ class Attempt:
             return Fault("wrong", "gradient", "The result is right, but backward() stops.")
         targets = sandbox.gradients(call, self.exercise.reference, self.arguments, several)
         gradients = outcome.result or [None] * len(targets)
-        for gradient, target in zip(gradients, targets, strict=False):
-            if target is None or not bool(target.isfinite().all()):
-                continue
-            if gradient is None:
-                if self.exercise.learns and bool(target.any()):
-                    return Fault("wrong", "no gradient", _CUT_OFF)
-                continue
-            if not self.exercise.unique:
-                continue
-            if not bool(gradient.isfinite().all()):
-                return Fault("wrong", "nan gradient", "The result is right, but a gradient is NaN.")
-            if compare.compare(gradient, target, "?" * target.dim(), 1e-6):
-                text = "The result is right, but its gradient is another one."
-                return Fault("wrong", "gradient", text)
+        pairs = zip(gradients, targets, strict=False)
+        faults = (self._fault_of_gradient(*pair) for pair in pairs)
+        return next(filter(None, faults), None)
+
+    def _fault_of_gradient(self, gradient: Tensor | None, target: Tensor | None) -> Fault | None:
+        if target is None or not bool(target.isfinite().all()):
+            return None
+        if gradient is None:
+            lost = self.exercise.learns and bool(target.any())
+            return Fault("wrong", "no gradient", _CUT_OFF) if lost else None
+        if not self.exercise.unique:
+            return None
+        if not bool(gradient.isfinite().all()):
+            text = "The result is right, but a gradient is NaN."
+            return Fault("wrong", "nan gradient", text) if self.exercise.finite_gradients else None
+        if compare.compare(gradient, target, "?" * target.dim(), 1e-6):
+            text = "The result is right, but its gradient is another one."
+            return Fault("wrong", "gradient", text)
         return None
 
     def _broken_rule(self) -> Fault | None:

@@ -71,7 +71,7 @@ EXERCISES = [
         axes="B H T S",
         done="Your softmax gives shares however large the scores are. Next: feed it a row of -inf.",
         # 1 / (exponentials of differences).sum() is right, with an infinity on the way back
-        unique=False,
+        finite_gradients=False,
         steps=("softmax",),
         rules=(Rule(ROWS["/library-softmax"], _is_library_softmax),),
     ),
