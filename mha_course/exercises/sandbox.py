@@ -140,7 +140,8 @@ def settings_as_before(*, aside: bool = False) -> Iterator[None]:
             yield
     finally:
         torch.set_default_dtype(dtype)
-        torch.use_deterministic_algorithms(deterministic)
+        if torch.are_deterministic_algorithms_enabled() != deterministic:  # it loads the compiler
+            torch.use_deterministic_algorithms(deterministic)
         torch.set_autocast_enabled("cpu", autocast)
 
 
