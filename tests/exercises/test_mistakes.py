@@ -39,6 +39,7 @@ ALIKE = {
     "view-on-non-contiguous": ["view-without-transpose"],
     "view-after-transpose": ["view-on-non-contiguous", "view-without-transpose"],
     "key-all-axes-reversed": ["key-transposed-wrong-axes"],
+    "mask-form-ignored": ["mask-ignored"],
     "query-key-swapped": ["wrong-unpack-order"],
     "elementwise-product": ["key-not-transposed", "query-key-swapped"],
     "scale-by-length": ["scale-missing"],
