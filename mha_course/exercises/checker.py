@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from mha_course.exercises import compare, progress_store, sandbox
 from mha_course.exercises.catalogue import MISTAKES, find_exercise
 from mha_course.exercises.diagnose import NEAR, alike, recognise
-from mha_course.exercises.inputs import ONLY_NUMBERS
+from mha_course.exercises.inputs import FAR_BELOW, HIDDEN_LEAD, OTHER_SIZES
 from mha_course.exercises.report import Report
 from mha_course.exercises.sandbox import Outcome, as_list, run
 from mha_course.exercises.spec import Exercise, Mistake
@@ -29,7 +29,8 @@ _MANY = 10_000_000  # numbers
 _BESIDE_THE_NUMBERS = (
     "input", "repeat", "gradient", "no gradient", "nan gradient", "narrow", "no int", "rule",
 )  # fmt: skip
-_CALLED_TWICE = ("gradient", "no gradient", "narrow")  # stages after a first call that was right
+# Stages at which an answer fails when it is called again, and may have kept what came before.
+_CALLED_TWICE = ("gradient", "no gradient", "narrow")
 _CUT_OFF = "The result is right, but no gradient comes back."
 _LITTLE = 1e-9  # of each number; float32 does not see it
 _WITHOUT_EFFECT = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
@@ -132,9 +133,8 @@ class Attempt:
         for number, inputs in enumerate(self.exercise.inputs):
             self.number = number
             self.arguments = [self._convert(x) for x in inputs()]
-            self.outcomes.append(self._call())
-            with torch.no_grad():
-                self.target = self.exercise.run(self.exercise.reference, *self.arguments)
+            self.outcomes.append(self.call(self.arguments))
+            self.target = self.wanted(self.arguments)
             fault = next(filter(None, (look() for look in looks)), None)
             if fault:
                 cases = self.exercise.cases[number : number + 1]
@@ -145,8 +145,13 @@ class Attempt:
 
     def complete(self) -> list[Outcome]:
         """Return the outcomes of all inputs: on one alone, many mistakes crash alike."""
-        rest = self.exercise.inputs[len(self.outcomes) :]
-        return self.outcomes + [self.call(inputs()) for inputs in rest]
+        rest = range(len(self.outcomes), len(self.exercise.inputs))
+        return self.outcomes + [self.again(at) for at in rest]
+
+    def wanted(self, arguments: Sequence[Any]) -> Any:
+        """Return what the reference makes of some arguments."""
+        with torch.no_grad():
+            return self.exercise.run(self.exercise.reference, *arguments)
 
     def again(self, at: int) -> Outcome:
         """Return the outcome of any input, drawn ones included."""
@@ -154,10 +159,6 @@ class Attempt:
 
     def _convert(self, x: Any) -> Any:
         return x.to(self.dtype) if sandbox.is_float(x) else x
-
-    def _call(self, seed: int = 0) -> Outcome:
-        """Run the answer on the arguments as they are."""
-        return self.call(self.arguments, seed)
 
     def call(self, arguments: Sequence[Any], seed: int = 0) -> Outcome:
         """Run the answer; results that are stacked in one tensor are unpacked."""
@@ -184,7 +185,7 @@ class Attempt:
         if not self.exercise.unique:
             return None
         first = self.outcomes[-1]
-        second = self._call(seed=1)
+        second = self.call(self.arguments, seed=1)
         if second.error is not None or _equal(as_list(second.result), as_list(first.result)):
             return None
         text = "Two calls with the same input differ: something is drawn at random."
@@ -218,8 +219,9 @@ class Attempt:
             dtype = self.dtype if any(map(sandbox.is_float, self.arguments)) else None
             difference = compare.compare(result, target, axes, exercise.tolerance, dtype)
             if difference:
-                if self._is_rounded(result, target):
-                    return self._narrowed()
+                rounded = self._rounded(result, target)
+                if rounded:
+                    return rounded
                 stage, clause = difference
                 name = f" ({exercise.results[number]})" if exercise.results else ""
                 subject = f"Result {number}{name}" if len(targets) > 1 else "The result"
@@ -229,12 +231,12 @@ class Attempt:
                 return Fault("wrong", "values", text, result=number)
         return None
 
-    def _is_rounded(self, result: Any, target: Any) -> bool:
-        """Return True where a result is near the target, and lost what only float64 sees."""
-        if not sandbox.is_float(target) or getattr(result, "shape", None) != target.shape:
-            return False
+    def _rounded(self, result: Any, target: Any) -> Fault | None:
+        """Return a fault where a result is near the target, and lost what only float64 sees."""
+        if not _fits(result, target):
+            return None
         near = torch.allclose(_dense(result).double(), target.double(), rtol=0.02, atol=0.02)
-        return near and self._narrowed() is not None
+        return self._narrowed() if near else None
 
     def _narrowed(self) -> Fault | None:
         """Move numbers by so little that only float64 sees it, and compare what that moves.
@@ -256,11 +258,10 @@ class Attempt:
     def _lost_digits(self, moved: list[Any], targets: list[Any]) -> Fault | None:
         """Return a fault where results do not move as those of the reference."""
         results = as_list(self.call(moved).result)
-        with torch.no_grad():
-            moved_targets = as_list(self.exercise.run(self.exercise.reference, *moved))
+        moved_targets = as_list(self.wanted(moved))
         rows = zip(self._results(), results, targets, moved_targets, strict=False)
         for before, after, target, moved_target in rows:
-            if sandbox.is_float(target) and after.shape == target.shape and target.numel():
+            if _fits(after, target) and target.numel():
                 change = (moved_target - target).nan_to_num(0.0, 0.0, 0.0)
                 error = _dense(after) - _dense(before) - change
                 size = max(1.0, *target.flatten().abs().nan_to_num(0.0, 0.0, 0.0).tolist())
@@ -311,11 +312,17 @@ class Attempt:
         if not self.exercise.rules:
             return None
         with sandbox.recorded() as operations:
-            self._call()
+            self.call(self.arguments)
         for rule in self.exercise.rules:
             if rule.breaks(operations, *self.arguments):
                 return Fault("wrong", "rule", rule.row.text, rule.row.id or None)
         return None
+
+
+def _fits(result: Any, target: Any) -> bool:
+    """Return True for two float tensors of one shape."""
+    floats = sandbox.is_float(result) and sandbox.is_float(target)
+    return floats and result.shape == target.shape
 
 
 def _moved(x: Any) -> Any:
@@ -403,15 +410,12 @@ def _keeps_state(attempt: Attempt, passed: Sequence[Outcome]) -> bool:
         arguments = inputs()
         if not alike(attempt.call(arguments), before, NEAR):
             return True
-        with torch.no_grad():
-            target = Outcome(exercise.run(exercise.reference, *arguments))
+        target = Outcome(attempt.wanted(arguments))
         for place, x in enumerate(arguments):
             changed = [*arguments[:place], _renewed(x), *arguments[place + 1 :]]
             if changed[place] is x or not alike(attempt.call(changed), before, NEAR):
                 continue
-            with torch.no_grad():
-                other = Outcome(exercise.run(exercise.reference, *changed))
-            if not alike(other, target, NEAR):
+            if not alike(Outcome(attempt.wanted(changed)), target, NEAR):
                 return True
     return False
 
@@ -431,13 +435,13 @@ def _explain_drawn(first: Attempt, last: Attempt, fault: Fault) -> Report:
     kind = exercise.drawn_kinds[last.number]
     shapes = sandbox.shapes_of(last.arguments)
     inputs = f"shapes {shapes}" if shapes else ", ".join(map(str, last.arguments))
-    where = f" and {kind}" if kind in ONLY_NUMBERS[1:] else ""
+    where = f" and {kind}" if kind in (HIDDEN_LEAD, FAR_BELOW) else ""
     text = f"It is right on the first inputs, and wrong with {inputs}{where}. {fault.message}"
     report = Report(exercise.name, fault.status, text, "sizes")
     recognised = recognise(exercise, [*first.outcomes, *last.outcomes], first.again)
     if recognised:
         return _named(report, recognised)
-    if kind == "other sizes":
+    if kind == OTHER_SIZES:
         return _of_stage(exercise, fault._replace(stage="sizes", message=text))
     return report
 
@@ -452,7 +456,7 @@ def _what_was_tried(exercise: Exercise) -> str:
     text = f"It was tried on {len(exercise.all_inputs)} inputs of different sizes"
     text += ", sizes of 1 among them" if single else ""
     text += f", with masks of {' and '.join(map(str, forms))} axes" if forms else ""
-    text += ", in float64 and float32" if floats else ""
+    text += f" (the first {len(exercise.inputs)} in float32, too)" if floats else ""
     return f"{text}, and agrees with the reference{gradients}."
 
 

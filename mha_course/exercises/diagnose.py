@@ -133,18 +133,21 @@ def _reproduces(
 
     The last of the inputs rules out most: it is first.
     """
-    make = _run_once if len(mutants) == 1 else _run
     first = len(EXERCISES[name].inputs)
     order = sorted(range(len(outcomes)), key=lambda at: abs(at - first + 1))
-    return all(alike(outcomes[at], make(name, at, *mutants), precision) for at in order)
+    return all(alike(outcomes[at], _made(name, at, *mutants), precision) for at in order)
+
+
+def _made(name: str, at: int, *mutants: Mutant) -> Outcome:
+    return (_run_once if len(mutants) == 1 else _run)(name, at, *mutants)
 
 
 def _holds(exercise: Exercise, drawn: Outcome, *mutants: Mutant) -> bool:
     """Return True where an answer comes out as these mistakes do on sizes that were drawn.
 
-    It may stop there: that its sizes are written as numbers speaks not against the mistakes.
+    It may also stop there: sizes that are written as numbers do not rule the mistakes out.
     """
-    made = _run(exercise.name, len(exercise.inputs), *mutants)
+    made = _made(exercise.name, len(exercise.inputs), *mutants)
     stops = drawn.error is not None and made.error is None
     return stops or alike(drawn, made, NEAR)
 

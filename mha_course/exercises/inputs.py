@@ -15,15 +15,21 @@ from torch import Tensor
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
 SIZES = {"B": B, "T": T, "S": S, "C": C, "H": H, "D": D}
 
+OTHER_SIZES = "other sizes"
+OTHER_NUMBERS = "other numbers"  # of the same sizes: an answer may have kept what it saw before
+MORE_QUERIES = "more queries than keys"
+AS_MANY_QUERIES = "as many queries as keys"
+HIDDEN_LEAD = "hidden keys with large scores"  # this and the next where there is a mask
+FAR_BELOW = "scores far below 0"
 # What is particular of each set of sizes that is drawn; the sizes that are not named here all
 # differ, and none is 1.
 KINDS: dict[str, dict[str, int]] = {
-    "other sizes": {},
-    "other numbers": {},  # of the same sizes: an answer may have kept what it saw before
-    "more queries than keys": {},
-    "hidden keys with large scores": {},
-    "scores far below 0": {},
-    "as many queries as keys": {},
+    OTHER_SIZES: {},
+    OTHER_NUMBERS: {},
+    MORE_QUERIES: {},
+    HIDDEN_LEAD: {},
+    FAR_BELOW: {},
+    AS_MANY_QUERIES: {},
     "one sentence": {"B": 1},
     "one head": {"H": 1},
     "one query": {"T": 1},
@@ -32,34 +38,29 @@ KINDS: dict[str, dict[str, int]] = {
     "one channel": {"T": 1, "S": 1, "H": 1, "D": 1, "R": 1, "O": 1},
 }
 
-# Kinds that differ from others in numbers alone; the last two where there is a mask.
-ONLY_NUMBERS = ("other numbers", "hidden keys with large scores", "scores far below 0")
-
 
 class Draw:
     """Sizes and numbers that are drawn for an exercise: ``d("BSC")`` is a tensor, ``d.S`` a size.
 
     Each letter is a size: those of attention, X = 3 C, R the width of a latent, O the width that
     comes out of a Linear; a digit is itself. Sizes are larger than in SIZES in some kinds and
-    smaller in others, and B, T, S, H and D are of the other parity.
+    smaller in others, and T, S, H and D are of the other parity.
     """
 
     def __init__(self, name: str, kind: str) -> None:
         self.kind = kind
         self.number = [*KINDS].index(kind)
-        longer = kind == "more queries than keys"
+        longer = kind == MORE_QUERIES
         picks = random.Random(crc32(name.encode()))
         few = picks.choice((True, False)) != longer  # fewer heads than in SIZES, but wider ones
         length = picks.choice((8, 10))
         self.B = 6 if longer else 5
         self.H = 3 if few else 7
         self.D = 9 if few else 3
-        self.T = length if longer else 4
+        self.T = length if kind in (MORE_QUERIES, AS_MANY_QUERIES) else 4
         self.S = 4 if longer else length
         self.R = 2 if longer else 12
         self.O = 22 if longer else 13
-        if kind == "as many queries as keys":
-            self.T = self.S
         vars(self).update(KINDS[kind])
         self.C = self.H * self.D
         self.X = 3 * self.C
@@ -111,10 +112,10 @@ def self_attention(d: Draw, forms: tuple[str, ...]) -> tuple[Tensor, Tensor | No
     """
     x = d("BSC")
     form = ["", *forms][d.number % (len(forms) + 1)]
-    if d.kind in ONLY_NUMBERS[1:]:
+    if d.kind in (HIDDEN_LEAD, FAR_BELOW):
         form = forms[0]
     mask = d.mask(form) if form else None
-    if d.kind == ONLY_NUMBERS[1] and mask is not None:
+    if d.kind == HIDDEN_LEAD and mask is not None:
         x[:, -1] *= 1e5
         mask[..., -1] = False
         mask[..., -1, :] = False
@@ -126,7 +127,7 @@ def opposed(d: Draw, x: Tensor, w_q: Tensor, w_k: Tensor) -> tuple[Tensor, Tenso
 
     Then all tokens are nearly alike, and their keys are their queries turned round.
     """
-    if d.kind != "scores far below 0":
+    if d.kind != FAR_BELOW:
         return x, w_k
     return 24 * (x[:1, :1] + 0.05 * x), -w_q
 

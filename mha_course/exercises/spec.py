@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from mha_course.exercises.attention_steps import Steps
-from mha_course.exercises.inputs import KINDS, ONLY_NUMBERS, Draw
+from mha_course.exercises.inputs import FAR_BELOW, HIDDEN_LEAD, KINDS, OTHER_NUMBERS, Draw
 from mha_course.mistakes import ROWS, Row
 from mha_course.sources import plain_body
 
@@ -128,8 +128,8 @@ class Exercise:
         for kind in self.kinds:
             arguments = self.draw(kind)
             sizes = tuple(tuple(x.shape) if isinstance(x, Tensor) else str(x) for x in arguments)
-            numbers = ONLY_NUMBERS if "mask" in self.steps else ONLY_NUMBERS[:1]
-            if sizes not in seen or kind in numbers:
+            masked = "mask" in self.steps and kind in (HIDDEN_LEAD, FAR_BELOW)
+            if sizes not in seen or kind == OTHER_NUMBERS or masked:
                 kept.append(kind)
             seen.add(sizes)
         return tuple(kept)

@@ -10,7 +10,7 @@ from relatives import FAMILIES, all_relatives, is_wrong
 from mha_course.exercises import NAMES, check, compare, diagnose
 from mha_course.exercises.catalogue import EXERCISES
 from mha_course.exercises.checker import Attempt
-from mha_course.exercises.inputs import KINDS, ONLY_NUMBERS
+from mha_course.exercises.inputs import FAR_BELOW, HIDDEN_LEAD, KINDS, OTHER_NUMBERS
 
 # Relatives that no legal input tells from right, and why.
 EQUAL = """
@@ -157,13 +157,13 @@ OFF = [  # of each family, what holds it, switched off, and an exercise that it 
     ("detached", "similarity", without("_wrong_gradient")),
     ("parameters", "MultiHeadAttention", without("_wrong_gradient")),
     ("masks", "multi_head_attention", without_kinds(*KINDS, inputs=2)),
-    ("steps", "masked_softmax", without_kinds(*ONLY_NUMBERS)),
+    ("steps", "masked_softmax", without_kinds(OTHER_NUMBERS, HIDDEN_LEAD, FAR_BELOW)),
     ("sizes_written", "merge_heads", without_kinds(*KINDS)),
     ("ignored", "fused_mha", without_kinds(*KINDS, inputs=1)),
     (
         "kept",
         "similarity",
-        without_kinds("other numbers", methods=("_wrong_gradient", "_narrowed")),
+        without_kinds(OTHER_NUMBERS, methods=("_wrong_gradient", "_narrowed")),
     ),
     ("narrower", "similarity", without("_narrowed")),
     ("singles", "merge_heads", without_kinds(*[kind for kind in KINDS if "one" in kind])),

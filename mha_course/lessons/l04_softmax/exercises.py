@@ -13,7 +13,18 @@ from torch.nn.functional import normalize
 
 from mha_course.exercises.attention_mistakes import SOFTMAX
 from mha_course.exercises.attention_steps import MASKED
-from mha_course.exercises.inputs import B, Draw, H, S, T, draw, mask, weights
+from mha_course.exercises.inputs import (
+    FAR_BELOW,
+    HIDDEN_LEAD,
+    B,
+    Draw,
+    H,
+    S,
+    T,
+    draw,
+    mask,
+    weights,
+)
 from mha_course.exercises.spec import (
     Exercise,
     Function,
@@ -52,8 +63,8 @@ def _is_library_softmax(operations: Sequence[Operation], *_: Any) -> bool:
 def _scores_and_mask(d: Draw) -> tuple[Tensor, Tensor]:
     """Return scores and a mask; some hidden keys have the largest scores."""
     attend = d.mask(("TS", "B1TS")[d.number % 2])
-    lead = 3e4 * ~attend if d.kind == "hidden keys with large scores" else 0.0
-    return d("BHTS") + lead - 2000 * (d.kind == "scores far below 0"), attend
+    lead = 3e4 * ~attend if d.kind == HIDDEN_LEAD else 0.0
+    return d("BHTS") + lead - 2000 * (d.kind == FAR_BELOW), attend
 
 
 EXERCISES = [

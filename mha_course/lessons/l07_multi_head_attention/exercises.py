@@ -131,10 +131,8 @@ def _drawn_function(d: Draw) -> tuple[Any, ...]:
 
 
 def _drawn_module(d: Draw) -> tuple[Any, ...]:
-    x, mask = self_attention(d, FORMS)
-    w_q, w_k, w_v, w_o = d.matrices("CC", "CC", "CC", "CC")
-    x, w_k = opposed(d, x, w_q, w_k)
-    return x, mask, d.H, w_q, d("C"), w_k, d("C"), w_v, d("C"), w_o, d("C")
+    x, *weights, num_heads, mask = _drawn_function(d)
+    return x, mask, num_heads, *(p for weight in weights for p in (weight, d("C")))
 
 
 def _build_function(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:

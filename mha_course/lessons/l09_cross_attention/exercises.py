@@ -10,7 +10,20 @@ from torch import Tensor
 
 from mha_course.attention import attention, merge_heads, split_heads
 from mha_course.exercises.attention_steps import ALL_SIX, MASKED, Steps, pass_through
-from mha_course.exercises.inputs import B, C, Draw, H, S, T, draw, opposed, square
+from mha_course.exercises.inputs import (
+    FAR_BELOW,
+    HIDDEN_LEAD,
+    OTHER_SIZES,
+    B,
+    C,
+    Draw,
+    H,
+    S,
+    T,
+    draw,
+    opposed,
+    square,
+)
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 
 
@@ -37,13 +50,13 @@ def _drawn(d: Draw) -> tuple[Any, ...]:
     x = d("BTC")
     memory = d("BSC")
     w_q, w_k, w_v, w_o = d.matrices("CC", "CC", "CC", "CC")
-    if d.kind in ("other sizes", "one head"):
+    if d.kind in (OTHER_SIZES, "one head"):
         return x, memory, w_q, w_k, w_v, w_o, d.H
     mask = d.mask("B11S")
-    if d.kind == "hidden keys with large scores":
+    if d.kind == HIDDEN_LEAD:
         memory[:, -1] *= 1e5  # padding may hold anything
         mask[..., -1] = False
-    if d.kind == "scores far below 0":
+    if d.kind == FAR_BELOW:
         x, w_k = opposed(d, x, w_q, w_k)
         memory = x[:1, :1] + memory
     return x, memory, w_q, w_k, w_v, w_o, d.H, mask

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mha_course.attention import attention, merge_heads, split_heads
 from mha_course.exercises.attention_steps import MASKED, Steps, read_fused
-from mha_course.exercises.inputs import C, Draw, H, draw, opposed, square, tokens
+from mha_course.exercises.inputs import HIDDEN_LEAD, C, Draw, H, draw, opposed, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 from mha_course.masks import causal_mask
 
@@ -116,7 +116,7 @@ def _drawn(d: Draw) -> tuple[Any, ...]:
     x = d("BSC")
     w_q, w_k, w_v, c_proj = d.matrices("CC", "CC", "CC", "CC")
     x, w_k = opposed(d, x, w_q, w_k)
-    if d.kind == "hidden keys with large scores":
+    if d.kind == HIDDEN_LEAD:
         x[:, -1] *= 1e5  # which no other token sees
     return x, torch.cat((w_q, w_k, w_v), 1), d("X"), c_proj, d("C"), d.H
 
