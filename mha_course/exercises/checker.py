@@ -267,7 +267,7 @@ class Attempt:
                 size = max(1.0, *target.flatten().abs().nan_to_num(0.0, 0.0, 0.0).tolist())
                 largest = float(error.nan_to_num(0.0, 0.0, 0.0).abs().max())
                 if largest > 0.5 * float(change.abs().max()) + 1e-12 * size:
-                    text = "The numbers agree only as far as a narrower dtype goes."
+                    text = "The numbers agree only to the precision of a narrower dtype."
                     return Fault("wrong", "narrow", text)
         return None
 
@@ -435,8 +435,8 @@ def _explain_drawn(first: Attempt, last: Attempt, fault: Fault) -> Report:
     kind = exercise.drawn_kinds[last.number]
     shapes = sandbox.shapes_of(last.arguments)
     inputs = f"shapes {shapes}" if shapes else ", ".join(map(str, last.arguments))
-    where = f" and {kind}" if kind in (HIDDEN_LEAD, FAR_BELOW) else ""
-    text = f"It is right on the first inputs, and wrong with {inputs}{where}. {fault.message}"
+    where = f", with {kind}" if kind in (HIDDEN_LEAD, FAR_BELOW) else ""
+    text = f"It is right for the first inputs, but not for {inputs}{where}. {fault.message}"
     report = Report(exercise.name, fault.status, text, "sizes")
     recognised = recognise(exercise, [*first.outcomes, *last.outcomes], first.again)
     if recognised:

@@ -19,7 +19,7 @@ OTHER_SIZES = "other sizes"
 OTHER_NUMBERS = "other numbers"  # of the same sizes: an answer may have kept what it saw before
 MORE_QUERIES = "more queries than keys"
 AS_MANY_QUERIES = "as many queries as keys"
-HIDDEN_LEAD = "hidden keys with large scores"  # this and the next where there is a mask
+HIDDEN_LEAD = "very large scores at hidden keys"  # this and the next where there is a mask
 FAR_BELOW = "scores far below 0"
 # What is particular of each set of sizes that is drawn; the sizes that are not named here all
 # differ, and none is 1.
