@@ -451,13 +451,13 @@ def _what_was_tried(exercise: Exercise) -> str:
     arguments = [x for inputs in exercise.all_inputs for x in inputs()]
     forms = sorted({x.dim() for x in arguments if isinstance(x, Tensor) and x.dtype == torch.bool})
     floats = any(map(sandbox.is_float, arguments))
-    gradients = ", gradients included" if floats and exercise.learns and exercise.unique else ""
+    gradients = ", gradients included," if floats and exercise.learns and exercise.unique else ""
     single = any(1 in x.shape for x in arguments if sandbox.is_float(x))
-    text = f"It was tried on {len(exercise.all_inputs)} inputs of different sizes"
-    text += ", sizes of 1 among them" if single else ""
+    text = f"Your answer agrees with the reference{gradients} on {len(exercise.all_inputs)} inputs"
+    text += f" of different sizes{', sizes of 1 among them' * single}"
     text += f", with masks of {' and '.join(map(str, forms))} axes" if forms else ""
-    text += f" (the first {len(exercise.inputs)} in float32, too)" if floats else ""
-    return f"{text}, and agrees with the reference{gradients}."
+    count = f" {len(exercise.inputs)}" * (len(exercise.inputs) > 1)
+    return f"{text}.{f' On the first{count} it agrees in float32, too.' * floats}"
 
 
 def _signature(exercise: Exercise, answer: Any) -> str | None:
