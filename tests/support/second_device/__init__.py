@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import types
-import warnings
 from pathlib import Path
 
 import torch
@@ -25,15 +24,14 @@ def compiler():
 
 def build():
     """Compile the backend against the installed PyTorch, once, and return the library."""
-    with warnings.catch_warnings(action="ignore"):  # distutils, which it imports, is deprecated
-        from torch.utils import cpp_extension  # noqa: PLC0415
-
     text = SOURCE.read_text(encoding="utf-8") + torch.__version__
     library = CACHE / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
     CACHE.mkdir(parents=True, exist_ok=True)
     with FileLock(CACHE / "lock"):
         if not library.exists():
-            includes = [f"-I{folder}" for folder in cpp_extension.include_paths()]
+            # not from torch.utils.cpp_extension, whose setuptools fails where distutils is loaded
+            headers = Path(torch.__file__).parent / "include"
+            includes = [f"-I{headers}", f"-I{headers / 'torch/csrc/api/include'}"]
             flags = ["-shared", "-fPIC", "-O0", "-w", "-std=c++20"]
             folder = Path(torch.__file__).parent / "lib"
             links = [f"-L{folder}", f"-Wl,-rpath,{folder}", "-ltorch", "-ltorch_cpu", "-lc10"]
