@@ -6,6 +6,7 @@ What is drawn takes tensors on any device, arrays or lists. A function that draw
 a caption that says the same.
 """
 
+from mha_course.plots.arcs import frame_row, sentence_arcs
 from mha_course.plots.charts import Lines, bars, curves, learning_curves, line_panels, token_bars
 from mha_course.plots.diagrams import Matrix, pipeline, product
 from mha_course.plots.figures import (
@@ -33,7 +34,7 @@ from mha_course.plots.masks import MaskGrid, mask_grids
 
 __all__ = [
     "ACCENT", "BAR", "INK", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", "bars", "curves",
-    "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row", "learning_curves",
+    "fold_out", "frame_row", "head_grid", "head_rows", "heatmap", "heatmap_row", "learning_curves",
     "line_panels", "listings", "mask_grids", "new_figure", "number_tables", "pipeline", "png",
-    "product", "show", "strongest", "token_bars", "unregistered",
+    "product", "sentence_arcs", "show", "strongest", "token_bars", "unregistered",
 ]  # fmt: skip

@@ -56,6 +56,9 @@ CARD = (
     "max-width:100%;height:auto;box-sizing:border-box"
 )
 STREAMS = {"q": "#4b2e83", "k": "#00828a", "v": "#d6458f"}  # told apart in grey, too
+HEAD_COLOURS = (  # of heads, the first again after the last
+    "#c2410c", "#0b7285", "#6741d9", "#2b8a3e", "#c2255c", "#1864ab", "#7f5539", "#5c677d",
+)  # fmt: skip
 HATCH = {"hatch": "////", "facecolor": "#ffffff", "edgecolor": "#858c99"}
 
 _unregistered = ContextVar("unregistered", default=False)

@@ -77,26 +77,27 @@ def heatmap(
 
 def head_grid(
     weights: Any, *, queries: Names = None, keys: Names = None, mask: Any = None,
-    layer: int | None = None, scale: Scale | None = None,
+    layer: int | None = None, scale: Scale | None = None, room: float = 0.0,
 ) -> Figure:  # fmt: skip
     """Draw the heads (H, T, S) of one layer side by side, with their numbers, all on one scale.
 
     It runs from 0 to 1, or further where numbers are larger, or evenly to both sides of 0 if some
-    are negative. Names stand along the outermost heads; layer, where it is given, above each.
+    are negative. Names stand along the outermost heads; layer, where it is given, above each; room
+    is left free at the top, in inches.
     """
     axes = ("H", "T", "S")
     named = as_named_weights("head_grid", weights, axes, queries, keys, mask)
     heads, rows, columns, hidden = named
     scale = scale or scale_of(heads, hidden)
-    figure, side, across = _head_axes(len(heads), rows, columns)
+    figure, side, across = _head_axes(len(heads), rows, columns, room)
     (*panels, bar) = figure.axes
     above = "" if layer is None else f"layer {layer}, "
     for number, ax in enumerate(panels):
         row, column = divmod(number, across)
         _draw_cells(ax, heads[number], hidden[number], side, scale, cbar=False)
         _write_names(ax, [] if column else rows, [] if row else columns, side)
-        room = 4 if row else 4 + 72 * _name_height(columns)
-        ax.set_title(f"{above}head {number}", fontsize=TEXT, loc="left", y=1, pad=room)
+        pad = 4 if row else 4 + 72 * _name_height(columns)
+        ax.set_title(f"{above}head {number}", fontsize=TEXT, loc="left", y=1, pad=pad)
     label = "weight" if scale == WEIGHTS else "value"
     figure.colorbar(panels[0].collections[0], cax=bar, label=label + _note_on_odd(heads[~hidden]))
     return figure
@@ -251,17 +252,17 @@ def _draw_cells(
 
 
 def _head_axes(
-    count: int, rows: Sequence[str], columns: Sequence[str]
+    count: int, rows: Sequence[str], columns: Sequence[str], room: float
 ) -> tuple[Figure, float, int]:
     """Make axes for heads and a bar; return a cell's points and the heads in a row."""
-    down = max(math.isqrt(count), math.ceil(count / 6))
+    down = math.ceil(count / 4) if room else max(math.isqrt(count), math.ceil(count / 6))
     across = math.ceil(count / down)
-    side = min(0.24, 8.5 / across / len(columns), 9 / down / len(rows))
+    side = min(0.24, 8.75 / across / len(columns), 9 / down / len(rows))
     side = max(side, 1 / max(len(rows), len(columns)))  # an inch for the longer side at least
     width = max(side * len(columns), 0.15)
     height = max(side * len(rows), 0.15)
     left = _name_width(rows)
-    top = _name_height(columns) + 2 * GAP
+    top = room + _name_height(columns) + 2 * GAP
     step = height + 2 * GAP
     long = max(down * step - 2 * GAP, 1.0)  # the bar
     size = left + across * (width + GAP) + 0.9, top + long + 2 * GAP

@@ -34,6 +34,8 @@ import { bytesOf, clamp, inkOn, make, number, short, svg, visible } from "./dom.
  * @property {string[]} keys
  * @property {[string[], string[]]} names queries and keys, before they were shortened
  * @property {number} [leastCell]
+ * @property {number} [least] Numbers below it are not written.
+ * @property {boolean} level Whether names above columns are level.
  * @property {(text: string) => number} widthOfNumber
  * @property {number} width
  * @property {number} height
@@ -48,7 +50,9 @@ export const SLANT = 50; // degrees by which names above columns slant, as in pl
 const RISE = Math.sin((SLANT * Math.PI) / 180);
 const RUN = Math.cos((SLANT * Math.PI) / 180);
 const TALLEST = 512; // of the matrix, with which it is still seen as a whole
+const LOW_CELL = [14, 18]; // the least and the largest height of a cell in a table of words
 const LARGEST_CELL = 58; // its side
+const LEVEL_CELL = 70; // its width below a level name
 const OBLONG_CELL = 22; // up to which cells need not be square
 const LONGEST = 12; // letters of a name
 const NAN = 0xff6b1ee6; // alpha, blue, green, red: a magenta that no palette has
@@ -123,27 +127,36 @@ function margins(queries, keys, fontFamily, leastCell) {
     left: left && Math.ceil(left) + 14,
     top: up && Math.ceil(up * RISE) + 16,
     right: Math.ceil(Math.max(0, ...over)), // what leans over from above
+    longest: up,
   };
 }
 
 /**
  * Find where everything stands in so much space. Without names the matrix fills the picture; `right` and `below` are
- * kept free for what else stands there; with `leastCell`, cells are so wide at least, and each of such a size has its name.
+ * kept free for what else stands there; with `leastCell`, cells are so wide at least, and each of such a size has its name;
+ * with `low`, the picture is a table of words about so high: cells are oblong, and names above columns level if they fit.
  * @param {{ T: number, S: number }} sizes
  * @param {[string[], string[]]} names
  * @returns {Plan}
  */
 export function arrange({ T, S }, names, space, fontFamily, options = {}) {
-  const { largest = LARGEST_CELL, right = 0, below = 0, leastCell } = options;
+  const { largest = LARGEST_CELL, right = 0, below = 0, leastCell, low } = options;
   const [queries, keys] = names.map((words) => words.map((word) => short(word, LONGEST)));
-  const { left, top, ...beside } = margins(queries, keys, fontFamily, leastCell ?? 0);
+  let { left, top, ...beside } = margins(queries, keys, fontFamily, leastCell ?? 0);
+  const level = low > 0 && beside.longest < Math.min(LEVEL_CELL, (space - left) / S);
+  if (level) Object.assign(beside, { right: 0 });
+  if (level) top = 22;
   const over = Math.max(right, beside.right);
   const across = Math.max(60, space - left - over);
   const cell = cellSize(T, S, across, clamp(space, 240, TALLEST), largest);
+  if (low) {
+    cell.h = clamp(Math.floor((low - top) / T), ...LOW_CELL);
+    cell.w = Math.min(level ? LEVEL_CELL : largest, Math.floor(across / S));
+  }
   const box = { x: left, y: top, w: S * cell.w, h: T * cell.h };
   const widthOfNumber = measuring(`11px ${fontFamily}`);
   const [width, height] = [left + box.w + over, top + box.h + Math.max(4, below)];
-  return { queries, keys, names, leastCell, widthOfNumber, box, cell, width, height };
+  return { queries, keys, names, leastCell, level, widthOfNumber, box, cell, width, height };
 }
 
 /** Return how wide a picture with cells of this size is. */
@@ -165,8 +178,8 @@ export function pointOn(node, { clientX, clientY }) {
  * @param {Plan} plan
  * @returns {Place | null}
  */
-export function cellAt({ x, y }, { box, cell }, { T, S }) {
-  const slant = y < box.y ? ((box.y - y) * RUN) / RISE : 0; // of the names above the columns
+export function cellAt({ x, y }, { box, cell, level }, { T, S }) {
+  const slant = y < box.y && !level ? ((box.y - y) * RUN) / RISE : 0; // of the names above the columns
   const within = (index, size) => (index >= 0 && index < size ? index : null);
   const row = within(Math.floor((y - box.y) / cell.h), T);
   const column = within(Math.floor((x - box.x - slant) / cell.w), S);
@@ -210,15 +223,17 @@ function nameText(name, whole, attributes) {
 const queryName = ({ queries, names, box, cell }, i, look = "query") =>
   nameText(queries[i], names[0][i], { class: look, x: box.x - 6, y: box.y + (i + 0.5) * cell.h });
 
-function keyName({ keys, names, box, cell }, j, look = "key") {
+function keyName({ keys, names, box, cell, level }, j, look = "key") {
   const [x, y] = [box.x + (j + 0.5) * cell.w + 2, box.y - 8];
+  if (level)
+    return nameText(keys[j], names[1][j], { class: `${look} level`, x: x - 2, y: y - 2 });
   const transform = `rotate(${-SLANT} ${x} ${y})`;
   return nameText(keys[j], names[1][j], { class: look, x, y, transform });
 }
 
 /** Return with how many decimals the longest of these numbers fits into a cell, or nothing. */
 function decimalsFor(values, { widthOfNumber, cell }) {
-  if (cell.w < 30 || cell.h < 18) return undefined;
+  if (cell.w < 30 || cell.h < 15) return undefined;
   return [2, 1].find((decimals) => {
     const texts = Array.from(values, (value) => number(value, false, decimals));
     const longest = texts.reduce((most, text) => (text.length > most.length ? text : most));
@@ -235,6 +250,7 @@ function numberTexts(cells, colours, plan) {
   cells.values.forEach((value, i) => {
     const none = isNoNumber(value);
     if (!none && (decimals === undefined || (isHidden(cells, i) && !leaks(value)))) return;
+    if (Math.abs(value) < (plan.least ?? 0)) return;
     const x = box.x + ((i % cells.columns) + 0.5) * cell.w;
     const y = box.y + (Math.floor(i / cells.columns) + 0.5) * cell.h;
     const ink = none ? "#fff" : inkOn(rgbOf(shade(value, colours)));

@@ -22,9 +22,12 @@ def weights(draw, *shape):
 
 @pytest.fixture
 def show(widget_page):
-    """Show an explorer in a page of its own, without a kernel: ``show(explorer, width=1280)``."""
+    """Show an explorer's table in a page of its own, without a kernel: ``show(explorer,
+    width=1280)``; or its sentence, with ``unfolded=False``.
+    """
 
-    def open_page(explorer, **options):
+    def open_page(explorer, *, unfolded=True, **options):
+        explorer.unfolded = unfolded
         page = widget_page(explorer, capture=True, height=900, **options)
         page.wait_for_selector("[data-drawn]")
         return page
@@ -80,7 +83,8 @@ def test_every_cell_says_its_words_and_its_value(show, draw):
         assert said(page) == f"head 0: {WORDS[row]} → {WORDS[column]} {given[0, row, column]:.2f}"
     page.wait_for_function("document.querySelector('.spoken').textContent.includes('sat')")
     page.mouse.move(2, 2)
-    assert said(page).startswith("Point at")
+    row = int(given[0].argmax()) // 5  # the word that is followed
+    assert said(page).startswith(f"head 0: {WORDS[row]} looks at ")
 
 
 def test_words_light_rows_and_columns(show, draw):
@@ -112,6 +116,142 @@ def test_colours_are_those_of_the_palettes(show, draw):
     assert red[0] > red[2] + 60
     assert min(white) > 240
 
+
+# ---- the sentence ----
+
+
+def arcs(page):
+    """Return the widths of all arcs, and the numbers that stand below words."""
+    page.wait_for_timeout(300)  # until they have moved
+    widths = page.locator(".mha-arcs path").evaluate_all(
+        "nodes => nodes.map((node) => Number(node.getAttribute('stroke-width')))"
+    )
+    below = page.locator(".mha-arcs .word").evaluate_all(
+        "nodes => nodes.map((node) => [node.querySelector('span').textContent, node.lastChild.textContent])"
+    )
+    return widths, [(word, number) for word, number in below if number]
+
+
+def test_arcs_are_as_wide_as_the_weights_of_the_followed_word(show, draw):
+    given = weights(draw, 3, 5, 5)
+    page = show(HeadExplorer(given, queries=WORDS, follow="cat", head=1), unfolded=False)
+
+    def right(head, row):
+        widths, below = arcs(page)
+        large = [w for w in given[head, row].tolist() if w >= 0.05]
+        drawn = [w for w in given[head, row].tolist() if w >= 0.025]
+        assert sorted(widths) == pytest.approx(sorted(max(1, 18 * w) for w in drawn), abs=0.01)
+        assert sorted(number for _, number in below) == sorted(f"{w:.2f}" for w in large)
+        assert dict(below) == {
+            WORDS[j]: f"{w:.2f}" for j, w in enumerate(given[head, row].tolist()) if w >= 0.05
+        }
+        assert page.locator(".word.followed span").inner_text() == WORDS[row]
+
+    right(1, 3)
+    page.locator(".word").nth(1).hover()
+    right(1, 1)
+    assert page.evaluate("model.get('row')") == 3  # pointing does not choose
+    page.mouse.move(2, 2)
+    right(1, 3)
+    page.locator(".word").nth(4).click()
+    page.mouse.move(2, 2)
+    right(1, 4)
+    assert page.evaluate("model.get('row')") == 4
+    page.evaluate("leaked.length = 0")
+    for key, row, head in (
+        ("ArrowLeft", 3, 1), ("Home", 0, 1), ("ArrowRight", 1, 1), ("End", 4, 1),
+        ("PageDown", 4, 2), ("PageUp", 4, 1),
+    ):  # fmt: skip
+        press(page, key)
+        right(head, row)
+        assert page.evaluate("document.activeElement.classList.contains('followed')")
+    assert page.evaluate("leaked") == []
+
+
+def visible(page, name):
+    return page.locator(name).evaluate("node => getComputedStyle(node).visibility") == "visible"
+
+
+@pytest.mark.parametrize("motion", ["no-preference", "reduce"])
+def test_the_sentence_unfolds_to_the_table_and_folds_back(show, draw, motion):
+    given = weights(draw, 2, 5, 5)
+    page = show(
+        HeadExplorer(given, queries=WORDS, follow="the"), unfolded=False, reduced_motion=motion
+    )
+    height = page.locator(".mha-heads").bounding_box()["height"]
+    for open_, words in ((True, "Fold back to the sentence"), (False, "Unfold to a table")):
+        page.locator(".turn").click()
+        page.wait_for_timeout(40)
+        turning = page.locator(".turning").count()
+        assert turning == (motion == "no-preference")
+        page.wait_for_function("!document.querySelector('.turning')")
+        assert visible(page, ".mha-heads .table") == open_
+        assert visible(page, ".mha-arcs") == (not open_)
+        assert page.locator(".turn").inner_text().startswith(words)
+        assert page.locator(".mha-heads").bounding_box()["height"] == height
+        assert page.evaluate("document.getAnimations().length") == 0
+    page.locator(".turn").click()
+    page.mouse.move(2, 2)
+    page.wait_for_function("!document.querySelector('.turning')")
+    numbers = page.locator("svg.matrix .number").all_text_contents()
+    assert sorted(numbers) == sorted(f"{w:.2f}" for w in given[0].flatten().tolist() if w >= 0.05)
+    assert page.locator(".query.highlighted").text_content() == "the"
+
+
+def test_the_followed_word_is_kept_where_words_come_before_it(show):
+    def explorer(text):
+        words = text.split()
+        return HeadExplorer(torch.eye(len(words)), queries=words, recompute=lambda sentence: None)
+
+    given = explorer("the cat sat so the cat ate")
+    given.row = 5
+    page = show(given, unfolded=False)
+    for text, row in (
+        ("look the cat sat so the cat ate", 6),
+        ("cat so the cat ate", 3),
+        ("so the dog ate", 3),
+    ):
+        page.evaluate("(state) => model.set('state', new Model(state).get('state'))",
+                      alone(explorer(text))["state"])  # fmt: skip
+        press(page)
+        assert page.evaluate("model.get('row')") == row
+        assert page.locator(".word.followed span").inner_text() == text.split()[row]
+
+
+def test_other_keys_stand_on_a_line_of_their_own(show, draw):
+    given = weights(draw, 2, 3, 5)
+    page = show(
+        HeadExplorer(given, queries=["dogra", "oldem", "runa"], keys=WORDS, follow="oldem"),
+        unfolded=False,
+    )
+    widths, below = arcs(page)
+    row = given[0, 1].tolist()
+    assert dict(below) == {WORDS[j]: f"{w:.2f}" for j, w in enumerate(row) if w >= 0.05}
+    assert len(widths) == sum(w >= 0.025 for w in row)
+    page.locator(".queries .word").nth(2).click()
+    assert page.evaluate("model.get('row')") == 2
+    page.locator(".words:not(.queries) .word").first.click()
+    assert page.evaluate("model.get('row')") == 2  # a key is not followed
+
+
+@pytest.mark.parametrize("size", [2, 15, 40, 64, 512])
+def test_no_explorer_is_higher_than_a_screen_and_none_jumps(show, draw, size):
+    words = [f"word{n}" for n in range(size)]
+    explorer = HeadExplorer(
+        weights(draw, 8, size, size), queries=words, recompute=lambda sentence, temperature: None
+    )
+    page = show(explorer, unfolded=False, width=1016)
+    before = page.locator(".mha-heads").bounding_box()
+    assert before["width"] == 1000
+    assert before["height"] <= 620
+    fewer = HeadExplorer(torch.eye(2).expand(8, 2, 2), queries=["the", "cat"])
+    page.evaluate("(state) => model.set('state', new Model(state).get('state'))",
+                  alone(fewer)["state"])  # fmt: skip
+    press(page)
+    assert page.locator(".mha-heads").bounding_box()["height"] >= before["height"]
+
+
+# ---- the table ----
 
 TEXTS = """() => [...document.querySelectorAll('svg text')].map((node) => {
   const [box, paper] = [node.getBoundingClientRect(),
@@ -198,15 +338,15 @@ def test_layers_and_sentences_stand_in_rows(show, draw):
 
 def test_all_is_reached_by_keys_and_those_that_are_answered_go_no_further(show, draw):
     given = weights(draw, 4, 5, 5)
-    page = show(HeadExplorer(given, queries=WORDS))
+    page = show(HeadExplorer(given, queries=WORDS), width=320)
     order = []
-    for _ in range(3):
+    for _ in range(4):
         page.keyboard.press("Tab")
         order.append(
             page.evaluate("document.activeElement.className || document.activeElement.tagName")
         )
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    assert order == ["head", "surface", "SUMMARY"]
+    assert order == ["turn", "surface", "head", "SUMMARY"]
     page.evaluate("leaked.length = 0")
     page.locator(".head").first.focus()
     for key, head in (
@@ -238,7 +378,7 @@ def test_all_is_reached_by_keys_and_those_that_are_answered_go_no_further(show, 
     press(page, "PageDown")
     assert page.locator(".title b").inner_text() == "head 1"
     press(page, "Escape")
-    assert said(page).startswith("Point at")
+    assert " looks at " in said(page)  # of the word that is followed
     page.locator(".head").first.focus()
     press(page, "Enter", " ")
     page.locator("summary").focus()

@@ -247,7 +247,9 @@ def test_parameters_become_controls():
 
     explorer = HeadExplorer(np.eye(2), queries=["a", "b"], recompute=function)
     controls = {one.pop("name"): one for one in explorer.options["controls"]}
-    assert all(control.pop("label") == name for name, control in controls.items())
+    labels = {name: control.pop("label") for name, control in controls.items()}
+    assert labels.pop("sentence") == "Change the words"
+    assert all(label == name for name, label in labels.items())
     assert controls == {
         "temperature": {"kind": "log", "start": 1.0, "low": 0.1, "high": 10.0},
         "scale": {"kind": "log", "start": 0.25, "low": 0.025, "high": 2.5},
@@ -463,22 +465,62 @@ def test_a_sentence_starts_from_its_default_or_from_the_queries():
         assert explorer.state["values"] == {"sentence": start}
 
 
-def test_the_sentence_names_the_strongest_pair_that_can_be_seen():
+def test_the_caption_says_what_the_followed_word_attends_to():
     given = np.full((2, 3, 3), 0.1)
-    given[0, 0, 2], given[1, 2, 1] = 0.9, 0.8
+    given[0, 0, 2], given[1, 2, 1], given[1, 2, 2] = 0.9, 0.8, 0.04
     explorer = HeadExplorer(given, queries=["it", "was", "sat"], mask=causal_mask(3), head=1)
     assert repr(explorer) == (
-        "HeadExplorer: 2 heads, 3 query and 3 key tokens; in head 1 the largest number is 0.80, "
-        "from “sat” to “was”."
+        "HeadExplorer: 2 heads, 3 query and 3 key tokens; in head 1 “sat” puts 0.80 on “was”, "
+        "0.10 on “it”."
     )
-    explorer.head = 0
-    assert explorer.text.endswith(
-        "in head 0 the largest number is 0.10, from “was” to “it”."
-    )  # “it” sees itself alone
+    explorer.head, explorer.row = 0, 0
+    assert explorer.text.endswith("in head 0 “it” puts 0.10 on “it”.")  # 0.9 is hidden
     explorer.head = 2
     assert "in the average of heads" in explorer.text
     hidden = HeadExplorer(np.eye(2), mask=torch.zeros(2, 2, dtype=torch.bool))
     assert hidden.text.endswith("in head 0 there is no number to be seen.")
+
+
+def test_without_words_the_caption_names_the_largest_number_that_can_be_seen(draw):
+    given = np.full((2, 3, 3), 0.1)
+    given[0, 0, 2], given[1, 2, 1] = 0.9, 0.8
+    explorer = HeadExplorer(given, mask=causal_mask(3), head=1)
+    assert explorer.text.endswith("in head 1 the largest number is 0.80, from “2” to “1”.")
+    explorer.head = 0
+    # “0” sees itself alone
+    assert explorer.text.endswith("in head 0 the largest number is 0.10, from “1” to “0”.")
+    scores = HeadExplorer(draw(3, 3) * 9, queries=["it", "was", "sat"])
+    assert "the largest number is" in scores.text
+
+
+def test_the_word_that_is_followed(draw):
+    given = weights(draw, 2, 4, 4)
+    words = ["the", "cat", "the", "dogs"]
+    rows = {follow: HeadExplorer(given, queries=words, follow=follow).row for follow in set(words)}
+    assert rows == {"the": 2, "cat": 1, "dogs": 3}
+    free = HeadExplorer(given, queries=words, head=1)
+    assert free.row == int(given[1].argmax()) // 4
+    with pytest.raises(ShapeError) as caught:
+        HeadExplorer(given, queries=words, follow="dog")
+    assert str(caught.value) == (
+        "HeadExplorer: follow must be one of the queries. expected one of the, cat, the, dogs, "
+        "got 'dog'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [("weights", True), ("scores", False), ("unnamed", False), ("41 words", False)],
+)
+def test_only_weights_between_few_words_are_a_sentence(draw, case, words):
+    size = 41 if case == "41 words" else 40
+    given = draw(2, size, size) * 3 if case == "scores" else weights(draw, 2, size, size)
+    names = None if case == "unnamed" else [f"w{n % 7}" for n in range(size)]
+    explorer = HeadExplorer(given, queries=names)
+    assert explorer.state["words"] == ([(names, names)] if words else None)
+    figure = explorer.picture().figure if case == "scores" else explorer.picture()
+    shown = [text.get_text() for ax in figure.axes for text in ax.texts]
+    assert ("w6" in shown) == words
 
 
 @pytest.mark.parametrize(
@@ -505,6 +547,12 @@ def test_the_static_picture_draws_the_heads_that_are_shown(draw):
         f"layer 1, head {n}" for n in range(4)
     ]
     assert HeadExplorer(-given[0], head=1).picture().get_title("left") == "head 1"
+    named = HeadExplorer(given[0], queries=["it", "was", "the", "cat", "sat"], follow="cat")
+    arcs = named.picture().axes[-1]
+    assert [text.get_text() for text in arcs.texts][:5] == ["it", "was", "the", "cat", "sat"]
+    written = [text.get_text() for text in arcs.texts[5:]]
+    large = [f"{weight:.2f}" for weight in given[0, 0, 3].tolist() if weight >= 0.05]
+    assert sorted(written) == sorted(large)
     meshes = [ax.collections[0].get_array() for ax in figure.axes[:4]]
     for mesh, head in zip(meshes, given[1], strict=True):
         assert np.ma.getdata(mesh).reshape(5, 5) == pytest.approx(head.numpy(), abs=1e-6)

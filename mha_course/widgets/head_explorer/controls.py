@@ -81,7 +81,7 @@ def _is_number(default: Any) -> bool:
 def _control(name: str, default: Any) -> Control:
     """Choose a control by the name of a parameter and by its default."""
     if name == "sentence":
-        return TextControl(name, name, default)
+        return TextControl(name, "Change the words", default)
     if name == "mask":
         return ChoiceControl(name, name, "menu", tuple(dict.fromkeys((*MASKS, default))), default)
     if name in ("temperature", "scale"):

@@ -19,6 +19,7 @@ import { bytesOf } from "../dom.js";
  * @property {Facts[]} facts one a map
  * @property {string[]} rows what each layer is called
  * @property {[string[], string[]][]} tokens queries and keys of each layer
+ * @property {[string[], string[]][] | null} words the same before repeated ones were numbered, where arcs can be drawn
  * @property {import("../matrix.js").Scale} scale of all maps
  * @property {BufferSource} numbers float32
  * @property {BufferSource | null} hidden a byte a cell

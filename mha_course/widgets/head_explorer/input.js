@@ -10,7 +10,9 @@ export function followPointer(explorer) {
     pointerleave: () => explorer.point({ hover: null }),
     pointerdown(event) {
       const at = place(event);
-      if (at?.row != null && at.column != null) explorer.point({ cursor: at });
+      if (at?.row == null) return;
+      if (at.column != null) explorer.point({ cursor: at });
+      explorer.follow(at.row);
     },
     focus() {
       explorer.cursor ??= { row: 0, column: 0 };
@@ -33,6 +35,15 @@ export function pressLarge(explorer, { key }) {
   else if (key === "PageDown") explorer.choose({ layer, slot: slot + 1 });
   else if (key === "Escape") explorer.point({ cursor: null });
   else return false;
+  return true;
+}
+
+/** Answer to a key in the sentence, and say whether it was one of ours. */
+export function pressSentence(explorer, event) {
+  const { layer, slot } = explorer.current();
+  if (event.key === "PageUp") explorer.choose({ layer, slot: slot - 1 });
+  else if (event.key === "PageDown") explorer.choose({ layer, slot: slot + 1 });
+  else return explorer.arcs.press(event);
   return true;
 }
 

@@ -22,6 +22,7 @@ from mha_course.plots.scales import HALF_TOLERANCE, Scale, scale_of
 
 PLACE = "HeadExplorer"
 MAX_TOKENS = 512  # a cell is a pixel then
+MAX_WORDS = 40  # of a sentence that is written on one line
 MAX_MEGABYTES = 64  # in one message to the browser, where they are copied several times
 HALF = ("torch.float16", "torch.bfloat16", "float16")
 
@@ -52,13 +53,22 @@ class Maps:
         """Return the scale that all maps share."""
         return scale_of(self.numbers, self.hidden)
 
+    @property
+    def has_words(self) -> bool:
+        """Return whether these are weights between words, few enough to be read as a sentence."""
+        T, S = self.shape[2:]
+        unnamed = [str(n) for n in range(T)] == self.tokens[0][0]
+        return self.scale.kind == "weights" and max(T, S) <= MAX_WORDS and S > 1 and not unnamed
+
     def message(self) -> dict[str, Any]:
         """Return what the browser draws: facts, numbers as float32, a byte a hidden cell."""
+        tokens = [self.tokens_of(row) for row in range(len(self.rows))]
         facts = [self._facts(*index) for index in np.ndindex(self.numbers.shape[:2])]
         return {
             "shape": list(self.shape), "slots": self.numbers.shape[1], "facts": facts,
             "rows": self.rows,
-            "tokens": [tuple(map(numbered, self.tokens_of(row))) for row in range(len(self.rows))],
+            "tokens": [tuple(map(numbered, pair)) for pair in tokens],
+            "words": tokens if self.has_words else None,
             "scale": self.scale.message(),
             "numbers": self.numbers.astype("<f4", copy=False).tobytes(),
             "hidden": self.hidden.tobytes() if self.hidden.any() else None,
@@ -67,6 +77,20 @@ class Maps:
     def tokens_of(self, row: int) -> tuple[list[str], list[str]]:
         """Return the queries and keys of a row: those of its sentence."""
         return self.tokens[row % len(self.tokens)]
+
+    def largest(self, row: int, slot: int) -> tuple[int, int] | None:
+        """Return the cell with the largest number that is seen, or None.
+
+        A row that sees a single key has no choice, so it is passed over where others see more.
+        """
+        matrix = self.numbers[row, slot]
+        seen = np.isfinite(matrix) & ~self.hidden[row, slot]
+        if not seen.any():
+            return None
+        choosing = seen & (seen.sum(axis=1, keepdims=True) > 1)
+        candidates = np.where(choosing if choosing.any() else seen, matrix, -np.inf)
+        query, key = np.unravel_index(candidates.argmax(), matrix.shape)
+        return int(query), int(key)
 
     def _facts(self, row: int, slot: int) -> dict[str, Any]:
         """Describe one map, as data.js says it; rows that see nothing or hold NaN do not count."""

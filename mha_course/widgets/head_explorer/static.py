@@ -14,14 +14,13 @@ from mha_course.plots.inputs import numbered
 from mha_course.widgets.head_explorer.maps import Maps
 
 MAX_HEADS = 16  # as many as can be told apart in a picture
+SENTENCE = 2.3  # inches
+LEAST = 0.05  # the weight from which it is named
 MAX_TOKENS = 64  # beyond which one head alone is drawn: with more, matplotlib takes seconds
 
 
-def caption(maps: Maps, layer: int, slot: int) -> str:
-    """Say in one sentence how much there is, and where the head that is shown is largest.
-
-    A row that sees a single key has no choice, so it is passed over where others see more.
-    """
+def caption(maps: Maps, layer: int, slot: int, row: int) -> str:
+    """Say in one sentence how much there is, and what the word that is followed attends to."""
     R, H, T, S = maps.shape
     B = len(maps.tokens)
     counts = [f"{n} {word}s" for n, word in ((R // B, "layer"), (B, "sentence")) if n > 1]
@@ -33,29 +32,45 @@ def caption(maps: Maps, layer: int, slot: int) -> str:
     elif H > MAX_HEADS:
         counted += f" (a still picture shows the first {MAX_HEADS} heads)"
     where = _name(maps, layer, slot, "the average of heads")
-    matrix = maps.numbers[layer, slot]
-    seen = np.isfinite(matrix) & ~maps.hidden[layer, slot]
-    if not seen.any():
+    largest = maps.largest(layer, slot)
+    if largest is None:
         return f"{counted}; in {where} there is no number to be seen."
-    choosing = seen & (seen.sum(axis=1, keepdims=True) > 1)
-    candidates = np.where(choosing if choosing.any() else seen, matrix, -np.inf)
-    row, column = np.unravel_index(candidates.argmax(), matrix.shape)
-    queries, keys = map(numbered, maps.tokens_of(layer))
-    pair = f"from “{isolate_word(queries[row], 14)}” to “{isolate_word(keys[column], 14)}”"
-    return f"{counted}; in {where} the largest number is {matrix[row, column]:.2f}, {pair}."
+    queries, keys = (
+        [isolate_word(word, 14) for word in words] for words in map(numbered, maps.tokens_of(layer))
+    )
+    weights = np.where(maps.hidden[layer, slot], 0, maps.numbers[layer, slot])
+    best = [key for key in np.argsort(-weights[row])[:3] if weights[row, key] >= LEAST]
+    if maps.has_words and best:
+        shown = ", ".join(f"{weights[row, key]:.2f} on “{keys[key]}”" for key in best)
+        return f"{counted}; in {where} “{queries[row]}” puts {shown}."
+    number = f"{weights[largest]:.2f}"
+    pair = f"from “{queries[largest[0]]}” to “{keys[largest[1]]}”"
+    return f"{counted}; in {where} the largest number is {number}, {pair}."
 
 
-def figure(maps: Maps, layer: int, slot: int) -> Axes | Figure:
-    """Draw up to 16 heads of a layer, or one where numbers are no weights or tokens are many."""
+def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | Figure:
+    """Draw the sentence with its arcs, and below it up to 16 heads of the layer; or one head where
+    numbers are no weights or tokens are many.
+    """
     R, H, T, S = maps.shape
     matrices = maps.numbers[layer]
     seen = ~maps.hidden[layer]
-    queries, keys = ([shorten(name) for name in names] for names in maps.tokens_of(layer))
+    words = maps.tokens_of(layer)
+    queries, keys = ([shorten(name) for name in names] for names in words)
     look: dict[str, Any] = {"queries": queries, "keys": keys, "scale": maps.scale}
     if H > 1 and maps.scale.kind == "weights" and max(T, S) <= MAX_TOKENS:
         shown = slice(min(H, MAX_HEADS))
         above = layer if R > 1 else None
-        return plots.head_grid(matrices[shown], mask=seen[shown], layer=above, **look)
+        room = SENTENCE if maps.has_words else 0.0
+        made = plots.head_grid(matrices[shown], mask=seen[shown], layer=above, room=room, **look)
+        if maps.has_words:
+            share = room / made.get_figheight()
+            ax = made.add_axes((0.01, 1 - share, 0.98, share))
+            name = _name(maps, layer, slot, "average of heads")
+            plots.sentence_arcs(ax, words, matrices[slot, row], row, colour=colour, title=name)
+            if slot < len(made.axes) - 2:
+                plots.frame_row(made.axes[slot], row)
+        return made
     title = _name(maps, layer, slot, "average of heads")
     return plots.heatmap(matrices[slot], mask=seen[slot], title=title, **look)
 

@@ -26,9 +26,10 @@ function lineText(maps, [queries, keys], { row, column }, cells) {
   const seen = [...names.keys()].filter(
     (i) => !isHidden(cells, place(i)) && Number.isFinite(value(i)),
   );
-  const largest = seen.sort((a, b) => value(b) - value(a)).slice(0, 3);
+  const [first, ...others] = seen.sort((a, b) => value(b) - value(a)).slice(0, 3);
+  const largest = [first, ...others.filter((i) => !maps.areWeights || value(i) >= 0.005)];
   const word = isolateWord(along ? queries[row] : keys[column]);
-  if (!largest.length)
+  if (first === undefined)
     return along ? `${word} sees nothing: all keys are hidden` : `${word} is seen by nobody`;
   return `${word} ${along ? "looks at" : "is seen by"} ${largest.map((i) => `${isolateWord(names[i])} ${number(value(i))}`).join(", ")}`;
 }

@@ -1,30 +1,37 @@
-// All heads as small pictures, and one of them large.
+// The sentence with arcs from one of its words, which unfold to the table of all rows; and all heads as small pictures.
 
+import { Arcs, LEAST } from "../arcs.js";
 import { makeControls } from "../controls.js";
-import { clamp, make, number, setText, setAttributes, svg } from "../dom.js";
+import { clamp, make, makeButton, number, setText, setAttributes, svg } from "../dom.js";
 import { arrange, drawMarked, drawPicture, makeLegend, palettesOf } from "../matrix.js";
 import { showValues } from "../protocol.js";
 import { Stage } from "../stage.js";
 import { readMaps } from "./data.js";
-import { followPointer, pressLarge, pressThumb } from "./input.js";
+import { followPointer, pressLarge, pressSentence, pressThumb } from "./input.js";
 import { nameOf, notesOf, readoutOf } from "./text.js";
 import { makeThumbs, markThumbs, paintThumbs } from "./thumbnails.js";
+import { unfold } from "./unfold.js";
 
 /**
  * @typedef {object} ExplorerOptions
  * @property {import("../controls.js").ControlSpec[]} controls Of the learner's function; none without one.
  * @property {{ plain: DataView, signed: DataView }} palettes 256 colours each, four bytes a colour.
+ * @property {string[]} colours Of heads: the first again after the last.
  *
  * @typedef {import("./data.js").Packet} ExplorerState
  *
  * @typedef {{ moved: Object<string, any> }} ExplorerEvent
  */
 
-const WIDE = 700; // pixels from which the small pictures stand beside the large one
+const WIDE = 700; // pixels from which many small pictures, or those of a large table, stand beside it
+const SENTENCE = 284; // pixels of a sentence and its arcs, and of the table to which they unfold
+const TALLEST = 380; // of any other table; one that is higher scrolls
+const AVERAGE = "#868e96";
 const ENTROPY =
   "Entropy of a head: mean over its rows, in nats; 0 means that each row looks at one key alone.";
 const KEYS = {
-  "In the large picture":
+  "In the sentence": "arrow keys, Home and End follow a word, Page Up and Page Down choose a head.",
+  "In the table":
     "arrow keys move from cell to cell, Home and End go to the ends of the row, Page Up and Page Down to another head, Escape leaves.",
   "In the small pictures": "arrow keys, Home and End choose a head.",
 };
@@ -40,33 +47,44 @@ class Explorer extends Stage {
   svg = svg("svg", { class: "matrix" }, this.drawing, this.highlight);
   surface = make("div", "surface", this.svg); // takes pointer and keys
   paper = make("div", "paper", this.base, this.surface);
+  table = make("div", "table", this.paper);
   legend = make("div", "legend");
   readout = make("p", "readout");
   notes = make("p", "notes");
-  view = make("div", "view", this.title, this.paper, this.legend, this.readout, this.notes);
+  height = 0; // of the stage: the most that was needed
 
   constructor({ model, el }) {
     super(model);
-    const { controls, palettes } = model.get("options");
+    const { controls, palettes, colours } = model.get("options");
     this.palettes = palettesOf(palettes);
+    this.colours = colours;
     this.controls = makeControls(controls, this.kernel.move);
+    this.arcs = new Arcs({
+      onHover: (row) => this.point({ hover: row === null ? null : { row } }),
+      onFollow: (row) => this.follow(row),
+    });
+    this.turn = makeButton("turn", "", () => this.put({ unfolded: !model.get("unfolded") }));
     this.build();
     followPointer(this);
-    this.start(el, ["layer", "head"]);
+    this.start(el, ["layer", "head", "row", "unfolded"]);
   }
 
   build() {
     const controls = [...this.controls.values()].map(({ node }) => node);
     const bar = make("div", "controls", ...controls);
-    const recompute = make("div", "recompute", bar, this.source, this.trouble);
+    const said = make("div", "said", this.source, this.trouble);
+    const recompute = make("div", "recompute", bar, said);
     recompute.hidden = !controls.length;
-    this.view.append(this.speaker.node);
-    const body = make("div", "body", make("div", "side", this.list), this.view);
+    const top = make("div", "top", this.title, this.turn);
+    this.stage = make("div", "stage", this.arcs.node, this.table);
+    const below = make("div", "below", this.readout, this.legend);
+    this.view = make("div", "view", top, this.stage, below, this.notes, this.speaker.node);
+    const body = make("div", "body", this.view, recompute, make("div", "side", this.list));
     const help = make("details", "keys", make("summary", "", "Keys"));
     for (const [where, what] of Object.entries(KEYS))
       help.append(make("p", "", make("b", "", where), `: ${what}`));
     help.append(make("p", "", ENTROPY));
-    this.root = make("div", "mha-heads mha-picture", recompute, body, help);
+    this.root = make("div", "mha-heads mha-picture", body, help);
 
     Object.assign(this.root, { role: "group", ariaLabel: "Heads of attention" });
     Object.assign(this.list, { role: "group", ariaLabel: "Heads: arrow keys choose" });
@@ -76,6 +94,7 @@ class Explorer extends Stage {
 
   answer(event, target) {
     if (target === this.surface) return pressLarge(this, event);
+    if (this.arcs.node.contains(target)) return pressSentence(this, event);
     return this.list.contains(target) && pressThumb(this, event);
   }
 
@@ -89,9 +108,24 @@ class Explorer extends Stage {
     this.put({ layer, head: clamp(slot, 0, this.maps.slots - 1) });
   }
 
+  /** Return which row is followed. */
+  followed() {
+    return clamp(this.model.get("row"), 0, this.maps.T - 1);
+  }
+
+  follow(row) {
+    this.put({ row });
+  }
+
+  isUnfolded() {
+    return !this.maps.words || this.model.get("unfolded");
+  }
+
   stateCame(state) {
     if (this.kernel.idle()) showValues(this.controls, state);
+    const before = this.maps && this.wordsOf(this.current())[0];
     this.maps = readMaps(state);
+    if (before) this.keepWord(before[this.model.get("row")]);
     const shape = `${this.maps.shape} ${this.maps.rows}`;
     if (shape !== this.shape)
       this.thumbs = makeThumbs(this.maps, this.list, (at) => this.choose(at));
@@ -99,8 +133,24 @@ class Explorer extends Stage {
     this.soon();
   }
 
+  /** Follow the word on, which stands elsewhere when others came before it. */
+  keepWord(word) {
+    const [now, row] = [this.wordsOf(this.current())[0], this.followed()];
+    if (now[row] === word) return;
+    const places = [...now.keys()].filter((i) => now[i] === word);
+    const [nearest] = places.sort((a, b) => Math.abs(a - row) - Math.abs(b - row));
+    if (nearest !== undefined) this.put({ row: nearest });
+  }
+
+  /** Return queries and keys as they were given; in tables words that come twice are numbered. */
+  wordsOf({ layer }) {
+    return (this.maps.words ?? this.maps.tokens)[layer];
+  }
+
   draw() {
-    this.root.classList.toggle("wide", this.root.clientWidth >= WIDE);
+    const large = this.maps.R > 1 || !this.maps.words;
+    const beside = large && this.root.clientWidth >= WIDE;
+    this.root.classList.toggle("wide", beside);
     this.root.classList.toggle("single", this.thumbs.length === 1);
     const space = this.view.clientWidth; // asked for first: after a change it would be laid out twice
     if (!space) return;
@@ -111,11 +161,28 @@ class Explorer extends Stage {
       cursor.row = Math.min(cursor.row, maps.T - 1);
       cursor.column = Math.min(cursor.column, maps.S - 1);
     }
+    this.root.style.setProperty("--head", this.colourOf(at));
     markThumbs(this.thumbs, maps, at);
     this.drawLarge(at, { ...maps, palette }, space);
     if (maps !== this.painted) paintThumbs(this.thumbs, maps, palette);
     this.painted = maps;
+    this.turnTo(this.isUnfolded());
     Object.assign(this.root.dataset, { drawn: true, serial: maps.serial });
+  }
+
+  colourOf({ slot }) {
+    return slot < this.maps.H ? this.colours[slot % this.colours.length] : AVERAGE;
+  }
+
+  /** Show the table or the sentence; one turns into the other where it is not the first picture. */
+  turnTo(unfolded) {
+    const first = this.unfolded === undefined;
+    if (this.unfolded === unfolded) return;
+    this.unfolded = unfolded;
+    this.turn.hidden = !this.maps.words;
+    setText(this.turn, unfolded ? "Fold back to the sentence" : "Unfold to a table of all words");
+    this.root.classList.toggle("unfolded", unfolded);
+    if (!first && this.maps.words) unfold(this, unfolded);
   }
 
   drawLarge(at, colours, space) {
@@ -123,21 +190,27 @@ class Explorer extends Stage {
     const place = `${maps.serial} ${at.layer} ${space}`;
     if (place !== this.place) {
       const { fontFamily } = getComputedStyle(this.root);
-      this.plan = arrange(maps, maps.tokens[at.layer], space, fontFamily);
+      const low = maps.words ? SENTENCE - 4 : 0;
+      this.plan = arrange(maps, maps.tokens[at.layer], space, fontFamily, { low });
+      if (maps.areWeights) this.plan.least = LEAST;
+      if (space !== this.space) this.height = 0;
+      const needed = maps.words ? SENTENCE : Math.min(TALLEST, this.plan.height);
+      this.height = Math.max(this.height, needed); // it does not jump when words go
+      this.space = space;
       this.place = place; // measuring words takes as long as all else
     }
     const cells = maps.matrix(at);
     this.drawing.replaceChildren(...drawPicture(this.base, cells, colours, this.plan));
     this.legend.replaceChildren(...makeLegend(cells, colours));
-    this.legend.style.marginLeft = `${this.plan.box.x}px`;
+    this.stage.style.height = `${this.height}px`;
     const { width, height } = this.plan;
-    this.paper.style.height = `${height}px`;
+    Object.assign(this.paper.style, { width: `${width}px`, height: `${height}px` });
     setAttributes(this.svg, { width, height });
 
     const { entropy } = maps.facts(at);
     const name = nameOf(maps, at);
     const measured = entropy === null ? "" : ` · entropy ${number(entropy)} nats`;
-    this.title.replaceChildren(make("b", "", name), measured);
+    this.title.replaceChildren(make("b", "", name), make("span", "entropy", measured));
     const notes = notesOf(maps, at).map(({ warning, text }) =>
       make("span", warning ? "odd" : "", `${warning ? "⚠ " : ""}${text}`),
     );
@@ -151,11 +224,22 @@ class Explorer extends Stage {
   point(pointed) {
     Object.assign(this, pointed);
     if (this.due) return; // it comes with the picture
-    const place = this.hover ?? this.cursor;
+    const at = this.current();
+    const pointedAt = this.hover ?? this.cursor;
+    this.highlight.classList.toggle("quiet", !pointedAt);
+    const place = pointedAt ?? (this.maps.words ? { row: this.followed() } : null);
     this.highlight.replaceChildren(...(place ? drawMarked(this.plan, place) : []));
-    const text = place ? readoutOf(this.maps, this.current(), place) : "";
+    if (this.maps.words) this.drawArcs(at, this.hover?.row ?? this.followed());
+    const text = place ? readoutOf(this.maps, at, place) : "";
     setText(this.readout, text || "Point at a cell, or at a word, to see its numbers.");
     this.speaker.speak(text);
+  }
+
+  drawArcs(at, follow) {
+    const [queries, keys] = this.wordsOf(at);
+    const { values: weights, hidden } = this.maps.matrix(at);
+    const [width, colour] = [this.space, this.colourOf(at)];
+    this.arcs.draw({ queries, keys, weights, hidden, follow, colour, width, height: this.height });
   }
 }
 

@@ -17,7 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
-from mha_course.errors import ShapeError
+from mha_course.errors import ShapeError, require
+from mha_course.plots.figures import HEAD_COLOURS, INK
 from mha_course.plots.scales import palettes
 from mha_course.widgets.base import CourseWidget, esm, style
 from mha_course.widgets.controls import Control
@@ -42,30 +43,37 @@ class HeadExplorer(CourseWidget):
             ``sentence`` (str) and others with a number as default. It returns weights, (weights,
             queries) or (weights, queries, keys).
         source: the line that says whose numbers those of recompute are.
+        follow: the query whose arcs are drawn at the start; without it, that of the largest number.
     Raises: ShapeError.
+
+    Weights between at most 40 words open as a sentence with arcs from the word that is followed,
+    and unfold to a table; all else is a table from the start.
 
     With ``recompute`` the numbers are those of this function from the start; where it returns None
     or raises, the given ones stay, and a line says so.
 
-    ``layer`` and ``head`` follow the learner and may be set. The average counts as a head;
+    ``layer``, ``head``, ``row`` (the query that is followed) and ``unfolded`` (whether the table is
+    shown) follow the learner and may be set. The average counts as a head;
     sentences stand below each other as layers do, and count as such: sentence 1 of layer 2, of
     three, is 7.
 
     >>> explorer = HeadExplorer([[0.9, 0.1], [0.3, 0.7]], queries=["it", "sat"])
     >>> explorer.text
-    '1 head, 2 query and 2 key tokens; in head 0 the largest number is 0.90, from “it” to “it”.'
+    '1 head, 2 query and 2 key tokens; in head 0 “it” puts 0.90 on “it”, 0.10 on “sat”.'
     """
 
     _esm = esm("widget.js", folder=HERE)
     _css = style(HERE / "head_explorer.css")
     layer = traitlets.Int(0).tag(sync=True)
     head = traitlets.Int(0).tag(sync=True)
+    row = traitlets.Int(0).tag(sync=True)
+    unfolded = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
         self, weights: Any, *, queries: Sequence[Any] | None = None,
         keys: Sequence[Any] | None = None, mask: Any = None,
         recompute: Callable[..., Any] | None = None, source: str = YOURS,
-        layer: int = 0, head: int = 0,
+        layer: int = 0, head: int = 0, follow: str | None = None,
     ) -> None:  # fmt: skip
         self._maps = read(weights, queries, keys, mask)
         self._mask = mask
@@ -83,8 +91,9 @@ class HeadExplorer(CourseWidget):
         # On a slide nothing recomputes.
         on_slide = plots.figures.style.get() is plots.figures.SLIDE
         specs = [] if on_slide else [control.spec() for control in chosen]
-        options = {"controls": specs, "palettes": palettes()}
+        options = {"controls": specs, "palettes": palettes(), "colours": list(HEAD_COLOURS)}
         super().__init__(chosen, options=options, layer=layer, head=head)
+        self.row = self._row_at_start(follow)
         self._sentence = self.values.get("sentence", self._sentence)
         self._describe()
         self._show({})
@@ -94,10 +103,24 @@ class HeadExplorer(CourseWidget):
         layers, heads = self._maps.numbers.shape[:2]
         return max(0, min(self.layer, layers - 1)), max(0, min(self.head, heads - 1))
 
-    @traitlets.observe("layer", "head")
+    def _row_at_start(self, follow: str | None) -> int:
+        """Return the row of a query, the last of this name, or that of the largest number."""
+        queries = self._maps.tokens_of(self._shown()[0])[0]
+        if follow is None:
+            return (self._maps.largest(*self._shown()) or (0, 0))[0]
+        expected = f"one of {', '.join(queries)}"
+        rule = "follow must be one of the queries"
+        require(follow in queries, PLACE, rule, expected=expected, got=repr(follow))
+        return len(queries) - 1 - queries[::-1].index(follow)
+
+    def _followed(self) -> int:
+        """Return the row that is followed: of new maps there may be fewer."""
+        return max(0, min(self.row, self._maps.shape[2] - 1))
+
+    @traitlets.observe("layer", "head", "row")
     def _describe(self, _: Any = None) -> None:
         """Say in one sentence what is to be seen."""
-        self.text = static.caption(self._maps, *self._shown())
+        self.text = static.caption(self._maps, *self._shown(), self._followed())
 
     def _drawn(self) -> dict[str, Any]:
         return {**self._maps.message(), "source": self._source}
@@ -140,5 +163,7 @@ class HeadExplorer(CourseWidget):
         self._source = self._source_of_recompute
 
     def picture(self) -> Axes | Figure:
-        """Draw up to 16 heads of the layer, or one head alone where numbers are no weights."""
-        return static.figure(self._maps, *self._shown())
+        """Draw the sentence and up to 16 heads of the layer, or one head alone."""
+        layer, slot = self._shown()
+        colour = HEAD_COLOURS[slot % len(HEAD_COLOURS)] if slot < self._maps.num_heads else INK
+        return static.figure(self._maps, layer, slot, self._followed(), colour)
