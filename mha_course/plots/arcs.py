@@ -48,7 +48,7 @@ def sentence_arcs(
         ax.add_patch(
             PathPatch(path, fill=False, edgecolor=colour, lw=max(1.0, THICKEST * weight), **look)
         )
-        number = {"ha": "center", "va": "center", "fontsize": SMALL, "color": INK}
+        number: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL, "color": INK}
         ax.text(middles[j], NUMBER, f"{weight:.2f}", **number)
 
 

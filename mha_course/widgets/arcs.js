@@ -139,7 +139,10 @@ export class Arcs {
     this.node.style.height = `${height}px`;
     const lines = this.two ? [this.queryLine.write(queries, width)] : [];
     lines.push(this.keyLine.write(keys, width));
-    if (lines.includes(true) || this.size !== `${width} ${height}`) this.measure(width, height);
+    if (lines.includes(true) || this.size !== `${width} ${height}`) {
+      this.measure(width, height);
+      this.node.scrollLeft = this.queries.middles[follow] - width / 2; // of a long sentence
+    }
     const S = keys.length;
     const row = Array.from({ length: S }, (_, j) => weights[follow * S + j]);
     const hiddenRow = hidden && Array.from({ length: S }, (_, j) => hidden[follow * S + j]);
@@ -185,7 +188,7 @@ export class Arcs {
       const d = this.two
         ? curveBetween(drawn.from, middles[j], 2, floor)
         : arcAbove(drawn.from, middles[j], floor, this.space - THICKEST);
-      const opacity = weight < LEAST ? 0.15 : 0.3 + 0.6 * Math.min(weight, 1);
+      const opacity = weight < LEAST ? 0.15 : 0.4 + 0.5 * Math.min(weight, 1);
       return svg("path", { d, "stroke-width": Math.max(1, THICKEST * weight), opacity });
     });
     this.paths.replaceChildren(...nodes);

@@ -5,6 +5,13 @@ import { connect } from "./protocol.js";
 
 const SETTLED = 150; // milliseconds until the kernel hears what was chosen: it need not follow every step
 
+/** Keep the height that a picture once had at this width, so that nothing below it jumps. */
+function keepHeight(root, width) {
+  if (Math.abs(width - root.dataset.width) >= 1) root.style.minHeight = "";
+  root.dataset.width = width;
+  if (!root.querySelector("details[open]")) root.style.minHeight = getComputedStyle(root).height;
+}
+
 /** A subclass makes `root`, and then calls `start`; it has `draw`, `stateCame(state)` and, for keys, `answer`. */
 export class Stage {
   due = null;
@@ -37,7 +44,10 @@ export class Stage {
   start(el, traits) {
     el.append(this.root);
     const soon = () => this.soon();
-    const size = new ResizeObserver(soon);
+    const size = new ResizeObserver(([entry]) => {
+      keepHeight(this.root, entry.borderBoxSize[0].inlineSize);
+      soon();
+    });
     size.observe(this.root);
     this.stops = [
       catchKeys(this.root, (event, target) => this.answer(event, target)),

@@ -127,7 +127,8 @@ def arcs(page):
         "nodes => nodes.map((node) => Number(node.getAttribute('stroke-width')))"
     )
     below = page.locator(".mha-arcs .word").evaluate_all(
-        "nodes => nodes.map((node) => [node.querySelector('span').textContent, node.lastChild.textContent])"
+        "nodes => nodes.map((node) => [node.querySelector('span').textContent, "
+        "node.lastChild.textContent])"
     )
     return widths, [(word, number) for word, number in below if number]
 
@@ -234,17 +235,19 @@ def test_other_keys_stand_on_a_line_of_their_own(show, draw):
     assert page.evaluate("model.get('row')") == 2  # a key is not followed
 
 
-@pytest.mark.parametrize("size", [2, 15, 40, 64, 512])
-def test_no_explorer_is_higher_than_a_screen_and_none_jumps(show, draw, size):
+@pytest.mark.parametrize(("layers", "size"), [(1, 2), (2, 15), (6, 15), (1, 40), (1, 64), (2, 512)])
+def test_no_explorer_is_higher_than_a_screen_and_none_jumps(show, draw, layers, size):
     words = [f"word{n}" for n in range(size)]
     explorer = HeadExplorer(
-        weights(draw, 8, size, size), queries=words, recompute=lambda sentence, temperature: None
+        weights(draw, layers, 1, 8, size, size),
+        queries=words,
+        recompute=lambda sentence, mask: None,
     )
     page = show(explorer, unfolded=False, width=1016)
     before = page.locator(".mha-heads").bounding_box()
     assert before["width"] == 1000
     assert before["height"] <= 620
-    fewer = HeadExplorer(torch.eye(2).expand(8, 2, 2), queries=["the", "cat"])
+    fewer = HeadExplorer(torch.eye(2).expand(layers, 1, 8, 2, 2), queries=["the", "cat"])
     page.evaluate("(state) => model.set('state', new Model(state).get('state'))",
                   alone(fewer)["state"])  # fmt: skip
     press(page)

@@ -201,6 +201,12 @@ def test_widgets_are_live_on_slides(open_deck):
     place, explorer = go("HeadExplorer")
     explorer.get_by_role("button", name="head 2").click()
     explorer.locator(".title", has_text="head 2").wait_for()
+    explorer.get_by_role("button", name="dogs").click()
+    explorer.locator(".readout", has_text="head 2: dogs looks at loud ").wait_for()
+    page.keyboard.press("ArrowRight")
+    explorer.locator(".readout", has_text="head 2: was looks at ").wait_for()
+    explorer.get_by_role("button", name="Unfold").click()
+    explorer.locator(".unfolded:not(.turning)").wait_for()
     x, y, w, h = map(float, explorer.locator(".base").get_attribute("data-place").split())
     grown = explorer.locator(".surface").evaluate(
         "node => node.getBoundingClientRect().width / node.offsetWidth"

@@ -43,7 +43,8 @@ export function pressSentence(explorer, event) {
   const { layer, slot } = explorer.current();
   if (event.key === "PageUp") explorer.choose({ layer, slot: slot - 1 });
   else if (event.key === "PageDown") explorer.choose({ layer, slot: slot + 1 });
-  else return explorer.arcs.press(event);
+  else if (!explorer.arcs.press(event)) return false;
+  explorer.point({ hover: null });
   return true;
 }
 

@@ -25,7 +25,7 @@ import { unfold } from "./unfold.js";
 
 const WIDE = 700; // pixels from which many small pictures, or those of a large table, stand beside it
 const SENTENCE = 284; // pixels of a sentence and its arcs, and of the table to which they unfold
-const TALLEST = 380; // of any other table; one that is higher scrolls
+const TALLEST = 344; // of any other table; one that is higher scrolls
 const AVERAGE = "#868e96";
 const ENTROPY =
   "Entropy of a head: mean over its rows, in nats; 0 means that each row looks at one key alone.";
@@ -148,7 +148,7 @@ class Explorer extends Stage {
   }
 
   draw() {
-    const large = this.maps.R > 1 || !this.maps.words;
+    const large = this.maps.R > 2 || !this.maps.words;
     const beside = large && this.root.clientWidth >= WIDE;
     this.root.classList.toggle("wide", beside);
     this.root.classList.toggle("single", this.thumbs.length === 1);
