@@ -1,4 +1,5 @@
-// How the sentence becomes the table, and back: words move above their columns, and the rows follow one by one.
+// How the sentence becomes the table, and back: words move above their columns, and the rows follow one by one; or, with
+// prefers-reduced-motion, at once.
 
 import { still } from "../player.js";
 

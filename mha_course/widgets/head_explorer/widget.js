@@ -24,7 +24,7 @@ import { unfold } from "./unfold.js";
  */
 
 const WIDE = 700; // pixels from which many small pictures, or those of a large table, stand beside it
-const SENTENCE = 284; // pixels of a sentence and its arcs, and of the table to which they unfold
+const SENTENCE = 262; // pixels of a sentence and its arcs, and of the table to which they unfold
 const TALLEST = 344; // of any other table; one that is higher scrolls
 const AVERAGE = "#868e96";
 const ENTROPY =
