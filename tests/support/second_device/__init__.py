@@ -53,8 +53,6 @@ def load():
             get_amp_supported_dtype=lambda: [torch.bfloat16],
             _is_in_bad_fork=lambda: False,
             manual_seed_all=lambda seed: None,  # numbers come from the generator of the CPU
-            get_rng_state=lambda device=0: torch.empty(0, dtype=torch.uint8),
-            set_rng_state=lambda state, device=0: None,
         )  # fmt: skip
         torch._register_device_module(NAME, module)
     return NAME
