@@ -1,10 +1,11 @@
-"""Make the README's pictures from the real thing: the scene and a wrong answer in JupyterLab.
+"""Make the README's pictures from the real thing: the explorer and a wrong answer in JupyterLab.
 
 python tests/support/readme_pictures.py
 """
 
 import io
 import tempfile
+import time
 from pathlib import Path
 
 import browsing
@@ -12,13 +13,16 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 DATA = browsing.ROOT / "mha_course" / "data"
-SCENE = """from mha_course import example
-from mha_course.widgets import AttentionScene
+EXPLORER = """from mha_course import example
+from mha_course.widgets import HeadExplorer
 
-cat = example.load()
-AttentionScene(cat.mha.steps(cat.x), tokens=cat.tokens, x=cat.x, out_proj=cat.mha.out_proj,
-  follow="it", head=1)"""
-FOLLOWED = 10  # “hungry” in the menu of words, which begins with none
+def look(sentence):
+    found = example.load(sentence)
+    return found.mha(found.x)[1]
+
+HeadExplorer(look(example.SENTENCE), queries=example.load().tokens, head=1, follow="it",
+  recompute=look, source="The model's numbers.")"""
+SWAPPED = "the grey dogs that chased the loud cat was hungry , so it ate greedily"
 MISTAKE = """import torch
 from mha_course.exercises import check
 from mha_course.tracing import trace
@@ -45,11 +49,19 @@ class Film:
         height = low["y"] + low["height"] - box["y"]
         self.clip = {"x": box["x"], "y": box["y"], "width": box["width"], "height": height}
 
-    def take(self, milliseconds):
-        self.page.wait_for_timeout(350)
+    def take(self, milliseconds, wait=350):
+        self.page.wait_for_timeout(wait)
         data = self.page.screenshot(clip=self.clip)
         self.frames.append(Image.open(io.BytesIO(data)).convert("RGB"))
         self.times.append(milliseconds)
+
+    def follow(self, seconds):
+        """Take what moves, as fast as pictures can be taken."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            start = time.monotonic()
+            self.take(0, wait=0)
+            self.times[-1] = max(40, round(1000 * (time.monotonic() - start)))
 
     def save(self, path):
         first, *rest = self.frames
@@ -65,24 +77,25 @@ class Film:
         print(path.name, f"{len(self.frames)} frames, {path.stat().st_size / 1000:.0f} kB")
 
 
-def walk(page):
-    """Film the scene: walk through the whole pass, then follow another word, and light another
-    head.
-    """
-    page.wait_for_selector(".mha-scene[data-drawn]")
-    film, ahead = (
-        Film(page, ".mha-scene", ".mha-scene .paper"),
-        page.get_by_role("button", name="Next"),
-    )
-    film.take(2000)
-    while ahead.is_enabled():
-        ahead.click()
-        film.take(1700)
-    page.locator(".mha-scene .paper").press("Escape")
-    page.locator(".mha-scene select").select_option(index=FOLLOWED)
-    film.take(1500)
-    page.get_by_role("button", name="head 0").click()
-    film.take(2200)
+def explore(page):
+    """Film the explorer: point at words, change them, unfold the table, and fold it back."""
+    page.wait_for_selector(".mha-heads[data-drawn]")
+    film = Film(page, ".mha-heads", ".mha-heads .side")
+    film.take(1800)
+    for word in ("ate", "dogs"):
+        page.locator(".word", has_text=word).hover()
+        film.follow(0.3)
+        film.take(1000)
+    page.mouse.move(5, 5)
+    film.follow(0.3)
+    film.take(700)
+    page.locator(".mha-heads input").fill(SWAPPED)
+    film.follow(0.5)
+    film.take(1800)
+    for milliseconds in (2600, 1200):
+        page.locator(".turn").click()
+        film.follow(1.5)
+        film.take(milliseconds)
     film.save(DATA / "readme.webp")
 
 
@@ -112,7 +125,7 @@ def main():
         )
         lab = browsing.Lab(Path(folder))
         try:
-            for cells, keep in (([MISTAKE, CHECK, TRACE], mistake), ([SCENE], walk)):
+            for cells, keep in (([MISTAKE, CHECK, TRACE], mistake), ([EXPLORER], explore)):
                 page = chromium.new_page(viewport={"width": 1280, "height": 1600})
                 lab.open(page, cells)
                 keep(page)

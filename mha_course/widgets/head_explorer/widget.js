@@ -194,7 +194,8 @@ class Explorer extends Stage {
       this.plan = arrange(maps, maps.tokens[at.layer], space, fontFamily, { low });
       if (maps.areWeights) this.plan.least = LEAST;
       if (space !== this.space) this.height = 0;
-      const needed = maps.words ? SENTENCE : Math.min(TALLEST, this.plan.height);
+      const [least, most] = maps.words ? [SENTENCE, SENTENCE + 24] : [0, TALLEST];
+      const needed = clamp(this.plan.height, least, most);
       this.height = Math.max(this.height, needed); // it does not jump when words go
       this.space = space;
       this.place = place; // measuring words takes as long as all else
