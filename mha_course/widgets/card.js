@@ -2,6 +2,7 @@
 // so that this works without a kernel; the kernel answers everything else.
 
 import { keepKeys, make, makeButton, setText } from "./dom.js";
+import { inView } from "./in_view.js";
 import { connect } from "./protocol.js";
 
 /**
@@ -108,4 +109,4 @@ function render({ model, el }) {
   };
 }
 
-export default { render };
+export default { render: inView(render) };

@@ -1,6 +1,7 @@
 // The lab of lesson 4: a row of its matrix can be picked, and the sums of rows and columns stand at the edges.
 
 import { svg } from "../../widgets/dom.js";
+import { inView } from "../../widgets/in_view.js";
 import { renderLab } from "../../widgets/labs/lab.js";
 import { Matrix } from "../../widgets/labs/matrix.js";
 import { KINDS } from "../../widgets/labs/panels.js";
@@ -57,4 +58,4 @@ const draw = (panel, tools) => new SummedMatrix(panel, tools);
 const kinds = { ...KINDS, matrix: { ...KINDS.matrix, draw } };
 const render = (context) => renderLab(context, kinds);
 
-export default { render };
+export default { render: inView(render) };

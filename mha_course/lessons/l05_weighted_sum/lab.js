@@ -1,6 +1,7 @@
 // The lab of lesson 5: its bars are sliders of the browser's own, drawn as bars.
 
 import { isolateWord, make } from "../../widgets/dom.js";
+import { inView } from "../../widgets/in_view.js";
 import { bars, figure } from "../../widgets/labs/bars.js";
 import { renderLab } from "../../widgets/labs/lab.js";
 import { KINDS } from "../../widgets/labs/panels.js";
@@ -45,4 +46,4 @@ function sliders(panel, { move, idle }) {
 const kinds = { ...KINDS, bars: { ...KINDS.bars, draw: sliders } };
 const render = (context) => renderLab(context, kinds);
 
-export default { render };
+export default { render: inView(render) };

@@ -3,6 +3,7 @@
 import { Arcs, LEAST } from "../arcs.js";
 import { makeControls } from "../controls.js";
 import { clamp, make, makeButton, number, setText, setAttributes, svg } from "../dom.js";
+import { inView } from "../in_view.js";
 import { arrange, drawMarked, drawPicture, makeLegend, palettesOf } from "../matrix.js";
 import { showValues } from "../protocol.js";
 import { Stage } from "../stage.js";
@@ -249,4 +250,4 @@ function render(context) {
   return () => explorer.remove();
 }
 
-export default { render };
+export default { render: inView(render) };

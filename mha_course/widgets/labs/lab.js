@@ -2,6 +2,7 @@
 
 import { makeControls } from "../controls.js";
 import { keepKeys, make, makeButton, makeSpeaker, setText } from "../dom.js";
+import { inView } from "../in_view.js";
 import { palettesOf } from "../matrix.js";
 import { connect, showValues } from "../protocol.js";
 import { KINDS } from "./panels.js";
@@ -156,4 +157,4 @@ export function renderLab({ model, el }, kinds) {
 
 const render = (context) => renderLab(context, KINDS);
 
-export default { render };
+export default { render: inView(render) };

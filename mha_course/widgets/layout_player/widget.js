@@ -1,6 +1,7 @@
 // A strip of memory, and the tensor as it is read from one of them. A view moves labels, a copy writes a second strip.
 
 import { make } from "../dom.js";
+import { inView } from "../in_view.js";
 import { makePlayer } from "../player.js";
 import { Lane } from "./lane.js";
 
@@ -73,4 +74,4 @@ function render(context) {
   return end;
 }
 
-export default { render };
+export default { render: inView(render) };

@@ -1,6 +1,7 @@
 // Steps through a trace: the code on one side, the tensors that the step reads and makes on the other.
 
 import { make, setText } from "../dom.js";
+import { inView } from "../in_view.js";
 import { makePlayer } from "../player.js";
 import { describe, tokens } from "./tensor.js";
 import { factsOf, makeMark, storageWords, warningBox } from "./facts.js";
@@ -114,4 +115,4 @@ function render(context) {
   };
 }
 
-export default { render };
+export default { render: inView(render) };

@@ -1,6 +1,7 @@
 // The whole of multi-head attention in one picture: it is walked, followed and looked into without a kernel.
 
 import { isolateWord, clamp, make, makeButton, setText } from "../../../widgets/dom.js";
+import { inView } from "../../../widgets/in_view.js";
 import { palettesOf } from "../../../widgets/matrix.js";
 import { Stage } from "../../../widgets/stage.js";
 import { Picture } from "./draw.js";
@@ -263,4 +264,4 @@ function render(context) {
   return () => scene.remove();
 }
 
-export default { render };
+export default { render: inView(render) };

@@ -1,0 +1,84 @@
+"""A widget comes into view after Shift+Enter on its cell, and nothing else is ever scrolled."""
+
+import pytest
+
+LINES = "print('\\n'.join(map(str, range(60))))"
+EXPLORER = """import torch
+from mha_course.widgets import HeadExplorer
+words = "the grey cat that chased the loud dogs was hungry".split()
+HeadExplorer(torch.rand(4, 10, 10).mul(5).softmax(-1), queries=words)"""
+LAB = """from mha_course.lessons.l03_scaling import ScalingLab
+ScalingLab()"""
+SCREENS = [(1280, 800), (1920, 1080)]
+CELLS = [LINES, "2 + 2", EXPLORER, LINES, LAB, "1 + 1", LINES, "1 + 1"]
+WIDGETS = {2: ".mha-heads", 4: ".mha-lab"}
+SCROLLED = "document.querySelector('.jp-WindowedPanel-outer').scrollTop"
+
+
+def run_cell(page, number):
+    """Choose a cell, as a reader does who has come to it, and run it with Shift+Enter."""
+    page.evaluate(
+        """(number) => { const { content } = jupyterapp.shell.currentWidget;
+             content.activeCellIndex = number; content.node.focus(); }""",
+        number,
+    )
+    page.wait_for_timeout(300)
+    page.keyboard.press("Shift+Enter")
+
+
+def view(page):
+    return page.locator(".jp-WindowedPanel-outer").bounding_box()
+
+
+@pytest.mark.parametrize(("width", "height"), SCREENS)
+def test_after_shift_enter_the_top_of_a_widget_is_in_view(lab_page, width, height):
+    page = lab_page(CELLS, run=False, windowing=True, width=width, height=height)
+    page.locator(".jp-CodeCell").first.click()
+    for number in (0, 1, *WIDGETS):
+        run_cell(page, number)
+        if number not in WIDGETS:
+            continue
+        page.wait_for_selector(WIDGETS[number])
+        page.wait_for_timeout(2200)
+        shown, widget = view(page), page.locator(WIDGETS[number]).bounding_box()
+        assert widget["y"] >= shown["y"]
+        bottom = widget["y"] + min(widget["height"], shown["height"] - 20)
+        assert bottom <= shown["y"] + shown["height"]
+        active = "jupyterapp.shell.currentWidget.content.activeCellIndex"
+        assert page.evaluate(active) == number + 1  # where JupyterLab went
+        assert page.evaluate("document.activeElement.closest('.mha-picture')") is None
+        # out of sight and back, and in another theme: nothing moves
+        page.mouse.move(shown["x"] + 400, shown["y"] + 300)
+        page.mouse.wheel(0, 4000)
+        page.wait_for_timeout(400)
+        page.mouse.wheel(0, -4000)
+        page.wait_for_timeout(300)
+        before = page.evaluate(SCROLLED)
+        page.wait_for_timeout(1800)
+        assert page.evaluate(SCROLLED) == before
+
+
+def test_a_reader_who_scrolls_is_not_pulled_back(lab_page):
+    page = lab_page(CELLS, run=False, windowing=True, width=1280, height=800)
+    page.locator(".jp-CodeCell").first.click()
+    run_cell(page, 0)
+    run_cell(page, 2)
+    page.wait_for_selector(".mha-heads[data-drawn]")
+    shown = view(page)
+    page.mouse.move(shown["x"] + 400, shown["y"] + 300)
+    page.mouse.wheel(0, -700)
+    page.wait_for_timeout(300)
+    before = page.evaluate(SCROLLED)
+    page.wait_for_timeout(2000)
+    assert page.evaluate(SCROLLED) == before
+    assert page.locator(".mha-heads").bounding_box()["y"] > shown["y"] + 100
+
+
+def test_run_all_scrolls_nothing(lab_page):
+    page = lab_page(CELLS, run=False, windowing=True, width=1280, height=800)
+    page.locator(".jp-CodeCell").first.click()
+    before = page.evaluate(SCROLLED)
+    page.evaluate("jupyterapp.commands.execute('notebook:run-all-cells')")
+    page.wait_for_selector(".mha-lab")
+    page.wait_for_timeout(2500)
+    assert page.evaluate(SCROLLED) == before
