@@ -103,6 +103,12 @@ def shot(page):
     return plt.imread(io.BytesIO(page.locator(".board").screenshot()))[:, :, :3]
 
 
+def with_kernel(page):
+    """Draw it again, as where a kernel listens."""
+    page.evaluate("model.send = () => {}; tidy(); draw('one'); null")
+    settle(page)
+
+
 @pytest.fixture
 def running():
     """The scene of the running example, as lesson 7 shows it."""
@@ -353,6 +359,9 @@ def test_the_head_that_is_followed_unfolds_so_that_a_pointer_hits_its_numbers(sh
 
 def test_its_height_is_the_same_at_all_stages(show, running):
     page = show(running, width=1016)
+    page.evaluate("model.get('options').asks = true")
+    with_kernel(page)
+    assert page.locator(".said").is_visible()
     height = "document.querySelector('.mha-scene').getBoundingClientRect().height"
     heights = set()
     for step in range(2 * STAGES + 1):
@@ -420,12 +429,6 @@ def test_on_a_phone_it_scrolls_inside_itself_to_what_is_lit(show):
     left = page.evaluate("document.querySelector('.mha-scene .paper').scrollLeft")
     part = page.evaluate("model.get('state').plan.parts.weights")
     assert left < part["x"] * 0.88 < left + 300
-
-
-def with_kernel(page):
-    """Draw it again, as where a kernel listens."""
-    page.evaluate("model.send = () => {}; tidy(); draw('one'); null")
-    settle(page)
 
 
 def test_a_sentence_is_typed_where_there_is_a_kernel(show, steps):

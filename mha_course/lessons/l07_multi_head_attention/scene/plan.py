@@ -301,8 +301,8 @@ class ScenePlan:
             for head in range(self.H)
         ]
         for head, box in enumerate(heads):
-            text = f"head {head}" if self.H < 4 or not head else f"{head}"
-            self._write(text, box["x"], box["y"] - 6, "weights", head=head)
+            self._write(f"{head}", box["x"], box["y"] - 6, "weights", head=head)
+        self._write("head", left - 6, self.top - 66 - side, "weights", align="right")
         return heads
 
     def _ramps(self) -> list[dict[str, Any]]:

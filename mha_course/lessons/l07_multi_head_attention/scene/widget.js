@@ -25,7 +25,7 @@ import { Walk } from "./walk.js";
  * @property {{ sentence: string }} [moved] With this sentence, where it takes one.
  */
 
-const [LEAST, MOST] = [0.88, 1]; // how far the picture follows its place; where there is less it scrolls
+const [LEAST, MOST] = [0.82, 1]; // how far the picture follows its place; where there is less it scrolls
 const LAST = STAGES.length - 1;
 const KEYS =
   "In the picture: Space or → plays the next stage, ← goes back, Escape to the overview; ↑ and ↓ follow another word, " +
@@ -259,7 +259,8 @@ class Scene extends Stage {
     this.narrow = clientWidth / width < LEAST;
     this.size = clientWidth && clamp(clientWidth / width, LEAST, Math.max(most, LEAST));
     if (!this.size) return; // it is out of sight
-    this.brush.prepare(this.steps.plan, this.size, dark);
+    const grown = this.board.getBoundingClientRect().width / this.board.offsetWidth || 1; // on a slide
+    this.brush.prepare(this.steps.plan, this.size * grown, dark);
     this.root.classList.toggle("narrow", this.narrow);
     this.picture.zoom(this.size);
     this.board.style.setProperty("--zoom", this.size);
