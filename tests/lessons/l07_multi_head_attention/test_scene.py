@@ -37,10 +37,10 @@ def sent(made):
     return {name: np.frombuffer(data, np.float32) for name, data in made.state["arrays"].items()}
 
 
-def ask(made):
+def ask(made, **moved):
     """Ask to recompute, and return what went wrong."""
     serial = made.state["serial"] + 1
-    made.event = {"serial": serial}
+    made.event = {"serial": serial, "moved": moved}
     assert made.state["serial"] == serial
     return made.state["trouble"]
 
@@ -146,6 +146,58 @@ def test_what_is_not_found_stays_and_is_named(scene, mha, draw):
         "weights, out, masked_scores: your function's numbers. All others are the course's.",
         "These numbers are your function's.",
     ]
+
+
+def course(sentence):
+    """Return the course's steps of a sentence, and their x."""
+    found = example.load(sentence)
+    return found.mha.steps(found.x), found.x
+
+
+def textbook(sentence):
+    """Return what a learner's function makes of a sentence."""
+    found = example.load(sentence)
+    linears = [getattr(found.mha, f"{name}_proj") for name in ("q", "k", "v", "out")]
+    return learners(lambda x: split_heads(x, 4))(found.x, linears)
+
+
+@pytest.mark.parametrize(("recompute", "yours"), [(course, False), (textbook, True)])
+def test_a_sentence_that_is_typed_takes_the_place_of_the_given_one(recompute, yours):
+    steps, x = course(example.SENTENCE)
+    words = example.SENTENCE.split()
+    made = AttentionScene(steps, tokens=words, x=x, recompute=recompute, follow="it", head=1)
+    assert made.options["controls"][0]["start"] == example.SENTENCE
+    typed = "the loud cat was hungry , so it ate greedily"
+    assert ask(made, sentence=typed) == ""
+    assert made.state["tokens"] == typed.split()
+    assert made.state["S"] == 10
+    assert made.row == 7  # it is followed still
+    given, x = course(typed)
+    for name, tensor in (vars(given) | {"x": x}).items():
+        if name in sent(made):
+            np.testing.assert_allclose(sent(made)[name], tensor.ravel(), atol=1e-5, err_msg=name)
+    assert bool(made.state["yours"]) == yours
+    before = made.state
+    trouble = ask(made, sentence="the loud cta was hungry")
+    assert "“cta”" in trouble
+    assert "\n" not in trouble
+    assert made.state["tokens"] == before["tokens"]
+    assert made.state["values"] == {"sentence": "the loud cta was hungry"}
+    assert ask(made, sentence="the cat") == ""
+    assert made.row == 1  # where it is no longer there, the last word
+    assert made.picture().axes
+    assert ask(made, sentence=example.SENTENCE) == ""
+    assert made.state["S"] == len(words)
+
+
+def test_stages_of_two_sentences_are_never_mixed(scene):
+    weights = torch.full((1, 4, 3, 3), 1 / 3)
+    made = scene(recompute=lambda sentence: (torch.zeros(1, 3, 24), weights))
+    before = made.state
+    trouble = ask(made, sentence="it was it")
+    assert "another sentence needs all stages" in trouble
+    assert made.state["tokens"] == before["tokens"]
+    assert made.state["S"] == 5
 
 
 def fail():

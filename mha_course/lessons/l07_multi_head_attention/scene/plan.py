@@ -15,7 +15,12 @@ from typing import Any, NamedTuple
 from mha_course.markup import isolate_word
 from mha_course.plots.figures import SLIDE, STREAMS, style
 
-WIDTH, WIDE, GAP, LEFT = 936, 66, 4, 76
+WIDTH = 972
+LEFT = 76  # of x, behind the words
+WIDE = 52  # x and out, which have no heads
+BANDS = 123  # q, kᵀ, v and context: the head that is followed takes what the others leave
+FOLDED = 6  # each of the other heads
+GAP = 3
 Part = dict[str, Any]
 
 
@@ -29,15 +34,15 @@ class Sizes(NamedTuple):
     values: int
     v_path: int  # from the scores down to the paths from x to v
     residual_path: int  # y of x on its way around
-    bar: int  # of the bars that show what a number is made of, below the paths to v
+    bar: int  # of the bars that show what a number is made of, from the lowest to the highest
 
 
 ON_PAGE = Sizes(
-    height=544, top=192, side=180, keys=72, values=120, v_path=44, residual_path=16, bar=26
+    height=495, top=205, side=165, keys=BANDS, values=98, v_path=34, residual_path=8, bar=32
 )
 # A slide is flat: words are as large as on a page, and all else is lower.
 ON_SLIDE = Sizes(
-    height=422, top=126, side=164, keys=28, values=80, v_path=32, residual_path=8, bar=15
+    height=422, top=128, side=164, keys=48, values=80, v_path=32, residual_path=8, bar=30
 )
 
 
@@ -73,7 +78,6 @@ class ScenePlan:
         self.middle = self.top + self.side / 2
         self.S = len(tokens)
         self.H = H
-        self.bands = WIDE + GAP * (H - 1)
         self.strokes: list[dict[str, Any]] = []
         self.texts: list[dict[str, Any]] = []
         self.parts = self._parts(H * D)
@@ -109,9 +113,10 @@ class ScenePlan:
             "height": self.sizes.height,
             "top": self.top,
             "side": self.side,
-            "gap": GAP,
             "left": LEFT,
-            "bars": {"top": self.bottom + self.sizes.v_path + 28, "tall": self.sizes.bar},
+            "doors": self.doors,
+            "around": self.sizes.residual_path,
+            "bars": {"top": self.bottom + self.sizes.v_path + 20, "tall": self.sizes.bar},
         }
         return {
             **size,
@@ -123,35 +128,38 @@ class ScenePlan:
 
     def _parts(self, C: int) -> dict[str, Part]:
         plain = {"rows": self.S, "columns": C, "bands": 1, "w": WIDE, "y": self.top, "h": self.side}
-        cut = {**plain, "bands": self.H, "w": self.bands}
+        cut = {**plain, "bands": self.H, "w": BANDS}
         square = {**plain, "columns": self.S, "w": self.side, "square": True}
-        scores = 204 + self.bands
-        tall = self.sizes.keys + GAP * (self.H - 1)
+        q = LEFT + WIDE + 54
+        scores = q + BANDS + 18
+        weights = scores + self.side + 62
+        context = weights + self.side + 16
         keys = {
             "rows": C,
             "columns": self.S,
             "w": self.side,
-            "y": self.top - 20 - tall,
-            "h": tall,
+            "y": self.top - 14 - self.sizes.keys,
+            "h": self.sizes.keys,
             "transposed": True,
         }
         parts: dict[str, Part] = {
             "x": {**plain, "x": LEFT},
-            "q": {**cut, "x": 188},
+            "q": {**cut, "x": q},
             "k": {**cut, **keys, "x": scores},
             "v": {
                 **cut,
-                "x": scores + 442,
-                "y": self.sizes.height - 16 - self.sizes.values,
+                "x": context,
+                "y": self.sizes.height - 14 - self.sizes.values,
                 "h": self.sizes.values,
             },
             "scores": {**square, "x": scores},
-            "weights": {**square, "x": scores + 246},
-            "context": {**cut, "x": scores + 442},
-            "out": {**plain, "x": scores + 476 + self.bands},
+            "weights": {**square, "x": weights},
+            "context": {**cut, "x": context},
+            "out": {**plain, "x": context + BANDS + 34},
         }
         for part in parts.values():
-            part["boxes"] = _boxes(part)
+            part["whole"] = _boxes(part)
+            part["boxes"] = [_boxes(part, followed) for followed in range(self.H)]
         return parts
 
     def _stroke(
@@ -180,10 +188,10 @@ class ScenePlan:
         q, k, v, context, out = (self.parts[name] for name in ("q", "k", "v", "context", "out"))
         start = LEFT + WIDE + 4
         end = v["y"] + v["h"] / 2
-        leaves = context["x"] + self.bands
+        leaves = context["x"] + BANDS
         for head in range(self.H):
             shift = 4 * (head - (self.H - 1) / 2)
-            high = k["y"] + (head + 0.5) * (k["h"] + GAP) / self.H - GAP / 2
+            high = k["y"] + k["h"] / 2 + shift
             low = self.bottom + self.sizes.v_path + shift
             bend = v["x"] - 76 - shift
             row = self.top + (head + 0.5) * self.side / self.H
@@ -207,7 +215,7 @@ class ScenePlan:
             self._arrow([(leaves + 6, row), (out["x"] - 9, self.middle)], "muted", "output", head)
         names = {
             "q": (start, self.middle - 16),
-            "k": (start + 26, k["y"] - 6),
+            "k": (start + 40, k["y"] + k["h"] / 2 - 18),
             "v": (start, self.bottom - 56),
             "o": (leaves + 4, self.top + 12),
         }
@@ -223,6 +231,7 @@ class ScenePlan:
         """
         left = self.parts["scores"]["x"] + self.side + 4
         right = self.parts["weights"]["x"] - 5
+        self.doors = [left + 20 + 16 * n for n in range(len(names))]
         for i in range(self.S):
             y = self.top + (i + 0.5) * self.side / self.S
             thick = min(3, self.side / self.S / 4)
@@ -234,7 +243,7 @@ class ScenePlan:
             )
             self._stroke(f"M {left + 20} {y} L {right} {y}", "line", "scaling", 1)
         for n, name in enumerate(names):
-            x, high = left + 20 + 16 * n, self.top - 62 + 18 * n
+            x, high = self.doors[n], self.top - 62 + 18 * n
             self._stroke(
                 f"M {x} {high + 5} L {x} {self.bottom}",
                 "muted",
@@ -252,7 +261,7 @@ class ScenePlan:
         right = end + 26
         y = self.middle
         above = self.sizes.residual_path
-        path = f"M {centre} {self.top - 6} L {centre} {above} L {x} {above} L {x} {y - 14}"
+        path = f"M {centre} {self.top - 26} L {centre} {above} L {x} {above} L {x} {y - 14}"
         self._stroke(f"{path} M {end + 4} {y} L {left} {y}", "line", "residual")
         self._stroke(
             f"M {x} {y - 9} L {x - 3} {y - 15} L {x + 3} {y - 15} Z",
@@ -278,7 +287,7 @@ class ScenePlan:
             )
             self._write(shape, x, y, name, align="right")
         else:
-            y = self.bottom + 18 if name in ("x", "q", "scores") else self.top - 10
+            y = self.bottom + 18 if name == "scores" else self.top - 10
             self._write(name, part["x"], y, name, size=13, **bold)
             self._write(shape, 6, y, name, after=True)
 
@@ -292,8 +301,8 @@ class ScenePlan:
             for head in range(self.H)
         ]
         for head, box in enumerate(heads):
-            text = f"head {head}" if self.H < 4 or not head else f"{head}"
-            self._write(text, box["x"], box["y"] - 6, "weights", head=head)
+            self._write(f"{head}", box["x"], box["y"] - 6, "weights", head=head)
+        self._write("head", left - 6, self.top - 66 - side, "weights", align="right")
         return heads
 
     def _ramps(self) -> list[dict[str, Any]]:
@@ -312,11 +321,21 @@ class ScenePlan:
         return ramps
 
 
-def _boxes(part: Part) -> list[dict[str, float]]:
-    """Return where each head's part of a matrix stands, and its rows and columns."""
+def _boxes(part: Part, followed: int | None = None) -> list[dict[str, float]]:
+    """Return where each head's part of a matrix stands, and its rows and columns: one head
+    unfolded between the others, or all alike in one block.
+    """
     bands = part["bands"]
     start, length, count = ("y", "h", "rows") if part.get("transposed") else ("x", "w", "columns")
-    size = (part[length] + GAP) / bands - GAP
+    gap = 0 if followed is None else GAP
+    sizes = [part[length] / bands] * bands
+    if followed is not None and bands > 1:
+        sizes = [FOLDED] * bands
+        sizes[followed] = part[length] - (bands - 1) * (FOLDED + GAP)
     box = {key: part[key] for key in ("x", "y", "w", "h", "rows", "columns")}
-    box |= {length: size, count: part[count] // bands}
-    return [{**box, start: part[start] + band * (size + GAP)} for band in range(bands)]
+    box[count] = part[count] // bands
+    boxes = []
+    for size in sizes:
+        boxes.append({**box, length: size})
+        box[start] += size + gap
+    return boxes

@@ -20,8 +20,15 @@ import { strongest } from "./numbers.js";
  * @property {boolean} [split] Whether q, k and v stand cut into heads.
  * @property {boolean} [together] Whether the contexts of the heads stand side by side.
  * @property {number} [others] How visible the other heads are.
+ * @property {number} [seconds] How long its motion takes while it plays.
+ * @property {string[]} [makes] The parts that come into being in its motion.
+ * @property {string[]} [moves] The parts that are there before, and move.
+ * @property {number} [lines] The fraction of the motion from which lines from number to number are seen.
+ * @property {number} [bars] The fraction from which it is seen what a number is made of.
  * @property {(it: Subject) => string} sentence
  */
+
+const FAINT = 0.28; // what a stage does not show
 
 const after = (clause) => (clause ? `: ${clause}` : "");
 const ofHeads = { split: true, others: 0.25 };
@@ -34,7 +41,7 @@ const OVERVIEW = {
   split: true,
   others: 0.55,
   sentence: ({ steps, head, attends }) =>
-    `${steps.S} words go in at the left, and leave at the right with what they found` +
+    `${steps.S} words go in at the left and come out at the right` +
     `${attends && `; in head ${head}, ${attends}`}.`,
 };
 
@@ -42,6 +49,8 @@ const OVERVIEW = {
 export const STAGES = [
   {
     name: "input",
+    seconds: 3,
+    makes: ["x"],
     highlights: ["x"],
     looksInto: null,
     sentence: ({ steps, word, attends }) =>
@@ -50,12 +59,17 @@ export const STAGES = [
   },
   {
     name: "projection",
+    seconds: 5,
+    makes: ["q", "k", "v"],
+    bars: 0.9,
     highlights: ["x", "q", "k", "v", "projection"],
     looksInto: "q",
     sentence: () => "Three projections of x: a query q, a key k and a value v for every word.",
   },
   {
     name: "head splitting",
+    seconds: 3,
+    moves: ["q", "k", "v"],
     highlights: ["q", "k", "v"],
     looksInto: "q",
     ...ofHeads,
@@ -64,6 +78,10 @@ export const STAGES = [
   },
   {
     name: "scores",
+    seconds: 9,
+    makes: ["scores"],
+    lines: 0.6,
+    bars: 0.36,
     highlights: ["q", "k", "scores"],
     looksInto: "scores",
     ...ofHeads,
@@ -73,6 +91,8 @@ export const STAGES = [
   },
   {
     name: "scaling",
+    seconds: 5,
+    bars: 0,
     highlights: ["scores", "scaling"],
     looksInto: "scores",
     ...ofHeads,
@@ -82,6 +102,9 @@ export const STAGES = [
   },
   {
     name: "softmax",
+    seconds: 7,
+    makes: ["weights"],
+    bars: 0.3,
     highlights: ["scores", "scaling", "weights"],
     looksInto: "weights",
     ...ofHeads,
@@ -90,6 +113,10 @@ export const STAGES = [
   },
   {
     name: "weighted sum",
+    seconds: 8,
+    makes: ["context"],
+    lines: 0.3,
+    bars: 0.7,
     highlights: ["weights", "v", "context"],
     looksInto: "context",
     ...ofHeads,
@@ -99,6 +126,9 @@ export const STAGES = [
   },
   {
     name: "concatenation",
+    seconds: 3,
+    moves: ["context"],
+    bars: 0,
     highlights: ["context"],
     looksInto: "context",
     ...ofAllHeads,
@@ -107,6 +137,9 @@ export const STAGES = [
   },
   {
     name: "output",
+    seconds: 6,
+    makes: ["out"],
+    bars: 0.5,
     highlights: ["context", "out", "output", "x", "residual"],
     looksInto: "out",
     ...ofAllHeads,
@@ -118,6 +151,30 @@ export const STAGES = [
 
 /** Return a stage by its number; -1 is the overview. */
 export const stageAt = (stage) => STAGES[stage] ?? OVERVIEW;
+
+/** Return how visible a part of the picture is at a stage, from 0 to 1. */
+export function visibilityOf(name, stage) {
+  const { highlights } = stageAt(stage);
+  if (!highlights || name === "always") return 1;
+  const rows = ["q", "scores", "weights", "context", "out"]; // beside which words stand
+  const shown =
+    name === "words"
+      ? highlights.includes("x") || rows.some((row) => highlights.includes(row))
+      : highlights.includes(name);
+  return shown ? 1 : FAINT;
+}
+
+/** Return whether a part of the picture is there at a stage, of whose motion a fraction is done. */
+export function isMade(name, stage, fraction = 1) {
+  const at = STAGES.findIndex(({ makes = [] }) => makes.includes(name));
+  return stage < 0 || at < stage || (at === stage && fraction === 1);
+}
+
+/** Return whether the heads of a part stand apart at a stage, with one of them unfolded. */
+export function isUnfolded(name, stage) {
+  const { split, together } = stageAt(stage);
+  return name === "context" ? !together : Boolean(split);
+}
 
 /** Say in one sentence what a stage shows. */
 export function sentenceOf(steps, { stage, row, head }) {

@@ -135,7 +135,7 @@ def _draw_part(
     bands = (
         [numbers[head]] if "square" in part else list(numbers) if numbers.ndim == 3 else [numbers]
     )
-    for h, (band, box) in enumerate(zip(bands, part["boxes"], strict=True)):
+    for h, (band, box) in enumerate(zip(bands, part["boxes"][head], strict=False)):
         area = (box["x"], box["y"], box["w"], box["h"])
         light = 1.0 if h == head or len(bands) == 1 else 0.55
         _image(ax, band.T if part.get("transposed") else band, area, light, name == "weights")
@@ -182,7 +182,8 @@ def _follow(ax: Axes, plan: ScenePlan, stages: Stages, head: int, row: int) -> N
         path = f"M {at} {y + cell / 2} C {at} {below} {v['x'] - 60} {end} {v['x'] - 3} {end}"
         if share > 0.005:
             _stroke(ax, path, ACCENT, 0.8 + 5 * share, 0.3 + 0.6 * share, 4)
-    band = v["boxes"][head]["x"] + v["boxes"][head]["w"] / 2
+    own = v["boxes"][head][head]
+    band = own["x"] + own["w"] / 2
     low = y + cell / 2 + 3
     _stroke(ax, f"M {band} {v['y'] - 2} L {band} {low + 5}", ACCENT, 3, 1, 4)
     _stroke(ax, f"M {band} {low} L {band - 4} {low + 7} L {band + 4} {low + 7} Z", ACCENT, 0, 1, 4)

@@ -29,24 +29,29 @@ class _Calls(TorchFunctionMode):
         return result
 
 
-def stages_of(function: Callable[[], Any]) -> dict[str, Any] | None:
+def stages_of(function: Callable[..., Any], **values: Any) -> dict[str, Any] | None:
     """Call a function, and return its stages: returned, or found on its way to (out, weights).
 
     The product that takes the weights is that with v; the one before it in their shape is that of q
-    and k; the one that made out takes what was merged. None where the function returned None.
+    and k, and the last one before this that takes what has the shape of out takes x; the one that
+    made out takes what was merged. None where the function returned None. Steps that are returned
+    with their x are ``given``, by the course.
     """
     with _Calls() as calls:
-        result = function()
+        result = function(**values)
     if result is None:
         return None
     if isinstance(result, AttentionSteps):
         return vars(result)
+    if isinstance(result, tuple) and isinstance(result[0], AttentionSteps):
+        return {**vars(result[0]), "x": result[1], "given": True}
     pair = isinstance(result, tuple) and [isinstance(x, Tensor) for x in result] == [True, True]
     expected = "(out, weights), or AttentionSteps"
     got = type(result).__name__
     require(pair, "recompute", "it must return two tensors", expected=expected, got=got)
     out, weights = result
     stages = {"out": out, "weights": weights}
+    x = None
     for name, inputs, made in calls.made:
         if name == "softmax" and made is weights:
             stages["masked_scores"] = inputs[0]
@@ -58,5 +63,7 @@ def stages_of(function: Callable[[], Any]) -> dict[str, Any] | None:
         elif made is out:
             stages["merged"] = left
         elif "v" not in stages and made.shape == weights.shape:
-            stages |= {"q": left, "k": right.mT, "scores": made}
+            stages |= {"q": left, "k": right.mT, "scores": made, "x": x}
+        elif left.shape == out.shape:
+            x = left
     return stages

@@ -1,54 +1,65 @@
 // The whole of multi-head attention in one picture: it is walked, followed and looked into without a kernel.
 
-import { isolateWord, clamp, make, makeButton, setText } from "../../../widgets/dom.js";
+import { makeControls } from "../../../widgets/controls.js";
+import { clamp, isolateWord, make, makeButton, setText } from "../../../widgets/dom.js";
 import { inView } from "../../../widgets/in_view.js";
 import { palettesOf } from "../../../widgets/matrix.js";
+import { showValues } from "../../../widgets/protocol.js";
 import { Stage } from "../../../widgets/stage.js";
-import { Picture } from "./draw.js";
+import { Brush } from "./brush.js";
+import { makeFullScreen } from "./full_screen.js";
+import { Motion } from "./motion.js";
 import { lookInside, readSteps, strongest } from "./numbers.js";
+import { Picture } from "./picture.js";
 import { STAGES, sentenceOf, stageAt } from "./stages.js";
+import { Walk } from "./walk.js";
 
 /**
  * @typedef {object} SceneOptions
  * @property {Object<string, string>} colours Of x, q, k, v, context and out, and the accent.
  * @property {boolean} asks Whether there is a learner's function.
+ * @property {import("../../../widgets/controls.js").ControlSpec[]} controls The field for a sentence, where the function takes one.
  * @property {DataView} weights 256 colours from 0 to 1, four bytes a colour.
  * @property {DataView} signed 256 colours from -1 to 1.
  *
- * @typedef {{}} SceneEvent The learner's function is to be called; there is nothing more to say.
+ * @typedef {object} SceneEvent The learner's function is to be called.
+ * @property {{ sentence: string }} [moved] With this sentence, where it takes one.
  */
 
-const [LEAST, MOST] = [0.88, 1.08]; // how far the picture follows its place; where there is less it scrolls
+const [LEAST, MOST] = [0.82, 1]; // how far the picture follows its place; where there is less it scrolls
 const LAST = STAGES.length - 1;
-const PAUSE = 5000; // milliseconds that a stage stays while it plays
 const KEYS =
-  "In the picture: Space or → goes to the next stage, ← back, Escape to the overview; ↑ and ↓ follow another word, " +
+  "In the picture: Space or → plays the next stage, ← goes back, Escape to the overview; ↑ and ↓ follow another word, " +
   "Page Up and Page Down another head. Enter looks inside: arrow keys then go from number to number, Escape leaves.";
 
 class Scene extends Stage {
   constructor({ model, el }) {
     super(model);
-    this.hover = this.cursor = this.playing = null;
-    this.stage = model.get("stage");
-    const { signed, weights } = model.get("options");
+    this.hover = this.cursor = null;
+    const { signed, weights, controls } = model.get("options");
     this.palettes = palettesOf({ signed, weights });
+    this.brush = new Brush(this.palettes);
+    this.motion = new Motion(this.brush);
+    this.walk = new Walk(
+      model,
+      (values) => super.put(values),
+      () => this.moved(),
+    );
+    this.controls = makeControls(controls, this.kernel.move);
     this.build();
     this.start(el, ["stage", "row", "head"]);
-    this.stops.push(() => this.setPlaying(false));
+    this.stops.push(this.screen.stop, () => this.walk.stop());
   }
 
   build() {
-    const step = (by) => () => this.go(this.model.get("stage") + by);
-    this.back = makeButton("back", "Back", step(-1));
-    this.next = makeButton("next", "Next", step(1));
-    this.play = makeButton("play", "Play", () => this.setPlaying(this.playing === null));
-    this.count = make("span", "count");
+    this.back = makeButton("back", "Back", () => this.go(() => this.walk.back()));
+    this.next = makeButton("next", "Next", () => this.go(() => this.walk.next()));
+    this.play = makeButton("play", "Play", () => this.go(() => this.walk.toggle()));
     this.words = make("select", "follow");
     this.words.addEventListener("change", () => this.put({ row: Number(this.words.value) }));
     const follow = make("label", "", make("span", "", "Follow"), this.words);
     this.heads = make("div", "heads");
     Object.assign(this.heads, { role: "group", ariaLabel: "Head" });
-    const bar = make("div", "bar", this.back, this.next, this.play, this.count, follow, this.heads);
     this.sentence = Object.assign(make("p", "sentence"), { ariaLive: "polite" });
     this.paper = make("div", "paper");
     Object.assign(this.paper, {
@@ -58,36 +69,53 @@ class Scene extends Stage {
       ariaLabel: KEYS,
     });
     this.readout = make("p", "readout");
-    const ask = makeButton("recompute", "Recompute", () => this.kernel.send({}));
-    const below = make("div", "below", this.source, ask, this.trouble);
-    below.hidden = !this.model.get("options").asks;
-    const keys = make("details", "keys below", make("summary", "", "Keys"), make("p", "", KEYS));
-    const parts = [bar, this.sentence, this.paper, this.readout, this.speaker.node, below, keys];
-    this.root = make("div", "mha-scene mha-picture", ...parts);
+    this.board = make("div", "board");
+    this.paper.append(this.board, this.brush.probes);
+    this.root = make("div", "mha-scene mha-picture");
     Object.assign(this.root, { role: "group", ariaLabel: "Multi-head attention as a whole" });
+    this.screen = makeFullScreen(this.root, () => this.soon());
+    const { scrub, count } = this.walk;
+    const bar = [this.back, this.next, this.play, scrub, count, follow, this.heads];
+    const below = make("div", "below", ...this.asking(), this.screen.button);
+    const keys = make("details", "keys", make("summary", "", "Keys"), make("p", "", KEYS));
+    below.append(keys);
+    const parts = [this.sentence, this.paper, this.readout, this.speaker.node, below];
+    this.root.append(make("div", "bar", ...bar), ...parts);
     const { colours } = this.model.get("options");
     for (const [name, colour] of Object.entries(colours))
       this.root.style.setProperty(`--${name}-on-white`, colour);
     this.paper.addEventListener("pointermove", (event) => this.point(this.placeOf(event)));
     this.paper.addEventListener("pointerleave", () => this.point(null));
     this.paper.addEventListener("click", (event) => this.click(this.placeOf(event)));
+    this.paper.addEventListener("transitionend", () => this.soon()); // of its colour: another theme
+  }
+
+  /** Return what asks the learner's function, hidden where there is none, or nobody to call it. */
+  asking() {
+    const fields = [...this.controls.values()].map(({ node }) => node);
+    const field = fields[0]?.querySelector("input");
+    const ask = () => (field ? this.kernel.move("sentence", field.value) : this.kernel.send({}));
+    const button = makeButton("recompute", "Recompute", ask);
+    const nodes = [...fields, button, make("div", "said", this.trouble, this.source)];
+    for (const node of nodes) node.hidden = !this.model.get("options").asks || !this.model.send;
+    return nodes;
   }
 
   /** Answer to a key in the picture, and say whether it was one of ours. */
   answer({ key }, target) {
     if (target !== this.paper) return false;
-    const { stage, row, head } = this.view();
+    const { row, head } = this.view();
     const { S } = this.steps;
     const actions = {
-      " ": () => this.go(stage + 1),
-      ArrowRight: () => this.go(stage + 1),
-      ArrowLeft: () => this.go(stage - 1),
+      " ": () => this.go(() => this.walk.next()),
+      ArrowRight: () => this.go(() => this.walk.next()),
+      ArrowLeft: () => this.go(() => this.walk.back()),
       ArrowDown: () => this.put({ row: clamp(row + 1, 0, S - 1) }),
       ArrowUp: () => this.put({ row: clamp(row - 1, 0, S - 1) }),
       PageUp: () => this.put({ head: head - 1 }),
       PageDown: () => this.put({ head: head + 1 }),
       Enter: () => this.lookAt(this.startOf({ ...this.view(), row: Math.max(row, 0) })),
-      Escape: () => this.go(-1),
+      Escape: () => this.go(() => this.walk.jump(0)),
     };
     const move = (down, right) => () => {
       const { row: y, column: x } = this.cursor;
@@ -123,7 +151,7 @@ class Scene extends Stage {
     const { S, plan } = this.steps;
     const [across, down] = [(clientX - box.left) / box.width, (clientY - box.top) / box.height];
     if (!part) return { row: at(S, down) };
-    const { rows, columns } = plan.parts[part].boxes[0];
+    const { rows, columns } = plan.parts[part].boxes[0][0];
     const [y, x] = [at(rows, down), at(columns, across)];
     const [row, column] = plan.parts[part].transposed ? [x, y] : [y, x];
     return { name: part, row, column, ...(plan.parts[part].bands > 1 && { head: Number(band) }) };
@@ -160,7 +188,8 @@ class Scene extends Stage {
   /** Count the numbers in a row of one head's part of a matrix. */
   widthOf(name) {
     const { transposed, boxes } = this.steps.plan.parts[name];
-    return transposed ? boxes[0].rows : boxes[0].columns;
+    const { rows, columns } = boxes[0][0];
+    return transposed ? rows : columns;
   }
 
   lookAt(cursor) {
@@ -168,18 +197,15 @@ class Scene extends Stage {
     this.soon();
   }
 
-  /** Go to a stage: -1 is the overview. */
-  go(stage) {
+  /** Walk, out of the number that was looked into. */
+  go(walk) {
     this.cursor = null;
-    this.put({ stage: clamp(stage, -1, LAST) });
-    this.setPlaying(this.playing !== null && stage < LAST);
+    return walk();
   }
 
-  /** Go on by itself, a stage after each pause, or stop. */
-  setPlaying(plays) {
-    clearTimeout(this.playing);
-    this.playing = plays ? setTimeout(() => this.go(this.model.get("stage") + 1), PAUSE) : null;
-    setText(this.play, plays ? "Pause" : "Play");
+  /** Draw what the walk came to: in this frame, as a motion needs it. */
+  moved() {
+    if (this.picture && this.size && this.root.isConnected) this.paint();
   }
 
   put(values) {
@@ -189,9 +215,12 @@ class Scene extends Stage {
   }
 
   stateCame(state) {
+    if (this.kernel.idle()) showValues(this.controls, state);
     this.steps = readSteps(state);
+    this.brush.take(this.steps);
     this.picture = new Picture(this.steps, this.palettes);
-    this.paper.replaceChildren(this.picture.svg);
+    this.board.replaceChildren(this.picture.svg, this.brush.canvas);
+    this.size = null; // it is drawn when its size is known
     const { S, H, tokens } = this.steps;
     const options = Array.from(
       { length: S },
@@ -211,28 +240,56 @@ class Scene extends Stage {
     const get = (name, low, high) => clamp(this.model.get(name), low, high);
     const row = get("row", -1, this.steps.S - 1);
     const head = get("head", 0, this.steps.H - 1);
-    return {
-      stage: get("stage", -1, LAST),
-      row,
-      head,
-      best: row >= 0 ? strongest(this.steps, head, row) : null,
-    };
+    const { stage, fraction } = this.walk;
+    const best = row >= 0 ? strongest(this.steps, head, row) : null;
+    return { stage, fraction, row, head, best };
   }
 
   draw() {
-    const zoom = this.paper.clientWidth / this.steps.plan.width; // read before anything is written: one layout, not two
-    if (!zoom) return; // it is out of sight
-    const [view, narrow] = [this.view(), zoom < LEAST];
-    this.picture.zoom(clamp(zoom, LEAST, MOST));
-    const pointed = this.hover ?? this.cursor;
+    this.walk.follow();
+    this.measure();
+    if (this.size) this.paint();
+  }
+
+  /** Find how large the picture is, and in which colours: before anything is written, so that the page is laid out once. */
+  measure() {
+    const { clientWidth, clientHeight } = this.paper;
+    const { width, height } = this.steps.plan;
+    const most = this.root.classList.contains("full") ? clientHeight / height : MOST;
+    const dark = getComputedStyle(this.root).getPropertyValue("--dark").trim() === "1";
+    this.narrow = clientWidth / width < LEAST;
+    this.size = clientWidth && clamp(clientWidth / width, LEAST, Math.max(most, LEAST));
+    if (!this.size) return; // it is out of sight
+    const grown = this.board.getBoundingClientRect().width / this.board.offsetWidth || 1; // on a slide
+    this.brush.prepare(this.steps.plan, this.size * grown, dark);
+    this.root.classList.toggle("narrow", this.narrow);
+    this.picture.zoom(this.size);
+    this.board.style.setProperty("--zoom", this.size);
+    this.board.style.width = `${width * this.size}px`;
+    this.board.style.height = `${height * this.size}px`;
+  }
+
+  paint() {
+    const view = this.view();
+    const pointed = view.fraction < 1 ? null : (this.hover ?? this.cursor); // at what stands still
     const cell = pointed && { head: view.head, ...pointed };
     const shown = cell ?? this.startOf(view);
-    const inside = shown && lookInside(this.steps, shown);
+    const inside = this.inside(shown);
+    this.motion.draw(view);
     this.picture.show(view, cell, inside);
-    if (narrow && this.stage !== view.stage) this.scrollTo(view.stage);
+    if (this.narrow && this.stage !== view.stage) this.scrollTo(view.stage);
     this.stage = view.stage;
-    this.write(view, inside && (cell || narrow) ? inside.text : ""); // where it is narrow bars may be out of sight
-    this.root.dataset.drawn = `${this.steps.serial} ${view.stage} ${view.row} ${view.head}`;
+    this.write(view, inside && (cell || view.fraction === 1) ? inside.text : "");
+    const { serial } = this.steps;
+    this.root.dataset.drawn = `${serial} ${view.stage} ${view.row} ${view.head} ${view.fraction}`;
+  }
+
+  /** Say what a number is made of, the same as before for the same number: what is drawn anew takes time. */
+  inside(shown) {
+    const key = shown && JSON.stringify([this.steps.serial, shown]);
+    if (key !== this.shownBefore?.key)
+      this.shownBefore = { key, inside: shown && lookInside(this.steps, shown) };
+    return this.shownBefore?.inside ?? null;
   }
 
   /** Bring what is highlighted into sight, where the picture is wider than its place. */
@@ -244,10 +301,14 @@ class Scene extends Stage {
   }
 
   write({ stage, row, head }, text) {
-    setText(this.sentence, sentenceOf(this.steps, { stage, row, head }));
-    setText(this.count, stage < 0 ? "Overview" : `${stage + 1} of ${LAST + 1}`);
+    const { walk } = this;
+    const sentence = sentenceOf(this.steps, { stage, row, head });
+    if (sentence !== this.written) this.sentence.replaceChildren(...typeset(sentence));
+    this.written = sentence;
+    walk.write();
+    setText(this.play, walk.playing ? "Pause" : "Play");
     this.back.setAttribute("aria-disabled", stage < 0);
-    this.next.setAttribute("aria-disabled", stage === LAST);
+    this.next.setAttribute("aria-disabled", stage === LAST && walk.fraction === 1);
     this.words.value = row;
     for (const [h, button] of this.heads.querySelectorAll("button").entries())
       button.ariaPressed = `${h === head}`;
@@ -255,9 +316,17 @@ class Scene extends Stage {
       this.readout,
       text || "Click a word to follow it; point at a number to see what it is made of.",
     );
-    this.speaker.speak(text);
+    this.root.classList.toggle("explained", Boolean(text) || this.walk.fraction < 1);
+    if (text !== this.spoken) this.speaker.speak(text);
+    this.spoken = text;
   }
 }
+
+/** Set W_O as formulas do. */
+const typeset = (sentence) =>
+  sentence
+    .split(/(W_O)/)
+    .map((words) => (words === "W_O" ? make("span", "", "W", make("sub", "", "O")) : words));
 
 function render(context) {
   const scene = new Scene(context);

@@ -5,6 +5,7 @@ Axes: S tokens, H heads, D = head_dim, C = H * D.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
@@ -28,6 +29,7 @@ from mha_course.plots.figures import STREAMS
 from mha_course.plots.inputs import as_array, as_names, numbered
 from mha_course.plots.scales import as_bytes, colormap, palettes
 from mha_course.widgets.base import CourseWidget, esm, style
+from mha_course.widgets.controls import TextControl
 from mha_course.widgets.learner_function import COURSES, YOURS, LearnerFunction
 
 HERE = Path(__file__).parent
@@ -45,9 +47,10 @@ class AttentionScene(CourseWidget):
     Args:
         steps: what ``MultiHeadAttention.steps(x)`` returned for one sentence: up to 32 words, 8
         heads, width 128. tokens: its S words.
-        recompute: called without arguments when the learner asks; it returns steps, or (out,
-            weights) as ``MultiHeadAttention`` does: then the other stages are those that were seen
-            on its way to them.
+        recompute: called when the learner asks; it returns steps, or (out, weights) as
+            ``MultiHeadAttention`` does: then the other stages are those that were seen on its way
+            to them. With a parameter ``sentence`` it gets words that the learner types, and may
+            return (steps, x) of them: those count as the course's.
         x: what went in, (S, C) or (1, S, C); without it the picture begins with the words.
         out_proj: the Linear that made ``out``; without it nothing says what each head adds.
         follow: the word that is followed at the start.
@@ -75,36 +78,39 @@ class AttentionScene(CourseWidget):
         given = {name: getattr(steps, name) for name in NAMES} | ({} if x is None else {"x": x})
         q = as_array(PLACE, steps.q, ("H", "S", "D"))
         self._sizes = dict(zip("HSD", q.shape, strict=True)) | {"C": q.shape[0] * q.shape[2]}
-        for axis, most in LARGEST.items():
-            rule = f"the scene shows up to {most} of {axis}"
-            got = f"{axis}={self._sizes[axis]}"
-            require(self._sizes[axis] <= most, PLACE, rule, expected=f"{axis} <= {most}", got=got)
-        self._given = self._shown = self._read(given)
+        self._given = self._shown = self._read(given, self._sizes)
         words = as_names(PLACE, "tokens", "row", tokens, self._sizes["S"])
-        self._tokens = numbered(words)
+        self._words = self._given_words = words
         self._out_proj = out_proj
         self._function = LearnerFunction(
             PLACE, "function", recompute and partial(stages_of, recompute)
         )
+        types = recompute is not None and "sentence" in inspect.signature(recompute).parameters
+        controls = [TextControl("sentence", "Sentence", " ".join(words))] if types else []
         row = words.index(follow) if follow in words else -1
         options = {
             "colours": {**STREAMS, "accent": plots.ACCENT},
             "asks": recompute is not None,
+            "controls": [control.spec() for control in controls],
             "weights": palettes()["plain"],
             "signed": _signed_on_paper(),
         }
         self._yours: tuple[str, ...] = ()  # the stages that the learner's function made
-        super().__init__(options=options, row=row, head=head)
+        super().__init__(controls, options=options, row=row, head=head)
         self.state = self._state_after({})
         self._describe()
 
-    def _read(self, given: Mapping[str, Any]) -> Arrays:
+    def _read(self, given: Mapping[str, Any], sizes: dict[str, int]) -> Arrays:
         """Bring stages to arrays of one sentence, or raise ShapeError for one that does not fit."""
+        for axis, most in LARGEST.items():
+            rule = f"the scene shows up to {most} of {axis}"
+            got = f"{axis}={sizes[axis]}"
+            require(sizes[axis] <= most, PLACE, rule, expected=f"{axis} <= {most}", got=got)
         arrays = {}
         for name, tensor in given.items():
             array = as_array(f"{PLACE}: {name}", tensor, tuple(AXES[name]))
             axes = AXES[name]
-            want = tuple(self._sizes[axis] for axis in axes)
+            want = tuple(sizes[axis] for axis in axes)
             expected = f"({', '.join(axes)}) = {want}"
             got = str(array.shape)
             require(
@@ -119,12 +125,13 @@ class AttentionScene(CourseWidget):
         arrays = self._shown if self._out_proj is None else self._shown | self._parts_of_out()
         masked = bool(np.isneginf(arrays["masked_scores"]).any())
         tagged = () if "q" in self._yours else self._yours
-        plan = ScenePlan(self._tokens, H, D, x="x" in arrays, masked=masked, yours=tagged)
+        tokens = numbered(self._words)
+        plan = ScenePlan(tokens, H, D, x="x" in arrays, masked=masked, yours=tagged)
         return {
             "H": H,
             "S": S,
             "D": D,
-            "tokens": self._tokens,
+            "tokens": tokens,
             "plan": plan.message(),
             "masked": masked,
             "source": self._source(),
@@ -155,18 +162,36 @@ class AttentionScene(CourseWidget):
         return f"{', '.join(self._yours)}: your function's numbers. All others are the course's."
 
     def _receive(self, event: Mapping[str, Any]) -> None:
-        self._function.result_to(self._keep, "steps, or (out, weights)")
+        moved = event.get("moved", {})
+        for name, control in self._controls.items():
+            self.values[name] = control.read(PLACE, moved.get(name, self.values[name]))
+        expected = "steps, or (out, weights)"
+        self._function.result_to(self._keep, expected, **self.values)
         self._describe()
 
     def _keep(self, result: dict[str, Any]) -> None:
-        """Show the stages that were found, and the course's where none were."""
-        yours = self._read({name: result[name] for name in NAMES if result.get(name) is not None})
+        """Show the stages that were found; where none were, the course's of the given sentence."""
+        words = self.values["sentence"].split() if self.values else self._given_words
+        given = self._given if words == self._given_words else {}
+        found = {name: result[name] for name in (*NAMES, "x") if result.get(name) is not None}
+        if given:  # and so is x
+            found.pop("x", None)
+        sizes = self._sizes | {"S": len(words)}
+        yours = self._read(found, sizes)
         # A softmax of the learner's own shows no scores: they follow up to a constant a row.
         if "weights" in yours and "masked_scores" not in yours:
             with np.errstate(divide="ignore"):
                 yours["masked_scores"] = np.log(yours["weights"])
-        self._shown = self._given | yours
-        self._yours = tuple(yours)
+        missing = ", ".join(self._given.keys() - given.keys() - yours.keys())
+        rule = "another sentence needs all stages"
+        require(not missing, PLACE, rule, expected="none missing", got=f"no {missing}")
+        self._sizes = sizes
+        self._shown = given | yours
+        self._yours = () if result.get("given") else tuple(name for name in yours if name != "x")
+        before, self._words = self._words, words
+        if words != before and self.row >= 0:  # the same word is followed, where it is there
+            word = before[min(self.row, len(before) - 1)]
+            self.row = words.index(word) if word in words else min(self.row, len(words) - 1)
 
     @traitlets.observe("row", "head")
     def _describe(self, _: Any = None) -> None:
@@ -177,14 +202,15 @@ class AttentionScene(CourseWidget):
         self.text = f"{S} words on their way through {H} heads of {D} numbers"
         if row >= 0:
             weights = self._shown["weights"][head, row]
-            word, best = (isolate_word(self._tokens[i], 14) for i in (row, int(weights.argmax())))
+            tokens = numbered(self._words)
+            word, best = (isolate_word(tokens[i], 14) for i in (row, int(weights.argmax())))
             self.text += f"; in head {head} “{word}” puts {weights.max():.2f} on “{best}”"
         self.text += "."
 
     def picture(self) -> Figure:
         """Draw the overview, with the word that is followed."""
         head = min(max(self.head, 0), self._sizes["H"] - 1)
-        return attention_scene(self._shown, self._tokens, head=head, follow=self.row)
+        return attention_scene(self._shown, numbered(self._words), head=head, follow=self.row)
 
 
 def _signed_on_paper() -> bytes:

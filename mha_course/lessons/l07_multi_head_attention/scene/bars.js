@@ -1,0 +1,49 @@
+// What a number is made of, as bars below the matrices.
+
+import { number, svg } from "../../../widgets/dom.js";
+import { shade } from "../../../widgets/matrix.js";
+import { line, rect } from "./shapes.js";
+
+const [LEFT, WIDE, ROOM] = [76, 20, 604]; // where the first bar begins, how wide it is, the room of all
+const [STEP, STEP_WITH_WORDS, FEW] = [44, 62, 9]; // from bar to bar; few have words below
+
+/** Write a colour (alpha, blue, green, red) as style sheets do. */
+export const cssOf = (colour) =>
+  `rgb(${colour & 255} ${(colour >> 8) & 255} ${(colour >> 16) & 255} / ${(colour >>> 24) / 255})`;
+
+/** Return where the bars of these parts stand, and y of 0: from the lowest to the highest they are `tall`. */
+export function barsOf(parts, { top, tall }) {
+  const values = parts.map(({ value }) => value);
+  const [high, low] = [Math.max(0, ...values), Math.min(0, ...values)];
+  const unit = tall / (high - low || 1);
+  const base = top + 21 + high * unit;
+  const step = Math.min(parts.length > FEW ? STEP : STEP_WITH_WORDS, ROOM / parts.length);
+  const bars = parts.map((part, i) => ({
+    ...part,
+    x: LEFT + i * step,
+    y: part.value < 0 ? base : base - part.value * unit,
+    w: WIDE,
+    h: Math.abs(part.value) * unit,
+  }));
+  return { bars, base, below: base - low * unit + 14, most: Math.max(high, -low) || 1 };
+}
+
+/** Draw the bars, with a heading that says what the number is. */
+export function insideParts({ title, parts, total, note = "" }, signed, place) {
+  const text = (words, x, y, look = "ink center") => svg("text", { class: look, x, y }, words);
+  const heading = text(title, LEFT, place.top, "ink bold large left");
+  heading.append(svg("tspan", { class: "plain", dx: 8 }, `= ${number(total)}`));
+  heading.append(svg("tspan", { class: "muted small plain", dx: 24 }, note));
+  if (!parts.length) return [heading];
+  const { bars, base, below, most } = barsOf(parts, place);
+  const nodes = bars.flatMap(({ name, value, highlighted, ...box }) => [
+    rect("zero", box),
+    rect(`signed${highlighted ? " highlighted" : ""}`, box, {
+      style: `fill: ${cssOf(shade(value, signed(most)))}`,
+    }),
+    text(number(value), box.x + WIDE / 2, Math.min(box.y, base) - 4),
+    text(name, box.x + WIDE / 2, below, "muted center"),
+  ]);
+  const floor = `M${LEFT - 4} ${base}H${bars.at(-1).x + WIDE + 4}`;
+  return [heading, ...nodes, line(floor, 1, "line")];
+}

@@ -1,0 +1,142 @@
+// Draws numbers as colours on a canvas over the picture, where they move. All places are those of the plan.
+
+import { make } from "../../../widgets/dom.js";
+import { paintCells, shade } from "../../../widgets/matrix.js";
+import { cssOf } from "./bars.js";
+import { cellsOf } from "./shapes.js";
+
+const NAMES = ["q", "k", "v", "ink", "muted", "line", "paper-line", "accent", "zero"];
+const BRIGHTER = 1.5; // than on paper are numbers on a dark page, as in the style sheet
+
+/** Return a palette for a dark page. */
+const brightened = (palette) =>
+  palette.map((colour) => {
+    const bright = (shift) => Math.min(255, ((colour >>> shift) & 255) * BRIGHTER) << shift;
+    return (colour & 0xff000000) | bright(0) | bright(8) | bright(16);
+  });
+
+export class Brush {
+  canvas = make("canvas", "motion");
+  pen = this.canvas.getContext("2d");
+  probes = make("span", { className: "probes", hidden: true });
+
+  constructor(palettes) {
+    this.palettes = palettes;
+    this.probes.append(...NAMES.map((name) => make("i", `probe ${name}`)));
+    this.canvas.ariaHidden = true;
+  }
+
+  /** Take the numbers of a pass. */
+  take(steps) {
+    this.steps = steps;
+    this.sheets = new Map(); // a pixel a number, by matrix and head
+  }
+
+  /** Read the colours of the page, and take its size. */
+  prepare({ width, height }, zoom, dark) {
+    const scale = zoom * (globalThis.devicePixelRatio || 1);
+    const size = { width: Math.round(width * scale), height: Math.round(height * scale) };
+    if (this.canvas.width !== size.width || this.canvas.height !== size.height)
+      Object.assign(this.canvas, size);
+    this.colours = {};
+    for (const [i, name] of NAMES.entries())
+      this.colours[name] = getComputedStyle(this.probes.children[i]).color;
+    this.font = getComputedStyle(this.canvas).fontFamily;
+    if (dark !== this.dark) this.sheets.clear();
+    const { signed, weights } = this.palettes;
+    this.signed = dark ? brightened(signed) : signed;
+    this.weights = weights;
+    Object.assign(this, { dark, scale });
+  }
+
+  clear() {
+    this.pen.setTransform(1, 0, 0, 1, 0, 0);
+    this.pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    this.pen.setTransform(this.scale, 0, 0, this.scale, 0, 0);
+    this.pen.imageSmoothingEnabled = false;
+  }
+
+  coloursOf(name) {
+    const most = this.steps.most[name];
+    if (name === "weights") return { low: 0, high: 1, palette: this.weights };
+    return { low: -most, high: most, palette: this.signed };
+  }
+
+  /** Return one head's part of a matrix as a picture, a row a word. */
+  sheet(name, head) {
+    const key = `${name} ${head}`;
+    if (!this.sheets.has(key)) {
+      const { S, D, C, value, hidden } = this.steps;
+      const columns = { x: C, out: C, scores: S, weights: S }[name] ?? D;
+      const cells = cellsOf(S, columns, (row, column) => value(name, head, row, column));
+      if (name === "weights") cells.hidden = cellsOf(S, S, (...at) => hidden(head, ...at)).values;
+      const canvas = make("canvas");
+      paintCells(canvas, cells, this.coloursOf(name));
+      this.sheets.set(key, canvas);
+    }
+    return this.sheets.get(key);
+  }
+
+  /** Draw with less than full colour. */
+  faintly(alpha, draw) {
+    if (alpha <= 0) return;
+    const before = this.pen.globalAlpha;
+    this.pen.globalAlpha = before * alpha;
+    draw();
+    this.pen.globalAlpha = before;
+  }
+
+  fill({ x, y, w, h }, colour) {
+    this.pen.fillStyle = colour;
+    this.pen.fillRect(x, y, w, h);
+  }
+
+  /** Draw rows of one head's part of a matrix; `upright` makes columns of them. */
+  rows(name, head, first, count, { x, y, w, h }, upright = false) {
+    const { pen } = this;
+    const sheet = this.sheet(name, head);
+    if (name !== "weights") this.fill({ x, y, w, h }, this.colours.zero);
+    pen.save();
+    if (upright) pen.transform(0, 1, 1, 0, x, y);
+    else pen.translate(x, y);
+    const [wide, tall] = upright ? [h, w] : [w, h];
+    pen.drawImage(sheet, 0, first, sheet.width, count, 0, 0, wide, tall);
+    pen.fillStyle = this.colours["paper-line"];
+    for (let i = 1; i < count; i++) pen.fillRect(0, (i * tall) / count - 0.5, wide, 1);
+    pen.restore();
+  }
+
+  /** Draw the row of a word, over all heads side by side where the matrix has heads. */
+  row(name, row, { x, y, w, h }) {
+    const heads = name === "x" || name === "out" ? 1 : this.steps.H;
+    for (let head = 0; head < heads; head++)
+      this.rows(name, head, row, 1, { x: x + (head * w) / heads, y, w: w / heads, h });
+  }
+
+  /** Draw numbers side by side in a box, in the colours of a matrix. */
+  values(name, values, { x, y, w, h }) {
+    const colours = this.coloursOf(name);
+    const wide = w / values.length;
+    this.fill({ x, y, w, h }, this.colours.zero);
+    values.forEach((value, i) =>
+      this.fill({ x: x + i * wide, y, w: wide, h }, cssOf(shade(value, colours))),
+    );
+  }
+
+  frame({ x, y, w, h }, colour, width = 1) {
+    this.pen.strokeStyle = this.colours[colour];
+    this.pen.lineWidth = width;
+    this.pen.strokeRect(x - 0.5, y - 0.5, w + 1, h + 1);
+  }
+
+  /** Write on a halo of paper. */
+  write(words, x, y, colour = "ink", align = "center") {
+    const { pen, colours } = this;
+    pen.font = `600 11px ${this.font}`;
+    Object.assign(pen, { textAlign: align, lineJoin: "round", lineWidth: 3 });
+    pen.strokeStyle = colours["paper-line"];
+    pen.strokeText(words, x, y);
+    pen.fillStyle = colours[colour];
+    pen.fillText(words, x, y);
+  }
+}

@@ -1,0 +1,94 @@
+// The word that is followed: its row in every matrix, its scores as lines to the keys, its weights as lines to the
+// values. Each thing says how visible it is at a stage.
+
+import { number, svg } from "../../../widgets/dom.js";
+import { boxOf } from "./layout.js";
+import { line, outline, rect } from "./shapes.js";
+import { isMade, visibilityOf } from "./stages.js";
+
+/**
+ * @typedef {object} Thing Something in the picture.
+ * @property {SVGElement} node
+ * @property {(stage: number) => number} at How visible it is at a stage, from 0 to 1.
+ */
+
+/** Return how visible a thing is that belongs to several parts: as the palest of them. */
+const palest =
+  (...names) =>
+  (stage) =>
+    Math.min(...names.map((name) => visibilityOf(name, stage)));
+
+/** Return how visible a thing is that is there only with a part. */
+const made = (name, visible) => (stage) => (isMade(name, stage) ? visible(stage) : 0);
+
+/**
+ * Return the lines from q to every key, and from the weights to the values.
+ * @returns {Thing[]}
+ */
+export function linesOf({ plan, value, word, S }, { row, head, best }) {
+  const { q, k, v, scores, weights } = plan.parts;
+  const { top, side } = plan;
+  const meets = made("scores", palest("q", "k", "scores"));
+  const mixes = made("context", palest("weights", "v", "context"));
+  const [cell, tall] = [side / S, v.h / S];
+  const [y, bottom, key] = [top + (row + 0.5) * cell, top + side, k.y + k.h + 3];
+  const values = Array.from({ length: S }, (_, j) => value("scores", head, row, j));
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const start = q.x + q.w + 3;
+  const things = [];
+  const add = (node, visible, share = 1) =>
+    things.push({ node, at: (stage) => visible(stage) * share });
+  for (let j = 0; j < S; j++) {
+    const size = ((values[j] - low) / (high - low || 1)) ** 2;
+    const [at, middle] = [scores.x + (j + 0.5) * cell, (y + key) / 2];
+    const score = `M${start} ${y}C${(start + at) / 2} ${middle} ${at} ${middle} ${at} ${key}`;
+    add(line(score, 0.5 + 3 * size), meets, 0.18 + 0.7 * size);
+    const weight = Math.max(0, value("weights", head, row, j));
+    const [from, to] = [weights.x + (j + 0.5) * cell, v.y + (j + 0.5) * tall];
+    const curve = `M${from} ${y + cell / 2 + 1}C${from} ${bottom + 60} ${v.x - 60} ${to} ${v.x - 4} ${to}`;
+    if (weight > 0.005) add(line(curve, 0.75 + 5 * weight), mixes, 0.3 + 0.6 * weight);
+    const pale = rect("veil", { x: v.x, y: to - tall / 2, w: v.w, h: tall });
+    add(pale, mixes, 1 - Math.sqrt(Math.min(1, weight)));
+    const words = `${word(j)} ${number(weight)}`;
+    if (j === best?.column)
+      add(svg("text", { class: "right", x: v.x - 12, y: v.y + 16 }, words), mixes);
+  }
+  const { x, w } = boxOf(v, head, head);
+  const [middle, tip] = [x + w / 2, y + cell / 2 + 3];
+  add(line(`M${middle} ${v.y - 3}V${tip + 5}M${middle} ${tip + 1}l-4 5m4 -5l4 5`, 2), mixes);
+  return things;
+}
+
+/**
+ * Return the frames around the row in every matrix, veils over the other rows, and lines from row to row.
+ * @returns {Thing[]}
+ */
+export function rowsOf({ plan, S }, { row }) {
+  const { x, q, scores, weights, context, out } = plan.parts;
+  const { top, side } = plan;
+  const cell = side / S;
+  const y = top + row * cell;
+  const things = [];
+  for (const [name, part] of Object.entries({ x, q, scores, weights, context, out })) {
+    if (!part) continue;
+    const wide = { x: part.x - 2, w: part.w + 4 };
+    const veils = svg(
+      "g",
+      {},
+      rect("veil", { ...wide, y: top - 2, h: row * cell + 2 }),
+      rect("veil", { ...wide, y: y + cell, h: (S - row - 1) * cell + 2 }),
+    );
+    things.push({ node: veils, at: () => 1 });
+    const frame = outline({ x: part.x, y, w: part.w, h: cell }, "accent");
+    things.push({ node: frame, at: (stage) => visibilityOf(name, stage) });
+  }
+  const through = [
+    [x, q, palest("x", "q")],
+    [scores, weights, palest("scaling")],
+    [context, out, palest("output")],
+  ];
+  for (const [from, to, at] of through)
+    if (from)
+      things.push({ node: line(`M${from.x + from.w + 3} ${y + cell / 2}H${to.x - 3}`, 1.5), at });
+  return things;
+}

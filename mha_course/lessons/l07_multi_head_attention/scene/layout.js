@@ -1,0 +1,28 @@
+// Where the parts of heads stand: together in one block, or one head unfolded between the others, or on the way there.
+
+import { clamp } from "../../../widgets/dom.js";
+
+export const mix = (from, to, share) => from + (to - from) * share;
+
+export const mixBox = (from, to, share) =>
+  Object.fromEntries(["x", "y", "w", "h"].map((key) => [key, mix(from[key], to[key], share)]));
+
+/** Return how far a motion is that begins and ends at these fractions of its stage, slow at both ends. */
+export function ease(fraction, begin, end) {
+  const t = clamp((fraction - begin) / (end - begin), 0, 1);
+  return t * t * (3 - 2 * t);
+}
+
+/** Return where a head's part of a matrix stands while one head is followed; a matrix without parts is everybody's. */
+export function boxOf(part, head, followed, unfolded = 1) {
+  const own = part.bands > 1 ? head : 0;
+  const box = part.boxes[followed][own];
+  return { ...box, ...mixBox(part.whole[own], box, unfolded) };
+}
+
+/** Return the row of a word in a box, which is a column where the matrix is transposed. */
+export function rowOf({ transposed, boxes }, { x, y, w, h }, row) {
+  const { rows, columns } = boxes[0][0];
+  if (transposed) return { x: x + (row * w) / columns, y, w: w / columns, h };
+  return { x, y: y + (row * h) / rows, w, h: h / rows };
+}

@@ -1,0 +1,396 @@
+// What a stage does, as motion: each picture follows from the fraction of the stage that is done, and from nothing else.
+// Every number that is written is a number of this pass.
+
+import { clamp, number } from "../../../widgets/dom.js";
+import { shade } from "../../../widgets/matrix.js";
+import { barsOf, cssOf } from "./bars.js";
+import { boxOf, ease, mix, mixBox, rowOf } from "./layout.js";
+import { lookInside } from "./numbers.js";
+import { isUnfolded, stageAt } from "./stages.js";
+
+const TALL = 58; // pixels of the longest bar of a row
+const CURVES = {
+  q: ([x, y], [to, end]) => [[x, y], [(x + to) / 2, y], [(x + to) / 2, end], [to, end]],
+  k: ([x, y], [to, end]) => [[x, y], [x + 90, y], [x + 70, end], [to, end]],
+  v: ([x, y], [to, end], low) => [[x, y], [x + 60, low], [to - 200, low + 30], [to, end]],
+}; // prettier-ignore
+
+const indices = (count) => Array.from({ length: count }, (_, i) => i);
+
+/** Return the point of a curve of four points. */
+function pointOf([a, b, c, d], t) {
+  const s = 1 - t;
+  const at = (i) =>
+    s * s * s * a[i] + 3 * s * s * t * b[i] + 3 * s * t * t * c[i] + t * t * t * d[i];
+  return [at(0), at(1)];
+}
+
+export class Motion {
+  constructor(brush) {
+    this.brush = brush;
+  }
+
+  /** Draw the motion of a stage, of which a fraction is done. */
+  draw({ stage, fraction, row, head, best }) {
+    const { steps } = this.brush;
+    this.brush.clear();
+    const move = this[stageAt(stage).name.replace(" ", "_")];
+    if (stage < 0 || (fraction === 1 && stageAt(stage).name !== "scaling")) return;
+    const { S, H, D, value, word, masked, plan } = steps;
+    Object.assign(this, { steps, S, H, D, value, word, masked, plan, parts: plan.parts });
+    Object.assign(this, { stage, head, row: Math.max(row, 0) });
+    this.rest = row < 0 ? 1 : 0.4; // of rows that are not followed
+    this.key = best?.column ?? 0;
+    move.call(this, fraction);
+  }
+
+  /** Return where one head's row of a matrix stands when the stage is over; without a head the row of all of them. */
+  place(name, row, head) {
+    const part = this.parts[name];
+    const unfolded = Number(isUnfolded(name, this.stage));
+    return rowOf(part, head === undefined ? part : boxOf(part, head, this.head, unfolded), row);
+  }
+
+  /** Show the rows of a matrix one after the other, between two fractions; without a head those of all heads. */
+  fill(name, fraction, begin, end, heads = [this.head]) {
+    const step = (end - begin) / this.S;
+    for (const head of heads)
+      for (let i = 0; i < this.S; i++) {
+        if (i === this.row && head === this.head) continue;
+        const pale = head === this.head ? 1 : (stageAt(this.stage).others ?? 1);
+        this.brush.faintly(
+          this.rest * pale * ease(fraction, begin + i * step, begin + (i + 1) * step),
+          () => this.brush.rows(name, head, i, 1, this.place(name, i, head)),
+        );
+      }
+  }
+
+  /** Rows of numbers come out of their words. */
+  input(fraction) {
+    if (!this.parts.x) return;
+    for (let i = 0; i < this.S; i++) {
+      const begin = 0.05 + (0.65 * i) / this.S;
+      const t = ease(fraction, begin, begin + 0.3);
+      const box = this.place("x", i);
+      const from = { ...box, x: box.x - 40, w: 2 };
+      this.brush.faintly(t, () => this.brush.row("x", i, mixBox(from, box, t)));
+    }
+  }
+
+  /** A row of x goes to q, k and v, and becomes theirs on the way: that of k stands up. */
+  projection(fraction) {
+    for (let i = 0; i < this.S; i++) {
+      const begin = 0.04 + (0.56 * i) / this.S;
+      const t = ease(fraction, begin, begin + 0.4);
+      if (t > 0) for (const name of ["q", "k", "v"]) this.project(name, i, t);
+    }
+  }
+
+  project(name, i, t) {
+    const { brush } = this;
+    const [end, whole] = [this.place(name, i), this.parts[name]];
+    const from = this.parts.x ? this.place("x", i) : { ...this.place("q", i), x: 76, w: 52 };
+    const upright = Boolean(whole.transposed);
+    const [long, thick] = upright ? [end.h, end.w] : [end.w, end.h];
+    const centre = ({ x, y, w, h }) => [x + w / 2, y + h / 2];
+    const low = this.plan.top + this.plan.side + 34;
+    const [x, y] = pointOf(CURVES[name](centre(from), centre(end), low), t);
+    const [w, h] = [mix(from.w, long, t), mix(from.h, thick, t)];
+    const box = { x: -w / 2, y: -h / 2, w, h };
+    brush.pen.save();
+    brush.pen.translate(x, y);
+    if (upright) brush.pen.rotate((Math.PI / 2) * ease(t, 0.2, 0.9));
+    if (this.parts.x && t < 0.55) brush.row("x", i, box);
+    brush.faintly(this.parts.x ? ease(t, 0.15, 0.5) : 1, () => brush.row(name, i, box));
+    if (t < 1) brush.frame(box, name);
+    brush.pen.restore();
+  }
+
+  /** q, k and v are cut; the head that is followed unfolds, the others fold. */
+  head_splitting(fraction) {
+    const { brush, H, S } = this;
+    for (const name of ["q", "k", "v"])
+      for (let head = 0; head < H; head++) {
+        const part = this.parts[name];
+        const box = boxOf(part, head, this.head, ease(fraction, 0.3, 1));
+        const pale = head === this.head ? 1 : mix(1, 0.25, ease(fraction, 0.3, 1));
+        brush.faintly(pale, () => {
+          brush.rows(name, head, 0, S, box, part.transposed);
+          brush.frame(box, name);
+        });
+        const cut = ease(fraction, 0.04, 0.25) * (part.transposed ? box.w : box.h);
+        const edge = part.transposed ? { ...box, w: cut, h: 2 } : { ...box, w: 2, h: cut };
+        if (head) brush.fill({ ...edge, x: edge.x - (part.transposed ? 0 : 1) }, brush.colours.ink);
+      }
+  }
+
+  /** Numbers of q and k meet as products, which fall into their score; then the row is filled, then all rows. */
+  scores(fraction) {
+    const { brush, S, head, row, key } = this;
+    this.multiply(fraction);
+    const last = Math.floor(clamp((fraction - 0.66) / 0.18, 0, 1) * S);
+    for (let j = 0; j < last; j++) if (j !== key) this.score(j, this.value("scores", head, row, j));
+    if (last && last < S) brush.frame(this.place("k", last, head), "accent", 2);
+    this.fill("scores", fraction, 0.84, 1);
+  }
+
+  /** Draw one score of the row that is followed. */
+  score(j, value) {
+    this.brush.values("scores", [value], this.cell("scores", j));
+  }
+
+  /** Return where a number of the row that is followed stands in a square. */
+  cell(name, j) {
+    const { x, y, w, h } = this.place(name, this.row);
+    return { x: x + (j * w) / this.S, y, w: w / this.S, h };
+  }
+
+  multiply(fraction) {
+    const { steps, head, row, key, D } = this;
+    const { parts, total } = lookInside(steps, { name: "scores", head, row, column: key });
+    const { bars, base, most } = barsOf(parts, this.plan.bars);
+    const [q, k] = [this.place("q", row, head), this.place("k", key, head)];
+    let fallen = 0;
+    for (const [i, bar] of bars.entries()) {
+      const late = fraction - (0.1 * i) / bars.length;
+      const [meets, falls] = [ease(late, 0.18, 0.3), ease(late, 0.42, 0.54)];
+      if (falls === 1) fallen += bar.value;
+      const d = Number(bar.name); // not a number where it sums up what has no room
+      if (d < D && meets < 1) {
+        const to = { ...bar, h: 11 };
+        const [fromQ, fromK] = [
+          { ...q, x: q.x + (d * q.w) / D, w: q.w / D },
+          { ...k, y: k.y + (d * k.h) / D, h: k.h / D },
+        ];
+        const goes = [ease(late, 0.02, 0.16), ease(late, 0.06, 0.2)];
+        this.factor("q", row, d, mixBox(fromQ, { ...to, y: base - 33 }, goes[0]), goes[0], meets);
+        this.factor("k", key, d, mixBox(fromK, { ...to, y: base - 14 }, goes[1]), goes[1], meets);
+      }
+      if (meets > 0 && falls < 1) this.multiplied(bar, base, most, meets, falls);
+    }
+    if (!fallen) return;
+    const goal = this.cell("scores", key);
+    this.score(key, fraction > 0.64 ? total : fallen);
+    const sum = number(fraction > 0.64 ? total : fallen);
+    if (fraction < 0.84) this.brush.write(sum, goal.x + goal.w / 2, goal.y - 4, "accent");
+  }
+
+  /** Draw a product that grows, and falls into its score. */
+  multiplied(bar, base, most, meets, falls) {
+    const { brush } = this;
+    const grown = mixBox({ ...bar, y: base, h: 0 }, bar, meets);
+    const box = mixBox(grown, this.cell("scores", this.key), falls);
+    const colours = { low: -most, high: most, palette: brush.signed };
+    brush.fill(box, brush.colours.zero);
+    brush.fill(box, cssOf(shade(bar.value, colours)));
+    const y = Math.min(bar.y, base) - 4;
+    if (!falls) brush.faintly(meets, () => brush.write(number(bar.value), bar.x + 10, y));
+  }
+
+  /** Draw a number of q or k on its way to where it is multiplied. */
+  factor(name, row, d, box, goes, meets) {
+    const value = this.value(name, this.head, row, d);
+    const y = box.y + (name === "q" ? -5 : 22);
+    this.brush.faintly(1 - meets, () => {
+      this.brush.values(name, [value], box);
+      this.brush.frame(box, name);
+      if (goes === 1) this.brush.write(number(value), box.x + 10, y, name);
+    });
+  }
+
+  /** The row of scores rises as bars, passes the division, which makes them smaller, and the mask's door. */
+  scaling(fraction) {
+    const { S, head, row } = this;
+    const [divide, door] = this.plan.doors;
+    const shift = ease(fraction, 0.2, 0.8) * (this.parts.weights.x - this.parts.scores.x);
+    const bars = indices(S).map((j) => {
+      const score = this.value("scores", head, row, j);
+      const { x, w } = this.cell("scores", j);
+      const seen = this.value("masked_scores", head, row, j);
+      const hidden = seen === -Infinity;
+      const scaled = hidden ? score / Math.sqrt(this.D) : seen;
+      const middle = x + w / 2 + shift;
+      const at = hidden ? Math.min(middle, door - 3) : middle;
+      const smaller = ease(middle, divide - 6, divide + 10);
+      const alpha = hidden ? 1 - ease(middle, door, door + 24) : 1;
+      const height = mix(score, scaled, smaller) * ease(fraction, 0.04, 0.2);
+      return { at, height, value: smaller < 0.5 ? score : scaled, alpha };
+    });
+    this.bars(bars, this.mostOf("scores"));
+    if (this.masked && fraction < 1) this.shut(door);
+  }
+
+  shut(door) {
+    const { y, h } = this.place("scores", this.row);
+    this.brush.fill({ x: door - 1.5, y: y - 26, w: 3, h: h + 34 }, this.brush.colours.accent);
+  }
+
+  /** Return the largest number of the row that is followed. */
+  mostOf(name) {
+    const sizes = indices(this.S).map((j) => Math.abs(this.value(name, this.head, this.row, j)));
+    return Math.max(...sizes.filter(Number.isFinite), 0) || 1;
+  }
+
+  /** Draw numbers as bars on the row that is followed, up where there is room, with the three largest written. */
+  bars(bars, most) {
+    const { brush, row, S, key } = this;
+    const { y, h } = this.place("scores", row);
+    const up = (row + 0.5) * h > TALL ? -1 : 1;
+    const wide = (this.plan.side / S) * 0.7;
+    const largest = [...bars].sort((a, b) => b.height - a.height).slice(0, 3);
+    for (const [j, bar] of bars.entries()) {
+      const size = ((bar.height * TALL) / most) * up;
+      const box = {
+        x: bar.at - wide / 2,
+        y: y + h / 2 + Math.min(size, 0),
+        w: wide,
+        h: Math.abs(size),
+      };
+      brush.faintly(bar.alpha ?? 1, () =>
+        brush.fill(box, brush.colours[j === key ? "accent" : "muted"]),
+      );
+      if (largest.includes(bar) && bar.height / most > 0.12)
+        brush.write(number(bar.value), bar.at, y + h / 2 + size + (up < 0 ? -4 : 13));
+    }
+  }
+
+  /** Bars of scores become bars of exp, then shares of the row's sum, then weights. */
+  softmax(fraction) {
+    const { brush, S, head, row } = this;
+    const [power, share] = [ease(fraction, 0.06, 0.3), ease(fraction, 0.4, 0.62)];
+    const sinks = ease(fraction, 0.72, 0.84);
+    const most = this.mostOf("scores");
+    const of = (name) => indices(S).map((j) => this.value(name, head, row, j));
+    const [scores, weights] = [of("masked_scores"), of("weights")];
+    const top = Math.max(...scores);
+    const bars = indices(S).map((j) => {
+      const score = Math.max(scores[j], -most) / most; // as they came from scaling
+      const exp = top === -Infinity ? 0 : Math.exp(scores[j] - top);
+      const start = scores[j] === -Infinity ? 0 : score;
+      const height = mix(mix(start, exp, power), weights[j], share) * (1 - sinks);
+      const value = power < 0.5 ? scores[j] : share < 0.5 ? exp : weights[j];
+      const { x, w } = this.cell("weights", j);
+      return { at: x + w / 2, height, value };
+    });
+    brush.faintly(sinks, () => brush.rows("weights", head, row, 1, this.place("weights", row)));
+    this.bars(bars, 1);
+    if (power === 1 && fraction < 0.84) this.sum(bars, share);
+    this.fill("weights", fraction, 0.84, 1);
+  }
+
+  /** Write what the bars of a row add up to. */
+  sum(bars, share) {
+    const { x, y, w, h } = this.place("weights", this.row);
+    const up = (this.row + 0.5) * h > TALL;
+    const total = number(bars.reduce((all, { value }) => all + value, 0));
+    const words = share > 0.5 ? `the row sums to ${total}` : `exp of the row sums to ${total}`;
+    this.brush.write(words, x + w, up ? y - TALL - 12 : y + TALL + 24, "ink", "right");
+  }
+
+  /** The rows of v shrink to their share, and pour together into the context. */
+  weighted_sum(fraction) {
+    const { brush, S, D, H, head, row } = this;
+    const shrinks = ease(fraction, 0.05, 0.3);
+    const goal = this.place("context", row, head);
+    const sum = new Float64Array(D);
+    const flying = [];
+    for (let j = 0; j < S; j++) {
+      const weight = this.value("weights", head, row, j);
+      const values = indices(D).map((d) => this.value("v", head, j, d));
+      const pours = ease(fraction, 0.34 + (0.26 * j) / S, 0.54 + (0.26 * j) / S);
+      const from = this.place("v", j, head);
+      const size = mix(from.h, goal.h * Math.min(1, weight), shrinks);
+      const small = { ...from, y: from.y + (from.h - size) / 2, h: size };
+      const box = mixBox(small, { ...goal, y: goal.y + (goal.h - size) / 2, h: size }, pours);
+      if (pours === 1) for (const d of sum.keys()) sum[d] += weight * values[d];
+      else
+        flying.push({
+          j,
+          weight,
+          box,
+          values: values.map((value) => value * mix(1, weight, shrinks)),
+        });
+    }
+    if (flying.length < S) brush.values("context", [...sum], goal);
+    for (const { j, weight, box, values } of flying) {
+      brush.values("v", values, box);
+      if (weight > 0.05 && shrinks === 1) {
+        brush.frame(box, "accent");
+        brush.write(
+          `${number(weight)} × v of ${this.word(j)}`,
+          box.x - 6,
+          box.y + box.h / 2 + 4,
+          "accent",
+          "right",
+        );
+      }
+    }
+    this.fill("context", fraction, 0.82, 1, indices(H));
+  }
+
+  /** The contexts of the heads slide side by side. */
+  concatenation(fraction) {
+    const { brush, S, H } = this;
+    for (let head = 0; head < H; head++) {
+      const box = boxOf(this.parts.context, head, this.head, 1 - ease(fraction, 0.15, 0.95));
+      const pale = head === this.head ? 1 : mix(0.25, 1, ease(fraction, 0.02, 0.3));
+      brush.faintly(pale, () => {
+        brush.rows("context", head, 0, S, box);
+        brush.frame(box, "line");
+      });
+    }
+  }
+
+  /** The rows of all heads go through W_O to out, and x comes around to be added. */
+  output(fraction) {
+    const { brush, S, row } = this;
+    for (let i = 0; i < S; i++) {
+      const begin = 0.04 + (0.3 * i) / S;
+      const t = ease(fraction, begin, begin + 0.22);
+      const box = mixBox(this.place("context", i), this.place("out", i), t);
+      if (t <= 0) continue;
+      brush.faintly(i === row ? 1 : this.rest, () => {
+        if (t < 0.6) brush.row("merged", i, box);
+        brush.faintly(ease(t, 0.3, 0.6), () => brush.row("out", i, box));
+      });
+    }
+    if (this.parts.x) this.add(fraction);
+  }
+
+  /** The row of x goes around, and meets the row of out where the two are added. */
+  add(fraction) {
+    const { brush, row, plan } = this;
+    const [x, out] = [this.place("x", row), this.place("out", row)];
+    const ring = { x: out.x + out.w + 18, y: plan.top + plan.side / 2 };
+    const [left, high] = [x.x + x.w / 2, plan.around];
+    const points = [[left, x.y], [left, high], [ring.x, high], [ring.x, ring.y - 10]]; // prettier-ignore
+    const [x0, y0] = along(points, ease(fraction, 0.5, 0.92));
+    const shrinks = ease(fraction, 0.82, 0.94);
+    const size = { w: mix(x.w, 14, shrinks), h: mix(x.h, 6, shrinks) };
+    const small = { x: ring.x - 7, y: ring.y - 3, w: 14, h: 6 };
+    brush.faintly(ease(fraction, 0.48, 0.52) * (1 - ease(fraction, 0.94, 1)), () => {
+      const box = { x: x0 - size.w / 2, y: y0 - size.h / 2, ...size };
+      brush.row("x", row, box);
+      brush.frame(box, "accent");
+    });
+    const leaves = ease(fraction, 0.72, 0.94);
+    brush.faintly(Math.min(1, 4 * leaves) * (1 - ease(fraction, 0.94, 1)), () => {
+      brush.row("out", row, mixBox(out, small, leaves));
+      brush.frame(mixBox(out, small, leaves), "accent");
+    });
+  }
+}
+
+/** Return the point at a share of the length of a line from point to point. */
+function along(points, share) {
+  const lengths = points
+    .slice(1)
+    .map(([x, y], i) => Math.hypot(x - points[i][0], y - points[i][1]));
+  let rest = share * lengths.reduce((all, length) => all + length, 0);
+  for (const [i, length] of lengths.entries()) {
+    if (rest <= length)
+      return [0, 1].map((k) => mix(points[i][k], points[i + 1][k], rest / length));
+    rest -= length;
+  }
+  return points.at(-1);
+}

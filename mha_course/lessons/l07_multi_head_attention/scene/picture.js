@@ -1,0 +1,224 @@
+// Draws the scene as SVG: what the plan of Python says, matrices as images, and the word that is followed. What changes
+// with the stage, the word and the head is how visible things are, and where bands stand. What moves is no part of it.
+
+import { clamp, svg } from "../../../widgets/dom.js";
+import { insideParts } from "./bars.js";
+import { linesOf, rowsOf } from "./follow.js";
+import { boxOf, ease, mix } from "./layout.js";
+import { cellsOf, line, makeImage, outline, rect } from "./shapes.js";
+import { isMade, isUnfolded, stageAt, visibilityOf } from "./stages.js";
+
+const FADE = 0.06; // the fraction of a stage in which what it highlights comes forward
+
+export class Picture {
+  constructor(steps, palettes) {
+    const id = `hidden-${Math.random().toString(36).slice(2)}`; // it counts in the whole page
+    Object.assign(this, { steps, id, plan: steps.plan });
+    this.weights = { low: 0, high: 1, palette: palettes.weights };
+    this.signed = (most) => ({ low: -most, high: most, palette: palettes.signed });
+    this.things = []; // {node, at, contents, shows}: how visible it is follows the stage and the head
+    this.bands = []; // {node, name, head, home}: stand together, or one is unfolded
+    this.merged = [];
+    this.texts = [];
+    const { width, height, left, top, side, strokes, parts, heads, ramps } = this.plan;
+    this.svg = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "picture" });
+    const stripes = svg("path", {
+      d: "M-1 1L1 -1M0 4L4 0M3 5L5 3",
+      class: "stroke muted",
+      "stroke-width": 1,
+    });
+    const pattern = { id: this.id, width: 4, height: 4, patternUnits: "userSpaceOnUse" };
+    this.svg.append(svg("defs", {}, svg("pattern", pattern, stripes)));
+    for (const { path, color, width: wide, shows, head } of strokes)
+      this.add(line(path, wide, color), shows, head < 0 ? undefined : head);
+    for (const [name, part] of Object.entries(parts)) this.addMatrix(name, part);
+    heads.forEach(({ x, y, side: w }, head) => this.addMap({ x, y, w, h: w }, head));
+    for (const ramp of ramps) this.addRamp(ramp);
+    this.svg.append(rect("clear", { x: 0, y: top, w: left, h: side }, { "data-words": "" }));
+    this.lines = svg("g", { class: "followed" });
+    this.rows = svg("g", { class: "followed" });
+    this.pointed = svg("g");
+    this.inside = svg("g");
+    this.svg.append(this.rows, this.lines);
+    this.addTexts();
+    this.svg.append(this.pointed, this.inside);
+  }
+
+  /** Add a thing that is seen with a part of the picture; what is some head's may be pale where others are followed. */
+  add(node, shows, own, others, contents) {
+    const share = (stage) =>
+      own === undefined || own === this.head ? 1 : (others ?? stageAt(stage).others ?? 1);
+    const at = (stage) => visibilityOf(shows, stage) * share(stage);
+    this.things.push({ node, contents, shows, at });
+    this.svg.append(node);
+  }
+
+  addMatrix(name, part) {
+    const { steps } = this;
+    const banded = part.bands > 1;
+    for (let head = 0; head < (part.square ? steps.H : part.bands); head++) {
+      const home = boxOf(part, head, head);
+      const contents = svg("g", {}, ...this.contentsOf(name, part, head, home));
+      const colour = ["q", "k", "v"].includes(name) ? name : "line";
+      const frame = { x: home.x - 0.5, y: home.y - 0.5, w: home.w + 1, h: home.h + 1 };
+      const node = svg("g", {}, contents, rect(`stroke passive ${colour}`, frame));
+      if (banded) this.bands.push({ node, name, head, home });
+      const own = part.square || banded ? head : undefined;
+      this.add(node, name, own, part.square && 0, contents);
+    }
+  }
+
+  /** Return the image of one head's part of a matrix, behind it the hatching or zero's colour, and lines on it. */
+  contentsOf(name, part, head, box) {
+    const { x, y, w, h, rows, columns } = box;
+    let d = "";
+    const across = part.square || part.transposed ? columns : 1;
+    const down = part.transposed ? 1 : rows;
+    for (let i = 1; i < across; i++) d += `M${x + (i * w) / across} ${y}v${h}`;
+    for (let i = 1; i < down; i++) d += `M${x} ${y + (i * h) / down}h${w}`;
+    const hatched = name === "weights" && this.steps.masked;
+    const behind = hatched ? rect("", box, { fill: `url(#${this.id})` }) : rect("zero", box);
+    const nodes = [behind, this.imageOf(name, part, head, box)];
+    if (name === "context") {
+      const merged = svg(
+        "g",
+        { class: "passive" },
+        rect("zero", box),
+        this.imageOf("merged", part, head, box),
+      );
+      this.merged.push(merged);
+      nodes.push(merged);
+    }
+    return [...nodes, svg("path", { class: "stroke paper-line passive", d })];
+  }
+
+  imageOf(name, part, head, box) {
+    const { steps } = this;
+    const place = (down, right) => (part.transposed ? [right, down] : [down, right]);
+    const valueAt = (down, right) => steps.value(name, head, ...place(down, right));
+    const cells = cellsOf(box.rows, box.columns, valueAt);
+    if (name === "weights")
+      cells.hidden = cellsOf(box.rows, box.columns, (...at) => steps.hidden(head, ...at)).values;
+    const colours = name === "weights" ? this.weights : this.signed(steps.most[name]);
+    const look = name === "weights" ? "" : "signed";
+    return makeImage(cells, colours, box, { class: look, "data-part": name, "data-band": head });
+  }
+
+  addMap(box, head) {
+    const { S, value } = this.steps;
+    const cells = cellsOf(S, S, (row, column) => value("weights", head, row, column));
+    const contents = svg("g", {}, makeImage(cells, this.weights, box));
+    const node = svg("g", { "data-head": head }, contents, rect("stroke line passive", box));
+    this.add(node, "weights", head, 0.55, contents);
+  }
+
+  addRamp({ x, y, w, weights }) {
+    const colours = weights ? this.weights : this.signed(1);
+    const cells = cellsOf(1, 128, (_, i) => (weights ? i / 127 : (2 * i) / 127 - 1));
+    const box = { x, y, w, h: 8 };
+    this.svg.append(
+      rect("zero", box),
+      makeImage(cells, colours, box, { class: weights ? "" : "signed" }),
+      rect("stroke line", box),
+    );
+  }
+
+  addTexts() {
+    for (const each of this.plan.texts) {
+      const { text, x, y, shows, color, size, bold, align, rotated, after, head } = each;
+      const look = [color, align, bold ? "bold" : "plain", size > 11 ? "large" : "small"].join(" ");
+      if (after) {
+        this.texts.at(-1).node.append(svg("tspan", { class: look, dx: x, y }, text));
+        continue;
+      }
+      const transform = rotated ? `rotate(-90 ${x} ${y})` : "";
+      const node = svg("text", { class: look, x, y, transform }, text);
+      if (head !== undefined) node.dataset.head = head;
+      this.texts.push({ ...each, node });
+      this.add(node, shows);
+    }
+  }
+
+  /** Size the picture; words are never smaller than their size. */
+  zoom(zoom) {
+    this.svg.style.width = `${this.plan.width * zoom}px`;
+    this.svg.style.setProperty("--small", Math.min(1, zoom));
+  }
+
+  /** Show what is followed, at a fraction of a stage, and a cell with what it is made of. */
+  show(view, cell, inside) {
+    const { stage, fraction, row, head } = view;
+    const { lines = 0, bars = 0 } = stageAt(stage);
+    if (this.seen !== `${row} ${head}`) this.follow(view);
+    const still = `${stage} ${head} ${fraction === 1 || Math.min(fraction, FADE)}`;
+    if (still !== this.still) this.showThings(view); // in the midst of a motion nothing changes here
+    this.still = still;
+    this.seen = `${row} ${head}`;
+    const since = (begin) => (begin ? ease(fraction, begin, begin + FADE) : 1);
+    this.lines.style.opacity = since(lines);
+    this.inside.style.opacity = cell ? 1 : since(bars);
+    this.pointed.replaceChildren(...(cell ? [outline(this.cellBox(cell, stage), "ink")] : []));
+    if (inside !== this.made)
+      this.inside.replaceChildren(
+        ...(inside ? insideParts(inside, this.signed, this.plan.bars) : []),
+      );
+    this.made = inside;
+  }
+
+  /** Light the word that is followed, and let the head that is followed unfold. */
+  follow({ row, head, best }) {
+    this.svg.classList.toggle("unfolds", this.head !== undefined && this.head !== head);
+    this.head = head;
+    this.still = null;
+    for (const { node, row: own, key, head: ownHead } of this.texts) {
+      const followed = row >= 0 && own === row;
+      node.classList.toggle("followed", followed);
+      node.classList.toggle(
+        "highlighted",
+        followed || ownHead === head || (key !== undefined && key === best?.column),
+      );
+    }
+    const lines = row < 0 ? [] : linesOf(this.steps, { row, head, best });
+    const rows = row < 0 ? [] : rowsOf(this.steps, { row });
+    this.followed = [...lines, ...rows];
+    this.lines.replaceChildren(...lines.map(({ node }) => node));
+    this.rows.replaceChildren(...rows.map(({ node }) => node));
+  }
+
+  showThings({ stage, fraction, head }) {
+    const fade = clamp(fraction / FADE, 0, 1);
+    const { moves = [] } = stageAt(stage);
+    for (const { node, contents, shows, at } of [...this.things, ...this.followed]) {
+      node.style.opacity = mix(at(stage - 1), at(stage), stage < 0 ? 1 : fade);
+      if (!contents) continue;
+      const made = (at, done) => Number(isMade(shows, at, done));
+      const there = mix(made(stage - 1), made(stage, fraction), stage < 0 ? 1 : fade);
+      contents.style.opacity = there;
+      contents.style.visibility = there ? "" : "hidden"; // what is not there yet cannot be pointed at
+      node.style.visibility = moves.includes(shows) && fraction < 1 ? "hidden" : "";
+    }
+    if (fraction < 1) this.svg.classList.remove("unfolds");
+    for (const { node, name, head: own, home } of this.bands) {
+      const part = this.plan.parts[name];
+      const { x, y, w, h } = boxOf(part, own, head, Number(isUnfolded(name, stage)));
+      const [wide, tall] = [w / home.w, h / home.h];
+      const [left, top] = [x - home.x * wide, y - home.y * tall];
+      node.style.transform = `translate(${left}px, ${top}px) scale(${wide}, ${tall})`;
+    }
+    const together = Number(stageAt(stage).together === true);
+    for (const node of this.merged) node.style.opacity = together;
+  }
+
+  cellBox({ name, head, row, column }, stage) {
+    const part = this.plan.parts[name];
+    const box = boxOf(part, head, this.head, Number(isUnfolded(name, stage)));
+    const { x, y, w, h, rows, columns } = box;
+    const [down, right] = part.transposed ? [column, row] : [row, column];
+    return {
+      x: x + (right * w) / columns,
+      y: y + (down * h) / rows,
+      w: w / columns,
+      h: h / rows,
+    };
+  }
+}

@@ -1,0 +1,41 @@
+// Shapes of the picture, as nodes of an SVG.
+
+import { make, svg } from "../../../widgets/dom.js";
+import { paintCells } from "../../../widgets/matrix.js";
+
+/** Return an image with a pixel a cell. */
+export function makeImage(cells, colours, { x, y, w, h }, attributes = {}) {
+  const canvas = make("canvas");
+  paintCells(canvas, cells, colours);
+  const box = { x, y, width: w, height: h, preserveAspectRatio: "none", href: canvas.toDataURL() };
+  return svg("image", { ...box, ...attributes });
+}
+
+/** Return a matrix whose numbers are asked for, cell by cell. */
+export const cellsOf = (rows, columns, valueAt) => ({
+  values: Array.from({ length: rows * columns }, (_, i) =>
+    valueAt(Math.floor(i / columns), i % columns),
+  ),
+  rows,
+  columns,
+});
+
+export const rect = (name, { x, y, w, h }, attributes = {}) =>
+  svg("rect", { class: name, x, y, width: w, height: h, ...attributes });
+
+/** Return a line of a colour, or a filled shape where it has no width. */
+export const line = (d, width, name = "accent") =>
+  svg("path", { class: `${width ? "stroke" : "fill"} ${name}`, d, "stroke-width": width });
+
+/** Return a frame around a box, on a frame of paper. */
+export const outline = ({ x, y, w, h }, colour) =>
+  svg(
+    "g",
+    {},
+    rect("stroke paper-line passive", { x: x - 2, y: y - 2, w: w + 4, h: h + 4 }),
+    rect(
+      `stroke passive ${colour}`,
+      { x: x - 1, y: y - 1, w: w + 2, h: h + 2 },
+      { "stroke-width": 1.5 },
+    ),
+  );
