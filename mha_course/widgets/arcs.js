@@ -1,0 +1,196 @@
+// A sentence on one line, and arcs from one of its words to the words that it attends to, as wide as the weights.
+// Where keys are other words than queries, they stand on a second line, and the arcs run between the two.
+
+import {
+  clamp,
+  isolateWord,
+  make,
+  makeButton,
+  number,
+  setAttributes,
+  setText,
+  svg,
+} from "./dom.js";
+import { still } from "./player.js";
+
+/**
+ * What is drawn.
+ * @typedef {object} Sentence
+ * @property {string[]} queries
+ * @property {string[]} keys The very list of the queries where a sentence attends to itself.
+ * @property {ArrayLike<number>} weights T × S, of one head.
+ * @property {ArrayLike<number>} [hidden] 1 where a cell is hidden.
+ * @property {number} follow Which query is followed.
+ * @property {string} colour Of arcs and words.
+ * @property {number} width The pixels there are.
+ * @property {number} height Of words, arcs and numbers together.
+ */
+
+/** Weights below this are not drawn or printed. */
+export const LEAST = 0.05;
+const LARGEST = 20; // pixels of a word
+const SMALLEST = 12;
+const LONGEST = 16; // characters of a word
+const BELOW = 62; // pixels for words and their numbers
+const THICKEST = 18; // pixels of an arc whose weight is 1
+const MOVE = 220; // milliseconds in which arcs move to new weights
+
+/** Return an arc above one line, or a loop above one word. */
+function arcAbove(from, to, floor, tallest) {
+  const across = Math.abs(to - from);
+  if (across < 1) {
+    const up = floor - Math.min(50, tallest * 1.3);
+    return `M${from - 5} ${floor}C${from - 30} ${up} ${from + 30} ${up} ${from + 5} ${floor}`;
+  }
+  const up = floor - Math.min(tallest, 24 + across * 0.55) / 0.75; // the curve reaches 3/4 of its handles
+  const lean = across * 0.12;
+  const [left, right] = from < to ? [from + lean, to - lean] : [from - lean, to + lean];
+  return `M${from} ${floor}C${left} ${up} ${right} ${up} ${to} ${floor}`;
+}
+
+const curveBetween = (from, to, top, bottom) =>
+  `M${from} ${top}C${from} ${(top + bottom) / 2} ${to} ${(top + bottom) / 2} ${to} ${bottom}`;
+
+/** One line of words that can be pressed. */
+class Line {
+  node = make("div", "words");
+  buttons = [];
+  constructor(press) {
+    this.press = press;
+  }
+  /** Write words, as large as fits; return whether anything moved. */
+  write(words, width) {
+    const key = `${width} ${JSON.stringify(words)}`;
+    if (key === this.key) return false;
+    this.key = key;
+    this.buttons = words.map((word, i) => {
+      const button = makeButton("word", "", () => this.press(i));
+      button.append(make("span", "", isolateWord(word, LONGEST)), make("small"));
+      button.dataset.index = i;
+      return button;
+    });
+    this.node.replaceChildren(...this.buttons);
+    this.node.style.fontSize = `${LARGEST}px`;
+    const needs = this.node.scrollWidth;
+    const size = Math.max(SMALLEST, Math.floor(LARGEST * Math.min(1, width / needs)));
+    this.node.style.fontSize = `${size}px`;
+    const middle = ({ offsetLeft, offsetWidth }) => offsetLeft + offsetWidth / 2;
+    this.middles = this.buttons.map(middle);
+    return true;
+  }
+  /** Say which weights stand below the words. */
+  mark(weights, { hidden, followed = -1, passive = false }) {
+    this.buttons.forEach((button, i) => {
+      const weight = weights?.[i] ?? 0;
+      const shown = weight >= LEAST;
+      button.classList.toggle("followed", i === followed);
+      button.classList.toggle("attended", shown);
+      button.classList.toggle("hidden-word", Boolean(hidden?.[i]));
+      button.style.setProperty("--weight", Math.min(weight, 1) || 0);
+      button.ariaPressed = passive ? null : i === followed;
+      button.tabIndex = i === followed ? 0 : -1;
+      setText(button.lastChild, shown ? number(weight) : Number.isNaN(weight) ? "NaN" : "");
+    });
+  }
+}
+
+/** `onHover(row | null)` is called for a word that is pointed at, `onFollow(row)` for one that is chosen. */
+export class Arcs {
+  paths = svg("g");
+  svg = svg("svg", { "aria-hidden": "true" }, this.paths);
+  moving = null;
+
+  constructor({ onHover, onFollow }) {
+    this.onFollow = onFollow;
+    this.keyLine = new Line((i) => this.two || onFollow(i));
+    this.queryLine = new Line(onFollow);
+    const sheet = make("div", "sheet", this.queryLine.node, this.svg, this.keyLine.node);
+    this.node = make("div", { className: "mha-arcs", role: "group" }, sheet);
+    this.sheet = sheet;
+    const indexAt = (event) => event.target.closest?.(".queries > .word")?.dataset.index;
+    this.node.addEventListener("pointerover", (event) => {
+      const index = indexAt(event);
+      onHover(index === undefined ? null : Number(index));
+    });
+    this.node.addEventListener("pointerleave", () => onHover(null));
+  }
+
+  /** Follow the word that an arrow key, Home or End leads to; say whether it was one of these. */
+  press({ key }) {
+    const { follow, queries } = this.shown;
+    const last = queries.length - 1;
+    const steps = { ArrowLeft: follow - 1, ArrowRight: follow + 1, Home: 0, End: last };
+    if (!Object.hasOwn(steps, key)) return false;
+    const row = clamp(steps[key], 0, last);
+    this.onFollow(row);
+    this.queries.buttons[row].focus();
+    return true;
+  }
+
+  /** @param {Sentence} sentence */
+  draw(sentence) {
+    const { queries, keys, weights, hidden, follow, colour, width, height } = sentence;
+    this.two = keys !== queries && `${keys}` !== `${queries}`;
+    this.queries = this.two ? this.queryLine : this.keyLine; // the line whose words are followed
+    this.queryLine.node.hidden = !this.two;
+    for (const line of [this.queryLine, this.keyLine])
+      line.node.classList.toggle("queries", line === this.queries);
+    this.node.style.setProperty("--head", colour);
+    this.node.style.height = `${height}px`;
+    const lines = this.two ? [this.queryLine.write(queries, width)] : [];
+    lines.push(this.keyLine.write(keys, width));
+    if (lines.includes(true) || this.size !== `${width} ${height}`) {
+      this.measure(width, height);
+      this.node.scrollLeft = this.queries.middles[follow] - width / 2; // of a long sentence
+    }
+    const S = keys.length;
+    const row = Array.from({ length: S }, (_, j) => weights[follow * S + j]);
+    const hiddenRow = hidden && Array.from({ length: S }, (_, j) => hidden[follow * S + j]);
+    this.keyLine.mark(row, { hidden: hiddenRow, followed: this.two ? -1 : follow });
+    if (this.two) this.queryLine.mark(null, { followed: follow });
+    this.shown = sentence;
+    this.moveTo(row, this.queries.middles[follow]);
+  }
+
+  measure(width, height) {
+    this.size = `${width} ${height}`;
+    const [above, below] = [this.two ? this.queryLine.node.offsetHeight : 0, BELOW];
+    this.space = Math.max(30, height - above - below);
+    const wide = Math.max(width, this.keyLine.node.scrollWidth);
+    setAttributes(this.svg, { width: wide, height: this.space });
+  }
+
+  /** Let the arcs move from what was drawn to these weights, from the word at `from`. */
+  moveTo(row, from) {
+    const key = `${this.size} ${this.keyLine.key}`;
+    const before = this.drawn?.key === key ? this.drawn : null;
+    cancelAnimationFrame(this.moving);
+    if (!before || still()) return this.drawAt({ row, from, key });
+    const started = performance.now();
+    const step = () => {
+      const part = Math.min(1, (performance.now() - started) / MOVE);
+      const eased = part * (2 - part);
+      const between = (a, b) => a + (b - a) * eased;
+      const weights = part === 1 ? row : row.map((weight, j) => between(before.row[j] || 0, weight));
+      this.drawAt({ row: weights, from: between(before.from, from), key });
+      if (part < 1) this.moving = requestAnimationFrame(step);
+    };
+    step();
+  }
+
+  drawAt(drawn) {
+    this.drawn = drawn;
+    const floor = this.space - 2;
+    const { middles } = this.keyLine;
+    const arcs = [...drawn.row.entries()].filter(([, weight]) => weight >= LEAST / 2);
+    arcs.sort(([, a], [, b]) => a - b);
+    const nodes = arcs.map(([j, weight]) => {
+      const d = this.two
+        ? curveBetween(drawn.from, middles[j], 2, floor)
+        : arcAbove(drawn.from, middles[j], floor, this.space - THICKEST);
+      const opacity = weight < LEAST ? 0.15 : 0.4 + 0.5 * Math.min(weight, 1);
+      return svg("path", { d, "stroke-width": Math.max(1, THICKEST * weight), opacity });
+    });
+    this.paths.replaceChildren(...nodes);
+  }
+}
