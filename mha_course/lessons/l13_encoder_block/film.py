@@ -17,31 +17,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mha_course import plots
-from mha_course.errors import require
 from mha_course.example import SENTENCE, encode
-from mha_course.markup import isolate_word
 from mha_course.models import MaskedWordModel
 from mha_course.plots.scales import WEIGHTS, palettes
 from mha_course.widgets.base import esm, style
 from mha_course.widgets.player import Player
 
 HERE = Path(__file__).parent
-PAUSE = 100  # milliseconds that a snapshot stays when the film plays
-SENT = 3  # snapshots that go to the browser together: some 30 messages a training
+PAUSE = 70  # milliseconds that a snapshot stays when the film plays
+SENT = 5  # snapshots that go to the browser together while a model trains
 WINDOW = 25  # steps over which losses are averaged
 
 
 class TrainingFilm(Player):
     """Show heads, a sentence with arcs, and the loss: live while a model trains, then a player.
 
-    Args:
-        model: the untrained model; its heads are the first snapshot.
-        steps: how many steps it will be trained.
-        every: after how many steps ``look`` is called.
-        sentence: at most 15 words of the grammar.
-        layer: whose heads are shown.
-        words: the word that is followed, and the one it should find.
-    Raises: ShapeError where one of the two is not in the sentence.
+    Args: model is still untrained, and its heads are the first snapshot; it will be trained so many
+        steps, and look is called ``every`` so many; layer is whose heads are shown.
     """
 
     _esm = esm("film.js", folder=HERE)
@@ -50,23 +42,11 @@ class TrainingFilm(Player):
     head = traitlets.Int(0).tag(sync=True)
 
     def __init__(
-        self,
-        model: MaskedWordModel,
-        *,
-        steps: int,
-        every: int = 8,
-        sentence: str = SENTENCE,
-        layer: int = 1,
-        words: tuple[str, str] = ("it", "cat"),
+        self, model: MaskedWordModel, *, steps: int, every: int = 5, layer: int = 1
     ) -> None:
-        tokens = sentence.split()
-        for word in words:
-            rule = "the sentence must hold the word"
-            require(word in tokens, "TrainingFilm", rule, expected=sentence, got=word)
-        self._words = [isolate_word(word) for word in words]
-        self._row, self._column = (tokens.index(word) for word in words)
+        tokens = SENTENCE.split()
+        self._layer, self._row, self._column = layer, tokens.index("it"), tokens.index("cat")
         self._ids, _ = encode([tokens])  # (1, S)
-        self._layer = layer
         self.losses: list[float] = []  # one for each step of the training
         self._frames: list[NDArray[np.uint8]] = []  # N of (H, S, S)
         options = {"tokens": tokens, "column": self._column, "steps": steps, "every": every}
@@ -90,8 +70,8 @@ class TrainingFilm(Player):
             return  # it is there already
         weights = model.attention_weights(self._ids.to(model.device))[self._layer, 0]  # (H, S, S)
         self._frames.append((255 * weights.detach().cpu().numpy()).round().astype("u1"))
-        self.text = self._sentence()
         if len(self._frames) % SENT == 1 or step == self.options["steps"]:
+            self.text = self._sentence()
             with self.hold_sync():
                 self.state = self._state_after({})
                 self.head, self.position = self._best(), len(self._frames) - 1
@@ -105,8 +85,8 @@ class TrainingFilm(Player):
     def moments(self) -> list[int]:
         """Return four snapshots: the first, the last before the head appears, as it does, the last.
 
-        It appears where the head that attends most to the target in the end first reaches half of
-        the largest weight that it ever gives it; before that the weight is below a quarter.
+        It appears where *it* first puts half as much on *cat* as it ever does, in the head where it
+        puts most on it in the end; before that it is less than a quarter.
         """
         rise = self._to_target()
         appears = int(np.argmax(rise >= rise.max() / 2))
@@ -117,7 +97,7 @@ class TrainingFilm(Player):
         return int(self._frames[-1][:, self._row, self._column].argmax())
 
     def _to_target(self) -> NDArray[np.float64]:
-        """Return what the best head gives from the followed word to the target, (N,)."""
+        """Return what *it* puts on *cat* in the best head, (N,)."""
         return self.weights[:, self._best(), self._row, self._column]
 
     def _step(self, snapshot: int) -> int:
@@ -126,9 +106,8 @@ class TrainingFilm(Player):
     def _sentence(self) -> str:
         rise = self._to_target()
         shares = [f"{rise[i]:.2f} at step {self._step(i)}" for i in self.moments]
-        follow, target = self._words
-        text = f"How much of its weight “{follow}” puts on “{target}” in head {self._best()} of "
-        text += f"layer {self._layer}: {', '.join(dict.fromkeys(shares))}."
+        text = f"How much of its weight “it” puts on “cat” in head {self._best()} of layer "
+        text += f"{self._layer}: {', '.join(dict.fromkeys(shares))}."
         if self.losses:
             first, last = (np.mean(part) for part in (self.losses[:WINDOW], self.losses[-WINDOW:]))
             text += f" The loss goes from {first:.2f} to {last:.2f} nats a word asked for."
@@ -142,19 +121,17 @@ class TrainingFilm(Player):
         return heads | {"losses": np.array(means, "<f4").tobytes()}
 
     def picture(self) -> Figure:
-        """Draw the followed word's row at four moments, and where they lie on the loss curve."""
+        """Draw the row of *it* at four moments, and where these are on the loss curve."""
         figure = plots.new_figure(10.5, 6.4)
         above, below = figure.subplots(2, 1, height_ratios=(2.5, 3))
         rows = self.weights[self.moments, self._best(), self._row]  # (4, S)
         marks = {self._step(i): f"{n}" for n, i in enumerate(self.moments, 1)}
         names = [f"{n}: step {self._step(i)}" for n, i in enumerate(self.moments, 1)]
-        title = f"What “{self._words[0]}” attends to in head {self._best()}"
         look: dict[str, Any] = {"queries": names, "keys": self.options["tokens"], "scale": WEIGHTS}
-        plots.heatmap(rows, annotate=True, title=title, ax=above, **look)
+        plots.heatmap(rows, annotate=True, title=f"“it” in head {self._best()}", ax=above, **look)
         above.set(xlabel="", ylabel="")
         window = min(WINDOW, len(self.losses))
         curve: dict[str, Any] = {"window": window, "every_step": True, "marks": marks, "ax": below}
         if window:
-            label = "loss in nats a word asked for"
-            plots.learning_curves({f"mean of {window}": self.losses}, ylabel=label, **curve)
+            plots.learning_curves({f"loss, mean of {window}": self.losses}, **curve)
         return figure
