@@ -6,6 +6,7 @@ import { catchKeys, clamp, followModel, make, makeButton } from "./dom.js";
  * What every player gets from Python (player.py); its state is the trait "position", a number from 0 to `last`.
  * @typedef {object} PlayerOptions
  * @property {number} last The number of the last step.
+ * @property {number} [pause] Milliseconds between two steps that play, unless motion is to be reduced.
  */
 
 const [SOON, PAUSE] = [600, 1400]; // milliseconds until the first step plays, and between two
@@ -34,7 +35,7 @@ export const fade = (node, duration) => node.animate({ opacity: [0, 0.4, 0.4, 1]
  */
 export function makePlayer({ model, el }, name, label, show) {
   /** @type {PlayerOptions} */
-  const { last } = model.get("options");
+  const { last, pause = PAUSE } = model.get("options");
   let [at, takes, timer, saving] = [-1, 0, null, null];
 
   const back = makeButton("", "◀\ufe0e Back", () => go(at - 1), "Back");
@@ -75,7 +76,7 @@ export function makePlayer({ model, el }, name, label, show) {
   function advance() {
     step(at + 1);
     if (at === last) toggle(false);
-    else timer = setTimeout(advance, takes + PAUSE);
+    else timer = setTimeout(advance, takes + (still() ? PAUSE : pause));
   }
   function toggle(on = timer === null) {
     clearTimeout(timer);

@@ -8,6 +8,8 @@ START = """
 import numpy as np, torch
 from mha_course import plots
 from mha_course.attention import MultiHeadAttention
+from mha_course.example import new_model
+from mha_course.lessons.l13_encoder_block import TrainingFilm
 from mha_course.lessons.l15_language_model.causal_model import CausalLanguageModel
 from mha_course.models.language import WORDS
 from mha_course.tracing import trace
@@ -74,6 +76,9 @@ CASES = {
     "LayoutPlayer": ("LayoutPlayer(followed)", {"position": 2}, "made.position == 2", None),
     "Panel": ("Panel(draw, size=range(2, 12))", None, "made.text == 'An identity of 3.'", "state"),
     "ShapeTracer": ("ShapeTracer(followed)", {"position": 1}, "made.position == 1", None),
+    "TrainingFilm": (
+        "TrainingFilm(new_model(0), steps=9)", {"position": 9}, "made.position == 2", None
+    ),
     **{name: (call_of(lab), None, "made.state['serial'] == 1", "state") for name,
         lab in LABS.items()},
 }  # fmt: skip

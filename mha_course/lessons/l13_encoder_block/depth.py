@@ -30,9 +30,7 @@ class Depth(NamedTuple):
     cosine: list[float]  # L + 1: the mean cosine between two words of a sentence
     rms: list[float]  # L + 1: the root of the mean square of x
     at_x: list[float]  # L + 1: the length of the gradient that reaches x there
-    at_weights: list[
-        float
-    ]  # L: the length of the gradient at the last matrix of the feed-forward part
+    at_weights: list[float]  # L: the same at the last matrix of the feed-forward part
 
 
 def bare(block: EncoderBlock, x: Tensor) -> Tensor:

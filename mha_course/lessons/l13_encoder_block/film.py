@@ -1,0 +1,137 @@
+"""A model's training as a film: what its heads attend to in one sentence, and its loss.
+
+Axes: N snapshots, H heads, S tokens of the sentence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import traitlets
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mha_course import plots
+from mha_course.example import SENTENCE, encode
+from mha_course.models import MaskedWordModel
+from mha_course.plots.scales import WEIGHTS, palettes
+from mha_course.widgets.base import esm, style
+from mha_course.widgets.player import Player
+
+HERE = Path(__file__).parent
+PAUSE = 70  # milliseconds that a snapshot stays when the film plays
+SENT = 5  # snapshots that go to the browser together while a model trains
+WINDOW = 25  # steps over which losses are averaged
+
+
+class TrainingFilm(Player):
+    """Show heads, a sentence with arcs, and the loss: live while a model trains, then a player.
+
+    Args: model is still untrained, and its heads are the first snapshot; it will be trained so many
+        steps, and look is called ``every`` so many; layer is whose heads are shown.
+    """
+
+    _esm = esm("film.js", folder=HERE)
+    _css = style(HERE / "film.css")
+    row = traitlets.Int(0).tag(sync=True)
+    head = traitlets.Int(0).tag(sync=True)
+
+    def __init__(
+        self, model: MaskedWordModel, *, steps: int, every: int = 5, layer: int = 1
+    ) -> None:
+        tokens = SENTENCE.split()
+        self._layer, self._row, self._column = layer, tokens.index("it"), tokens.index("cat")
+        self._ids, _ = encode([tokens])  # (1, S)
+        self.losses: list[float] = []  # one for each step of the training
+        self._frames: list[NDArray[np.uint8]] = []  # N of (H, S, S)
+        options = {"tokens": tokens, "column": self._column, "steps": steps, "every": every}
+        options |= {"last": math.ceil(steps / every), "pause": PAUSE, **palettes()}
+        super().__init__(options=options, row=self._row)
+        self.look(model, 0)
+
+    def recorded(self, loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """Return the same loss function, whose results the film records."""
+
+        def recording(*inputs: Any) -> Tensor:
+            value = loss(*inputs)
+            self.losses.append(value.item())
+            return value
+
+        return recording
+
+    def look(self, model: MaskedWordModel, step: int) -> None:
+        """Add a snapshot of the model after so many steps."""
+        if step == 0 and self._frames:
+            return  # it is there already
+        weights = model.attention_weights(self._ids.to(model.device))[self._layer, 0]  # (H, S, S)
+        self._frames.append((255 * weights.detach().cpu().numpy()).round().astype("u1"))
+        if len(self._frames) % SENT == 1 or step == self.options["steps"]:
+            self.text = self._sentence()
+            with self.hold_sync():
+                self.state = self._state_after({})
+                self.head, self.position = self._best(), len(self._frames) - 1
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """Return the weights of all snapshots, (N, H, S, S), to the nearest 255th."""
+        return np.stack(self._frames) / 255
+
+    @property
+    def moments(self) -> list[int]:
+        """Return four snapshots: the first, the last before the head appears, as it does, the last.
+
+        It appears where *it* first puts half as much on *cat* as it ever does, in the head where it
+        puts most on it in the end; before that it is less than a quarter.
+        """
+        rise = self._to_target()
+        appears = int(np.argmax(rise >= rise.max() / 2))
+        below = np.flatnonzero(rise[:appears] < rise.max() / 4)
+        return [0, int(below.max(initial=0)), appears, len(rise) - 1]
+
+    def _best(self) -> int:
+        return int(self._frames[-1][:, self._row, self._column].argmax())
+
+    def _to_target(self) -> NDArray[np.float64]:
+        """Return what *it* puts on *cat* in the best head, (N,)."""
+        return self.weights[:, self._best(), self._row, self._column]
+
+    def _step(self, snapshot: int) -> int:
+        return int(min(snapshot * self.options["every"], self.options["steps"]))
+
+    def _sentence(self) -> str:
+        rise = self._to_target()
+        shares = [f"{rise[i]:.2f} at step {self._step(i)}" for i in self.moments]
+        text = f"How much of its weight “it” puts on “cat” in head {self._best()} of layer "
+        text += f"{self._layer}: {', '.join(dict.fromkeys(shares))}."
+        if self.losses:
+            first, last = (np.mean(part) for part in (self.losses[:WINDOW], self.losses[-WINDOW:]))
+            text += f" The loss goes from {first:.2f} to {last:.2f} nats a word asked for."
+        return text
+
+    def _drawn(self) -> dict[str, Any]:
+        ends = range(1, len(self.losses) + 1)
+        means = [np.mean(self.losses[max(0, end - WINDOW) : end]) for end in ends]
+        frames = np.stack(self._frames)
+        heads = {"heads": frames.shape[1], "weights": frames.tobytes()}
+        return heads | {"losses": np.array(means, "<f4").tobytes()}
+
+    def picture(self) -> Figure:
+        """Draw the row of *it* at four moments, and where these are on the loss curve."""
+        figure = plots.new_figure(10.5, 6.4)
+        above, below = figure.subplots(2, 1, height_ratios=(2.5, 3))
+        rows = self.weights[self.moments, self._best(), self._row]  # (4, S)
+        marks = {self._step(i): f"{n}" for n, i in enumerate(self.moments, 1)}
+        names = [f"{n}: step {self._step(i)}" for n, i in enumerate(self.moments, 1)]
+        look: dict[str, Any] = {"queries": names, "keys": self.options["tokens"], "scale": WEIGHTS}
+        plots.heatmap(rows, annotate=True, title=f"“it” in head {self._best()}", ax=above, **look)
+        above.set(xlabel="", ylabel="")
+        window = min(WINDOW, len(self.losses))
+        curve: dict[str, Any] = {"window": window, "every_step": True, "marks": marks, "ax": below}
+        if window:
+            plots.learning_curves({f"loss, mean of {window}": self.losses}, **curve)
+        return figure
