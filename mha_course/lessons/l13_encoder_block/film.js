@@ -3,6 +3,7 @@
 import { Arcs } from "../../widgets/arcs.js";
 import { bytesOf, followModel, hasModifier, isolateWord, setText } from "../../widgets/dom.js";
 import { make, makeButton, makeSpeaker, svg } from "../../widgets/dom.js";
+import { inView } from "../../widgets/in_view.js";
 import { paintCells, palettesOf } from "../../widgets/matrix.js";
 import { makePlayer } from "../../widgets/player.js";
 
@@ -193,4 +194,4 @@ function render(context) {
   return () => film.end();
 }
 
-export default { render };
+export default { render: inView(render) };
