@@ -103,7 +103,8 @@ def _html(drawing: Drawing, caption: str) -> str:
     for x, y, width, height, _ in drawing.boxes:
         size = f'y="{y - height // 2}" width="{width}" height="{height}" rx="13"'
         shapes.append(f'<rect x="{x}" {size}/>')
-    box = f'viewBox="0 0 {WIDTH} {drawing.height}" fill="none" stroke="currentColor"'
+    size = f'viewBox="0 0 {WIDTH} {drawing.height}"'
+    box = f'aria-hidden="true" {size} fill="none" stroke="currentColor"'
     named = [(x + width // 2, y, name, "middle") for x, y, width, _, name in drawing.boxes]
     words = []
     for x, y, text, end in [*drawing.texts, *named]:
