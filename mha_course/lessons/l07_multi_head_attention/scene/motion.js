@@ -212,11 +212,11 @@ export class Motion {
       const middle = x + w / 2 + shift;
       const at = hidden ? Math.min(middle, door - 3) : middle;
       const smaller = ease(middle, divide - 6, divide + 10);
-      const alpha = hidden ? 1 - ease(middle, door, door + 24) : 1;
+      const alpha = hidden ? 1 - ease(middle, door - 8, door) : 1;
       const height = mix(score, scaled, smaller) * ease(fraction, 0.04, 0.2);
       return { at, height, value: smaller < 0.5 ? score : scaled, alpha };
     });
-    this.bars(bars, this.mostOf("scores"));
+    this.bars(bars, this.largestScore());
     if (this.masked && fraction < 1) this.shut(door);
   }
 
@@ -225,20 +225,23 @@ export class Motion {
     this.brush.fill({ x: door - 1.5, y: y - 26, w: 3, h: h + 34 }, this.brush.colours.accent);
   }
 
-  /** Return the largest number of the row that is followed. */
-  mostOf(name) {
-    const sizes = indices(this.S).map((j) => Math.abs(this.value(name, this.head, this.row, j)));
+  /** Return the size of the largest score of the row that is followed. */
+  largestScore() {
+    const { S, head, row } = this;
+    const sizes = indices(S).map((j) => Math.abs(this.value("scores", head, row, j)));
     return Math.max(...sizes.filter(Number.isFinite), 0) || 1;
   }
 
-  /** Draw numbers as bars on the row that is followed, up where there is room, with the three largest written. */
+  /** Draw numbers as bars on the row that is followed, up where there is room, with the largest written. */
   bars(bars, most) {
     const { brush, row, S, key } = this;
     const { y, h } = this.place("scores", row);
     const up = (row + 0.5) * h > TALL ? -1 : 1;
     const wide = (this.plan.side / S) * 0.7;
-    const largest = [...bars].sort((a, b) => b.height - a.height).slice(0, 3);
-    for (const [j, bar] of bars.entries()) {
+    const order = indices(S).sort((a, b) => bars[b].height - bars[a].height);
+    const written = [];
+    for (const j of order) {
+      const bar = bars[j];
       const size = ((bar.height * TALL) / most) * up;
       const box = {
         x: bar.at - wide / 2,
@@ -249,8 +252,10 @@ export class Motion {
       brush.faintly(bar.alpha ?? 1, () =>
         brush.fill(box, brush.colours[j === key ? "accent" : "muted"]),
       );
-      if (largest.includes(bar) && bar.height / most > 0.12)
-        brush.write(number(bar.value), bar.at, y + h / 2 + size + (up < 0 ? -4 : 13));
+      const free = bar.alpha !== 0 && written.every((at) => Math.abs(at - bar.at) > 28);
+      if (!free || bar.height / most <= 0.12) continue;
+      written.push(bar.at);
+      brush.write(number(bar.value), bar.at, y + h / 2 + size + (up < 0 ? -4 : 13));
     }
   }
 
@@ -259,7 +264,7 @@ export class Motion {
     const { brush, S, head, row } = this;
     const [power, share] = [ease(fraction, 0.06, 0.3), ease(fraction, 0.4, 0.62)];
     const sinks = ease(fraction, 0.72, 0.84);
-    const most = this.mostOf("scores");
+    const most = this.largestScore();
     const of = (name) => indices(S).map((j) => this.value(name, head, row, j));
     const [scores, weights] = [of("masked_scores"), of("weights")];
     const top = Math.max(...scores);
