@@ -171,7 +171,8 @@ export class Arcs {
       const part = Math.min(1, (performance.now() - started) / MOVE);
       const eased = part * (2 - part);
       const between = (a, b) => a + (b - a) * eased;
-      const weights = part === 1 ? row : row.map((weight, j) => between(before.row[j] || 0, weight));
+      const weights =
+        part === 1 ? row : row.map((weight, j) => between(before.row[j] || 0, weight));
       this.drawAt({ row: weights, from: between(before.from, from), key });
       if (part < 1) this.moving = requestAnimationFrame(step);
     };

@@ -4,7 +4,16 @@
 const SETTLES = 1500; // milliseconds in which cells grow and JupyterLab scrolls
 const SCROLLER = ".jp-WindowedPanel-outer"; // a notebook's, in JupyterLab
 const MARGIN = 8; // pixels above the widget
-const SCROLLING = new Set(["PageUp", "PageDown", "Home", "End", "ArrowUp", "ArrowDown", " ", "Enter"]);
+const SCROLLING = new Set([
+  "PageUp",
+  "PageDown",
+  "Home",
+  "End",
+  "ArrowUp",
+  "ArrowDown",
+  " ",
+  "Enter",
+]);
 
 /** Whether the cell of a node was run last: it is the active one, or the one before; folded ones do not count. */
 function wasRun(node) {

@@ -225,8 +225,7 @@ const queryName = ({ queries, names, box, cell }, i, look = "query") =>
 
 function keyName({ keys, names, box, cell, level }, j, look = "key") {
   const [x, y] = [box.x + (j + 0.5) * cell.w + 2, box.y - 8];
-  if (level)
-    return nameText(keys[j], names[1][j], { class: `${look} level`, x: x - 2, y: y - 2 });
+  if (level) return nameText(keys[j], names[1][j], { class: `${look} level`, x: x - 2, y: y - 2 });
   const transform = `rotate(${-SLANT} ${x} ${y})`;
   return nameText(keys[j], names[1][j], { class: look, x, y, transform });
 }
