@@ -1,6 +1,6 @@
 // One trace: its steps, its strips of memory, and the tensor as it is read from one of them.
 
-import { make, makeButton, setText } from "../dom.js";
+import { make, makeButton } from "../dom.js";
 import { fade, fly, spotOf, still } from "../player.js";
 import { makeBoxes } from "./boxes.js";
 
@@ -13,6 +13,20 @@ const LONGEST = 12; // cells of a strip that stay together
 function keysOf({ ids }) {
   const seen = {};
   return ids.map((id) => `${id}/${(seen[id] = (seen[id] ?? -1) + 1)}`);
+}
+
+/** Say what a step did: what is wrong takes the place of what became of memory and strides. */
+function makeSentence({ sentence, mixing, warning }) {
+  const texts = [mixing && `${mixing}.`, warning].filter(Boolean);
+  const warnings = texts.map((text) => `⚠ ${text[0].toUpperCase()}${text.slice(1)}`);
+  return make("p", warnings.length ? "warning" : "", warnings.join("\n") || sentence);
+}
+
+/** Copy the longest of the sentences that warn, or of those that do not: a list of one or none. */
+function findLongest(sentences, warns) {
+  const alike = sentences.filter(({ className }) => Boolean(className) === warns);
+  alike.sort((a, b) => b.textContent.length - a.textContent.length);
+  return alike.slice(0, 1).map((sentence) => sentence.cloneNode(true));
 }
 
 /** Make the chip of an axis: its name, its size and its stride. */
@@ -30,15 +44,16 @@ export class Lane {
     this.run = frames.map(({ shape }) => shape.at(-1)).find((size) => size <= LONGEST) ?? 1;
     this.steps = frames.map((frame, i) => this.makeStep(frame, i, go));
     this.strips = strips.map((places, number) => this.makeStrip(places, number));
-    this.sentence = Object.assign(make("p", "sentence"), { ariaLive: "polite" });
-    this.warning = make("p", "warning");
+    this.sentences = frames.map(makeSentence);
+    this.longest = [true, false].flatMap((warns) => findLongest(this.sentences, warns)); // they keep the place
+    this.sentence = make("div", { className: "sentence", ariaLive: "polite" });
     this.reading = make("div", "reading");
     this.board = make("div", "board");
     const memory = make("div", "memory narrow", ...this.strips.map(({ node }) => node));
     for (const picture of [memory, this.board]) picture.ariaHidden = true; // the sentence says it
     this.stage = make("div", "stage", memory, this.reading, this.board);
     const crumbs = make("ol", "crumbs", ...this.steps.map((step) => make("li", "", step)));
-    this.node = make("section", "lane", crumbs, this.sentence, this.stage, this.warning);
+    this.node = make("section", "lane", crumbs, this.sentence, this.stage);
     this.stage.onpointerover = ({ target }) => this.markSame(target.closest(".cell")?.dataset.id);
     this.stage.onpointerleave = () => this.markSame();
   }
@@ -102,12 +117,7 @@ export class Lane {
 
   describe(frame, number) {
     this.steps.forEach((step, i) => (step.ariaCurrent = i === number ? "step" : null));
-    setText(this.sentence, frame.sentence);
-    const texts = [frame.mixing && `${frame.mixing}.`, frame.warning].filter(Boolean);
-    this.warning.textContent = texts
-      .map((text) => `⚠ ${text[0].toUpperCase()}${text.slice(1)}`)
-      .join("\n");
-    this.warning.hidden = !texts.length;
+    this.sentence.replaceChildren(...this.longest, this.sentences[number]);
     this.strips.forEach(({ node, label }, i) => {
       node.hidden = i > frame.strip;
       const name = this.strips.length > 1 ? `memory, strip ${i + 1}` : "memory";

@@ -11,6 +11,13 @@ function makeCode(line) {
   return row;
 }
 
+/** Return how many letters the longest line of code has. */
+export const lettersOf = ({ steps, sources }) =>
+  Math.max(
+    ...steps.map(({ line }) => line.length),
+    ...sources.flatMap(({ code }) => code.split("\n").map(({ length }) => length)),
+  );
+
 /** Return a pane, and how to mark a step in it; `go` is called with the first step of a line that is clicked. */
 export function listing({ steps, sources }, go) {
   const pane = make("div", "code");

@@ -6,7 +6,7 @@ import { makePlayer } from "../player.js";
 import { describe, tokens } from "./tensor.js";
 import { factsOf, makeMark, storageWords, warningBox } from "./facts.js";
 import { Flow } from "./flow.js";
-import { listing } from "./listing.js";
+import { lettersOf, listing } from "./listing.js";
 import { makeTimeline } from "./timeline.js";
 
 const WIDE = 720; // pixels from where on the code stands beside the tensors
@@ -74,15 +74,16 @@ function render(context) {
   });
   const stage = make("div", "stage", flow.node, facts);
   const body = make("div", "body", code.pane, stage);
+  body.style.setProperty("--letters", lettersOf(data));
   const remarks = notes.map((note) => make("p", "note", note));
   root.append(timeline.node, spoken, body, makeLegend(data), ...remarks);
 
   /** Bring line and pill into view. All that is measured is measured first: the page is laid out once. */
   function scrollTo(pill) {
-    const height = flow.node.offsetHeight;
+    const kept = [flow.node, facts].map((node) => [node, node.offsetHeight]);
     const middle = pill.offsetLeft - timeline.node.clientWidth / 2;
     const top = code.scrollTarget();
-    flow.node.style.minHeight = `${height}px`; // what has been as high stays so: nothing below jumps
+    for (const [node, height] of kept) node.style.minHeight = `${height}px`; // so that nothing below jumps
     if (top !== null) code.pane.lastChild.scrollTop = top;
     timeline.node.scrollLeft = middle;
   }
@@ -104,6 +105,7 @@ function render(context) {
     if (contentRect.width === room || !contentRect.width) return;
     room = contentRect.width;
     root.classList.toggle("wide", room >= WIDE);
+    facts.style.minHeight = "";
     flow.fit(stage.clientWidth);
     show(context.model.get("position"));
   });
