@@ -90,7 +90,10 @@ function render({ model, el }) {
   const answers = field ? [makeField(send)] : choices.map((choice) => makeChoice(choice, mark));
   const { bar, show: showButtons } = makeBar(send);
   const root = make("div", "mha-face", fromHTML("report", html));
-  if (answers.length) root.append(make("div", "answers", ...answers), reason);
+  const [longest] = choices.map((choice) => choice.reason).sort((a, b) => b.length - a.length);
+  const room = fromHTML("room", longest); // so that nothing below moves when it comes
+  if (answers.length)
+    root.append(make("div", "answers", ...answers), make("div", "reasons", reason, room));
   root.append(bar, trouble, parts, fromHTML("details", details));
   keepKeys(root);
   el.append(root);
