@@ -79,6 +79,7 @@ def test_a_question_is_answered_by_keys_and_marked_where_it_stands(lab_page):
         "node.offsetHeight])"
     )
     before = buttons.evaluate_all(places)
+    height = choices.bounding_box()["height"]
     buttons.nth(0).focus()
     for key, marks, verdict in (
         ("Enter", ["✘", "", ""], "✘ Not quite."),
@@ -92,6 +93,7 @@ def test_a_question_is_answered_by_keys_and_marked_where_it_stands(lab_page):
     assert reason.inner_text().startswith("✘ Not quite.")
     assert buttons.locator(".sign").all_inner_texts() == ["✘", "✔", "✘"]
     assert buttons.evaluate_all(places) == before
+    assert choices.bounding_box()["height"] == height
 
     field = typed.locator("input")
     for answer, said in (
