@@ -387,11 +387,11 @@ def test_themes_motion_and_print(open_deck):
 )
 def test_a_missing_or_unknown_type_is_one_clear_message(metadata, message):
     notebook = copy.deepcopy(read(LESSONS[0]))
-    notebook.cells[2].metadata = nbformat.from_dict(metadata)
+    notebook.cells[1].metadata = nbformat.from_dict(metadata)
     with pytest.raises(ShapeError) as error:
         slides.slides(notebook, "00_start_here")
     assert str(error.value) == f"slides: 00_start_here, cell see: {message}"
-    del notebook.cells[2].metadata["slideshow"]
+    del notebook.cells[1].metadata["slideshow"]
     with pytest.raises(ShapeError, match=r"cell see: slide_type is missing or unknown.* got None"):
         slides.slides(notebook, "00_start_here")
 
