@@ -5,6 +5,7 @@ import { keepKeys, make, makeButton, makeSpeaker, setText } from "../dom.js";
 import { palettesOf } from "../matrix.js";
 import { connect, showValues } from "../protocol.js";
 import { KINDS } from "./panels.js";
+import { answered } from "./without_kernel.js";
 
 /**
  * @typedef {object} LabOptions
@@ -81,8 +82,9 @@ function makeBoards(tools) {
   return { node: make("div", "boards", ...Object.values(groups)), draw };
 }
 
-/** Draw a lab; `kinds` are those of panels, among which a lesson may have its own. */
-export function renderLab({ model, el }, kinds) {
+/** Draw a lab; `kinds` are those of panels, among which a lesson may have its own; `answer` is for without_kernel.js. */
+export function renderLab({ model: given, el }, kinds, answer) {
+  const model = answered(given, answer);
   const { kind, question, hint, controls: specs, start, ...options } = model.get("options");
   const palettes = palettesOf(options.palettes);
   let local = {}; // the values, those that the kernel has not answered yet included

@@ -12,7 +12,7 @@ from mha_course.errors import require
 from mha_course.plots.scales import palettes
 from mha_course.widgets.base import CourseWidget, esm, style
 from mha_course.widgets.controls import Control
-from mha_course.widgets.labs import static
+from mha_course.widgets.labs import states, static
 from mha_course.widgets.labs.panels import Panels
 
 HERE = Path(__file__).parent
@@ -27,7 +27,7 @@ class Lab(CourseWidget):
     picture stays, and the next move tries again.
     """
 
-    needs_kernel = True
+    computes_in_page = False  # the script has what answers where there is no kernel
     question = ""
     hint = ""
     draw: Callable[..., tuple[Panels, str]]
@@ -46,6 +46,7 @@ class Lab(CourseWidget):
             "palettes": palettes(),
         }
         super().__init__(controls, options=options)
+        self.needs_kernel = not (self.computes_in_page or states.are_few(controls))
         self._show({"moved": {}})
         self.text = self.text or f"⚠ {self.state['trouble']}"
 
@@ -69,6 +70,10 @@ class Lab(CourseWidget):
             control = self._controls[name]
             moved[name] = control.write(control.accept(place, value))
         self._show({"moved": moved})
+
+    def without_kernel(self) -> dict[str, str]:
+        """Return the table of all states, compressed, where a page has to answer by itself."""
+        return {} if self.needs_kernel else {"alone": states.packed(self, self._controls)}
 
     def picture(self) -> Figure:
         """Draw the same panels without a browser."""
