@@ -86,3 +86,42 @@ def test_a_lab_with_too_many_states_needs_a_kernel():
     scores = torch.randn(3, 3)
     assert LABS["SoftmaxLab"](scores, ["a", "b", "c"]).needs_kernel
     assert LABS["CacheLab"]().needs_kernel
+
+
+def test_what_stands_below_a_lab_stays_where_it_is(widget_page):
+    lab = LABS["SplitLab"]()
+    page = widget_page(lab, width=1016)
+    slider = page.locator(".controls input")
+
+    def height_at(place):
+        slider.evaluate(
+            "(one, to) => { one.value = to; one.dispatchEvent(new Event('input')); }", place
+        )
+        page.evaluate(STATE)
+        return page.evaluate("document.querySelector('.mha-lab').offsetHeight")
+
+    highest = height_at(7)
+    assert highest >= height_at(6)
+    assert height_at(0) == highest
+
+
+def test_the_axis_of_shares_is_fixed_and_the_bytes_are_a_straight_line(widget_page):
+    lab = LABS["ScalingLab"]()
+    lab.set(divide_by="√D")
+    page = widget_page(lab)
+    ticks = page.locator(".lines .tick.end").all_text_contents()
+    assert ticks == [
+        "0",
+        "0.2",
+        "0.4",
+        "0.6",
+        "0.8",
+        "1",
+    ]
+    assert page.locator(".lines .curve.faint").count() == 1
+    page = widget_page(LABS["CacheLab"]())
+    points = page.locator(".lines .curve:not(.faint)").get_attribute("d")
+    heights = torch.tensor([float(each.split(" ")[1]) for each in points[1:].split("L")])
+    steps = heights.diff()
+    assert bool((steps < -1).all())
+    assert torch.allclose(steps, steps.mean().expand(7), atol=0.01)

@@ -24,6 +24,8 @@ import { answered } from "./without_kernel.js";
  * @typedef {{ moved: Object<string, any> }} LabEvent
  */
 
+const keepHeight = (node) => (node.style.minHeight = `${node.offsetHeight}px`);
+
 const sizeOf = (panel) => panel.size ?? "big";
 
 /** Return what a panel must be built anew for; all else is an update. */
@@ -129,9 +131,10 @@ export function renderLab({ model: given, el }, kinds, answer) {
       showValues(controls, state);
     }
     if (room) boards.draw(state.panels, false);
+    keepHeight(boards.node); // so that what stands below stays where it is
     if (sentence.textContent !== state.text) speak(state.text);
     // A sentence that has been as high stays so: nothing moves away under the pointer.
-    if (room) sentence.style.minHeight = `${sentence.offsetHeight}px`;
+    if (room) keepHeight(sentence);
     sentence.textContent = state.text;
     drawings += 1;
     cancelAnimationFrame(frame);
@@ -141,7 +144,7 @@ export function renderLab({ model: given, el }, kinds, answer) {
     const width = Math.floor(contentRect.width);
     if (!width || width === room) return;
     room = width;
-    sentence.style.minHeight = "";
+    for (const node of [sentence, boards.node]) node.style.minHeight = "";
     boards.draw(model.get("state").panels, true);
   });
   read("", false);
