@@ -84,9 +84,9 @@ function makeBoards(tools) {
   return { node: make("div", "boards", ...Object.values(groups)), draw };
 }
 
-/** Draw a lab; `kinds` are those of panels, among which a lesson may have its own; `answer` is for without_kernel.js. */
-export function renderLab({ model: given, el }, kinds, answer) {
-  const model = answered(given, answer);
+/** Draw a lab; `kinds` are those of panels, among which a lesson may have its own. */
+export function renderLab({ model: given, el }, kinds) {
+  const model = answered(given);
   const { kind, question, hint, controls: specs, start, ...options } = model.get("options");
   const palettes = palettesOf(options.palettes);
   let local = {}; // the values, those that the kernel has not answered yet included

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from matplotlib.figure import Figure
 
 from mha_course.errors import require
@@ -27,7 +28,6 @@ class Lab(CourseWidget):
     picture stays, and the next move tries again.
     """
 
-    computes_in_page = False  # the script has what answers where there is no kernel
     question = ""
     hint = ""
     draw: Callable[..., tuple[Panels, str]]
@@ -46,7 +46,7 @@ class Lab(CourseWidget):
             "palettes": palettes(),
         }
         super().__init__(controls, options=options)
-        self.needs_kernel = not (self.computes_in_page or states.are_few(controls))
+        self.needs_kernel = not states.are_few(controls)
         self._show({"moved": {}})
         self.text = self.text or f"⚠ {self.state['trouble']}"
 
@@ -73,7 +73,14 @@ class Lab(CourseWidget):
 
     def without_kernel(self) -> dict[str, str]:
         """Return the table of all states, compressed, where a page has to answer by itself."""
-        return {} if self.needs_kernel else {"alone": states.packed(self, self._controls)}
+        if self.needs_kernel:
+            return {}
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # many small products: threads would only wait for each other
+        try:
+            return {"alone": states.packed(self, self._controls)}
+        finally:
+            torch.set_num_threads(threads)
 
     def picture(self) -> Figure:
         """Draw the same panels without a browser."""

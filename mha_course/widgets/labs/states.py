@@ -55,12 +55,7 @@ def packed(lab: Any, controls: Mapping[str, Control]) -> str:
                     way = json.dumps([key, name, control.write(option)], separators=(",", ":"))
                     lands[way] = _written(controls, end)
     table = {"panels": list(map(json.loads, drawn)), "states": states, "lands": lands}
-    return packed_json(table)
-
-
-def packed_json(value: Any) -> str:
-    """Return what JSON can carry, compressed, in base64; without_kernel.js unpacks it."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(table, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 

@@ -1,4 +1,4 @@
-// What answers a lab where there is no kernel: a table of all its states, or a function of its own.
+// What answers a lab where there is no kernel: a table of all its states.
 
 /**
  * @typedef {object} States As states.py packs them.
@@ -6,12 +6,10 @@
  * @property {Object<string, [number[] | null, string, string]>} states By the values of the controls: the places of
  * its panels, or null where drawing failed; its sentence; and what went wrong.
  * @property {Object<string, Object<string, any>>} lands The values after a move that sets other controls, too.
- *
- * @typedef {(moved: Object<string, any>, state: object) => object} Answer What to draw after a move.
  */
 
 /** Return what Python compressed. */
-export async function unpacked(text) {
+async function unpacked(text) {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return JSON.parse(await new Response(stream).text());
@@ -32,11 +30,11 @@ function lookUp({ panels, states, lands }) {
   };
 }
 
-/** Return a model whose events the page answers, where there is no kernel; `answer` computes, else a table has it. */
-export function answered(model, answer) {
+/** Return a model whose events the page answers, where there is no kernel. */
+export function answered(model) {
   const alone = model.get("alone");
   if (!alone) return model;
-  const ready = unpacked(alone).then((given) => (answer ? answer(given) : lookUp(given)));
+  const ready = unpacked(alone).then(lookUp);
   return {
     get: (key) => model.get(key),
     set: (key, value) => model.set(key, value),
