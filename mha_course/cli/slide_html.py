@@ -112,7 +112,7 @@ def live(widget: dict[str, str]) -> str:
     """Return the place of a widget, with its state."""
     state = widget["state"].replace("<", "\\u003c")
     return (
-        f'<div class="live" data-widget="{widget["name"]}"><script '
+        f'<div class="live" data-widget="{widget["name"]}" data-alive><script '
         f'type="application/json">{state}</script></div>'
     )
 

@@ -71,7 +71,7 @@ def style(sheet: Path) -> str:
 def alone(widget: Any) -> dict[str, Any]:
     """Return what draws a widget without a kernel: name, script, style, and state with base64."""
     traits = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
-    state = json.dumps(traits, default=_encoded)
+    state = json.dumps(traits | widget.without_kernel(), default=_encoded)
     scripts = {"esm": str(widget._esm), "css": str(widget._css)}
     return {"name": type(widget).__name__, **scripts, "state": state}
 
@@ -143,6 +143,10 @@ class CourseWidget(anywidget.AnyWidget):
             self._show(change["new"])
         except KeyboardInterrupt:  # the kernel was interrupted, and must answer again
             self.state = self._state_after(change["new"], INTERRUPTED)
+
+    def without_kernel(self) -> dict[str, Any]:
+        """Return what the browser needs besides, where there is no kernel."""
+        return {}
 
     def picture(self) -> Axes | Figure:
         """Draw the static picture."""

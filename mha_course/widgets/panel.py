@@ -51,6 +51,7 @@ class Panel(Lab):
         except RuntimeError:  # no kernel: controls then move in the main thread only
             self._loop = None
         super().__init__([_control(name, values) for name, values in controls.items()])
+        self.needs_kernel = True  # its states are whole pictures
 
     def png(self) -> bytes:
         """Return the last picture."""

@@ -52,7 +52,7 @@ class ScalingLab(Lab):
 
     def draw(self, head_dim: int, divide_by: str) -> tuple[Panels, str]:
         """Draw one row's weights, the measurements, and the largest share along D, that of √D
-        faintly beside it.
+        or, beside √D itself, of nothing faintly with it.
         """
         at = WIDTHS.index(head_dim)
         along = self._measured(divide_by)
@@ -65,14 +65,14 @@ class ScalingLab(Lab):
             ["rows with a share above .99", f"{measured.saturated:.0%}"],
         ]
         drawn = [{"name": SHARE, "style": "main", "values": [each.top for each in along]}]
-        if divide_by != "√D":
-            roots = [each.top for each in self._measured("√D")]
-            drawn.insert(0, {"name": f"{SHARE}, ÷ √D", "style": "faint", "values": roots})
+        other = "nothing" if divide_by == "√D" else "√D"
+        values = [each.top for each in self._measured(other)]
+        drawn.insert(0, {"name": f"{SHARE}, ÷ {other}", "style": "faint", "values": values})
         title = f"largest share, {YOURS if divide_by == YOURS else f'÷ {divide_by}'}"
         panels = (
             bars(f"one query: its {SHOWN} largest of {KEYS} shares", names, row, highlighted=[0]),
             table("over 400 queries", ["", ""], rows, "Unit-normal q and k."),
-            lines(title, WIDTHS, drawn, at=at, xlabel="D"),
+            lines(title, WIDTHS, drawn, at=at, xlabel="D", low=0, high=1),
         )
         computed_by = self._scores.caption if divide_by == YOURS else ""
         by = "scaled by your scaled_scores" if divide_by == YOURS else f"divided by {divide_by}"

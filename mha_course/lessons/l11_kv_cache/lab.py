@@ -14,6 +14,7 @@ TOKENS = tuple(1024 * 2**power for power in range(8))
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 STORED = {"float32": 4, "float16": 2, "int8": 1}
 GIB = 2**30
+LEAST, MOST = 2.0**-8, 2.0**17  # GiB: all that the controls can make
 _BY_NAME = {model.name: model for model in MODELS if not model.latent}
 _GROUPS = tuple(
     sorted(
@@ -94,7 +95,10 @@ class CacheLab(Lab):
                 [n // 1024 for n in TOKENS],
                 drawn,
                 at=at,
-                xlabel="k tokens",
+                xlabel="k tokens; both axes in doublings",
+                low=LEAST,
+                high=MOST,
+                doublings=True,
             ),
         )
         own = (

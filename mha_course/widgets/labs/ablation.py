@@ -56,7 +56,8 @@ class AblationLab(Lab):
             rule = "one word must be hidden"
             got = f"{hidden} in {sentence!r}"
             require(hidden == 1, "AblationLab", rule, expected="one <mask>", got=got)
-        self._full = {sentence: guesses(self._model, sentence) for sentence in sentences}
+        full = guesses(self._model, sentences) if sentences else ()
+        self._full = dict(zip(sentences, full, strict=True))
         every = head_analysis.all_heads(self._model)
         heads = [head for head in every if layer in (None, head[0])]
         rule = "there is no such layer"
@@ -83,8 +84,8 @@ class AblationLab(Lab):
         rows = []
         best = []
         changed = 0
-        for sentence, full in self._full.items():
-            now = guesses(model, sentence)
+        after = guesses(model, list(self._full)) if self._full else ()
+        for (sentence, full), now in zip(self._full.items(), after, strict=True):
             bar = {"parts": _parts(full, now), "mark": plain(full.max())}
             rows.append({"name": sentence, "numbers": [], **bar})
             best.append(f"“{_word(now)}” {now.max():.2f}")
@@ -103,10 +104,10 @@ class AblationLab(Lab):
 
 
 @torch.no_grad()
-def guesses(model: MaskedWordModel, sentence: str) -> Tensor:
-    """Return the probability of every word (V) for the one that is hidden."""
-    ids, mask = encode([sentence.split()])
-    return model(ids, mask)[0, int((ids[0] == MASK).nonzero())].softmax(-1)
+def guesses(model: MaskedWordModel, sentences: Sequence[str]) -> Tensor:
+    """Return the probability of every word, (B, V), for the one that each sentence hides."""
+    ids, mask = encode([sentence.split() for sentence in sentences])
+    return model(ids, mask)[ids == MASK].softmax(-1)
 
 
 def _word(probabilities: Tensor) -> str:

@@ -6,6 +6,7 @@ import { inView } from "../in_view.js";
 import { palettesOf } from "../matrix.js";
 import { connect, showValues } from "../protocol.js";
 import { KINDS } from "./panels.js";
+import { answered } from "./without_kernel.js";
 
 /**
  * @typedef {object} LabOptions
@@ -23,6 +24,8 @@ import { KINDS } from "./panels.js";
  *
  * @typedef {{ moved: Object<string, any> }} LabEvent
  */
+
+const keepHeight = (node) => (node.style.minHeight = `${node.offsetHeight}px`);
 
 const sizeOf = (panel) => panel.size ?? "big";
 
@@ -83,7 +86,8 @@ function makeBoards(tools) {
 }
 
 /** Draw a lab; `kinds` are those of panels, among which a lesson may have its own. */
-export function renderLab({ model, el }, kinds) {
+export function renderLab({ model: given, el }, kinds) {
+  const model = answered(given);
   const { kind, question, hint, controls: specs, start, ...options } = model.get("options");
   const palettes = palettesOf(options.palettes);
   let local = {}; // the values, those that the kernel has not answered yet included
@@ -128,9 +132,10 @@ export function renderLab({ model, el }, kinds) {
       showValues(controls, state);
     }
     if (room) boards.draw(state.panels, false);
+    keepHeight(boards.node); // so that what stands below stays where it is
     if (sentence.textContent !== state.text) speak(state.text);
     // A sentence that has been as high stays so: nothing moves away under the pointer.
-    if (room) sentence.style.minHeight = `${sentence.offsetHeight}px`;
+    if (room) keepHeight(sentence);
     sentence.textContent = state.text;
     drawings += 1;
     cancelAnimationFrame(frame);
@@ -140,7 +145,7 @@ export function renderLab({ model, el }, kinds) {
     const width = Math.floor(contentRect.width);
     if (!width || width === room) return;
     room = width;
-    sentence.style.minHeight = "";
+    for (const node of [sentence, boards.node]) node.style.minHeight = "";
     boards.draw(model.get("state").panels, true);
   });
   read("", false);

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from matplotlib.figure import Figure
 
 from mha_course.errors import require
 from mha_course.plots.scales import palettes
 from mha_course.widgets.base import CourseWidget, esm, style
 from mha_course.widgets.controls import Control
-from mha_course.widgets.labs import static
+from mha_course.widgets.labs import states, static
 from mha_course.widgets.labs.panels import Panels
 
 HERE = Path(__file__).parent
@@ -27,7 +28,6 @@ class Lab(CourseWidget):
     picture stays, and the next move tries again.
     """
 
-    needs_kernel = True
     question = ""
     hint = ""
     draw: Callable[..., tuple[Panels, str]]
@@ -46,6 +46,7 @@ class Lab(CourseWidget):
             "palettes": palettes(),
         }
         super().__init__(controls, options=options)
+        self.needs_kernel = not states.are_few(controls)
         self._show({"moved": {}})
         self.text = self.text or f"⚠ {self.state['trouble']}"
 
@@ -69,6 +70,17 @@ class Lab(CourseWidget):
             control = self._controls[name]
             moved[name] = control.write(control.accept(place, value))
         self._show({"moved": moved})
+
+    def without_kernel(self) -> dict[str, str]:
+        """Return the table of all states, compressed, where a page has to answer by itself."""
+        if self.needs_kernel:
+            return {}
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # many small products: threads would only wait for each other
+        try:
+            return {"alone": states.packed(self, self._controls)}
+        finally:
+            torch.set_num_threads(threads)
 
     def picture(self) -> Figure:
         """Draw the same panels without a browser."""

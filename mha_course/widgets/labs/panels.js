@@ -29,6 +29,14 @@ export const pathOf = (points) =>
     .map((point, i) => (point ? `${i && points[i - 1] ? "L" : "M"}${point.join(" ")}` : ""))
     .join("");
 
+/** Return powers of two from low to high, about five of them. */
+export function powersOf(low, high) {
+  const [first, last] = [Math.ceil(Math.log2(low)), Math.floor(Math.log2(high))];
+  const step = Math.ceil((last - first + 1) / 6);
+  const count = Math.floor((last - first) / step) + 1;
+  return Array.from({ length: count }, (_, n) => 2 ** (first + n * step));
+}
+
 const entryOf = (line, at) => `${line.name} ${figure(line.values[at])}`;
 
 /** Draw one line, with a dot where it is marked. */
@@ -42,18 +50,20 @@ function drawLine({ values, style }, at, x, y) {
 const lines = afresh((panel, { width }) => {
   const { at, x: numbers, lines: all, title } = panel;
   const values = all.flatMap((line) => line.values).filter((value) => value !== null);
-  const low = Math.min(...values, 0) * 1.05;
-  const high = Math.max(...values, 1e-9) * 1.05;
+  const low = panel.low ?? Math.min(...values, 0) * 1.05;
+  const high = panel.high ?? Math.max(...values, 1e-9) * 1.05;
+  const ticks = panel.doublings ? powersOf(low, high) : ticksOf(low, high);
+  const place = panel.doublings ? Math.log2 : Number;
   const end = width - RIGHT;
   const bottom = HEIGHT - BELOW;
   const x = (i) => LEFT + (i / (numbers.length - 1)) * (end - LEFT);
-  const y = (value) => TOP + ((high - value) / (high - low)) * (bottom - TOP);
+  const y = (value) => TOP + ((place(high) - place(value)) / (place(high) - place(low))) * (bottom - TOP);
   const entries = all.map((line) => entryOf(line, at));
   const root = svg("svg", { width, height: HEIGHT, class: "lines", role: "img" });
   root.ariaLabel = `${title}, at ${numbers[at]}: ${entries.join(", ")}`;
-  for (const tick of ticksOf(low, high)) {
+  for (const tick of ticks) {
     root.append(svg("path", { d: `M${LEFT} ${y(tick)}H${end}`, class: "rule" }));
-    root.append(svg("text", { x: LEFT - 6, y: y(tick) + 4, class: "tick end" }, `${tick}`));
+    root.append(svg("text", { x: LEFT - 6, y: y(tick) + 4, class: "tick end" }, panel.doublings && tick < 1 ? `1/${1 / tick}` : `${tick}`));
   }
   root.append(svg("path", { d: `M${x(at)} ${TOP}V${bottom}`, class: "here" }));
   const every = Math.ceil(numbers.length / 8);

@@ -82,10 +82,25 @@ def matrix(
     return _panel("matrix", title, note, size=size, **names, **cells, **more)
 
 
-def lines(title: str, x: Sequence[float], drawn: Sequence[Panel], *, at: int, xlabel: str) -> Panel:
-    """Describe lines, dicts of name, values and style, over one even x; at is marked."""
+def lines(
+    title: str,
+    x: Sequence[float],
+    drawn: Sequence[Panel],
+    *,
+    at: int,
+    xlabel: str,
+    low: float | None = None,
+    high: float | None = None,
+    doublings: bool = False,
+) -> Panel:
+    """Describe lines, dicts of name, values and style, over one even x; at is marked.
+
+    Args: low and high are the ends of y, by default those of the values. With doublings (and both
+        ends) y goes up by factors, as an x of powers of two does.
+    """
     ready = [{**line, "values": plain(line["values"])} for line in drawn]
-    return _panel("lines", title, "", x=list(x), xlabel=xlabel, lines=ready, at=at)
+    ends = {"low": low, "high": high, "doublings": doublings}
+    return _panel("lines", title, "", x=list(x), xlabel=xlabel, lines=ready, at=at, **ends)
 
 
 def arrow(

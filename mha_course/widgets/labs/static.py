@@ -124,8 +124,12 @@ def _lines(ax: Axes, panel: Panel) -> None:
     ax.axvline(at, color=plots.ACCENT, linewidth=2, zorder=0)
     every = math.ceil(len(names) / 8)
     ax.set_xticks(places[::every], names[::every], fontsize=SMALL)
-    if all(np.nanmin(line, initial=0.0) >= 0 for line in values.values()):
-        ax.set_ylim(0, None)
+    low, high = panel["low"], panel["high"]
+    if panel["doublings"]:
+        ax.set_yscale("log", base=2)
+        ax.set_ylim(low, high)
+    elif all(np.nanmin(line, initial=0.0) >= 0 for line in values.values()):
+        ax.set_ylim(low or 0, high)
     else:
         ax.axhline(0, color=plots.INK, linewidth=0.8)
     ax.legend(frameon=False, fontsize=SMALL)  # anew: it keeps the looks that the lines had
