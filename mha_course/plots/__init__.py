@@ -19,6 +19,7 @@ from mha_course.plots.figures import (
     new_figure,
     png,
     show,
+    svg,
     unregistered,
 )
 from mha_course.plots.heatmaps import (
@@ -30,10 +31,11 @@ from mha_course.plots.heatmaps import (
     strongest,
 )
 from mha_course.plots.masks import MaskGrid, mask_grids
+from mha_course.plots.results import results
 
 __all__ = [
     "ACCENT", "BAR", "INK", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", "bars", "curves",
     "fold_out", "head_grid", "head_rows", "heatmap", "heatmap_row", "learning_curves",
     "line_panels", "listings", "mask_grids", "new_figure", "number_tables", "pipeline", "png",
-    "product", "show", "strongest", "token_bars", "unregistered",
+    "product", "results", "show", "strongest", "svg", "token_bars", "unregistered",
 ]  # fmt: skip

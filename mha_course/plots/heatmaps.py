@@ -238,8 +238,11 @@ def _draw_cells(
     # Seaborn draws all that a visible figure has so far, to see whether names overlap.
     figure.set_visible(False)
     options["square"] = max(matrix.shape) <= 20 * min(matrix.shape)  # else it would be a line
-    lines = {"linewidths": 0.5 * (side > 6), "linecolor": "white"}
-    sns.heatmap(matrix, mask=hidden, ax=ax, **lines, **_colors(scale), **options, **LOOK)
+    sns.heatmap(matrix, mask=hidden, ax=ax, **_colors(scale), **options, **LOOK)
+    if side > 6:  # lines of the page's colour, which those in a bitmap have not
+        rows, columns = matrix.shape
+        ax.hlines(range(1, rows), 0, columns, color="white", linewidth=0.5)
+        ax.vlines(range(1, columns), 0, rows, color="white", linewidth=0.5)
     figure.set_visible(True)
     ax.patch.set(**HATCH)
     odd = (np.isnan(matrix) | np.isposinf(matrix)) & ~hidden
