@@ -31,7 +31,7 @@ from mha_course.plots.heatmaps import (
     strongest,
 )
 from mha_course.plots.masks import MaskGrid, mask_grids
-from mha_course.plots.results import results
+from mha_course.plots.tables import results
 
 __all__ = [
     "ACCENT", "BAR", "INK", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", "bars", "curves",

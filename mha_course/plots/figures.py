@@ -69,7 +69,7 @@ DARK = {
     "#858c99": "#858c99", "#9aa1ad": "#9aa1ad", ON_COLOR: ON_COLOR,
 }  # fmt: skip
 SIGNED = ("#2369bd", "#a9bfdc", "#ffffff", "#dbaba7", "#a9373b")  # the middle is the page's own
-SIGNED_ON_DARK = ("#3f86dc", "#33567f", "#262a31", "#7d4547", "#c4484d")
+SIGNED_ON_DARK = ("#2d70c4", "#33567f", "#262a31", "#7d4547", "#c4484d")
 MOST_CELLS = 150  # that are drawn as shapes; more are one bitmap in the image
 _COLOR = re.compile(r'(?<=[" ])#[0-9a-f]{6}(?=[";])')
 
@@ -175,9 +175,9 @@ def svg(picture: Axes | Figure) -> bytes:
 def _themed(text: str, signed: bool) -> str:
     """Give each colour of an SVG a name, and the name another colour on a dark page.
 
-    Words in white, or in the grey that seaborn takes on light cells, stand on a cell's colour.
+    Words in white, or in the black of light cells, stand on a cell's colour.
     """
-    on_cell = {"#262626": "#f0f2f5" if signed else "#262626"}
+    on_cell = {"#010101": "#f0f2f5" if signed else "#010101"}
     ramp = _signed_on_dark() if signed else {}
     text = re.sub("(<text style=[^>]*fill: )#ffffff", r"\1#fffffe", text)
     dark = {"#fffffe": "#fffffe", **on_cell, "#ffffff": DARK["#ffffff"], "#000000": DARK["#000000"]}
