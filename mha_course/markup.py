@@ -105,7 +105,7 @@ def table(
     """Write a table; its rows are HTML."""
     head = "".join(f'<th scope="col" style="{CELL}">{escaped(text)}</th>' for text in heads)
     top = f"<thead><tr>{head}</tr></thead>" if head else ""
-    title = f'<caption style="{LEFT}">{escaped(caption)}</caption>'
+    title = f'<caption style="{LEFT}">{escaped(caption)}</caption>' if caption else ""
     return f'<table style="{style}">{title}{top}<tbody>{"".join(rows)}</tbody></table>'
 
 

@@ -20,6 +20,7 @@ from mha_course.plots.figures import (
     new_figure,
     png,
     show,
+    svg,
     unregistered,
 )
 from mha_course.plots.heatmaps import (
@@ -31,10 +32,12 @@ from mha_course.plots.heatmaps import (
     strongest,
 )
 from mha_course.plots.masks import MaskGrid, mask_grids
+from mha_course.plots.tables import results
 
 __all__ = [
     "ACCENT", "BAR", "INK", "QUIET", "Lines", "Listing", "MaskGrid", "Matrix", "bars", "curves",
     "fold_out", "frame_row", "head_grid", "head_rows", "heatmap", "heatmap_row", "learning_curves",
     "line_panels", "listings", "mask_grids", "new_figure", "number_tables", "pipeline", "png",
-    "product", "sentence_arcs", "show", "strongest", "token_bars", "unregistered",
+    "product", "results", "sentence_arcs", "show", "strongest", "svg", "token_bars",
+    "unregistered",
 ]  # fmt: skip

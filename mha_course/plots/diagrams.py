@@ -13,6 +13,7 @@ from mha_course.plots.figures import (
     ACCENT,
     INK,
     LARGE,
+    ON_COLOR,
     QUIET,
     SMALL,
     STREAMS,
@@ -29,7 +30,7 @@ STAGES = (
     ("scaling", "q kᵀ / √D"),
     ("softmax", "rows sum to 1"),
     ("weighted sum", "weights · v"),
-    ("concatenation", "merge, then W_O"),
+    ("concatenation", "merge, then $W_O$"),
 )
 BOX = 1.7  # width of a step
 STEP = 2.0  # from step to step
@@ -52,7 +53,8 @@ def box(
     ax.add_patch(FancyBboxPatch(corner, width, height, boxstyle=shape, zorder=zorder, **look))
     x = corner[0] + width / 2
     y = corner[1] + height / 2
-    words: dict[str, Any] = {"fontsize": fontsize, "color": INK, "zorder": zorder + 2}
+    ink = ON_COLOR if color not in (None, QUIET) else INK
+    words: dict[str, Any] = {"fontsize": fontsize, "color": ink, "zorder": zorder + 2}
     ax.text(x, y, text, ha="center", va="center", **words)
 
 
@@ -110,8 +112,9 @@ def _draw_step(ax: Axes, number: int, name: str, formula: str, highlighted: bool
     x = left + BOX / 2
     y = (bottom + 1.0) / 2
     weight = "bold" if highlighted else "normal"
-    ax.text(x, y + 0.1, f"{number + 1} {name}", size=TEXT, weight=weight, **CENTRED)
-    ax.text(x, y - 0.12, formula, fontsize=SMALL, **CENTRED)
+    look = CENTRED | {"color": ON_COLOR if highlighted else INK}
+    ax.text(x, y + 0.1, f"{number + 1} {name}", size=TEXT, weight=weight, **look)
+    ax.text(x, y - 0.12, formula, fontsize=SMALL, **look)
 
 
 class Matrix(NamedTuple):
@@ -158,7 +161,7 @@ def _draw_matrix(
         (row_axis, matrix.rows, (x, middle), (-15, 0), 90),
         (column_axis, matrix.columns, (centre, top), (0, 15), 0),
     ):
-        look = {"fontsize": TEXT, "rotation": rotation, **CENTRED}
+        look = {"fontsize": TEXT, "rotation": rotation, **CENTRED, "color": ON_COLOR}
         look["bbox"] = {"boxstyle": "round,pad=0.25", "fc": axis_color(letter), "ec": "none"}
         ax.annotate(f"{letter} = {size}", place, offset, textcoords="offset points", **look)
     ax.text(centre, middle, matrix.name, fontsize=TITLE, fontweight="bold", **CENTRED)

@@ -1,4 +1,4 @@
-"""Figures: page and slide, the course's colours, figures that a kernel does not show, PNG, HTML.
+"""Figures: page and slide, the course's colours, figures that a kernel does not show, images, HTML.
 
 ``style`` says whether pictures are drawn for a page of a notebook or for a slide of a deck.
 """
@@ -8,17 +8,23 @@ from __future__ import annotations
 import base64
 import io
 import math
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from typing import Any, NamedTuple
 
+import matplotlib as mpl
 import matplotlib.pyplot as plt
+import numpy as np
 from IPython.display import display
 from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import Colormap, LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
@@ -51,15 +57,24 @@ ACCENT = "#d08000"
 BAR = "#5b7fb4"
 QUIET = "#e8eaee"
 INK = "#1f2430"
-CARD = (
-    "background:#ffffff;border-radius:8px;padding:12px;"
-    "max-width:100%;height:auto;box-sizing:border-box"
-)
+ON_COLOR = "#20242e"  # for words on the accent and on chips, which are the same on a dark page
+IMAGE = "max-width:100%;height:auto"
 STREAMS = {"q": "#4b2e83", "k": "#00828a", "v": "#d6458f"}  # told apart in grey, too
 HEAD_COLOURS = (  # of heads, the first again after the last
     "#c2410c", "#0b7285", "#6741d9", "#2b8a3e", "#c2255c", "#1864ab", "#7f5539", "#5c677d",
 )  # fmt: skip
 HATCH = {"hatch": "////", "facecolor": "#ffffff", "edgecolor": "#858c99"}
+
+# On a dark page. What is not named keeps its colour, but greys become lighter or darker.
+DARK = {
+    "#ffffff": "#111111", "#000000": "#e4e7ee", INK: "#e4e7ee", QUIET: "#2f343e",
+    "#4b2e83": "#b39ddb", "#00828a": "#2fb5bd", "#d6458f": "#ef7fb5",
+    "#858c99": "#858c99", "#9aa1ad": "#9aa1ad", ON_COLOR: ON_COLOR,
+}  # fmt: skip
+SIGNED = ("#2369bd", "#a9bfdc", "#ffffff", "#dbaba7", "#a9373b")  # the middle is the page's own
+SIGNED_ON_DARK = ("#2d70c4", "#33567f", "#262a31", "#7d4547", "#c4484d")
+MOST_CELLS = 150  # that are drawn as shapes; more are one bitmap in the image
+_COLOR = re.compile(r'(?<=[" ])#[0-9a-f]{6}(?=[";])')
 
 _unregistered = ContextVar("unregistered", default=False)
 
@@ -86,61 +101,141 @@ def _fit(width: float, height: float) -> tuple[float, float]:
     return scale * width, scale * height
 
 
-def png(picture: Axes | Figure) -> bytes:
-    """Return a picture as PNG, and close its figure."""
+@cache
+def signed_colormap(dark: bool = False) -> Colormap:
+    """Return the palette of numbers on both sides of 0, which has the page's neutral colour."""
+    return LinearSegmentedColormap.from_list("signed", SIGNED_ON_DARK if dark else SIGNED)
+
+
+@cache
+def _signed_on_dark() -> dict[str, str]:
+    """Map each colour of the signed palette to that of a dark page."""
+    steps = np.linspace(0, 1, 256)
+    light, dark = (map(to_hex, signed_colormap(theme)(steps)) for theme in (False, True))
+    return dict(zip(light, dark, strict=True))
+
+
+def _on_dark(color: str) -> str:
+    """Return what a colour becomes on a dark page."""
+    if color in DARK:
+        return DARK[color]
+    red, green, blue = to_rgb(color)
+    if max(red, green, blue) - min(red, green, blue) > 0.06:
+        return color
+    return to_hex((0.9 - 0.83 * red, 0.9 - 0.83 * green, 0.9 - 0.83 * blue))
+
+
+def _prepared(picture: Axes | Figure) -> Figure:
+    """Return the figure of a picture; on a slide in a slide's size, with letters that fit it."""
     figure = picture if isinstance(picture, Figure) else picture.get_figure(root=True)
     if figure is None:
         rule = "picture must belong to a figure"
-        raise ShapeError("png", rule, expected="an Axes or Figure", got=repr(picture))
+        raise ShapeError("plots", rule, expected="an Axes or Figure", got=repr(picture))
     if style.get() is SLIDE:
         figure.set_size_inches(_fit(*figure.get_size_inches()))
         for text in figure.findobj(Text):
             text.set(fontsize=max(SMALL, text.get_fontsize()))
+    return figure
+
+
+def _save(figure: Figure, kind: str, **options: Any) -> bytes:
     file = io.BytesIO()
     box = "tight" if figure.get_layout_engine() else None  # without one, margins are set by hand
     with warnings.catch_warnings():
         # A box stands for a letter that the font lacks.
         warnings.filterwarnings("ignore", "Glyph .* missing")
-        figure.savefig(file, dpi=style.get().dpi, bbox_inches=box, facecolor="white")
+        dpi = style.get().dpi
+        figure.savefig(file, format=kind, dpi=dpi, bbox_inches=box, facecolor="white", **options)
     plt.close(figure)
     return file.getvalue()
 
 
+def png(picture: Axes | Figure) -> bytes:
+    """Return a picture as PNG for a light page, and close its figure."""
+    return _save(_prepared(picture), "png")
+
+
+def svg(picture: Axes | Figure) -> bytes:
+    """Return a picture as SVG for light and for dark pages, and close its figure.
+
+    JupyterLab and GitHub take an SVG out of HTML, and style sheets with it, but leave an image. In
+    an image the page's variables are unknown; its colour scheme is known, which custom.css sets to
+    that of JupyterLab's theme, and which is the system's elsewhere. The image has paper of its own,
+    in the page's colour, so that it can be read where the two differ.
+    """
+    figure = _prepared(picture)
+    meshes = figure.findobj(QuadMesh)
+    signed = any(mesh.get_cmap().name == "signed" for mesh in meshes)
+    for mesh in meshes:
+        cells = np.asarray(mesh.get_array()).size
+        mesh.set_rasterized(not signed and cells > MOST_CELLS)
+    with mpl.rc_context({"svg.hashsalt": "mha", "svg.fonttype": "none"}):
+        text = _save(figure, "svg", metadata={"Date": None, "Creator": None}).decode()
+    text = re.sub(r"(\d\.\d\d)\d+", r"\1", text[text.index("<svg") :])  # a hundredth of a point
+    return _themed(text, signed).encode()
+
+
+def _themed(text: str, signed: bool) -> str:
+    """Give each colour of an SVG a name, and the name another colour on a dark page.
+
+    Words in white, or in the black of light cells, stand on a cell's colour.
+    """
+    on_cell = {"#010101": "#f0f2f5" if signed else "#010101"}
+    ramp = _signed_on_dark() if signed else {}
+    text = re.sub("(<text style=[^>]*fill: )#ffffff", r"\1#fffffe", text)
+    dark = {"#fffffe": "#fffffe", **on_cell, "#ffffff": DARK["#ffffff"], "#000000": DARK["#000000"]}
+    for color in dict.fromkeys(_COLOR.findall(text)):
+        dark.setdefault(color, ramp.get(color) or _on_dark(color))
+    changed = {color: other for color, other in dark.items() if color != other}
+    text = _COLOR.sub(lambda it: f"var(--c{it[0][1:]})" if it[0] in changed else it[0], text)
+    light, night = (
+        ";".join(f"--c{color[1:]}:{value}" for color, value in colors.items())
+        for colors in ({color: color for color in changed}, changed)
+    )
+    rules = (
+        f"svg{{{light};fill:var(--c000000)}}"
+        f"@media(prefers-color-scheme:dark){{svg{{{night}}}}}"
+        "text{font-family:'DejaVu Sans',Verdana,sans-serif}"
+    )
+    return re.sub("(<svg[^>]*>)", rf"\1<style>{rules}</style>", text, count=1)
+
+
 def display_width(data: bytes) -> int:
-    """Return the width in which a PNG of ours is shown, in proportion to its text."""
+    """Return the width in which an image of ours is shown, in proportion to its text."""
+    if data.startswith(b"<svg"):
+        found = re.search(rb'width="([0-9.]+)pt"', data)
+        return round(float(found[1]) / 72 * 92) if found else 0
     return round(int.from_bytes(data[16:20], "big") / PAGE.dpi * 92)
 
 
 def image_html(data: bytes, alt: str) -> str:
-    """Write a PNG as HTML, with its alt text.
-
-    The picture is a white card with room around it: no ink can be read on both a light and a dark
-    page.
-    """
-    source = f"data:image/png;base64,{base64.b64encode(data).decode()}"
-    look = f'alt="{escape(alt)}" style="{CARD}"'
+    """Write an SVG or PNG as HTML, with its alt text."""
+    kind = "svg+xml" if data.startswith(b"<svg") else "png"
+    source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+    look = f'alt="{escape(alt)}" style="{IMAGE}"'
     return f'<img width="{display_width(data)}" src="{source}" {look} />'
 
 
 def figure_html(data: bytes, caption: str) -> str:
-    """Write a PNG and its caption, which is also its alt text, as HTML; it is read out once."""
+    """Write an image and its caption, which is also its alt text, as HTML; it is read out once."""
     return markup.figure(image_html(data, caption), caption, ' aria-hidden="true"')
 
 
-def _show_html(html: str, text: str) -> None:
+def show_html(html: str, text: str) -> None:
+    """Show HTML, and where there is none, text."""
     display({"text/html": html, "text/plain": text}, raw=True)
 
 
 def show(picture: Axes | Figure, caption: str) -> None:
     """Show a picture with a caption that says the same."""
-    _show_html(figure_html(png(picture), caption), f"Picture: {caption}")
+    show_html(figure_html(svg(picture), caption), f"Picture: {caption}")
 
 
 def fold_out(title: str, lines: Sequence[str]) -> None:
     """Show a title that unfolds to lines of text."""
     inside = "".join(f"<li>{escape(line)}</li>" for line in lines)
     folded = f"<details><summary>{escape(title)}</summary><ul>{inside}</ul></details>"
-    _show_html(folded, "\n".join([title, *lines]))
+    show_html(folded, "\n".join([title, *lines]))
 
 
 class Listing(NamedTuple):
@@ -162,4 +257,4 @@ def listings(*shown: Listing) -> None:
         block = f'<pre style="overflow-x:auto;padding:8px 12px;line-height:1.45">{code}</pre>'
         parts.append(f'<details style="margin:6px 0">{summary}{block}{folded}</details>')
     text = "\n".join(f"{listing.title}. Find: {listing.find}" for listing in shown)
-    _show_html("".join(parts), text)
+    show_html("".join(parts), text)

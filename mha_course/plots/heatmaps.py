@@ -182,6 +182,7 @@ def number_tables(
     rotation = 0 if cell > 0.5 else 90
     for ax, title, table in zip(axes, panels, tables, strict=True):
         sns.heatmap(table, ax=ax, linewidths=0.6, cbar=False, **look, **colors)
+        _make_readable(ax, len(columns))
         wrapped = _title(title, cell * len(columns))
         ax.set_title(wrapped, loc="left", fontsize=TITLE, fontweight="bold")
         names = rows if ax is axes[0] or across == 1 else []
@@ -239,8 +240,12 @@ def _draw_cells(
     # Seaborn draws all that a visible figure has so far, to see whether names overlap.
     figure.set_visible(False)
     options["square"] = max(matrix.shape) <= 20 * min(matrix.shape)  # else it would be a line
-    lines = {"linewidths": 0.5 * (side > 6), "linecolor": "white"}
-    sns.heatmap(matrix, mask=hidden, ax=ax, **lines, **_colors(scale), **options, **LOOK)
+    sns.heatmap(matrix, mask=hidden, ax=ax, **_colors(scale), **options, **LOOK)
+    _make_readable(ax, matrix.shape[1])
+    if side > 6:  # lines of the page's colour, which those in a bitmap have not
+        rows, columns = matrix.shape
+        ax.hlines(range(1, rows), 0, columns, color="white", linewidth=0.5)
+        ax.vlines(range(1, columns), 0, rows, color="white", linewidth=0.5)
     figure.set_visible(True)
     ax.patch.set(**HATCH)
     odd = (np.isnan(matrix) | np.isposinf(matrix)) & ~hidden
@@ -249,6 +254,21 @@ def _draw_cells(
         y, x = np.argwhere(odd).T + 0.5
         width = min(side / 8, 1.5)
         ax.scatter(x, y, (side / 2) ** 2, color=INK, marker="x", linewidths=width)
+
+
+def _luminance(color: NDArray[np.float64]) -> float:
+    """Return the relative luminance of a colour, as WCAG defines it."""
+    parts = np.where(color <= 0.04045, color / 12.92, ((color + 0.055) / 1.055) ** 2.4)
+    return float(parts[:3] @ (0.2126, 0.7152, 0.0722))
+
+
+def _make_readable(ax: Axes, columns: int) -> None:
+    """Write each number in the ink that has more contrast; seaborn takes white on medium greys."""
+    colors = np.asarray(ax.collections[0].get_facecolor())
+    for text in ax.texts:
+        x, y = map(int, text.get_position())
+        light = _luminance(colors[y * columns + x]) > 0.18  # where white and black are equal
+        text.set_color("#010101" if light else "white")
 
 
 def _head_axes(

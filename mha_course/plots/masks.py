@@ -12,7 +12,17 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from mha_course.errors import require_shape
-from mha_course.plots.figures import ACCENT, BAR, HATCH, INK, SMALL, TEXT, TITLE, new_figure
+from mha_course.plots.figures import (
+    ACCENT,
+    BAR,
+    HATCH,
+    INK,
+    ON_COLOR,
+    SMALL,
+    TEXT,
+    TITLE,
+    new_figure,
+)
 from mha_course.plots.scales import SLANT
 
 CELL = 0.3  # inches
@@ -79,7 +89,7 @@ def _draw_cells(ax: Axes, matrix: Tensor, expected: Tensor | None) -> None:
             cell.set(**HATCH, linewidth=0.6)
         ax.add_patch(cell)
         if leaks[t, s]:
-            ax.text(s + 0.5, t + 0.5, "!", ha="center", va="center", fontweight="bold", color=INK)
+            ax.text(s + 0.5, t + 0.5, "!", ha="center", va="center", weight="bold", color=ON_COLOR)
     ax.set(xlim=(0, columns), ylim=(rows, 0), aspect="equal", anchor="NW")
     ax.spines[:].set_visible(False)
 

@@ -9,12 +9,11 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import seaborn as sns
 from matplotlib import colormaps
 from matplotlib.colors import Colormap, ListedColormap
 from numpy.typing import NDArray
 
-from mha_course.plots.figures import BAR
+from mha_course.plots.figures import BAR, signed_colormap
 
 HALF_TOLERANCE = 0.02  # by how much weights in half precision may exceed 1, and their sum miss it
 ROUNDING = 1e-6  # how far below 0 rounding takes what is not negative
@@ -93,7 +92,7 @@ def colormap(palette: str) -> Colormap:
     """Return a palette: plain, signed (white at 0), or bool (empty and full)."""
     if palette == "bool":
         return ListedColormap(["#ffffff", BAR], name="bool")
-    named = {"plain": colormaps["cividis"], "signed": sns.color_palette("vlag", as_cmap=True)}
+    named = {"plain": colormaps["cividis"], "signed": signed_colormap()}
     return named[palette]
 
 

@@ -157,9 +157,14 @@ class CourseWidget(anywidget.AnyWidget):
         with plots.unregistered():
             return plots.png(self.picture())
 
+    def svg(self) -> bytes:
+        """Return the static picture as SVG, for light and dark pages."""
+        with plots.unregistered():
+            return plots.svg(self.picture())
+
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         view = {"version_major": 2, "version_minor": 1, "model_id": self.model_id}
         data: dict[str, Any] = {"text/plain": repr(self), WIDGET_VIEW: view}
         if plots.figures.style.get() is plots.figures.SLIDE and not self.needs_kernel:
             return data | {DECK_VIEW: alone(self)}, {}
-        return data | {"text/html": self.static or figure_html(self.png(), self.text)}, {}
+        return data | {"text/html": self.static or figure_html(self.svg(), self.text)}, {}

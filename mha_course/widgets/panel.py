@@ -45,7 +45,7 @@ class Panel(Lab):
         **controls: Sequence[Any] | Mapping[str, Any],
     ) -> None:
         self._draw = draw
-        self._png = b""
+        self._svg = b""
         try:
             self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         except RuntimeError:  # no kernel: controls then move in the main thread only
@@ -53,17 +53,17 @@ class Panel(Lab):
         super().__init__([_control(name, values) for name, values in controls.items()])
         self.needs_kernel = True  # its states are whole pictures
 
-    def png(self) -> bytes:
+    def svg(self) -> bytes:
         """Return the last picture."""
-        return self._png or super().png()
+        return self._svg or super().svg()
 
     def draw(self, **values: Any) -> tuple[Panels, str]:
         """Draw the picture."""
         with plots.unregistered():
             picture, sentence = self._draw(**values)
             text = visible(" ".join(sentence.split()))
-            self._png = plots.png(picture)
-        html = image_html(self._png, text)
+            self._svg = plots.svg(picture)
+        html = image_html(self._svg, text)
         return ({"kind": "picture", "title": "", "note": "", "html": html},), text
 
     @traitlets.observe("event")

@@ -95,7 +95,7 @@ def test_the_scale_of_a_grid_holds_all_numbers(numbers, limits, label):
     *panels, bar = plots.head_grid([[[0.0] * 3], [numbers]]).axes
     assert {ax.collections[0].get_clim() for ax in panels} == {limits}
     assert {ax.collections[0].get_cmap().name for ax in panels} == {
-        "cividis" if limits[0] == 0 else "vlag"
+        "cividis" if limits[0] == 0 else "signed"
     }
     assert bar.get_ylabel() == label
 
