@@ -57,6 +57,10 @@ class Panel(Lab):
         """Return the last picture."""
         return self._svg or super().svg()
 
+    def picture(self) -> Axes | Figure:
+        """Draw the picture anew."""
+        return self._draw(**self.values)[0]
+
     def draw(self, **values: Any) -> tuple[Panels, str]:
         """Draw the picture."""
         with plots.unregistered():
