@@ -87,6 +87,7 @@ class Line {
       button.classList.toggle("attended", shown);
       button.classList.toggle("hidden-word", Boolean(hidden?.[i]));
       button.style.setProperty("--weight", Math.min(weight, 1) || 0);
+      button.disabled = passive;
       button.ariaPressed = passive ? null : i === followed;
       button.tabIndex = i === followed ? 0 : -1;
       setText(button.lastChild, shown ? number(weight) : Number.isNaN(weight) ? "NaN" : "");
@@ -102,7 +103,7 @@ export class Arcs {
 
   constructor({ onHover, onFollow }) {
     this.onFollow = onFollow;
-    this.keyLine = new Line((i) => this.two || onFollow(i));
+    this.keyLine = new Line(onFollow);
     this.queryLine = new Line(onFollow);
     const sheet = make("div", "sheet", this.queryLine.node, this.svg, this.keyLine.node);
     this.node = make("div", { className: "mha-arcs", role: "group" }, sheet);
@@ -146,7 +147,8 @@ export class Arcs {
     const S = keys.length;
     const row = Array.from({ length: S }, (_, j) => weights[follow * S + j]);
     const hiddenRow = hidden && Array.from({ length: S }, (_, j) => hidden[follow * S + j]);
-    this.keyLine.mark(row, { hidden: hiddenRow, followed: this.two ? -1 : follow });
+    const followed = this.two ? -1 : follow;
+    this.keyLine.mark(row, { hidden: hiddenRow, followed, passive: this.two });
     if (this.two) this.queryLine.mark(null, { followed: follow });
     this.shown = sentence;
     this.moveTo(row, this.queries.middles[follow]);

@@ -231,8 +231,7 @@ def test_other_keys_stand_on_a_line_of_their_own(show, draw):
     assert len(widths) == sum(w >= 0.025 for w in row)
     page.locator(".queries .word").nth(2).click()
     assert page.evaluate("model.get('row')") == 2
-    page.locator(".words:not(.queries) .word").first.click()
-    assert page.evaluate("model.get('row')") == 2  # a key is not followed
+    assert page.locator(".words:not(.queries) .word:disabled").count() == 5  # keys: not followed
 
 
 @pytest.mark.parametrize(("layers", "size"), [(1, 2), (2, 15), (6, 15), (1, 40), (1, 64), (2, 512)])
@@ -251,7 +250,7 @@ def test_no_explorer_is_higher_than_a_screen_and_none_jumps(show, draw, layers, 
     page.evaluate("(state) => model.set('state', new Model(state).get('state'))",
                   alone(fewer)["state"])  # fmt: skip
     press(page)
-    assert page.locator(".mha-heads").bounding_box()["height"] >= before["height"]
+    assert page.locator(".mha-heads").bounding_box()["height"] >= before["height"] - 0.5
 
 
 # ---- the table ----
