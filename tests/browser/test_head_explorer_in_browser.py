@@ -264,13 +264,14 @@ TEXTS = """() => [...document.querySelectorAll('svg text')].map((node) => {
 })"""
 
 
-@pytest.mark.parametrize(("factor", "decimals"), [(1, 2), (10, 1), (10_000, None)])
-def test_numbers_stay_in_their_cells(show, draw, factor, decimals):
-    page = show(
-        HeadExplorer(draw(15, 15).clamp(-2.9, 2.9) * factor, queries=[f"w{n}" for n in range(15)])
-    )
+@pytest.mark.parametrize(
+    ("factor", "size", "decimals"), [(1, 15, 2), (10, 20, 1), (10_000, 20, None)]
+)
+def test_numbers_stay_in_their_cells(show, draw, factor, size, decimals):
+    numbers = draw(size, size).clamp(-2.9, 2.9) * factor
+    page = show(HeadExplorer(numbers, queries=[f"w{n}" for n in range(size)]), width=820)
     found = [(text, width) for name, text, width, _ in page.evaluate(TEXTS) if name == "number"]
-    assert len(found) == (15 * 15 if decimals else 0)
+    assert len(found) == (size * size if decimals else 0)
     assert all(width <= grid(page)["w"] for _, width in found)
     assert all(len(text.partition(".")[2]) == decimals for text, _ in found)
 
