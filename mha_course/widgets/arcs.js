@@ -17,7 +17,7 @@ import { still } from "./player.js";
  * What is drawn.
  * @typedef {object} Sentence
  * @property {string[]} queries
- * @property {string[]} keys The very list of the queries where a sentence attends to itself.
+ * @property {string[]} keys The queries again where a sentence attends to itself.
  * @property {ArrayLike<number>} weights T × S, of one head.
  * @property {ArrayLike<number>} [hidden] 1 where a cell is hidden.
  * @property {number} follow Which query is followed.
@@ -26,7 +26,7 @@ import { still } from "./player.js";
  * @property {number} height Of words, arcs and numbers together.
  */
 
-/** Weights below this are not drawn or printed. */
+/** Weights below it are not printed, and below half of it not drawn. */
 export const LEAST = 0.05;
 const LARGEST = 20; // pixels of a word
 const SMALLEST = 12;

@@ -142,11 +142,10 @@ function margins(queries, keys, fontFamily, leastCell) {
 export function arrange({ T, S }, names, space, fontFamily, options = {}) {
   const { largest = LARGEST_CELL, right = 0, below = 0, leastCell, low } = options;
   const [queries, keys] = names.map((words) => words.map((word) => short(word, LONGEST)));
-  let { left, top, ...beside } = margins(queries, keys, fontFamily, leastCell ?? 0);
-  const level = low > 0 && beside.longest < Math.min(LEVEL_CELL, (space - left) / S);
-  if (level) Object.assign(beside, { right: 0 });
-  if (level) top = 22;
-  const over = Math.max(right, beside.right);
+  const { left, longest, ...slanted } = margins(queries, keys, fontFamily, leastCell ?? 0);
+  const level = low > 0 && longest < Math.min(LEVEL_CELL, (space - left) / S);
+  const { top, right: leaning } = level ? { top: 22, right: 0 } : slanted;
+  const over = Math.max(right, leaning);
   const across = Math.max(60, space - left - over);
   const cell = cellSize(T, S, across, clamp(space, 240, TALLEST), largest);
   if (low) {
