@@ -17,7 +17,7 @@ import { still } from "./player.js";
  * What is drawn.
  * @typedef {object} Sentence
  * @property {string[]} queries
- * @property {string[]} keys The very list of the queries where a sentence attends to itself.
+ * @property {string[]} keys The queries again where a sentence attends to itself.
  * @property {ArrayLike<number>} weights T × S, of one head.
  * @property {ArrayLike<number>} [hidden] 1 where a cell is hidden.
  * @property {number} follow Which query is followed.
@@ -26,7 +26,7 @@ import { still } from "./player.js";
  * @property {number} height Of words, arcs and numbers together.
  */
 
-/** Weights below this are not drawn or printed. */
+/** Weights below it are not printed, and below half of it not drawn. */
 export const LEAST = 0.05;
 const LARGEST = 20; // pixels of a word
 const SMALLEST = 12;
@@ -87,6 +87,7 @@ class Line {
       button.classList.toggle("attended", shown);
       button.classList.toggle("hidden-word", Boolean(hidden?.[i]));
       button.style.setProperty("--weight", Math.min(weight, 1) || 0);
+      button.disabled = passive;
       button.ariaPressed = passive ? null : i === followed;
       button.tabIndex = i === followed ? 0 : -1;
       setText(button.lastChild, shown ? number(weight) : Number.isNaN(weight) ? "NaN" : "");
@@ -102,7 +103,7 @@ export class Arcs {
 
   constructor({ onHover, onFollow }) {
     this.onFollow = onFollow;
-    this.keyLine = new Line((i) => this.two || onFollow(i));
+    this.keyLine = new Line(onFollow);
     this.queryLine = new Line(onFollow);
     const sheet = make("div", "sheet", this.queryLine.node, this.svg, this.keyLine.node);
     this.node = make("div", { className: "mha-arcs", role: "group" }, sheet);
@@ -146,7 +147,8 @@ export class Arcs {
     const S = keys.length;
     const row = Array.from({ length: S }, (_, j) => weights[follow * S + j]);
     const hiddenRow = hidden && Array.from({ length: S }, (_, j) => hidden[follow * S + j]);
-    this.keyLine.mark(row, { hidden: hiddenRow, followed: this.two ? -1 : follow });
+    const followed = this.two ? -1 : follow;
+    this.keyLine.mark(row, { hidden: hiddenRow, followed, passive: this.two });
     if (this.two) this.queryLine.mark(null, { followed: follow });
     this.shown = sentence;
     this.moveTo(row, this.queries.middles[follow]);

@@ -60,8 +60,10 @@ export function catchKeys(root, answer) {
     const ours = answer(event, target);
     const typed = target.matches("input, select") && event.key !== "Escape";
     const pressed = target.matches("button, summary") && [" ", "Enter"].includes(event.key);
-    if (ours || typed || pressed) event.stopPropagation();
-    if (ours) event.preventDefault();
+    if (typed || pressed) event.stopPropagation();
+    if (!ours) return;
+    event.preventDefault();
+    event.stopImmediatePropagation(); // what holds this picture listens on the window, too
   }
   window.addEventListener("keydown", press, true);
   return () => window.removeEventListener("keydown", press, true);

@@ -40,8 +40,8 @@ function bring(node) {
   function follow() {
     due = requestAnimationFrame(follow);
     if (performance.now() - begin > SETTLES) return stop();
-    const scroller = node.offsetHeight ? node.closest(SCROLLER) : null;
-    if (!scroller || !wasRun(node)) return;
+    const scroller = node.closest(SCROLLER);
+    if (!scroller || !wasRun(node) || !node.offsetHeight) return; // which lays out, asked for last
     const [view, own] = [scroller, node].map((each) => each.getBoundingClientRect());
     const above = view.top + MARGIN - own.top;
     const below = Math.min(own.bottom + MARGIN - view.bottom, -above); // all of it, or its top

@@ -50,7 +50,7 @@ export const SLANT = 50; // degrees by which names above columns slant, as in pl
 const RISE = Math.sin((SLANT * Math.PI) / 180);
 const RUN = Math.cos((SLANT * Math.PI) / 180);
 const TALLEST = 512; // of the matrix, with which it is still seen as a whole
-const LOW_CELL = [14, 18]; // the least and the largest height of a cell in a table of words
+const LOW_CELL = [14, 36]; // the least and the largest height of a cell in a table of words
 const LARGEST_CELL = 58; // its side
 const LEVEL_CELL = 70; // its width below a level name
 const OBLONG_CELL = 22; // up to which cells need not be square
@@ -142,11 +142,10 @@ function margins(queries, keys, fontFamily, leastCell) {
 export function arrange({ T, S }, names, space, fontFamily, options = {}) {
   const { largest = LARGEST_CELL, right = 0, below = 0, leastCell, low } = options;
   const [queries, keys] = names.map((words) => words.map((word) => short(word, LONGEST)));
-  let { left, top, ...beside } = margins(queries, keys, fontFamily, leastCell ?? 0);
-  const level = low > 0 && beside.longest < Math.min(LEVEL_CELL, (space - left) / S);
-  if (level) Object.assign(beside, { right: 0 });
-  if (level) top = 22;
-  const over = Math.max(right, beside.right);
+  const { left, longest, ...slanted } = margins(queries, keys, fontFamily, leastCell ?? 0);
+  const level = low > 0 && longest < Math.min(LEVEL_CELL, (space - left) / S);
+  const { top, right: leaning } = level ? { top: 22, right: 0 } : slanted;
+  const over = Math.max(right, leaning);
   const across = Math.max(60, space - left - over);
   const cell = cellSize(T, S, across, clamp(space, 240, TALLEST), largest);
   if (low) {

@@ -6,6 +6,7 @@ import io
 import re
 from itertools import accumulate, pairwise
 
+import browsing
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -200,7 +201,7 @@ def test_the_walk_goes_by_keys_and_keeps_them_from_the_page(show):
 
 def test_it_plays_to_the_end_and_pauses(show):
     page = show()
-    page.clock.install()
+    browsing.stop_clock(page)
     play = page.locator(".play")
     play.click()
     assert play.inner_text() == "Pause"
@@ -331,7 +332,7 @@ def test_where_motion_is_to_be_reduced_it_steps(show):
     assert page.locator(".scrub").get_attribute("step") == "1"
     page.get_by_role("button", name="Next").click()
     assert page.locator("[data-drawn]").get_attribute("data-drawn").endswith("0 -1 0 1")
-    page.clock.install()
+    browsing.stop_clock(page)
     page.locator(".play").click()
     for stage in (1, 2):
         assert state(page)[0] == stage

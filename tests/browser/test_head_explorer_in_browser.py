@@ -231,8 +231,7 @@ def test_other_keys_stand_on_a_line_of_their_own(show, draw):
     assert len(widths) == sum(w >= 0.025 for w in row)
     page.locator(".queries .word").nth(2).click()
     assert page.evaluate("model.get('row')") == 2
-    page.locator(".words:not(.queries) .word").first.click()
-    assert page.evaluate("model.get('row')") == 2  # a key is not followed
+    assert page.locator(".words:not(.queries) .word:disabled").count() == 5  # keys: not followed
 
 
 @pytest.mark.parametrize(("layers", "size"), [(1, 2), (2, 15), (6, 15), (1, 40), (1, 64), (2, 512)])
@@ -251,7 +250,7 @@ def test_no_explorer_is_higher_than_a_screen_and_none_jumps(show, draw, layers, 
     page.evaluate("(state) => model.set('state', new Model(state).get('state'))",
                   alone(fewer)["state"])  # fmt: skip
     press(page)
-    assert page.locator(".mha-heads").bounding_box()["height"] >= before["height"]
+    assert page.locator(".mha-heads").bounding_box()["height"] >= before["height"] - 0.5
 
 
 # ---- the table ----
@@ -265,13 +264,14 @@ TEXTS = """() => [...document.querySelectorAll('svg text')].map((node) => {
 })"""
 
 
-@pytest.mark.parametrize(("factor", "decimals"), [(1, 2), (10, 1), (10_000, None)])
-def test_numbers_stay_in_their_cells(show, draw, factor, decimals):
-    page = show(
-        HeadExplorer(draw(15, 15).clamp(-2.9, 2.9) * factor, queries=[f"w{n}" for n in range(15)])
-    )
+@pytest.mark.parametrize(
+    ("factor", "size", "decimals"), [(1, 15, 2), (10, 20, 1), (10_000, 20, None)]
+)
+def test_numbers_stay_in_their_cells(show, draw, factor, size, decimals):
+    numbers = draw(size, size).clamp(-2.9, 2.9) * factor
+    page = show(HeadExplorer(numbers, queries=[f"w{n}" for n in range(size)]), width=820)
     found = [(text, width) for name, text, width, _ in page.evaluate(TEXTS) if name == "number"]
-    assert len(found) == (15 * 15 if decimals else 0)
+    assert len(found) == (size * size if decimals else 0)
     assert all(width <= grid(page)["w"] for _, width in found)
     assert all(len(text.partition(".")[2]) == decimals for text, _ in found)
 

@@ -75,6 +75,7 @@ def labs(lab_page):
         page.wait_for_function(
             f"document.querySelectorAll('.mha-lab[data-serial]').length === {count}"
         )
+        page.wait_for_timeout(1700)  # until the last one has come into view
         return page
 
     yield show

@@ -1,5 +1,6 @@
 """The film of a training in a browser: what it shows, held against the weights it was given."""
 
+import browsing
 import numpy as np
 import pytest
 
@@ -116,7 +117,7 @@ def test_heads_and_words_are_chosen_by_pointer_and_by_keys(show, film):
 
 def test_it_plays_to_its_end_and_only_when_asked(show):
     page = show()
-    page.clock.install()
+    browsing.stop_clock(page)
     page.clock.run_for(5000)
     assert page.evaluate("model.get('position')") == 0
     page.locator(".play").click()
@@ -129,7 +130,7 @@ def test_it_plays_to_its_end_and_only_when_asked(show):
 
 def test_where_motion_is_to_be_reduced_it_plays_step_by_step(show):
     page = show(reduced_motion="reduce")
-    page.clock.install()
+    browsing.stop_clock(page)
     page.locator(".play").click()
     page.clock.run_for(600 + 3 * 70 + 10)
     assert page.evaluate("model.get('position')") == 1  # and stays there as any player does

@@ -53,6 +53,12 @@ def page_of(widget, capture):
     return PAGE % {"css": given["css"], "live": live, "script": slide_html.script(given), **safe}
 
 
+def stop_clock(page):
+    """Let time pass in a page only when a test says so, however long the machine takes."""
+    page.clock.install(time=0)
+    page.clock.pause_at(1000)
+
+
 class Lab:
     """A JupyterLab server on a free port, with the course on its path, in a folder of its own."""
 

@@ -8,9 +8,9 @@ from mha_course.cli.jupyter_hooks import WIDGET_VIEW, is_progress
 
 WIDGETS = ".mha-lab, .mha-heads, .mha-layout, .mha-tracer, .mha-card"
 CONTROLS = "input, select, textarea, button, summary, [role=slider], [tabindex='0']"
-# Not on the way of Tab, because arrow keys lead there from something that is: heads, steps, the
-# other radio buttons.
-ROVING = ".head, .pill, .step, .link, input[type=radio], .widget-readout"
+# Not on the way of Tab, because arrow keys lead there from something that is: heads, words, steps,
+# the other radio buttons.
+ROVING = ".head, .word, .pill, .step, .link, input[type=radio], .widget-readout"
 SETTLED = """async (seconds) => {
   const end = performance.now() + 1000 * seconds;
   for (let quiet = 0; quiet < 4; ) {
@@ -41,7 +41,7 @@ RUN = """() => Promise.race([
   new Promise((done) => setTimeout(() => done(false), 600000)),
 ])"""
 FIND = """(root, controls) => [root, ...root.querySelectorAll(controls)].filter((node) =>
-  node.matches(controls) && node.checkVisibility() && !node.disabled
+  node.matches(controls) && node.checkVisibility({ visibilityProperty: true }) && !node.disabled
     && node.getAttribute('aria-hidden') !== 'true')"""
 # What is under the keys: is it seen to be, which control is it, and in which widget?
 FOCUSED = """(widgets) => {

@@ -7,6 +7,7 @@ import math
 import re
 from functools import partial
 
+import browsing
 import pytest
 import torch
 from players import go, stays_inside
@@ -314,7 +315,7 @@ def test_cells_fly_and_a_copy_is_written_first(show):
         LayoutPlayer(trace(merge, counted(1, 2, 3, 4), axes="B H S D")),
         reduced_motion="no-preference",
     )
-    page.clock.install()
+    browsing.stop_clock(page)
     start, strip = page.evaluate(GRID, 0), page.evaluate(STRIP, 0)
     page.locator(".mha-layout").focus()
     page.keyboard.press("ArrowRight")

@@ -5,6 +5,7 @@ words.
 import json
 import re
 
+import browsing
 import pytest
 import torch
 from players import go, now
@@ -115,7 +116,7 @@ def test_buttons_and_the_slider_step_and_the_kernel_is_told(page):
 
 
 def test_it_plays_to_the_end_and_from_the_start_again(page, last):
-    page.clock.install()
+    browsing.stop_clock(page)
     page.locator(".mha-player").focus()
     page.keyboard.press(" ")
     assert page.get_by_role("button", name="Pause").count() == 1

@@ -1,8 +1,17 @@
 // A model's training as a film: its heads, a sentence with arcs, and curves; live while it trains, then a player.
 
 import { Arcs } from "../../widgets/arcs.js";
-import { bytesOf, followModel, hasModifier, isolateWord, setText } from "../../widgets/dom.js";
-import { make, makeButton, makeSpeaker, svg } from "../../widgets/dom.js";
+import {
+  bytesOf,
+  catchKeys,
+  followModel,
+  isolateWord,
+  make,
+  makeButton,
+  makeSpeaker,
+  setText,
+  svg,
+} from "../../widgets/dom.js";
 import { inView } from "../../widgets/in_view.js";
 import { paintCells, palettesOf } from "../../widgets/matrix.js";
 import { makePlayer } from "../../widgets/player.js";
@@ -82,8 +91,8 @@ class Film {
     const choose = (head) => () => this.choose("head", head);
     this.heads = list(this.H, (h) => makeHead(h, this.words[column], column, choose(h)));
     [this.loss, this.rise] = [makeCurves("Loss", 1, steps), makeCurves("", this.H, steps)];
-    this.press = (event) => this.pressWord(event);
-    window.addEventListener("keydown", this.press, true); // before the player takes the key
+    // Arrow keys on a word go from word to word, before the player takes them.
+    this.release = catchKeys(this.arcs.node, (event) => this.arcs.press(event));
     this.player = makePlayer({ model, el }, "mha-film", "A training as a film", (to) =>
       this.draw((this.at = to)),
     );
@@ -102,14 +111,6 @@ class Film {
   choose(name, value) {
     this.model.set(name, value);
     this.model.save_changes();
-  }
-
-  /** Arrow keys on a word go from word to word. */
-  pressWord(event) {
-    const inside = this.arcs.node.contains(event.composedPath()[0]) && !hasModifier(event);
-    if (!inside || !this.arcs.press(event)) return;
-    event.preventDefault();
-    event.stopImmediatePropagation();
   }
 
   /** Return what is shown: a snapshot, a head, and the row of a word. */
@@ -140,9 +141,10 @@ class Film {
     const { row, head } = this.view();
     this.loss.draw(0, this.losses, 1, Math.max(1, Math.round(this.losses[0] ?? 1)));
     setText(this.rise.heading, `Weight from ${this.words[row]} to ${this.words[column]}`);
-    const place = row * this.words.length + column;
+    const S = this.words.length;
     for (let h = 0; h < this.H; h++) {
-      const weights = list(this.newest + 1, (snapshot) => this.weightsOf(snapshot, h)[place]);
+      const place = (snapshot) => ((snapshot * this.H + h) * S + row) * S + column;
+      const weights = list(this.newest + 1, (snapshot) => this.weights[place(snapshot)] / 255);
       this.rise.draw(h, weights, every, 1);
       this.rise.lines[h].classList.toggle("chosen", h === head);
     }
@@ -184,7 +186,7 @@ class Film {
     this.size.disconnect();
     this.speaker.stop();
     this.unfollow();
-    window.removeEventListener("keydown", this.press, true);
+    this.release();
     this.player.end();
   }
 }

@@ -110,15 +110,17 @@ class TrainingFilm(Player):
         text += f"{self._layer}: {', '.join(dict.fromkeys(shares))}."
         if self.losses:
             first, last = (np.mean(part) for part in (self.losses[:WINDOW], self.losses[-WINDOW:]))
-            text += f" The loss goes from {first:.2f} to {last:.2f} nats a word asked for."
+            text += f" The loss goes from {first:.2f} to {last:.2f} nats a word."
         return text
 
     def _drawn(self) -> dict[str, Any]:
-        ends = range(1, len(self.losses) + 1)
-        means = [np.mean(self.losses[max(0, end - WINDOW) : end]) for end in ends]
+        sums = np.cumsum([0.0, *self.losses])
+        ends = np.arange(1, len(sums))
+        starts = np.maximum(0, ends - WINDOW)
+        means = (sums[ends] - sums[starts]) / (ends - starts)
         frames = np.stack(self._frames)
         heads = {"heads": frames.shape[1], "weights": frames.tobytes()}
-        return heads | {"losses": np.array(means, "<f4").tobytes()}
+        return heads | {"losses": means.astype("<f4").tobytes()}
 
     def picture(self) -> Figure:
         """Draw the row of *it* at four moments, and where these are on the loss curve."""

@@ -110,7 +110,7 @@ def _html(drawing: Drawing, caption: str) -> str:
     for x, y, text, end in [*drawing.texts, *named]:
         place = f"left:{100 * x / WIDTH:g}%;top:{100 * y / drawing.height:.4g}%"
         words.append(f'<i class="{end}" data-text="{escape(text)}" style="{place}"></i>')
-    drawn = f'<svg aria-hidden="true" {box}>{"".join(shapes)}</svg>{"".join(words)}'
+    drawn = f"<svg {box}>{''.join(shapes)}</svg>{''.join(words)}"
     return f'<div class="mha-block" role="img" aria-label="{escape(caption)}">{drawn}</div>'
 
 

@@ -10,12 +10,12 @@ from matplotlib.figure import Figure
 
 from mha_course import plots
 from mha_course.markup import isolate_word, shorten
+from mha_course.plots.arcs import LEAST
 from mha_course.plots.inputs import numbered
 from mha_course.widgets.head_explorer.maps import Maps
 
 MAX_HEADS = 16  # as many as can be told apart in a picture
 SENTENCE = 2.3  # inches
-LEAST = 0.05  # the weight from which it is named
 MAX_TOKENS = 64  # beyond which one head alone is drawn: with more, matplotlib takes seconds
 
 

@@ -27,6 +27,7 @@ import { unfold } from "./unfold.js";
 const WIDE = 700; // pixels from which many small pictures, or those of a large table, stand beside it
 const SENTENCE = 262; // pixels of a sentence and its arcs, and of the table to which they unfold
 const TALLEST = 344; // of any other table; one that is higher scrolls
+const FEW = 24; // rows of a table that is seen whole
 const AVERAGE = "#868e96";
 const ENTROPY =
   "Entropy of a head: mean over its rows, in nats; 0 means that each row looks at one key alone.";
@@ -191,7 +192,7 @@ class Explorer extends Stage {
     const place = `${maps.serial} ${at.layer} ${space}`;
     if (place !== this.place) {
       const { fontFamily } = getComputedStyle(this.root);
-      const low = maps.words ? SENTENCE - 4 : 0;
+      const low = maps.words ? SENTENCE - 4 : maps.T <= FEW && TALLEST - 4;
       this.plan = arrange(maps, maps.tokens[at.layer], space, fontFamily, { low });
       if (maps.areWeights) this.plan.least = LEAST;
       if (space !== this.space) this.height = 0;

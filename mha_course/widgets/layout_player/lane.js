@@ -45,8 +45,9 @@ export class Lane {
     this.steps = frames.map((frame, i) => this.makeStep(frame, i, go));
     this.strips = strips.map((places, number) => this.makeStrip(places, number));
     this.sentences = frames.map(makeSentence);
-    this.longest = [true, false].flatMap((warns) => findLongest(this.sentences, warns)); // they keep the place
-    this.sentence = make("div", { className: "sentence", ariaLive: "polite" });
+    const longest = [true, false].flatMap((warns) => findLongest(this.sentences, warns)); // they keep the place
+    const look = { className: "sentence", ariaLive: "polite" };
+    this.sentence = make("div", look, ...longest, this.sentences[0]);
     this.reading = make("div", "reading");
     this.board = make("div", "board");
     const memory = make("div", "memory narrow", ...this.strips.map(({ node }) => node));
@@ -117,7 +118,7 @@ export class Lane {
 
   describe(frame, number) {
     this.steps.forEach((step, i) => (step.ariaCurrent = i === number ? "step" : null));
-    this.sentence.replaceChildren(...this.longest, this.sentences[number]);
+    this.sentence.lastChild.replaceWith(this.sentences[number]);
     this.strips.forEach(({ node, label }, i) => {
       node.hidden = i > frame.strip;
       const name = this.strips.length > 1 ? `memory, strip ${i + 1}` : "memory";
