@@ -122,6 +122,9 @@ value-not-projected: The values are x itself.
     Values are projected, as queries and keys are: v = x W_Vᵀ.
 /nothing-projected: q, k and v are x itself.
     Each is a projection of x, with a weight of its own.
+# 2, Head splitting: Four heads, one after the other
+/one-head-repeated: Every head uses the rows of head 0.
+    Head h has rows of its own in each weight: those from D * h on.
 # 2, Head splitting: A fused q, k, v
 fused-heads-outermost: The last axis was read as (H, 3, D).
     It is laid out as (3, H, D): first q, k and v, in each the heads, in each head its D numbers.
@@ -371,6 +374,18 @@ weight-not-transposed/columns: A head's D columns of W_O were not transposed.
     Each head is multiplied with its own D columns alone.
 /columns-interleaved: The columns of W_O were cut as (D, H): each head got every H-th one.
     The columns of a head lie side by side, as its numbers do in the merged context: cut as (H, D).
+# 6, Concatenation: Deeper: one matrix for what a head carries
+form-transposed/circuit: This is the transpose of the matrix.
+    The token goes through W_V first, so W_V stands on the right: W_O times W_V.
+form-of-all-heads/circuit: All of both weights were used: these are the matrices of all heads, added
+    up.
+    One head has D rows of w_v and the D columns of w_o that read them.
+/circuit-summed-over-width: The product summed over C.
+    It must sum over the D numbers of the head: (C, D) times (D, C).
+output-columns-as-rows/circuit: W_O was cut by rows.
+    A head's D numbers are read by D columns of W_O.
+weight-not-transposed/circuit: A head's columns of W_V were used, where it has rows.
+    nn.Linear keeps its weight as (out, in): the head's numbers are made by D rows of w_v.
 # 6, Concatenation: Two heads that subtract
 same-place-twice: Both heads look at the same token.
     One head must find a, the other b: by channels d and d + 1 in w_k.

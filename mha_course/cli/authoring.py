@@ -108,7 +108,7 @@ def normalise(notebook: NotebookNode) -> None:
 def minutes(notebook: NotebookNode) -> tuple[int, int]:
     """Return the minutes of a lesson, rounded up to five: of its core path, and of all.
 
-    Words take 1/120, a shown line of code 1/15, an exercise what it says, and a thing to move 2. A
+    Words take 1/110, a shown line of code 1/12, an exercise what it says, and a thing to move 2. A
     section under a heading that begins with "Deeper:" is not on the core path, up to the next
     heading that is as high.
     """
@@ -124,12 +124,12 @@ def minutes(notebook: NotebookNode) -> tuple[int, int]:
             below = len(heading[1]) if heading[2] else 0
         if cell.cell_type == "markdown":
             words = re.sub(r"\]\([^)]*\)|<[^>]*>", " ", cell.source).split()
-            total[deeper] += len(words) / 120 + sum(
+            total[deeper] += len(words) / 110 + sum(
                 int(stated) for stated in EXERCISE.findall(cell.source)
             )
         else:
             shown = not HIDDEN & set(cell.metadata.get("tags", ()))
-            total[deeper] += shown * sum(map(bool, map(str.strip, cell.source.splitlines()))) / 15
+            total[deeper] += shown * sum(map(bool, map(str.strip, cell.source.splitlines()))) / 12
             total[deeper] += 2 * len(MOVES.findall(cell.source))
     core = total[False]
     everything = total[False] + total[True]

@@ -125,12 +125,18 @@ def _on_dark(color: str) -> str:
     return to_hex((0.9 - 0.83 * red, 0.9 - 0.83 * green, 0.9 - 0.83 * blue))
 
 
-def _prepared(picture: Axes | Figure) -> Figure:
-    """Return the figure of a picture; on a slide in a slide's size, with letters that fit it."""
+def figure_of(picture: Axes | Figure) -> Figure:
+    """Return the figure of a picture."""
     figure = picture if isinstance(picture, Figure) else picture.get_figure(root=True)
     if figure is None:
         rule = "picture must belong to a figure"
         raise ShapeError("plots", rule, expected="an Axes or Figure", got=repr(picture))
+    return figure
+
+
+def _prepared(picture: Axes | Figure) -> Figure:
+    """Return the figure of a picture; on a slide in a slide's size, with letters that fit it."""
+    figure = figure_of(picture)
     if style.get() is SLIDE:
         figure.set_size_inches(_fit(*figure.get_size_inches()))
         for text in figure.findobj(Text):

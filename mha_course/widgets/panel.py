@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from mha_course import plots
 from mha_course.markup import visible
-from mha_course.plots.figures import image_html
+from mha_course.plots.figures import figure_of, image_html
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels
@@ -57,9 +57,9 @@ class Panel(Lab):
         """Return the last picture."""
         return self._svg or super().svg()
 
-    def picture(self) -> Axes | Figure:
+    def picture(self) -> Figure:
         """Draw the picture anew."""
-        return self._draw(**self.values)[0]
+        return figure_of(self._draw(**self.values)[0])
 
     def draw(self, **values: Any) -> tuple[Panels, str]:
         """Draw the picture."""

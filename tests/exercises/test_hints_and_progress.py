@@ -102,7 +102,6 @@ def test_lessons_are_what_the_notebooks_are(number):
 
 # What a learner has around the line of the last hint, where that is not all.
 AROUND = {
-    "self_attention": ("q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T", ""),
     "build_subtractor": (
         "w_q, w_k, w_v, w_o = torch.zeros(4, 3 * d, 3 * d)",
         "return w_q, w_k, w_v, w_o",

@@ -284,8 +284,20 @@ RIGHT = {
     "self_attention": [
         lambda x, a, b, c: [
             F.scaled_dot_product_attention(x @ a.T, x @ b.T, x @ c.T),
-            (x @ a.T @ (x @ b.T).mT / x.size(-1) ** 0.5).softmax(-1),
+            (x @ a.T @ (x @ b.T).mT / a.size(0) ** 0.5).softmax(-1),
         ],
+    ],
+    "heads_in_a_loop": [
+        lambda x, *rest: whole(x, x, *rest)[0],
+        lambda x, q, k, v, o, h: sum(
+            F.scaled_dot_product_attention(*(x @ w.chunk(h)[i].T for w in (q, k, v)))
+            @ o.chunk(h, 1)[i].T
+            for i in range(h)
+        ),
+    ],
+    "ov_circuit": [
+        lambda v, o, i, h: torch.einsum("cd,de->ce", o.chunk(h, 1)[i], v.chunk(h)[i]),
+        lambda v, o, i, h: (v.chunk(h)[i].T @ o.chunk(h, 1)[i].T).T,
     ],
     "merge_heads": [lambda c: c.permute(0, 2, 1, 3).reshape(c.size(0), c.size(2), -1)],
     "head_contributions": [

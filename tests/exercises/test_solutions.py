@@ -88,7 +88,36 @@ def generated_text_begins_as_it_did_and_keeps_no_graph(dtype):
     assert not any(logits.requires_grad for logits in graphs)
 
 
+def a_loop_over_heads_is_torchs_module(dtype):
+    torch.manual_seed(0)
+    module = nn.MultiheadAttention(C, H, bias=False, batch_first=True, dtype=dtype)
+    weights = *module.in_proj_weight.chunk(3), module.out_proj.weight
+    x = numbers(B, S, C, dtype=dtype)
+    got = solutions.heads_in_a_loop(x, *weights, H)
+    same(got.detach(), module(x, x, x)[0].detach(), dtype)
+
+
+def a_circuit_is_what_a_head_makes_of_the_one_token_it_sees(dtype):
+    """Head h of PyTorch's module, alone with W_O, with a mask that shows one token."""
+    torch.manual_seed(0)
+    module = nn.MultiheadAttention(C, H, bias=False, batch_first=True, dtype=dtype)
+    x = numbers(B, S, C, dtype=dtype)
+    hidden = torch.arange(S) != 4
+    w_v, w_o = module.in_proj_weight[2 * C :], module.out_proj.weight
+    total = module(x, x, x, attn_mask=hidden.expand(S, S))[0]
+    circuits = [solutions.ov_circuit(w_v, w_o, head, H) for head in range(H)]
+    same(sum(circuits).detach() @ x[0, 4], total[0, 0].detach(), dtype)
+    for head, circuit in enumerate(circuits):
+        with torch.no_grad():
+            alone = w_o.clone()
+            alone[:, : D * head] = alone[:, D * head + D :] = 0
+            value = F.linear(F.linear(x[0, 4], w_v), alone)
+        same(circuit.detach() @ x[0, 4], value, dtype)
+
+
 CHECKS = {
+    "heads_in_a_loop": (a_loop_over_heads_is_torchs_module,),
+    "ov_circuit": (a_circuit_is_what_a_head_makes_of_the_one_token_it_sees,),
     "encoder_block": (encoder_block_equals_torchs_layer,),
     "generate": (generated_text_begins_as_it_did_and_keeps_no_graph,),
     "other_weights": (other_weights_give_the_same_context, other_weights_leave_hidden_keys_hidden),

@@ -162,19 +162,19 @@ def test_minutes_are_those_of_words_code_exercises_and_things_to_move():
 
     text, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
     words, exercise = (
-        text("## See it\n" + "word " * 597),
-        text("**Exercise `f`** ●●○ 4 minutes. " + "word " * 115),
+        text("## See it\n" + "word " * 547),
+        text("**Exercise `f`** ●●○ 4 minutes. " + "word " * 105),
     )
     folded = {"tags": ["drawing"]}
-    assert authoring.minutes(lesson(words)) == (5, 5)  # 600 words
+    assert authoring.minutes(lesson(words)) == (5, 5)  # 550 words
     assert authoring.minutes(lesson(words, text("more"))) == (10, 10)
-    assert authoring.minutes(lesson(words, exercise)) == (10, 10)  # 120 words and what it says
+    assert authoring.minutes(lesson(words, exercise)) == (10, 10)  # 110 words and what it says
     assert authoring.minutes(lesson(words, exercise, text("more"))) == (15, 15)
-    assert authoring.minutes(lesson(words, code("x = 1\n\n" * 75))) == (
+    assert authoring.minutes(lesson(words, code("x = 1\n\n" * 60))) == (
         10,
         10,
-    )  # 75 lines that are not empty
-    assert authoring.minutes(lesson(words, code("x = 1\n" * 76))) == (15, 15)
+    )  # 60 lines that are not empty
+    assert authoring.minutes(lesson(words, code("x = 1\n" * 61))) == (15, 15)
     assert authoring.minutes(lesson(words, code("# Draw.\n" * 300, metadata=folded))) == (5, 5)
     labs = [
         code(f"# Show.\n{name}(weights)", metadata=folded)
@@ -182,7 +182,7 @@ def test_minutes_are_those_of_words_code_exercises_and_things_to_move():
     ]
     assert authoring.minutes(lesson(words, code("from w import Lab", metadata=folded))) == (5, 5)
     assert authoring.minutes(lesson(words, *labs)) == (15, 15)  # 6 for three
-    deeper, below = text("## Deeper: more"), text("### A part\n" + "word " * 600)
+    deeper, below = text("## Deeper: more"), text("### A part\n" + "word " * 545)
     assert authoring.minutes(lesson(words, deeper, below)) == (5, 15)
     assert authoring.minutes(lesson(deeper, below, words)) == (5, 15)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mha_course.exercises.inputs import C, draw, tokens
+from mha_course.exercises.attention_steps import ATTEND, NO_BIAS, Steps
+from mha_course.exercises.inputs import C, D, draw, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
 from mha_course.mistakes import ROWS
 
@@ -23,6 +25,24 @@ def project_qkv(x: Tensor, w_qkv: Tensor, b_qkv: Tensor) -> tuple[Tensor, Tensor
     qkv = project(x, w_qkv, b_qkv)  # (B, S, 3*C)
     q, k, v = qkv.chunk(3, dim=-1)  # (B, S, C)
     return q, k, v
+
+
+def self_attention(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
+    """Attend with one head of D numbers: context (B, S, D) and weights (B, S, S)."""
+    q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T  # (B, S, D)
+    scores = q @ k.mT / math.sqrt(q.size(-1))  # (B, S, S)
+    weights = scores.softmax(-1)  # (B, S, S)
+    return weights @ v, weights
+
+
+def _build_self_attention(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
+    def answer(x: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:
+        q, k, v = s.order(*s.project(x, x, weights, NO_BIAS[:3], 1, s))
+        scores = s.scale(s.scores(q, k), q, k, x.size(-1) // q.size(-1))
+        attention = s.post(s.attend(scores, None, s), q)
+        return s.weigh(attention, v), s.returned(attention, scores)
+
+    return answer
 
 
 def _has_several_products(
@@ -47,6 +67,42 @@ EXERCISES = [
         done="That is what nn.Linear does with every token. Next: if the weight is square, what "
         "does a forgotten transpose look like?",
         steps=("linear",),
+    ),
+    Exercise(
+        self_attention,
+        "You had these lines in lesson 0, with x in three places. What belongs in each place now?",
+        "Three projections, then lesson 0's four steps: compare, scale, softmax, mix. See “A whole "
+        "head”.",
+        "q, k and v are (B, S, D). `k.mT` is (B, D, S), so the scores and the weights are (B, S, "
+        "S), and the context is (B, S, D).",
+        line="q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T  # (B, S, D)\n"
+        "scores = q @ k.mT / q.shape[-1] ** 0.5  # (B, S, S)\n"
+        "weights = scores.softmax(-1)  # (B, S, S)\n"
+        "return weights @ v, weights",
+        inputs=[
+            lambda: (tokens(), *(draw(D, C, seed=seed) / C**0.5 for seed in (2, 3, 4))),
+            lambda: (tokens(), *square(2, 3, 4)),
+        ],
+        cases=("", "This head is as wide as a token: D = C."),
+        drawn=lambda d: (d("BSC"), *d.matrices("DC", "DC", "DC")),
+        axes=("B S D", "B S S"),
+        results=("context", "weights"),
+        done="You can write one whole head, the one that looks from “it” to “cat”. Next: four of "
+        "them.",
+        steps=(
+            "linear",
+            "order",
+            "project",
+            "scores",
+            "scale",
+            *ATTEND,
+            "post",
+            "returned",
+            "weigh",
+        ),
+        build=_build_self_attention,
+        token_arguments=(0,),
+        query_arguments=(1,),
     ),
     Exercise(
         project_qkv,

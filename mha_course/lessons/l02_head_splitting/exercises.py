@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from mha_course.attention import split_fused_qkv
+from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, Steps, pass_through
 from mha_course.exercises.inputs import B, C, H, S, draw, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
 from mha_course.mistakes import ROWS
+
+
+def heads_in_a_loop(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, num_heads: int
+) -> Tensor:
+    """Run the heads one after another, join their contexts and apply w_o: (B, S, C) -> the same."""
+    D = x.size(-1) // num_heads
+    contexts = []
+    for head in range(num_heads):
+        rows = slice(D * head, D * head + D)
+        q, k, v = x @ w_q[rows].T, x @ w_k[rows].T, x @ w_v[rows].T  # (B, S, D)
+        weights = (q @ k.mT / D**0.5).softmax(-1)  # (B, S, S)
+        contexts.append(weights @ v)  # (B, S, D)
+    return torch.cat(contexts, dim=-1) @ w_o.T  # (B, S, C)
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -33,6 +49,24 @@ def _computes_all_heads(operations: Sequence[Operation], _: Tensor, w_q: Tensor,
 
 
 EXERCISES = [
+    Exercise(
+        heads_in_a_loop,
+        "You have one head as a function. What differs from head to head, and what do you do with "
+        "the four contexts?",
+        "Inside the loop stand the lines of `self_attention`, with the rows of one head in the "
+        "place of the whole weight. After it, `torch.cat` and W_O. See “Four heads, one after the "
+        "other”.",
+        "Head h uses the rows `D * h` to `D * h + D` of w_q, w_k and w_v. Each context is (B, S, "
+        "D); joined along the last axis they are (B, S, C).",
+        inputs=[lambda: (tokens(), *square(2, 3, 4, 5), H)],
+        drawn=lambda d: (d("BSC"), *d.matrices("CC", "CC", "CC", "CC"), d.H),
+        axes="B S C",
+        done="That is all of multi-head attention, and it is yours. Next: the same without a loop.",
+        steps=tuple(step for step in (*ALL_SIX, *ATTEND) if step not in ("order", "returned")),
+        build=lambda s: lambda x, *rest: pass_through(s, x, x, *rest)[0],
+        token_arguments=(0,),
+        query_arguments=(1,),
+    ),
     Exercise(
         split_heads,
         "In which order do the C numbers of a token lie in memory, and where does head 1 begin?",
@@ -128,6 +162,17 @@ QUESTIONS = {
 }
 
 
+def _with_rows(first: Callable[[int, int], int]) -> Callable[..., Any]:
+    """Project with other rows of each weight: those of a head begin at ``first(head, D)``."""
+
+    def project(x: Tensor, memory: Tensor, weights: Any, biases: Any, h: int, s: Steps) -> Any:
+        D = x.size(-1) // h
+        rows = [first(head, D) + n for head in range(h) for n in range(D)]
+        return tuple(x @ w[rows].T for w in weights)
+
+    return project
+
+
 def _wide_heads(t: Tensor, h: int) -> Any:
     """Cut the three apart, with heads of 3C / H numbers."""
     return [x.view(t.size(0), t.size(1), h, t.size(2) // h) for x in t.chunk(3, -1)]
@@ -160,6 +205,15 @@ MISTAKES = [
             lambda x, w, i, h: x @ w[i : i + w.size(0) // h].T,
             lambda x, w, i, h: x @ w[i * h : i * h + h].T,
         ],
+        project=_with_rows(lambda head, D: head),
+        only=("one_head_queries", "heads_in_a_loop"),
+    ),
+    mistake("head-reads-own-slice", crashes=r"\(14x6 and 24x6\)", only=("heads_in_a_loop",)),
+    mistake("weight-not-transposed/rows", crashes=r"\(14x24 and 6x24\)", only=("heads_in_a_loop",)),
+    mistake(
+        "/one-head-repeated",
+        project=_with_rows(lambda head, D: 0),
+        only=("heads_in_a_loop",),
     ),
     mistake(
         "head-reads-own-slice",

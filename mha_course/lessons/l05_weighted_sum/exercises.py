@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
-import torch
 from torch import Tensor
 
-from mha_course.exercises.attention_steps import ATTEND, NO_BIAS, Steps
-from mha_course.exercises.inputs import qkv, square, tokens, weights
+from mha_course.exercises.inputs import qkv, weights
 from mha_course.exercises.spec import Exercise, Lesson, question
 
 
 def weighted_sum(weights: Tensor, v: Tensor) -> Tensor:
     """Mix the values, (B, H, T, S), (B, H, S, D) -> (B, H, T, D)."""
     return weights @ v  # (B, H, T, D)
-
-
-def self_attention(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
-    """Attend with one head as wide as the tokens: context (B, S, C) and weights (B, S, S)."""
-    q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T  # (B, S, C)
-    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))  # (B, S, S)
-    weights = torch.softmax(scores, dim=-1)  # (B, S, S)
-    return weights @ v, weights
-
-
-def _build_self_attention(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
-    def answer(x: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:
-        q, k, v = s.order(*s.project(x, x, weights, NO_BIAS[:3], 1, s))
-        scores = s.scale(s.scores(q, k), q, k, 1)
-        shares = s.post(s.attend(scores, None, s), q)
-        return s.weigh(shares, v), s.returned(shares, scores)
-
-    return answer
 
 
 EXERCISES = [
@@ -49,37 +26,6 @@ EXERCISES = [
         axes="B H T D",
         done="Each context is now a mixture of values. Next: try to leave the shaded area below.",
         steps=("weigh",),
-    ),
-    Exercise(
-        self_attention,
-        "Which five steps lead from x to the context, and which of them must know the width?",
-        "Project, compare, scale, softmax, mix: you have written all five. This head is as wide "
-        "as the token. See “A whole head”.",
-        "q, k, v are (B, S, C). Scores and weights are (B, S, S), with a softmax over the last "
-        "axis. The context is (B, S, C) again.",
-        line="scores = q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, S, S)\n"
-        "weights = torch.softmax(scores, dim=-1)  # (B, S, S)\n"
-        "return weights @ v, weights",
-        inputs=[lambda: (tokens(), *square(2, 3, 4))],
-        drawn=lambda d: (d("BSC"), *d.matrices("CC", "CC", "CC")),
-        axes=("B S C", "B S S"),
-        results=("context", "weights"),
-        done="You have a whole head, from x to the context. Next: shuffle the words of x, and "
-        "predict what moves.",
-        steps=(
-            "linear",
-            "order",
-            "project",
-            "scores",
-            "scale",
-            *ATTEND,
-            "post",
-            "returned",
-            "weigh",
-        ),
-        build=_build_self_attention,
-        token_arguments=(0,),
-        query_arguments=(1,),
     ),
 ]
 

@@ -11,13 +11,20 @@ from torch import Tensor
 
 from mha_course import attention as reference
 from mha_course.exercises.inputs import draw, qkv, square
-from mha_course.exercises.spec import Exercise, Lesson, mistake, question
+from mha_course.exercises.spec import Change, Exercise, Lesson, mistake, question
 from mha_course.mistakes import ROWS
 
 
 def merge_heads(context: Tensor) -> Tensor:
     """Lay the heads of each token side by side, (B, H, T, D) -> (B, T, C)."""
     return context.transpose(1, 2).flatten(2)  # (B, T, C)
+
+
+def ov_circuit(w_v: Tensor, w_o: Tensor, head: int, num_heads: int) -> Tensor:
+    """Return the matrix M (C, C) with out = M x for a token x to which one head gives weight 1."""
+    D = w_v.size(0) // num_heads
+    rows = slice(D * head, D * head + D)
+    return w_o[:, rows] @ w_v[rows]  # (C, C)
 
 
 def build_subtractor(d: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -214,6 +221,20 @@ EXERCISES = [
         "stand?",
         tolerance=1e-3,
     ),
+    Exercise(
+        ov_circuit,
+        "A token x goes through the head's rows of W_V, and then through which part of W_O?",
+        "Two matrices, one after the other: what is applied first stands on the right. See "
+        "“Deeper: one matrix for what a head carries”.",
+        "The head's D rows of w_v are (D, C), and its D columns of w_o are (C, D). Their product "
+        "is (C, C).",
+        inputs=[lambda: (*square(1, 2), 3, 4), lambda: (*square(1, 2), 1, 4)],
+        learns=False,
+        drawn=lambda d: (d("CC"), d("CC"), d.head(), d.H),
+        axes="C C",
+        done="What a head carries from a token has become one matrix. Next: compare it with "
+        "`score_form`, which says where the head looks.",
+    ),
 ]
 
 QUESTIONS = {
@@ -243,7 +264,27 @@ QUESTIONS = {
     ),
 }
 
+
+def _circuits(product: Callable[[Tensor, Tensor], Tensor]) -> Change:
+    """Make ov_circuit another product of a head's rows of w_v and its columns of w_o."""
+    return {"ov_circuit": lambda v, o, i, h: product(v.chunk(h)[i], o.chunk(h, 1)[i])}
+
+
 MISTAKES = [
+    mistake("form-transposed/circuit", _circuits(lambda v, o: v.T @ o.T)),
+    mistake("form-of-all-heads/circuit", ov_circuit=lambda v, o, i, h: o @ v),
+    mistake("/circuit-summed-over-width", _circuits(lambda v, o: v @ o)),
+    mistake(
+        "output-columns-as-rows/circuit",
+        ov_circuit=[
+            lambda v, o, i, h: o.chunk(h)[i].T @ v.chunk(h)[i],
+            lambda v, o, i, h: o.chunk(h)[i] @ v.chunk(h, 1)[i],
+        ],
+    ),
+    mistake(
+        "weight-not-transposed/circuit",
+        ov_circuit=lambda v, o, i, h: o.chunk(h, 1)[i] @ v.chunk(h, 1)[i].T,
+    ),
     mistake(
         "output-columns-as-rows",
         head_contributions=[
