@@ -91,7 +91,7 @@ head-reads-own-slice: Each head reads only its own D numbers of x.
     A head reads all of x, through its own D rows of the weight. The result is cut into heads.
 one-small-linear-for-all-heads: All heads share one D x D weight.
     Each head has D rows of its own, which read all of x.
-# 1, Projection: Three Linears or one
+# 1, Projection: Deeper: three Linears or one
 wrong-unpack-order: The three were taken in another order than q, k, v.
     They are stored in the order q, k, v: take them in that order.
 pieces-not-three: 2 pieces came back, not 3: axis 0 was cut, which holds 2 sentences.
@@ -125,7 +125,7 @@ value-not-projected: The values are x itself.
 # 2, Head splitting: Four heads, one after the other
 /one-head-repeated: Every head uses the rows of head 0.
     Head h has rows of its own in each weight: those from D * h on.
-# 2, Head splitting: A fused q, k, v
+# 2, Head splitting: Deeper: a fused q, k, v
 fused-heads-outermost: The last axis was read as (H, 3, D).
     It is laid out as (3, H, D): first q, k and v, in each the heads, in each head its D numbers.
 fused-three-innermost: The last axis was read as (H, D, 3).

@@ -562,6 +562,12 @@ def own_order():
     )
 
 
+def halves():
+    """Return the context of weights 1/2 and 1/2, and the mean of their values."""
+    values = torch.randn(3, 6)
+    return torch.tensor([0.5, 0.0, 0.5]) @ values, values[[0, 2]].mean(0)
+
+
 # The right answer of a question is computed by the function of its name, or by its line here.
 SHORT = {
     "context-of-a": lambda: "({:.1f}, {:.1f})".format(
@@ -574,8 +580,8 @@ SHORT = {
     "which-crashes": lambda: raising(
         "which-crashes", x=torch.ones(2, 5, 24), W=torch.ones(18, 24), F=F
     ),
-    "split-shape": lambda: shape_of(torch.ones(2, 5, 24).unflatten(2, (4, 6)).transpose(1, 2)),
-    "two-at-once": lambda: f"{1 - 0.94:.2f}",
+    "split-shape": lambda: shape_of(torch.ones(2, 5, 24).view(2, 5, 4, 6).transpose(1, 2)),
+    "half-and-half": lambda: "the mean of the two values" if torch.equal(*halves()) else "no",
     "wrong-row": lambda: f"token {int(torch.arange(24).view(1, 2, 3, 4)[0, 0, 1, 0]) // 8}",
     "view-or-not": lambda: raising(
         "view-or-not", heads=torch.ones(2, 5, 24).view(2, 5, 4, 6).transpose(1, 2)
@@ -718,7 +724,7 @@ RIGHT = {
     "fused-parameters": ["1 800", "1.800", 1800.0, "1,800 numbers", "1800 parameters"],
     "whose-heads": ["All four.", "all heads", "In all heads", "b"],
     "split-shape": ["2 4 5 6", "B H S D", "b, h, s, d"],
-    "two-at-once": [".06", "0,06", "6%", "b"],
+    "half-and-half": ["b", "the mean of the two values"],
     "contiguous-copies": ["No", "b", "2"],
     "typical-score": ["8.0", "8.", "√64", "sqrt(64)", "64**0.5", torch.tensor(8.0)],
     "which-width": [8, "8.0", "a"],

@@ -108,7 +108,7 @@ EXERCISES = [
         project_qkv,
         "How many products do you need, if the three weights already lie on top of each other?",
         "Project as before, then cut the result, not the weights. `chunk` cuts into equal parts "
-        "along an axis: which one? See “Three Linears or one”.",
+        "along an axis: which one? See “Deeper: three Linears or one”.",
         "x (B, S, C) times (C, 3C), plus the bias, gives (B, S, 3C). Cut along its last axis, it "
         "is three tensors (B, S, C), in the order q, k, v.",
         inputs=[lambda: (tokens(), draw(3 * C, C, seed=2), draw(3 * C, seed=3))],

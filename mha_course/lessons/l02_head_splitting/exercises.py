@@ -89,7 +89,7 @@ EXERCISES = [
         "The last axis holds 3 · H · D numbers. Which of the three changes slowest as you walk "
         "along it?",
         "Cut the last axis into three, in the order in which it was stacked; then `permute`, and "
-        "take q, k and v apart. See “A fused q, k, v”.",
+        "take q, k and v apart. See “Deeper: a fused q, k, v”.",
         "(B, S, 3C) is cut to (B, S, 3, H, D). Brought into the order (3, B, H, S, D), its first "
         "axis holds q, k and v.",
         inputs=[lambda: (draw(B, S, 3 * C, seed=1), H)],
@@ -119,20 +119,22 @@ EXERCISES = [
 
 QUESTIONS = {
     "split-shape": question(
-        "x has shape (2, 5, 24). What is the shape of x.unflatten(2, (4, 6)).transpose(1, 2)?",
+        "x has shape (2, 5, 24). What is the shape of x.view(2, 5, 4, 6).transpose(1, 2)?",
         "2, 4, 5, 6 → 24 becomes 4 · 6, and then the tokens and the heads change places.",
-        "2, 5, 4, 6 → That is after unflatten. The transpose still swaps axes 1 and 2.",
+        "2, 5, 4, 6 → That is after view. The transpose still swaps axes 1 and 2.",
         "2, 4, 6, 5 → Only axes 1 and 2 change places; D stays last.",
         "2, 4, 30 → Nothing is joined: one axis is cut in two.",
         letters="B, H, S, D",
     ),
-    "two-at-once": question(
-        "In one row of shares, “ate” gives 0.94 to “hungry”. How much can it give to “greedily” "
-        "at most?",
-        "0.94 → Then the row would sum to 1.88. The shares of a row sum to 1.",
-        "✔ 0.06 → A row sums to 1, so what one word gets is taken from all others.",
-        "0.47 → Only if “hungry” gave up half of what it has. It keeps its 0.94.",
-        units="%",
+    "half-and-half": question(
+        "One head gives half of its weight to “hungry” and half to “greedily”. What is its "
+        "context?",
+        "the value of “hungry”, and beside it that of “greedily” → A context has as many numbers "
+        "as one value. There is no room for two side by side.",
+        "✔ the mean of the two values → Both arrive, but added up number by number. Which part "
+        "came from which word can no longer be seen.",
+        "the larger of the two values → Nothing is thrown away in a weighted sum. Each value "
+        "counts by its share.",
     ),
     "wrong-row": question(
         "The player's wrong split, view(1, 2, 3, 4): row 1 of head 0 ought to be token 1's. Whose "
