@@ -342,7 +342,7 @@ weights-transposed/traced: The weights sum to 1 over {left}, but are summed over
     Do not transpose them.
 value-times-weights: The product is the wrong way round: v @ weights.
     Each context is a sum over values: weights @ v.
-# 6, Concatenation: The merge, cell by cell
+# 6, Concatenation: See it: the merge, cell by cell
 merge-without-transpose: The heads were joined by a reshape at once: tokens got parts of others.
     Swap heads and tokens first, so that the heads of one token lie side by side; then join.
 merge-without-transpose/traced: This merge cuts across {axes}, so each token gets parts of other

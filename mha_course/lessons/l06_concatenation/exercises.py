@@ -169,7 +169,7 @@ EXERCISES = [
         "In the context the heads stand before the tokens. Which two axes must be neighbours "
         "before you join them?",
         "Undo the split backwards: first swap, then join. The join has to copy, so `view` "
-        "refuses. See “The merge, cell by cell”.",
+        "refuses. See “See it: the merge, cell by cell”.",
         "(B, H, T, D) becomes (B, T, H, D) by the swap, and (B, T, C) by joining the last two "
         "axes.",
         line="B, H, T, D = context.shape\n"
@@ -239,14 +239,13 @@ EXERCISES = [
 
 QUESTIONS = {
     "merge-order": question(
-        "context has shape (B, H, T, D). Which gives (B, T, C) with the heads of each token side "
-        "by side?",
-        "context.reshape(B, T, C) → It has the right shape, and mixes tokens: the transpose is "
-        "missing.",
-        "✔ context.transpose(1, 2).reshape(B, T, C) → First the tokens come forward again, then H "
-        "and D, now neighbours, are joined.",
-        "context.transpose(2, 3).reshape(B, T, C) → That swaps tokens and channels; the heads "
-        "stay outermost.",
+        "A context (B, H, T, D) has to become (B, T, C), with the heads of a token side by side. "
+        "Which two axes must be neighbours before they are joined?",
+        "H and T → Joined, they would be rows of one long table. The heads of a token belong in "
+        "its width.",
+        "✔ H and D → C is H times D: head after head, and in each head its D numbers. T stands "
+        "between the two, so it has to move first.",
+        "T and D → Each row would hold numbers of several tokens.",
     ),
     "output-mixes": question(
         "Two heads are merged, and W_O is the identity. Which numbers of the output can depend on "
