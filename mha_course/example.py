@@ -120,14 +120,14 @@ def train_model(
     return model.eval().requires_grad_(False), losses
 
 
-def training_batches(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def training_batches(seed: int, split: str = "train") -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield endless batches: ids (B, S) with words hidden, mask (B, 1, 1, S), targets (B, S).
 
     A fifth of the words is chosen; half of these become ``<mask>``, half another word of their
     class. Their targets are the true words, all other targets -100.
     """
     generator = torch.Generator().manual_seed(seed)
-    ids, _ = encode([s.words for s in sentences(_POOL, "train", seed)], device="cpu")
+    ids, _ = encode([s.words for s in sentences(_POOL, split, seed)], device="cpu")
     while True:
         true = ids[torch.randint(len(ids), (_BATCH,), generator=generator, device="cpu")]  # (B, S)
         drawn = torch.rand(3, *true.shape, generator=generator, device="cpu")  # (3, B, S)

@@ -87,14 +87,23 @@ QUESTIONS = {
         nudge="How do the variances of 64 independent products add up?",
         also=("√64", "sqrt(64)", "64**0.5"),
     ),
-    "scores-shape": question(
-        "q has shape (2, 4, 5, 6) and k (2, 4, 7, 6). What is the shape of q @ k.transpose(-2, "
-        "-1)?",
-        "2, 4, 5, 7 → One number for every query and every key, in every head: D is summed away.",
-        "2, 4, 7, 5 → Queries come first: a row for each query.",
-        "2, 4, 5, 6 → D is what the product sums over, so it is gone.",
-        "2, 5, 7 → Every head keeps its own scores.",
-        letters="B, H, T, S",
+    "scores-fit": question(
+        "q is (2, 4, 5, 6) and k is (2, 4, 7, 6): 5 queries and 7 keys of 6 numbers in each head. "
+        "Why does q @ k raise an error?",
+        "there are more keys than queries → That is allowed: each query meets all 7 keys.",
+        "✔ the 7 of k stands where a 6 is needed → @ sums over the last axis of q, which is D = 6, "
+        "and the last but one of k, which is S = 7. In k, D has to stand there.",
+        "there are four axes → @ takes the last two as matrices and repeats the product over all "
+        "axes in front.",
+    ),
+    "twice-the-text": question(
+        "A text of 15 words has 15 · 15 = 225 scores in a head. How many has a text of 30 words?",
+        "900 → 30 · 30: twice the text has four times the scores. What attention costs grows with "
+        "the square of the length.",
+        "450 → Each word has twice as many keys, but there are also twice as many words.",
+        "225 → Every word meets every word, so a longer text has more pairs.",
+        nudge="Every word meets every word.",
+        also=("30 * 30", "30 · 30", "30x30"),
     ),
     "which-width": question(
         "C, the full width, is 512, and there are H = 8 heads. By what should each head divide "

@@ -8,15 +8,12 @@ from mha_course.lessons.l03_scaling import scaling
 SEEDS = (0, 1, 2)
 
 
-def final_loss(seed: int, divisor: float) -> float:
-    """Train the example's model with another divisor; return the mean of the last 100 losses."""
-    losses = scaling.train_with(divisor, seed)
-    return round(sum(losses[-100:]) / 100, 4)
-
-
 def divisor_losses(seed: int) -> dict[str, float]:
-    """Return the loss with each divisor that the lesson compares."""
-    return {name: final_loss(seed, divisor) for name, divisor in scaling.divisors(12, 4).items()}
+    """Return the loss on held-out sentences after training with each divisor that is compared."""
+    return {
+        name: round(scaling.held_out_loss(scaling.train_with(divisor, seed)[0]), 4)
+        for name, divisor in scaling.divisors(12, 4).items()
+    }
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from mha_course import example
 from mha_course.errors import require
-from mha_course.models import masked_word_loss, seeded, train
+from mha_course.models import MaskedWordModel, masked_word_loss, seeded, train
 
 KEYS, VALUE_WIDTH = 64, 16
 
@@ -122,9 +123,11 @@ def measure(
     ]
 
 
-def train_with(divisor: float, seed: int, *, steps: int = 1500) -> list[float]:
+def train_with(
+    divisor: float, seed: int, *, steps: int = 1500
+) -> tuple[MaskedWordModel, list[float]]:
     """Train the model of the running example, its scores divided by another number than √D; return
-    all losses.
+    it, and all losses.
 
     Everything else is equal: the start, the sentences, the hidden words. Args: divisor is positive.
     """
@@ -136,9 +139,18 @@ def train_with(divisor: float, seed: int, *, steps: int = 1500) -> list[float]:
             lambda _, __, q, by=root / divisor: q * by
         )  # what √D then undoes
     batches = example.training_batches(seed)
-    return train(
+    losses = train(
         model, batches, masked_word_loss, steps=steps, lr=example.LEARNING_RATE, progress=False
     )
+    return model.eval(), losses
+
+
+def held_out_loss(model: MaskedWordModel, *, batches: int = 100) -> float:
+    """Return the mean loss, in nats a word, on sentences about nouns that no training paired."""
+    held_out = islice(example.training_batches(0, "test"), batches)
+    with torch.no_grad():
+        losses = [masked_word_loss(model, *batch) for batch in held_out]
+    return float(torch.stack(losses).mean())
 
 
 def divisors(head_dim: int, num_heads: int) -> dict[str, float]:

@@ -18,11 +18,20 @@ def test_training_with_other_divisors_ships_as_it_comes_out():
     model's.
     """
     shipped = precomputed.load().divisors
-    losses = train_once(scaling.train_with, math.sqrt(12), 0, steps=300)
+    model, losses = scaling.train_with(math.sqrt(12), 0, steps=300)
     assert losses == pytest.approx(
         train_once(example.train_model, 0, steps=300, progress=False)[1], rel=1e-3
     )
-    assert sum(losses[-100:]) / 100 > max(shipped[0].values())  # longer runs have learned more
+    assert scaling.held_out_loss(model) > max(shipped[0].values())  # longer runs learned more
+
+
+def test_all_divisors_are_judged_on_the_same_held_out_sentences():
+    """No noun pair of training is among them, and the mean is that of all batches."""
+    model = example.trained_model()
+    held_out = example.training_batches(0, "test")
+    losses = [masked_word_loss(model, *next(held_out)).item() for _ in range(3)]
+    assert scaling.held_out_loss(model, batches=3) == pytest.approx(sum(losses) / 3)
+    assert scaling.held_out_loss(example.new_model(0), batches=3) > 2 * sum(losses) / 3
 
 
 @pytest.mark.parametrize("head_dim", [8, 64, 256])
@@ -98,6 +107,6 @@ def test_another_divisor_is_another_scale_of_the_same_model(monkeypatch):
         for block in model.blocks:
             for parameter in block.attention.q_proj.parameters():
                 parameter.data *= math.sqrt(12) / divisor
-        assert scaling.train_with(divisor, 0, steps=1) == pytest.approx(
+        assert scaling.train_with(divisor, 0, steps=1)[1] == pytest.approx(
             [masked_word_loss(model, *batch).item()]
         )
