@@ -40,10 +40,10 @@ class RotaryLab(Lab):
         self._rope = LearnerFunction("RotaryLab", "rope", rope, positions.rope)
         super().__init__(
             [
-                ChoiceControl("position", "place of the key", "slider", tuple(range(PLACES)), 0),
+                ChoiceControl("position", "key at", "slider", tuple(range(PLACES)), 0),
                 ChoiceControl(
                     "distance",
-                    "the query stands further on by",
+                    "query further by",
                     "slider",
                     tuple(range(FURTHEST + 1)),
                     3,

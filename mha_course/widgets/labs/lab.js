@@ -43,7 +43,8 @@ function makePanel(panel, tools) {
   if (panel.color) title.style.borderColor = panel.color;
   const place = make("div");
   const legend = make("p", "note");
-  if (panel.on) legend.append(make("i", "yes"), ` ${panel.on} `, make("i", "no"), ` ${panel.off}`);
+  const entry = (mark, words) => make("span", "", make("i", mark), ` ${words}`);
+  if (panel.on) legend.append(entry("yes", panel.on), entry("no", panel.off));
   const note = make("p", "note");
   const size = sizeOf(panel);
   const node = make("figure", `panel ${panel.kind} ${size}`, title, place, legend, note);
@@ -65,12 +66,16 @@ function makePanel(panel, tools) {
 
 /** All panels of a lab: big ones share the room as a style sheet can, small ones stand below them. */
 function makeBoards(tools) {
-  const groups = { big: make("div", "group"), small: make("div", "group small") };
+  const groups = { big: make("div", "group big"), small: make("div", "group small") };
   let [drawn, widths] = [[], []];
   function draw(panels, resized) {
     const anew = resized || panels.some((panel, i) => drawn[i]?.form !== formOf(panel));
     drawn.splice(panels.length).forEach(({ node }) => node.remove());
     groups.small.dataset.title = panels.find((panel) => panel.group)?.group ?? "";
+    groups.small.classList.toggle(
+      "beside",
+      panels.some((panel) => panel.beside),
+    );
     panels.forEach((panel, i) => {
       if (drawn[i]?.form === formOf(panel)) return;
       const group = groups[sizeOf(panel)];
@@ -85,9 +90,12 @@ function makeBoards(tools) {
   return { node: make("div", "boards", ...Object.values(groups)), draw };
 }
 
-/** Draw a lab; `kinds` are those of panels, among which a lesson may have its own. */
-export function renderLab({ model: given, el }, kinds) {
-  const model = answered(given);
+/**
+ * Draw a lab; `kinds` are those of panels, among which a lesson may have its own. Where there is no kernel,
+ * `compute(moved, state)` returns the state after a move, if the lab has no table of them.
+ */
+export function renderLab({ model: given, el }, kinds, compute) {
+  const model = answered(given, compute);
   const { kind, question, hint, controls: specs, start, ...options } = model.get("options");
   const palettes = palettesOf(options.palettes);
   let local = {}; // the values, those that the kernel has not answered yet included
@@ -102,7 +110,7 @@ export function renderLab({ model: given, el }, kinds) {
     trouble.hidden = !text;
   });
   const read = (words, spoken) => {
-    readout.textContent = words || "\u00a0";
+    readout.textContent = words;
     if (spoken) speak(words);
   };
   function move(name, value) {
@@ -119,8 +127,8 @@ export function renderLab({ model: given, el }, kinds) {
     Object.entries(start).forEach((pair) => move(...pair)),
   );
   const bar = make("div", "controls", ...Array.from(controls.values(), ({ node }) => node), again);
-  const parts = [make("p", "question", question), bar, sentence, trouble, boards.node, readout];
-  if (hint) parts.push(make("p", "hint", hint));
+  const below = make("div", "below", readout, make("p", "hint", hint)); // one in the place of the other
+  const parts = [make("p", "question", question), bar, sentence, trouble, boards.node, below];
   const root = make("section", "mha-lab mha-picture", ...parts, aloud);
   root.ariaLabel = kind;
   keepKeys(root);

@@ -32,6 +32,7 @@ import { figure } from "./bars.js";
  * @property {string} [off] the word for 0
  * @property {string} [color] which marks the title
  * @property {string} [group] the title above all small ones
+ * @property {boolean} [beside] whether small ones stand beside the big ones, where there is room
  */
 
 const LEAST_CELL = 12; // pixels, from which names do not overlap
@@ -42,11 +43,12 @@ export const pageFont = () =>
   "system-ui, sans-serif";
 
 /** Return how a matrix is laid out: its names, the size of its cells, and what it keeps free. */
-function layoutOf({ rows, columns, size, margin }) {
+function layoutOf({ rows, columns, size, margin, beside }) {
   const big = size === "big";
   const names = big ? [rows, columns] : [[], []];
   // without names, cells are as many as can be compared at a glance
-  const largest = big ? clamp(360 / rows.length, 23, 40) : Math.min(24, 210 / columns.length);
+  const wide = beside ? 105 : 210;
+  const largest = big ? clamp(280 / rows.length, 18, 40) : Math.min(24, wide / columns.length);
   const free = { right: margin ?? (big ? 4 : 2), below: margin ?? 0 };
   return { big, names, options: { ...free, largest, leastCell: LEAST_CELL } };
 }

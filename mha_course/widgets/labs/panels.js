@@ -7,7 +7,7 @@ import { arrows } from "./plane.js";
 import { afresh, shares, table } from "./table.js";
 
 // of lines: their height, and what they keep free
-const HEIGHT = 216;
+const HEIGHT = 190;
 const LEFT = 44;
 const RIGHT = 18;
 const TOP = 8;
@@ -75,7 +75,8 @@ const lines = afresh((panel, { width }) => {
   const below = { x: (LEFT + end) / 2, y: HEIGHT - 3, class: "tick" };
   root.append(svg("text", below, panel.xlabel));
   for (const line of all) root.append(...drawLine(line, at, x, y));
-  const legend = all.map((line, i) => make("span", `entry ${line.style}`, entries[i]));
+  const several = all.length > 1 ? all : []; // one has its name in the title
+  const legend = several.map((line, i) => make("span", `entry ${line.style}`, entries[i]));
   return make("div", "", root, make("div", "legend", ...legend));
 });
 
@@ -87,7 +88,7 @@ export const KINDS = {
   bars: { draw: bars, room: () => [230, 430] },
   matrix: { draw: (panel, tools) => new Matrix(panel, tools), room: roomOfMatrix },
   lines: { draw: lines, room: () => [280, 560] },
-  arrows: { draw: arrows, room: ({ size }) => (size === "small" ? [140, 140] : [300, 420]) },
+  arrows: { draw: arrows, room: ({ size }) => (size === "small" ? [132, 132] : [300, 420]) },
   shares: { draw: shares, room: () => [380, 900] },
   table: { draw: table, room: () => [270, 420] },
   picture: { draw: picture, room: () => [300, 1100] },

@@ -2,6 +2,7 @@
 
 import { clamp, hasModifier, setAttributes, svg } from "../dom.js";
 
+const LARGEST = 340; // pixels of a side
 const STEP = 0.1; // what an arrow key moves a tip by; five times as much with Shift
 const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
@@ -85,7 +86,7 @@ function makeHandle(root, scale, now, to) {
 }
 
 export function arrows(panel, { width, move, idle, read }) {
-  const size = Math.min(width, 400);
+  const size = Math.min(width, LARGEST);
   const scale = scaleOf(size, panel.reach);
   const root = svg("svg", { width: size, height: size, class: "arrows" });
   root.role = panel.drag ? "group" : "img";
