@@ -57,13 +57,20 @@ const lines = afresh((panel, { width }) => {
   const end = width - RIGHT;
   const bottom = HEIGHT - BELOW;
   const x = (i) => LEFT + (i / (numbers.length - 1)) * (end - LEFT);
-  const y = (value) => TOP + ((place(high) - place(value)) / (place(high) - place(low))) * (bottom - TOP);
+  const y = (value) =>
+    TOP + ((place(high) - place(value)) / (place(high) - place(low))) * (bottom - TOP);
   const entries = all.map((line) => entryOf(line, at));
   const root = svg("svg", { width, height: HEIGHT, class: "lines", role: "img" });
   root.ariaLabel = `${title}, at ${numbers[at]}: ${entries.join(", ")}`;
   for (const tick of ticks) {
     root.append(svg("path", { d: `M${LEFT} ${y(tick)}H${end}`, class: "rule" }));
-    root.append(svg("text", { x: LEFT - 6, y: y(tick) + 4, class: "tick end" }, panel.doublings && tick < 1 ? `1/${1 / tick}` : `${tick}`));
+    root.append(
+      svg(
+        "text",
+        { x: LEFT - 6, y: y(tick) + 4, class: "tick end" },
+        panel.doublings && tick < 1 ? `1/${1 / tick}` : `${tick}`,
+      ),
+    );
   }
   root.append(svg("path", { d: `M${x(at)} ${TOP}V${bottom}`, class: "here" }));
   const every = Math.ceil(numbers.length / 8);
