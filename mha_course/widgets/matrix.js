@@ -65,10 +65,33 @@ export const isHidden = ({ hidden }, i) => Boolean(hidden?.[i]);
 /** Say whether a hidden cell holds a number nevertheless. */
 export const leaks = (value) => Math.abs(value) > 1e-4 && value !== -Infinity;
 
+const DARK = '[data-jp-theme-light="false"], .vscode-dark, [theme="dark"], .dark';
+const isDark = () => [document.documentElement, document.body].some((node) => node.matches(DARK));
+
+/** Call a function when the page has become light or dark, and return how to stop. */
+export function followTheme(call) {
+  let dark = isDark();
+  const watch = new MutationObserver(() => {
+    if (isDark() === dark) return;
+    dark = !dark;
+    call();
+  });
+  for (const node of [document.documentElement, document.body])
+    watch.observe(node, { attributes: true });
+  return () => watch.disconnect();
+}
+
 /** Return the colours of palettes that Python sent as bytes. Ask once: pictures are drawn often. */
 export function palettesOf(sent) {
   const coloursOf = ([name, bytes]) => [name, new Uint32Array(bytesOf(bytes).buffer)];
-  return Object.fromEntries(Object.entries(sent).map(coloursOf));
+  const palettes = Object.fromEntries(Object.entries(sent).map(coloursOf));
+  const { signed, signed_on_dark: dark } = palettes;
+  return {
+    ...palettes,
+    get signed() {
+      return dark && isDark() ? dark : signed;
+    },
+  };
 }
 
 /** Split a colour into red, green and blue. */

@@ -3,7 +3,7 @@
 import { makeControls } from "../controls.js";
 import { keepKeys, make, makeButton, makeSpeaker, setText } from "../dom.js";
 import { inView } from "../in_view.js";
-import { palettesOf } from "../matrix.js";
+import { followTheme, palettesOf } from "../matrix.js";
 import { connect, showValues } from "../protocol.js";
 import { KINDS } from "./panels.js";
 import { answered } from "./without_kernel.js";
@@ -149,6 +149,8 @@ export function renderLab({ model: given, el }, kinds, compute) {
     cancelAnimationFrame(frame);
     frame = requestAnimationFrame(() => (root.dataset.serial = drawings)); // drawn, and on the screen with this frame
   }
+  const redraw = () => room && boards.draw(model.get("state").panels, false);
+  const stopTheme = followTheme(redraw);
   const watch = new ResizeObserver(([{ contentRect }]) => {
     const width = Math.floor(contentRect.width);
     if (!width || width === room) return;
@@ -161,6 +163,7 @@ export function renderLab({ model: given, el }, kinds, compute) {
   watch.observe(boards.node);
   return () => {
     watch.disconnect();
+    stopTheme();
     stopSpeaking();
     kernel.stop();
     cancelAnimationFrame(frame);
