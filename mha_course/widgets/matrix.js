@@ -262,21 +262,40 @@ function decimalsFor(values, { widthOfNumber, cell }) {
   });
 }
 
+/** Write NaN over each run of cells that hold none, as often as there is room; a run that is too short has a cross. */
+function nanTexts({ values, columns }, { box, cell, widthOfNumber }) {
+  const texts = [];
+  for (let start = 0, end; start < values.length; start = end) {
+    const rowEnds = (Math.floor(start / columns) + 1) * columns;
+    for (end = start; end < rowEnds && isNoNumber(values[end]);) end += 1;
+    const wide = (end - start) * cell.w;
+    const word = number(values[start]);
+    const count = Math.floor((end - start) / Math.ceil((widthOfNumber(word) + 4) / cell.w)) || 1;
+    const y = box.y + (Math.floor(start / columns) + 0.5) * cell.h;
+    for (let n = 0; end > start && n < count; n++) {
+      const x = box.x + (start % columns) * cell.w + ((n + 0.5) * wide) / count;
+      const text = widthOfNumber(word) > wide ? "×" : word;
+      texts.push(svg("text", { class: "number", x, y, style: "fill: #fff" }, text));
+    }
+    end = Math.max(end, start + 1);
+  }
+  return texts;
+}
+
 /** Write the numbers into cells that are large enough, and mark those that are none. */
 function numberTexts(cells, colours, plan) {
   const { box, cell } = plan;
   if (cell.w < 13 || cell.h < 13) return [];
+  const texts = nanTexts(cells, plan);
   const decimals = decimalsFor(cells.values, plan);
-  const texts = [];
+  if (decimals === undefined) return texts;
   cells.values.forEach((value, i) => {
-    const none = isNoNumber(value);
-    if (!none && (decimals === undefined || (isHidden(cells, i) && !leaks(value)))) return;
+    if (isNoNumber(value) || (isHidden(cells, i) && !leaks(value))) return;
     if (Math.abs(value) < (plan.least ?? 0)) return;
     const x = box.x + ((i % cells.columns) + 0.5) * cell.w;
     const y = box.y + (Math.floor(i / cells.columns) + 0.5) * cell.h;
-    const ink = none ? "#fff" : inkOn(rgbOf(shade(value, colours)));
-    const text = none && decimals === undefined ? "×" : number(value, false, decimals);
-    texts.push(svg("text", { class: "number", x, y, style: `fill: ${ink}` }, text));
+    const style = `fill: ${inkOn(rgbOf(shade(value, colours)))}`;
+    texts.push(svg("text", { class: "number", x, y, style }, number(value, false, decimals)));
   });
   return texts;
 }

@@ -95,7 +95,7 @@ class SplitLab(Lab):
             for part, its in zip(parts, weights, strict=True)
         ]
         return (
-            shares(f"C = {width} rows of W_Q, and the query they make", cut),
+            shares(f"C = {width} rows of W_Q, and the query they make", cut, counted=False),
             table("what H changes", ("", ""), rows, note),
             *grid,
         ), (
