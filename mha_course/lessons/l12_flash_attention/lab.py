@@ -115,7 +115,8 @@ class TilingLab(Lab):
         never["label"] = "hidden by the mask"
         for row in range(len(self._tokens) if scores["causal"] else 0):
             ax.add_patch(Rectangle((row + 1, row), len(self._tokens), 1, **never))
-        coming = Rectangle((0, 0), 1, 1, label="to come", **HATCH)
+        hatched: dict[str, Any] = {**HATCH, "label": "to come"}
+        coming = Rectangle((0, 0), 1, 1, **hatched)
         by_name = {patch.get_label(): patch for patch in [*ax.patches, coming]}
         place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "frameon": False}
         ax.legend(handles=by_name.values(), fontsize=SMALL, ncols=len(by_name), **place)

@@ -102,7 +102,7 @@ def _matrix(ax: Axes, panel: Panel) -> None:
     look: dict[str, Any] = {"annotate": False, "bar": False, "leaks": True}
     values = np.array(panel["values"], float)
     plots.heatmap(values, **names, mask=mask, scale=scale, **look, ax=ax)
-    ax.set_xlabel("")
+    ax.set_xlabel(ax.get_xlabel().removeprefix("key").strip())
     if panel["size"] != "big":
         ax.set(xticks=[], yticks=[], ylabel="")
     if "on" in panel:

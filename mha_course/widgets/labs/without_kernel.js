@@ -30,6 +30,13 @@ function lookUp({ panels, states, lands }) {
   };
 }
 
+/** Return all values after a move; null in a list stands for what stays as it is. */
+export function valuesAfter(moved, before) {
+  const whole = (sent, old) => (Array.isArray(sent) ? sent.map((one, i) => one ?? old[i]) : sent);
+  const after = ([name, old]) => [name, name in moved ? whole(moved[name], old) : old];
+  return Object.fromEntries(Object.entries(before).map(after));
+}
+
 /** Return a model whose events the page answers, where there is no kernel: from a table, or as `compute` does. */
 export function answered(model, compute) {
   const alone = model.get("alone");
