@@ -66,18 +66,14 @@ export const isHidden = ({ hidden }, i) => Boolean(hidden?.[i]);
 export const leaks = (value) => Math.abs(value) > 1e-4 && value !== -Infinity;
 
 const DARK = '[data-jp-theme-light="false"], .vscode-dark, [theme="dark"], .dark';
-const isDark = () => [document.documentElement, document.body].some((node) => node.matches(DARK));
+const themed = () => [document.documentElement, document.body];
+const isDark = () => themed().some((node) => node.matches(DARK));
 
-/** Call a function when the page has become light or dark, and return how to stop. */
+/** Call a function when the page may have become light or dark, and return how to stop. */
 export function followTheme(call) {
-  let dark = isDark();
-  const watch = new MutationObserver(() => {
-    if (isDark() === dark) return;
-    dark = !dark;
-    call();
-  });
-  for (const node of [document.documentElement, document.body])
-    watch.observe(node, { attributes: true });
+  const watch = new MutationObserver(call);
+  const attributeFilter = ["class", "data-jp-theme-light", "theme"];
+  for (const node of themed()) watch.observe(node, { attributeFilter });
   return () => watch.disconnect();
 }
 
@@ -262,40 +258,23 @@ function decimalsFor(values, { widthOfNumber, cell }) {
   });
 }
 
-/** Write NaN over each run of cells that hold none, as often as there is room; a run that is too short has a cross. */
-function nanTexts({ values, columns }, { box, cell, widthOfNumber }) {
-  const texts = [];
-  for (let start = 0, end; start < values.length; start = end) {
-    const rowEnds = (Math.floor(start / columns) + 1) * columns;
-    for (end = start; end < rowEnds && isNoNumber(values[end]);) end += 1;
-    const wide = (end - start) * cell.w;
-    const word = number(values[start]);
-    const count = Math.floor((end - start) / Math.ceil((widthOfNumber(word) + 4) / cell.w)) || 1;
-    const y = box.y + (Math.floor(start / columns) + 0.5) * cell.h;
-    for (let n = 0; end > start && n < count; n++) {
-      const x = box.x + (start % columns) * cell.w + ((n + 0.5) * wide) / count;
-      const text = widthOfNumber(word) > wide ? "×" : word;
-      texts.push(svg("text", { class: "number", x, y, style: "fill: #fff" }, text));
-    }
-    end = Math.max(end, start + 1);
-  }
-  return texts;
-}
-
-/** Write the numbers into cells that are large enough, and mark those that are none. */
+/** Write the numbers into cells that are large enough; a NaN, too, unless one stands right beside it. */
 function numberTexts(cells, colours, plan) {
   const { box, cell } = plan;
   if (cell.w < 13 || cell.h < 13) return [];
-  const texts = nanTexts(cells, plan);
   const decimals = decimalsFor(cells.values, plan);
-  if (decimals === undefined) return texts;
+  const [texts, ends] = [[], {}]; // where the last NaN of a row ends
   cells.values.forEach((value, i) => {
-    if (isNoNumber(value) || (isHidden(cells, i) && !leaks(value))) return;
+    const none = isNoNumber(value);
+    if (!none && (decimals === undefined || (isHidden(cells, i) && !leaks(value)))) return;
     if (Math.abs(value) < (plan.least ?? 0)) return;
     const x = box.x + ((i % cells.columns) + 0.5) * cell.w;
     const y = box.y + (Math.floor(i / cells.columns) + 0.5) * cell.h;
-    const style = `fill: ${inkOn(rgbOf(shade(value, colours)))}`;
-    texts.push(svg("text", { class: "number", x, y, style }, number(value, false, decimals)));
+    const text = number(value, false, decimals);
+    if (none && x < ends[y]) return;
+    if (none) ends[y] = x + plan.widthOfNumber(text) + 4;
+    const ink = none ? "#fff" : inkOn(rgbOf(shade(value, colours)));
+    texts.push(svg("text", { class: "number", x, y, style: `fill: ${ink}` }, text));
   });
   return texts;
 }

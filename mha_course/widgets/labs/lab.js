@@ -30,8 +30,8 @@ const keepHeight = (node) => (node.style.minHeight = `${node.offsetHeight}px`);
 const sizeOf = (panel) => panel.size ?? "big";
 
 /** Return what a panel must be built anew for; all else is an update. */
-const formOf = ({ kind, names, rows, columns, size, drag, color }) =>
-  JSON.stringify([kind, names, kind === "matrix" && rows, columns, size, drag, color]);
+const formOf = ({ kind, names, rows, columns, size, side, drag, color }) =>
+  JSON.stringify([kind, names, kind === "matrix" && rows, columns, size, side, drag, color]);
 
 const titleOf = ({ title, drag, paint }) =>
   `${title}${drag ? ": drag them" : paint ? ": paint it" : ""}`;
@@ -157,6 +157,7 @@ export function renderLab({ model: given, el }, kinds, compute) {
     room = width;
     for (const node of [sentence, boards.node]) node.style.minHeight = "";
     boards.draw(model.get("state").panels, true);
+    for (const node of [sentence, boards.node]) keepHeight(node);
   });
   read("", false);
   kernel.follow();

@@ -113,6 +113,7 @@ def _as_others_write_it(allowed: Tensor, tokens: Sequence[str]) -> list[Panel]:
     ignored = ~allowed  # the polarity of nn.MultiheadAttention and seaborn
     additive = additive_mask(allowed, torch.float32).isneginf()
     look: dict[str, Any] = {"size": "small", "scale": BOOL, "beside": len(tokens) <= BESIDE}
+    look["side"] = 105 if look["beside"] else 210
     look["group"] = "the same mask, as others write it"
     return [
         matrix(title, tokens, tokens, cells.int(), on=on, off=off, **look)

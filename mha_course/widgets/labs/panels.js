@@ -7,7 +7,7 @@ import { arrows } from "./plane.js";
 import { afresh, shares, table } from "./table.js";
 
 // of lines: their height, and what they keep free
-const HEIGHT = 190;
+const HEIGHT = 184;
 const LEFT = 44;
 const RIGHT = 18;
 const TOP = 8;

@@ -29,23 +29,20 @@ function drawGrid(size, reach, pixels, small) {
   });
 }
 
-const FROM_TIP = 20; // pixels of a name
-const CLOSE = 15; // pixels by which names, and names and dots, stand apart
+const [FAR, CLOSE] = [20, 15]; // pixels of a name from its tip, and at least from other names and dots
 const WAYS = [0, 40, -40, 80, -80, 120, -120, 180]; // degrees from the arrow's, in which there may be room
 
 /** Write the names of arrows: each beyond its tip, or beside it where another name or a dot is in the way. */
 function nameTips(arrows, [x, y], ends, dots, size) {
   const taken = [...dots];
   const beside = (number) => clamp(number, 12, size - 12);
+  const isFree = ([x, y]) => taken.every(([atX, atY]) => Math.hypot(x - atX, y - atY) > CLOSE);
   return arrows.map(({ name, of }, i) => {
     const [toX, toY] = ends[i];
-    const angle = Math.atan2(toY - y, toX - x);
     const places = WAYS.map((degrees) => {
-      const way = angle + (degrees * Math.PI) / 180;
-      return [beside(toX + FROM_TIP * Math.cos(way)), beside(toY + FROM_TIP * Math.sin(way))];
+      const angle = Math.atan2(toY - y, toX - x) + (degrees * Math.PI) / 180;
+      return [beside(toX + FAR * Math.cos(angle)), beside(toY + FAR * Math.sin(angle))];
     });
-    const isFree = (place) =>
-      taken.every((other) => Math.hypot(place[0] - other[0], place[1] - other[1]) > CLOSE);
     const place = places.find(isFree) ?? places[0];
     taken.push(place);
     const label = svg("text", { x: place[0], y: place[1] + 4, class: "label" }, name);

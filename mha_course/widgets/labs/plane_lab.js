@@ -47,18 +47,14 @@ function attend(q, k) {
   return [scores, weights];
 }
 
-function readShares(weights) {
+function read(weights, projected) {
+  const aim = weights[0][2];
+  if (projected && aim >= TARGET) return `✓ Reached: a gives ${figure(aim)} to c.`;
+  if (projected) return `a gives ${figure(aim)} to c; make it ${TARGET}.`;
   const largest = weights.map((row) => Math.max(...row));
-  const most = largest.map((share, i) => {
-    return `${NAMES[i]} to ${NAMES[weights[i].indexOf(share)]} (${figure(share)})`;
-  });
+  const to = (share, i) => `${NAMES[i]} to ${NAMES[weights[i].indexOf(share)]} (${figure(share)})`;
   const mean = figure(sumOf(largest) / largest.length);
-  return `Each gives most: ${most.join(", ")}. The largest share of a row is ${mean} on average.`;
-}
-
-function readAim(share) {
-  if (share >= TARGET) return `✓ Reached: a gives ${figure(share)} to c.`;
-  return `a gives ${figure(share)} to c; make it ${TARGET}.`;
+  return `Each gives most: ${largest.map(to).join(", ")}. The largest share of a row is ${mean} on average.`;
 }
 
 /** Return the state after a move. */

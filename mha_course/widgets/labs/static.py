@@ -185,7 +185,7 @@ def _shares(ax: Axes, panel: Panel) -> None:
                 n, segment["value"], 0.62, left=start, color=segment["color"], edgecolor="white"
             )
             if segment["value"] > 0.08 + 0.018 * len(segment["name"]):
-                number = f" {segment['value']:.2f}" if panel["counted"] else ""
+                number = "" if "bare" in panel else f" {segment['value']:.2f}"
                 words = segment["name"] + number
                 inside: dict[str, Any] = {"va": "center", "clip_on": True, "parse_math": False}
                 ax.text(start + 0.01, n, words, **inside, **look)
