@@ -76,15 +76,11 @@ function compute(moved, { panels: [plane, table], values: before }) {
     const parts = row.parts.map((part, j) => ({ ...part, value: weights[i][j] }));
     return { ...row, numbers: scores[i], parts };
   });
-  const text = values.tokens ? readShares(weights) : readAim(weights[0][2]);
-  return {
-    values,
-    panels: [
-      { ...plane, arrows, dots },
-      { ...table, rows },
-    ],
-    text,
-  };
+  const panels = [
+    { ...plane, arrows, dots },
+    { ...table, rows },
+  ];
+  return { values, panels, text: read(weights, !values.tokens) };
 }
 
 const render = (context) => renderLab(context, KINDS, compute);
