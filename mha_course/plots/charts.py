@@ -32,6 +32,9 @@ def bars(
     ax = ax or new_figure(4.6, 0.9 + 0.24 * len(names)).subplots()
     colors = [ACCENT if name in highlight else BAR for name in names]
     ax.barh(range(len(names)), numbers, color=colors)
+    for place in np.flatnonzero(np.isnan(numbers)):  # it has no bar
+        look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": SMALL}
+        ax.annotate("NaN", (0, place), (3, 0), **look)
     ax.axvline(0, color=INK, linewidth=0.8)
     ax.set_yticks(range(len(names)), labels, fontsize=SMALL, parse_math=False)
     ax.tick_params(axis="y", length=0)

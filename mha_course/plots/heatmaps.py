@@ -3,8 +3,8 @@
 Axes: T query tokens, S key tokens, H heads. Everywhere ``weights`` are a tensor on any device, an
 array or lists, where axes of size 1 in front are dropped; ``queries`` and ``keys`` name rows and
 columns, and keys default to queries where T = S; ``mask`` is bool, True = may attend, broadcastable
-to the weights. Hidden cells and those of -inf are hatched, unlike a weight of 0; NaN and inf are a
-×. What does not fit raises ShapeError.
+to the weights. Hidden cells and those of -inf are hatched, unlike a weight of 0; NaN and inf are
+written, in small cells as a ×. What does not fit raises ShapeError.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ LEAK: dict[str, Any] = {"hatch": HATCH["hatch"], "edgecolor": "#9aa1ad", "linewi
 EDGE = "#d5d8de"  # between the cells of a picture without a colour bar, where empty ones are white
 LONGEST = 14  # characters of a name
 GAP = 0.17  # inches between heads
+WORDY = 24  # points of a cell in which NaN can be written
 
 
 def heatmap(
@@ -69,7 +70,7 @@ def heatmap(
         ax.spines[:].set(visible=True, color=INK, linewidth=0.8)  # else empty cells have no end
         ax.collections[0].set(edgecolor=EDGE, linewidth=0.5)
     _write_names(ax, rows, columns, side)
-    ax.set(xlabel="key" + _note_on_odd(matrix[~hidden]), ylabel="query")
+    ax.set(xlabel="key" + _note_on_odd(matrix[~hidden], side), ylabel="query")
     wrapped = _title(title or ax.get_title("left"), room)
     ax.set_title(wrapped, loc="left", fontsize=TITLE, fontweight="bold")
     return ax
@@ -99,7 +100,8 @@ def head_grid(
         pad = 4 if row else 4 + 72 * _name_height(columns)
         ax.set_title(f"{above}head {number}", fontsize=TEXT, loc="left", y=1, pad=pad)
     label = "weight" if scale == WEIGHTS else "value"
-    figure.colorbar(panels[0].collections[0], cax=bar, label=label + _note_on_odd(heads[~hidden]))
+    label += _note_on_odd(heads[~hidden], side)
+    figure.colorbar(panels[0].collections[0], cax=bar, label=label)
     return figure
 
 
@@ -226,9 +228,10 @@ def _colors(scale: Scale) -> dict[str, Any]:
     return {"cmap": scale.cmap, "vmin": scale.low, "vmax": scale.high}
 
 
-def _note_on_odd(seen: NDArray[np.float64]) -> str:
+def _note_on_odd(seen: NDArray[np.float64], side: float) -> str:
     """Return what a × means, where there is one."""
-    return " (× is no finite number)" if (np.isnan(seen) | np.isposinf(seen)).any() else ""
+    crossed = side <= WORDY and (np.isnan(seen) | np.isposinf(seen)).any()
+    return " (× is no finite number)" if crossed else ""
 
 
 def _draw_cells(
@@ -252,8 +255,13 @@ def _draw_cells(
     if odd.any():
         ax.pcolormesh(np.where(odd, 0.0, np.nan), cmap=ListedColormap(["white"]))
         y, x = np.argwhere(odd).T + 0.5
-        width = min(side / 8, 1.5)
-        ax.scatter(x, y, (side / 2) ** 2, color=INK, marker="x", linewidths=width)
+        if side > WORDY:
+            look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL}
+            for column, row, number in zip(x, y, matrix[odd], strict=True):
+                ax.text(column, row, "NaN" if np.isnan(number) else "∞", color=INK, **look)
+        else:
+            width = min(side / 8, 1.5)
+            ax.scatter(x, y, (side / 2) ** 2, color=INK, marker="x", linewidths=width)
 
 
 def _luminance(color: NDArray[np.float64]) -> float:

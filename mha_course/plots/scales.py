@@ -99,10 +99,15 @@ def colormap(palette: str) -> Colormap:
 @cache
 def palettes() -> dict[str, bytes]:
     """Return the palettes for a browser: red, green, blue and alpha of each colour, a byte each."""
-    ramps = {name: as_bytes(colormap(name)(np.arange(256))) for name in ("plain", "signed")}
+    ramps = {
+        "plain": colormap("plain"),
+        "signed": colormap("signed"),
+        "signed_on_dark": signed_colormap(dark=True),
+    }
     empty_and_full = colormap("bool")([0, 1])
     empty_and_full[0, 3] = 0  # the page's own paper
-    return {**ramps, "bool": as_bytes(empty_and_full)}
+    colours = {name: ramp(np.arange(256)) for name, ramp in ramps.items()}
+    return {name: as_bytes(each) for name, each in (colours | {"bool": empty_and_full}).items()}
 
 
 def as_bytes(colours: NDArray[np.float64]) -> bytes:

@@ -65,10 +65,29 @@ export const isHidden = ({ hidden }, i) => Boolean(hidden?.[i]);
 /** Say whether a hidden cell holds a number nevertheless. */
 export const leaks = (value) => Math.abs(value) > 1e-4 && value !== -Infinity;
 
+const DARK = '[data-jp-theme-light="false"], .vscode-dark, [theme="dark"], .dark';
+const themed = () => [document.documentElement, document.body];
+const isDark = () => themed().some((node) => node.matches(DARK));
+
+/** Call a function when the page may have become light or dark, and return how to stop. */
+export function followTheme(call) {
+  const watch = new MutationObserver(call);
+  const attributeFilter = ["class", "data-jp-theme-light", "theme"];
+  for (const node of themed()) watch.observe(node, { attributeFilter });
+  return () => watch.disconnect();
+}
+
 /** Return the colours of palettes that Python sent as bytes. Ask once: pictures are drawn often. */
 export function palettesOf(sent) {
   const coloursOf = ([name, bytes]) => [name, new Uint32Array(bytesOf(bytes).buffer)];
-  return Object.fromEntries(Object.entries(sent).map(coloursOf));
+  const palettes = Object.fromEntries(Object.entries(sent).map(coloursOf));
+  const { signed, signed_on_dark: dark } = palettes;
+  return {
+    ...palettes,
+    get signed() {
+      return dark && isDark() ? dark : signed;
+    },
+  };
 }
 
 /** Split a colour into red, green and blue. */
@@ -239,20 +258,22 @@ function decimalsFor(values, { widthOfNumber, cell }) {
   });
 }
 
-/** Write the numbers into cells that are large enough, and mark those that are none. */
+/** Write the numbers into cells that are large enough; a NaN, too, unless one stands right beside it. */
 function numberTexts(cells, colours, plan) {
   const { box, cell } = plan;
   if (cell.w < 13 || cell.h < 13) return [];
   const decimals = decimalsFor(cells.values, plan);
-  const texts = [];
+  const [texts, ends] = [[], {}]; // where the last NaN of a row ends
   cells.values.forEach((value, i) => {
     const none = isNoNumber(value);
     if (!none && (decimals === undefined || (isHidden(cells, i) && !leaks(value)))) return;
     if (Math.abs(value) < (plan.least ?? 0)) return;
     const x = box.x + ((i % cells.columns) + 0.5) * cell.w;
     const y = box.y + (Math.floor(i / cells.columns) + 0.5) * cell.h;
+    const text = number(value, false, decimals);
+    if (none && x < ends[y]) return;
+    if (none) ends[y] = x + plan.widthOfNumber(text) + 4;
     const ink = none ? "#fff" : inkOn(rgbOf(shade(value, colours)));
-    const text = none && decimals === undefined ? "×" : number(value, false, decimals);
     texts.push(svg("text", { class: "number", x, y, style: `fill: ${ink}` }, text));
   });
   return texts;

@@ -30,16 +30,43 @@ export function fly(node, [x, y], [left, top], timing, opacity = 1) {
 export const fade = (node, duration) => node.animate({ opacity: [0, 0.4, 0.4, 1] }, { duration });
 
 /**
+ * Make the button that plays. `next` shows the next step, `rewind` the first one; `wait` says how many milliseconds
+ * to look at it.
+ */
+export function makePlay({ atEnd, rewind, next, wait = () => PAUSE }) {
+  let timer = null;
+  const button = makeButton("play", PLAY, () => toggle(), "Play");
+  function advance() {
+    next();
+    if (atEnd()) toggle(false);
+    else timer = setTimeout(advance, wait());
+  }
+  function toggle(on = timer === null) {
+    clearTimeout(timer);
+    if (on && atEnd()) rewind();
+    timer = on ? setTimeout(advance, SOON) : null;
+    button.textContent = on ? STOP : PLAY;
+    button.setAttribute("aria-label", on ? "Pause" : "Play");
+  }
+  return { button, toggle };
+}
+
+/**
  * Make a player. `show(at, before)` draws a step and returns the milliseconds that this takes, if it moves; `follow`
  * has to be called once all is in place. The step is the model's "position", so that two views go together.
  */
 export function makePlayer({ model, el }, name, label, show) {
   /** @type {PlayerOptions} */
   const { last, pause = PAUSE } = model.get("options");
-  let [at, takes, timer, saving] = [-1, 0, null, null];
+  let [at, takes, saving] = [-1, 0, null];
 
   const back = makeButton("", "◀\ufe0e Back", () => go(at - 1), "Back");
-  const play = makeButton("play", PLAY, () => toggle(), "Play");
+  const { button: play, toggle } = makePlay({
+    atEnd: () => at === last,
+    rewind: () => step(0),
+    next: () => step(at + 1),
+    wait: () => takes + (still() ? PAUSE : pause),
+  });
   const next = makeButton("", "Next ▶\ufe0e", () => go(at + 1), "Next");
   const scrub = make("input", { type: "range", min: 0, max: last });
   scrub.setAttribute("aria-label", "Step");
@@ -72,18 +99,6 @@ export function makePlayer({ model, el }, name, label, show) {
   function go(to) {
     toggle(false);
     step(to);
-  }
-  function advance() {
-    step(at + 1);
-    if (at === last) toggle(false);
-    else timer = setTimeout(advance, takes + (still() ? PAUSE : pause));
-  }
-  function toggle(on = timer === null) {
-    clearTimeout(timer);
-    if (on && at === last) step(0);
-    timer = on ? setTimeout(advance, SOON) : null;
-    play.textContent = on ? STOP : PLAY;
-    play.setAttribute("aria-label", on ? "Pause" : "Play");
   }
 
   const actions = {

@@ -1,6 +1,7 @@
 // What the explorer and the scene share: a model that is followed, at most one drawing a frame, and an end.
 
 import { catchKeys, followModel, make, makeSpeaker, setText } from "./dom.js";
+import { followTheme } from "./matrix.js";
 import { connect } from "./protocol.js";
 
 const SETTLED = 150; // milliseconds until the kernel hears what was chosen: it need not follow every step
@@ -52,6 +53,7 @@ export class Stage {
     this.stops = [
       catchKeys(this.root, (event, target) => this.answer(event, target)),
       followModel(this.model, traits, soon),
+      followTheme(soon),
       () => size.disconnect(),
       this.kernel.stop,
       this.speaker.stop,

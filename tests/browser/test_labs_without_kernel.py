@@ -1,10 +1,14 @@
 """Labs in a page without a kernel: each control moves what is drawn, as Python would."""
 
+import re
+
 import pytest
 import torch
 from labs import LABS
 from widget_cases import START, call_of
 
+from mha_course.lessons.l05_weighted_sum import lab as weighted_sum
+from mha_course.widgets.labs import panels, plane
 from mha_course.widgets.labs.ablation import SENTENCES
 
 # Labs whose states are in a table.
@@ -66,6 +70,84 @@ def test_each_control_of_a_lab_with_a_table_shows_what_python_draws(name, widget
     assert page.locator(".sentence").inner_text() == start
 
 
+DRAWN = "document.querySelector('.mha-lab .boards').outerHTML"
+
+
+def unrounded(numbers):
+    """Return numbers as lists, without the rounding of panels."""
+    if isinstance(numbers, torch.Tensor):
+        return numbers.tolist()
+    return [unrounded(each) for each in numbers] if isinstance(numbers, list | tuple) else numbers
+
+
+def assert_alike(ours, theirs):
+    """Compare numbers to 1e-6, and those in texts to the last digit that is written."""
+    if isinstance(ours, dict):
+        assert ours.keys() == theirs.keys()
+        assert_alike(list(ours.values()), [theirs[key] for key in ours])
+    elif isinstance(ours, list):
+        assert len(ours) == len(theirs)
+        for pair in zip(ours, theirs, strict=True):
+            assert_alike(*pair)
+    elif isinstance(ours, str):
+        number = r"-?\d+\.\d\d"
+        assert re.sub(number, "", ours) == re.sub(number, "", theirs)
+        written = [[float(found) for found in re.findall(number, text)] for text in (ours, theirs)]
+        assert written[0] == pytest.approx(written[1], abs=0.01001)
+    else:
+        numbers = isinstance(ours, int | float) and not isinstance(ours, bool)
+        assert ours == (pytest.approx(theirs, abs=1e-6) if numbers else theirs)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("PlaneLab", {}),
+        ("PlaneLab", {"projections": True}),
+        ("WeightedSumLab", {}),
+        ("RotaryLab", {}),
+    ],
+)
+def test_a_page_computes_what_python_does(name, options, widget_page, monkeypatch):
+    for module in (panels, plane, weighted_sum):
+        monkeypatch.setattr(module, "plain", unrounded)
+    lab = LABS[name](**options)
+    start = lab.text
+    page = widget_page(lab)
+
+    def moves(move, *others):
+        """Move something, and hold what is drawn against Python's."""
+        before = page.evaluate(DRAWN)
+        move(*others)
+        state = page.evaluate(STATE)
+        lab._show({"moved": page.evaluate("model.state.event.moved")})
+        assert state["trouble"] == lab.state["trouble"] == ""
+        assert_alike(state["values"], lab.state["values"])
+        assert_alike(state["panels"], lab.state["panels"])
+        assert_alike(page.locator(".sentence").inner_text(), lab.text)
+        assert page.evaluate(DRAWN) != before
+
+    def press(handle, key):
+        handle.focus()
+        page.keyboard.press(key)
+
+    controls = page.locator(".mha-lab input:not([type=radio])")
+    tips = page.locator(".handle")
+    for round_ in range(3):
+        for control in controls.all():
+            moves(control.evaluate, MOVE)
+            for key in ("End", "Home") if control.get_attribute("type") == "range" else ():
+                moves(press, control, key)
+        for tip in tips.all():
+            for key in ("ArrowUp", "Shift+ArrowLeft"):
+                moves(press, tip, key)
+        for radio in page.locator("input[type=radio]").all()[round_ : round_ + 1]:
+            moves(radio.evaluate, MOVE)
+    page.locator(".again").click()
+    page.evaluate(STATE)
+    assert page.locator(".sentence").inner_text() == start
+
+
 def test_an_error_of_a_learners_function_is_shown_without_a_kernel_too(widget_page):
     def scores(q, k):
         if q.size(-1) > 64:
@@ -86,6 +168,7 @@ def test_a_lab_with_too_many_states_needs_a_kernel():
     scores = torch.randn(3, 3)
     assert LABS["SoftmaxLab"](scores, ["a", "b", "c"]).needs_kernel
     assert LABS["CacheLab"]().needs_kernel
+    assert LABS["RotaryLab"](rope=lambda x, at, base: x).needs_kernel
 
 
 def test_what_stands_below_a_lab_stays_where_it_is(widget_page):

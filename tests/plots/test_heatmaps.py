@@ -212,6 +212,7 @@ def test_hidden_zero_and_no_number_look_different():
     mask = np.array([[True, False, True]] + [[True] * 3] * 2)
     ax = plt.figure(figsize=(3, 3)).add_axes((0, 0, 1, 1))
     plots.heatmap(weights, mask=mask, ax=ax, annotate=False)
+    assert [text.get_text() for text in ax.texts] == ["NaN", "∞"]
     ax.figure.axes[1].remove()
     ax.set_axis_on()
     ax.set(xlabel="", ylabel="", xticks=[], yticks=[], position=(0, 0, 1, 1))
@@ -225,7 +226,7 @@ def test_hidden_zero_and_no_number_look_different():
     assert hatch in hidden
     assert hatch in low
     assert (31, 36, 48) in nan
-    assert (31, 36, 48) in high
+    assert min(high) < (60, 60, 60)  # thin strokes are never quite as dark
     assert hatch not in nan | high | zero | one
     assert (255, 255, 255) in nan
 

@@ -68,7 +68,7 @@ def test_scripts_decide_nothing_anew():
     assert slants == [str(SLANT)]
     assert not [path for path, text in scripts.items() if re.search(r"\b1\.0[12]\b", text)]
     sizes = {name: len(colours) for name, colours in palettes().items()}
-    assert sizes == {"plain": 1024, "signed": 1024, "bool": 8}
+    assert sizes == {"plain": 1024, "signed": 1024, "signed_on_dark": 1024, "bool": 8}
     assert palettes()["bool"][3] == 0
 
 

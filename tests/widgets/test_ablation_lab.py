@@ -16,6 +16,8 @@ from mha_course.widgets.labs.ablation import LEAST, SENTENCES
 def test_the_lab_says_what_the_ablated_model_guesses(layer):
     model = example.trained_model()
     lab, who = AblationLab(layer=layer), "L1 H1" if layer is None else "head 1"
+    label = "ablate L1 H1" if layer is None else "switch off head 1"
+    assert label in {control["label"] for control in lab.options["controls"]}
     models = {"all heads on": model, f"without {who}": head_analysis.ablate_heads(model, [(1, 1)])}
     first = [
         max(found, key=found.get)
@@ -29,12 +31,12 @@ def test_the_lab_says_what_the_ablated_model_guesses(layer):
         for sentence, best, row in zip(SENTENCES, first, panel["rows"], strict=True):
             chances = dict(example_guess(its, sentence))
             now, (*words, rest) = max(chances, key=chances.get), row["parts"]
-            assert words[0]["name"] == best
+            assert words[0]["name"] == f"“{best}”"
             assert [part["value"] for part in words] == pytest.approx(
-                [chances[w["name"]] for w in words], abs=1e-3
+                [chances[w["name"][1:-1]] for w in words], abs=1e-3
             )
             assert {word for word, chance in chances.items() if chance >= LEAST} <= {
-                word["name"] for word in words
+                word["name"][1:-1] for word in words
             }
             assert sum(part["value"] for part in row["parts"]) == pytest.approx(1, abs=1e-3)
             assert rest["name"] == "others"

@@ -5,6 +5,7 @@ import { inView } from "../../widgets/in_view.js";
 import { bars, figure } from "../../widgets/labs/bars.js";
 import { renderLab } from "../../widgets/labs/lab.js";
 import { KINDS } from "../../widgets/labs/panels.js";
+import { compute } from "./compute.js";
 
 /** Draw bars that are dragged: `drag` is the control that they are. */
 function sliders(panel, { move, idle }) {
@@ -44,6 +45,6 @@ function sliders(panel, { move, idle }) {
 }
 
 const kinds = { ...KINDS, bars: { ...KINDS.bars, draw: sliders } };
-const render = (context) => renderLab(context, kinds);
+const render = (context) => renderLab(context, kinds, compute);
 
 export default { render: inView(render) };

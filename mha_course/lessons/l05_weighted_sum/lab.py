@@ -32,6 +32,7 @@ class WeightedSumLab(Lab):
 
     _esm = esm("lab.js", folder=HERE)
     _css = f"{Lab._css}\n{(HERE / 'lab.css').read_text(encoding='utf-8')}"
+    computes = True
     question = "Where can the context go, if all you have are weights that sum to 1?"
     hint = "Drag a bar, or go to it with Tab and press ← and →. The other weights make room."
 
@@ -77,6 +78,7 @@ class WeightedSumLab(Lab):
             hull=len(VALUES),
             dots=[{"name": "context", "at": plain(context), "color": color, "tie": None}],
             paths=[[(0.0, 0.0), *steps.tolist()]],
+            colors=[plots.ACCENT, OUTSIDE],
             note="Dashed: each value times its weight, head to tail. Shaded: the hull.",
         )
         away = (VALUES - context).norm(dim=-1)

@@ -12,6 +12,8 @@ from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import HEADS, Panels, matrix, plain, shares, table
 
+SIDES = {4: 160, 6: 120, 8: 90, 64: 60}  # pixels of a map, by how many there are at most
+
 
 class SplitLab(Lab):
     """Cut one projection into heads, and see what it changes and what it leaves.
@@ -89,13 +91,14 @@ class SplitLab(Lab):
         ]
         note = f"S = {tokens} tokens; biases are counted."
         group = f"what each head makes of the same {tokens} tokens: its weights"
-        look: dict[str, Any] = {"size": "small", "group": group}
+        side = next(pixels for most, pixels in SIDES.items() if num_heads <= most)
+        look: dict[str, Any] = {"size": "small", "group": group, "side": side}
         grid = [  # the colour of each title is that of the head's rows
             matrix(part["name"], names, names, its, color=part["color"], **look)
             for part, its in zip(parts, weights, strict=True)
         ]
         return (
-            shares(f"C = {width} rows of W_Q, and the query they make", cut),
+            shares(f"C = {width} rows of W_Q, and the query they make", cut, bare=True),
             table("what H changes", ("", ""), rows, note),
             *grid,
         ), (

@@ -5,12 +5,15 @@ notice.
 from __future__ import annotations
 
 import math
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mha_course import plots, positions
+from mha_course.widgets.base import esm
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, arrow, arrows, bars, lines
@@ -33,17 +36,19 @@ class RotaryLab(Lab):
     Raises: ShapeError.
     """
 
+    _esm = esm("lab.js", folder=Path(__file__).parent)
     question = "Both tokens move on, and every arrow turns. What becomes of q · k?"
     hint = "Dashed: before the turn. Pair i is made of the channels i and i + D/2."
 
     def __init__(self, *, rope: Any = None) -> None:
+        self.computes = rope is None
         self._rope = LearnerFunction("RotaryLab", "rope", rope, positions.rope)
         super().__init__(
             [
-                ChoiceControl("position", "place of the key", "slider", tuple(range(PLACES)), 0),
+                ChoiceControl("position", "key at", "slider", tuple(range(PLACES)), 0),
                 ChoiceControl(
                     "distance",
-                    "the query stands further on by",
+                    "query further by",
                     "slider",
                     tuple(range(FURTHEST + 1)),
                     3,
@@ -106,6 +111,7 @@ def _dials(q: Tensor, k: Tensor, base: float) -> Panels:
     """Draw each pair of q and k (D,) as it is rotated, and dashed as it was."""
     start = {"q": _pairs(QUERY), "k": _pairs(KEY)}  # (D/2, 2) each
     rotated = {"q": _pairs(q), "k": _pairs(k)}  # (D/2, 2) each
+    speeds = [base ** (-i / len(start["q"])) for i in range(len(start["q"]))]
     look: dict[str, Any] = {"size": "small", "group": "each pair of channels, turned by its places"}
     look["reach"] = 1.2 * max(
         float(pairs.norm(dim=-1).max()) for pairs in (*start.values(), *rotated.values())
@@ -118,8 +124,8 @@ def _dials(q: Tensor, k: Tensor, base: float) -> Panels:
                 for name, thick in (("k", 2), ("q", 3.5))
             ],
             paths=[[(0.0, 0.0), pairs[i].tolist()] for pairs in start.values()],
-            note=f"{base ** (-i / len(start['q'])):.2g} rad a token",
+            note=f"{Decimal(f'{speed:.2g}'):f} rad a token",
             **look,
         )
-        for i in range(len(start["q"]))
+        for i, speed in enumerate(speeds)
     )

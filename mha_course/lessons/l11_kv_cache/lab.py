@@ -68,9 +68,7 @@ class CacheLab(Lab):
     def draw(
         self, model: str, tokens: int, batch: int, num_kv_heads: int, stored: str
     ) -> tuple[Panels, str]:
-        """Draw cache and weights as bars, the numbers in a table, and both along the length of the
-        text.
-        """
+        """Draw cache and weights as bars and along the length of the text, and a table of both."""
         chosen = _BY_NAME[model]
         at = TOKENS.index(tokens)
         options = {"num_kv_heads": num_kv_heads, "bytes_per_value": STORED[stored]}

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from mha_course import flash
+from mha_course import flash, plots
 from mha_course.lessons.l12_flash_attention.online_softmax import Running, running
 from mha_course.markup import isolate_word
+from mha_course.plots.figures import HATCH, SMALL
 from mha_course.plots.scales import signed
+from mha_course.widgets.base import esm
 from mha_course.widgets.controls import ChoiceControl, ToggleControl
 from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, matrix, table
 
+HERE = Path(__file__).parent
 SIZES = (4, 3, 5, 8)  # the sides of a tile to choose from
-# red and pale blue on the scale from -1 to 1; what is to come is white
-NOW = 0.8
-DONE = -0.35
+GONE = "#9aa1ad"
 
 
 class TilingLab(Lab):
@@ -31,6 +35,8 @@ class TilingLab(Lab):
         tokens: the S words.
     """
 
+    _esm = esm("lab.js", folder=HERE)
+    _css = f"{Lab._css}\n{(HERE / 'lab.css').read_text(encoding='utf-8')}"
     question = "What must be remembered of a tile before it is thrown away?"
 
     def __init__(self, scores: Any, tokens: Sequence[str]) -> None:
@@ -69,7 +75,7 @@ class TilingLab(Lab):
         sums = [*seen, *[0.0] * (len(history) - rows.stop)]
         top = max(step.total for steps in history for step in steps)
         panels = (
-            self._held(rows, columns, hidden, f"scores: {held} of {every} are held"),
+            self._table(tiles, tile, hidden, f"scores: {held} of {every} are held"),
             bars(
                 "running sum of each row",
                 self._tokens,
@@ -78,7 +84,6 @@ class TilingLab(Lab):
                 highlighted=range(rows.start, rows.stop),
             ),
             self._changes(rows, now, first=columns.start == 0),
-            self._order(tiles, tile),
         )
         place = (
             f"queries {rows.start + 1} to {rows.stop}, keys {columns.start + 1} to {columns.stop}"
@@ -91,12 +96,47 @@ class TilingLab(Lab):
     def _tiles(self, size: int, causal: bool) -> list[tuple[slice, slice]]:
         return flash.blocks(len(self._tokens), len(self._tokens), size, causal=causal)
 
-    def _held(self, rows: slice, columns: slice, hidden: Tensor, title: str) -> dict[str, Any]:
-        shown = torch.zeros_like(self._scores)  # (T, S)
-        shown[rows, columns] = self._scores[rows, columns]
-        shown = shown.masked_fill(hidden, 0.0)
+    def picture(self) -> Figure:
+        """Draw the panels, and which tiles are gone, held and hidden."""
+        figure = super().picture()
+        ax = figure.axes[0]
+        scores = self._panels[0]
+        gone: dict[str, Any] = {"facecolor": GONE, "edgecolor": "#ffffff", "label": "gone"}
+        held: dict[str, Any] = {"fill": False, "edgecolor": plots.ACCENT, "linewidth": 2}
+        looks = [gone] * scores["at"] + [{**held, "label": "held"}]
+        for (row, column, height, width), look in zip(scores["tiles"], looks, strict=False):
+            ax.add_patch(Rectangle((column, row), width, height, **look))
+        never: dict[str, Any] = {
+            "hatch": "..",
+            "facecolor": "#ffffff",
+            "edgecolor": GONE,
+            "linewidth": 0,
+        }
+        never["label"] = "hidden by the mask"
+        for row in range(len(self._tokens) if scores["causal"] else 0):
+            ax.add_patch(Rectangle((row + 1, row), len(self._tokens), 1, **never))
+        hatched: dict[str, Any] = {**HATCH, "label": "to come"}
+        coming = Rectangle((0, 0), 1, 1, **hatched)
+        by_name = {patch.get_label(): patch for patch in [*ax.patches, coming]}
+        place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "frameon": False}
+        ax.legend(handles=by_name.values(), fontsize=SMALL, ncols=len(by_name), **place)
+        return figure
+
+    def _table(
+        self, tiles: Sequence[tuple[slice, slice]], tile: int, hidden: Tensor, title: str
+    ) -> dict[str, Any]:
+        away = torch.ones_like(hidden)  # (T, S): not held
+        away[tiles[tile - 1]] = False
+        away |= hidden
         scale = signed(float(self._scores.abs().max()) or 1.0)
-        return matrix(title, self._tokens, self._tokens, shown, hidden=hidden.tolist(), scale=scale)
+        boxes = [
+            [rows.start, columns.start, rows.stop - rows.start, columns.stop - columns.start]
+            for rows, columns in tiles
+        ]
+        look: dict[str, Any] = {"hidden": away.tolist(), "scale": scale}
+        look |= {"tiles": boxes, "at": tile - 1, "causal": bool(hidden.any())}
+        scores = self._scores.masked_fill(away, 0.0)
+        return matrix(title, self._tokens, self._tokens, scores, **look)
 
     def _changes(self, rows: slice, now: Sequence[Running], *, first: bool) -> dict[str, Any]:
         lines = [
@@ -112,16 +152,6 @@ class TilingLab(Lab):
         return table(
             "what this tile does to its rows", ("query", "max", "factor", "added"), lines, note
         )
-
-    def _order(self, tiles: Sequence[tuple[slice, slice]], tile: int) -> dict[str, Any]:
-        values = torch.zeros_like(self._scores)  # (T, S)
-        skipped = torch.ones_like(self._scores)  # (T, S)
-        for number, (rows, columns) in enumerate(tiles, start=1):
-            values[rows, columns] = NOW if number == tile else DONE if number < tile else 0.0
-            skipped[rows, columns] = 0.0
-        look: dict[str, Any] = {"scale": signed(1.0), "size": "small"}
-        title = "the tiles: held (red), gone (blue), to come (white)"
-        return matrix(title, self._tokens, self._tokens, values, hidden=skipped.tolist(), **look)
 
     def _reading(self, rows: slice, now: Sequence[Running], *, first: bool) -> str:
         """Read the row whose sum shrinks most."""

@@ -73,8 +73,9 @@ class AblationLab(Lab):
         keys = [name.lower().replace(" ", "_") for name in names]
         self._heads = dict(zip(keys, zip(heads, words, strict=True), strict=True))
         toggles = zip(keys, words, names, strict=True)
+        verb = "ablate" if layer is None else "switch off"  # as lesson 17 says, and as lesson 0
         super().__init__(
-            [ToggleControl(key, f"ablate {word}", name in ablated) for key, word, name in toggles]
+            [ToggleControl(key, f"{verb} {word}", name in ablated) for key, word, name in toggles]
         )
 
     def draw(self, **ablated: bool) -> tuple[Panels, str]:
@@ -91,8 +92,8 @@ class AblationLab(Lab):
             best.append(f"“{_word(now)}” {now.max():.2f}")
             changed += _word(full) != _word(now)
         note = (
-            "Blue: the guess with all heads on, and below how likely it was then. Orange: a word "
-            "that beats it."
+            "In quotes: words that are guessed. Blue: the guess with all heads on; the line below "
+            "it, how likely it was then. Orange: a word that beats it."
         )
         title = "the hidden word, all heads on"
         text = f"All heads on: {', '.join(best)}."
@@ -121,7 +122,7 @@ def _parts(full: Tensor, now: Tensor) -> list[dict[str, Any]]:
     likely = [number for number in words if number != best and now[number] >= LEAST]
     beaten = int(now.argmax()) != best
     colors = [plots.BAR, plots.ACCENT if beaten else OTHER, *[OTHER] * len(likely)]
-    names = [vocabulary()[number] for number in (best, *likely)]
+    names = [f"“{vocabulary()[number]}”" for number in (best, *likely)]
     values = [float(now[number]) for number in (best, *likely)]
     parts = list(zip(names, values, colors, strict=False))
     parts.append(("others", 1 - sum(values), REST))

@@ -3,7 +3,7 @@
 import { makeControls } from "../controls.js";
 import { keepKeys, make, makeButton, makeSpeaker, setText } from "../dom.js";
 import { inView } from "../in_view.js";
-import { palettesOf } from "../matrix.js";
+import { followTheme, palettesOf } from "../matrix.js";
 import { connect, showValues } from "../protocol.js";
 import { KINDS } from "./panels.js";
 import { answered } from "./without_kernel.js";
@@ -30,8 +30,8 @@ const keepHeight = (node) => (node.style.minHeight = `${node.offsetHeight}px`);
 const sizeOf = (panel) => panel.size ?? "big";
 
 /** Return what a panel must be built anew for; all else is an update. */
-const formOf = ({ kind, names, rows, columns, size, drag, color }) =>
-  JSON.stringify([kind, names, kind === "matrix" && rows, columns, size, drag, color]);
+const formOf = ({ kind, names, rows, columns, size, side, drag, color }) =>
+  JSON.stringify([kind, names, kind === "matrix" && rows, columns, size, side, drag, color]);
 
 const titleOf = ({ title, drag, paint }) =>
   `${title}${drag ? ": drag them" : paint ? ": paint it" : ""}`;
@@ -43,7 +43,8 @@ function makePanel(panel, tools) {
   if (panel.color) title.style.borderColor = panel.color;
   const place = make("div");
   const legend = make("p", "note");
-  if (panel.on) legend.append(make("i", "yes"), ` ${panel.on} `, make("i", "no"), ` ${panel.off}`);
+  const entry = (mark, words) => make("span", "", make("i", mark), ` ${words}`);
+  if (panel.on) legend.append(entry("yes", panel.on), entry("no", panel.off));
   const note = make("p", "note");
   const size = sizeOf(panel);
   const node = make("figure", `panel ${panel.kind} ${size}`, title, place, legend, note);
@@ -65,12 +66,16 @@ function makePanel(panel, tools) {
 
 /** All panels of a lab: big ones share the room as a style sheet can, small ones stand below them. */
 function makeBoards(tools) {
-  const groups = { big: make("div", "group"), small: make("div", "group small") };
+  const groups = { big: make("div", "group big"), small: make("div", "group small") };
   let [drawn, widths] = [[], []];
   function draw(panels, resized) {
     const anew = resized || panels.some((panel, i) => drawn[i]?.form !== formOf(panel));
     drawn.splice(panels.length).forEach(({ node }) => node.remove());
     groups.small.dataset.title = panels.find((panel) => panel.group)?.group ?? "";
+    groups.small.classList.toggle(
+      "beside",
+      panels.some((panel) => panel.beside),
+    );
     panels.forEach((panel, i) => {
       if (drawn[i]?.form === formOf(panel)) return;
       const group = groups[sizeOf(panel)];
@@ -85,9 +90,12 @@ function makeBoards(tools) {
   return { node: make("div", "boards", ...Object.values(groups)), draw };
 }
 
-/** Draw a lab; `kinds` are those of panels, among which a lesson may have its own. */
-export function renderLab({ model: given, el }, kinds) {
-  const model = answered(given);
+/**
+ * Draw a lab; `kinds` are those of panels, among which a lesson may have its own. Where there is no kernel,
+ * `compute(moved, state)` returns the state after a move, if the lab has no table of them.
+ */
+export function renderLab({ model: given, el }, kinds, compute) {
+  const model = answered(given, compute);
   const { kind, question, hint, controls: specs, start, ...options } = model.get("options");
   const palettes = palettesOf(options.palettes);
   let local = {}; // the values, those that the kernel has not answered yet included
@@ -102,7 +110,7 @@ export function renderLab({ model: given, el }, kinds) {
     trouble.hidden = !text;
   });
   const read = (words, spoken) => {
-    readout.textContent = words || "\u00a0";
+    readout.textContent = words;
     if (spoken) speak(words);
   };
   function move(name, value) {
@@ -119,8 +127,8 @@ export function renderLab({ model: given, el }, kinds) {
     Object.entries(start).forEach((pair) => move(...pair)),
   );
   const bar = make("div", "controls", ...Array.from(controls.values(), ({ node }) => node), again);
-  const parts = [make("p", "question", question), bar, sentence, trouble, boards.node, readout];
-  if (hint) parts.push(make("p", "hint", hint));
+  const below = make("div", "below", readout, make("p", "hint", hint)); // one in the place of the other
+  const parts = [make("p", "question", question), bar, sentence, trouble, boards.node, below];
   const root = make("section", "mha-lab mha-picture", ...parts, aloud);
   root.ariaLabel = kind;
   keepKeys(root);
@@ -141,18 +149,22 @@ export function renderLab({ model: given, el }, kinds) {
     cancelAnimationFrame(frame);
     frame = requestAnimationFrame(() => (root.dataset.serial = drawings)); // drawn, and on the screen with this frame
   }
+  const redraw = () => room && boards.draw(model.get("state").panels, false);
+  const stopTheme = followTheme(redraw);
   const watch = new ResizeObserver(([{ contentRect }]) => {
     const width = Math.floor(contentRect.width);
     if (!width || width === room) return;
     room = width;
     for (const node of [sentence, boards.node]) node.style.minHeight = "";
     boards.draw(model.get("state").panels, true);
+    for (const node of [sentence, boards.node]) keepHeight(node);
   });
   read("", false);
   kernel.follow();
   watch.observe(boards.node);
   return () => {
     watch.disconnect();
+    stopTheme();
     stopSpeaking();
     kernel.stop();
     cancelAnimationFrame(frame);

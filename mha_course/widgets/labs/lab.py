@@ -30,6 +30,7 @@ class Lab(CourseWidget):
 
     question = ""
     hint = ""
+    computes = False  # where there is no kernel, the script of the lab does
     draw: Callable[..., tuple[Panels, str]]
     _esm = esm("lab.js", folder=HERE)
     _css = style(HERE / "lab.css")
@@ -46,7 +47,7 @@ class Lab(CourseWidget):
             "palettes": palettes(),
         }
         super().__init__(controls, options=options)
-        self.needs_kernel = not states.are_few(controls)
+        self.needs_kernel = not (self.computes or states.are_few(controls))
         self._show({"moved": {}})
         self.text = self.text or f"⚠ {self.state['trouble']}"
 
@@ -72,7 +73,9 @@ class Lab(CourseWidget):
         self._show({"moved": moved})
 
     def without_kernel(self) -> dict[str, str]:
-        """Return the table of all states, compressed, where a page has to answer by itself."""
+        """Return the table of all states, compressed, or who else answers in a page alone."""
+        if self.computes:
+            return {"alone": "computed"}
         if self.needs_kernel:
             return {}
         threads = torch.get_num_threads()

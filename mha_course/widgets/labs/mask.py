@@ -24,6 +24,7 @@ PRESETS = ("none", "causal", "padding", "left padding, causal", "window", PAINTE
 COURSE = "0 (this course)"
 BY_HAND = "-inf by hand"
 FINITE = "-1e9"
+BESIDE = 9  # words, up to which all matrices fit into one row
 
 
 class MaskLab(Lab):
@@ -111,7 +112,8 @@ def _as_others_write_it(allowed: Tensor, tokens: Sequence[str]) -> list[Panel]:
     """Draw a mask (T, S) small, in each convention."""
     ignored = ~allowed  # the polarity of nn.MultiheadAttention and seaborn
     additive = additive_mask(allowed, torch.float32).isneginf()
-    look: dict[str, Any] = {"size": "small", "scale": BOOL}
+    look: dict[str, Any] = {"size": "small", "scale": BOOL, "beside": len(tokens) <= BESIDE}
+    look["side"] = 105 if look["beside"] else 210
     look["group"] = "the same mask, as others write it"
     return [
         matrix(title, tokens, tokens, cells.int(), on=on, off=off, **look)

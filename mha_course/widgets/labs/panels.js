@@ -7,7 +7,7 @@ import { arrows } from "./plane.js";
 import { afresh, shares, table } from "./table.js";
 
 // of lines: their height, and what they keep free
-const HEIGHT = 216;
+const HEIGHT = 184;
 const LEFT = 44;
 const RIGHT = 18;
 const TOP = 8;
@@ -57,13 +57,20 @@ const lines = afresh((panel, { width }) => {
   const end = width - RIGHT;
   const bottom = HEIGHT - BELOW;
   const x = (i) => LEFT + (i / (numbers.length - 1)) * (end - LEFT);
-  const y = (value) => TOP + ((place(high) - place(value)) / (place(high) - place(low))) * (bottom - TOP);
+  const y = (value) =>
+    TOP + ((place(high) - place(value)) / (place(high) - place(low))) * (bottom - TOP);
   const entries = all.map((line) => entryOf(line, at));
   const root = svg("svg", { width, height: HEIGHT, class: "lines", role: "img" });
   root.ariaLabel = `${title}, at ${numbers[at]}: ${entries.join(", ")}`;
   for (const tick of ticks) {
     root.append(svg("path", { d: `M${LEFT} ${y(tick)}H${end}`, class: "rule" }));
-    root.append(svg("text", { x: LEFT - 6, y: y(tick) + 4, class: "tick end" }, panel.doublings && tick < 1 ? `1/${1 / tick}` : `${tick}`));
+    root.append(
+      svg(
+        "text",
+        { x: LEFT - 6, y: y(tick) + 4, class: "tick end" },
+        panel.doublings && tick < 1 ? `1/${1 / tick}` : `${tick}`,
+      ),
+    );
   }
   root.append(svg("path", { d: `M${x(at)} ${TOP}V${bottom}`, class: "here" }));
   const every = Math.ceil(numbers.length / 8);
@@ -75,7 +82,8 @@ const lines = afresh((panel, { width }) => {
   const below = { x: (LEFT + end) / 2, y: HEIGHT - 3, class: "tick" };
   root.append(svg("text", below, panel.xlabel));
   for (const line of all) root.append(...drawLine(line, at, x, y));
-  const legend = all.map((line, i) => make("span", `entry ${line.style}`, entries[i]));
+  const several = all.length > 1 ? all : []; // one has its name in the title
+  const legend = several.map((line, i) => make("span", `entry ${line.style}`, entries[i]));
   return make("div", "", root, make("div", "legend", ...legend));
 });
 
@@ -87,7 +95,7 @@ export const KINDS = {
   bars: { draw: bars, room: () => [230, 430] },
   matrix: { draw: (panel, tools) => new Matrix(panel, tools), room: roomOfMatrix },
   lines: { draw: lines, room: () => [280, 560] },
-  arrows: { draw: arrows, room: ({ size }) => (size === "small" ? [140, 140] : [300, 420]) },
+  arrows: { draw: arrows, room: ({ size }) => (size === "small" ? [132, 132] : [300, 420]) },
   shares: { draw: shares, room: () => [380, 900] },
   table: { draw: table, room: () => [270, 420] },
   picture: { draw: picture, room: () => [300, 1100] },

@@ -142,15 +142,15 @@ def arrows(
 
 
 def shares(
-    title: str, rows: Sequence[Panel], *, columns: Sequence[str] = (), note: str = ""
+    title: str, rows: Sequence[Panel], *, columns: Sequence[str] = (), note: str = "", **more: Any
 ) -> Panel:
     """Describe bars that are cut into parts, one in a row.
 
     A row is a dict of ``name``, ``numbers`` that stand before the bar, ``parts``, each with a name,
     a value and a color, and ``mark``: a share that the first part once had, or None. ``columns``
-    are the words above the columns.
+    are the words above the columns. With ``bare`` the sizes of parts are seen, not written.
     """
-    return _panel("shares", title, note, rows=list(rows), columns=list(columns))
+    return _panel("shares", title, note, rows=list(rows), columns=list(columns), **more)
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> Panel:

@@ -2,6 +2,7 @@
 
 import { clamp, hasModifier, setAttributes, svg } from "../dom.js";
 
+const LARGEST = 340; // pixels of a side
 const STEP = 0.1; // what an arrow key moves a tip by; five times as much with Shift
 const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
@@ -28,8 +29,30 @@ function drawGrid(size, reach, pixels, small) {
   });
 }
 
-/** Draw an arrow in its colour, a hollow one for a query, and its name beyond the tip. */
-function drawArrow({ name, of, style, color, thick }, [x, y], [toX, toY], size) {
+const [FAR, CLOSE] = [20, 15]; // pixels of a name from its tip, and at least from other names and dots
+const WAYS = [0, 40, -40, 80, -80, 120, -120, 180]; // degrees from the arrow's, in which there may be room
+
+/** Write the names of arrows: each beyond its tip, or beside it where another name or a dot is in the way. */
+function nameTips(arrows, [x, y], ends, dots, size) {
+  const taken = [...dots];
+  const beside = (number) => clamp(number, 12, size - 12);
+  const isFree = ([x, y]) => taken.every(([atX, atY]) => Math.hypot(x - atX, y - atY) > CLOSE);
+  return arrows.map(({ name, of }, i) => {
+    const [toX, toY] = ends[i];
+    const places = WAYS.map((degrees) => {
+      const angle = Math.atan2(toY - y, toX - x) + (degrees * Math.PI) / 180;
+      return [beside(toX + FAR * Math.cos(angle)), beside(toY + FAR * Math.sin(angle))];
+    });
+    const place = places.find(isFree) ?? places[0];
+    taken.push(place);
+    const label = svg("text", { x: place[0], y: place[1] + 4, class: "label" }, name);
+    if (of) label.append(svg("tspan", { dy: 3, class: "sub" }, of));
+    return label;
+  });
+}
+
+/** Draw an arrow in its colour, a hollow one for a query. */
+function drawArrow({ style, color, thick }, [x, y], [toX, toY]) {
   const length = Math.hypot(toX - x, toY - y);
   const a = length && (toX - x) / length; // (a, b) has length 1, or 0
   const b = length && (toY - y) / length;
@@ -43,11 +66,7 @@ function drawArrow({ name, of, style, color, thick }, [x, y], [toX, toY], size) 
   node.append(svg("path", { d: tip, class: "tip" }));
   if (style === "queries")
     node.append(svg("path", { d: shaft, "stroke-width": 3, class: "inner" }));
-  const beside = (number) => clamp(number, 12, size - 12);
-  const at = { x: beside(toX + a * 20), y: beside(toY + b * 20) + 4 };
-  const label = svg("text", { ...at, class: "label" }, name);
-  if (of) label.append(svg("tspan", { dy: 3, class: "sub" }, of));
-  return [node, label];
+  return node;
 }
 
 /** Draw a dot, tied to the tip of an arrow if it belongs to one. */
@@ -85,7 +104,7 @@ function makeHandle(root, scale, now, to) {
 }
 
 export function arrows(panel, { width, move, idle, read }) {
-  const size = Math.min(width, 400);
+  const size = Math.min(width, LARGEST);
   const scale = scaleOf(size, panel.reach);
   const root = svg("svg", { width: size, height: size, class: "arrows" });
   root.role = panel.drag ? "group" : "img";
@@ -112,6 +131,7 @@ export function arrows(panel, { width, move, idle, read }) {
   function draw() {
     const ends = shown.arrows.map((_, i) => scale.pixels(at(i)));
     const zero = scale.pixels([0, 0]);
+    const dots = shown.dots.map((dot) => scale.pixels(dot.at));
     const corners = ends.slice(0, shown.hull);
     const paths = shown.paths.map((path) =>
       svg("polyline", { points: path.map(scale.pixels).join(" "), class: "chain" }),
@@ -119,15 +139,16 @@ export function arrows(panel, { width, move, idle, read }) {
     drawn.replaceChildren(
       svg("polygon", { points: corners.join(" "), class: "hull" }),
       ...paths,
-      ...shown.arrows.flatMap((arrow, i) => drawArrow(arrow, zero, ends[i], size)),
-      ...shown.dots.flatMap((dot) => drawDot(dot, scale.pixels(dot.at), ends)),
+      ...shown.arrows.map((arrow, i) => drawArrow(arrow, zero, ends[i])),
+      ...shown.dots.flatMap((dot, i) => drawDot(dot, dots[i], ends)),
+      ...nameTips(shown.arrows, zero, ends, dots, size),
     );
     handles.forEach((handle, i) => {
       const name = `${nameOf(shown.arrows[i])} at ${placeOf(at(i))}; arrow keys move it`;
       setAttributes(handle, { cx: ends[i][0], cy: ends[i][1], "aria-label": name });
     });
-    const dots = shown.dots.map((dot) => `${dot.name} at ${placeOf(dot.at)}`);
-    root.ariaLabel = [shown.title, ...dots].join(", ");
+    const read = shown.dots.map((dot) => `${dot.name} at ${placeOf(dot.at)}`);
+    root.ariaLabel = [shown.title, ...read].join(", ");
   }
   function update(now) {
     shown = now;

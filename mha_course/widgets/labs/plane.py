@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mha_course.widgets.base import esm
 from mha_course.widgets.controls import NumberControl, PaintedControl
 from mha_course.widgets.labs.inputs import dragged_numbers
-from mha_course.widgets.labs.lab import Lab
+from mha_course.widgets.labs.lab import HERE, Lab
 from mha_course.widgets.labs.panels import HEADS, Panel, Panels, arrow, arrows, plain, shares
 
 NAMES = "abc"
@@ -31,6 +32,8 @@ class PlaneLab(Lab):
         to queries and keys.
     """
 
+    _esm = esm("plane_lab.js", folder=HERE)
+    computes = True
     question = "Three tokens compare each other and mix. What do length and direction do?"
     hint = "Drag a tip, or go to it with Tab and press the arrow keys."
 

@@ -102,7 +102,7 @@ def _matrix(ax: Axes, panel: Panel) -> None:
     look: dict[str, Any] = {"annotate": False, "bar": False, "leaks": True}
     values = np.array(panel["values"], float)
     plots.heatmap(values, **names, mask=mask, scale=scale, **look, ax=ax)
-    ax.set_xlabel("")
+    ax.set_xlabel(ax.get_xlabel().removeprefix("key").strip())
     if panel["size"] != "big":
         ax.set(xticks=[], yticks=[], ylabel="")
     if "on" in panel:
@@ -185,7 +185,8 @@ def _shares(ax: Axes, panel: Panel) -> None:
                 n, segment["value"], 0.62, left=start, color=segment["color"], edgecolor="white"
             )
             if segment["value"] > 0.08 + 0.018 * len(segment["name"]):
-                words = f"{segment['name']} {segment['value']:.2f}"
+                number = "" if "bare" in panel else f" {segment['value']:.2f}"
+                words = segment["name"] + number
                 inside: dict[str, Any] = {"va": "center", "clip_on": True, "parse_math": False}
                 ax.text(start + 0.01, n, words, **inside, **look)
             start += segment["value"]

@@ -8,7 +8,10 @@ import { pageFont } from "./matrix.js";
 /** Return the ink for a colour such as #1f6fc4. */
 const inkOf = (color) => inkOn([1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16)));
 
-const TAKEN = 0.56; // of the width, by bars; as in lab.css
+// of the width, by bars, and what is kept free of it; as in lab.css
+const TAKEN = 0.56;
+const FREE = 14;
+const BESIDE = 12; // pixels beside the words of a part
 
 /** Return a panel whose picture is made from nothing whenever its numbers change: for the few nodes that it has. */
 export const afresh = (draw) => (panel, tools) => {
@@ -36,16 +39,14 @@ export const table = afresh(({ head, rows }) => {
   return makeTable("", head, cells);
 });
 
-const wordsOf = ({ name, value }) => `${isolateWord(name)} ${figure(value)}`;
-
 /** Make one part of a bar, with as many words as it has room for. */
-function makePart(part, room) {
+function makePart(part, words, room) {
   const widthOf = measuring(`12px ${pageFont()}`);
-  const fits = [wordsOf(part), isolateWord(part.name)].find(
-    (words) => widthOf(short(words, 40)) + 8 <= part.value * room,
+  const fits = [words, isolateWord(part.name)].find(
+    (text) => widthOf(short(text, 40)) + BESIDE <= part.value * room,
   );
   const node = make("span", "part", fits ?? "");
-  node.title = wordsOf(part);
+  node.title = words;
   Object.assign(node.style, {
     width: `${100 * part.value}%`,
     background: part.color,
@@ -55,8 +56,13 @@ function makePart(part, room) {
 }
 
 /** Make a bar; `mark` is a share that the first part once had, or is to have. */
-function makeBar({ parts, mark }, room) {
-  const bar = make("div", "shares-bar", ...parts.map((part) => makePart(part, room)));
+function makeBar({ parts, mark }, bare, room) {
+  const wordsOf = ({ name, value }) => isolateWord(name) + (bare ? "" : ` ${figure(value)}`);
+  const bar = make(
+    "div",
+    "shares-bar",
+    ...parts.map((part) => makePart(part, wordsOf(part), room)),
+  );
   setAttributes(bar, { role: "img", "aria-label": parts.map(wordsOf).join(", ") });
   if (mark === null) return [bar];
   const line = make("div", "shares-mark");
@@ -64,11 +70,11 @@ function makeBar({ parts, mark }, room) {
   return [bar, line];
 }
 
-export const shares = afresh(({ columns, rows }, { width }) => {
+export const shares = afresh(({ columns, rows, bare }, { width }) => {
   const cells = rows.map((row) => [
     row.name,
     ...row.numbers.map((number) => [figure(number)]),
-    makeBar(row, TAKEN * width),
+    makeBar(row, bare, TAKEN * width - FREE),
   ]);
   return makeTable("shares-table", columns, cells);
 });

@@ -1,4 +1,4 @@
-// What answers a lab where there is no kernel: a table of all its states.
+// What answers a lab where there is no kernel: a table of all its states, or the lab's own script.
 
 /**
  * @typedef {object} States As states.py packs them.
@@ -30,11 +30,18 @@ function lookUp({ panels, states, lands }) {
   };
 }
 
-/** Return a model whose events the page answers, where there is no kernel. */
-export function answered(model) {
+/** Return all values after a move; null in a list stands for what stays as it is. */
+export function valuesAfter(moved, before) {
+  const whole = (sent, old) => (Array.isArray(sent) ? sent.map((one, i) => one ?? old[i]) : sent);
+  const after = ([name, old]) => [name, name in moved ? whole(moved[name], old) : old];
+  return Object.fromEntries(Object.entries(before).map(after));
+}
+
+/** Return a model whose events the page answers, where there is no kernel: from a table, or as `compute` does. */
+export function answered(model, compute) {
   const alone = model.get("alone");
   if (!alone) return model;
-  const ready = unpacked(alone).then(lookUp);
+  const ready = alone === "computed" ? compute : unpacked(alone).then(lookUp);
   return {
     get: (key) => model.get(key),
     set: (key, value) => model.set(key, value),

@@ -1,0 +1,211 @@
+"""How labs look: their heights, what is written where, tiles, and a dark page."""
+
+import json
+from itertools import pairwise
+
+import browsing
+import numpy as np
+import pytest
+import torch
+from labs import LABS
+from matplotlib.colors import to_rgb
+
+from mha_course import example, masks
+from mha_course.lessons.l15_language_model.causal_model import CausalLanguageModel
+from mha_course.models.language import WORDS
+from mha_course.plots.figures import SIGNED, SIGNED_ON_DARK
+from mha_course.widgets.labs.ablation import SENTENCES
+
+HIGHEST = 620  # pixels at a width of 1,000
+WIDTH = 1016  # of a page with margins of 8
+CAT = example.load()
+SCORES = CAT.mha.steps(CAT.x).scaled_scores[0, 1].detach()  # (S, S)
+DARK = "document.documentElement.dataset.jpThemeLight = 'false'"
+
+
+def painted(lab, blind):
+    """Let some rows of a mask see nothing, so that they are NaN."""
+    mask = [[0] * len(row) if i in blind else row for i, row in enumerate(lab.values["mask"])]
+    lab.set(mask=mask, fill="-inf by hand")
+    return lab
+
+
+def short_mask():
+    return LABS["MaskLab"](SCORES[:7, :7], CAT.tokens[:7], mask=masks.causal_mask(7))
+
+
+# As lessons call them, and what is moved.
+LESSONS = {
+    "0, four sentences": (lambda: LABS["AblationLab"](SENTENCES[:4], layer=1), {"l1_h1": True}),
+    "0, arrows": (LABS["PlaneLab"], {"length": 1.5}),
+    "1": (lambda: LABS["PlaneLab"](projections=True), {"queries_turn": 90}),
+    "3": (LABS["ScalingLab"], {"divide_by": "√D"}),
+    "4, softmax": (lambda: LABS["SoftmaxLab"](SCORES, CAT.tokens, word="it"), {"shift": 10}),
+    "4, masks": (lambda: LABS["MaskLab"](SCORES, CAT.tokens, conventions=False), {"n": 9}),
+    "5": (LABS["WeightedSumLab"], {"free": True}),
+    "7": (lambda: LABS["SplitLab"](24), {"num_heads": 24}),
+    "7, 8 heads": (lambda: LABS["SplitLab"](24), {"num_heads": 8}),
+    "7, 12 heads": (lambda: LABS["SplitLab"](24), {"num_heads": 12}),
+    "8": (short_mask, {"preset": "window"}),
+    "10": (LABS["RotaryLab"], {"distance": 40}),
+    "10, yours": (lambda: LABS["RotaryLab"](rope=lambda x, at, base=1e4: x), {"position": 120}),
+    "11": (LABS["CacheLab"], {"batch": 8}),
+    "12": (lambda: LABS["TilingLab"](SCORES, CAT.tokens), {"size": 8, "causal": True}),
+    "15": (
+        lambda: LABS["SamplingLab"](
+            CausalLanguageModel(len(WORDS), 32, d_model=8, num_heads=2, d_ff=8, num_layers=1)
+        ),
+        {"temperature": 2.0},
+    ),
+    "17": (lambda: LABS["AblationLab"](ablated=["L1 H1"]), {"l0_h0": True}),
+}
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_no_lab_is_higher_than_a_screen_and_none_jumps(lesson, widget_page):
+    make, moved = LESSONS[lesson]
+    lab = make()
+    page = widget_page(lab, width=WIDTH)
+    root = page.locator(".mha-lab")
+    height = root.evaluate("one => one.offsetHeight")
+    lab.set(**moved)
+    assert lab.state["trouble"] == ""
+    page.evaluate("state => model.set('state', state)", json.loads(json.dumps(lab.state)))
+    page.wait_for_timeout(300)
+    after = root.evaluate("one => one.offsetHeight")
+    print(lesson, height, after)
+    assert height <= after <= HIGHEST
+    lab.set(**{name: lab._controls[name].start for name in moved})
+    page.evaluate("state => model.set('state', state)", json.loads(json.dumps(lab.state)))
+    page.wait_for_timeout(300)
+    assert root.evaluate("one => one.offsetHeight") == after
+
+
+def test_tiles_are_played(widget_page):
+    lab = LABS["TilingLab"](SCORES, CAT.tokens)
+    lab.set(size=5)
+    page = widget_page(lab, width=WIDTH)
+    browsing.stop_clock(page)
+    page.reload()
+    page.wait_for_selector("[data-ready]")
+    slider, play = page.locator("[data-control=tile]"), page.locator(".play")
+
+    def at(milliseconds):
+        page.clock.run_for(milliseconds)
+        return slider.evaluate("one => Number(one.value)")
+
+    play.click()
+    assert play.inner_text().endswith("Pause")
+    assert [at(700), at(1400), at(1400)] == [1, 2, 3]
+    play.click()
+    assert at(5000) == 3
+    play.click()
+    assert at(700) == 4
+    page.locator("input[type=checkbox]").click()  # other tiles: it stops at the first of them
+    assert play.inner_text().endswith("Play")
+    assert at(5000) == 0
+    play.click()
+    assert [at(700), *(at(1400) for _ in range(6))] == [1, 2, 3, 4, 5, 5, 5]  # the last of six
+    assert play.inner_text().endswith("Play")
+    play.click()
+    assert at(100) == 0  # from the start
+
+
+def test_tiles_that_are_gone_and_to_come_are_no_zeros(widget_page):
+    lab = LABS["TilingLab"](SCORES, CAT.tokens)
+    lab.set(size=5, tile=5)
+    page = widget_page(lab, width=WIDTH, reduced_motion="reduce")
+    assert page.locator(".panel").count() == 3
+    tops = {box["y"] for box in (panel.bounding_box() for panel in page.locator(".panel").all())}
+    assert len(tops) == 1
+    alpha = page.locator("canvas").evaluate(
+        "one => [...one.getContext('2d').getImageData(0, 0, 15, 15).data]"
+    )
+    shown = np.array(alpha).reshape(15, 15, 4)[..., 3] > 0
+    held = np.zeros((15, 15), bool)
+    held[5:10, 5:10] = True
+    assert (shown == held).all()
+    assert "hatched" in page.locator("canvas").get_attribute("class")
+    assert page.locator(".cells .gone").get_attribute("d").count("M") == 4
+    assert page.locator(".cells .gone").evaluate("one => getComputedStyle(one).fill") != "none"
+    assert page.locator(".note span:visible").all_inner_texts() == [
+        " held now",
+        " gone: folded into the running sum",
+        " not computed yet",
+    ]
+    board = page.locator(".cells")
+    board.focus()
+    assert page.locator(".readout").inner_text().endswith("gone: folded into the running sum")
+    for _ in range(14):
+        page.keyboard.press("ArrowDown")
+    assert page.locator(".readout").inner_text() == "greedily → the₁: not computed yet"
+    for place in (".cells .held", ".bar"):
+        moving = page.locator(place).first.evaluate(
+            "one => getComputedStyle(one).transitionDuration"
+        )
+        assert moving == "0s"
+
+
+def test_labels_that_do_not_fit_leave(widget_page):
+    lab = LABS["SplitLab"](24)
+    for heads in (1, 2, 4, 8, 24):
+        lab.set(num_heads=heads)
+        page = widget_page(lab, width=WIDTH)
+        for part in page.locator(".shares-bar .part").all():
+            text = part.inner_text()
+            assert text in ("", part.get_attribute("title"))
+            assert "." not in part.get_attribute("title")
+            assert part.evaluate("one => one.scrollWidth - one.clientWidth") <= 0
+            assert text or heads > 4
+    page = widget_page(LABS["AblationLab"](ablated=["L1 H1"]), width=WIDTH)
+    for part in page.locator(".shares-bar .part").all():
+        name = part.get_attribute("title").rpartition(" ")[0]
+        assert name == "others" or name.startswith("“")
+        assert part.evaluate("one => one.scrollWidth - one.clientWidth") <= 0
+
+
+@pytest.mark.parametrize("tokens", [[[1.0, 0.0], [0.1, 1.9], [0.0, 2.0]], [[1.0, 1.0]] * 3])
+def test_arrows_that_come_near_keep_their_names(tokens, widget_page):
+    lab = LABS["PlaneLab"]()
+    lab.set(tokens=tokens)
+    page = widget_page(lab)
+    boxes = [one.bounding_box() for one in page.locator("svg.arrows .label").all()]
+    middles = [(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in boxes]
+    apart = torch.pdist(torch.tensor(middles))
+    assert len(middles) == 3
+    assert apart.min() > 13
+    nodes = page.locator("svg.arrows g > *").evaluate_all(
+        "all => all.map((one) => one.getAttribute('class'))"
+    )
+    assert nodes[-3:] == ["label"] * 3  # nothing is drawn over them
+
+
+@pytest.mark.parametrize("size", [7, 15])
+def test_nan_is_written_where_its_numbers_would_be(size, widget_page):
+    lab = LABS["MaskLab"](SCORES[:size, :size], CAT.tokens[:size], conventions=False)
+    page = widget_page(painted(lab, {2}), width=WIDTH)
+    words = page.locator(".cells >> nth=1").locator("text.number", has_text="NaN")
+    boxes = [word.bounding_box() for word in words.all()]
+    assert len(boxes) == size if size == 7 else 5 <= len(boxes) < size
+    ends = [(one["x"] + one["width"], other["x"]) for one, other in pairwise(boxes)]
+    assert all(end <= start + 1 for end, start in ends)
+    assert "×" not in page.locator(".mha-lab").inner_text()
+
+
+def test_zero_is_the_neutral_of_a_light_and_of_a_dark_page(widget_page):
+    scores = torch.eye(3) - torch.eye(3).flip(0)
+    lab = LABS["TilingLab"](scores, ["a", "b", "c"])
+    page = widget_page(lab)
+
+    def colours():
+        page.wait_for_timeout(100)
+        data = page.locator("canvas").evaluate(
+            "one => [...one.getContext('2d').getImageData(0, 0, 3, 3).data]"
+        )
+        pixels = np.array(data).reshape(9, 4)[:, :3]
+        return pixels[2], pixels[1], pixels[0]  # -1, 0 and 1
+
+    for ramp, change in ((SIGNED, "0"), (SIGNED_ON_DARK, DARK)):
+        page.evaluate(change)
+        for seen, place in zip(colours(), (0, 2, 4), strict=True):
+            assert np.abs(seen - 255 * np.array(to_rgb(ramp[place]))).max() < 3
