@@ -180,7 +180,7 @@ def test_the_sentence_unfolds_to_the_table_and_folds_back(show, draw, motion):
         HeadExplorer(given, queries=WORDS, follow="the"), unfolded=False, reduced_motion=motion
     )
     height = page.locator(".mha-heads").bounding_box()["height"]
-    for open_, words in ((True, "Fold back to the sentence"), (False, "Unfold to a table")):
+    for open_, words in ((True, "Back to the sentence"), (False, "Show as a table")):
         page.locator(".turn").click()
         page.wait_for_timeout(40)
         turning = page.locator(".turning").count()

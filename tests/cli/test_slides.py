@@ -205,7 +205,7 @@ def test_widgets_are_live_on_slides(open_deck):
     explorer.locator(".readout", has_text="head 2: dogs looks at loud ").wait_for()
     page.keyboard.press("ArrowRight")
     explorer.locator(".readout", has_text="head 2: was looks at ").wait_for()
-    explorer.get_by_role("button", name="Unfold").click()
+    explorer.get_by_role("button", name="Show as a table").click()
     explorer.locator(".unfolded:not(.turning)").wait_for()
     x, y, w, h = map(float, explorer.locator(".base").get_attribute("data-place").split())
     grown = explorer.locator(".surface").evaluate(

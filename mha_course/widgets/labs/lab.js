@@ -6,7 +6,6 @@ import { inView } from "../in_view.js";
 import { palettesOf } from "../matrix.js";
 import { connect, showValues } from "../protocol.js";
 import { KINDS } from "./panels.js";
-import { answered } from "./without_kernel.js";
 
 /**
  * @typedef {object} LabOptions
@@ -86,8 +85,7 @@ function makeBoards(tools) {
 }
 
 /** Draw a lab; `kinds` are those of panels, among which a lesson may have its own. */
-export function renderLab({ model: given, el }, kinds) {
-  const model = answered(given);
+export function renderLab({ model, el }, kinds) {
   const { kind, question, hint, controls: specs, start, ...options } = model.get("options");
   const palettes = palettesOf(options.palettes);
   let local = {}; // the values, those that the kernel has not answered yet included

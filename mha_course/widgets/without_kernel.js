@@ -1,4 +1,6 @@
-// What answers a lab where there is no kernel: a table of all its states.
+// What answers a widget where there is no kernel: a table of all its states, or a function's own JavaScript.
+
+import { make } from "./dom.js";
 
 /**
  * @typedef {object} States As states.py packs them.
@@ -30,21 +32,22 @@ function lookUp({ panels, states, lands }) {
   };
 }
 
-/** Return a model whose events the page answers, where there is no kernel. */
-export function answered(model) {
+/** Run the script of a function, inline: a page that forbids eval allows that. */
+function lent({ script, data }) {
+  const node = make("script", { textContent: `window.answerWith = ${script}` });
+  document.head.append(node);
+  node.remove();
+  return window.answerWith(data);
+}
+
+/** Return what answers the events of a model in the page, where there is no kernel; else nothing. */
+export function answererOf(model) {
   const alone = model.get("alone");
-  if (!alone) return model;
-  const ready = unpacked(alone).then(lookUp);
-  return {
-    get: (key) => model.get(key),
-    set: (key, value) => model.set(key, value),
-    on: (event, call) => model.on(event, call),
-    off: (event, call) => model.off(event, call),
-    async save_changes() {
-      const { moved, serial } = model.get("event");
-      const find = await ready;
-      const state = { trouble: "", ...find(moved, model.get("state")), serial };
-      model.set("state", state);
-    },
+  if (!alone) return null;
+  const ready = alone.script ? lent(alone) : unpacked(alone).then(lookUp);
+  return async () => {
+    const { moved, serial } = model.get("event");
+    const answer = await ready;
+    model.set("state", { ...answer(moved, model.get("state")), serial });
   };
 }
