@@ -8,6 +8,10 @@ import { make } from "./dom.js";
  * @property {Object<string, [number[] | null, string, string]>} states By the values of the controls: the places of
  * its panels, or null where drawing failed; its sentence; and what went wrong.
  * @property {Object<string, Object<string, any>>} lands The values after a move that sets other controls, too.
+ *
+ * @typedef {object} Lent What a function brings that answers by itself.
+ * @property {string} script Whose value, given the data, takes what moved and the state, and returns the next state.
+ * @property {any} data
  */
 
 /** Return what Python compressed. */

@@ -16,7 +16,6 @@ import traitlets
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mha_course import plots
 from mha_course.errors import ShapeError, require
 from mha_course.plots.figures import HEAD_COLOURS, INK
 from mha_course.plots.scales import palettes
@@ -41,7 +40,8 @@ class HeadExplorer(CourseWidget):
         recompute: a function that is called at the start, and while a control moves. Its parameters
             are the controls: ``temperature``, ``scale``, ``mask`` (bool (T, S) or None),
             ``sentence`` (str) and others with a number as default. It returns weights, (weights,
-            queries) or (weights, queries, keys).
+            queries) or (weights, queries, keys). Its method ``without_kernel``, if it has one,
+            brings JavaScript that answers in its place: see without_kernel.js.
         source: the line that says whose numbers those of recompute are.
         follow: the query whose arcs are drawn at the start; without it, that of the largest
             number between two different tokens.
@@ -163,7 +163,7 @@ class HeadExplorer(CourseWidget):
 
     def without_kernel(self) -> dict[str, Any]:
         """Return the function's own JavaScript; without it no control is shown."""
-        function = self._function and self._function.function
+        function: Any = self._function and self._function.function
         if hasattr(function, "without_kernel"):
             return {"alone": function.without_kernel()}
         return {"options": {**self.options, "controls": []}}
