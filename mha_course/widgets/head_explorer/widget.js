@@ -2,7 +2,7 @@
 
 import { Arcs, LEAST } from "../arcs.js";
 import { makeControls } from "../controls.js";
-import { clamp, make, makeButton, number, setText, setAttributes, svg } from "../dom.js";
+import { clamp, make, makeButton, setText, setAttributes, svg } from "../dom.js";
 import { inView } from "../in_view.js";
 import { arrange, drawMarked, drawPicture, makeLegend, palettesOf } from "../matrix.js";
 import { showValues } from "../protocol.js";
@@ -202,10 +202,8 @@ class Explorer extends Stage {
     Object.assign(this.paper.style, { width: `${width}px`, height: `${height}px` });
     setAttributes(this.svg, { width, height });
 
-    const { entropy } = maps.facts(at);
     const name = nameOf(maps, at);
-    const measured = entropy === null ? "" : ` · entropy ${number(entropy)} nats`;
-    this.title.replaceChildren(make("b", "", name), make("span", "entropy", measured));
+    this.title.replaceChildren(make("b", "", name));
     const notes = notesOf(maps, at).map(({ warning, text }) =>
       make("span", warning ? "odd" : "", `${warning ? "⚠ " : ""}${text}`),
     );
