@@ -101,6 +101,7 @@ def test_on_the_first_screen_of_the_course_the_sentence_can_be_changed(lab_page)
     for part in (field, page.locator(".mha-heads .hint"), page.locator(".mha-heads .turn")):
         box = part.bounding_box()
         assert shown["y"] < box["y"] < box["y"] + box["height"] < shown["y"] + shown["height"]
+    assert field.bounding_box()["y"] < page.locator(".mha-arcs").bounding_box()["y"]
     assert field.evaluate("field => field.scrollWidth <= field.clientWidth")  # all of the sentence
     field.fill("the grey cta")
     page.locator(".trouble.bad", has_text="“cta” is not one of ").wait_for()
