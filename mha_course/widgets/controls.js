@@ -78,6 +78,7 @@ const buildToggle = ({ label }, moved) => {
 const buildText = (_, moved) => {
   const field = make("input", { type: "text", spellcheck: false, autocomplete: "off" });
   field.addEventListener("input", () => moved(field.value));
+  field.addEventListener("keydown", ({ key }) => key === "Escape" && field.blur());
   const show = (value) => {
     if (field !== document.activeElement) field.value = value; // else an answer would undo what was typed meanwhile
   };

@@ -1,6 +1,8 @@
 // How a widget and the kernel speak (CourseWidget in base.py is the other end): options and state come down, one event
 // at a time goes up.
 
+import { answererOf } from "./without_kernel.js";
+
 /**
  * @typedef {object} State What is drawn; a widget adds what it needs.
  * @property {number} serial That of the event it answers.
@@ -23,7 +25,8 @@ const PATIENCE = 3000; // milliseconds until a kernel that is silent is said not
  * One event is on its way at a time. Of those that are sent meanwhile the newest waits in the place of older ones, so
  * that a slow answer never piles up; where no answer comes in time, whatever is sent next goes out.
  */
-export function connect(model, draw, showTrouble) {
+export function connect(model, draw, showTrouble, compute) {
+  const answer = answererOf(model, compute);
   // One widget may be seen in two pages: each counts from a place of its own, so that no answer is taken for another.
   let serial = Math.floor(Math.random() * 1e12);
   let awaited = null; // the number of the event that is on its way
@@ -42,7 +45,8 @@ export function connect(model, draw, showTrouble) {
     const event = { ...waiting, serial };
     waiting = null;
     model.set("event", event);
-    model.save_changes();
+    if (answer) answer();
+    else model.save_changes();
   }
   /** Send an event, once the one before is answered. */
   function send(event) {

@@ -67,6 +67,15 @@ export class Stage {
     this.saving = setTimeout(() => this.model.save_changes(), SETTLED);
   }
 
+  /** Follow the same word in other words, where it may stand elsewhere. */
+  keepWord(before, now) {
+    const row = this.model.get("row");
+    if (now[row] === before[row]) return;
+    const places = [...now.keys()].filter((i) => now[i] === before[row]);
+    const [nearest] = places.sort((a, b) => Math.abs(a - row) - Math.abs(b - row));
+    if (nearest !== undefined) this.put({ row: nearest });
+  }
+
   /** Draw with the next frame, when all changes of this moment are there. */
   soon() {
     this.due ??= requestAnimationFrame(() => {

@@ -14,6 +14,7 @@ from mha_course.widgets.base import alone
 
 EVIL = '</script><img src=x onerror="window.hacked=1">'
 WORDS = ["it", "was", "the", "cat", "sat"]
+SENTENCE = "the grey cat that chased the loud dogs was hungry , so it ate greedily"
 
 
 def weights(draw, *shape):
@@ -33,6 +34,13 @@ def show(widget_page):
         return page
 
     return open_page
+
+
+def heard(*args, **options):
+    """Return an explorer whose controls stay in a page without a kernel."""
+    explorer = HeadExplorer(*args, **options)
+    explorer.without_kernel = dict
+    return explorer
 
 
 def grid(page):
@@ -180,7 +188,7 @@ def test_the_sentence_unfolds_to_the_table_and_folds_back(show, draw, motion):
         HeadExplorer(given, queries=WORDS, follow="the"), unfolded=False, reduced_motion=motion
     )
     height = page.locator(".mha-heads").bounding_box()["height"]
-    for open_, words in ((True, "Fold back to the sentence"), (False, "Unfold to a table")):
+    for open_, words in ((True, "Back to the sentence"), (False, "Show as a table")):
         page.locator(".turn").click()
         page.wait_for_timeout(40)
         turning = page.locator(".turning").count()
@@ -237,7 +245,7 @@ def test_other_keys_stand_on_a_line_of_their_own(show, draw):
 @pytest.mark.parametrize(("layers", "size"), [(1, 2), (2, 15), (6, 15), (1, 40), (1, 64), (2, 512)])
 def test_no_explorer_is_higher_than_a_screen_and_none_jumps(show, draw, layers, size):
     words = [f"word{n}" for n in range(size)]
-    explorer = HeadExplorer(
+    explorer = heard(
         weights(draw, layers, 1, 8, size, size),
         queries=words,
         recompute=lambda sentence, mask: None,
@@ -319,7 +327,6 @@ def test_entropy_stands_under_each_head(show, draw):
     page = show(HeadExplorer((draw(2, 3, 4) * 2).softmax(-2)))
     assert page.locator(".notes").inner_text().startswith("⚠ rows sum to ")
     assert page.locator(".head small").all_inner_texts() == ["Σ ≠ 1"] * 3
-    assert "entropy" not in page.locator(".title").inner_text()
 
 
 def test_layers_and_sentences_stand_in_rows(show, draw):
@@ -471,9 +478,7 @@ def test_eight_heads_are_drawn_without_stopping_the_page(show, draw, tokens, fra
 
 def test_controls_ask_the_kernel_and_its_answer_is_drawn(show):
     page = show(
-        HeadExplorer(
-            np.eye(5), queries=WORDS, recompute=lambda temperature, mask, sentence: np.eye(5)
-        )
+        heard(np.eye(5), queries=WORDS, recompute=lambda temperature, mask, sentence: np.eye(5))
     )
     fewer = HeadExplorer([[0.25, 0.75], [0.5, 0.5]], queries=["dogs", "were"])
     answer = (
@@ -496,3 +501,63 @@ def test_controls_ask_the_kernel_and_its_answer_is_drawn(show):
     point(page, 1, 0)
     assert said(page) == "head 0: were → dogs 0.50"
     assert page.locator(".head").count() == 1
+
+
+@pytest.mark.parametrize("width", [360, 640, 700, 864, 1280])
+def test_the_field_stands_right_above_the_arcs_and_nothing_overlaps(show, draw, width):
+    given = weights(draw, 4, 15, 15)
+    explorer = heard(given, queries=SENTENCE.split(), recompute=lambda sentence: given)
+    page = show(explorer, unfolded=False, width=width, device_scale_factor=2)
+    boxes = [
+        page.locator(name).bounding_box()
+        for name in (".title", ".turn", ".top input", ".mha-arcs", ".readout", ".hint")
+    ]
+    _, turn, field, arcs_, *_ = boxes
+    for i, one in enumerate(boxes):
+        assert -0.5 <= one["x"] <= one["x"] + one["width"] <= width
+        for other in boxes[:i]:
+            apart = (
+                other["x"] + other["width"] <= one["x"] + 0.5
+                or one["x"] + one["width"] <= other["x"] + 0.5
+                or other["y"] + other["height"] <= one["y"] + 0.5
+                or one["y"] + one["height"] <= other["y"] + 0.5
+            )
+            assert apart, (one, other)
+    assert arcs_["y"] - field["y"] - field["height"] < 40
+    beside = width > 820
+    assert (abs(field["y"] - turn["y"]) < 8) == beside
+    cut = page.locator(".top input").evaluate("field => field.scrollWidth > field.clientWidth")
+    assert cut == (width < 640)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_field_is_the_first_that_tab_reaches_and_escape_leaves_it(show, draw):
+    explorer = heard(weights(draw, 4, 5, 5), queries=WORDS, recompute=lambda sentence: None)
+    page = show(explorer, unfolded=False)
+    press(page, "Tab", "End")
+    focused = "document.activeElement.tagName + document.activeElement.className"
+    assert page.evaluate(focused) == "INPUT"
+    page.keyboard.insert_text(" so")
+    assert page.evaluate("model.get('event').moved") == {"sentence": " ".join([*WORDS, "so"])}
+    press(page, "Escape")
+    assert page.evaluate(focused) == "BODY"
+    press(page, "Tab")
+    assert page.evaluate(focused) == "BUTTONturn"
+    press(page, "Tab")
+    assert "followed" in page.evaluate(focused)
+    press(page, "Tab")
+    assert page.evaluate(focused) == "BUTTONhead"
+
+
+def test_without_a_kernel_no_control_of_python_is_shown(show, draw):
+    def recompute(sentence, temperature, mask):
+        return None
+
+    page = show(
+        HeadExplorer(weights(draw, 2, 5, 5), queries=WORDS, recompute=recompute), unfolded=False
+    )
+    assert page.locator("input, select").count() == 0
+    assert page.locator(".body > .controls, .said").evaluate_all(
+        "nodes => nodes.every((node) => node.offsetHeight === 0)"
+    )
+    assert page.locator(".hint").is_visible()

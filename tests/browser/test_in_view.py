@@ -1,6 +1,7 @@
 """A widget comes into view after Shift+Enter on its cell, and nothing else is ever scrolled."""
 
 import pytest
+from lessons import LESSONS
 
 LINES = "print('\\n'.join(map(str, range(60))))"
 EXPLORER = """import torch
@@ -88,3 +89,22 @@ def test_run_all_scrolls_nothing(lab_page):
     page.wait_for_selector(".mha-lab")
     page.wait_for_timeout(2500)
     assert page.evaluate(SCROLLED) == before
+
+
+def test_on_the_first_screen_of_the_course_the_sentence_can_be_changed(lab_page):
+    page = lab_page(LESSONS[0], run=False, windowing=True, width=1280, height=800)
+    for number in range(4):
+        run_cell(page, number)
+    page.wait_for_selector(".mha-heads[data-drawn]")
+    page.wait_for_timeout(2200)
+    shown, field = view(page), page.locator(".mha-heads input")
+    for part in (field, page.locator(".mha-heads .hint"), page.locator(".mha-heads .turn")):
+        box = part.bounding_box()
+        assert shown["y"] < box["y"] < box["y"] + box["height"] < shown["y"] + shown["height"]
+    assert field.bounding_box()["y"] < page.locator(".mha-arcs").bounding_box()["y"]
+    assert field.evaluate("field => field.scrollWidth <= field.clientWidth")  # all of the sentence
+    field.fill("the grey cta")
+    page.locator(".trouble.bad", has_text="“cta” is not one of ").wait_for()
+    field.fill("the loud dogs that chased the grey cat were hungry , so they ate greedily")
+    page.locator(".readout", has_text="they looks at dogs ").wait_for()
+    assert page.locator(".trouble.bad").count() == 0

@@ -188,6 +188,44 @@ def test_slides_can_be_read_in_a_room_hold_their_content_and_ask_for_nothing(pat
 
 
 @pytest.mark.slow
+def test_a_sentence_that_is_typed_on_a_slide_is_answered_by_the_page(open_deck, deck):
+    page = open_deck("00_start_here", saved=False, width=1280, height=720)
+    place = page.evaluate("slides.findIndex((one) => one.querySelector('.mha-heads input'))")
+    page.evaluate(f"show({place})")
+    explorer = page.locator("section.current .live")
+    field, words = explorer.locator("input"), explorer.locator(".word")
+
+    def numbers():
+        found = words.evaluate_all(
+            "nodes => nodes.map((node) => [...node.children].map((one) => one.textContent))"
+        )
+        return [(word, number) for word, number in found if number]
+
+    text = "the loud dogs that chased the grey cat were hungry , so they ate"
+    field.fill(text)
+    explorer.locator(".readout", has_text="head 1: they looks at dogs ").wait_for()
+    found = example.load(text)
+    row = found.mha(found.x)[1][0, 1, text.split().index("they")].tolist()
+    wanted = zip(text.split(), row, strict=True)
+    assert numbers() == [(word, f"{w:.2f}") for word, w in wanted if w >= 0.05]
+    field.press("End")
+    for key in ("Space", "s", "ArrowRight", "d", "Home"):
+        field.press(key)
+    assert page.evaluate("at") == place
+    assert field.input_value() == f"{text} sd"
+    assert page.evaluate("document.documentElement.className") == ""
+    trouble = explorer.locator(".trouble.bad")
+    assert trouble.inner_text().startswith("“sd” is not one of the ")
+    field.fill(text.replace("they", "it"))
+    trouble.wait_for(state="detached")
+    field.press("Escape")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("at") == place + 1
+    assert deck("00_start_here", False, False).stat().st_size < 700_000
+    assert page.asked == [page.url.split("#")[0]]
+
+
+@pytest.mark.slow
 def test_widgets_are_live_on_slides(open_deck):
     page = open_deck("07_multi_head_attention", solutions=True, saved=False, width=1280, height=720)
 
@@ -205,7 +243,7 @@ def test_widgets_are_live_on_slides(open_deck):
     explorer.locator(".readout", has_text="head 2: dogs looks at loud ").wait_for()
     page.keyboard.press("ArrowRight")
     explorer.locator(".readout", has_text="head 2: was looks at ").wait_for()
-    explorer.get_by_role("button", name="Unfold").click()
+    explorer.get_by_role("button", name="Show as a table").click()
     explorer.locator(".unfolded:not(.turning)").wait_for()
     x, y, w, h = map(float, explorer.locator(".base").get_attribute("data-place").split())
     grown = explorer.locator(".surface").evaluate(

@@ -493,6 +493,14 @@ def test_without_words_the_caption_names_the_largest_number_that_can_be_seen(dra
     assert "the largest number is" in scores.text
 
 
+def test_two_different_words_are_followed_at_first_where_there_are_any():
+    weights = torch.tensor([[1.0, 0, 0, 0], [0.6, 0.4, 0, 0], [0, 0.7, 0.3, 0], [0, 0.9, 0, 0.1]])
+    assert HeadExplorer(weights, queries=["start", "the", "cat", "the"]).row == 2  # “the” → “the”
+    assert HeadExplorer(weights, queries=["start", "the", "cat", "sat"]).row == 3
+    assert HeadExplorer(torch.eye(2)[[1, 1]] * 0.5, queries=["cat", "cat"]).row == 0
+    assert "the largest number is 1.00, from “0” to “0”" in HeadExplorer(weights).text
+
+
 def test_the_word_that_is_followed(draw):
     given = weights(draw, 2, 4, 4)
     words = ["the", "cat", "the", "dogs"]

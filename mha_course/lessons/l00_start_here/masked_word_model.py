@@ -1,17 +1,42 @@
-"""The trained masked-word model for pages without a kernel; its JavaScript is beside this."""
+"""The trained masked-word model as an explorer asks it, with a kernel or without one."""
 
 from __future__ import annotations
 
 import json
 import struct
 from pathlib import Path
+from typing import Any
+
+from torch import Tensor
 
 from mha_course import example
 from mha_course.datasets.grammar import vocabulary
+from mha_course.widgets.base import esm
 
-SCRIPT = Path(__file__).with_suffix(".js")
+HERE = Path(__file__).parent
 # Of the last layer, what comes after its attention weights.
 UNUSED = ("out_proj", "feed_forward", "norm2")
+
+
+class Look:
+    """Return the weights of the trained model's last layers, (layers, 1, H, S, S), for a sentence.
+
+    >>> Look()("the cat sat").shape
+    torch.Size([1, 1, 4, 3, 3])
+    """
+
+    def __init__(self, layers: int = 1) -> None:
+        self.layers = layers
+
+    def __call__(self, sentence: str) -> Tensor:
+        """Ask the model. Raises: SentenceError for words that it does not know."""
+        ids, _ = example.encode([sentence.split()])
+        return example.trained_model().attention_weights(ids)[-self.layers :]
+
+    def without_kernel(self) -> dict[str, Any]:
+        """Return the script that answers in a page, and what it computes with."""
+        script = esm("answer.js", folder=HERE).replace("export default", "return")
+        return {"script": f"(() => {{\n{script}\n}})()", "data": exported_weights()}
 
 
 def exported_weights() -> bytes:

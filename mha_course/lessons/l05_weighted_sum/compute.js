@@ -2,7 +2,7 @@
 
 import { clamp } from "../../widgets/dom.js";
 import { figure } from "../../widgets/labs/bars.js";
-import { valuesAfter } from "../../widgets/labs/without_kernel.js";
+import { valuesAfter } from "../../widgets/without_kernel.js";
 
 const FREE = [-1, 1.5]; // as in lab.py
 const sumOf = (numbers) => numbers.reduce((sum, number) => sum + number, 0);

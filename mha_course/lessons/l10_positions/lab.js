@@ -4,7 +4,7 @@ import { inView } from "../../widgets/in_view.js";
 import { figure } from "../../widgets/labs/bars.js";
 import { renderLab } from "../../widgets/labs/lab.js";
 import { KINDS } from "../../widgets/labs/panels.js";
-import { valuesAfter } from "../../widgets/labs/without_kernel.js";
+import { valuesAfter } from "../../widgets/without_kernel.js";
 
 const BASES = [100, 10_000, 500_000]; // as in lab.py
 const sumOf = (numbers) => numbers.reduce((sum, number) => sum + number, 0);

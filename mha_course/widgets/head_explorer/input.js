@@ -26,26 +26,28 @@ export function followPointer(explorer) {
   }
 }
 
-/** Answer to a key in the large picture, and say whether it was one of ours. */
-export function pressLarge(explorer, { key }) {
+function chooseHead(explorer, { key }) {
+  const step = { PageUp: -1, PageDown: 1 }[key];
   const { layer, slot } = explorer.current();
+  if (step) explorer.choose({ layer, slot: slot + step });
+  return Boolean(step);
+}
+
+/** Answer to a key in the large picture, and say whether it was one of ours. */
+export function pressLarge(explorer, event) {
+  const { key } = event;
   const cell = neighbour(key, { row: 0, column: 0, ...explorer.cursor }, explorer.maps);
   if (cell) explorer.point({ cursor: cell, hover: null });
-  else if (key === "PageUp") explorer.choose({ layer, slot: slot - 1 });
-  else if (key === "PageDown") explorer.choose({ layer, slot: slot + 1 });
   else if (key === "Escape") explorer.point({ cursor: null });
-  else return false;
+  else return chooseHead(explorer, event);
   return true;
 }
 
 /** Answer to a key in the sentence, and say whether it was one of ours. */
 export function pressSentence(explorer, event) {
-  const { layer, slot } = explorer.current();
-  if (event.key === "PageUp") explorer.choose({ layer, slot: slot - 1 });
-  else if (event.key === "PageDown") explorer.choose({ layer, slot: slot + 1 });
-  else if (!explorer.arcs.press(event)) return false;
-  explorer.point({ hover: null });
-  return true;
+  const ours = explorer.arcs.press(event) || chooseHead(explorer, event);
+  if (ours) explorer.point({ hover: null });
+  return ours;
 }
 
 /** Answer to a key among the small pictures, and say whether it was one of ours. */

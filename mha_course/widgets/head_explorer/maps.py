@@ -78,17 +78,21 @@ class Maps:
         """Return the queries and keys of a row: those of its sentence."""
         return self.tokens[row % len(self.tokens)]
 
-    def largest(self, row: int, slot: int) -> tuple[int, int] | None:
+    def largest(self, row: int, slot: int, *, apart: bool = False) -> tuple[int, int] | None:
         """Return the cell with the largest number that is seen, or None.
 
-        A row that sees a single key has no choice, so it is passed over where others see more.
+        A row that sees a single key has no choice, so it is passed over where others see more; so
+        is a token that looks at itself or its like, where two are to be ``apart``.
         """
         matrix = self.numbers[row, slot]
         seen = np.isfinite(matrix) & ~self.hidden[row, slot]
         if not seen.any():
             return None
         choosing = seen & (seen.sum(axis=1, keepdims=True) > 1)
-        candidates = np.where(choosing if choosing.any() else seen, matrix, -np.inf)
+        queries, keys = self.tokens_of(row)
+        differ = choosing & (np.array(queries)[:, None] != keys) & apart
+        best = next(cells for cells in (differ, choosing, seen) if cells.any())
+        candidates = np.where(best, matrix, -np.inf)
         query, key = np.unravel_index(candidates.argmax(), matrix.shape)
         return int(query), int(key)
 

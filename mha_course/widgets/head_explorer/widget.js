@@ -2,7 +2,7 @@
 
 import { Arcs, LEAST } from "../arcs.js";
 import { makeControls } from "../controls.js";
-import { clamp, make, makeButton, number, setText, setAttributes, svg } from "../dom.js";
+import { clamp, make, makeButton, setText, setAttributes, svg } from "../dom.js";
 import { inView } from "../in_view.js";
 import { arrange, drawMarked, drawPicture, makeLegend, palettesOf } from "../matrix.js";
 import { showValues } from "../protocol.js";
@@ -51,6 +51,7 @@ class Explorer extends Stage {
   paper = make("div", "paper", this.base, this.surface);
   table = make("div", "table", this.paper);
   legend = make("div", "legend");
+  hint = make("p", "hint", "Hover over a word to follow it; click to keep it.");
   readout = make("p", "readout");
   notes = make("p", "notes");
   height = 0; // of the stage: the most that was needed
@@ -72,16 +73,16 @@ class Explorer extends Stage {
   }
 
   build() {
-    const controls = [...this.controls.values()].map(({ node }) => node);
-    const bar = make("div", "controls", ...controls);
+    const { sentence, ...others } = Object.fromEntries(this.controls);
+    const bar = make("div", "controls", ...Object.values(others).map(({ node }) => node));
+    bar.hidden = !bar.firstChild;
     const said = make("div", "said", this.source, this.trouble);
-    const recompute = make("div", "recompute", bar, said);
-    recompute.hidden = !controls.length;
-    const top = make("div", "top", this.title, this.turn);
+    said.hidden = !this.controls.size;
+    const top = make("div", "top", this.title, sentence?.node ?? "", this.turn);
     this.stage = make("div", "stage", this.arcs.node, this.table);
-    const below = make("div", "below", this.readout, this.legend);
-    this.view = make("div", "view", top, this.stage, below, this.notes, this.speaker.node);
-    const body = make("div", "body", this.view, recompute, make("div", "side", this.list));
+    const below = make("div", "below", this.readout, make("div", "", this.legend, this.hint));
+    this.view = make("div", "view", top, said, this.stage, below, this.notes, this.speaker.node);
+    const body = make("div", "body", this.view, bar, make("div", "side", this.list));
     const help = make("details", "keys", make("summary", "", "Keys"));
     for (const [where, what] of Object.entries(KEYS))
       help.append(make("p", "", make("b", "", where), `: ${what}`));
@@ -127,21 +128,12 @@ class Explorer extends Stage {
     if (this.kernel.idle()) showValues(this.controls, state);
     const before = this.maps && this.wordsOf(this.current())[0];
     this.maps = readMaps(state);
-    if (before) this.keepWord(before[this.model.get("row")]);
+    if (before) this.keepWord(before, this.wordsOf(this.current())[0]);
     const shape = `${this.maps.shape} ${this.maps.rows}`;
     if (shape !== this.shape)
       this.thumbs = makeThumbs(this.maps, this.list, (at) => this.choose(at));
     this.shape = shape;
     this.soon();
-  }
-
-  /** Follow the word on, which stands elsewhere when others came before it. */
-  keepWord(word) {
-    const [now, row] = [this.wordsOf(this.current())[0], this.followed()];
-    if (now[row] === word) return;
-    const places = [...now.keys()].filter((i) => now[i] === word);
-    const [nearest] = places.sort((a, b) => Math.abs(a - row) - Math.abs(b - row));
-    if (nearest !== undefined) this.put({ row: nearest });
   }
 
   /** Return queries and keys as they were given; in tables words that come twice are numbered. */
@@ -182,7 +174,7 @@ class Explorer extends Stage {
     if (this.unfolded === unfolded) return;
     this.unfolded = unfolded;
     this.turn.hidden = !this.maps.words;
-    setText(this.turn, unfolded ? "Fold back to the sentence" : "Unfold to a table of all words");
+    setText(this.turn, unfolded ? "Back to the sentence" : "Show as a table");
     this.root.classList.toggle("unfolded", unfolded);
     if (!first && this.maps.words) unfold(this, unfolded);
   }
@@ -210,10 +202,8 @@ class Explorer extends Stage {
     Object.assign(this.paper.style, { width: `${width}px`, height: `${height}px` });
     setAttributes(this.svg, { width, height });
 
-    const { entropy } = maps.facts(at);
     const name = nameOf(maps, at);
-    const measured = entropy === null ? "" : ` · entropy ${number(entropy)} nats`;
-    this.title.replaceChildren(make("b", "", name), make("span", "entropy", measured));
+    this.title.replaceChildren(make("b", "", name));
     const notes = notesOf(maps, at).map(({ warning, text }) =>
       make("span", warning ? "odd" : "", `${warning ? "⚠ " : ""}${text}`),
     );

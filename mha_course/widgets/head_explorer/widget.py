@@ -16,7 +16,6 @@ import traitlets
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mha_course import plots
 from mha_course.errors import ShapeError, require
 from mha_course.plots.figures import HEAD_COLOURS, INK
 from mha_course.plots.scales import palettes
@@ -41,9 +40,11 @@ class HeadExplorer(CourseWidget):
         recompute: a function that is called at the start, and while a control moves. Its parameters
             are the controls: ``temperature``, ``scale``, ``mask`` (bool (T, S) or None),
             ``sentence`` (str) and others with a number as default. It returns weights, (weights,
-            queries) or (weights, queries, keys).
+            queries) or (weights, queries, keys). Its method ``without_kernel``, if it has one,
+            brings JavaScript that answers in its place: see without_kernel.js.
         source: the line that says whose numbers those of recompute are.
-        follow: the query whose arcs are drawn at the start; without it, that of the largest number.
+        follow: the query whose arcs are drawn at the start; without it, that of the largest
+            number between two different tokens.
     Raises: ShapeError.
 
     Weights between at most 40 words open as a sentence with arcs from the word that is followed,
@@ -88,9 +89,7 @@ class HeadExplorer(CourseWidget):
             mask_at_start = controls.choice_of_mask(self._maps.hidden)
             chosen = controls.controls_of(recompute, self._sentence, mask_at_start)
             self._function = LearnerFunction(PLACE, "function", recompute)
-        # On a slide nothing recomputes.
-        on_slide = plots.figures.style.get() is plots.figures.SLIDE
-        specs = [] if on_slide else [control.spec() for control in chosen]
+        specs = [control.spec() for control in chosen]
         options = {"controls": specs, "palettes": palettes(), "colours": list(HEAD_COLOURS)}
         super().__init__(chosen, options=options, layer=layer, head=head)
         self.row = self._row_at_start(follow)
@@ -104,10 +103,10 @@ class HeadExplorer(CourseWidget):
         return max(0, min(self.layer, layers - 1)), max(0, min(self.head, heads - 1))
 
     def _row_at_start(self, follow: str | None) -> int:
-        """Return the row of a query, the last of this name, or that of the largest number."""
+        """Return the row of a query, the last of this name, or the one with the largest number."""
         queries = self._maps.tokens_of(self._shown()[0])[0]
         if follow is None:
-            return (self._maps.largest(*self._shown()) or (0, 0))[0]
+            return (self._maps.largest(*self._shown(), apart=True) or (0, 0))[0]
         expected = f"one of {', '.join(queries)}"
         rule = "follow must be one of the queries"
         require(follow in queries, PLACE, rule, expected=expected, got=repr(follow))
@@ -161,6 +160,13 @@ class HeadExplorer(CourseWidget):
             self._maps = read(weights, queries, keys)
         self._sentence = sentence
         self._source = self._source_of_recompute
+
+    def without_kernel(self) -> dict[str, Any]:
+        """Return the function's own JavaScript; without it no control is shown."""
+        function: Any = self._function and self._function.function
+        if hasattr(function, "without_kernel"):
+            return {"alone": function.without_kernel()}
+        return {"options": {**self.options, "controls": []}}
 
     def picture(self) -> Axes | Figure:
         """Draw the sentence and up to 16 heads of the layer, or one head alone."""

@@ -6,7 +6,6 @@ import { inView } from "../in_view.js";
 import { followTheme, palettesOf } from "../matrix.js";
 import { connect, showValues } from "../protocol.js";
 import { KINDS } from "./panels.js";
-import { answered } from "./without_kernel.js";
 
 /**
  * @typedef {object} LabOptions
@@ -94,8 +93,7 @@ function makeBoards(tools) {
  * Draw a lab; `kinds` are those of panels, among which a lesson may have its own. Where there is no kernel,
  * `compute(moved, state)` returns the state after a move, if the lab has no table of them.
  */
-export function renderLab({ model: given, el }, kinds, compute) {
-  const model = answered(given, compute);
+export function renderLab({ model, el }, kinds, compute) {
   const { kind, question, hint, controls: specs, start, ...options } = model.get("options");
   const palettes = palettesOf(options.palettes);
   let local = {}; // the values, those that the kernel has not answered yet included
@@ -108,7 +106,7 @@ export function renderLab({ model: given, el }, kinds, compute) {
   const kernel = connect(model, draw, (text) => {
     setText(trouble, text && `⚠ ${text}`);
     trouble.hidden = !text;
-  });
+  }, compute);
   const read = (words, spoken) => {
     readout.textContent = words;
     if (spoken) speak(words);

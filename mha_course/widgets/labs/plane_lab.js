@@ -5,7 +5,7 @@ import { inView } from "../in_view.js";
 import { figure } from "./bars.js";
 import { renderLab } from "./lab.js";
 import { KINDS } from "./panels.js";
-import { valuesAfter } from "./without_kernel.js";
+import { valuesAfter } from "../without_kernel.js";
 
 const [SHORTEST, LONGEST, TARGET] = [0.2, 1.5, 0.8]; // as in plane.py
 const NAMES = ["a", "b", "c"];

@@ -6,7 +6,7 @@ import torch
 from mha_course import example
 from mha_course.datasets.grammar import sentences, vocabulary
 from mha_course.errors import SentenceError
-from mha_course.lessons.l00_start_here.masked_word_model import SCRIPT, exported_weights
+from mha_course.lessons.l00_start_here.masked_word_model import HERE, exported_weights
 from mha_course.widgets.learner_function import error_line
 
 LOAD = """async ([script, bytes]) => {
@@ -33,7 +33,7 @@ TYPOS = ("cta", "Teh", "hungry,", "x" * 30, "dgos", "ITS", "greedly", "loudd", "
 @pytest.fixture
 def page(new_page):
     page = new_page()
-    script = SCRIPT.read_text(encoding="utf-8")
+    script = (HERE / "masked_word_model.js").read_text(encoding="utf-8")
     page.goto("about:blank")
     page.evaluate(LOAD, [script, list(exported_weights())])
     return page
@@ -49,8 +49,8 @@ def test_its_weights_are_those_of_pytorch(page):
     for text, answer in zip(texts, page.evaluate(ASK, texts), strict=True):
         ids, _ = example.encode([text.split()])
         with torch.no_grad():
-            expected = model.attention_weights(ids)[-1, 0]  # (H, S, S)
-        assert (answer["H"], answer["S"]) == tuple(expected.shape[:2])
+            expected = model.attention_weights(ids)[:, 0]  # (L, H, S, S)
+        assert (answer["H"], answer["S"]) == tuple(expected.shape[1:3])
         assert answer["tokens"] == text.split()
         weights = torch.tensor(answer["weights"]).view_as(expected)
         largest = max(largest, (weights - expected).abs().max().item())

@@ -12,7 +12,7 @@ function connected(context) {
   const [sent, drawn, troubles, order, followers] = [[], [], [], [], new Set()];
   let [state, event] = [{ serial: 0, trouble: "", values: {} }, null];
   const model = {
-    get: (name) => (name === "state" ? state : event),
+    get: (name) => ({ state, event })[name],
     set: (name, value) => (event = value),
     save_changes() {
       sent.push(event);

@@ -10,6 +10,7 @@ const [FEW, MOST] = [9, 16]; // parts of a number that are shown one by one: wit
  * @property {number} S
  * @property {number} D
  * @property {string[]} tokens
+ * @property {string[]} words The same before repeated ones were numbered.
  * @property {object} plan Where everything stands, as plan.py lays it out.
  * @property {boolean} masked Whether a mask hides anything.
  * @property {string} source The line that says whose numbers they are.

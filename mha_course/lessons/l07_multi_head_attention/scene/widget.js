@@ -216,7 +216,9 @@ class Scene extends Stage {
 
   stateCame(state) {
     if (this.kernel.idle()) showValues(this.controls, state);
+    const before = this.steps?.words;
     this.steps = readSteps(state);
+    if (before) this.keepWord(before, state.words);
     this.brush.take(this.steps);
     this.picture = new Picture(this.steps, this.palettes);
     this.board.replaceChildren(this.picture.svg, this.brush.canvas);

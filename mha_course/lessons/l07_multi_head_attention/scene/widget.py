@@ -132,6 +132,7 @@ class AttentionScene(CourseWidget):
             "S": S,
             "D": D,
             "tokens": tokens,
+            "words": self._words,
             "plan": plan.message(),
             "masked": masked,
             "source": self._source(),
@@ -188,10 +189,7 @@ class AttentionScene(CourseWidget):
         self._sizes = sizes
         self._shown = given | yours
         self._yours = () if result.get("given") else tuple(name for name in yours if name != "x")
-        before, self._words = self._words, words
-        if words != before and self.row >= 0:  # the same word is followed, where it is there
-            word = before[min(self.row, len(before) - 1)]
-            self.row = words.index(word) if word in words else min(self.row, len(words) - 1)
+        self._words = words
 
     @traitlets.observe("row", "head")
     def _describe(self, _: Any = None) -> None:
@@ -210,7 +208,8 @@ class AttentionScene(CourseWidget):
     def picture(self) -> Figure:
         """Draw the overview, with the word that is followed."""
         head = min(max(self.head, 0), self._sizes["H"] - 1)
-        return attention_scene(self._shown, numbered(self._words), head=head, follow=self.row)
+        row = min(self.row, self._sizes["S"] - 1)
+        return attention_scene(self._shown, numbered(self._words), head=head, follow=row)
 
 
 def _signed_on_paper() -> bytes:

@@ -1,4 +1,6 @@
-// What answers a lab where there is no kernel: a table of all its states, or the lab's own script.
+// What answers a widget where there is no kernel: a table of all its states, its own script, or that of a function.
+
+import { make } from "./dom.js";
 
 /**
  * @typedef {object} States As states.py packs them.
@@ -6,6 +8,10 @@
  * @property {Object<string, [number[] | null, string, string]>} states By the values of the controls: the places of
  * its panels, or null where drawing failed; its sentence; and what went wrong.
  * @property {Object<string, Object<string, any>>} lands The values after a move that sets other controls, too.
+ *
+ * @typedef {object} Lent What a function brings that answers by itself.
+ * @property {string} script Whose value, given the data, takes what moved and the state, and returns the next state.
+ * @property {any} data
  */
 
 /** Return what Python compressed. */
@@ -37,21 +43,26 @@ export function valuesAfter(moved, before) {
   return Object.fromEntries(Object.entries(before).map(after));
 }
 
-/** Return a model whose events the page answers, where there is no kernel: from a table, or as `compute` does. */
-export function answered(model, compute) {
+/** Run the script of a function, inline: a page that forbids eval allows that. */
+function lent({ script, data }) {
+  const node = make("script", { textContent: `window.answerWith = ${script}` });
+  document.head.append(node);
+  node.remove();
+  return window.answerWith(data);
+}
+
+/**
+ * Return what answers the events of a model in the page, where there is no kernel; else nothing. A widget may have
+ * `compute(moved, state)`, which returns the state after a move.
+ */
+export function answererOf(model, compute) {
   const alone = model.get("alone");
-  if (!alone) return model;
-  const ready = alone === "computed" ? compute : unpacked(alone).then(lookUp);
-  return {
-    get: (key) => model.get(key),
-    set: (key, value) => model.set(key, value),
-    on: (event, call) => model.on(event, call),
-    off: (event, call) => model.off(event, call),
-    async save_changes() {
-      const { moved, serial } = model.get("event");
-      const find = await ready;
-      const state = { trouble: "", ...find(moved, model.get("state")), serial };
-      model.set("state", state);
-    },
+  if (!alone) return null;
+  const table = () => (alone.script ? lent(alone) : unpacked(alone).then(lookUp));
+  const ready = alone === "computed" ? compute : table();
+  return async () => {
+    const { moved, serial } = model.get("event");
+    const answer = await ready;
+    model.set("state", { trouble: "", ...answer(moved, model.get("state")), serial });
   };
 }

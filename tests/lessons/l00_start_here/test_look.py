@@ -1,0 +1,79 @@
+"""The explorer of the trained model answers what is typed, without a kernel as Python would."""
+
+import numpy as np
+import pytest
+import torch
+
+from mha_course import example
+from mha_course.lessons.l00_start_here.masked_word_model import Look
+from mha_course.plots import figures
+from mha_course.widgets import HeadExplorer
+from mha_course.widgets.base import DECK_VIEW
+
+TYPED = (
+    "the loud dogs that chased the grey cat were hungry , so they ate",
+    "the cat",
+    "cat",
+    "the the the cat",
+    "the grey cta",
+    "the grey cat was hungry",
+    "",
+    "cat " * 16,
+)
+STATE = """() => {
+  const { numbers, ...state } = model.state.state;
+  return { ...state, numbers: [...new Float32Array(numbers.slice().buffer)] };
+}"""
+
+
+def explorer(layers):
+    look = Look(layers)
+    tokens = example.SENTENCE.split()
+    return HeadExplorer(look(example.SENTENCE), queries=tokens, head=1, follow="it", recompute=look)
+
+
+def test_its_weights_are_those_of_the_example():
+    found = example.load()
+    with torch.no_grad():
+        assert torch.equal(Look()(example.SENTENCE)[0], found.mha(found.x)[1])
+    assert Look(2)("the cat").shape == (2, 1, 4, 2, 2)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_page_answers_a_sentence_as_python_does(layers, widget_page):
+    made = explorer(layers)
+    page = widget_page(made)
+    field = page.locator(".mha-heads input")
+    for text in TYPED:
+        field.fill(text)
+        page.wait_for_function("(text) => model.state.state.values.sentence === text", arg=text)
+        made._show({"moved": {"sentence": text}})
+        answered, wanted = page.evaluate(STATE), dict(made.state)
+        facts, right = answered.pop("facts"), wanted.pop("facts")
+        numbers = np.frombuffer(wanted.pop("numbers"), "<f4")
+        np.testing.assert_allclose(answered.pop("numbers"), numbers, atol=1e-4)
+        np.testing.assert_allclose(
+            [one.pop("entropy") for one in facts], [one.pop("entropy") for one in right], atol=1e-3
+        )
+        assert [one["leak"] for one in facts] == [one["leak"] for one in right]
+        del answered["serial"], wanted["serial"]
+        wanted["tokens"] = [list(pair) for pair in wanted["tokens"]]
+        wanted["words"] = wanted["words"] and [list(pair) for pair in wanted["words"]]
+        assert answered == wanted
+        trouble = page.locator(".mha-heads .trouble")
+        assert trouble.inner_text() == wanted["trouble"]
+
+
+def test_the_model_travels_with_pages_without_a_kernel_alone():
+    made = explorer(1)
+    data, _ = made._repr_mimebundle_()
+    assert DECK_VIEW not in data
+    assert "makeModel" not in str(data) + str(made.get_state())
+    style = figures.style.set(figures.SLIDE)
+    try:
+        data, _ = made._repr_mimebundle_()
+    finally:
+        figures.style.reset(style)
+    assert "makeModel" in data[DECK_VIEW]["state"]
+    assert len(data[DECK_VIEW]["state"]) < 260_000
