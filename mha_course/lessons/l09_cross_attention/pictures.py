@@ -52,16 +52,17 @@ def alignment(
     ax = ax or new_figure(9, 1.7).subplots()
     step = (len(source) - 1) / (len(target) - 1)
     shifts = [abs(place - step * t) for t, place in enumerate(places)]
-    look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": LARGE, "color": INK}
+    look: dict[str, Any] = {"va": "center", "color": INK, "parse_math": False}
+    words = look | {"ha": "center", "fontsize": LARGE}
     for s, word in enumerate(source):
-        ax.text(s, 1, word, **look)
+        ax.text(s, 1, word, **words)
     for t, (word, place) in enumerate(zip(target, places, strict=True)):
         longest = shifts[t] == max(shifts)
         color, width = (ACCENT, 4) if longest else (HATCH["edgecolor"], 1.6)
         ax.plot((step * t, place), (0.16, 0.86), color=color, linewidth=width)
-        ax.text(step * t, 0, word, **look)
+        ax.text(step * t, 0, word, **words)
     for y, name in ((1, "English"), (0, "Endish")):
-        ax.text(-0.8, y, name, **look | {"ha": "right", "fontsize": TEXT})
+        ax.text(-0.8, y, name, ha="right", fontsize=TEXT, **look)
     ax.set(xlim=(-1.5, len(source) - 0.4), ylim=(-0.15, 1.15))
     ax.axis("off")
     return ax

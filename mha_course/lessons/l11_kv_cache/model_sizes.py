@@ -141,14 +141,14 @@ def table(lengths: Sequence[int]) -> tuple[list[str], list[list[str | int]]]:
     and its weights.
     """
     heads = ["model", "L", "H", "G", "D", *map(length, lengths), "weights"]
-    rows = []
+    rows: list[list[str | int]] = []
     for model in MODELS:
-        groups = "–" if model.latent else model.num_kv_heads
-        row = [model.name, model.layers, model.num_heads, groups, model.head_dim]
+        groups: str | int = "–" if model.latent else model.num_kv_heads
+        rows.append([model.name, model.layers, model.num_heads, groups, model.head_dim])
         for tokens in lengths:
             written = amount(model.cache_bytes(tokens))
-            row.append(f"({written})" if tokens > model.context else written)
-        rows.append([*row, amount(model.weight_bytes)])
+            rows[-1].append(f"({written})" if tokens > model.context else written)
+        rows[-1].append(amount(model.weight_bytes))
     return heads, rows
 
 

@@ -197,13 +197,12 @@ def memory_traffic() -> Figure:
     return figure
 
 
-def to_scale(tokens: int, width: int, block_size: int) -> Figure:
+def to_scale(tokens: int, width: int, block_size: int, *, ax: Axes | None = None) -> Axes:
     """Draw what one head computes, to scale, and one block of its scores and of its weights.
 
     Args: tokens are T = S, width is D, block_size is that of a block, in queries and in keys.
     """
-    figure = new_figure(9, 2.5)
-    ax = figure.subplots()
+    ax = ax or new_figure(9, 2.5).subplots()
     gap = tokens / 4
     left = 0.0
     sizes = {"q": width, "k": width, "v": width, "scores": tokens, "weights": tokens}
@@ -219,4 +218,4 @@ def to_scale(tokens: int, width: int, block_size: int) -> Figure:
     ax.text(-0.04 * tokens, tokens / 2, f"{tokens:,} tokens", ha="right", fontsize=SMALL, color=INK)
     ax.set(xlim=(-3 * gap, left), ylim=(1.14 * tokens, -0.14 * tokens), aspect="equal")
     ax.axis("off")
-    return figure
+    return ax
