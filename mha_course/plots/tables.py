@@ -51,7 +51,7 @@ def results(
 def _written(value: Value) -> str:
     if isinstance(value, str):
         return value
-    return f"{value:,}" if isinstance(value, int) else f"{value:.2f}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 
 def _bar(share: float) -> str:

@@ -20,7 +20,7 @@ from mha_course.attention import MultiHeadAttention
 from mha_course.example import SENTENCE
 from mha_course.lessons.l05_weighted_sum.pictures import weighted_sum
 from mha_course.lessons.l07_multi_head_attention.scene.static import attention_scene
-from mha_course.lessons.l09_cross_attention.pictures import cross_attention
+from mha_course.lessons.l09_cross_attention.pictures import alignment, cross_attention
 from mha_course.lessons.l10_positions.pictures import encoding_waves, rope_pairs
 from mha_course.lessons.l11_kv_cache.pictures import decoding_step, kv_sharing
 from mha_course.lessons.l12_flash_attention.pictures import (
@@ -28,6 +28,7 @@ from mha_course.lessons.l12_flash_attention.pictures import (
     online_softmax,
     recomputation,
     tiles,
+    to_scale,
 )
 from mha_course.lessons.l13_encoder_block.pictures import (
     block_picture,
@@ -49,6 +50,7 @@ MATRICES = (
 )
 ONE_PANEL = {
     "bars": lambda ax: plots.bars([1, 2], ["it", "cat"], ax=ax),
+    "alignment": lambda ax: alignment(["the", "old", "fox"], ["foxu", "oldem"], (2, 1), ax=ax),
     "cross_attention": lambda ax: cross_attention(5, 7, ax=ax),
     "curves": lambda ax: plots.curves([1, 2], {"a": [1, 2]}, xlabel="x", ylabel="y", ax=ax),
     "heatmap": lambda ax: plots.heatmap(torch.eye(15), queries=WORDS, title="head 1", ax=ax),
@@ -58,6 +60,7 @@ ONE_PANEL = {
     "recomputation": lambda ax: recomputation(ax=ax),
     "rope_pairs": lambda ax: rope_pairs(6, ax=ax),
     "tiles": lambda ax: tiles(32, 32, 4, ax=ax),
+    "to_scale": lambda ax: to_scale(2048, 128, 128, ax=ax),
 }
 
 HEADS = torch.rand(4, 15, 15, generator=torch.Generator().manual_seed(0)).softmax(-1)

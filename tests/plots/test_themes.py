@@ -97,5 +97,7 @@ def test_results_are_a_table_with_a_caption(monkeypatch):
     assert ">Two runs.</figcaption>" in html
     assert re.findall(r"width:(\d+)px", html) == ["60", "120"]
     assert html.count("text-align:right") == 4
+    plots.results(["ms"], [(1234.5,)], caption="Long.")
+    assert shown[-1][1] == "Long.\nms\n1,234.50"
     with pytest.raises(ShapeError, match="a value for each column"):
         plots.results(["G", "R²"], [(1,)], caption="One.")

@@ -1,7 +1,8 @@
-"""The picture of lesson 9: two sequences that meet."""
+"""The pictures of lesson 9: words that belong together, and two sequences that meet."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from mha_course.plots.diagrams import Point, arrow
-from mha_course.plots.figures import INK, QUIET, SMALL, TEXT, TITLE, new_figure
+from mha_course.plots.figures import (
+    ACCENT,
+    HATCH,
+    INK,
+    LARGE,
+    QUIET,
+    SMALL,
+    TEXT,
+    TITLE,
+    new_figure,
+)
 from mha_course.tracing.records import color as axis_color
 
 
@@ -30,6 +41,31 @@ class _Cells(NamedTuple):
     @property
     def exit(self) -> Point:
         return self.x + self.columns + 0.3, self.y + self.rows / 2
+
+
+def alignment(
+    source: Sequence[str], target: Sequence[str], places: Sequence[int], *, ax: Axes | None = None
+) -> Axes:
+    """Write source above target, and draw a line from each word of target to its place in source;
+    the longest is highlighted.
+    """
+    ax = ax or new_figure(9, 1.7).subplots()
+    step = (len(source) - 1) / (len(target) - 1)
+    shifts = [abs(place - step * t) for t, place in enumerate(places)]
+    look: dict[str, Any] = {"va": "center", "color": INK, "parse_math": False}
+    words = look | {"ha": "center", "fontsize": LARGE}
+    for s, word in enumerate(source):
+        ax.text(s, 1, word, **words)
+    for t, (word, place) in enumerate(zip(target, places, strict=True)):
+        longest = shifts[t] == max(shifts)
+        color, width = (ACCENT, 4) if longest else (HATCH["edgecolor"], 1.6)
+        ax.plot((step * t, place), (0.16, 0.86), color=color, linewidth=width)
+        ax.text(step * t, 0, word, **words)
+    for y, name in ((1, "English"), (0, "Endish")):
+        ax.text(-0.8, y, name, ha="right", fontsize=TEXT, **look)
+    ax.set(xlim=(-1.5, len(source) - 0.4), ylim=(-0.15, 1.15))
+    ax.axis("off")
+    return ax
 
 
 def cross_attention(queries: int, keys: int, *, ax: Axes | None = None) -> Axes:

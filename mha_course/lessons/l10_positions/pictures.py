@@ -1,6 +1,8 @@
-"""Drawings of two sequences that meet, and of places written as waves and as turns."""
+"""Drawings of places, written as waves and as turns."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -9,17 +11,17 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from mha_course.plots.diagrams import arrow
-from mha_course.plots.figures import INK, TEXT, TITLE, new_figure
+from mha_course.plots.figures import INK, TEXT, TITLE, new_figure, signed_colormap
 
 
 def encoding_waves(encoding: Tensor, channels: tuple[int, ...]) -> Figure:
     """Draw an encoding of positions (S, C) in colours, and up to four of its channels as waves."""
     figure = new_figure(11, 4)
     whole, lines = figure.subplots(1, 2, width_ratios=(1, 1.2))
-    image = whole.imshow(
-        encoding.numpy().T, cmap="vlag", vmin=-1, vmax=1, aspect="auto", interpolation="nearest"
-    )
-    whole.set(xlabel="place s", ylabel="channel")
+    places, width = map(range, encoding.shape)
+    colors: dict[str, Any] = {"cmap": signed_colormap(), "vmin": -1, "vmax": 1}
+    image = whole.pcolormesh(places, width, encoding.numpy().T, **colors)
+    whole.set(xlabel="place s", ylabel="channel", ylim=(len(width) - 0.5, -0.5))
     whole.set_title("all channels", loc="left", fontsize=TEXT, color=INK)
     figure.colorbar(image, ax=whole)
     for channel, shade, style in zip(

@@ -136,18 +136,20 @@ def length(tokens: int) -> str:
     return f"{tokens // 1024}k" if tokens >= 1024 and tokens % 1024 == 0 else str(tokens)
 
 
-def table(lengths: Sequence[int]) -> str:
-    """Write a row for each model: its sizes, its cache at these lengths, and its weights."""
-    titles = "".join(f"{length(tokens):>12}" for tokens in lengths)
-    lines = [f"{'model':12}{'L':>4}{'H':>4}{'G':>4}{'D':>5}{titles}{'weights':>10}"]
+def table(lengths: Sequence[int]) -> tuple[list[str], list[list[str | int]]]:
+    """Return the heads of columns, and a row for each model: its sizes, its cache at these lengths,
+    and its weights.
+    """
+    heads = ["model", "L", "H", "G", "D", *map(length, lengths), "weights"]
+    rows: list[list[str | int]] = []
     for model in MODELS:
-        groups = "–" if model.latent else model.num_kv_heads
-        line = f"{model.name:12}{model.layers:4}{model.num_heads:4}{groups:>4}{model.head_dim:5}"
+        groups: str | int = "–" if model.latent else model.num_kv_heads
+        rows.append([model.name, model.layers, model.num_heads, groups, model.head_dim])
         for tokens in lengths:
             written = amount(model.cache_bytes(tokens))
-            line += f"{f'({written})' if tokens > model.context else f'{written} ':>12}"
-        lines.append(f"{line}{amount(model.weight_bytes):>10}")
-    return "\n".join(lines)
+            rows[-1].append(f"({written})" if tokens > model.context else written)
+        rows[-1].append(amount(model.weight_bytes))
+    return heads, rows
 
 
 def sources() -> str:

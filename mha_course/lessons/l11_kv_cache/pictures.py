@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import seaborn as sns
@@ -12,7 +13,16 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, SMALL, TEXT, new_figure
+from mha_course.plots.figures import (
+    ACCENT,
+    BAR,
+    INK,
+    QUIET,
+    SMALL,
+    TEXT,
+    new_figure,
+    signed_colormap,
+)
 from mha_course.plots.inputs import as_array, numbered
 
 KINDS = {"MHA": "multi-head", "GQA": "grouped-query", "MQA": "multi-query"}
@@ -26,7 +36,7 @@ def decoding_step(q: Tensor, k: Tensor, v: Tensor, weights: Tensor, names: Seque
         tokens, the newest last.
     """
     tokens = len(names)
-    figure = new_figure(10.5, 0.9 + 0.24 * tokens)
+    figure = new_figure(10.5, 0.7 + 0.19 * tokens)
     axes = figure.subplots(1, 5, sharey=True, width_ratios=(2, 2, 1.6, 2, 2))
     query = np.full(tuple(k.shape), np.nan)  # (S, D): one row is there
     context = np.full(tuple(v.shape), np.nan)  # (S, D): one row is there
@@ -56,8 +66,9 @@ def decoding_step(q: Tensor, k: Tensor, v: Tensor, weights: Tensor, names: Seque
 def _draw_rows(ax: Axes, numbers: NDArray[np.float64]) -> None:
     """Colour rows of numbers, frame the last, which is new, and leave missing rows empty."""
     limit = float(np.nanmax(np.abs(numbers)))
-    ax.imshow(numbers, cmap="vlag", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
     rows, columns = numbers.shape
+    colors: dict[str, Any] = {"cmap": signed_colormap(), "vmin": -limit, "vmax": limit}
+    ax.pcolormesh(range(columns), range(rows), numbers, **colors)
     if np.isnan(numbers).any():
         ax.text(
             (columns - 1) / 2,

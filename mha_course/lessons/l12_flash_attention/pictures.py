@@ -195,3 +195,27 @@ def memory_traffic() -> Figure:
     )  # between weights and context, down to their product
     arrow(left, (3.35, 2.2), (3.35, 0.66), width=1.3)
     return figure
+
+
+def to_scale(tokens: int, width: int, block_size: int, *, ax: Axes | None = None) -> Axes:
+    """Draw what one head computes, to scale, and one block of its scores and of its weights.
+
+    Args: tokens are T = S, width is D, block_size is that of a block, in queries and in keys.
+    """
+    ax = ax or new_figure(9, 2.5).subplots()
+    gap = tokens / 4
+    left = 0.0
+    sizes = {"q": width, "k": width, "v": width, "scores": tokens, "weights": tokens}
+    for name, columns in (sizes | {"context": width}).items():
+        ax.add_patch(Rectangle((left, 0), columns, tokens, fc=QUIET, ec=BAR))
+        if columns == tokens:
+            ax.add_patch(Rectangle((left, 0), block_size, block_size, fc=ACCENT, ec=INK))
+        middle = left + columns / 2
+        ax.text(middle, -0.04 * tokens, name, ha="center", fontsize=TITLE, color=INK)
+        size = f"{columns:,}"
+        ax.text(middle, 1.03 * tokens, size, ha="center", va="top", fontsize=SMALL, color=INK)
+        left += columns + gap
+    ax.text(-0.04 * tokens, tokens / 2, f"{tokens:,} tokens", ha="right", fontsize=SMALL, color=INK)
+    ax.set(xlim=(-3 * gap, left), ylim=(1.14 * tokens, -0.14 * tokens), aspect="equal")
+    ax.axis("off")
+    return ax

@@ -253,12 +253,13 @@ EXERCISES = [
 
 QUESTIONS = {
     "largest-contribution": question(
-        "A head gives .5 of its weight to “dog”, whose value is carried through W_O at length 1, "
-        "and .3 to “cat”, carried at length 3. From which of the two does it bring more?",
-        "dog → Half of a vector of length 1 is .5. How long is .3 of a vector of length 3?",
-        "✔ cat → .3 · 3 is .9, and .5 · 1 only .5: the weight is one factor of three, beside the "
-        "value and W_O.",
-        "both the same → Multiply each weight by its length: .5 · 1 against .3 · 3.",
+        "A head gives 0.5 of its weight to “dog”, whose value has length 1 after the output "
+        "projection, and 0.3 to “cat”, whose value has length 3 there. From which of the two does "
+        "it bring more?",
+        "dog → Half of a vector of length 1 is 0.5. How long is 0.3 of a vector of length 3?",
+        "✔ cat → 0.3 · 3 is 0.9, and 0.5 · 1 only 0.5: the weight is one factor of three, beside "
+        "the value and the output projection.",
+        "both the same → Multiply each weight by its length: 0.5 · 1 against 0.3 · 3.",
     ),
     "copy-layers": question(
         "Ten random words, then the same ten again: … 7 4 9 … 7 4 ?. To say 9, a head at the "

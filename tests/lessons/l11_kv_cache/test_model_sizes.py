@@ -32,3 +32,11 @@ def test_latents_are_cached_in_the_place_of_keys_and_values():
         weights = q @ absorbed.mT
         weights @ absorbed[..., :512]
     assert sum(counter.flops_by_op.values()) / (7 * 576 * 2) == pytest.approx(model.flops_per_byte)
+
+
+def test_the_table_has_a_row_for_each_model_and_brackets_beyond_its_context():
+    heads, rows = model_sizes.table((1, 131072))
+    assert heads == ["model", "L", "H", "G", "D", "1", "128k", "weights"]
+    assert [row[0] for row in rows] == [model.name for model in model_sizes.MODELS]
+    assert ["Llama 3 8B", 32, 32, 8, 128, "128 KiB", "16.0 GiB", "14.9 GiB"] in rows
+    assert ["GPT-2 XL", 48, 25, 25, 64, "300 KiB", "(37.5 GiB)", "2.90 GiB"] in rows

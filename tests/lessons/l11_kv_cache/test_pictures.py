@@ -14,7 +14,7 @@ def test_one_step_draws_all_keys_and_one_query():
     figure = decoding_step(torch.randn(6), torch.randn(5, 6), torch.randn(5, 6), weights, NAMES)
     query, keys, bars, values, context = (ax for ax in figure.axes)
     for ax, rows in ((query, 1), (keys, 5), (values, 5), (context, 1)):
-        shown = ax.images[0].get_array()
+        shown = ax.collections[0].get_array()
         assert (~shown.mask).any(1).sum() == rows if shown.mask.any() else shown.shape[0] == rows
     assert [bar.get_width() for bar in bars.patches] == pytest.approx(weights.tolist())
     with pytest.raises(ShapeError, match="decoding_step"):
