@@ -246,7 +246,7 @@ softmax-over-everything: A whole table was made to sum to 1, not each row.
 softmax-over-everything/traced: This softmax runs over {axes} at once: one distribution for all
     queries together.
     Use the axis of the keys, dim=-1.
-# 4, Softmax: See it: from scores to shares
+# 4, Softmax: See it: from scores to weights
 softmax-no-exp: Scores were divided by their sum, without the exponential.
     Scores may be negative; exp makes shares of them.
 softmax-sigmoid: Each score became a share of its own: this is the sigmoid.
@@ -330,7 +330,7 @@ mask-added-finite: A finite number was added to the hidden scores, which only lo
 # 4, Softmax: Do it
 /library-softmax: A softmax of PyTorch did the work.
     Write its three steps yourself.
-# 5, Weighted sum: A whole head
+# 1, Projection: A whole head
 scores-returned: The scores were returned instead of the weights; the context is right.
     The weights are what softmax makes of the scores: return those.
 dropout-at-eval: Two calls with the same input differ, as with dropout.

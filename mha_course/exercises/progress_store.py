@@ -27,6 +27,9 @@ _AFRESH = f"The file {FILE} could not be read, so progress starts afresh."
 _trouble: set[str] = set()  # what went wrong in this session, for progress() to show
 
 
+LAST_OF_PART_1 = 7
+
+
 class Entry(NamedTuple):
     """What is kept of one exercise: the best status so far, and how many answers were judged."""
 
@@ -58,15 +61,23 @@ class Progress:
         return f"{done} of {done + sum(len(row.open) for row in self.rows)} exercises are done."
 
     def _cells(self, style: str) -> list[tuple[str, str, str]]:
-        """Return the texts of each row; style is a format for the name of an open exercise."""
+        """Return the texts of each row; style is a format for the name of an open exercise.
+
+        Part II is one row until it is begun.
+        """
         cells = []
-        for row in self.rows:
+        later = [row for row in self.rows if row.number > LAST_OF_PART_1]
+        begun = any(row.done or any(row.open.values()) for row in later)
+        for row in self.rows if begun else self.rows[: len(self.rows) - len(later)]:
             unsolved = []
             for name, attempts in row.open.items():
                 plural = "attempt" if attempts == 1 else "attempts"
                 unsolved.append(style.format(name) + f" ({attempts} {plural})" * bool(attempts))
             count = f"{row.done} of {row.done + len(row.open)}"
             cells.append((f"{row.number} · {row.title}", count, ", ".join(unsolved)))
+        if later and not begun:
+            count = f"0 of {sum(len(row.open) for row in later)}"
+            cells.append((f"Part II, {later[0].number} to {later[-1].number}", count, ""))
         return cells
 
     def __repr__(self) -> str:

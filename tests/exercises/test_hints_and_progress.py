@@ -342,6 +342,7 @@ def test_from_a_wrong_check_to_the_table():
         assert kept()["split_heads"] == {"status": "wrong", "attempts": count}
     assert check("split_heads", ...).status == "unattempted"
     assert row_of(progress(), 2).open == {
+        "heads_in_a_loop": 0,
         "split_heads": 4,
         "split_fused_qkv": 0,
         "one_head_queries": 0,
@@ -398,8 +399,8 @@ def test_the_table_tells_what_is_done_and_what_is_open():
     lines = re.sub(" +", " ", repr(shown)).splitlines()
     assert lines[0] == "0 · Start here 1 of 1"
     assert (
-        lines[2]
-        == "2 · Head splitting 1 of 3 split_fused_qkv (1 attempt), one_head_queries (2 attempts)"
+        lines[2] == "2 · Head splitting 1 of 4 heads_in_a_loop, split_fused_qkv (1 attempt), "
+        "one_head_queries (2 attempts)"
     )
     assert lines[3] == "3 · Scores and scaling 0 of 3 attention_scores, scaled_scores, score_form"
     page = Tags(shown._repr_html_())
@@ -410,11 +411,22 @@ def test_the_table_tells_what_is_done_and_what_is_open():
         assert f"2 of {len(EXERCISES)} exercises are done." in text
 
 
+def test_part_2_is_one_row_until_it_is_begun():
+    before = repr(progress()).splitlines()
+    assert len(before) == 8 + 1 + 1
+    assert before[8].startswith("Part II, 8 to 18")
+    assert sum(int(line.split(" of ")[1].split()[0]) for line in before[:9]) == len(EXERCISES)
+    remember("rope", "wrong")
+    lines = repr(progress()).splitlines()
+    assert len(lines) == sum(1 for lesson in LESSONS if lesson.exercises) + 1
+    assert "rope (1 attempt)" in repr(progress())
+
+
 def test_the_table_leaves_out_a_lesson_without_exercises(monkeypatch):
     empty = dataclasses.replace(LESSONS[0], exercises=[])
     monkeypatch.setattr(progress_store, "LESSONS", (empty, LESSONS[1]))
     assert [(row.number, list(row.open)) for row in progress().rows] == [
-        (1, ["project", "project_qkv"])
+        (1, ["project", "self_attention", "project_qkv"])
     ]
 
 
@@ -448,7 +460,7 @@ def test_a_broken_file_means_to_start_afresh_and_say_so(content):
     )
     assert repr(shown).splitlines()[0] == shown.note
     assert shown.note in Tags(shown._repr_html_()).text
-    assert len(repr(shown).splitlines()) == len(shown.rows) + 2
+    assert len(repr(shown).splitlines()) == 8 + 1 + 2  # Part I, Part II, the note, the total
     assert Path(progress_store.FILE).read_bytes() == content, "looking changes nothing"
     remember("project", "correct")
     assert kept() == {"project": {"status": "correct", "attempts": 1}}

@@ -106,11 +106,28 @@ def shuffle():
 
 # 6 Concatenation
 def merge_order():
-    context = torch.randn(2, 4, 5, 6)
-    want = torch.cat(context.unbind(1), -1)
-    names = {"context": context, "B": 2, "T": 5, "C": 24}
-    ways = QUESTIONS["merge-order"].answers
-    return " and ".join(code for code in ways if torch.equal(eval(code, names), want))
+    """Join two axes that are neighbours after moves that bring them together, in every way."""
+    context = torch.arange(2 * 3 * 4 * 5).view(2, 3, 4, 5)  # B, H, T, D
+    want = torch.cat(context.unbind(1), dim=-1)  # (B, T, C), the heads side by side
+    ways = {
+        "H and T": context.flatten(1, 2),
+        "H and D": context.transpose(1, 2).flatten(2),
+        "T and D": context.flatten(2),
+    }
+    return next(axes for axes, merged in ways.items() if torch.equal(merged, want))
+
+
+def scores_fit():
+    """Ask torch, and then with as many keys as queries, and with fewer axes."""
+    q, k = torch.ones(2, 4, 5, 6), torch.ones(2, 4, 7, 6)
+    with pytest.raises(RuntimeError, match="size"):
+        q @ k
+    with pytest.raises(RuntimeError, match="size"):
+        q[:, :, :5] @ k[:, :, :5]
+    with pytest.raises(RuntimeError, match="shape"):
+        q[0, 0] @ k[0, 0]
+    assert (q @ k.mT).shape == (2, 4, 5, 7)
+    return "the 7 of k stands where a 6 is needed"
 
 
 def output_mixes():
@@ -595,9 +612,7 @@ SHORT = {
         if SMALL.softmax(-1).max() < 0.5 and (100 * SMALL).softmax(-1).max() > 0.99
         else "nothing"
     ),
-    "scores-shape": lambda: shape_of(
-        torch.ones(2, 4, 5, 6) @ torch.ones(2, 4, 7, 6).transpose(-2, -1)
-    ),
+    "twice-the-text": lambda: str((torch.ones(30, 12) @ torch.ones(30, 12).T).numel()),
     "which-width": lambda: f"{(512 // 8) ** 0.5:.0f}",
     "softmax-shift": lambda: (
         "nothing" if torch.allclose(ROW.softmax(-1), (ROW + 5).softmax(-1)) else "the largest grows"

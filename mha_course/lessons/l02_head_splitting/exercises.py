@@ -58,6 +58,12 @@ EXERCISES = [
         "other”.",
         "Head h uses the rows `D * h` to `D * h + D` of w_q, w_k and w_v. Each context is (B, S, "
         "D); joined along the last axis they are (B, S, C).",
+        line="D = x.shape[-1] // num_heads\n"
+        "contexts = []\n"
+        "for h in range(num_heads):\n"
+        "    q, k, v = (x @ w[D * h : D * h + D].T for w in (w_q, w_k, w_v))\n"
+        "    contexts.append((q @ k.mT / D**0.5).softmax(-1) @ v)\n"
+        "return torch.cat(contexts, dim=-1) @ w_o.T  # (B, S, C)",
         inputs=[lambda: (tokens(), *square(2, 3, 4, 5), H)],
         drawn=lambda d: (d("BSC"), *d.matrices("CC", "CC", "CC", "CC"), d.H),
         axes="B S C",
