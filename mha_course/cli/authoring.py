@@ -24,7 +24,7 @@ LESSONS = launch.ROOT / launch.LESSONS
 COLAB = {"colab": {"provenance": [], "toc_visible": True}}
 COLAB_GPU = {"accelerator": "GPU", "colab": {"gpuType": "T4", **COLAB["colab"]}}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-EXERCISE = re.compile(r"\*\*(?:Exercise `\w+`|Case \d+)\*\* [●○]+ (\d+) minutes")
+EXERCISE = re.compile(r"\*\*(?:Exercise `\w+`|Case \d+|From memory)\*\* [●○]+ (\d+) minutes")
 MOVES = re.compile(r"\b\w*(?:Lab|Explorer|Player|Tracer|Scene|Panel|Film)\(")
 HIDDEN = {
     "setup",

@@ -1,6 +1,7 @@
 """Attention as small language models ship it, and the same with one line wrong: all of it trains.
 
-A comment marks the wrong line of each; ``source``, which learners read, does not show it.
+A comment marks the wrong line of each; ``source``, which learners read, does not show it. Below
+them is plain self-attention in one piece, with what stands in it instead of a right line.
 
 Axes: B sentences, T new tokens, S all tokens so far, C width, H heads, G heads of k and v, D = C/H.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ast
 import math
 from types import FunctionType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -351,3 +353,46 @@ def source(kind: type[CausalAttention]) -> str:
         elif isinstance(node, ast.FunctionDef):
             node.returns = None
     return ast.unparse(tree) + "\n"
+
+
+WHOLE = """\
+class Attention(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj = nn.Linear(d_model, d_model)
+        self.k_proj = nn.Linear(d_model, d_model)
+        self.v_proj = nn.Linear(d_model, d_model)
+        self.out_proj = nn.Linear(d_model, d_model)
+
+    def forward(self, x, mask=None):
+        B, S, C = x.shape
+        H, D = self.num_heads, C // self.num_heads
+        if mask is None:
+            mask = x.new_ones(S, S, dtype=torch.bool)
+        linears = (self.q_proj, self.k_proj, self.v_proj)
+        q, k, v = [linear(x).view(B, S, H, D).transpose(1, 2) for linear in linears]
+        scores = q @ k.transpose(-2, -1) / D**0.5
+        weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+        context = weights @ v
+        merged = context.transpose(1, 2).reshape(B, S, C)
+        return self.out_proj(merged)
+"""
+WRONG = {  # by its mistake: what stands in WHOLE, and what stands there instead
+    "merge-without-transpose": ("context.transpose(1, 2).reshape", "context.reshape"),
+    "scale-d-model": ("D**0.5", "C**0.5"),
+    "softmax-over-heads": ("dim=-1", "dim=1"),
+    "view-without-transpose": (".view(B, S, H, D).transpose(1, 2)", ".view(B, H, S, D)"),
+    "mask-after-softmax": (
+        "scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)",
+        "scores.softmax(dim=-1).masked_fill(~mask, 0.0)",
+    ),
+}
+
+
+def whole(right: str = "", wrong: str = "") -> tuple[str, type[nn.Module]]:
+    """Return the source of WHOLE with one piece of it replaced, and the class that it makes."""
+    code = WHOLE.replace(right, wrong)
+    names: dict[str, Any] = {"torch": torch, "nn": nn}
+    exec(code, names)
+    return code, names["Attention"]

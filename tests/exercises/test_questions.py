@@ -4,6 +4,7 @@ wrong one.
 
 import math
 import re
+from functools import partial
 
 import pytest
 import torch
@@ -17,10 +18,11 @@ from mha_course.caching import GroupedQueryAttention, kv_cache_bytes, repeat_kv
 from mha_course.datasets.grammar import sentences
 from mha_course.example import guess, trained_model
 from mha_course.exercises import QUESTIONS, predict
-from mha_course.experiments import precomputed
+from mha_course.experiments import faulty_attention, precomputed
 from mha_course.experiments.head_analysis import ablate_heads
 from mha_course.experiments.head_tasks import TwoTokenSum, learn
 from mha_course.experiments.leakage import token_dependence
+from mha_course.lessons.l07_multi_head_attention.exam import CASES
 from mha_course.lessons.l12_flash_attention import kernels
 from mha_course.lessons.l14_vision import vision
 from mha_course.lessons.l15_language_model import language_model
@@ -31,6 +33,7 @@ from mha_course.lessons.l19_bug_hunt import costs as bug_hunt
 from mha_course.masks import causal_mask, combine_masks, padding_mask
 from mha_course.models import EncoderBlock, language
 from mha_course.positions import rope, sinusoidal_encoding
+from mha_course.variants import to_torch
 
 attend = F.scaled_dot_product_attention
 SMALL, ROW = torch.tensor([[0.1, 0.3, -0.2, 0.25], [0.3, 2.0, -1.0, 0.5]])
@@ -135,6 +138,102 @@ def output_mixes():
     changed[0] = 1.0  # head 0 of two, three numbers each
     reached = (changed.flatten() @ torch.eye(6)).nonzero().flatten().tolist()
     return {(0, 1, 2): "the first half", (): "none"}.get(tuple(reached), "all")
+
+
+# 7 Multi-head attention
+def wrong_line(case):
+    """Return what the line makes that differs from the right module's."""
+    broken, _ = faulty_attention.whole(*faulty_attention.WRONG[CASES[case]])
+    lines = zip(faulty_attention.WHOLE.splitlines(), broken.splitlines(), strict=True)
+    (wrong,) = [line for right, line in lines if line != right]
+    return wrong.split(" = ")[0].strip()
+
+
+def divide_by_d():
+    q, k = torch.randn(2, 200, 64)
+    most = {power: float((q @ k.mT / 64**power).softmax(-1).max()) for power in (0, 0.5, 1)}
+    assert most[0] > 0.99
+    if most[1] < 2 / 200 < most[0.5]:
+        return "they are nearly all alike"
+    return "one key takes nearly all" if most[1] > 0.5 else "the same as with √D"
+
+
+def what_a_head_reads():
+    mha, x = MultiHeadAttention(24, 4), torch.randn(1, 5, 24).requires_grad_()
+    q = mha.steps(x).q[0, 2, 3]  # of head 2, for token 3
+    (gradient,) = torch.autograd.grad(q.sum(), x)
+    read = int((gradient[0, 3] != 0).sum())
+    ways = {(24, 6): "a head reads all 24 and makes 6", (6, 6): "exactly that"}
+    return ways.get((read, len(q)), "a head reads all 24 and makes 24")
+
+
+def twice_the_heads():
+    four, eight = MultiHeadAttention(24, 4), MultiHeadAttention(24, 8)
+    x = torch.randn(1, 5, 24)
+    sizes = {
+        "the number of parameters": lambda m: sum(p.numel() for p in m.parameters()),
+        "the width of a head": lambda m: m.steps(x).q.size(-1),
+        "the number of weight tables": lambda m: m.steps(x).weights.size(1),
+    }
+    grown = [name for name, size in sizes.items() if size(eight) > size(four)]
+    return " and ".join(grown) or "nothing"
+
+
+def nan_with_mask():
+    q, k, v = torch.randn(3, 1, 4, 5, 6)
+    blind = causal_mask(5).clone()
+    blind[0, 0] = False
+    ways = {
+        "-inf in the scores always gives NaN": (q, causal_mask(5)),
+        "a row may attend to nothing": (q, blind),
+        "some score is too large for exp": (1e4 * q, causal_mask(5)),
+        "hidden values are multiplied by 0": (q, causal_mask(5)),
+    }
+    found = []
+    for name, (queries, mask) in ways.items():
+        scores = queries @ k.mT / 6**0.5
+        if (scores.masked_fill(~mask, -torch.inf).softmax(-1) @ v).isnan().any():
+            found.append(name)
+    return " and ".join(found)
+
+
+def true_means():
+    mha, x, allowed = MultiHeadAttention(24, 4), torch.randn(1, 5, 24), causal_mask(5)
+    steps = mha.steps(x)
+    want = mha(x, mask=allowed)[0]
+    merged = attend(steps.q, steps.k, steps.v, attn_mask=allowed).transpose(1, 2).flatten(2)
+    by_module = to_torch(mha)(x, x, x, attn_mask=allowed)[0]
+    ways = {
+        (True, True): "both",
+        (True, False): "only F.scaled_dot_product_attention",
+        (False, True): "only nn.MultiheadAttention",
+    }
+    agree = tuple(torch.allclose(out, want, atol=1e-5) for out in (mha.out_proj(merged), by_module))
+    return ways.get(agree, "neither")
+
+
+@torch.no_grad()
+def dog_bites_man():
+    layers, words = [MultiHeadAttention(24, 4) for _ in range(3)], torch.randn(1, 3, 24)
+    first, second = words, words.flip(1)
+    apart = []
+    for layer in layers:
+        first, second = first + layer(first)[0], second + layer(second)[0]
+        apart.append(float((first[0, 0] - second[0, 2]).abs().max()))
+    return "not at all" if max(apart) < 1e-5 else "a little more with every layer"
+
+
+def without_w_o():
+    mha, x = MultiHeadAttention(24, 4), torch.randn(1, 5, 24)
+    context = mha.steps(x).context.detach().requires_grad_()  # (B, H, T, D)
+    merged = context.transpose(1, 2).flatten(2)
+    if merged.shape != x.shape:
+        return "the shape: the result is no longer C wide"
+    used = []
+    for result in (merged, mha.out_proj(merged)):
+        (gradient,) = torch.autograd.grad(result[0, 2, 0], context, retain_graph=True)
+        used.append(int(gradient[0, :, 2].any(-1).sum()))
+    return "no output number can use two heads" if used == [1, 4] else "nothing"
 
 
 # 8 Masks
@@ -644,6 +743,7 @@ SHORT = {
         if nn.Linear(12, 12).weight.numel() == nn.Linear(12, 2 * 12).weight.numel()
         else "every head as wide as d_model"
     ),
+    **{f"broken-{case}": partial(wrong_line, case) for case in CASES},
     "causal-corner": lambda: str(
         int((attend(torch.ones(1, 6), torch.ones(7, 6), torch.eye(7), is_causal=True) > 0).sum())
     ),

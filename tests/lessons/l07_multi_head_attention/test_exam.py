@@ -1,0 +1,200 @@
+"""The end of Part I: what is said of a module from memory, and what the broken modules show."""
+
+import html
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from mha_course.exercises import QUESTIONS
+from mha_course.exercises.report import Report
+from mha_course.experiments.faulty_attention import WRONG, whole
+from mha_course.lessons.l07_multi_head_attention import exam
+from mha_course.lessons.l07_multi_head_attention.exercises import MultiHeadAttention
+from mha_course.masks import causal_mask
+from mha_course.mistakes import ROWS
+
+WITHOUT = "its outputs are the same without a mask."
+MASKED = "With a causal mask they are "
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_recorded(monkeypatch):
+    monkeypatch.setenv("MHA_COURSE_PROGRESS", "off")
+
+
+class NeverMasked(MultiHeadAttention):
+    """Ignore the mask."""
+
+    def forward(self, x, mask=None):
+        return super().forward(x)
+
+
+class Crashes(MultiHeadAttention):
+    """Raise what an except Exception does not catch."""
+
+    def forward(self, x, mask=None):
+        raise SystemExit
+
+
+class OneNumber(MultiHeadAttention):
+    """Return no tensor."""
+
+    def forward(self, x, mask=None):
+        return 0
+
+
+class WithWeights(MultiHeadAttention):
+    """Return the weights as well, as many modules do."""
+
+    def forward(self, x, mask=None):
+        return super().forward(x, mask), None
+
+
+# Judged from memory
+
+
+@pytest.mark.parametrize("nothing", [None, ..., type("FromMemory", (nn.Module,), {})])
+def test_an_empty_cell_is_not_attempted(nothing):
+    report = exam.judge(nothing)
+    assert report.status == "unattempted"
+    assert "in the cell above" in report.message
+
+
+@pytest.mark.parametrize("right", [MultiHeadAttention, WithWeights])
+def test_a_right_module_can_be_written_from_memory(right):
+    report = exam.judge(right)
+    assert WITHOUT in report.message
+    assert MASKED + "the same." in report.message
+    assert "asks for more" in report.message or report.message.endswith("from memory.")
+    assert report.status == "correct"
+
+
+def test_a_module_that_pytorch_agrees_with_passes_whatever_else_check_asks_for():
+    report = exam.judge(whole()[1])
+    assert report.status == "correct"
+    assert "The exercise above asks for more: A row with nothing to see is NaN." in report.message
+    assert report.picture == ""
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_a_mistake_is_named_and_what_agrees_is_said(mistake):
+    report = exam.judge(whole(*WRONG[mistake])[1])
+    assert (report.status, report.mistake) == ("wrong", mistake)
+    assert (WITHOUT in report.message) == (mistake == "mask-after-softmax")
+    assert MASKED + "different, by up to " in report.message
+    assert ROWS[mistake].title in report.message
+
+
+def test_a_mask_that_has_no_effect_is_seen():
+    report = exam.judge(NeverMasked)
+    assert report.status == "wrong"
+    assert WITHOUT in report.message
+    assert MASKED + "different" in report.message
+
+
+@pytest.mark.parametrize("odd", [3, "text", len, Crashes, OneNumber, torch.ones(2)], ids=str)
+def test_nothing_that_is_written_makes_it_raise(odd):
+    report = exam.judge(odd)
+    assert report.status in ("wrong", "error")
+    assert "Compared" not in report.message
+
+
+def test_what_differs_from_pytorch_never_passes(monkeypatch):
+    passed = Report("MultiHeadAttention", "correct", "It passed.")
+    monkeypatch.setattr(exam, "check", lambda *_, **__: passed)
+    assert exam.judge(NeverMasked).status == "wrong"
+
+
+# Broken modules
+
+
+def moved(module, *, heads_apart=False):
+    """Return which outputs change under a causal mask with the last of five tokens, or which of
+    their numbers.
+    """
+    if heads_apart:
+        module.out_proj = nn.Identity()
+    torch.manual_seed(0)
+    x = torch.randn(1, 5, 24, dtype=torch.float64)
+    changed = x.clone()
+    changed[:, 4] += 1.0
+    with torch.no_grad():
+        found = (module(x, causal_mask(5)) != module(changed, causal_mask(5)))[0]  # (T, C)
+    if not heads_apart:
+        return found.any(-1).nonzero()[:, 0].tolist()
+    return [row.nonzero()[:, 0].tolist() for row in found]
+
+
+def test_the_probe_of_the_lesson_tells_the_cases_apart_in_three_groups():
+    found = {name: moved(module) for name, module in exam.suspects().items()}
+    assert found == {
+        "right": [4],
+        "case 1": [1, 2, 3, 4],
+        "case 2": [4],
+        "case 3": [0, 1, 2, 3, 4],
+        "case 4": [1, 2, 3, 4],
+        "case 5": [0, 1, 2, 3, 4],
+    }
+
+
+def test_without_w_o_merge_and_split_are_told_apart():
+    suspects = exam.suspects()
+    heads = [list(range(first, first + 6)) for first in (0, 6, 12, 18)]
+    assert moved(suspects["case 1"], heads_apart=True) == [[], *heads]
+    assert moved(suspects["case 4"], heads_apart=True) == [[], *4 * [heads[3]]]
+
+
+def with_one_head(module):
+    module.num_heads = 1
+    return module
+
+
+def test_one_head_hides_a_scale_by_the_width_of_all():
+    x = torch.randn(1, 5, 24, dtype=torch.float64)
+    four, one = exam.suspects(), {name: with_one_head(m) for name, m in exam.suspects().items()}
+    assert not torch.allclose(four["case 2"](x), four["right"](x))
+    assert torch.allclose(one["case 2"](x), one["right"](x))
+
+
+def test_a_sentence_said_twice_shows_a_softmax_over_the_heads():
+    x = torch.randn(1, 5, 24, dtype=torch.float64)
+    twice, suspects = torch.cat((x, x), dim=1), exam.suspects()
+    for name in ("right", "case 3"):
+        once = suspects[name](x)
+        same = torch.allclose(suspects[name](twice)[:, :5], once)
+        assert same == (name == "right")
+    assert suspects["case 3"](x, causal_mask(5)).isnan().any()
+
+
+def shown(number, monkeypatch):
+    """Return the code that a case shows, the whole page, and what stands above the code."""
+    pages = []
+    monkeypatch.setattr("mha_course.plots.figures.show_html", lambda page, _: pages.append(page))
+    exam.show(number)
+    above, code = re.match(r"(?s)(.*)<pre[^>]*>(.*)</pre>", pages[0]).groups()
+    return html.unescape(code), html.unescape(pages[0]), above
+
+
+@pytest.mark.parametrize("number", exam.CASES)
+def test_the_code_that_is_shown_is_what_runs(number, monkeypatch):
+    code, page, above = shown(number, monkeypatch)
+    names = {"torch": torch, "nn": nn}
+    exec(code, names)
+    suspect = exam.suspects()[f"case {number}"]
+    again = names["Attention"](24, 4).double()
+    again.load_state_dict(suspect.state_dict())
+    x = torch.randn(1, 5, 24, dtype=torch.float64)
+    assert torch.equal(again(x), suspect(x))
+    assert ROWS[exam.CASES[number]].text in page
+    assert ROWS[exam.CASES[number]].title not in above
+
+
+def test_no_line_can_be_ruled_out_by_place_or_wording():
+    asked = [QUESTIONS[f"broken-{number}"] for number in exam.CASES]
+    assert len({tuple(question.choices) for question in asked}) == 1
+    lines = [question.right for question in asked]
+    assert len(set(lines)) == 4  # one of them is wrong twice, so that none can be ruled out
+    lessons = [int(ROWS[mistake].section[0]) for mistake in exam.CASES.values()]
+    assert lessons not in (sorted(lessons), sorted(lessons)[::-1])
