@@ -191,8 +191,10 @@ def test_minutes_are_those_of_words_code_exercises_and_things_to_move():
 
 def test_part_1_keeps_to_its_hours():
     core = [authoring.minutes(read(path))[0] for path in LESSONS[:8]]
-    assert sum(core) <= 390
+    assert sum(core) <= 380
     assert max(core[:7]) <= 60
+    assert sum(core[:2]) <= 65  # one hour
+    assert sum(core[:3]) <= 115  # one evening
     for path in LESSONS[:8]:
         assert any(authoring.MOVES.search(cell.source) for cell in code_cells(read(path))), (
             path.stem
