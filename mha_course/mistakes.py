@@ -60,7 +60,7 @@ key-reshaped/similarity: A reshape gave x the shape of x.T, but the numbers stay
 # 0, Start here: Do it
 size-hard-coded: A size or a count is written into the code as a number, which fits one input only.
     Read it from the shapes or take it from the arguments, as in B, S, C = x.shape.
-# 0, Start here: Break it: two ways in which “similarity” misleads
+# 0, Start here: Break it: how the word “similarity” misleads
 cosine-not-dot/similarity: Each vector was divided by its length first: this is the cosine.
     A dot product also depends on how long the vectors are: multiply them as they are.
 # 1, Projection: A Linear, taken apart

@@ -62,7 +62,7 @@ class ScalingLab(Lab):
         rows = [
             ["spread of the scores", f"{measured.spread:.2f}"],
             [SHARE, f"{measured.top:.2f}"],
-            ["rows with a share above .99", f"{measured.saturated:.0%}"],
+            ["rows with a share above 0.99", f"{measured.saturated:.0%}"],
         ]
         drawn = [{"name": SHARE, "style": "main", "values": [each.top for each in along]}]
         other = "nothing" if divide_by == "√D" else "√D"
@@ -79,7 +79,7 @@ class ScalingLab(Lab):
         return panels, (
             f"D = {head_dim}, {by}: the scores spread by {measured.spread:.2f}, the largest of "
             f"{KEYS} shares is {measured.top:.2f} on average, and {measured.saturated:.0%} "
-            f"of the rows give one key more than .99. Over 400 queries.{computed_by}"
+            f"of the rows give one key more than 0.99. Over 400 queries.{computed_by}"
         )
 
     def _measured(self, divide_by: str) -> list[Saturation]:

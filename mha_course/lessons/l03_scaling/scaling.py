@@ -28,7 +28,7 @@ class Saturation(NamedTuple):
     weights: Tensor  # (N, 64), each row sorted from large to small
     spread: float  # the standard deviation of the scores
     top: float  # the largest weight, averaged over the rows
-    saturated: float  # the share of rows whose largest weight is above .99
+    saturated: float  # the share of rows whose largest weight is above 0.99
     at_scores: Tensor  # (N,), the length of the gradient that reaches the scores of each query
     at_q: Tensor  # (N,), and of that which reaches q
 

@@ -120,7 +120,7 @@ def in_words(number: int, head: Head) -> str:
         ) or ALL  # fmt: skip
     brings = {
         1.0: "adds its content",
-        -1.0: "takes its content away",
+        -1.0: "subtracts its content",
         0.0: "brings nothing to channels 0 to d - 1",
     }
     if math.isnan(head.times):
