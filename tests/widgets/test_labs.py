@@ -149,7 +149,8 @@ def test_scaling_shows_what_the_experiment_measures(width, divide_by):
     told = dict(row[:2] for row in panel(lab, "table")["rows"])
     assert told["spread of the scores"] == f"{found.spread:.2f}"
     assert (
-        told["rows with a share above .99"] == f"{(found.weights[:, 0] > 0.99).double().mean():.0%}"
+        told["rows with a share above 0.99"]
+        == f"{(found.weights[:, 0] > 0.99).double().mean():.0%}"
     )
     drawn = {
         line["name"]: line["values"][panel(lab, "lines")["at"]]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.attention_steps import ATTEND, NO_BIAS, Steps
-from mha_course.exercises.inputs import C, D, draw, square, tokens
+from mha_course.exercises.inputs import C, D, draw, tokens
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
 from mha_course.mistakes import ROWS
 
@@ -79,11 +79,7 @@ EXERCISES = [
         "scores = q @ k.mT / q.shape[-1] ** 0.5  # (B, S, S)\n"
         "weights = scores.softmax(-1)  # (B, S, S)\n"
         "return weights @ v, weights",
-        inputs=[
-            lambda: (tokens(), *(draw(D, C, seed=seed) / C**0.5 for seed in (2, 3, 4))),
-            lambda: (tokens(), *square(2, 3, 4)),
-        ],
-        cases=("", "This head is as wide as a token: D = C."),
+        inputs=[lambda: (tokens(), *(draw(D, C, seed=seed) / C**0.5 for seed in (2, 3, 4)))],
         drawn=lambda d: (d("BSC"), *d.matrices("DC", "DC", "DC")),
         axes=("B S D", "B S S"),
         results=("context", "weights"),

@@ -25,7 +25,8 @@ def heads_in_a_loop(
         rows = slice(D * head, D * head + D)
         q, k, v = x @ w_q[rows].T, x @ w_k[rows].T, x @ w_v[rows].T  # (B, S, D)
         weights = (q @ k.mT / D**0.5).softmax(-1)  # (B, S, S)
-        contexts.append(weights @ v)  # (B, S, D)
+        context = weights @ v  # (B, S, D)
+        contexts.append(context)
     return torch.cat(contexts, dim=-1) @ w_o.T  # (B, S, C)
 
 

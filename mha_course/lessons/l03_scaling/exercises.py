@@ -97,7 +97,8 @@ QUESTIONS = {
         "axes in front.",
     ),
     "twice-the-text": question(
-        "A text of 15 words has 15 · 15 = 225 scores in a head. How many does a text of 30 words have?",
+        "A text of 15 words has 15 · 15 = 225 scores in a head. How many does a text of 30 words "
+        "have?",
         "900 → 30 · 30: twice the text has four times the scores. What attention costs grows with "
         "the square of the length.",
         "450 → Each word has twice as many keys, but there are also twice as many words.",

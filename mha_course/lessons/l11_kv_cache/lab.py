@@ -79,14 +79,10 @@ class CacheLab(Lab):
             {"name": "weights", "style": "faint", "values": [weights] * len(TOKENS)},
             {"name": "cache", "style": "main", "values": cache},
         ]
+        highest = max(cache[at], weights)
+        two = ["cache", "weights"]
         panels = (
-            bars(
-                "GiB",
-                ["cache", "weights"],
-                [cache[at], weights],
-                high=max(cache[at], weights),
-                highlighted=[0],
-            ),
+            bars("GiB", two, [cache[at], weights], high=highest, highlighted=[0]),
             self._table(chosen, sizes[at], chosen.cache_bytes(1, **options), num_kv_heads),
             lines(
                 "GiB, along the length",
