@@ -21,7 +21,7 @@ UNUSED = ("out_proj", "feed_forward", "norm2")
 class Look:
     """Return the weights of the trained model's last layers, (layers, 1, H, S, S), for a sentence.
 
-    >>> Look()("the cat sat").shape
+    >>> Look()("the cat ate").shape
     torch.Size([1, 1, 4, 3, 3])
     """
 

@@ -60,7 +60,7 @@ class HeadExplorer(CourseWidget):
 
     >>> explorer = HeadExplorer([[0.9, 0.1], [0.3, 0.7]], queries=["it", "sat"])
     >>> explorer.text
-    '1 head, 2 query and 2 key tokens; in head 0 “it” puts 0.90 on “it”, 0.10 on “sat”.'
+    '1 head, 2 query and 2 key tokens; in head 0 “sat” puts 0.70 on “sat”, 0.30 on “it”.'
     """
 
     _esm = esm("widget.js", folder=HERE)

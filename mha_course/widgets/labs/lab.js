@@ -103,10 +103,15 @@ export function renderLab({ model, el }, kinds, compute) {
   const sentence = make("p", "sentence");
   const trouble = Object.assign(make("p", "trouble"), { role: "status" });
   const readout = make("p", "readout");
-  const kernel = connect(model, draw, (text) => {
-    setText(trouble, text && `⚠ ${text}`);
-    trouble.hidden = !text;
-  }, compute);
+  const kernel = connect(
+    model,
+    draw,
+    (text) => {
+      setText(trouble, text && `⚠ ${text}`);
+      trouble.hidden = !text;
+    },
+    compute,
+  );
   const read = (words, spoken) => {
     readout.textContent = words;
     if (spoken) speak(words);
