@@ -420,6 +420,7 @@ def test_nothing_sticks_out_at_any_width(show, draw, width, scheme):
 def test_512_tokens_can_be_pointed_at(show, width):
     given = torch.full((2, 512, 512), 0.0)
     given[0, 200:300, 200:300] = 1
+    given[0, 0, 511] = 0.3
     page = show(HeadExplorer(given), width=width)
     assert grid(page)["w"] == (
         1 if width == 1280 else pytest.approx(0.7, abs=0.2)
@@ -432,7 +433,7 @@ def test_512_tokens_can_be_pointed_at(show, width):
     press(page, "Escape")
     page.mouse.move(2, 2)
     press(page, "End")
-    assert said(page) == "head 0: 0 → 511 0"
+    assert said(page) == "head 0: 0 → 511 0.30"
 
 
 def test_words_from_people_stay_words(show, draw):

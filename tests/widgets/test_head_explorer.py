@@ -37,7 +37,8 @@ def opened(state):
     """
     R, _, T, S = state["shape"]
     four = (R, state["slots"], T, S)
-    numbers = np.frombuffer(state["numbers"], "<f4").reshape(-1, T, S)
+    bits = len(state["numbers"]) // (R * state["slots"] * T * S)
+    numbers = np.frombuffer(state["numbers"], f"<f{bits}").reshape(-1, T, S)
     hidden = state["hidden"] and np.frombuffer(state["hidden"], bool).reshape(four)
     assert len(state["facts"]) == len(numbers) == R * state["slots"]
     return state, state["facts"], numbers, hidden
@@ -74,6 +75,20 @@ def test_every_cell_comes_whole(draw, shape):
     reach = abs(wanted).max()
     scale = {"kind": "signed", "palette": "signed", "low": -reach, "high": reach}
     assert head["scale"] == scale
+
+
+@pytest.mark.parametrize(("tokens", "kind"), [(128, np.float32), (129, np.float16)])
+def test_weights_of_large_maps_come_as_halves(draw, tokens, kind):
+    given = weights(draw, 2, tokens, tokens)
+    _, facts, cells, _ = opened(HeadExplorer(given).state)
+    assert cells.dtype == kind
+    assert np.abs(cells[:2] - given.numpy()).max() < 2**-11
+    assert facts[0]["sums"] == pytest.approx([1, 1], abs=1e-5)  # of the numbers before rounding
+
+
+def test_eight_heads_of_512_tokens_are_at_most_5_megabytes_and_a_half(draw):
+    state = HeadExplorer(weights(draw, 8, 512, 512)).state
+    assert sum(len(part) for part in state.values() if isinstance(part, bytes)) < 5.5e6
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,32 @@ import { bytesOf } from "../dom.js";
  * @property {[string[], string[]][]} tokens queries and keys of each layer
  * @property {[string[], string[]][] | null} words the same before repeated ones were numbered, where arcs can be drawn
  * @property {import("../matrix.js").Scale} scale of all maps
- * @property {BufferSource} numbers float32
+ * @property {BufferSource} numbers float32, or the weights of large maps as float16
  * @property {BufferSource | null} hidden a byte a cell
  * @property {string} source the line that says whose numbers they are
  * @property {number} serial
  */
+
+/** Return the number that 16 bits stand for. */
+function ofHalf(bits) {
+  const exponent = (bits >> 10) & 31;
+  const fraction = (bits & 1023) / 1024;
+  const sign = bits >> 15 ? -1 : 1;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction) : 2 ** -14 * fraction);
+}
+
+let ofHalves = null; // the numbers of all 16 bits, once they are needed
+
+/** Return numbers as float32, of so many that may have come as float16. */
+function readNumbers(bytes, count) {
+  if (bytes.byteLength === 4 * count) return new Float32Array(bytes.buffer);
+  ofHalves ??= Float32Array.from({ length: 2 ** 16 }, (_, bits) => ofHalf(bits));
+  const halves = new Uint16Array(bytes.buffer);
+  const numbers = new Float32Array(count);
+  for (let i = 0; i < count; i += 1) numbers[i] = ofHalves[halves[i]];
+  return numbers;
+}
 
 /**
  * Read all maps. A map is found by `{ layer, slot }`: its layer, or sentence, and its head, after which comes their average.
@@ -35,7 +56,7 @@ export function readMaps(packet) {
   const [R, H, T, S] = packet.shape;
   const { slots, scale } = packet;
   const size = T * S;
-  const numbers = new Float32Array(bytesOf(packet.numbers).buffer);
+  const numbers = readNumbers(bytesOf(packet.numbers), R * slots * size);
   const hidden = packet.hidden && bytesOf(packet.hidden);
   const index = ({ layer, slot }) => layer * slots + slot;
   const mapOf = (array, at) => array?.subarray(index(at) * size, (index(at) + 1) * size);

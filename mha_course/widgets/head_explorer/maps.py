@@ -25,6 +25,7 @@ MAX_TOKENS = 512  # a cell is a pixel then
 MAX_WORDS = 40  # of a sentence that is written on one line
 MAX_MEGABYTES = 64  # in one message to the browser, where they are copied several times
 HALF = ("torch.float16", "torch.bfloat16", "float16")
+MANY = 128 * 128  # cells of a map; the weights of larger ones are sent as float16
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class Maps:
         return self.scale.kind == "weights" and max(T, S) <= MAX_WORDS and S > 1 and not unnamed
 
     def message(self) -> dict[str, Any]:
-        """Return what the browser draws: facts, numbers as float32, a byte a hidden cell."""
+        """Return what the browser draws: facts, numbers, a byte a hidden cell."""
+        large = self.scale.kind == "weights" and self.numbers[0, 0].size > MANY
         tokens = [self.tokens_of(row) for row in range(len(self.rows))]
         facts = [self._facts(*index) for index in np.ndindex(self.numbers.shape[:2])]
         return {
@@ -70,7 +72,7 @@ class Maps:
             "tokens": [tuple(map(numbered, pair)) for pair in tokens],
             "words": tokens if self.has_words else None,
             "scale": self.scale.message(),
-            "numbers": self.numbers.astype("<f4", copy=False).tobytes(),
+            "numbers": self.numbers.astype("<f2" if large else "<f4", copy=False).tobytes(),
             "hidden": self.hidden.tobytes() if self.hidden.any() else None,
         }  # fmt: skip
 
