@@ -104,5 +104,5 @@ class SplitLab(Lab):
         ), (
             f"H = {num_heads}: {heads} D = {head_dim} of {width} rows and makes {pattern}. "
             f"Parameters: {parameters:,}, the same for every H. "
-            f"Scores: {num_heads * tokens**2}. A head compares with a form of rank {rank}."
+            f"Scores: {num_heads * tokens**2}. A head compares in at most {rank} ways."
         )

@@ -75,7 +75,7 @@ QUESTIONS = {
         "2, 140, 48 → Count again: 20 / 4 rows of 28 / 4 patches.",
         "2, 5, 7, 48 → That is right before rows and columns are made one axis: attention wants a "
         "sequence.",
-        "2, 3, 35, 16 → Channels belong into the patch: a token sees all three.",
+        "2, 3, 35, 16 → Channels belong in the patch: a token sees all three.",
         nudge="How many patches fit down, how many across? How many numbers are in one?",
     ),
     "patch-beneath": question(
