@@ -390,7 +390,7 @@ def test_only_the_current_slide_is_exposed(open_deck):
     assert [place for place, state in enumerate(exposed) if state] == [1]
     assert page.evaluate("slides.every((slide) => slide.inert === (slide.ariaHidden === 'true'))")
     assert re.match(
-        r"Slide 2 of \d+: 1 · Projection",
+        r"Slide 2 of \d+: See it: look for what you need",
         page.locator("section.current").get_attribute("aria-label"),
     )
     assert page.evaluate("document.activeElement === slides[1]")
