@@ -143,7 +143,8 @@ QUESTIONS = {
         "F.linear(x, W) → It transposes W itself, as nn.Linear does: it gives (2, 5, 18).",
     ),
     "fused-parameters": question(
-        "nn.Linear(24, 72) gives q, k and v at once. How many numbers does it learn, biases included?",
+        "nn.Linear(24, 72) gives q, k and v at once. How many numbers does it learn, biases "
+        "included?",
         "1800 → 72 · 24 weights and 72 biases, just what three Linears of 24 have together.",
         "1728 → Those are the weights. Each of the 72 outputs has a bias too.",
         "600 → That is one Linear of 24. Here are three.",
