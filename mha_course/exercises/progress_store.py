@@ -20,14 +20,12 @@ from mha_course.markup import LEFT, table
 FILE = ".progress.json"  # in the folder in which the notebook runs
 SWITCH = "MHA_COURSE_PROGRESS"
 TIMEOUT = 3.0  # seconds to wait for another notebook, which needs milliseconds
+LAST_OF_PART_1 = 7  # the number of that lesson
 RANKS = ("error", "wrong", "correct")  # what a judged answer can be; the best is kept
 _OFF = f"Progress is off, because {SWITCH} is set to off. Everything else works."
 _LOCKED = "Progress is off, because this folder cannot be written to. Everything else works."
 _AFRESH = f"The file {FILE} could not be read, so progress starts afresh."
 _trouble: set[str] = set()  # what went wrong in this session, for progress() to show
-
-
-LAST_OF_PART_1 = 7
 
 
 class Entry(NamedTuple):
@@ -68,7 +66,9 @@ class Progress:
         cells = []
         later = [row for row in self.rows if row.number > LAST_OF_PART_1]
         begun = any(row.done or any(row.open.values()) for row in later)
-        for row in self.rows if begun else self.rows[: len(self.rows) - len(later)]:
+        for row in self.rows:
+            if row in later and not begun:
+                continue
             unsolved = []
             for name, attempts in row.open.items():
                 plural = "attempt" if attempts == 1 else "attempts"

@@ -194,16 +194,17 @@ def _themed(text: str, signed: bool) -> str:
         dark.setdefault(color, ramp.get(color) or _on_dark(color))
     changed = {color: other for color, other in dark.items() if color != other}
     text = _COLOR.sub(lambda it: f"var(--c{it[0][1:]})" if it[0] in changed else it[0], text)
-    light, night = (
-        ";".join(f"--c{color[1:]}:{value}" for color, value in colors.items())
-        for colors in ({color: color for color in changed}, changed)
-    )
+    unchanged = {color: color for color in changed}
     rules = (
-        f"svg{{{light};fill:var(--c000000)}}"
-        f"@media(prefers-color-scheme:dark){{svg{{{night}}}}}"
+        f"svg{{{_variables(unchanged)};fill:var(--c000000)}}"
+        f"@media(prefers-color-scheme:dark){{svg{{{_variables(changed)}}}}}"
         "text{font-family:'DejaVu Sans',Verdana,sans-serif}"
     )
     return re.sub("(<svg[^>]*>)", rf"\1<style>{rules}</style>", text, count=1)
+
+
+def _variables(colors: dict[str, str]) -> str:
+    return ";".join(f"--c{color[1:]}:{value}" for color, value in colors.items())
 
 
 def display_width(data: bytes) -> int:
