@@ -170,7 +170,8 @@ def svg(picture: Axes | Figure) -> bytes:
     in the page's colour, so that it can be read where the two differ.
     """
     figure = _prepared(picture)
-    meshes = figure.findobj(QuadMesh)
+    drawn = [artist for ax in figure.axes for artist in ax.collections]  # findobj is slow
+    meshes = [artist for artist in drawn if isinstance(artist, QuadMesh)]
     signed = any(mesh.get_cmap().name == "signed" for mesh in meshes)
     for mesh in meshes:
         cells = np.asarray(mesh.get_array()).size
