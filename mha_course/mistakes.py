@@ -32,8 +32,12 @@ class Row(NamedTuple):
     @property
     def place(self) -> str:
         """The lesson and the heading to go back to, such as ``3, “How large is …?”``."""
-        lesson, heading = self.section.split(": ", 1)
-        return f"{lesson.split(',')[0]}, “{heading}”"
+        return f"{self.lesson}, “{self.section.split(': ', 1)[1]}”"
+
+    @property
+    def lesson(self) -> int:
+        """The number of the lesson that explains it."""
+        return int(self.section.split(",")[0])
 
 
 # "# …" names a section, and below it stand its mistakes: "key: title", then, indented, why that
@@ -204,6 +208,8 @@ scale-d-model: The scores were divided by sqrt(d_model).
     A dot product of D numbers has spread sqrt(D), and D is the width of a head.
 scale-by-heads: The scores were divided by sqrt(H), the number of heads.
     What counts is the width of a head, not the number of heads.
+/scale-of-the-example: The scores were divided by sqrt(12), for the 12 numbers of the example.
+    Here a head has another width. Take it from the queries: q.shape[-1].
 # 3, Scores and scaling: How large is a dot product?
 scale-no-root: The scores were divided by D, not by its root.
     Their spread grows with sqrt(D).
@@ -287,13 +293,13 @@ mask-none: It was called without a mask, and took None for one.
 truth-of-a-mask: `if` and `not` take a single truth value, and a mask holds many.
     Write `if mask is not None`, and `~mask` for its opposite.
 nan-gradient: The result is right, but a gradient is NaN.
-    A row that sees nothing is NaN before nan_to_num hides it, and backward() meets that NaN. Give
-    such a row scores of 0 before the softmax, and weights of 0 after it.
+    A row that sees nothing was NaN on the way, and backward() meets that NaN. Fill hidden scores
+    with masked_fill instead of adding -inf; or give such a row scores of 0, and weights of 0.
 mask-times-minus-inf: Everything became NaN: 0 times inf is not a number.
     Fill hidden scores with masked_fill, which leaves the others alone.
-mask-after-softmax-renormalised: Weights were hidden after the softmax, and the rest rescaled.
-    If a hidden score is far above the visible ones, nothing is left to rescale. Hide scores before
-    the softmax: fill them with -inf.
+mask-after-softmax-renormalised: If a hidden score is far above the others, these weights are 0.
+    Either weights were hidden after the softmax and the rest rescaled, or the maximum was taken
+    over hidden scores as well. Hide scores first: fill them with -inf.
 mask-form-ignored: The mask is read in one form only, and it may come in another.
     A mask (S, S) and a mask (B, 1, S, S) both broadcast to scores (B, H, S, S): use it as it comes.
 # 4, Softmax: A softmax that does not overflow
@@ -455,7 +461,7 @@ bias-dropped/fold: One of the two biases is missing.
 attention-over-batch: This attends over an axis called B, so sentences look at one another.
     nn.MultiheadAttention takes (S, B, C) unless it is made with batch_first=True.
 # 7, Multi-head attention: Eight ways to write it
-no-gradient: The numbers are right, but no gradient comes back, so nothing could be learned.
+no-gradient: The numbers are right, but a gradient is missing, so not all could be learned.
     detach(), .data, no_grad() and NumPy cut the way back. Compute with the tensors themselves.
 # 8, Masks: Masks: one vocabulary
 causal-hides-self: A token does not see itself.

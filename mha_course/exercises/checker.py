@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import inspect
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_course.exercises import compare, progress_store, sandbox
-from mha_course.exercises.catalogue import MISTAKES, find_exercise
+from mha_course.exercises.catalogue import LESSON_OF, MISTAKES, find_exercise
 from mha_course.exercises.diagnose import NEAR, alike, recognise
 from mha_course.exercises.inputs import FAR_BELOW, HIDDEN_LEAD, OTHER_SIZES
 from mha_course.exercises.report import Report
@@ -31,8 +32,9 @@ _BESIDE_THE_NUMBERS = (
 )  # fmt: skip
 # Stages at which an answer fails when it is called again, and may have kept what came before.
 _CALLED_TWICE = ("gradient", "no gradient", "narrow")
-_CUT_OFF = "The result is right, but no gradient comes back."
+_CUT_OFF = "The result is right, but a gradient is missing."
 _LITTLE = 1e-9  # of each number; float32 does not see it
+_NOISE = 1e-9  # of a gradient that is 0, as that of the keys' bias is
 _WITHOUT_EFFECT = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
 # checks that failed since the last pass, for each exercise, in this session
 _failures: Counter[str] = Counter()
@@ -295,7 +297,7 @@ class Attempt:
         if target is None or not bool(target.isfinite().all()):
             return None
         if gradient is None:
-            lost = self.exercise.learns and bool(target.any())
+            lost = self.exercise.learns and bool((target.abs() > _NOISE).any())
             return Fault("wrong", "no gradient", _CUT_OFF) if lost else None
         if not self.exercise.unique:
             return None
@@ -330,7 +332,8 @@ def _moved(x: Any) -> Any:
     if not sandbox.is_float(x):
         return x
     parts = torch.arange(x.numel(), dtype=x.dtype).sin().view(x.shape)
-    return x * (1 + _LITTLE * parts)
+    moved = x * (1 + _LITTLE * parts)
+    return moved / moved.sum(-1, keepdim=True) if sandbox.are_weights(x) else moved
 
 
 def _plain(result: Any) -> Any:
@@ -537,7 +540,9 @@ def _named(report: Report, mistakes: Sequence[Mistake]) -> Report:
     told = report.status == "error" or report.stage in ("narrow", "no int", "sizes")
     raised = f"{report.message} " if told and report.message else ""
     named = next((mistake for mistake in mistakes if mistake.name), mistakes[0])
-    text = f"{raised}{says} See lesson {named.row.place}."
+    text = f"{raised}{says}"
+    if named.row.lesson <= LESSON_OF.get(report.name, math.inf):  # which has been read
+        text += f" See lesson {named.row.place}."
     return replace(report, message=text, mistake=named.name or None)
 
 
@@ -557,14 +562,15 @@ def _first_stage(exercise: Exercise, answer: Any) -> tuple[str, str] | None:
         no_query[place] = plain[place] * 0
     for arguments, stage, sentence in (
         (one_token, "values and output",
-         "It is wrong already with a single token, where only values and output matter."),
+         "It is wrong already with a single token: look at the values, at the output, and at what "
+         "the weights sum to."),
         (no_query, "weighted sum",
-         "With one token it is right; with all scores alike it is not. Each query should then mix "
-         "all values alike: look at what is hidden, at what the weights sum to, and at how tokens "
-         "and heads are split and merged."),
+         "With one token it is right; with queries of 0 it is not. Each query should then mix all "
+         "values alike: look at what scores are made of, at what is hidden, at what the weights "
+         "sum to, and at how tokens and heads are split and merged."),
         (plain, "scores",
-         "With one token, and with all weights alike, it is right: look at the scores, their "
-         "scale and the softmax."),
+         "With one token, and with queries of 0, it is right: look at the scores, their scale and "
+         "the softmax."),
     ):  # fmt: skip
         trial = replace(exercise, inputs=[partial(tuple, arguments)], rules=(), unique=False)
         if Attempt(trial, answer, torch.float64).find_fault():

@@ -363,6 +363,16 @@ class WithoutBias(nn.Module):
         return x
 
 
+class WithoutMask(NotReady):
+    def __init__(self, d_model, num_heads):
+        nn.Module.__init__(self)
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            setattr(self, name, nn.Linear(d_model, d_model))
+
+    def forward(self, x):
+        return x
+
+
 # Wrong in ways without a name, and what is said of them.
 SAID = [
     ("project", lambda x, w, b: nn.Linear(x.size(-1), len(w))(x), "Random numbers take part, as "
@@ -424,12 +434,23 @@ SAID = [
     ("fused_mha", changed("fused_mha", kernel=ONE_CALL), "in the place of the mask"),
     ("MultiHeadAttention", NotReady, "super().__init__()"),
     ("MultiHeadAttention", WithoutBias, "there is no q_proj.bias"),
+    ("MultiHeadAttention", WithoutMask, "write forward(self, x, mask=None)"),
+    ("scaled_scores", lambda q, k: q @ k.mT / 12**0.5, "divided by sqrt(12)"),
+    ("self_attention", changed("self_attention", post=lambda w, q: w * 1.1), "what the weights sum"),
     ("layer_norm", by_squares, "In float64 it agrees, in float32 it does not"),
     ("layer_norm", lambda x, *rest: solutions.layer_norm(x, *rest) @ torch.eye(24).double(),
         "is a dtype written down"),
     ("relation_score", lambda w, pairs: torch.stack([w[:, a, b] for a, b in set(pairs)]).mean(0),
         "other numbers"),
 ]  # fmt: skip
+
+
+def test_a_message_points_to_lessons_that_have_been_read():
+    early = check("self_attention", changed("self_attention", scale=lambda z, *_: z))
+    late = check("scaled_scores", lambda q, k: q @ k.mT)
+    assert early.mistake == late.mistake == "scale-missing"
+    assert "See lesson 3" in late.message
+    assert "See lesson" not in early.message
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ EXERCISES = [
         "return torch.stack(parts, dim=1)  # (B, H, T, C)",
         inputs=[lambda: (qkv()[1], *square(5))],
         drawn=lambda d: (d("BHSD"), d("CC")),
-        axes="B H S C",
+        axes="B H T C",
         done="The output is a sum, and you can tell each head's part of it. Next: which head adds "
         "most to “it”?",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -98,6 +99,10 @@ def use_module(
                 f"{name} is {tuple(own[name].shape)}, and should be {tuple(values.shape)}"
             )
         given[name] = values if own[name].requires_grad else values.detach()
+    try:
+        inspect.signature(module.forward).bind(x, mask)
+    except TypeError:
+        raise ValueError("forward must take a mask: write forward(self, x, mask=None)") from None
     module.eval()
     if before:
         functional_call(module, given, before)
