@@ -143,11 +143,9 @@ class SoftmaxLab(Lab):
         whole, others = ("column", "rows") if over_queries else ("row", "columns")
         even = "1.00" if torch.allclose(sums, torch.ones_like(sums), atol=5e-3) else _range(sums)
         entropy = float(torch.special.entr(row).sum())
-        read = (
-            f"; entropy, how undecided it is, {entropy:.2f} of at most {math.log(len(tokens)):.2f}"
-            if not over_queries
-            else ""
-        )
+        most = math.log(len(tokens))
+        read = f"; entropy {entropy:.2f}, where 0 is all on one word and {most:.2f} spread evenly"
+        read = "" if over_queries else read
         return (
             f"{largest}; the row sums to {float(row.sum()):.2f}{read}. "
             f"Every {whole} sums to {even}, {others} to {_range(cross_sums)}."
