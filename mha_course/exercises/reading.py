@@ -41,7 +41,7 @@ def has_form(question: Question, text: str) -> bool:
 
 
 def _bare(text: str) -> str:
-    """Leave out case, quotes and a last full stop, and write a minus as Python does."""
+    """Drop case, quotes and a final full stop, and write a minus as Python does."""
     return text.replace("−", "-").casefold().rstrip(". ").strip("\"'`“”‘’ ").rstrip(". ")
 
 

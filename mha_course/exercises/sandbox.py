@@ -179,7 +179,7 @@ def torch_as_imported() -> Iterator[list[str]]:
 
 def _ask_nobody(*_: Any) -> str:
     raise RuntimeError(
-        "input() waits for somebody to type. An answer has its arguments, and nothing else."
+        "input() would wait for someone to type. An answer gets its arguments and nothing else."
     )
 
 
@@ -312,7 +312,7 @@ def is_float(x: Any) -> bool:
 def explain(error: BaseException, arguments: Sequence[Any]) -> str:
     """Describe what was raised, in which line of the learner's, and with which shapes."""
     if isinstance(error, AnswerTimeoutError):
-        return f"It was stopped after {TIMEOUT:g} seconds. Is there a loop that does not end?"
+        return f"Your answer was stopped after {TIMEOUT:g} seconds. Does a loop never end?"
     last = last_line(error.__traceback__)
     if last is None:
         shapes = shapes_of(arguments)

@@ -171,7 +171,7 @@ class Question:
     text: str
     answers: Mapping[str, str]
     right_at: int | None = None
-    nudge: str = "Work it out once more, one axis at a time."  # for a shape
+    nudge: str = "Work it out again, one axis at a time."  # for a shape
     tolerance: float = 0.0
     letters: str = ""
     units: str = ""
