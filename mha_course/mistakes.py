@@ -84,7 +84,7 @@ bias-dropped: A bias is missing.
     A Linear is x Wᵀ + b. The bias shifts every token by the same amount.
 activation-on-projection: Negative numbers have become 0.
     Projections are linear. An activation would throw away half of each vector.
-# 1, Projection: Break it: “each head gets a slice of the embedding”
+# 1, Projection: Deeper: does each head get a slice of the embedding?
 weight-not-transposed/rows: Columns of W were used instead of rows: x @ W and not x @ W.T.
     nn.Linear stores its weight as (out, in). A head has D of the rows, and each row reads all of x.
 /weight-cut-along-columns: The weight was cut along its columns.

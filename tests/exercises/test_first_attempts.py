@@ -438,7 +438,7 @@ SAID = [
     ("MultiHeadAttention", WithoutBias, "there is no q_proj.bias"),
     ("MultiHeadAttention", WithoutMask, "write forward(self, x, mask=None)"),
     ("scaled_scores", lambda q, k: q @ k.mT / 12**0.5, "divided by sqrt(12)"),
-    ("self_attention", changed("self_attention", post=lambda w, q: w * 1.1), "what the weights sum"),
+    ("self_attention", changed("self_attention", post=lambda w, q: w * 1.1), "the weights sum"),
     ("layer_norm", by_squares, "agrees in float64 but not in float32"),
     ("layer_norm", lambda x, *rest: solutions.layer_norm(x, *rest) @ torch.eye(24).double(),
         "Is a dtype written into it"),

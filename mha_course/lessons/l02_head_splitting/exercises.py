@@ -138,8 +138,8 @@ QUESTIONS = {
         "context?",
         "the value of “hungry”, and beside it that of “greedily” → A context has as many numbers "
         "as one value. There is no room for two side by side.",
-        "✔ the mean of the two values → Both arrive, but added up number by number. Which part "
-        "came from which word can no longer be seen.",
+        "✔ the mean of the two values → Both arrive, but added up number by number: what "
+        "comes after gets only the sum.",
         "the larger of the two values → Nothing is thrown away in a weighted sum. Each value "
         "counts by its share.",
     ),

@@ -97,8 +97,8 @@ QUESTIONS = {
     "twice-the-text": question(
         "A text of 15 words has 15 · 15 = 225 scores in a head. How many does a text of 30 words "
         "have?",
-        "900 → 30 · 30: twice the text has four times the scores. What attention costs grows with "
-        "the square of the length.",
+        "900 → 30 · 30: twice the text has four times the scores. They grow with the square of the "
+        "length; the projections only double.",
         "450 → Each word has twice as many keys, but there are also twice as many words.",
         "225 → Every word meets every word, so a longer text has more pairs.",
         nudge="Every word meets every word.",

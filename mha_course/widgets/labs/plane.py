@@ -40,7 +40,9 @@ class PlaneLab(Lab):
     def __init__(self, *, projections: bool = False) -> None:
         self._projections = projections
         if projections:
-            self.question = f"Turn W_Q and W_K until a gives c a share of {TARGET} or more."
+            self.question = (
+                f"Turn and stretch W_Q and W_K until a gives c a share of {TARGET} or more."
+            )
             self.hint = (
                 "Drag a query or a key, and the others turn with it. Tab and the arrow keys "
                 "also work."
