@@ -91,7 +91,8 @@ def test_an_answer_that_fails_only_when_it_is_traced_is_told_in_place():
     card.press("trace")
     assert card.widgets == ()
     assert (
-        "Your code makes no tensor, so there are no steps to show. ValueError: &lt;b&gt;tired&lt;/b&gt;."
+        "Your code makes no tensor, so there are no steps to show. "
+        "ValueError: &lt;b&gt;tired&lt;/b&gt;."
         in card.shown["parts"][0]
     )
 
