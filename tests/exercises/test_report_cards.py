@@ -92,8 +92,7 @@ def test_an_answer_that_fails_only_when_it_is_traced_is_told_in_place():
     assert card.widgets == ()
     assert (
         "Your code makes no tensor, so there are no steps to show. "
-        "ValueError: &lt;b&gt;tired&lt;/b&gt;."
-        in card.shown["parts"][0]
+        "ValueError: &lt;b&gt;tired&lt;/b&gt;." in card.shown["parts"][0]
     )
 
 
