@@ -114,7 +114,7 @@ qkv-cut-along-tokens: q and k are pieces of one tensor that was cut along its to
     attend to other tokens and none to itself.
     Cut q, k and v along the width, dim=-1.
 # 1, Projection: See it: look for what you need
-key-value-swapped: Keys and values are exchanged.
+key-value-swapped: Keys and values are swapped.
     A key is what a token is found by. A value is what it passes on. Each has its own weight.
 value-through-key-projection: The values are made with W_K, as the keys are.
     Values need their own projection, W_V: what a token passes on is not what it is found by.
@@ -172,7 +172,7 @@ reshape-across-axes: This reshape cuts across {axes}: the new axes hold parts of
 tokens-joined: This reshape joins several tokens into one: {axes} become one axis, whole tokens side
     by side.
 # 2, Head splitting: Where it lives
-fold-order-mixed: Heads and sentences are exchanged.
+fold-order-mixed: Heads and sentences are swapped.
     What was folded as (B, H) must be unfolded as (B, H).
 # 2, Head splitting: Deeper: one head alone
 /all-heads-computed: All heads were computed, and all but one thrown away.
@@ -193,7 +193,7 @@ key-reshaped: A reshape or view gave the keys the shape of kᵀ.
 key-reshaped/traced: This reshape gives the keys the shape of kᵀ, but leaves the numbers in their
     order, so tokens and head width are mixed.
     Use k.transpose(-2, -1).
-query-key-swapped: Queries and keys are exchanged: the rows are keys.
+query-key-swapped: Queries and keys are swapped: the rows are keys.
     A row belongs to a query: q @ k.transpose(-2, -1).
 elementwise-product: Two tensors were multiplied number by number (*) instead of as matrices (@).
     A score is one number for a query and a key, their dot product; a context is a sum over keys.
@@ -450,7 +450,7 @@ bias-not-projected: b_v was added without W_O.
     It is added to the values, so W_O projects it like everything the heads bring: w_o @ b_v.
 output-bias-projected: W_O was also applied to b_o.
     b_o is added after W_O. Only b_v goes through it: w_o @ b_v + b_o.
-/biases-exchanged: The two biases are exchanged.
+/biases-exchanged: The two biases are swapped.
     b_v is added before W_O, so it goes through it. b_o is added after it: w_o @ b_v + b_o.
 weight-not-transposed/fold: This is b_v @ w_o: the weight was not transposed.
     nn.Linear stores its weight as (out, in). For one vector that is w_o @ b_v, or b_v @ w_o.T.
@@ -469,7 +469,7 @@ causal-leaks-next: Each token sees the next one.
     A token may look at itself and back, not ahead.
 /upper-triangle: Each token sees itself and what comes after it: this is the upper triangle.
     The past lies below the diagonal, where s < t: keep that with tril.
-mask-inverted/made: True and False have changed places.
+mask-inverted/made: True and False are swapped.
     True means may attend.
 /padding-one-too-many: Each sentence sees one position too many.
     Positions count from 0: a sentence of 3 words has positions 0, 1 and 2. Compare with <.
@@ -505,7 +505,7 @@ broadcast-of-different-axes: Broadcasting laid {left} on {right}, which only hav
 mask-on-queries: This mask says the same of all keys, so it hides whole queries.
     A padding mask (B, S) hides keys: mask[:, None, None, :].
 # 8, Masks: A probe that finds nothing
-leaks-transposed: Rows and columns have changed places.
+leaks-transposed: Rows and columns are swapped.
     What follows from a change of token s is column s of the result: leaks[:, s].
 values-not-changes: Outputs were returned, or by how much they differ, and not where they change.
     Compare with !=, and ask with any.
@@ -537,7 +537,7 @@ key-value-different-sources: Keys and values come from different sequences.
 mask-inverted/memory: The mask is read the wrong way round: what it should hide is seen.
     True means may attend, so hide where the mask is False: ~memory_mask.
 # 10, Positions: Positions: sinusoidal encoding
-sin-cos-swapped: Sine and cosine have changed places.
+sin-cos-swapped: Sine and cosine are swapped.
     Even indices hold the sine, odd ones the cosine.
 frequency-per-index: Each index has a frequency of its own.
     A sine and the cosine beside it share one.
@@ -548,7 +548,7 @@ waves-in-halves: All sines stand in the first half, all cosines in the second.
 positions-from-one: The first position is 1.
     Positions are counted from 0: row 0 holds sines of 0 and cosines of 1.
 # 10, Positions: Positions: rotary pairs
-sin-cos-swapped/rope: Sine and cosine have changed places.
+sin-cos-swapped/rope: Sine and cosine are swapped.
     An angle of 0 turns nothing: cosine multiplies the number itself, sine its partner.
 positions-ignored: The tokens were counted from 0, whatever positions says.
     A token in a cache, or in a later piece of text, stands elsewhere: use positions.
@@ -585,7 +585,7 @@ blind-to-itself: The new token sees the past, but not itself.
     Its own key and value are among those it reads: attend to the new caches, not the old.
 sees-itself-alone: The new token sees only itself.
     It has to look back: attend to the new caches, with the old keys and values in them.
-caches-exchanged: The caches of keys and values have changed places.
+caches-exchanged: The caches of keys and values are swapped.
     Keys are appended to k_cache, values to v_cache, and they come back in this order.
 decode-first-key-only: The new token sees only the first key.
     A causal mask of one row, aligned at the top left, hides all but one. The newest token may see
@@ -692,7 +692,7 @@ eps-clamped: eps is the least that the variance can be, and was not added to it.
     It is added always, under the root: (variance + eps).sqrt().
 beta-before-gamma: beta was added before gamma multiplied.
     First gamma stretches the normed token, then beta shifts it: gamma * normed + beta.
-gamma-beta-exchanged: gamma and beta have changed places.
+gamma-beta-exchanged: gamma and beta are swapped.
     gamma multiplies the normed token, and beta is added.
 layer-norm-variance-without-root: It was divided by the variance, not by its root.
     The spread of the numbers is the root: (variance + eps).sqrt().
@@ -705,7 +705,7 @@ stream-normed: The stream itself was normed, not a copy that a part reads.
     What is added to is x as it came: x + attention(norm1(x)), and the second half alike.
 parallel-block: Both parts read the x that came in.
     feed_forward reads what attention has added to: x = x + attention(norm1(x)) comes first.
-norms-exchanged: norm1 and norm2 have changed places.
+norms-exchanged: norm1 and norm2 are swapped.
     norm1 stands before attention, norm2 before feed_forward.
 post-norm-wiring: The norms come after the sums.
     That is post-norm. Here each half reads a normed copy, and the stream itself is never normed.

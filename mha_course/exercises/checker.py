@@ -363,7 +363,7 @@ def _dense(x: Tensor) -> Tensor:
 
 
 def _judge(exercise: Exercise, answer: Any) -> tuple[Report, Sequence[Any] | None]:
-    """Judge the signature, then the results; return the arguments of the last call as well."""
+    """Judge the signature, then the results; also return the arguments of the last call."""
     if is_stub(answer):
         text = "Replace the dots with your code, run that cell, then run this one again."
         return Report(exercise.name, "unattempted", text), None

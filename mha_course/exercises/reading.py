@@ -46,7 +46,7 @@ def _bare(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Leave out blanks and the brackets around a text as well."""
+    """Also leave out blanks, and the brackets around a text."""
     return "".join(_bare(text).split()).strip("()[]")
 
 

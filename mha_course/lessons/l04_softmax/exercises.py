@@ -193,7 +193,7 @@ def _after_hiding(softmax: Function, clean: bool) -> Function:
 
 
 def _in_masked_softmax(known: Mistake) -> Mistake:
-    """Make the mistake of a softmax where the exercise hides keys, too: there it is one step."""
+    """Make the mistake of a softmax where the exercise also hides keys: there it is one step."""
     changes = [
         {"attend": _after_hiding(change["softmax"], clean)}
         for change in known.changes
