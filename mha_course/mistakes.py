@@ -466,7 +466,7 @@ no-gradient: The numbers are right, but a gradient is missing, so not all could 
 causal-hides-self: A token does not see itself.
     The diagonal is allowed: a token sees itself and what came before.
 causal-leaks-next: Each token sees the next one.
-    A token may look at itself and back, not ahead.
+    A token may attend to itself and to earlier tokens, not to later ones.
 /upper-triangle: Each token sees itself and what comes after it: this is the upper triangle.
     The past lies below the diagonal, where s < t: keep that with tril.
 mask-inverted/made: True and False are swapped.
@@ -478,20 +478,20 @@ masks-or-instead-of-and: A key is seen if either mask allows it.
 mask-ignored/combined: One of the masks has no effect.
     Both must allow a key.
 causal-missing: There is no causal mask.
-    Every token sees all that come later, so in training it reads what it should guess.
+    Every token sees all later ones, so in training it reads what it should predict.
 # 8, Masks: Left or right?
 padding-other-side: This is the mask for padding on the left.
-    Here the padding stands on the right: position s holds a word if s < length.
+    Here the padding is on the right: position s holds a word if s < length.
 # 8, Masks: When T is not S: which corner?
 causal-top-left: The triangle stands at the top left.
     The new tokens are the last ones: align the triangle with the bottom right corner.
 # 8, Masks: Deeper: conventions in the wild
 convention-misread: The numbers of "additive" were turned round like a mask of True and False.
-    It holds 0 where a key may be seen, and -inf where it is hidden: compare with 0.
+    It holds 0 where a key may be seen and -inf where it is hidden: compare with 0.
 # 8, Masks: Broadcasting: which mask goes to whom
 padding-on-queries: The mask hides queries, not keys.
     No query may see the padding, so it belongs on the last axis: mask[:, None, None, :].
-padding-broadcast-raw: The mask is (B, S), which would be read as (T, S).
+padding-broadcast-raw: The mask is (B, S), and it would be read as (T, S).
     Give it axes for heads and queries: mask[:, None, None, :].
 padding-broadcast-raw/traced: An axis B meets an axis {other} of the same size.
     A padding mask (B, S) must become (B, 1, 1, S) first: mask[:, None, None, :].
@@ -502,12 +502,12 @@ mask-missing-head-axis/traced: An axis B meets the heads, which happen to have t
 mask-first-batch-only/made: All sentences are masked as the first is.
     Each sentence has its own length.
 broadcast-of-different-axes: Broadcasting laid {left} on {right}, which only have the same size.
-mask-on-queries: This mask says the same of all keys, so it hides whole queries.
+mask-on-queries: This mask is the same for all keys, so it hides whole queries.
     A padding mask (B, S) hides keys: mask[:, None, None, :].
 # 8, Masks: A probe that finds nothing
 leaks-transposed: Rows and columns are swapped.
     What follows from a change of token s is column s of the result: leaks[:, s].
-values-not-changes: Outputs were returned, or by how much they differ, and not where they change.
+values-not-changes: The result holds outputs or their differences, not where outputs change.
     Compare with !=, and ask with any.
 one-token-only: Only one token was ever changed, so only its column says anything.
     Change each token.
@@ -515,26 +515,26 @@ one-token-only: Only one token was ever changed, so only its column says anythin
 mask-fill-positive-inf/additive: Hidden keys got +inf.
     Hidden means as small as can be: -inf.
 mask-added-as-number/additive: The mask became 0 and 1.
-    Added to scores, that hides nothing. It should be 0 and -inf.
+    Added to scores, 0 and 1 hide nothing. It should be 0 and -inf.
 mask-fill-tiny/additive: Hidden keys got a tiny number.
-    Nearly 0 hides nothing: -inf does.
+    A number near 0 hides nothing. Use -inf.
 mask-times-minus-inf/additive: What may be seen became NaN: 0 times inf is not a number.
     Fill with masked_fill.
 masked-row-uniform/additive: Hidden keys got a large finite number.
-    In a row with nothing to see all are alike then. Use -inf.
+    In a row with nothing to see, all keys are then alike. Use -inf.
 dtype-ignored: The numbers are right, but their dtype is not the one that was asked for.
     Pass dtype on, as in torch.zeros(mask.shape, dtype=dtype).
 # 9, Cross-attention: Cross-attention: two sequences
-query-from-memory: The queries come from the memory, as keys and values do.
-    x asks, so there are as many rows as x has tokens.
+query-from-memory: The queries come from memory, like keys and values.
+    They must come from x: the output has a row for each token of x.
 memory-ignored: Keys and values come from x.
-    x asks, memory answers: keys and values are projections of memory.
+    They must be projections of memory. Only the queries come from x.
 memory-and-input-joined: Keys and values come from x and memory together.
-    x asks, and only memory answers: weights are (B, H, T, S), a column for each of its tokens.
+    They must come from memory alone: weights are (B, H, T, S), a column for each of its tokens.
 key-value-different-sources: Keys and values come from different sequences.
-    A key and its value belong to one token: both from memory.
+    A key and its value belong to one token. Both come from memory.
 # 9, Cross-attention: The mask belongs to the memory
-mask-inverted/memory: The mask is read the wrong way round: what it should hide is seen.
+mask-inverted/memory: What should be hidden is seen, and what should be seen is hidden.
     True means may attend, so hide where the mask is False: ~memory_mask.
 # 10, Positions: Positions: sinusoidal encoding
 sin-cos-swapped: Sine and cosine are swapped.
@@ -543,37 +543,37 @@ frequency-per-index: Each index has a frequency of its own.
     A sine and the cosine beside it share one.
 frequency-precedence: The exponent slipped.
     It is 2i / d for pair i, so that frequencies run from 1 down to nearly 1 / 10000.
-waves-in-halves: All sines stand in the first half, all cosines in the second.
-    Here they take turns: sines at even channels, cosines at odd ones.
+waves-in-halves: All sines are in the first half, all cosines in the second.
+    Here they alternate: sines at even channels, cosines at odd ones.
 positions-from-one: The first position is 1.
     Positions are counted from 0: row 0 holds sines of 0 and cosines of 1.
 # 10, Positions: Positions: rotary pairs
 sin-cos-swapped/rope: Sine and cosine are swapped.
-    An angle of 0 turns nothing: cosine multiplies the number itself, sine its partner.
-positions-ignored: The tokens were counted from 0, whatever positions says.
-    A token in a cache, or in a later piece of text, stands elsewhere: use positions.
-base-ignored: The base is not the one that was asked for.
-    It is an argument, 10000 if none is given: models that read long texts take a larger one.
+    An angle of 0 changes nothing: the cosine multiplies the number itself, the sine its partner.
+positions-ignored: The tokens were counted from 0, and positions was not used.
+    A token in a cache, or in a later piece of text, has another position: use positions.
+base-ignored: The base is not the one that was given.
+    It is an argument, and 10000 by default: models for long texts use a larger one.
 frequency-precedence/rope: The exponent slipped.
     It is -2i / D for pair i, from 0 down to nearly -1, with a minus: pair 0 is the fastest.
 rope-wrong-sign: The rotation goes the other way round.
     Pair (a, b) becomes (a cos - b sin, a sin + b cos).
 rope-missing-minus: The minus is missing.
     A rotation is (a cos - b sin, a sin + b cos); without the minus lengths change.
-rope-interleaved: These are the numbers of the other layout, with neighbours as pairs.
-    It is as valid; here index i is paired with i + D/2.
+rope-interleaved: This is the other layout, in which neighbours are pairs.
+    It is just as valid, but here index i is paired with i + D/2.
 rope-layout-mixed: Angles of one layout meet the rotation of the other.
-    In the half-split layout the angles repeat as a block: cat((angles, angles)).
+    In the half-split layout the angles repeat as a block: cat((angles, angles), -1).
 rope-in-degrees: The angles were converted, from degrees or to degrees.
-    sin and cos take radians: position times frequency is the angle as it stands.
+    sin and cos take radians, and position times frequency is the angle in radians.
 rope-values-not-angles: The position was added, and nothing was rotated.
     RoPE rotates each pair by an angle that grows with the position.
-# 10, Positions: Break it: the wrong place for a turn
-rope-on-values: The values are also rotated by their positions.
-    Positions belong in the scores, where only differences count. Leave values as they are.
+# 10, Positions: Break it: the wrong place for a rotation
+rope-on-values: The values are rotated by their positions as well.
+    Positions belong in the scores, where only differences count. Leave the values alone.
 # 10, Positions: Only the offset matters
 rope-on-queries-only: Only the queries are rotated, not the keys.
-    Then a score depends on where the query stands, and not on how far away the key is.
+    Then a score depends on where the query is, and not on how far away the key is.
 # 11, KV cache and fewer KV heads: KV cache: one token at a time
 cache-wrong-axis: The new token was not put behind the old ones.
     Tokens are axis 2 of a cache (B, H, P, D).
