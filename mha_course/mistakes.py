@@ -184,8 +184,8 @@ key-not-transposed/traced: This product sums over {left} of the first and {right
     factor, which only have the same size.
     Transpose the keys: k.transpose(-2, -1).
 key-transposed-wrong-axes: The wrong two axes of k were swapped.
-    Swap tokens and width, the last two axes: k.transpose(-2, -1). That is transpose(1, 2) only if
-    there is no axis for the heads.
+    Swap tokens and width, the last two axes: k.mT, or k.transpose(-2, -1). That is transpose(1, 2)
+    only if there is no axis for the heads.
 key-all-axes-reversed: k.T reverses all axes of k, not only the last two.
     Swap tokens and width only: k.transpose(-2, -1).
 key-reshaped: A reshape or view gave the keys the shape of kᵀ.
