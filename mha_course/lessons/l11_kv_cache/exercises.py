@@ -90,6 +90,66 @@ def _newest(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return k[:, :, -1:], v[:, :, -1:]
 
 
+def _read(
+    pages: Tensor, table: Tensor, length: int, order: Callable[[Tensor], Tensor] = torch.clone
+) -> Tensor:
+    """Gather pages in another order than the table's."""
+    return caching.gather_pages(pages, order(table[: math.ceil(length / pages.size(2))]), length)
+
+
+def _all_tokens(pages: Tensor, table: Tensor, length: int) -> Tensor:
+    count = math.ceil(length / pages.size(2))
+    return caching.gather_pages(pages, table[:count], count * pages.size(2))
+
+
+def _whole_pages_alone(pages: Tensor, table: Tensor, length: int) -> Tensor:
+    tokens = pages.size(2)
+    return caching.gather_pages(pages, table, length // tokens * tokens)
+
+
+def _last_tokens(pages: Tensor, table: Tensor, length: int) -> Tensor:
+    return _all_tokens(pages, table, length)[:, -length:]
+
+
+def _pages_before_heads(pages: Tensor, table: Tensor, length: int) -> Tensor:
+    """Join pages and tokens without a transpose."""
+    used = pages[table[: math.ceil(length / pages.size(2))]]
+    return used.reshape(pages.size(1), -1, pages.size(3))[:, :length]
+
+
+PAGES = [
+    mistake(
+        "pages-in-memory-order",
+        gather_pages=[
+            lambda pages, table, n: _read(pages, table, n, lambda t: t.sort().values),
+            lambda pages, table, n: _read(pages, table, n, lambda t: torch.arange(len(t))),
+        ],
+    ),
+    mistake("/pages-reversed", gather_pages=lambda pages, table, n: _read(pages, table, n,
+        lambda t: t.flip(0))),
+    mistake(
+        "tail-not-cut",
+        gather_pages=[
+            _all_tokens,
+            lambda pages, table, n: pages[table].transpose(0, 1).flatten(1, 2),
+        ],
+    ),
+    mistake("/part-of-a-page-dropped", gather_pages=_whole_pages_alone),
+    mistake("/cut-at-the-start", gather_pages=_last_tokens),
+    mistake("/pages-before-heads", gather_pages=_pages_before_heads),
+    mistake(
+        "/tokens-before-heads",
+        gather_pages=lambda pages, table, n: caching.gather_pages(pages, table, n).transpose(0, 1),
+    ),
+    mistake(
+        "/table-read-to-its-end",
+        gather_pages=lambda pages, table, n: pages[table].transpose(0, 1).flatten(1, 2)[:, :n],
+        crashes=r"IndexError.*out of (range|bounds)",
+        only=("gather_pages",),
+    ),
+]  # fmt: skip
+
+
 MISTAKES = [
     mistake(
         "cache-wrong-axis",
@@ -161,12 +221,21 @@ MISTAKES = [
     mistake("up-projection-transposed", latent_scores=lambda q, w, c: q @ w.mT @ c.mT[:, None]),
     mistake("latents-without-head-axis", latent_scores=lambda q, w, c: q @ w @ c.mT),
     mistake("key-not-transposed/latents", latent_scores=lambda q, w, c: q @ w @ c[:, None]),
+    *PAGES,
 ]
 
 
 def _drawn_heads(d: Draw) -> tuple[Tensor, int]:
     num_kv_heads = d.H - 1 or 1
     return d.normal(d.B, num_kv_heads, d.S, d.D), num_kv_heads * d.picks.choice((1, 2, 3, 5))
+
+
+def _drawn_pages(d: Draw) -> tuple[Tensor, Tensor, int]:
+    """Return pages of d.T tokens, and a table that goes on behind those of the text."""
+    count = min(d.S, d.O)
+    table = torch.tensor([*d.picks.sample(range(d.O), count), 10**6, -1])
+    length = d.T * count - d.picks.choice((0, d.T - 1, d.picks.randrange(d.T)))
+    return d("OHTD"), table, length
 
 
 EXERCISES = [
@@ -233,6 +302,33 @@ EXERCISES = [
         drawn=lambda d: (d.O, *d.shape("BSHD"), d.picks.choice((1, 2, 8))),
         done="You can tell what a cache weighs before it is built. Try a model that you know, "
         "then a quarter of its KV heads.",
+    ),
+    Exercise(
+        caching.gather_pages,
+        "How many pages does a text of `length` tokens fill, if a page holds N? Which pages are "
+        "they, and in which order?",
+        "Take the first entries of the table, as many as the text needs, and pick these pages. "
+        "Then pages and tokens have to stand side by side before they can be joined.",
+        "pages[…] is (n, H, N, D). Move the heads to the front, (H, n, N, D), join n and N, and "
+        "cut the result to (H, length, D).",
+        line="count = -(-length // pages.size(2))  # rounded up\n"
+        "picked = pages[table[:count]]  # (count, H, N, D)\n"
+        "keys = picked.transpose(0, 1).flatten(1, 2)  # (H, count * N, D)\n"
+        "return keys[:, :length]",
+        inputs=[
+            lambda: (draw(9, H, T, D, seed=1), torch.tensor([7, 2, 5]), 13),
+            lambda: (draw(9, H, T, D, seed=2), torch.tensor([3, 8, 40, -1]), 10),
+        ],
+        drawn=_drawn_pages,
+        cases=(
+            "",
+            "Here the text fills two pages, and the table goes on behind them with 40 and −1, "
+            "which are no pages of its own.",
+        ),
+        axes="H length D",
+        learns=False,
+        done="You can read a text from pages that lie anywhere. Give two texts the same first "
+        "page: what they share is stored once.",
     ),
 ]
 
