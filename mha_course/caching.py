@@ -108,8 +108,8 @@ def gather_pages(pages: Tensor, table: Tensor, length: int) -> Tensor:
         expected=f"length <= n N = {room}", got=f"length={length}",
     )  # fmt: skip
     count = math.ceil(length / pages.size(2))
-    in_order = pages[table[:count]].transpose(0, 1)  # heads, pages, tokens of a page, D
-    return in_order.flatten(1, 2)[:, :length]
+    in_order = pages[table[:count]].transpose(0, 1)  # (H, n, N, D)
+    return in_order.flatten(1, 2)[:, :length]  # (H, length, D)
 
 
 class KVCache:

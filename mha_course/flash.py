@@ -69,7 +69,7 @@ def merge_partials(maxima: Tensor, sums: Tensor, contexts: Tensor) -> Tensor:
     errors.require_shape("merge_partials", "sums", sums, sizes)
     errors.require_shape("merge_partials", "contexts", contexts, {**sizes, "D": None})
     highest = _finite(maxima.amax(0))  # (B, H, T)
-    shares = sums * (maxima - highest).exp()  # relative to one maximum now; 0 where it is empty
+    shares = sums * (maxima - highest).exp()  # (K, B, H, T), relative to one maximum
     total = shares.sum(0)  # (B, H, T)
     merged = (shares[..., None] * contexts).sum(0)  # (B, H, T, D)
     return merged / total.masked_fill(total == 0, 1.0)[..., None]  # (B, H, T, D)

@@ -296,7 +296,7 @@ class Attempt:
             return None
         if gradient is None:
             # Rounding may leave a little where the gradient is 0.
-            lost = self.exercise.learns and bool((target.abs() > EXACT).any())
+            lost = self.exercise.learns and bool((target.abs() > NEAR).any())
             return Fault("wrong", "no gradient", _CUT_OFF) if lost else None
         if not self.exercise.unique:
             return None

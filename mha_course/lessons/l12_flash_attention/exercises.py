@@ -263,6 +263,11 @@ def _not_divided(maxima: Tensor, sums: Tensor, contexts: Tensor) -> Tensor:
     return (shares[..., None] * contexts).sum(0)
 
 
+def _taken_as_undivided(maxima: Tensor, sums: Tensor, contexts: Tensor) -> Tensor:
+    factors = (maxima - maxima.amax(0)).exp()
+    return (factors[..., None] * contexts).sum(0) / (factors * sums).sum(0)[..., None]
+
+
 PARTIALS = [
     mistake("partials-averaged", merge_partials=lambda m, s, c: c.mean(0)),
     mistake("partials-summed", merge_partials=lambda m, s, c: c.sum(0)),
@@ -277,10 +282,7 @@ PARTIALS = [
     mistake(
         "/sums-multiplied-twice", merge_partials=lambda m, s, c: _weighted(m, s * s, c, _shrunk)
     ),
-    mistake(
-        "/taken-as-undivided",
-        merge_partials=lambda m, s, c: _weighted(m, s, c / s[..., None], _shrunk),
-    ),
+    mistake("/taken-as-undivided", merge_partials=_taken_as_undivided),
     mistake("/not-divided-by-total", merge_partials=_not_divided),
     mistake("nan-gradient/partials", stage="nan gradient", only=("merge_partials",)),
     mistake(
@@ -352,7 +354,7 @@ def _drawn_partials(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
     maxima = 3 * d("RBHT")
     sums = 1 + d("RBHT").exp()
     contexts = d("RBHTD")
-    empty = d("RBHT") > 1.0
+    empty = (d("RBHT") > 1.0) & (d.R > 1)
     empty[:, 0, 0, 0] = d.number % 3 == 1
     return (
         maxima.masked_fill(empty, -math.inf),
@@ -373,7 +375,7 @@ EXERCISES = [
         "but -inf, subtract 0 instead: -inf - (-inf) is NaN.",
         line="for block in scores.split(block_size, dim=-1):\n"
         "    new_max = torch.maximum(running_max, block.amax(-1))\n"
-        "    m = new_max.masked_fill(new_max == -torch.inf, 0.0)\n"
+        "    m = new_max.nan_to_num(neginf=0.0)\n"
         "    running_sum = running_sum * (running_max - m).exp()\n"
         "    running_sum += (block - m[..., None]).exp().sum(-1)\n"
         "    running_max = new_max",
@@ -404,7 +406,7 @@ EXERCISES = [
         "A block of keys has scores (B, H, T, block_size). Running maximum and sum are (B, H, T, "
         "1), the running context is (B, H, T, D).",
         line="new_max = torch.maximum(running_max, scores.amax(-1, keepdim=True))\n"
-        "m = new_max.masked_fill(new_max == -torch.inf, 0.0)\n"
+        "m = new_max.nan_to_num(neginf=0.0)\n"
         "factor, shares = (running_max - m).exp(), (scores - m).exp()\n"
         "running_sum = running_sum * factor + shares.sum(-1, keepdim=True)\n"
         "context = context * factor + shares @ v_block\n"
@@ -439,7 +441,7 @@ EXERCISES = [
         "T), and each multiplies D numbers of a context. Where the largest is -inf subtract 0, "
         "and where the weights sum to 0 divide by 1.",
         line="largest = maxima.amax(0)  # (B, H, T)\n"
-        "m = largest.masked_fill(largest == -torch.inf, 0.0)\n"
+        "m = largest.nan_to_num(neginf=0.0)\n"
         "shares = sums * (maxima - m).exp()  # (K, B, H, T)\n"
         "total = shares.sum(0)\n"
         "context = (shares[..., None] * contexts).sum(0)  # (B, H, T, D)\n"
