@@ -771,6 +771,15 @@ SHORT = {
     "narrow-key": lambda: shape_of(GroupedQueryAttention(24, 4, 2).k_proj.weight),
     "latent-width": lambda: str((torch.zeros(1, 1, 1, 128) @ torch.zeros(1, 128, 512)).size(-1)),
     "bytes-a-token": lambda: str(kv_cache_bytes(32, 1, 1, 8, 128, 2) // 1024),
+    "shared-prefix": lambda: str(
+        len(
+            {
+                page
+                for text in ([*range(11)], [*range(8), 88, 99])
+                for page in (tuple(text[: at + 4]) for at in range(0, len(text), 4))
+            }
+        )
+    ),
     "scores-bytes": lambda: str(
         attention(*torch.zeros(3, 1, 1, 28, 6))[1].numel()
         // attention(*torch.zeros(3, 1, 1, 7, 6))[1].numel()
