@@ -5,12 +5,10 @@ Axes: B batch, S tokens, C = d_model width, H heads, G key-value heads, D = C / 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule
 
 from mha_course.attention import AttentionModule, MultiHeadAttention, attention
 from mha_course.caching import KVCache, decode_chunk, decode_step
@@ -90,17 +88,3 @@ def step_flops(d_model: int, num_heads: int, tokens: int) -> tuple[Flops, Flops]
     )
     cached = count_flops(lambda: decode_step(x[:, -1:], past, past, w_q, w_k, w_v, w_o, num_heads))
     return cached, count_flops(lambda: mha(x, mask=causal_mask(tokens)))
-
-
-class Compilations:
-    """A backend of torch.compile that compiles nothing and counts how often it is asked to."""
-
-    __name__ = "Compilations"
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self, graph: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        """Return the graph as it is."""
-        self.count += 1
-        return graph.forward

@@ -476,12 +476,12 @@ QUESTIONS = {
         units="times x as many bytes",
     ),
     "flash-work": question(
-        "Attention in blocks, without a mask, against step by step: how many multiplications do "
-        "its products take?",
+        "There is no mask. How many multiplications do the products of attention in blocks take, "
+        "compared with step by step?",
         "✔ the same number → Every query still meets every key. Only the order changes, and what "
         "is kept.",
         "half as many → A causal mask hides about half of the pairs, and whole blocks can be "
-        "skipped. Without one all pairs are needed.",
+        "skipped. Without a mask all pairs are needed.",
         "32 times fewer → That would leave out pairs. FlashAttention is exact: nothing is left "
         "out.",
     ),
@@ -498,13 +498,13 @@ QUESTIONS = {
     ),
     "flash-saved": question(
         "Training needs the weights again on the way back. What does tiled attention keep for "
-        "that, beside q, k, v and the context?",
+        "that, besides q, k, v and the context?",
         "the weights → They are the T x S matrix that must not be kept. They can be computed "
         "again.",
         "✔ one number for each query → With its log-sum-exp at hand, any block of weights is one "
         "product and one exponential away: exp(scaled score - log-sum-exp).",
-        "nothing → Then each row would need its maximum and its sum once more before its first "
-        "weight is known.",
+        "nothing → Then the maximum and the sum of each row would have to be found again before "
+        "its first weight is known.",
         also=(
             "one number per query",
             "the log-sum-exp",
@@ -516,13 +516,37 @@ QUESTIONS = {
         ),
     ),
     "rising-scores": question(
-        "Somebody forgets to shrink the running sum. In which order of scores does the result "
-        "come out wrong?",
+        "The running sum is not shrunk. For which order of scores does the result come out wrong?",
         "largest first → The first block then has the final maximum, and every later factor is 1.",
         "all the same → The maximum never grows, so the missing factor is 1.",
-        "✔ largest last → A sum is only too large if a later block brings a larger maximum. With "
+        "✔ largest last → A sum is too large only if a later block brings a larger maximum. With "
         "the largest score first, or all scores alike, the factor is 1 and is not missed.",
         also=("rising", "rising scores", "ascending", "increasing"),
+    ),
+    "rows-of-tiles": question(
+        "One text, 32 heads, one new query, 65,536 keys, tiles of 128 by 128. How many rows of "
+        "tiles can be worked on at the same time, all heads together?",
+        "32 → One query makes one row of tiles in each head. Its 512 tiles wait for each other.",
+        "16384 → That is the number of tiles, 512 in each head. Those of one row wait for each "
+        "other.",
+        "512 → That is the number of tiles in one row, and they wait for each other.",
+        "1 → That is one head. Heads have nothing to do with each other.",
+        nudge="How many rows does one query make in a head, and how many heads are there?",
+        units="rows",
+    ),
+    "paper-gflops": question(
+        "1,024 tokens, 16 heads of 64, batch 64: forward takes 2 products of this size, backward "
+        "4. A multiply-add counts as 2. How many GFLOPs (10⁹) are that?",
+        "825 → 6 products of 2 · 64 · 16 · 1,024² · 64. That is twelve times what the figure "
+        "prints, so its GFLOPs do not fit the size that it names. Count before you quote.",
+        "412 → A multiply-add counts as 2.",
+        "275 → That is the forward pass alone, 2 products of 6.",
+        "137 → That is one product.",
+        "12.9 → That is one text of the batch of 64.",
+        "66.6 → That is what the figure prints. Multiply it out.",
+        nudge="One product takes 2 · batch · heads · tokens² · width. How many are there?",
+        tolerance=1.0,
+        units="GFLOPs GFLOP",
     ),
 }
 
