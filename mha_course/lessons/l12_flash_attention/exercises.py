@@ -536,7 +536,7 @@ QUESTIONS = {
     ),
     "paper-gflops": question(
         "1,024 tokens, 16 heads of 64, batch 64: forward takes 2 products of this size, backward "
-        "4. A multiply-add counts as 2. How many GFLOPs (10⁹) are that?",
+        "4. A multiply-add counts as 2. How many GFLOPs (10⁹) is that, rounded?",
         "825 → 6 products of 2 · 64 · 16 · 1,024² · 64. That is twelve times what the figure "
         "prints, so its GFLOPs do not fit the size that it names. Count before you quote.",
         "412 → A multiply-add counts as 2.",
@@ -545,7 +545,7 @@ QUESTIONS = {
         "12.9 → That is one text of the batch of 64.",
         "66.6 → That is what the figure prints. Multiply it out.",
         nudge="One product takes 2 · batch · heads · tokens² · width. How many are there?",
-        tolerance=1.0,
+        also=("824.6", "824.63", "824.634"),
         units="GFLOPs GFLOP",
     ),
 }
