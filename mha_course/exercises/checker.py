@@ -295,8 +295,7 @@ class Attempt:
         if target is None or not bool(target.isfinite().all()):
             return None
         if gradient is None:
-            # Rounding may leave a little where the gradient is 0.
-            lost = self.exercise.learns and bool((target.abs() > NEAR).any())
+            lost = self.exercise.learns and bool(target.any())
             return Fault("wrong", "no gradient", _CUT_OFF) if lost else None
         if not self.exercise.unique:
             return None
