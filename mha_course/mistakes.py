@@ -617,8 +617,6 @@ cache-bytes-one-of-kv: That is half of it.
 # 11, KV cache and fewer KV heads: Decode as it is served
 pages-in-memory-order: The pages were read in the order in which they lie, not in the table's.
     The block table says which page comes first: index with it, pages[table[:count]].
-/pages-reversed: The pages were read from the last to the first.
-    The table lists them in the order of the text.
 tail-not-cut: The empty places behind the last token came back as well.
     The last page may be filled in part: keep the first length tokens.
 /part-of-a-page-dropped: Only pages that are full were read.

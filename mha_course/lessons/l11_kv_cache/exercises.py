@@ -129,8 +129,6 @@ PAGES = [
             lambda pages, table, n: _read(pages, table, n, lambda t: torch.arange(len(t))),
         ],
     ),
-    mistake("/pages-reversed", gather_pages=lambda pages, table, n: _read(pages, table, n,
-        lambda t: t.flip(0))),
     mistake(
         "tail-not-cut",
         gather_pages=[

@@ -34,15 +34,6 @@ class Published(NamedTuple):
     latent: int = 0
 
     @property
-    def kind(self) -> str:
-        """Which of the four it is: multi-head, grouped-query, multi-query or latent attention."""
-        return (
-            "MLA"
-            if self.latent
-            else {self.num_heads: "MHA", 1: "MQA"}.get(self.num_kv_heads, "GQA")
-        )
-
-    @property
     def flops_per_byte(self) -> float:
         """FLOPs of decoding's attention for each byte of a float16 cache, which is read once."""
         # q · k and weights · v; a latent is read by both, and lends the values all but its rotary
