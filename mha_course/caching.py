@@ -1,7 +1,8 @@
 """Decoding token by token: keys and values of the past are kept, and shared by several query heads.
 
 Axes: B batch, H query heads, G key-value heads, T new tokens, P past ones in the cache, S = P + T
-with the new, C width, D = C / H head width. Inputs that do not fit raise ShapeError.
+with the new, C width, D = C / H head width; in gather_pages P pages of N tokens each. Inputs that
+do not fit raise ShapeError.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from mha_course.attention import (
 from mha_course.masks import causal_mask_for_cache
 
 __all__ = [
-    "GroupedQueryAttention", "KVCache", "decode_chunk", "decode_step", "kv_cache_bytes",
-    "repeat_kv",
+    "GroupedQueryAttention", "KVCache", "decode_chunk", "decode_step", "gather_pages",
+    "kv_cache_bytes", "repeat_kv",
 ]  # fmt: skip
 
 
@@ -82,6 +83,33 @@ def kv_cache_bytes(
     for name, size in sizes.items():
         errors.require_int("kv_cache_bytes", name, size, least=0)
     return 2 * math.prod(sizes.values())
+
+
+def gather_pages(pages: Tensor, table: Tensor, length: int) -> Tensor:
+    """Return the keys of one text in order, from the pages that its block table lists.
+
+    Args: table has the number of each of its pages, int64, and may be longer: what stands behind
+        the text's last page is not read. length is the text's, in tokens.
+    Shape: pages (P, H, N, D), table (n,), 0 <= length <= n N -> (H, length, D).
+    Raises: ShapeError.
+
+    >>> pages = torch.arange(12.0).view(3, 1, 4, 1)  # page 0 holds 0 to 3, page 1 holds 4 to 7
+    >>> gather_pages(pages, torch.tensor([2, 0, -1]), 6).flatten()
+    tensor([ 8.,  9., 10., 11.,  0.,  1.])
+
+    Reference: Kwon et al. 2023, PagedAttention, section 4.1.
+    """
+    errors.require_shape("gather_pages", "pages", pages, dict.fromkeys("PHND"))
+    errors.require_shape("gather_pages", "table", table, {"n": None})
+    errors.require_int("gather_pages", "length", length, least=0)
+    room = len(table) * pages.size(2)
+    errors.require(
+        length <= room, "gather_pages", "a text must fit into its pages",
+        expected=f"length <= n N = {room}", got=f"length={length}",
+    )  # fmt: skip
+    count = math.ceil(length / pages.size(2))
+    in_order = pages[table[:count]].transpose(0, 1)  # (H, n, N, D)
+    return in_order.flatten(1, 2)[:, :length]  # (H, length, D)
 
 
 class KVCache:

@@ -1,8 +1,8 @@
 """Attention block by block: the whole matrix of scores never exists.
 
-Axes: B batch, H heads, T query tokens, S key and value tokens, D head width; rows are the queries
-of one block, columns its keys. A mask is bool, True = may attend. Inputs that do not fit raise
-ShapeError.
+Axes: B batch, H heads, T query tokens, S key and value tokens, D head width, K shares of the keys;
+rows are the queries of one block, columns its keys. A mask is bool, True = may attend. Inputs that
+do not fit raise ShapeError.
 Reference: Dao et al. 2022, FlashAttention, section 3.1 and algorithm 4; Milakov and Gimelshein
     2018, algorithm 3; Rabe and Staats 2021, Self-attention Does Not Need O(n²) Memory, section 2.
 """
@@ -43,6 +43,36 @@ def online_softmax(scores: Tensor, block_size: int) -> tuple[Tensor, Tensor]:
         running_sum = running_sum * shrink + (block - shift[..., None]).exp().sum(-1)  # (B, H, T)
         running_max = new_max
     return running_max, running_sum
+
+
+def merge_partials(maxima: Tensor, sums: Tensor, contexts: Tensor) -> Tensor:
+    """Merge what K shares of the keys gave, each weighted by its sum times exp(its maximum).
+
+    Args:
+        maxima: the largest scaled score of each share, -inf where it is empty.
+        sums: of exp(score - maximum), 0 where it is empty.
+        contexts: each divided by its own sum, 0 where it is empty.
+    Shape: maxima and sums (K, B, H, T), contexts (K, B, H, T, D) -> (B, H, T, D), 0 where all
+        shares are empty.
+    Raises: ShapeError.
+
+    >>> maxima, sums = torch.tensor([2.0, 2.0]), torch.tensor([1.0, 3.0])
+    >>> contexts = torch.tensor([0.0, 4.0])
+    >>> merge_partials(*(x.view(2, 1, 1, 1) for x in (maxima, sums)), contexts.view(2, 1, 1, 1, 1))
+    tensor([[[[3.]]]])
+
+    Reference: Dao et al. 2023, Flash-Decoding for long-context inference.
+    """
+    errors.require_float("merge_partials", {"maxima": maxima, "sums": sums, "contexts": contexts})
+    errors.require_shape("merge_partials", "maxima", maxima, dict.fromkeys("KBHT"))
+    sizes = dict(zip("KBHT", maxima.shape, strict=True))
+    errors.require_shape("merge_partials", "sums", sums, sizes)
+    errors.require_shape("merge_partials", "contexts", contexts, {**sizes, "D": None})
+    highest = _finite(maxima.amax(0))  # (B, H, T)
+    shares = sums * (maxima - highest).exp()  # (K, B, H, T), relative to one maximum
+    total = shares.sum(0)  # (B, H, T)
+    merged = (shares[..., None] * contexts).sum(0)  # (B, H, T, D)
+    return merged / total.masked_fill(total == 0, 1.0)[..., None]  # (B, H, T, D)
 
 
 def tiled_attention(

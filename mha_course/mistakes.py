@@ -614,6 +614,22 @@ cache-bytes-one-of-kv: That is half of it.
     Multiply the sizes of all that is kept: it is one of them.
 /bytes_per_value-left-out: bytes_per_value is left out.
     Multiply the sizes of all that is kept: it is one of them.
+# 11, KV cache and fewer KV heads: Decode as it is served
+pages-in-memory-order: The pages were read in the order in which they lie, not in the table's.
+    The block table says which page comes first: index with it, pages[table[:count]].
+tail-not-cut: The empty places behind the last token came back as well.
+    The last page may be filled in part: keep the first length tokens.
+/part-of-a-page-dropped: Only pages that are full were read.
+    Round the number of pages up: the last may be filled in part.
+/cut-at-the-start: Tokens were cut off at the start of the text.
+    The empty places stand at the end: keep the first length tokens.
+/pages-before-heads: Pages and heads were mixed by a reshape.
+    A picked page is (H, N, D): move the heads in front of the pages first, then join pages and
+    tokens.
+/tokens-before-heads: Tokens stand before heads.
+    The result is (H, length, D).
+/table-read-to-its-end: Entries of the table were read that belong to no page of the text.
+    Cut the table to the pages that length needs before you index with it.
 # 11, KV cache and fewer KV heads: One latent for all heads
 latent-scores-scaled: The scores were divided by a square root.
     Return them unscaled: the division comes later, before the softmax.
@@ -668,6 +684,33 @@ partials-averaged/tiles: Each block got a softmax of its own, and the contexts w
     for the whole row, and divide once, at the end.
 online-whole-row/tiles: More than (B, H, T, block_size) scores are held at once.
     Take one block of keys after the other, and keep only the running maximum, sum and context.
+hidden-block-nan: A row in which all is hidden so far becomes NaN.
+    Its maximum is still -inf, and -inf - (-inf) is NaN. While it is -inf, subtract 0 instead.
+# 12, FlashAttention: One query, many keys
+partials-averaged: The contexts were averaged.
+    A share with low scores then counts as much as one with high ones: weight each by its sum times
+    exp(its maximum).
+partials-summed: The contexts were added up, and each of them is an average already.
+    Weight each by its part of the whole sum, so that the weights add up to 1.
+max-not-corrected: The sums were compared as they are, each relative to a maximum of its own.
+    Bring them to one maximum first: multiply each by exp(its maximum - the largest).
+/sums-ignored: The shares were weighted by their maxima alone.
+    A share with many keys near its maximum counts more: multiply by its sum.
+/sums-multiplied-twice: Each context was weighted by the square of its sum.
+    Multiply by the sum once: the context was divided by it, and that is taken back.
+/taken-as-undivided: The contexts were added up as if they had not been divided by their sums yet.
+    Multiply each by its sum first: that takes the division back.
+/not-divided-by-total: The weighted contexts were not divided by the sum of all weights.
+    Divide once, at the end.
+online-exponent-sign/partials: The shares were multiplied by exp(largest - maximum).
+    The share with the largest maximum counts in full, and the others shrink.
+softmax-unstable/partials: Exponentials were taken of the maxima themselves, and overflow.
+    Subtract the largest of them first.
+nan-gradient/partials: The result is right, but where shares are empty a gradient is NaN.
+    log(0) and 0 / 0 come back in backward() although nan_to_num hides them: put a harmless number
+    in their place first.
+empty-share-nan: Where shares are empty, the result is NaN.
+    -inf - (-inf), 0 times infinity, and 0 / 0 are NaN. Where all are empty the result is 0.
 # 12, FlashAttention: Half precision
 dtype-changed: The dtype has changed on the way.
     Compute in the dtype of the inputs, and return that. A narrower one loses digits that do not

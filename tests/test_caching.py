@@ -298,6 +298,8 @@ ERRORS = {
     "repeat_kv: k must have 4 axes. expected (B, G, S, D), got (2, 3, 6), fix: k.unsqueeze(0), a "
     "batch of one":
         lambda: caching.repeat_kv(K[0], 2),
+    "gather_pages: a text must fit into its pages. expected length <= n N = 6, got length=7":
+        lambda: caching.gather_pages(K, torch.tensor([1, 0]), 7),
     "kv_cache_bytes: seq_len must be a whole number. expected seq_len >= 0, got seq_len=-1":
         lambda: caching.kv_cache_bytes(1, 1, -1, 1, 1, 2),
     "decode_chunk: x has the wrong C. expected (B, S, C=24), got (B=2, S=5, C=20)":

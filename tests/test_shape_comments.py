@@ -168,6 +168,7 @@ def use_positions():
 
 def use_caching():
     cache = torch.randn(2, 4, 6, 6)
+    caching.gather_pages(torch.randn(11, 4, 8, 6), torch.tensor([5, 0, 7]), 18)
     caching.decode_step(torch.randn(2, 1, 24), cache, cache, *torch.randn(4, 24, 24), 4)
     grouped, kept, x = (
         caching.GroupedQueryAttention(24, 4, 2),
@@ -194,6 +195,7 @@ def use_decoding():
 
 def use_flash():
     flash.online_softmax(torch.randn(2, 4, 10, 9), 3)
+    flash.merge_partials(*torch.randn(2, 3, 2, 4, 10), torch.randn(3, 2, 4, 10, 6))
     q, k, v = (torch.randn(2, 4, tokens, 6, requires_grad=True) for tokens in (10, 9, 9))
     mask = torch.rand(2, 1, 10, 9) > 0.2
     flash.tiled_attention(q, k, v, (5, 3), mask=mask, causal=True).sum().backward()
@@ -271,9 +273,9 @@ CASES = {
     "attention": (attention, use_attention, SIZES | {"G": 4}),
     "masks": (masks, use_masks, SIZES),
     "positions": (positions, use_positions, SIZES),
-    "caching": (caching, use_caching, SIZES | {"P": 6, "G": 2}),
+    "caching": (caching, use_caching, SIZES | {"P": 6, "G": 2, "N": 8, "n": 3, "length": 18}),
     "decoding": (decoding, use_decoding, SIZES),
-    "flash": (flash, use_flash, SIZES | {"T": 10, "S": 9, "rows": 5, "columns": 3}),
+    "flash": (flash, use_flash, SIZES | {"T": 10, "S": 9, "K": 3, "rows": 5, "columns": 3}),
     "shapes": (
         shapes,
         lambda: shapes.draw(2, torch.Generator().manual_seed(0)),

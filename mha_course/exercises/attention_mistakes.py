@@ -418,7 +418,11 @@ MASKS = [
     mistake(
         "truth-of-a-mask", crashes="Boolean value of Tensor", only=("masked_softmax", *WITH_MASK)
     ),
-    mistake("nan-gradient", stage="nan gradient", but=("online_softmax", "tiled_attention")),
+    mistake(
+        "nan-gradient",
+        stage="nan gradient",
+        but=("online_softmax", "tiled_attention", "merge_partials"),
+    ),
     mistake("mask-after-softmax-renormalised", {"hide": _itself, "empty": _renormalised}),
     mistake("mask-fill-finite", hide=[_fill(value) for value in FINITE]),
     mistake(

@@ -98,9 +98,9 @@ def recognise(
     drawn it must also come out so, and where several mistakes fit, on all inputs.
     """
     name = exercise.name
-    fitting = [mutant for mutant in mutants(name) if _reproduces(name, outcomes, mutant)] or [
-        mutant for mutant in mutants(name) if _reproduces(name, outcomes, mutant, precision=NEAR)
-    ]
+    fitting = [mutant for mutant in mutants(name) if _reproduces(name, outcomes, mutant)]
+    if not fitting and not _reproduces(name, outcomes, precision=NEAR):  # else it is nearly right
+        fitting = [m for m in mutants(name) if _reproduces(name, outcomes, m, precision=NEAR)]
     drawn = again(len(exercise.inputs))
     fitting = [mutant for mutant in fitting if _holds(exercise, drawn, mutant)]
     if len({mutant.mistake for mutant in fitting}) > 1:

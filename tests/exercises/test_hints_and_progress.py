@@ -235,12 +235,6 @@ def test_a_wrong_last_hint_would_be_seen(name, right, wrong):
     assert check(name, complete(name, HINTS[name][3].replace(right, wrong))).status != "correct"
 
 
-def test_the_last_hint_of_online_softmax_bears_a_block_that_is_hidden():
-    scores = torch.tensor([[-torch.inf, -torch.inf, -torch.inf, 1.0, 2.0], [-torch.inf] * 5])
-    hinted = complete("online_softmax", HINTS["online_softmax"][3])(scores, 2)
-    assert all(map(torch.equal, hinted, solutions.online_softmax(scores, 2)))
-
-
 # Hints: how they climb
 
 

@@ -11,6 +11,7 @@ import torch
 from live_cards import LiveCard
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 from mha_course import flash
 from mha_course.attention import MultiHeadAttention, attention
@@ -380,6 +381,15 @@ def flash_work():
         if 2 * tiled == whole
         else "32 times fewer"
     )
+
+
+def gpt2_medium_flops():
+    """Count the products of attention and of its gradients at the size of GPT-2 medium."""
+    q, k, v = torch.zeros(3, 64, 16, 1024, 64, device="meta", requires_grad=True)
+    with FlopCounterMode(display=False) as counter:
+        attend = attention(q, k, v)[0]
+        attend.sum().backward()
+    return counter.get_total_flops()
 
 
 def flash_saved():
@@ -771,10 +781,21 @@ SHORT = {
     "narrow-key": lambda: shape_of(GroupedQueryAttention(24, 4, 2).k_proj.weight),
     "latent-width": lambda: str((torch.zeros(1, 1, 1, 128) @ torch.zeros(1, 128, 512)).size(-1)),
     "bytes-a-token": lambda: str(kv_cache_bytes(32, 1, 1, 8, 128, 2) // 1024),
+    "shared-prefix": lambda: str(
+        len(
+            {
+                page
+                for text in ([*range(11)], [*range(8), 88, 99])
+                for page in (tuple(text[: at + 4]) for at in range(0, len(text), 4))
+            }
+        )
+    ),
     "scores-bytes": lambda: str(
         attention(*torch.zeros(3, 1, 1, 28, 6))[1].numel()
         // attention(*torch.zeros(3, 1, 1, 7, 6))[1].numel()
     ),
+    "rows-of-tiles": lambda: str(32 * len({str(t) for t, _ in flash.blocks(1, 65536, 128)})),
+    "paper-gflops": lambda: f"{gpt2_medium_flops() / 1e9:.0f}",
     "running-sum": lambda: (
         f"{flash.online_softmax(torch.tensor([0.0] * 8 + [math.log(4.0)]), 8)[1]:.3g}"
     ),

@@ -53,6 +53,9 @@ what leaks does not depend on the tokens
 longer values have the same null space
     other_weights data 1; other_weights argument 1 -0.08; other_weights argument 1 -0.02
     other_weights argument 1 0.02; other_weights argument 1 0.05
+a factor of all sums cancels
+    merge_partials argument 1 -0.08; merge_partials argument 1 -0.02
+    merge_partials argument 1 0.02; merge_partials argument 1 0.05
 there are more tokens than numbers in a value
     other_weights one in place of 11
 """

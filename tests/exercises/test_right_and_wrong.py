@@ -97,14 +97,14 @@ def as_complex(x, positions, base=10000.0):
 
 
 def running(scores, size):
-    high, total = scores[..., :1] * 0 - torch.inf, scores[..., :1] * 0
+    high = scores.new_full((*scores.shape[:-1], 1), -torch.inf)
+    total = torch.zeros_like(high)
     for start in range(0, scores.size(-1), size):
         part = scores[..., start : start + size]
         new = torch.maximum(high, part.max(-1, keepdim=True).values)
-        total, high = (
-            total * torch.exp(high - new) + torch.exp(part - new).sum(-1, keepdim=True),
-            new,
-        )
+        shift = new.nan_to_num(neginf=0.0)
+        total = total * torch.exp(high - shift) + torch.exp(part - shift).sum(-1, keepdim=True)
+        high = new
     return [high.squeeze(-1), total.squeeze(-1)]
 
 
@@ -118,9 +118,10 @@ def tiles(q, k, v, size):
         keys, values = k[:, :, start : start + size], v[:, :, start : start + size]
         scores = torch.einsum("bhtd,bhsd->bhts", q, keys) / math.sqrt(q.size(-1))
         new = torch.maximum(high, scores.max(-1).values)
-        shares = torch.exp(scores - new[..., None])
-        out = out * torch.exp(high - new)[..., None] + shares @ values
-        total, high = total * torch.exp(high - new) + shares.sum(-1), new
+        shift = torch.where(new.isneginf(), 0.0, new)
+        shares = torch.exp(scores - shift[..., None])
+        out = out * torch.exp(high - shift)[..., None] + shares @ values
+        total, high = total * torch.exp(high - shift) + shares.sum(-1), new
     return out / total[..., None]
 
 
@@ -166,13 +167,13 @@ def blocks_at_once(scores, block_size):
         -1, (-1, block_size)
     )
     largest = blocks.amax(-1)
-    sums = (blocks - largest[..., None]).exp().sum(-1)
+    sums = (blocks - largest.clamp(min=-1e30)[..., None]).exp().sum(-1)
     return largest.amax(-1), (sums * (largest - largest.amax(-1, keepdim=True)).exp()).sum(-1)
 
 
 def in_reverse(scores, size):
     """Go from the last block to the first."""
-    high, total = torch.full_like(scores[..., 0], -math.inf), 0.0
+    high, total = torch.full_like(scores[..., 0], -1e30), 0.0
     for block in reversed(scores.split(size, -1)):
         new = torch.maximum(high, block.amax(-1))
         total = total * torch.exp(high - new) + torch.exp(block - new[..., None]).sum(-1)
@@ -185,7 +186,10 @@ def contexts_of_blocks(q, k, v, size):
     parts = []
     for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
         scores = q @ keys.mT / math.sqrt(q.size(-1))
-        parts.append((scores.logsumexp(-1, keepdim=True), scores.softmax(-1) @ values))
+        hidden = scores.isneginf().all(-1, keepdim=True)
+        seen = scores.masked_fill(hidden, 0.0)
+        log_sum = seen.logsumexp(-1, keepdim=True).masked_fill(hidden, -math.inf)
+        parts.append((log_sum, seen.softmax(-1) @ values))
     shares = torch.cat([share for share, _ in parts], -1).softmax(-1)
     return sum(shares[..., [at]] * context for at, (_, context) in enumerate(parts))
 
@@ -243,6 +247,48 @@ def by_module(x, state, h):
                   "out_proj.bias": state["c_proj.bias"]}  # fmt: skip
     options = {"attn_mask": ~rows_and_columns(x.size(1)), "need_weights": False}
     return functional_call(module, parameters, (x, x, x), options)[0]
+
+
+def pages_in_a_loop(pages, table, length):
+    keys, size = pages.new_empty(pages.size(1), length, pages.size(3)), pages.size(2)
+    for start in range(0, length, size):
+        end = min(start + size, length)
+        keys[:, start:end] = pages[table[start // size], :, : end - start]
+    return keys
+
+
+def by_addresses(pages, table, length):
+    """Look up the page and the place in it of each token."""
+    token = torch.arange(length)
+    return pages[table[token // pages.size(2)], :, token % pages.size(2)].transpose(0, 1)
+
+
+def two_at_a_time(maxima, sums, contexts):
+    """Merge one share after the other, as tiles do."""
+    high, total, context = maxima[0], sums[0], contexts[0]
+    for new_high, new_total, new_context in zip(maxima[1:], sums[1:], contexts[1:], strict=True):
+        high, old_high = torch.maximum(high, new_high), high
+        shift = high.masked_fill(high.isneginf(), 0.0)
+        old, new = total * (old_high - shift).exp(), new_total * (new_high - shift).exp()
+        total = old + new
+        mixed = old[..., None] * context + new[..., None] * new_context
+        context = mixed / total.where(total > 0, 1.0)[..., None]
+    return context
+
+
+def by_log_sum_exps(maxima, sums, contexts):
+    """Take a softmax of the log-sum-exps, as Flash-Decoding does."""
+    empty = sums == 0
+    logs = (maxima + sums.masked_fill(empty, 1.0).log()).masked_fill(empty, -math.inf)
+    seen = ~empty.all(0)
+    weights = logs.masked_fill(~seen, 0.0).softmax(0) * seen
+    return torch.einsum("kbht,kbhtd->bhtd", weights, contexts)
+
+
+def over_finfo_tiny(maxima, sums, contexts):
+    shares = sums * torch.exp2((maxima - maxima.amax(0).clamp(min=-1e30)) / math.log(2))
+    tiny = torch.finfo(sums.dtype).tiny
+    return (shares[..., None] * contexts).sum(0) / shares.sum(0).clamp(min=tiny)[..., None]
 
 
 RIGHT = {
@@ -358,6 +404,23 @@ RIGHT = {
     "sinusoidal_encoding": [sines, lambda n, c: sines(n, c).double()],
     "rope": [rotate, as_complex],
     "repeat_kv": [lambda k, h: k[:, :, None].expand(-1, -1, h // k.size(1), -1, -1).flatten(1, 2)],
+    "gather_pages": [
+        pages_in_a_loop,
+        by_addresses,
+        lambda p, t, n: torch.cat([p[i] for i in t[: -(-n // p.size(2))].tolist()], 1)[:, :n],
+        lambda p, t, n: (
+            p.index_select(0, t[: math.ceil(n / p.size(2))])
+            .permute(1, 0, 2, 3)
+            .reshape(p.size(1), -1, p.size(3))[:, :n]
+        ),
+        lambda p, t, n: (
+            F.embedding(t[: (n + p.size(2) - 1) // p.size(2)], p.flatten(1))
+            .unflatten(1, p.shape[1:])
+            .transpose(0, 1)
+            .flatten(1, 2)[:, :n]
+        ),
+        lambda p, t, n: p[t.clamp(0, len(p) - 1)].transpose(0, 1).flatten(1, 2)[:, :n],
+    ],
     "kv_cache_bytes": [lambda *sizes: 2 * math.prod(sizes), lambda *sizes: 2 * np.prod(sizes)],
     "latent_scores": [
         lambda q, w, c: torch.einsum("bhtd,hdr,bsr->bhts", q, w, c),
@@ -366,6 +429,18 @@ RIGHT = {
     ],
     "online_softmax": [running, blocks_at_once, in_reverse],
     "tiled_attention": [tiles, contexts_of_blocks, scores_made_twice],
+    "merge_partials": [
+        two_at_a_time,
+        by_log_sum_exps,
+        over_finfo_tiny,
+        lambda m, s, c: (
+            (weights := s * (m - m.detach().amax(0).nan_to_num(neginf=0.0)).exp())
+            .unsqueeze(-1)
+            .mul(c)
+            .sum(0)
+            / (weights.sum(0) + (weights.sum(0) == 0))[..., None]
+        ),
+    ],
     "layer_norm": [lambda x, g, b, eps=1e-5: F.layer_norm(x, x.shape[-1:], g, b, eps)],
     "encoder_block": [lambda x, a, f, n, m: (y := a(n(x)) + x) + f(m(y))],
     "patchify": [lambda images, p: F.unfold(images, p, stride=p).mT],

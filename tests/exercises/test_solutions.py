@@ -115,7 +115,44 @@ def a_circuit_is_what_a_head_makes_of_the_one_token_it_sees(dtype):
         same(circuit.detach() @ x[0, 4], value, dtype)
 
 
+def pages_give_back_what_was_written_into_them(dtype):
+    """Tokens are written one by one, each where a page table puts it, as in a paging system."""
+    for size, length in ((4, 11), (4, 8), (1, 5), (16, 3), (4, 0)):
+        text = numbers(H, length, D, dtype=dtype)
+        pages = torch.full((13, H, size, D), 99.0, dtype=dtype)
+        frames = torch.randperm(13, generator=torch.Generator().manual_seed(length))
+        for token in range(length):
+            pages[frames[token // size], :, token % size] = text[:, token]
+        used = -(-length // size)
+        for behind in ([], [-1, 10**6]):
+            table = torch.tensor([*frames[:used].tolist(), *behind], dtype=torch.long)
+            assert torch.equal(solutions.gather_pages(pages, table, length), text)
+
+
+def merged_shares_are_what_pytorch_gives_for_all_keys(dtype):
+    """Shares of any size, in any order, some of them empty, against one call of PyTorch's."""
+    q, k, v = (numbers(B, H, n, D, seed=seed, dtype=dtype) for seed, n in enumerate((T, S, S)))
+    want = nn.functional.scaled_dot_product_attention(q, k, v)
+    for share in ([[0, 1], [2, 3, 4, 5, 6]], [[6], [], [0, 5, 2], [1, 3, 4]], [[*range(S)], []]):
+        parts = []
+        for keys in share:
+            scores = q @ k[:, :, keys].mT / D**0.5
+            high = scores.amax(-1) if keys else torch.full(q.shape[:3], -math.inf, dtype=dtype)
+            sums = (scores - high[..., None]).exp().sum(-1)
+            weights = scores.softmax(-1)
+            parts.append((high, sums, weights @ v[:, :, keys]))
+        inputs = [torch.stack(each).requires_grad_() for each in zip(*parts, strict=True)]
+        got = solutions.merge_partials(*inputs)
+        same(got.detach(), want, dtype)
+        assert all(x.isfinite().all() for x in torch.autograd.grad(got.square().sum(), inputs))
+    empty = torch.full((3, B, H, T), -math.inf, dtype=dtype)
+    nothing = torch.zeros(3, B, H, T, D, dtype=dtype)
+    assert not solutions.merge_partials(empty, nothing[..., 0], nothing).any()
+
+
 CHECKS = {
+    "gather_pages": (pages_give_back_what_was_written_into_them,),
+    "merge_partials": (merged_shares_are_what_pytorch_gives_for_all_keys,),
     "heads_in_a_loop": (a_loop_over_heads_is_torchs_module,),
     "ov_circuit": (a_circuit_is_what_a_head_makes_of_the_one_token_it_sees,),
     "encoder_block": (encoder_block_equals_torchs_layer,),

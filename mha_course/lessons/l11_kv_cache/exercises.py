@@ -27,10 +27,14 @@ def latent_scores(q: Tensor, w_uk: Tensor, latent: Tensor) -> Tensor:
 
 
 def _makes_keys(operations: Sequence[Operation], q: Tensor, w_uk: Tensor, latent: Tensor) -> bool:
-    """Find numbers of keys in what is computed with, so many at least as one key has."""
+    """Find numbers of keys in what is computed with, as many at least as one key has, or a tensor
+    of the size of all keys.
+    """
     if q.dtype != torch.float64:  # in which numbers hardly meet by chance
         return False
     keys = (latent[:, None] @ w_uk.mT).flatten()  # B H S D numbers
+    if any(math.prod(operation.output) == keys.numel() for operation in operations):
+        return True
     inputs = (
         x.flatten()
         for operation in operations
@@ -88,6 +92,64 @@ def _past(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 def _newest(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return k[:, :, -1:], v[:, :, -1:]
+
+
+def _read(
+    pages: Tensor, table: Tensor, length: int, order: Callable[[Tensor], Tensor] = torch.clone
+) -> Tensor:
+    """Gather pages in another order than the table's."""
+    return caching.gather_pages(pages, order(table[: math.ceil(length / pages.size(2))]), length)
+
+
+def _all_tokens(pages: Tensor, table: Tensor, length: int) -> Tensor:
+    count = math.ceil(length / pages.size(2))
+    return caching.gather_pages(pages, table[:count], count * pages.size(2))
+
+
+def _whole_pages_alone(pages: Tensor, table: Tensor, length: int) -> Tensor:
+    tokens = pages.size(2)
+    return caching.gather_pages(pages, table, length // tokens * tokens)
+
+
+def _last_tokens(pages: Tensor, table: Tensor, length: int) -> Tensor:
+    return _all_tokens(pages, table, length)[:, -length:]
+
+
+def _pages_before_heads(pages: Tensor, table: Tensor, length: int) -> Tensor:
+    """Join pages and tokens without a transpose."""
+    used = pages[table[: math.ceil(length / pages.size(2))]]
+    return used.reshape(pages.size(1), -1, pages.size(3))[:, :length]
+
+
+PAGES = [
+    mistake(
+        "pages-in-memory-order",
+        gather_pages=[
+            lambda pages, table, n: _read(pages, table, n, lambda t: t.sort().values),
+            lambda pages, table, n: _read(pages, table, n, lambda t: torch.arange(len(t))),
+        ],
+    ),
+    mistake(
+        "tail-not-cut",
+        gather_pages=[
+            _all_tokens,
+            lambda pages, table, n: pages[table].transpose(0, 1).flatten(1, 2),
+        ],
+    ),
+    mistake("/part-of-a-page-dropped", gather_pages=_whole_pages_alone),
+    mistake("/cut-at-the-start", gather_pages=_last_tokens),
+    mistake("/pages-before-heads", gather_pages=_pages_before_heads),
+    mistake(
+        "/tokens-before-heads",
+        gather_pages=lambda pages, table, n: caching.gather_pages(pages, table, n).transpose(0, 1),
+    ),
+    mistake(
+        "/table-read-to-its-end",
+        gather_pages=lambda pages, table, n: pages[table].transpose(0, 1).flatten(1, 2)[:, :n],
+        crashes=r"IndexError.*out of (range|bounds)",
+        only=("gather_pages",),
+    ),
+]  # fmt: skip
 
 
 MISTAKES = [
@@ -161,6 +223,7 @@ MISTAKES = [
     mistake("up-projection-transposed", latent_scores=lambda q, w, c: q @ w.mT @ c.mT[:, None]),
     mistake("latents-without-head-axis", latent_scores=lambda q, w, c: q @ w @ c.mT),
     mistake("key-not-transposed/latents", latent_scores=lambda q, w, c: q @ w @ c[:, None]),
+    *PAGES,
 ]
 
 
@@ -169,10 +232,21 @@ def _drawn_heads(d: Draw) -> tuple[Tensor, int]:
     return d.normal(d.B, num_kv_heads, d.S, d.D), num_kv_heads * d.picks.choice((1, 2, 3, 5))
 
 
+def _drawn_pages(d: Draw) -> tuple[Tensor, Tensor, int]:
+    """Return pages of d.T tokens, and a table that goes on behind those of the text, if it has
+    several.
+    """
+    count = min(d.S, d.O)
+    behind = [10**6, -1] if count > 1 else []
+    table = torch.tensor([*d.picks.sample(range(d.O), count), *behind])
+    length = d.T * count - d.picks.choice((0, d.T - 1, d.picks.randrange(d.T)))
+    return d("OHTD"), table, length
+
+
 EXERCISES = [
     Exercise(
         caching.decode_step,
-        "The new token needs its own q, k and v. What does it need of the tokens before it, and "
+        "The new token needs its own q, k and v. What does it need from the tokens before it, and "
         "what not?",
         "Project and split the one token, append its key and value to the caches, and attend with "
         "its query to all of them. No mask is needed: nothing in the cache lies in the future.",
@@ -234,29 +308,57 @@ EXERCISES = [
         done="You can tell what a cache weighs before it is built. Try a model that you know, "
         "then a quarter of its KV heads.",
     ),
+    Exercise(
+        caching.gather_pages,
+        "How many pages does a text of `length` tokens fill, if a page holds N? Which pages are "
+        "they, and in which order?",
+        "Take the first entries of the table, as many as the text needs, and pick these pages. "
+        "Then pages and tokens have to stand side by side before they can be joined.",
+        "pages[…] is (n, H, N, D). Move the heads to the front, (H, n, N, D), join n and N, and "
+        "cut the result to (H, length, D).",
+        line="count = -(-length // pages.size(2))  # rounded up\n"
+        "picked = pages[table[:count]]  # (count, H, N, D)\n"
+        "keys = picked.transpose(0, 1).flatten(1, 2)  # (H, count * N, D)\n"
+        "return keys[:, :length]",
+        inputs=[
+            lambda: (draw(9, H, T, D, seed=1), torch.tensor([7, 2, 5]), 13),
+            lambda: (draw(9, H, T, D, seed=2), torch.tensor([3, 8, 40, -1]), 10),
+        ],
+        drawn=_drawn_pages,
+        cases=(
+            "",
+            "Here the text fills two pages, and the table goes on behind them with 40 and −1, "
+            "which are no pages of its own.",
+        ),
+        axes="H length D",
+        learns=False,
+        done="You can read a text from pages that lie anywhere. Give two texts the same first "
+        "page: what they share is stored once.",
+    ),
 ]
 
 QUESTIONS = {
     "read-later": question(
-        "A word is behind us. Which of its q, k and v can the outputs of later words depend on?",
+        "A word has been read. Which of its q, k and v can the outputs of later words depend on?",
         "q, k and v → Its query asked for its own row of weights. That row is done.",
         "✔ k and v → Later words compare their queries with its key and mix in its value. Nobody "
         "reads its query again.",
-        "none → Later words look back at it: they compare with its key, and take of its value.",
+        "none → Later words attend to it: they compare with its key and mix in its value.",
         also=("kv", "keys and values", "key, value", "key and value", "its key and value"),
     ),
     "word-appended": question(
-        "No mask: every word sees every word. A word is appended. How many of the old words keep "
-        "their output?",
-        "all → That is so with a causal mask. Without one, every old word sees the new one.",
-        "some → Every row has the new key in its softmax, and softmax gives it more than 0.",
-        "✔ none → Each softmax gets one more key to share with, so every row changes. A causal "
-        "mask protects the past.",
+        "No mask: every word attends to every word. One word is appended. How many of the old "
+        "words keep their output?",
+        "all → That is true with a causal mask. Without one, every old word attends to the new "
+        "one.",
+        "some → Every row has the new key in its softmax, which gives it a weight above 0.",
+        "✔ none → Every softmax has one more key, so every row changes. A causal mask protects the "
+        "past.",
         also=("0", "zero", "no word", "not one", "not a single one"),
     ),
     "twice-as-long": question(
-        "Without a cache, all n · n scores are computed anew for each new word. A text gets twice "
-        "as long: how much more work is that, all words together?",
+        "Without a cache, all n · n scores are computed again for each new word. How much more "
+        "work are the scores of a text that is twice as long, all its words together?",
         "2 times → There are twice as many words, but the later ones cost more than the early "
         "ones.",
         "4 times → That is the last word alone. There are also twice as many words.",
@@ -265,10 +367,10 @@ QUESTIONS = {
         units="times x as much more work",
     ),
     "always-zero": question(
-        "Each new word comes alone, and RoPE is told that it stands at position 0. What does the "
-        "model compute?",
-        "the same as always: RoPE knows distances only → The distances are gone as well: 0 - 0 = "
-        "0 for each pair.",
+        "Each new word comes alone, and RoPE is told that its position is 0. What does the model "
+        "compute?",
+        "the same as always: RoPE knows distances only → The distances are lost: 0 - 0 = 0 for "
+        "every pair.",
         "✔ attention without positions → A turn by the angle 0 changes nothing. All distances are "
         "0, and the order of the words is lost.",
         "noise → Nothing random happens; every query and key stays as it is.",
@@ -295,8 +397,8 @@ QUESTIONS = {
         "512 → The absorbed query is as wide as the latent. That is more work than 128, and fewer "
         "bytes to read.",
         "128 → That is the width of a key, and no key is made.",
-        "65536 → So many numbers has the matrix of the head, which is used once a query, not once "
-        "a pair.",
+        "65536 → That is the size of the head's matrix, which is used once for a query, not once "
+        "for every pair.",
         nudge="The score is a dot product of two vectors of the same width. Which width?",
         units="numbers products",
     ),
@@ -304,11 +406,21 @@ QUESTIONS = {
         "32 layers, 8 KV heads of 128 numbers, 2 bytes a number. How many KiB (1,024 bytes) does "
         "one token take?",
         "128 → 32 · 8 · 128 numbers, of 2 bytes, twice: a key and a value.",
-        "64 → That is the keys alone. Values are kept, too.",
+        "64 → That is the keys alone. Values are kept as well.",
         "4 → That is one layer. Each of the 32 has a cache of its own.",
         "131072 → Those are bytes.",
-        nudge="Multiply layers, heads, width and bytes. And what is kept besides the keys?",
+        nudge="Multiply layers, heads, width and bytes. What is kept besides the keys?",
         units="KiB KB",
+    ),
+    "shared-prefix": question(
+        "A page holds 4 tokens. Two texts of 11 and 10 tokens have their first 8 tokens in common. "
+        "How many pages are in use?",
+        "4 → Two pages for the 8 common tokens, and one more for the rest of each text.",
+        "6 → Each text has three pages in its table, but two of them are the same for both.",
+        "2 → That is the common part. Each text goes on in a page of its own.",
+        "5 → The rests are 3 and 2 tokens. A page belongs to one text there, and each needs one.",
+        nudge="Count the pages of the common tokens first, then those of each rest.",
+        units="pages",
     ),
 }
 

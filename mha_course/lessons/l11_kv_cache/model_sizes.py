@@ -34,15 +34,6 @@ class Published(NamedTuple):
     latent: int = 0
 
     @property
-    def kind(self) -> str:
-        """Which of the four it is: multi-head, grouped-query, multi-query or latent attention."""
-        return (
-            "MLA"
-            if self.latent
-            else {self.num_heads: "MHA", 1: "MQA"}.get(self.num_kv_heads, "GQA")
-        )
-
-    @property
     def flops_per_byte(self) -> float:
         """FLOPs of decoding's attention for each byte of a float16 cache, which is read once."""
         # q · k and weights · v; a latent is read by both, and lends the values all but its rotary
@@ -80,7 +71,7 @@ MODELS = (
     Published(
         "GPT-3", 96, 96, 96, 128, 175e9, 2048,
         "Brown et al. 2020, Language Models are Few-Shot Learners, table 2.1; every other layer "
-        "looks at a band of words alone (section 2.1), so its cache may be smaller",
+        "attends to a band of words alone (section 2.1), so its cache may be smaller",
     ),
     Published(
         "Llama 2 7B", 32, 32, 32, 128, 6.7e9, 4096,
@@ -93,7 +84,10 @@ MODELS = (
         "Grattafiori et al. 2024, The Llama 3 Herd of Models, table 3; 128K tokens, from 3.1 on: "
         "section 3.4.2",
     ),
-    Published("Llama 3 70B", 80, 64, 8, 128, 70e9, 131072, "the same tables as Llama 3 8B"),
+    Published(
+        "Qwen3 8B", 36, 32, 8, 128, 8.2e9, 40960,
+        "config.json and model card of Qwen/Qwen3-8B",
+    ),
     Published(
         "Falcon 7B", 32, 71, 1, 64, 7e9, 2048,
         "model card and config.json of tiiuae/falcon-7b; Almazrouei et al. 2023, The Falcon "

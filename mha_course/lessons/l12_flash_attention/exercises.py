@@ -12,7 +12,7 @@ from torch import Tensor
 from mha_course import flash
 from mha_course.attention import attention
 from mha_course.exercises.attention_steps import Steps
-from mha_course.exercises.inputs import B, Draw, H, T, draw
+from mha_course.exercises.inputs import B, D, Draw, H, T, draw
 from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake, question
 from mha_course.mistakes import ROWS
 
@@ -112,7 +112,7 @@ def _summed(
         largest = torch.full_like(scores[..., 0], start)
         total = torch.zeros_like(scores[..., 0])
         for block in scores.split(size, -1):
-            new = torch.maximum(largest, block.amax(-1))
+            new = torch.maximum(largest, block.amax(-1))  # no guard: NaN while all is hidden
             total = total * shrink(largest, new) + (block - new[..., None]).exp().sum(-1)
             largest = new
         return largest, total
@@ -124,8 +124,13 @@ def _shrunk(old: Tensor, new: Tensor) -> Tensor:
     return (old - new).exp()
 
 
-# The first maximum, and what rescales the sum and the context.
-OWN_STEPS = {"start": lambda: -math.inf, "shrink_sum": _shrunk, "shrink_context": _shrunk}
+# The first maximum, what rescales the sum and the context, and what is subtracted.
+OWN_STEPS = {
+    "start": lambda: -math.inf,
+    "shrink_sum": _shrunk,
+    "shrink_context": _shrunk,
+    "finite": lambda largest: largest.nan_to_num(neginf=0.0),
+}
 
 
 def _build_tiled(steps: Steps) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
@@ -139,9 +144,10 @@ def _build_tiled(steps: Steps) -> Callable[[Tensor, Tensor, Tensor, int], Tensor
         for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
             scores = s.scale(s.scores(q, keys), q, k, k.size(1))
             new = torch.maximum(largest, scores.amax(-1, keepdim=True))
-            parts = (scores - new).exp()
-            total = total * s.shrink_sum(largest, new) + parts.sum(-1, keepdim=True)
-            mixed = mixed * s.shrink_context(largest, new) + s.weigh(parts, values)
+            shift = s.finite(new)
+            parts = (scores - shift).exp()
+            total = total * s.shrink_sum(largest, shift) + parts.sum(-1, keepdim=True)
+            mixed = mixed * s.shrink_context(largest, shift) + s.weigh(parts, values)
             largest = new
         return mixed / total
 
@@ -200,8 +206,94 @@ def _negative_scores() -> tuple[Tensor, int]:
     return scores, 3
 
 
+def _first_block_hidden() -> tuple[Tensor, int]:
+    """Return scores whose first block is hidden for some queries, and a later one for others."""
+    scores = 3 * draw(B, H, T, 11, seed=3)
+    scores[0, :, 1:, :4] = -math.inf
+    scores[1, :, :2, 4:8] = -math.inf
+    return scores, 4
+
+
+def _first_keys_hidden() -> tuple[Tensor, Tensor, Tensor, int]:
+    """Return keys of which the first two blocks are hidden for some queries: their last number is
+    -inf, which meets 1 in those queries.
+    """
+    q, k, v = draw(B, H, 7, 4, seed=1), draw(B, H, 52, 4, seed=2), draw(B, H, 52, 4, seed=3)
+    q[..., 3] = 1.0
+    k[..., 3] = 0.0
+    k[0, :, :10, 3] = -math.inf
+    return q, k, v, 5
+
+
+def _partials(scores: Tensor, v: Tensor, shares: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Attend to each of several shares of the keys by itself."""
+    maxima, sums, contexts = [], [], []
+    for keys, values in zip(scores.chunk(shares, -1), v.chunk(shares, 2), strict=True):
+        largest, total = flash.online_softmax(keys, keys.size(-1))
+        exponentials = (keys - largest.nan_to_num(neginf=0.0)[..., None]).exp()
+        maxima.append(largest)
+        sums.append(total)
+        contexts.append(exponentials @ values / total.where(total > 0, 1.0)[..., None])
+    return torch.stack(maxima), torch.stack(sums), torch.stack(contexts)
+
+
+def _some_are_empty() -> tuple[Tensor, Tensor, Tensor]:
+    """Return partial results of which some are empty, and for two queries all."""
+    scores = 2 * draw(B, H, T, 21, seed=4)
+    scores[0, :, 1:3, :7] = -math.inf
+    scores[1, 2, :, 7:] = -math.inf
+    scores[1, 1, 3:] = -math.inf
+    return _partials(scores, draw(B, H, 21, D, seed=5), 3)
+
+
 def _whole_blocks(x: Tensor, size: int, dim: int = 2) -> Tensor:
     return x.narrow(dim, 0, x.size(dim) // size * size)
+
+
+def _weighted(
+    maxima: Tensor, sums: Tensor, contexts: Tensor, factor: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Merge partial results whose sums are multiplied by another factor."""
+    shares = sums * factor(maxima, maxima.amax(0))
+    return (shares[..., None] * contexts).sum(0) / shares.sum(0)[..., None]
+
+
+def _not_divided(maxima: Tensor, sums: Tensor, contexts: Tensor) -> Tensor:
+    shares = sums * (maxima - maxima.amax(0)).exp()
+    return (shares[..., None] * contexts).sum(0)
+
+
+def _taken_as_undivided(maxima: Tensor, sums: Tensor, contexts: Tensor) -> Tensor:
+    factors = (maxima - maxima.amax(0)).exp()
+    return (factors[..., None] * contexts).sum(0) / (factors * sums).sum(0)[..., None]
+
+
+PARTIALS = [
+    mistake("partials-averaged", merge_partials=lambda m, s, c: c.mean(0)),
+    mistake("partials-summed", merge_partials=lambda m, s, c: c.sum(0)),
+    mistake(
+        "max-not-corrected",
+        merge_partials=lambda m, s, c: _weighted(m, s, c, lambda m, _: torch.ones_like(m)),
+    ),
+    mistake(
+        "/sums-ignored",
+        merge_partials=lambda m, s, c: _weighted(m, torch.ones_like(s), c, _shrunk),
+    ),
+    mistake(
+        "/sums-multiplied-twice", merge_partials=lambda m, s, c: _weighted(m, s * s, c, _shrunk)
+    ),
+    mistake("/taken-as-undivided", merge_partials=_taken_as_undivided),
+    mistake("/not-divided-by-total", merge_partials=_not_divided),
+    mistake("nan-gradient/partials", stage="nan gradient", only=("merge_partials",)),
+    mistake(
+        "online-exponent-sign/partials", merge_partials=lambda m, s, c: _weighted(m, s, c, _grown)
+    ),
+    mistake(
+        "softmax-unstable/partials",
+        merge_partials=lambda m, s, c: _weighted(m, s, c, lambda m, _: m.exp()),
+    ),
+    mistake("empty-share-nan", merge_partials=lambda m, s, c: _weighted(m, s, c, _shrunk)),
+]
 
 
 OUTSIDE = Rule(ROWS["/keys-leave-torch"], _leaves_torch)
@@ -238,12 +330,16 @@ MISTAKES = [
     ),
     mistake("softmax-unstable/tiled", tiled_attention=_without_maximum),
     mistake(
+        "hidden-block-nan", {"finite": lambda largest: largest}, online_softmax=_summed(_shrunk)
+    ),
+    mistake(
         "online-last-block-dropped",
         online_softmax=lambda z, n: flash.online_softmax(_whole_blocks(z, n, 3), n),
         tiled_attention=lambda q, k, v, n: flash.tiled_attention(
             q, _whole_blocks(k, n), _whole_blocks(v, n), n
         ),
     ),
+    *PARTIALS,
 ]
 
 
@@ -252,6 +348,19 @@ def _drawn_blocks(d: Draw) -> tuple[Tensor, Tensor, Tensor, int]:
     q = d.normal(d.B, d.H, d.T, width)
     k = d.normal(d.B, d.H, 8 * d.S - 7, width)
     return q, k, d.normal(*k.shape), d.picks.choice((1, 2, 3, 7))
+
+
+def _drawn_partials(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
+    maxima = 3 * d("RBHT")
+    sums = 1 + d("RBHT").exp()
+    contexts = d("RBHTD")
+    empty = (d("RBHT") > 1.0) & (d.R > 1)
+    empty[:, 0, 0, 0] = d.number % 3 == 1
+    return (
+        maxima.masked_fill(empty, -math.inf),
+        sums.masked_fill(empty, 0.0),
+        contexts.masked_fill(empty[..., None], 0.0),
+    )
 
 
 EXERCISES = [
@@ -266,16 +375,17 @@ EXERCISES = [
         "but -inf, subtract 0 instead: -inf - (-inf) is NaN.",
         line="for block in scores.split(block_size, dim=-1):\n"
         "    new_max = torch.maximum(running_max, block.amax(-1))\n"
-        "    m = new_max.masked_fill(new_max == -torch.inf, 0.0)\n"
+        "    m = new_max.nan_to_num(neginf=0.0)\n"
         "    running_sum = running_sum * (running_max - m).exp()\n"
         "    running_sum += (block - m[..., None]).exp().sum(-1)\n"
         "    running_max = new_max",
-        inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4), _negative_scores],
+        inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4), _negative_scores, _first_block_hidden],
         drawn=lambda d: (3 * d.normal(d.B, d.H, d.T, 3 * d.S - 2), d.picks.choice((1, 2, 3, 5))),
         cases=(
             "",
             "Here all scores are negative, in one sentence near -100,000, and some keys are "
             "hidden with -inf.",
+            "Here all keys of the first block are hidden for some queries.",
         ),
         axes="B H T",
         results=("maximum", "sum"),
@@ -296,15 +406,18 @@ EXERCISES = [
         "A block of keys has scores (B, H, T, block_size). Running maximum and sum are (B, H, T, "
         "1), the running context is (B, H, T, D).",
         line="new_max = torch.maximum(running_max, scores.amax(-1, keepdim=True))\n"
-        "factor, shares = (running_max - new_max).exp(), (scores - new_max).exp()\n"
+        "m = new_max.nan_to_num(neginf=0.0)\n"
+        "factor, shares = (running_max - m).exp(), (scores - m).exp()\n"
         "running_sum = running_sum * factor + shares.sum(-1, keepdim=True)\n"
         "context = context * factor + shares @ v_block\n"
         "running_max = new_max",
-        inputs=[lambda: (*_qkv(), 5), _large_scores],
+        inputs=[lambda: (*_qkv(), 5), _large_scores, _first_keys_hidden],
         drawn=_drawn_blocks,
         cases=(
             "",
             "Here the scores are in the thousands, in one sentence all of them far below 0.",
+            "Here the first two blocks are hidden in one sentence: the scores of their keys are "
+            "-inf.",
         ),
         axes="B H T D",
         steps=("scores", "scale", "weigh", "tiled_attention", *OWN_STEPS),
@@ -316,6 +429,38 @@ EXERCISES = [
             Rule(ROWS["online-whole-row/tiles"], _holds_too_many_scores),
             OUTSIDE,
         ),
+    ),
+    Exercise(
+        flash.merge_partials,
+        "Two shares of the keys gave two contexts. By which weights must they be mixed, so that "
+        "the result is the context of all keys?",
+        "A context times its own sum is the sum of exponentials times values that stood there "
+        "before it was divided. Those of all shares can be added once they are relative to the "
+        "same maximum.",
+        "The largest maximum is (B, H, T). The weights sums * exp(maxima - largest) are (K, B, H, "
+        "T), and each multiplies D numbers of a context. Where the largest is -inf subtract 0, "
+        "and where the weights sum to 0 divide by 1.",
+        line="largest = maxima.amax(0)  # (B, H, T)\n"
+        "m = largest.nan_to_num(neginf=0.0)\n"
+        "shares = sums * (maxima - m).exp()  # (K, B, H, T)\n"
+        "total = shares.sum(0)\n"
+        "context = (shares[..., None] * contexts).sum(0)  # (B, H, T, D)\n"
+        "return context / total.masked_fill(total == 0, 1.0)[..., None]",
+        inputs=[
+            lambda: _partials(2 * draw(B, H, T, 21, seed=1), draw(B, H, 21, D, seed=2), 3),
+            lambda: _partials(4000 * draw(B, H, T, 21, seed=6), draw(B, H, 21, D, seed=2), 3),
+            _some_are_empty,
+        ],
+        drawn=_drawn_partials,
+        cases=(
+            "",
+            "Here the maxima are in the thousands.",
+            "Here some shares are empty, with maximum -inf, sum 0 and context 0, and for some "
+            "queries all are.",
+        ),
+        axes="B H T D",
+        done="You can share the keys out and merge what comes back. Merge in two steps, pairs "
+        "first: the result is the same.",
     ),
 ]
 
@@ -331,12 +476,12 @@ QUESTIONS = {
         units="times x as many bytes",
     ),
     "flash-work": question(
-        "Attention in blocks, without a mask, against step by step: how many multiplications do "
-        "its products take?",
+        "There is no mask. How many multiplications do the products of attention in blocks take, "
+        "compared with step by step?",
         "✔ the same number → Every query still meets every key. Only the order changes, and what "
         "is kept.",
         "half as many → A causal mask hides about half of the pairs, and whole blocks can be "
-        "skipped. Without one all pairs are needed.",
+        "skipped. Without a mask all pairs are needed.",
         "32 times fewer → That would leave out pairs. FlashAttention is exact: nothing is left "
         "out.",
     ),
@@ -353,13 +498,13 @@ QUESTIONS = {
     ),
     "flash-saved": question(
         "Training needs the weights again on the way back. What does tiled attention keep for "
-        "that, beside q, k, v and the context?",
+        "that, besides q, k, v and the context?",
         "the weights → They are the T x S matrix that must not be kept. They can be computed "
         "again.",
         "✔ one number for each query → With its log-sum-exp at hand, any block of weights is one "
         "product and one exponential away: exp(scaled score - log-sum-exp).",
-        "nothing → Then each row would need its maximum and its sum once more before its first "
-        "weight is known.",
+        "nothing → Then the maximum and the sum of each row would have to be found again before "
+        "its first weight is known.",
         also=(
             "one number per query",
             "the log-sum-exp",
@@ -371,13 +516,37 @@ QUESTIONS = {
         ),
     ),
     "rising-scores": question(
-        "Somebody forgets to shrink the running sum. In which order of scores does the result "
-        "come out wrong?",
+        "The running sum is not shrunk. For which order of scores does the result come out wrong?",
         "largest first → The first block then has the final maximum, and every later factor is 1.",
         "all the same → The maximum never grows, so the missing factor is 1.",
-        "✔ largest last → A sum is only too large if a later block brings a larger maximum. With "
+        "✔ largest last → A sum is too large only if a later block brings a larger maximum. With "
         "the largest score first, or all scores alike, the factor is 1 and is not missed.",
         also=("rising", "rising scores", "ascending", "increasing"),
+    ),
+    "rows-of-tiles": question(
+        "One text, 32 heads, one new query, 65,536 keys, tiles of 128 by 128. How many rows of "
+        "tiles can be worked on at the same time, all heads together?",
+        "32 → One query makes one row of tiles in each head. Its 512 tiles wait for each other.",
+        "16384 → That is the number of tiles, 512 in each head. Those of one row wait for each "
+        "other.",
+        "512 → That is the number of tiles in one row, and they wait for each other.",
+        "1 → That is one head. Heads have nothing to do with each other.",
+        nudge="How many rows does one query make in a head, and how many heads are there?",
+        units="rows",
+    ),
+    "paper-gflops": question(
+        "1,024 tokens, 16 heads of 64, batch 64: forward takes 2 products of this size, backward "
+        "4. A multiply-add counts as 2. How many GFLOPs (10⁹) is that, rounded?",
+        "825 → 6 products of 2 · 64 · 16 · 1,024² · 64. That is twelve times what the figure "
+        "prints, so its GFLOPs do not fit the size that it names. Count before you quote.",
+        "412 → A multiply-add counts as 2.",
+        "275 → That is the forward pass alone, 2 products of 6.",
+        "137 → That is one product.",
+        "12.9 → That is one text of the batch of 64.",
+        "66.6 → That is what the figure prints. Multiply it out.",
+        nudge="One product takes 2 · batch · heads · tokens² · width. How many are there?",
+        also=("824.6", "824.63", "824.634"),
+        units="GFLOPs GFLOP",
     ),
 }
 
