@@ -41,7 +41,7 @@ def compare(
     if not (is_plain(got) or got.is_sparse) or got.is_meta or got.is_quantized:
         return "type", "should be an ordinary tensor, whose numbers can be read."
     if got.shape != want.shape:
-        target = f"{tuple(want.shape)}, which is ({', '.join(axes)})"
+        target = f"{tuple(want.shape)}, which is ({', '.join(axes)})" if axes else "one value"
         return "shape", f"has shape {tuple(got.shape)}, and should have {target}."
     if not want.is_floating_point():
         return _exact(got, want, axes)
@@ -67,7 +67,8 @@ def _whole_number(got: Any, want: int) -> tuple[str, str] | None:
 def _exact(got: Tensor, want: Tensor, axes: Sequence[str]) -> tuple[str, str] | None:
     """Compare masks and whole numbers."""
     if want.dtype == torch.bool and got.dtype != torch.bool:
-        return "dtype", f"is {got.dtype}, and should be torch.bool, True = may attend."
+        meaning = ", True = may attend" if axes else ", True or False"
+        return "dtype", f"is {got.dtype}, and should be torch.bool{meaning}."
     if got.dtype != want.dtype:
         return "narrow", f"is {got.dtype}, and should be {want.dtype}."
     differ = (got != want).nonzero()
@@ -75,7 +76,7 @@ def _exact(got: Tensor, want: Tensor, axes: Sequence[str]) -> tuple[str, str] | 
         return None
     where = tuple(differ[0].tolist())
     values = f"{got[where].item()} instead of {want[where].item()}"
-    return "values", f"differs at {_at(where, axes)}: {values}."
+    return "values", f"differs at {_at(where, axes)}: {values}." if axes else f"is {values}."
 
 
 def _numbers(
