@@ -576,7 +576,7 @@ def twin_heads():
     if all(torch.equal(one, two) for one, two in heads):
         return "bit for bit the same"
     dead = any(float(two.abs().max()) < 1e-3 for _, two in heads)
-    return "one has switched itself off" if dead else "each has found a place of its own"
+    return "one has switched itself off" if dead else "each attends to another token"
 
 
 def thin_part():

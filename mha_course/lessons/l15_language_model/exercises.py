@@ -446,7 +446,7 @@ QUESTIONS = {
         "A model writes 16 words, starting from <start> alone. Without a cache, how many tokens "
         "pass through it in all?",
         "136 → 1 + 2 + … + 16 = 136. With a cache it is 16: each token passes once.",
-        "16 → That is with a cache. Without one, all words so far are read again for each new word.",
+        "16 → That is with a cache. Without one, all words are read again for each new one.",
         "256 → Only the last pass reads 16. The first reads one.",
         "152 → To write 16 words it reads <start> and the first 15. The last word is never read.",
         "120 → The first pass reads <start> already: count from 1 to 16, not to 15.",
