@@ -21,8 +21,8 @@ def accept_or_redraw(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[
     """
     accepted = uniform < p[draft] / q[draft]
     more = (p - q).clamp(min=0)  # (V,)
-    total = more.sum()
-    return accepted, more / total if total > 0 else p  # (V,)
+    residual = more / more.sum() if more.any() else p  # (V,)
+    return accepted, residual
 
 
 @torch.no_grad()
@@ -38,11 +38,11 @@ def speculate(
         read = ids
         q = []
         for _ in range(min(drafts, LONGEST - 1 - ids.size(1))):
-            q.append(small(read)[0, -1].softmax(-1).cpu())  # (V,)
+            q.append(small(read)[0, -1].softmax(-1).cpu())
             read = torch.cat((read, draw(q[-1], dice).to(ids.device)), dim=1)  # (1, S+1)
-        p = model(read)[0, ids.size(1) - 1 :].softmax(-1).cpu()  # (K+1, V)
+        p = model(read)[0, ids.size(1) - 1 :].softmax(-1).cpu()  # for each draft, and for one more
         passes += 1
-        following = p[-1]  # one word more, where all drafts are accepted
+        following = p[-1]  # the word behind all drafts, if they are accepted
         for number, chances in enumerate(q):
             word = int(read[0, ids.size(1)])
             accepted, residual = accept_or_redraw(p[number], chances, word, throw(dice))
@@ -50,7 +50,7 @@ def speculate(
                 following = residual
                 break
             ids = read[:, : ids.size(1) + 1]
-        ids = torch.cat((ids, draw(following, dice).to(ids.device)), dim=1)  # (1, S+1)
+        ids = torch.cat((ids, draw(following, dice).to(ids.device)), dim=1)
     return ids, passes
 
 
@@ -73,18 +73,19 @@ def surprisal(model: Predictor, small: Predictor, ids: Tensor, drafts: int) -> T
     """
     words = ids[:, 1:, None].cpu()  # (B, S-1, 1)
     p, q = (f(ids[:, :-1]).softmax(-1).double().cpu() for f in (model, small))  # (B, S-1, V)
-    as_draft = (q * (p / q).clamp(max=1)).nan_to_num(0.0)  # (B, S-1, V), by word
+    as_draft = (q * (p / q).clamp(max=1)).nan_to_num(0.0)  # (B, S-1, V)
     refused = 1 - as_draft.sum(-1, keepdim=True)  # (B, S-1, 1)
     more = (p - q).clamp(min=0)  # (B, S-1, V)
-    redrawn = refused * (more / more.sum(-1, keepdim=True)).nan_to_num(0.0)
+    redrawn = refused * (more / more.sum(-1, keepdim=True)).nan_to_num(0.0)  # (B, S-1, V)
     ways = [chances.gather(-1, words).squeeze(-1) for chances in (as_draft, redrawn, p)]
-    left = torch.eye(drafts + 1, dtype=torch.float64)[-1:]  # (1, K+1): all drafts of a pass
+    # the probability that so many drafts of this pass are left, in each column; at first all are
+    left = torch.eye(drafts + 1, dtype=torch.float64)[-1:]  # (1, K+1)
     found = []
-    for draft, other, last in zip(*(way.unbind(1) for way in ways), strict=True):  # (B,) each
-        kept = left[:, 1:] * draft[:, None]  # (B, K): one draft fewer is left
-        again = left[:, 1:].sum(-1) * other + left[:, 0] * last  # (B,): the next pass
+    for draft, other, last in zip(*(way.unbind(1) for way in ways), strict=True):
+        kept = left[:, 1:] * draft[:, None]  # (B, K)
+        again = left[:, 1:].sum(-1) * other + left[:, 0] * last  # (B,)
         left = torch.cat((kept, again[:, None]), dim=1)  # (B, K+1)
-        total = left.sum(-1)
-        left = left / total[:, None]
+        total = left.sum(-1)  # (B,)
+        left = left / total[:, None]  # (B, K+1)
         found.append(-total.log())
     return torch.stack(found, dim=1).masked_fill(words[..., 0] == PAD, 0.0)  # (B, S-1)
