@@ -20,7 +20,7 @@ class ShapeError(ValueError):
         rule: what must hold, as a clause without a full stop.
         expected: the shape, type or condition that is accepted.
         got: what came instead.
-        fix: a change that surely works; left out where none does.
+        fix: a change that is sure to work; left out where there is none.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class ShapeError(ValueError):
 
 
 class SentenceError(ShapeError):
-    """Say that a model cannot read a sentence: nothing is wrong with the code that hands it on."""
+    """Say that a model cannot read a sentence: nothing is wrong with the code that passes it on."""
 
 
 def require_words(place: str, words: Sequence[str], allowed: Collection[str], named: str) -> None:
-    """Raise SentenceError for a word that ``named`` does not list, or where there is none."""
+    """Raise SentenceError for a word that ``named`` does not list, or if there is no word."""
     unknown = [cut(word, 24) for word in words if word not in allowed]
     if unknown:
         rule = f"“{unknown[0]}” is not one of the {len(allowed)} words; {named} lists them"
@@ -70,7 +70,7 @@ def require(
 
 
 def require_int(place: str, name: str, value: int, least: int = 1) -> None:
-    """Raise unless the value is an int, no bool, and at least so large."""
+    """Raise unless the value is an int of at least this size, and not a bool."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         rule = f"{name} must be {'a positive int' if least == 1 else 'a whole number'}"
         raise ShapeError(place, rule, expected=f"{name} >= {least}", got=f"{name}={value!r}")
@@ -244,7 +244,7 @@ def require_module_inputs(
         sizes = {"B": batch, "H": num_heads, "T": queries, "S": keys}
         require_mask(place, mask, sizes, weight.device)
         if is_causal:
-            rule = "is_causal and a mask exclude each other"
+            rule = "is_causal and a mask cannot be combined"
             fix = "mask=mask & causal_mask(S) instead of is_causal" if queries == keys else None
             raise ShapeError(place, rule, expected="one of them", got="both", fix=fix)
     elif is_causal and queries != keys:

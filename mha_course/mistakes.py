@@ -32,8 +32,12 @@ class Row(NamedTuple):
     @property
     def place(self) -> str:
         """The lesson and the heading to go back to, such as ``3, “How large is …?”``."""
-        lesson, heading = self.section.split(": ", 1)
-        return f"{lesson.split(',')[0]}, “{heading}”"
+        return f"{self.lesson}, “{self.section.split(': ', 1)[1]}”"
+
+    @property
+    def lesson(self) -> int:
+        """The number of the lesson that explains it."""
+        return int(self.section.split(",")[0])
 
 
 # "# …" names a section, and below it stand its mistakes: "key: title", then, indented, why that
@@ -44,134 +48,134 @@ class Row(NamedTuple):
 TABLE = """
 # 0, Start here: One attention by hand
 /dot-of-vectors: torch.dot takes two vectors.
-    For the dot products of all pairs use the matrix product, @.
+    For the dot products of all pairs, use the matrix product @.
 elementwise-product/similarity: x was multiplied number by number (*), and nothing was added up.
-    A dot product multiplies number by number and adds up: the matrix product @ does both.
+    A dot product also adds the products up. The matrix product @ does both.
 elementwise-then-summed: Each token was multiplied with itself only.
-    Here each token meets all tokens: the matrix product x @ x.T has a number for every pair.
+    Each token should meet every token: x @ x.T has a number for every pair.
 key-not-transposed/similarity: The second factor of the product is not transposed.
-    @ joins rows of the left with columns of the right, so tokens must be columns there: x @ x.T.
-key-reshaped/similarity: A reshape gave x the shape of x.T, but the numbers stayed in their order.
-    It mixes numbers of different tokens. x.T turns rows into columns.
+    @ pairs rows of the left with columns of the right, so tokens must be columns there: x @ x.T.
+key-reshaped/similarity: A reshape gave x the shape of x.T but left the numbers in their order.
+    That mixes numbers of different tokens. x.T turns rows into columns.
 /columns-compared: The columns of x were compared, not its rows: x.T @ x.
-    A token is a row of x, so the rows meet: x @ x.T.
+    A token is a row of x, so compare rows: x @ x.T.
 /similarity-divided: The dot products are right, but they were divided or turned into shares.
-    Those are steps 2 and 3. This exercise is step 1 alone.
+    Those are steps 2 and 3. This exercise asks for step 1 alone.
 # 0, Start here: Do it
 size-hard-coded: A size or a count is written into the code as a number, which fits one input only.
-    Read it from the shapes or take it from the arguments, as in B, S, C = x.shape.
+    Read it from a shape or from the arguments, as in B, S, C = x.shape.
 # 0, Start here: Break it: how the word “similarity” misleads
-cosine-not-dot/similarity: Each vector was divided by its length first: this is the cosine.
+cosine-not-dot/similarity: Each vector was divided by its length first. That is the cosine.
     A dot product also depends on how long the vectors are: multiply them as they are.
 # 1, Projection: A Linear, taken apart
-weight-not-transposed: The product is with W, and should be with its transpose.
-    nn.Linear keeps its weight as (out, in): x @ W.T, or F.linear(x, W), which transposes by itself.
+weight-not-transposed: The product is with W, but should be with its transpose.
+    nn.Linear stores its weight as (out, in): write x @ W.T, or F.linear(x, W), which transposes W.
 weight-not-transposed/output: W_O was not transposed.
-    It is kept as (out, in), as nn.Linear keeps it: the product is merged @ W_O.T.
+    nn.Linear stores its weight as (out, in), so the product is merged @ W_O.T.
 weight-not-transposed/fused: The three weights were not transposed: x @ W.
-    nn.Linear keeps its weight as (out, in), so the product is with the transpose: x @ W.T.
-/weight-before-x: The two factors of the product have changed places: weight @ x.
-    Here tokens are rows, so x stands on the left, and the weight is transposed: x @ weight.T.
+    nn.Linear stores its weight as (out, in), so the product is with the transpose: x @ W.T.
+/weight-before-x: The two factors of the product are the wrong way round: weight @ x.
+    Here tokens are rows, so x comes first and the weight is transposed: x @ weight.T.
 /new-linear: Random numbers take part, as in a new nn.Linear, which draws its own weight and bias.
-    Compute with those that are given: x, the weight and the bias.
+    Compute with the ones you are given: x, the weight and the bias.
 /weight-reshaped: A reshape or view gave the weight the shape (in, out).
-    That is not a transpose: the numbers stay in their order. weight.T turns rows into columns.
+    That is not a transpose: it leaves the numbers in their order. weight.T turns rows into columns.
 bias-dropped: A bias is missing.
-    A Linear is x Wᵀ + b; the bias shifts every token alike.
+    A Linear is x Wᵀ + b. The bias shifts every token by the same amount.
 activation-on-projection: Negative numbers have become 0.
-    Projections are linear; an activation would throw half of each vector away.
-# 1, Projection: Break it: “each head gets a slice of the embedding”
-weight-not-transposed/rows: Columns of W were taken, where the head has rows: x @ W and not x @ W.T.
-    nn.Linear keeps its weight as (out, in): a head has D of the rows, and each reads all of x.
+    Projections are linear. An activation would throw away half of each vector.
+# 1, Projection: Deeper: does each head get a slice of the embedding?
+weight-not-transposed/rows: Columns of W were used instead of rows: x @ W and not x @ W.T.
+    nn.Linear stores its weight as (out, in). A head has D of the rows, and each row reads all of x.
 /weight-cut-along-columns: The weight was cut along its columns.
-    A head has D of the rows of w_q, and each reads all of x: cut along axis 0.
+    A head has D of the rows of w_q, and each row reads all of x: cut along axis 0.
 /rows-from-head-number: The rows begin at the number of the head.
-    Head 0 has the first D rows, head 1 the next D: the rows of a head begin at head * D.
+    Head 0 has the first D rows, head 1 the next D: the rows of a head start at head * D.
 head-reads-own-slice: Each head reads only its own D numbers of x.
-    A head reads all of x, through its own D rows of the weight. The result is cut into heads.
+    A head reads all of x, through its own D rows of the weight. It is the result that is cut.
 one-small-linear-for-all-heads: All heads share one D x D weight.
-    Each head has D rows of its own, which read all of x.
+    Each head has its own D rows of the weight, and they read all of x.
 # 1, Projection: Deeper: three Linears or one
 wrong-unpack-order: The three were taken in another order than q, k, v.
-    They are stored in the order q, k, v: take them in that order.
-pieces-not-three: 2 pieces came back, not 3: axis 0 was cut, which holds 2 sentences.
-    q, k and v lie beside each other in the last axis: chunk(3, dim=-1).
-/split-takes-a-size: split(3) cuts pieces of size 3, and not 3 pieces.
-    chunk(3, dim=-1) makes three of equal size; split takes the size, C.
+    They are stored in the order q, k, v. Take them in that order.
+pieces-not-three: 2 pieces came back instead of 3: axis 0 was cut, which holds 2 sentences.
+    q, k and v lie side by side in the last axis: chunk(3, dim=-1).
+/split-takes-a-size: split(3) cuts pieces of size 3, not 3 pieces.
+    chunk(3, dim=-1) makes three equal pieces. split takes the size of a piece, C.
 chunk-wrong-axis: The three parts are pieces of the sequence, not of the width.
-    q, k and v lie beside each other in the last axis: chunk(3, dim=-1).
+    q, k and v lie side by side in the last axis: chunk(3, dim=-1).
 fused-three-innermost/project_qkv: Every third channel was taken.
-    The rows are stacked: first all of q, then all of k, then all of v. chunk(3, dim=-1) cuts so.
-/three-by-view: A view or reshape made the three: it cuts across tokens.
-    q, k and v lie beside each other in each token: chunk(3, dim=-1).
-/three-products: The result is right, but each of the three has a product of its own.
-    Take all of w_qkv in one product, and cut the result: chunk(3, dim=-1).
+    The rows are stacked: all of q, then all of k, then all of v: chunk(3, dim=-1) cuts them so.
+/three-by-view: The three were made by a view or reshape, which cuts across tokens.
+    q, k and v lie side by side in each token: chunk(3, dim=-1).
+/three-products: The result is right, but each of the three has its own product.
+    Compute all of x times w_qkv in one product, then cut the result: chunk(3, dim=-1).
 qkv-cut-along-tokens: q and k are pieces of one tensor that was cut along its tokens, so some tokens
-    look at others, none at itself.
+    attend to other tokens and none to itself.
     Cut q, k and v along the width, dim=-1.
 # 1, Projection: See it: look for what you need
-key-value-swapped: Keys and values have changed places.
-    A key is what a token is found by, and a value is what it passes on. Each has its own weight.
-value-through-key-projection: The values are made as the keys are.
+key-value-swapped: Keys and values are swapped.
+    A key is what a token is found by. A value is what it passes on. Each has its own weight.
+value-through-key-projection: The values are made with W_K, as the keys are.
     Values need their own projection, W_V: what a token passes on is not what it is found by.
-key-through-query-projection: The keys are made as the queries are.
+key-through-query-projection: The keys are made with W_Q, as the queries are.
     Keys need their own projection, W_K. Otherwise a scores b exactly as b scores a.
 shared-projection: q, k and v all come from one projection.
-    Three roles need three weights.
+    Three roles need three weights: W_Q, W_K and W_V.
 value-not-projected: The values are x itself.
-    Values are projected, as queries and keys are: v = x W_Vᵀ.
+    Values are projected, like queries and keys: v = x W_Vᵀ.
 /nothing-projected: q, k and v are x itself.
-    Each is a projection of x, with a weight of its own.
+    Each is a projection of x with its own weight.
 # 2, Head splitting: Four heads, one after the other
 /one-head-repeated: Every head uses the rows of head 0.
-    Head h has rows of its own in each weight: those from D * h on.
+    Head h has its own rows in each weight: the D rows from D * h on.
 # 2, Head splitting: Deeper: a fused q, k, v
 fused-heads-outermost: The last axis was read as (H, 3, D).
-    It is laid out as (3, H, D): first q, k and v, in each the heads, in each head its D numbers.
+    It is laid out as (3, H, D): q, k, v; within each its heads; within each head its D numbers.
 fused-three-innermost: The last axis was read as (H, D, 3).
-    It is laid out as (3, H, D): first q, k and v, in each the heads, in each head its D numbers.
+    It is laid out as (3, H, D): q, k, v; within each its heads; within each head its D numbers.
 fused-dim-before-heads: The last axis was read as (3, D, H).
-    It is laid out as (3, H, D): first q, k and v, in each the heads, in each head its D numbers.
-width-not-divided-by-three: The last axis was taken for C wide, and it is 3C wide.
+    It is laid out as (3, H, D): q, k, v; within each its heads; within each head its D numbers.
+width-not-divided-by-three: The last axis was taken to be C wide, but it is 3C wide.
     C is a third of it: D = qkv.size(-1) // (3 * num_heads).
 # 2, Head splitting: The split, cell by cell
-float-division: A size or an index is a float, as a division with / gives it.
-    Sizes and indices are whole: divide with //.
-view-without-transpose: x was viewed as (B, H, S, D) at once: heads hold parts of several tokens.
-    The heads of a token lie side by side, so cut C into (H, D) first, then swap tokens and heads.
+float-division: A size or an index is a float, because it was divided with /.
+    Sizes and indices are whole numbers: divide with //.
+view-without-transpose: x was viewed as (B, H, S, D) at once, so heads hold parts of several tokens.
+    The heads of a token lie side by side: cut C into (H, D) first, then swap tokens and heads.
 view-without-transpose/traced: This reshape cuts across {axes}, so each head holds parts of several
     tokens.
     Split the width first, view(B, S, H, D), then transpose(1, 2).
-heads-innermost: The width was read as (D, H): each head got every H-th number.
+heads-innermost: The width was read as (D, H), so each head got every H-th number.
     The D numbers of a head lie side by side: view(B, S, H, D).
-never-transposed: Heads and tokens did not change places: (B, S, H, D).
-    With heads behind the tokens, every token compares its own heads with each other.
-never-transposed/traced: Heads stand where tokens should: every token attends over its own heads, no
-    token over another.
-    Bring the heads before the tokens, transpose(1, 2), before the product.
+never-transposed: Heads and tokens were not swapped: (B, S, H, D).
+    With the heads after the tokens, every token compares its own heads with each other.
+never-transposed/traced: Heads stand where tokens should, so every token attends over its own heads
+    and to no other token.
+    Move the heads before the tokens, transpose(1, 2), before the product.
 no-split: There is one head, as wide as C.
-    Without a split every token has one weight for each other token, instead of one a head.
+    Without a split, every token has one weight for each other token instead of one for each head.
 no-split/traced: These scores add up all {C} numbers of the width: there is one head, not {H}.
     Split q, k and v into heads first.
-/sizes-of-the-example: The sizes are those of the lesson's example, and check gives others.
+/sizes-of-the-example: The sizes are those of the lesson's example, but check uses others.
     Read them from the shape, as in B, S, C = x.shape.
 view-after-transpose: The axes were swapped before the width was cut.
-    Cut the width of each token first, (B, S, H, D), then bring the heads forward. After a transpose
-    view cannot cut, and reshape cuts along other numbers.
+    Cut the width of each token first, (B, S, H, D), then move the heads forward. After a transpose,
+    view cannot cut, and reshape cuts between the wrong numbers.
 only-one-of-qkv-wrongly-split: q, k and v were split differently: not all with the transpose.
-    All three are split in the same way: cut C into (H, D), then swap tokens and heads.
-only-one-of-qkv-wrongly-split/traced: Of q, k and v not all are split alike.
-    All three take the same way: cut C into (H, D), then swap tokens and heads.
-/mm-of-matrices: torch.mm takes two matrices, and no axes in front of them.
-    @ takes the last two axes as matrices, and repeats the product over the axes in front.
+    All three are split the same way: cut C into (H, D), then swap tokens and heads.
+only-one-of-qkv-wrongly-split/traced: q, k and v are not all split the same way.
+    All three are split the same way: cut C into (H, D), then swap tokens and heads.
+/mm-of-matrices: torch.mm takes two matrices, with no axes in front of them.
+    @ takes the last two axes as matrices and repeats the product over the axes in front.
 reshape-across-axes: This reshape cuts across {axes}: the new axes hold parts of several old ones.
-tokens-joined: This reshape makes one token of several: {axes} become one axis, whole tokens side by
-    side.
+tokens-joined: This reshape joins several tokens into one: {axes} become one axis, whole tokens side
+    by side.
 # 2, Head splitting: Where it lives
-fold-order-mixed: Heads and sentences have changed places.
+fold-order-mixed: Heads and sentences are swapped.
     What was folded as (B, H) must be unfolded as (B, H).
 # 2, Head splitting: Deeper: one head alone
-/all-heads-computed: All heads were computed, and one was kept.
+/all-heads-computed: All heads were computed, and all but one thrown away.
     Multiply x by the rows of this head alone.
 # 3, Scores and scaling: See it: all pairs at once
 key-not-transposed: The second factor of the product is not transposed.
@@ -180,283 +184,284 @@ key-not-transposed/traced: This product sums over {left} of the first and {right
     factor, which only have the same size.
     Transpose the keys: k.transpose(-2, -1).
 key-transposed-wrong-axes: The wrong two axes of k were swapped.
-    Tokens and width change places, the last two axes: k.transpose(-2, -1). Only without an axis
-    for the heads is that transpose(1, 2).
+    Swap tokens and width, the last two axes: k.transpose(-2, -1). That is transpose(1, 2) only if
+    there is no axis for the heads.
 key-all-axes-reversed: k.T reverses all axes of k, not only the last two.
-    Tokens and width change places, and sentences and heads stay: k.transpose(-2, -1).
-key-reshaped: The keys were brought into the shape of kᵀ by a reshape or view.
-    A reshape is no transpose: it mixes tokens and width.
+    Swap tokens and width only: k.transpose(-2, -1).
+key-reshaped: A reshape or view gave the keys the shape of kᵀ.
+    A reshape is not a transpose: it mixes tokens and width. Use k.transpose(-2, -1).
 key-reshaped/traced: This reshape gives the keys the shape of kᵀ, but leaves the numbers in their
     order, so tokens and head width are mixed.
     Use k.transpose(-2, -1).
-query-key-swapped: Queries and keys have changed places: rows are keys.
+query-key-swapped: Queries and keys are swapped: the rows are keys.
     A row belongs to a query: q @ k.transpose(-2, -1).
-elementwise-product: Two tensors were multiplied number by number (*), and not as matrices (@).
+elementwise-product: Two tensors were multiplied number by number (*) instead of as matrices (@).
     A score is one number for a query and a key, their dot product; a context is a sum over keys.
-cosine-not-dot: Both vectors were brought to length 1 first: this is their cosine.
-    A dot product also depends on how long they are: leave their lengths alone.
+cosine-not-dot: Both vectors were scaled to length 1 first. That is their cosine.
+    A dot product also depends on how long the vectors are: multiply them as they are.
 /scaled-already: The scores are divided by sqrt(D) already.
-    That is the next exercise. Here it is the dot products alone.
+    That is the next exercise. This one asks for the dot products alone.
 contraction-of-different-axes: This product sums over {left} of the first and {right} of the second
     factor, which only have the same size.
 # 3, Scores and scaling: Break it: which width?
 scale-d-model: The scores were divided by sqrt(d_model).
     A dot product of D numbers has spread sqrt(D), and D is the width of a head.
 scale-by-heads: The scores were divided by sqrt(H), the number of heads.
-    What counts is the width of a head, not the number of heads.
+    The spread grows with the width of a head, not with the number of heads.
+/scale-of-the-example: The scores were divided by sqrt(12), for the 12 numbers of the example.
+    Here a head has another width. Take it from the queries: q.shape[-1].
 # 3, Scores and scaling: How large is a dot product?
 scale-no-root: The scores were divided by D, not by its root.
-    Their spread grows with sqrt(D).
-/scale-half-width: The scores were divided by D / 2: in D ** 1 / 2 the power comes first.
+    The spread of the scores grows with sqrt(D).
+/scale-half-width: The scores were divided by D / 2: D ** 1 / 2 takes the power first.
     The root of D is D ** 0.5, or math.sqrt(D).
 scale-missing: The scores are not scaled.
-    Without / sqrt(D) their spread grows with D, until one key takes nearly all, by chance.
+    Without / sqrt(D) their spread grows with D until one key takes nearly all, by chance.
 scale-inverted: The scores were multiplied by sqrt(D).
     Dividing keeps the spread at 1; multiplying makes it D.
-scale-after-softmax: The weights were divided by sqrt(D): rows sum to 1 / sqrt(D).
-    The scale belongs before softmax, to the scores.
+scale-after-softmax: The weights were divided by sqrt(D), so rows sum to 1 / sqrt(D).
+    Divide the scores instead, before the softmax.
 scale-by-length: The scores were divided by sqrt(S), the number of tokens.
-    Their spread depends on the width of a head, not on the length.
+    The spread of the scores depends on the width of a head, not on the length.
 /scale-rounded: The root of D was rounded to a whole number.
-    Divide by math.sqrt(D) as it comes: // and int cut it off.
-/sqrt-of-a-tensor: torch.sqrt takes a tensor, and a size is a plain number.
+    Divide by math.sqrt(D) as it is: // and int cut off its decimals.
+/sqrt-of-a-tensor: torch.sqrt takes a tensor, but a size is a plain number.
     Write math.sqrt(size), or size ** 0.5.
 # 3, Scores and scaling: Deeper: one matrix for each head
 form-transposed: This is the transpose: W_Kᵀ W_Q stands where W_Qᵀ W_K should.
     The query's token stands on the left of the matrix, so W_Qᵀ comes first.
-form-of-all-heads: All rows of both weights were used: these are the forms of all heads, added up.
+form-of-all-heads: All rows of both weights were used, which adds up the matrices of all heads.
     One head has D rows of each weight: w_q.chunk(num_heads)[head].
-/form-summed-over-width: The rows of the two weights were multiplied: the product summed over C.
-    The product must sum over the D rows of the head: (C, D) times (D, C).
+/form-summed-over-width: The product summed over C instead of over the D rows of the head.
+    Multiply (D, C) transposed by (D, C): that is (C, D) times (D, C).
 key-not-transposed/form: Neither of the two is transposed.
     The product must sum over the D rows of the head: (C, D) times (D, C).
-elementwise-product/form: The two were multiplied number by number (*), and not as matrices (@).
+elementwise-product/form: The two were multiplied number by number (*) instead of as matrices (@).
     The product must sum over the D rows of the head: (C, D) times (D, C).
 weight-not-transposed/form: A head's columns were taken from both weights, instead of its rows.
-    nn.Linear keeps its weight as (out, in), so a head has D rows: w_q.chunk(num_heads)[head].
+    nn.Linear stores its weight as (out, in), so a head has D rows: w_q.chunk(num_heads)[head].
 # 4, Softmax: Break it: the wrong axis
-softmax-over-queries: Columns sum to 1, not rows: softmax ran over the queries.
-    Each query spends a whole: normalise over the keys, dim=-1.
+softmax-over-queries: Columns sum to 1 instead of rows: softmax ran over the queries.
+    Each query shares out one whole among the keys: softmax over dim=-1.
 softmax-over-heads: Softmax ran over the heads.
-    Heads do not share: each has rows that sum to 1, dim=-1.
-softmax-over-batch: Softmax ran over the batch: sentences depend on each other.
+    Each head has its own rows, which sum to 1: softmax over dim=-1.
+softmax-over-batch: Softmax ran over the batch, so sentences depend on each other.
     Use the axis of the keys, dim=-1.
-softmax-over-everything: A whole table was made to sum to 1, not each row.
-    Each query has a whole of its own: one axis, dim=-1.
+softmax-over-everything: The whole table sums to 1, instead of each row.
+    Each query shares out its own whole: softmax over one axis, dim=-1.
 softmax-over-everything/traced: This softmax runs over {axes} at once: one distribution for all
     queries together.
     Use the axis of the keys, dim=-1.
 # 4, Softmax: See it: from scores to weights
 softmax-no-exp: Scores were divided by their sum, without the exponential.
-    Scores may be negative; exp makes shares of them.
-softmax-sigmoid: Each score became a share of its own: this is the sigmoid.
-    Softmax lets the keys compete, so that a row sums to 1.
+    Scores can be negative. exp makes them positive first, so that they become shares.
+softmax-sigmoid: Each score was turned into a share by itself: this is the sigmoid.
+    Softmax makes the keys of a row compete, so that the row sums to 1.
 softmax-log: These are logarithms of the weights.
-    log_softmax is for losses; weights are softmax.
+    log_softmax is for losses. The weights are softmax itself.
 softmax-twice: Softmax was taken twice.
-    The second time flattens the weights: they lie between 0 and 1 already.
+    The second one flattens the weights, because they already lie between 0 and 1.
 /softmax-missing: The softmax is missing: the scores were used as they are.
     exp makes them positive, and the division makes each row sum to 1.
 # 4, Softmax: Hiding words
-/causal-unasked: Later tokens are hidden, which this exercise does not ask for.
+/causal-unasked: Later tokens are hidden, but this exercise does not ask for that.
     Here every query sees every key that no mask hides. The causal mask comes in lesson 8.
-mask-inverted: What should be hidden is seen, and the other way round.
+mask-inverted: The mask is read the wrong way round: what it should hide is seen.
     True means may attend, so hide where the mask is False: ~mask.
 mask-multiplied: Hidden keys still get exp(0).
-    A score of 0 is no small score. Fill hidden ones with -inf.
+    A score of 0 is not a low score. Fill hidden scores with -inf.
 mask-fill-tiny: Hidden scores were filled with a tiny number near 0.
     1e-9 is nearly 0, and exp(0) is 1. Fill with -inf.
 mask-fill-positive-inf: Hidden scores were filled with +inf, which gives NaN.
-    Hidden means as small as can be: -inf.
-mask-added-as-number: The mask was added as 0 and 1.
-    That multiplies weights by e, and hides nothing. Add 0 and -inf, or fill.
-/bool-minus: torch does not subtract True and False: a mask has no minus.
-    Its opposite is ~mask. What it hides is filled in: scores.masked_fill(~mask, -torch.inf).
+    A hidden score must be as low as possible: -inf.
+mask-added-as-number: The mask was added to the scores as 0 and 1.
+    That multiplies weights by e and hides nothing. Add 0 and -inf, or use masked_fill.
+/bool-minus: torch does not subtract True and False, so a mask cannot take a minus.
+    The opposite of a mask is ~mask. Fill what it hides: scores.masked_fill(~mask, -torch.inf).
 mask-after-softmax: Hidden weights are 0, but rows sum to less than 1.
-    Hide the scores before softmax, so that what is left shares the whole.
+    Hide the scores before the softmax, so that the visible keys share the whole.
 mask-ignored: The mask has no effect.
     Hidden keys must get weight 0.
-mask-first-batch-only: All sentences are masked as the first is.
-    Each sentence has a mask of its own.
-masked-row-nan: A row with nothing to see is NaN.
-    Softmax of nothing but -inf is 0 / 0. Such a row gets all 0.
-masked-row-uniform: A row with nothing to see looks at everything alike.
+mask-first-batch-only: Every sentence is masked with the mask of the first.
+    Each sentence has its own mask.
+masked-row-nan: A row that sees nothing is NaN.
+    Softmax of nothing but -inf is 0 / 0. The weights of such a row should all be 0.
+masked-row-uniform: A row that sees nothing attends to everything equally.
     Its scores are equal, as with a finite fill, or its NaN was replaced. Its weights must be 0.
-mask-none: It was called without a mask, and took None for one.
-    Hide keys only where there is a mask: if mask is not None.
+mask-none: mask was None, but the code used it as a mask.
+    Hide keys only if there is a mask: if mask is not None.
 truth-of-a-mask: `if` and `not` take a single truth value, and a mask holds many.
-    Write `if mask is not None`, and `~mask` for its opposite.
+    Write `if mask is not None`, and `~mask` for the opposite of a mask.
 nan-gradient: The result is right, but a gradient is NaN.
-    A row that sees nothing is NaN before nan_to_num hides it, and backward() meets that NaN. Give
-    such a row scores of 0 before the softmax, and weights of 0 after it.
-mask-times-minus-inf: Everything became NaN: 0 times inf is not a number.
-    Fill hidden scores with masked_fill, which leaves the others alone.
-mask-after-softmax-renormalised: Weights were hidden after the softmax, and the rest rescaled.
-    If a hidden score is far above the visible ones, nothing is left to rescale. Hide scores before
-    the softmax: fill them with -inf.
-mask-form-ignored: The mask is read in one form only, and it may come in another.
-    A mask (S, S) and a mask (B, 1, S, S) both broadcast to scores (B, H, S, S): use it as it comes.
+    A row that sees nothing was NaN on the way, and backward() meets that NaN. Fill hidden scores
+    with masked_fill instead of adding -inf; or give such a row scores of 0, and weights of 0.
+mask-times-minus-inf: Everything became NaN: 0 times inf has no value.
+    Fill hidden scores with masked_fill, which leaves the others as they are.
+mask-after-softmax-renormalised: If a hidden score is far above the others, these weights are 0.
+    Either weights were hidden after the softmax and the rest rescaled, or the maximum was taken
+    over hidden scores as well. Hide scores first: fill them with -inf.
+mask-form-ignored: The code handles one form of the mask only, but it can have another.
+    A mask (S, S) and a mask (B, 1, S, S) both broadcast to scores (B, H, S, S): use it as it is.
 # 4, Softmax: A softmax that does not overflow
 softmax-unstable: With scores of 10 000 the result is NaN.
-    exp overflows. Subtract the largest score of the row first: only differences count.
+    exp overflows. Subtract the largest score of the row first: softmax only sees differences.
 softmax-no-keepdim: The sums, or the largest scores, do not line up with their rows.
-    A sum over the last axis drops it; keepdim=True keeps it, so that division goes row by row.
+    A sum over the last axis drops it. keepdim=True keeps it, so that division goes row by row.
 /math-of-one-number: A function for single numbers was given a tensor.
-    Those of math take one number: use torch.exp, torch.log or torch.sqrt on a tensor.
-/max-gives-two: max along an axis gives two results: the largest numbers, and where they stand.
+    The functions of math take one number. On a tensor use torch.exp, torch.log or torch.sqrt.
+/max-gives-two: max along an axis returns two things: the largest numbers, and where they are.
     Take .values, or use amax: scores.amax(-1, keepdim=True).
-/largest-of-all-subtracted: The largest score of all was subtracted, not each row's: in low rows
-    every exp is 0.
+/largest-of-all-subtracted: The largest score of all was subtracted, not that of each row, so in low
+    rows every exp is 0.
     0 / 0 is NaN. Take the largest of each row: scores.amax(-1, keepdim=True).
 # 4, Softmax: Deeper: entropy, a number for undecided
 entropy-log-of-zero: A weight of 0 gave NaN: its logarithm is -inf, and 0 · -inf has no value.
-    By agreement 0 · log 0 is 0. torch.special.xlogy(weights, weights) takes it so.
-entropy-sign: The minus is missing.
+    By convention 0 · log 0 is 0. torch.special.xlogy(weights, weights) follows it.
+entropy-sign: The minus sign is missing.
     Logarithms of shares are negative; the entropy is minus their sum.
 entropy-base-two: The logarithm is to base 2: this is in bits.
-    The entropy is wanted in nats, with the natural logarithm: torch.log.
-entropy-mean: The mean was taken over the keys, not the sum.
-    w log w is summed over the row: the shares weigh the logarithms already.
-/entropy-wrong-axis: The sum does not run along the rows.
-    Each row has an entropy of its own: sum over the last axis, dim=-1.
-/entropy-without-weights: Only the logarithms were added up.
-    Each is multiplied by its weight first: w log w.
+    The exercise asks for nats, with the natural logarithm: torch.log.
+entropy-mean: The mean over the keys was taken instead of the sum.
+    Sum w log w over the row: the weights w already average the logarithms.
+/entropy-wrong-axis: The sum is not over the rows.
+    Each row has its own entropy: sum over the last axis, dim=-1.
+/entropy-without-weights: The logarithms were added up without their weights.
+    Multiply each by its weight first: w log w.
 # 4, Softmax: Deeper: a large negative number instead of −∞
 mask-fill-finite: Hidden scores were filled with a number that is not low enough.
-    If all visible scores of a row are lower still, the hidden keys win. Fill with -inf.
+    If all visible scores of a row are even lower, the hidden keys win. Fill with -inf.
 mask-added-finite: A finite number was added to the hidden scores, which only lowers them.
     A hidden score that leads by more than this number still wins. Replace the scores:
     masked_fill(~mask, -torch.inf).
 # 4, Softmax: Do it
 /library-softmax: A softmax of PyTorch did the work.
-    Write its three steps yourself.
+    Write the three steps of softmax yourself.
 # 1, Projection: A whole head
-scores-returned: The scores were returned instead of the weights; the context is right.
-    The weights are what softmax makes of the scores: return those.
-dropout-at-eval: Two calls with the same input differ, as with dropout.
-    Leave out dropout and everything random: the same input must give the same result.
+scores-returned: The scores were returned instead of the weights. The context is right.
+    The weights are the softmax of the scores: return those.
+dropout-at-eval: Two calls with the same input differ, as they do with dropout.
+    Leave out dropout and everything else random: the same input must give the same result.
 # 5, Weighted sum: See it: a context and what it is made of
 weights-transposed: The weights were transposed.
     Row t of the weights belongs to query t: weights @ v.
-weights-transposed/traced: The weights sum to 1 over {left}, but are summed over {right} here.
-    Do not transpose them.
-value-times-weights: The product is the wrong way round: v @ weights.
-    Each context is a sum over values: weights @ v.
+weights-transposed/traced: The weights sum to 1 over {left}, but here they are summed over {right}.
+    Do not transpose the weights.
+value-times-weights: The two factors are the wrong way round: v @ weights.
+    Each context is a weighted sum of values: weights @ v.
 # 6, Concatenation: See it: the merge, cell by cell
-merge-without-transpose: The heads were joined by a reshape at once: tokens got parts of others.
+merge-without-transpose: The heads were joined by a reshape at once, so tokens got parts of others.
     Swap heads and tokens first, so that the heads of one token lie side by side; then join.
 merge-without-transpose/traced: This merge cuts across {axes}, so each token gets parts of other
     tokens.
-    Bring the tokens before the heads, transpose(1, 2), then merge.
+    Move the tokens before the heads, transpose(1, 2), then merge.
 merge-dim-before-heads: The merged width is ordered (D, H).
-    It should be (H, D): all of head 0, then all of head 1.
-/tokens-and-channels-swapped: Tokens and channels changed places; the heads still stand before them.
-    Swap heads and tokens first, transpose(1, 2): then a token's heads lie side by side.
-merge-batch-mixed: Sentences were mixed into one another.
-    Bring back (B, S, H, D) before joining; the batch stays in front.
+    The order should be (H, D): all of head 0, then all of head 1.
+/tokens-and-channels-swapped: Tokens and channels were swapped; the heads still stand before them.
+    Swap heads and tokens first, transpose(1, 2), so that a token's heads lie side by side.
+merge-batch-mixed: Different sentences were mixed.
+    Go back to (B, S, H, D) before joining. The batch stays in front.
 heads-averaged: The heads were added up or averaged.
-    Lay them side by side: once averaged, they cannot be told apart.
-heads-on-sequence-axis: The heads were laid one after another along the tokens.
+    Lay them side by side. Once averaged, they cannot be told apart.
+heads-on-sequence-axis: The heads were joined along the tokens.
     They belong side by side in the width: dim=-1.
 # 6, Concatenation: Do it
 view-on-non-contiguous: view cannot read these axes as they lie in memory.
-    After a transpose the numbers are out of order. Use reshape, or contiguous() and then view.
+    After a transpose, the numbers are out of order. Use reshape, or contiguous() and then view.
 # 6, Concatenation: W_O: where the heads meet
 output-projection-missing: The merged heads were returned without the output projection.
     Only W_O lets the heads meet.
 output-projection-per-head: Each head was projected with its own block of W_O.
-    Every number that comes out may depend on all heads.
+    Every number of the output may depend on all heads.
 output-columns-as-rows: W_O was cut by rows.
-    Its columns are what reads the heads: D columns for each.
+    Cut it by columns: each head is read by D columns of W_O.
 weight-not-transposed/columns: A head's D columns of W_O were not transposed.
-    They are (C, D), as nn.Linear keeps them, (out, in): multiply by their transpose, (D, C).
+    They are (C, D), as nn.Linear stores them, (out, in): multiply by their transpose, (D, C).
 /all-columns: A head's D numbers met all C columns of W_O.
-    Each head is multiplied with its own D columns alone.
-/columns-interleaved: The columns of W_O were cut as (D, H): each head got every H-th one.
+    Multiply each head by its own D columns only.
+/columns-interleaved: The columns of W_O were cut as (D, H), so each head got every H-th one.
     The columns of a head lie side by side, as its numbers do in the merged context: cut as (H, D).
 # 6, Concatenation: Deeper: one matrix for what a head carries
 form-transposed/circuit: This is the transpose of the matrix.
     The token goes through W_V first, so W_V stands on the right: W_O times W_V.
-form-of-all-heads/circuit: All of both weights were used: these are the matrices of all heads, added
-    up.
+form-of-all-heads/circuit: All of both weights were used, which adds up the matrices of all heads.
     One head has D rows of w_v and the D columns of w_o that read them.
 /circuit-summed-over-width: The product summed over C.
     It must sum over the D numbers of the head: (C, D) times (D, C).
 output-columns-as-rows/circuit: W_O was cut by rows.
     A head's D numbers are read by D columns of W_O.
-weight-not-transposed/circuit: A head's columns of W_V were used, where it has rows.
-    nn.Linear keeps its weight as (out, in): the head's numbers are made by D rows of w_v.
+weight-not-transposed/circuit: A head's columns of W_V were used instead of its rows.
+    nn.Linear stores its weight as (out, in), so D rows of w_v make the numbers of a head.
 # 6, Concatenation: Two heads that subtract
 same-place-twice: Both heads look at the same token.
-    One head must find a, the other b: by channels d and d + 1 in w_k.
-looks-for-the-asker: A head looks for the token that asks.
-    w_q must read the channel of the asker, d + 2; w_k that of the token to find, d or d + 1.
-lead-too-small: The heads look at other tokens as well.
-    The lead in the scores is too small: larger entries in w_q or w_k bring the weights to 1.
-heads-exchanged: The difference is the wrong way round.
-    That makes c_b - c_a: exchange the signs.
+    One head must find a and the other b, through channels d and d + 1 in w_k.
+looks-for-the-asker: A head looks for the query token itself.
+    w_q must read the channel of the query token, d + 2; w_k that of the token to find, d or d + 1.
+lead-too-small: The heads also look at other tokens.
+    The lead in the scores is too small. Larger entries in w_q or w_k bring the weights to 1.
+heads-exchanged: The difference has the wrong sign.
+    This makes c_b - c_a: swap the signs.
 sum-not-difference: The two contents are added.
-    One of the two must be taken away: -1 for its columns in w_o.
+    One of the two must be subtracted: put -1 in its columns of w_o.
 # 7, Multi-head attention: Do it: one function, one module
 /no-super-init: Its __init__ does not begin with super().__init__().
-    A module has to be set up before anything is stored in it.
+    A module has to be set up before anything can be stored in it.
 not-stored: Something that forward needs was not stored in __init__.
     Write self. before its name, there and in forward: self.num_heads = num_heads.
-weights-averaged: The weights were averaged over the heads, as nn.MultiheadAttention does unasked.
-    Return those of every head, (B, H, S, S): each head looks in its own way.
-state-kept: A later call answers for the input of an earlier one: something was kept in between.
-    Compute what depends on the input in every call, and keep only parameters and sizes.
+weights-averaged: The weights were averaged over the heads, nn.MultiheadAttention's default.
+    Return those of every head, (B, H, S, S): each head attends in its own way.
+state-kept: The answer to one call depends on an earlier call: something was kept in between.
+    In every call, compute all that depends on the input. Keep only parameters and sizes.
 # 7, Multi-head attention: One call for the middle
-scale-twice: The scores are scaled twice: before the call, and by it.
-    F.scaled_dot_product_attention divides by sqrt(D) by itself: hand it q and k as they are.
-scale-missing/kernel: The call was told to leave the scores as they are, by scale=1.
-    Without scale= it divides by sqrt(D), as it should here.
-scale-inverted/kernel: The scale of the call was set to sqrt(D): it multiplies, and does not divide.
-    Leave it out: by itself the call takes 1 / sqrt(D).
-causal-ignored: is_causal has no effect: tokens see what comes later.
+scale-twice: The scores are scaled twice: before the call, and by the call.
+    F.scaled_dot_product_attention divides by sqrt(D) itself: pass it q and k as they are.
+scale-missing/kernel: The call was told not to scale the scores, by scale=1.
+    Without scale= the call divides by sqrt(D), as it should here.
+scale-inverted/kernel: The scale of the call was set to sqrt(D): it multiplies instead of dividing.
+    Leave scale out: by default the call uses 1 / sqrt(D).
+causal-ignored: is_causal has no effect: tokens see later tokens.
     Pass it on by its name: is_causal=is_causal.
 /causal-always: Later tokens are hidden although is_causal is False.
-    Pass on what you were given: is_causal=is_causal.
-/is-causal-as-mask: is_causal stands in the place of the mask.
-    The fourth argument of the call is attn_mask. Give is_causal by its name: is_causal=is_causal.
+    Pass on the argument that you were given: is_causal=is_causal.
+/is-causal-as-mask: is_causal was passed in the place of the mask.
+    The fourth argument of the call is attn_mask. Pass is_causal by its name: is_causal=is_causal.
 /key-transposed-for-kernel: k was transposed before the call.
-    The call takes q, k and v as they are, (B, H, S, D) each, and transposes k itself.
+    The call takes q, k and v as they are, (B, H, S, D) each. It transposes k itself.
 /heads-not-merged: The heads were not merged before the output projection.
-    W_O reads (B, S, C), the heads of a token side by side: merge_heads(context) comes first.
-/all-pairs-made: The result is right, but a tensor of S x S numbers was made.
+    W_O reads (B, S, C), with the heads of a token side by side: call merge_heads(context) first.
+/all-pairs-made: The result is right, but the code makes a tensor of S x S numbers.
     One call of F.scaled_dot_product_attention on (B, H, S, D), with is_causal, makes none.
-/kernel-by-hand: The result is right, and was made by hand.
-    Let F.scaled_dot_product_attention do the four steps in the middle.
+/kernel-by-hand: The result is right, but the four steps in the middle are written by hand.
+    Let F.scaled_dot_product_attention do them.
 # 7, Multi-head attention: Deeper: counting the parameters
 not-an-int: The number is right, but it is not an int.
-    A count is a whole number: multiply ints by ints, and divide with //.
+    A count is a whole number: multiply ints with ints, and divide with //.
 three-linears: Three Linears were counted.
     The output projection is the fourth.
-times-heads: The number of heads was multiplied in.
-    Heads share out the rows of one weight: more heads, the same count.
+times-heads: The count was multiplied by the number of heads.
+    Heads divide the rows of one weight, so more heads give the same count.
 bias-dropped/count: Biases are missing from the count.
-    Each of the four Linears has a bias of d_model numbers, where bias is True.
+    If bias is True, each of the four Linears has d_model biases.
 /biases-always-counted: The biases were counted although bias is False.
-    Add them only if bias.
+    Add them only if bias is True.
 /linears-of-one-head: Each Linear was counted as D wide.
-    All heads together are as wide as d_model: each of the four weights is (C, C).
+    All heads together are as wide as d_model, so each of the four weights is (C, C).
 # 7, Multi-head attention: Deeper: a bias that is not needed
-bias-not-projected: b_v was added as it is.
-    It is added to the values, so W_O projects it like all that the heads bring: w_o @ b_v.
+bias-not-projected: b_v was added without W_O.
+    It is added to the values, so W_O projects it like everything the heads bring: w_o @ b_v.
 output-bias-projected: W_O was also applied to b_o.
-    b_o is added behind W_O; only b_v goes through it: w_o @ b_v + b_o.
-/biases-exchanged: The two biases have changed places.
-    b_v is added before W_O, so it goes through it; b_o is added behind it: w_o @ b_v + b_o.
+    b_o is added after W_O. Only b_v goes through it: w_o @ b_v + b_o.
+/biases-exchanged: The two biases are swapped.
+    b_v is added before W_O, so it goes through it. b_o is added after it: w_o @ b_v + b_o.
 weight-not-transposed/fold: This is b_v @ w_o: the weight was not transposed.
-    nn.Linear keeps its weight as (out, in). For one vector that is w_o @ b_v, or b_v @ w_o.T.
+    nn.Linear stores its weight as (out, in). For one vector that is w_o @ b_v, or b_v @ w_o.T.
 bias-dropped/fold: One of the two biases is missing.
-    b_v comes through W_O, and b_o is added: w_o @ b_v + b_o.
+    b_v goes through W_O, and b_o is added: w_o @ b_v + b_o.
 # 7, Multi-head attention: Where it lives
-attention-over-batch: This attends over an axis called B, so sentences look at one another.
+attention-over-batch: This attends over an axis called B, so sentences attend to one another.
     nn.MultiheadAttention takes (S, B, C) unless it is made with batch_first=True.
 # 7, Multi-head attention: Eight ways to write it
-no-gradient: The numbers are right, but no gradient comes back, so nothing could be learned.
-    detach(), .data, no_grad() and NumPy cut the way back. Compute with the tensors themselves.
+no-gradient: The numbers are right, but a gradient is missing, so not all could be learned.
+    detach(), .data, no_grad() and NumPy cut off the gradient. Compute with the tensors themselves.
 # 8, Masks: Masks: one vocabulary
 causal-hides-self: A token does not see itself.
     The diagonal is allowed: a token sees itself and what came before.
@@ -464,7 +469,7 @@ causal-leaks-next: Each token sees the next one.
     A token may look at itself and back, not ahead.
 /upper-triangle: Each token sees itself and what comes after it: this is the upper triangle.
     The past lies below the diagonal, where s < t: keep that with tril.
-mask-inverted/made: True and False have changed places.
+mask-inverted/made: True and False are swapped.
     True means may attend.
 /padding-one-too-many: Each sentence sees one position too many.
     Positions count from 0: a sentence of 3 words has positions 0, 1 and 2. Compare with <.
@@ -500,7 +505,7 @@ broadcast-of-different-axes: Broadcasting laid {left} on {right}, which only hav
 mask-on-queries: This mask says the same of all keys, so it hides whole queries.
     A padding mask (B, S) hides keys: mask[:, None, None, :].
 # 8, Masks: A probe that finds nothing
-leaks-transposed: Rows and columns have changed places.
+leaks-transposed: Rows and columns are swapped.
     What follows from a change of token s is column s of the result: leaks[:, s].
 values-not-changes: Outputs were returned, or by how much they differ, and not where they change.
     Compare with !=, and ask with any.
@@ -529,10 +534,10 @@ memory-and-input-joined: Keys and values come from x and memory together.
 key-value-different-sources: Keys and values come from different sequences.
     A key and its value belong to one token: both from memory.
 # 9, Cross-attention: The mask belongs to the memory
-mask-inverted/memory: What should be hidden is seen, and the other way round.
+mask-inverted/memory: The mask is read the wrong way round: what it should hide is seen.
     True means may attend, so hide where the mask is False: ~memory_mask.
 # 10, Positions: Positions: sinusoidal encoding
-sin-cos-swapped: Sine and cosine have changed places.
+sin-cos-swapped: Sine and cosine are swapped.
     Even indices hold the sine, odd ones the cosine.
 frequency-per-index: Each index has a frequency of its own.
     A sine and the cosine beside it share one.
@@ -540,10 +545,10 @@ frequency-precedence: The exponent slipped.
     It is 2i / d for pair i, so that frequencies run from 1 down to nearly 1 / 10000.
 waves-in-halves: All sines stand in the first half, all cosines in the second.
     Here they take turns: sines at even channels, cosines at odd ones.
-positions-from-one: The first place is 1.
-    Places are counted from 0: row 0 holds sines of 0 and cosines of 1.
+positions-from-one: The first position is 1.
+    Positions are counted from 0: row 0 holds sines of 0 and cosines of 1.
 # 10, Positions: Positions: rotary pairs
-sin-cos-swapped/rope: Sine and cosine have changed places.
+sin-cos-swapped/rope: Sine and cosine are swapped.
     An angle of 0 turns nothing: cosine multiplies the number itself, sine its partner.
 positions-ignored: The tokens were counted from 0, whatever positions says.
     A token in a cache, or in a later piece of text, stands elsewhere: use positions.
@@ -564,7 +569,7 @@ rope-in-degrees: The angles were converted, from degrees or to degrees.
 rope-values-not-angles: The position was added, and nothing was rotated.
     RoPE rotates each pair by an angle that grows with the position.
 # 10, Positions: Break it: the wrong place for a turn
-rope-on-values: The values are rotated by their positions as well.
+rope-on-values: The values are also rotated by their positions.
     Positions belong in the scores, where only differences count. Leave values as they are.
 # 10, Positions: Only the offset matters
 rope-on-queries-only: Only the queries are rotated, not the keys.
@@ -576,11 +581,11 @@ cache-not-appended: The caches that came back do not hold the old tokens and the
     The new key and value belong to it from now on.
 cache-before-projection: What was appended is the token itself, not its key and value.
     Keys and values are kept after projection, so that nothing old is computed again.
-blind-to-itself: The new token sees the past, and not itself.
+blind-to-itself: The new token sees the past, but not itself.
     Its own key and value are among those it reads: attend to the new caches, not the old.
 sees-itself-alone: The new token sees only itself.
     It has to look back: attend to the new caches, with the old keys and values in them.
-caches-exchanged: The caches of keys and values have changed places.
+caches-exchanged: The caches of keys and values are swapped.
     Keys are appended to k_cache, values to v_cache, and they come back in this order.
 decode-first-key-only: The new token sees only the first key.
     A causal mask of one row, aligned at the top left, hides all but one. The newest token may see
@@ -634,10 +639,10 @@ online-max-not-corrected: The running sum was not rescaled when the maximum grew
     Old terms were taken relative to the old maximum: multiply them by exp(old - new).
 online-max-not-corrected/context: Neither the running sum nor the running context was rescaled.
     Old terms were taken relative to the old maximum: multiply both by exp(old - new).
-sum-not-rescaled: The running context was rescaled, the running sum was not.
-    Both hold terms relative to the old maximum: multiply the sum by exp(old - new) as well.
-context-not-rescaled: The running sum was rescaled, the running context was not.
-    Both hold terms relative to the old maximum: multiply the context by exp(old - new) as well.
+sum-not-rescaled: The running context was rescaled, but the running sum was not.
+    Both hold terms relative to the old maximum: also multiply the sum by exp(old - new).
+context-not-rescaled: The running sum was rescaled, but the running context was not.
+    Both hold terms relative to the old maximum: also multiply the context by exp(old - new).
 online-exponent-sign: The old sum was multiplied by exp(new - old).
     It must shrink when the maximum grows: multiply by exp(old - new).
 softmax-no-keepdim/block: The maximum of a block lacks the axis of keys, so it does not fit it.
@@ -677,7 +682,7 @@ layer-norm-unbiased/std: The variance was divided by n - 1, as in std, and eps i
     Layer norm divides by n, and takes the root of variance + eps: see var(correction=0).
 layer-norm-eps-outside: eps was added after the root.
     It belongs under it: sqrt(variance + eps).
-rms-not-layer-norm: The mean was not taken away: this is RMSNorm.
+rms-not-layer-norm: The mean was not subtracted: this is RMSNorm.
     Layer norm first subtracts the mean of each token; the variance is that of what is left.
 layer-norm-no-affine: gamma, beta or both were left out.
     After the norm each channel is multiplied by its gamma, and its beta is added.
@@ -687,7 +692,7 @@ eps-clamped: eps is the least that the variance can be, and was not added to it.
     It is added always, under the root: (variance + eps).sqrt().
 beta-before-gamma: beta was added before gamma multiplied.
     First gamma stretches the normed token, then beta shifts it: gamma * normed + beta.
-gamma-beta-exchanged: gamma and beta have changed places.
+gamma-beta-exchanged: gamma and beta are swapped.
     gamma multiplies the normed token, and beta is added.
 layer-norm-variance-without-root: It was divided by the variance, not by its root.
     The spread of the numbers is the root: (variance + eps).sqrt().
@@ -700,7 +705,7 @@ stream-normed: The stream itself was normed, not a copy that a part reads.
     What is added to is x as it came: x + attention(norm1(x)), and the second half alike.
 parallel-block: Both parts read the x that came in.
     feed_forward reads what attention has added to: x = x + attention(norm1(x)) comes first.
-norms-exchanged: norm1 and norm2 have changed places.
+norms-exchanged: norm1 and norm2 are swapped.
     norm1 stands before attention, norm2 before feed_forward.
 post-norm-wiring: The norms come after the sums.
     That is post-norm. Here each half reads a normed copy, and the stream itself is never normed.
@@ -725,7 +730,7 @@ targets-shifted-wrong-way: Each token should predict the one before it.
     Targets lie one position ahead: ids[:, 1:].
 # 15, Language model: Writing
 generate-wrong-position: The next word was read at the wrong position.
-    What comes next is in the logits of the last token.
+    The prediction of the next word is in the logits of the last token.
 generate-reads-last-word-only: The model was given the last word alone.
     What comes next depends on all words so far: model(ids), and of its logits the last row.
 generate-asked-once: The model never read the words that it wrote.
@@ -744,25 +749,25 @@ not-renormalised: What is left does not sum to 1.
 top-k-ignored: All words are kept.
     Only the top_k largest of each row keep a probability; the others get exactly 0.
 top-k-filled-with-zero: Words that are not kept got the logit 0, not the probability 0.
-    A logit of 0 is a logit like others: exp(0) is 1. Fill with -inf.
+    A logit of 0 is a logit like any other: exp(0) is 1. Fill with -inf.
 top-k-one-short: One word too few is kept.
     The smallest of the top_k is one of them: hide what is smaller than it, and not what equals it.
 softmax-over-batch/words: The probabilities sum to 1 over the sentences, not over the words.
     The words are the last axis: softmax(-1).
-top-k-none: top_k is None, and was taken for a number.
+top-k-none: top_k was None, but the code used it as a number.
     Keep all words then: choose only if top_k is not None.
 # 15, Language model: Speculative decoding
 ratio-inverted: The ratio is upside down.
     A draft that the large model likes less is kept less often: with probability p/q, not q/p.
 always-accepts: Every draft is accepted.
     Then the small model writes. Keep a draft only if uniform < p[draft] / q[draft].
-dice-ignored: The dice have no part in it.
+dice-ignored: The code decides without uniform.
     Where p is half of q, half of the drafts are to be kept: compare uniform with p/q.
-accepted-by-p-alone: The small model has no part in accepting.
-    A draft came up with probability q already. Divide by it: uniform < p[draft] / q[draft].
-accepted-and-refused: Accepted and refused are exchanged.
+accepted-by-p-alone: uniform was compared with p, not with p/q.
+    The draft came up with probability q already. Divide by it: uniform < p[draft] / q[draft].
+accepted-and-refused: The code accepts what it should refuse, and refuses the rest.
     accepted is True where uniform lies below p/q.
-probability-not-decision: The probability came back, not the decision.
+probability-not-decision: The code returned the probability of accepting, not the decision.
     accepted is True or False: uniform < p[draft] / q[draft].
 zero-accepted: A word with p = 0 can be accepted.
     uniform may be 0, and 0 <= 0. Ask for less: uniform < p[draft] / q[draft].
@@ -778,8 +783,8 @@ residual-softmax: The residual went through a softmax.
     Then words that should get 0 get a share. These are probabilities already: divide by their sum.
 residual-of-equals: Where p equals q, the residual is not p.
     All differences are 0, and so is their sum. Return p then.
-residual-where-accepted: Where the draft is accepted, another residual came back.
-    It does not depend on the dice: return the same residual in both cases.
+residual-where-accepted: For accepted drafts, the code returned another residual.
+    The residual does not depend on uniform: return the same one in both cases.
 # 17, What heads do: Ablation: what breaks without a head
 ablate-in-place: The context itself was changed.
     Work on a copy, so that other heads can be tried: clone().
@@ -806,14 +811,14 @@ norm-squared: The squares of the lengths came back.
 contribution-of-all-heads: The heads were added before their lengths were taken.
     Each head has a length of its own for each pair: keep the axis H until the norm is taken.
 output-columns-as-rows/contribution: W_O was cut by rows.
-    Its columns are what reads the heads: D columns for each.
+    Cut it by columns: each head is read by D columns of W_O.
 # 17, What heads do: Deeper: other maps, the same output
 same-weights: These are the weights that came in: none has moved by more than 0.000001.
     Add to each row a step along a direction that changes neither its context nor its sum.
 negative-weights: Some of the weights are negative.
     Take a shorter step: stop before the first weight of the row reaches 0.
-sum-moved: Rows do not sum to 1 any more.
-    Put a column of ones beside v when you look for the direction: then it keeps the sum as well.
+sum-moved: Rows no longer sum to 1.
+    Put a column of ones beside v when you look for the direction: then it also keeps the sum.
 context-moved: They are weights, but the context has moved.
     What you add to a row must give 0 when it is multiplied by v.
 # 18, Real models: What is in the file

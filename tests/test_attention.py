@@ -349,9 +349,9 @@ def test_is_causal_is_the_causal_mask(make, dtype, need_weights, device, draw):
 def test_is_causal_takes_no_mask_and_as_many_keys_as_queries(draw):
     x, memory = draw(B, T, C), draw(B, S, C, seed=1)
     cases = {
-        "is_causal and a mask exclude each other. expected one of them, got both, "
+        "is_causal and a mask cannot be combined. expected one of them, got both, "
         "fix: mask=mask & causal_mask(S) instead of is_causal": (x, x, causal_mask(T)),
-        "is_causal and a mask exclude each other. expected one of them, got both": (
+        "is_causal and a mask cannot be combined. expected one of them, got both": (
             x,
             memory,
             torch.ones(T, S).bool(),

@@ -295,6 +295,7 @@ SCORES = [
     ),
     mistake("cosine-not-dot", {"scores": _cosine, "scale": _itself}, scores=_cosine),
     mistake("scale-d-model", scale=lambda z, q, k, h: z / math.sqrt(q.size(-1) * h)),
+    mistake("/scale-of-the-example", scale=lambda z, q, k, h: z / math.sqrt(12)),
     mistake("scale-no-root", scale=lambda z, q, k, h: z / q.size(-1)),
     mistake(
         "/scale-half-width",

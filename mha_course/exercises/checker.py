@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import inspect
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from mha_course.exercises import compare, progress_store, sandbox
-from mha_course.exercises.catalogue import MISTAKES, find_exercise
+from mha_course.exercises.catalogue import LESSON_OF, MISTAKES, find_exercise
 from mha_course.exercises.diagnose import NEAR, alike, recognise
 from mha_course.exercises.inputs import FAR_BELOW, HIDDEN_LEAD, OTHER_SIZES
 from mha_course.exercises.report import Report
@@ -31,8 +32,9 @@ _BESIDE_THE_NUMBERS = (
 )  # fmt: skip
 # Stages at which an answer fails when it is called again, and may have kept what came before.
 _CALLED_TWICE = ("gradient", "no gradient", "narrow")
-_CUT_OFF = "The result is right, but no gradient comes back."
+_CUT_OFF = "The result is right, but a gradient is missing."
 _LITTLE = 1e-9  # of each number; float32 does not see it
+_NOISE = 1e-9  # of a gradient that is 0, as that of the keys' bias is
 _WITHOUT_EFFECT = {"RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}
 # checks that failed since the last pass, for each exercise, in this session
 _failures: Counter[str] = Counter()
@@ -43,8 +45,8 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
 
     Then on sizes that are drawn. It may move its arguments to another device.
 
-    Args: name is one of NAMES; answer is a callable; record=False keeps an answer that is an
-        example out of ``progress``.
+    Args: name is one of NAMES; answer is a callable; record=False keeps an example out
+        of ``progress``.
     Returns: a Report; nothing is printed or raised.
     Raises: ShapeError for a name that is not an exercise.
     """
@@ -67,8 +69,8 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
     message = report.message
     if replaced:
         message += (
-            f" {', '.join(replaced)}: something else has been put in this place since the notebook "
-            "began. It was judged with PyTorch's own."
+            f" Your notebook has replaced {', '.join(replaced)}. Your answer was judged with "
+            "PyTorch's own."
         )
     report = replace(report, message=message, answer=answer, arguments=arguments)
     if not record:
@@ -179,7 +181,7 @@ class Attempt:
     def _changed_input(self) -> Fault | None:
         if not self.outcomes[-1].changed:
             return None
-        return Fault("wrong", "input", "It changes its input. Make a new tensor instead.")
+        return Fault("wrong", "input", "Your answer changes its input. Make a new tensor instead.")
 
     def _drawn_at_random(self) -> Fault | None:
         if not self.exercise.unique:
@@ -188,7 +190,7 @@ class Attempt:
         second = self.call(self.arguments, seed=1)
         if second.error is not None or _equal(as_list(second.result), as_list(first.result)):
             return None
-        text = "Two calls with the same input differ: something is drawn at random."
+        text = "Two calls with the same input differ: your answer draws something at random."
         return Fault("wrong", "repeat", text)
 
     def _results(self) -> list[Any]:
@@ -202,7 +204,7 @@ class Attempt:
         if len(results) == wanted:
             return None
         result = self.outcomes[-1].result
-        text = f"It should return {wanted} tensors, and returned "
+        text = f"Your answer should return {wanted} tensors, but returned "
         if result is None:
             text += "None. Is a return missing?"
         elif isinstance(result, tuple | list | Tensor):
@@ -227,7 +229,7 @@ class Attempt:
                 subject = f"Result {number}{name}" if len(targets) > 1 else "The result"
                 return Fault("wrong", stage, f"{subject} {clause}", result=number)
             if exercise.exact_zeros and bool((_dense(result) != 0)[target == 0].any()):
-                text = "What should be exactly 0 is a very small number."
+                text = "A number that should be exactly 0 is only very small."
                 return Fault("wrong", "values", text, result=number)
         return None
 
@@ -284,7 +286,7 @@ class Attempt:
                 return None
             if self.exercise.learns and "does not require grad" in text:
                 return Fault("wrong", "no gradient", _CUT_OFF)
-            return Fault("wrong", "gradient", "The result is right, but backward() stops.")
+            return Fault("wrong", "gradient", "The result is right, but backward() fails.")
         targets = sandbox.gradients(call, self.exercise.reference, self.arguments, several)
         gradients = outcome.result or [None] * len(targets)
         pairs = zip(gradients, targets, strict=False)
@@ -295,7 +297,7 @@ class Attempt:
         if target is None or not bool(target.isfinite().all()):
             return None
         if gradient is None:
-            lost = self.exercise.learns and bool(target.any())
+            lost = self.exercise.learns and bool((target.abs() > _NOISE).any())
             return Fault("wrong", "no gradient", _CUT_OFF) if lost else None
         if not self.exercise.unique:
             return None
@@ -303,7 +305,7 @@ class Attempt:
             text = "The result is right, but a gradient is NaN."
             return Fault("wrong", "nan gradient", text) if self.exercise.finite_gradients else None
         if compare.compare(gradient, target, "?" * target.dim(), 1e-6):
-            text = "The result is right, but its gradient is another one."
+            text = "The result is right, but its gradient is not."
             return Fault("wrong", "gradient", text)
         return None
 
@@ -330,7 +332,8 @@ def _moved(x: Any) -> Any:
     if not sandbox.is_float(x):
         return x
     parts = torch.arange(x.numel(), dtype=x.dtype).sin().view(x.shape)
-    return x * (1 + _LITTLE * parts)
+    moved = x * (1 + _LITTLE * parts)
+    return moved / moved.sum(-1, keepdim=True) if sandbox.are_weights(x) else moved
 
 
 def _plain(result: Any) -> Any:
@@ -360,9 +363,9 @@ def _dense(x: Tensor) -> Tensor:
 
 
 def _judge(exercise: Exercise, answer: Any) -> tuple[Report, Sequence[Any] | None]:
-    """Judge the signature, then the results; return the arguments of the last call as well."""
+    """Judge the signature, then the results; also return the arguments of the last call."""
     if is_stub(answer):
-        text = "Replace the dots by your code, run the cell, then run this one again."
+        text = "Replace the dots with your code, run that cell, then run this one again."
         return Report(exercise.name, "unattempted", text), None
     bad = _signature(exercise, answer)
     if bad:
@@ -436,7 +439,7 @@ def _explain_drawn(first: Attempt, last: Attempt, fault: Fault) -> Report:
     shapes = sandbox.shapes_of(last.arguments)
     inputs = f"shapes {shapes}" if shapes else ", ".join(map(str, last.arguments))
     where = f", with {kind}" if kind in (HIDDEN_LEAD, FAR_BELOW) else ""
-    text = f"It is right for the first inputs, but not for {inputs}{where}. {fault.message}"
+    text = f"The answer is right for the first inputs, but not for {inputs}{where}. {fault.message}"
     report = Report(exercise.name, fault.status, text, "sizes")
     recognised = recognise(exercise, [*first.outcomes, *last.outcomes], first.again)
     if recognised:
@@ -457,7 +460,7 @@ def _what_was_tried(exercise: Exercise) -> str:
     text += f" of different sizes{', sizes of 1 among them' * single}"
     text += f", with masks of {' and '.join(map(str, forms))} axes" if forms else ""
     count = f" {len(exercise.inputs)}" * (len(exercise.inputs) > 1)
-    return f"{text}.{f' On the first{count} it agrees in float32, too.' * floats}"
+    return f"{text}.{f' On the first{count} it also agrees in float32.' * floats}"
 
 
 def _signature(exercise: Exercise, answer: Any) -> str | None:
@@ -465,11 +468,11 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
     wants_class = isinstance(exercise.reference, type)
     if not callable(answer):
         wanted = "a class" if wants_class else "a function"
-        return f"It takes {wanted}, and got {type(answer).__name__}."
+        return f"This exercise needs {wanted}, but got {type(answer).__name__}."
     if wants_class and isinstance(answer, nn.Module):
-        return "It takes the class itself, not a module made of it: leave the parentheses off."
+        return "This exercise needs the class, not a module made of it: leave the parentheses off."
     if isinstance(answer, type) and not wants_class:
-        return f"It takes a function, and got the class {isolate_text(answer.__name__)}."
+        return f"This exercise needs a function, but got the class {isolate_text(answer.__name__)}."
     try:
         signature = inspect.signature(answer)
     except (TypeError, ValueError):  # builtins
@@ -481,8 +484,8 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
     except TypeError:
         many = "s" * (len(names) > 1)
         return (
-            f"It is called with {len(names)} argument{many}, ({', '.join(names)}), and takes "
-            f"{isolate_text(str(signature))}."
+            f"Your answer is called with {len(names)} argument{many}, ({', '.join(names)}), "
+            f"but takes {isolate_text(str(signature))}."
         )
     return None
 
@@ -499,11 +502,11 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
         report = replace(report, picture=compare.picture(outcome.result, attempt.target))
     if attempt.dtype != torch.float64:  # in which it has passed
         text = (
-            "In float64 it runs, in float32 it stops: is a dtype written down where that of the "
-            "input belongs?"
+            "Your answer runs in float64 but stops in float32. Is a dtype written into it, instead "
+            "of being taken from the input?"
             if status == "error"
-            else "In float64 it agrees, in float32 it does not: digits are lost where large "
-            "numbers cancel, or overflow."
+            else "Your answer agrees in float64 but not in float32: digits are lost where large "
+            "numbers cancel or overflow."
         )
         return replace(report, message=f"{text} {message}")
     special = None
@@ -518,7 +521,7 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
     if special:
         return replace(report, message=special[1])
     if fault.result:
-        return replace(report, message=f"{message} What stands before it is right.")
+        return replace(report, message=f"{message} The results before it are right.")
     begins = _first_stage(exercise, attempt.answer) if stage in ("values", "finite") else None
     return replace(report, stage=begins[0], message=f"{message} {begins[1]}") if begins else report
 
@@ -537,7 +540,9 @@ def _named(report: Report, mistakes: Sequence[Mistake]) -> Report:
     told = report.status == "error" or report.stage in ("narrow", "no int", "sizes")
     raised = f"{report.message} " if told and report.message else ""
     named = next((mistake for mistake in mistakes if mistake.name), mistakes[0])
-    text = f"{raised}{says} See lesson {named.row.place}."
+    text = f"{raised}{says}"
+    if named.row.lesson <= LESSON_OF.get(report.name, math.inf):  # which has been read
+        text += f" See lesson {named.row.place}."
     return replace(report, message=text, mistake=named.name or None)
 
 
@@ -557,16 +562,17 @@ def _first_stage(exercise: Exercise, answer: Any) -> tuple[str, str] | None:
         no_query[place] = plain[place] * 0
     for arguments, stage, sentence in (
         (one_token, "values and output",
-         "It is wrong already with a single token, where only values and output matter."),
+         "Even with a single token it is wrong: check the values, the output, and what the weights "
+         "sum to."),
         (no_query, "weighted sum",
-         "With one token it is right; with all scores alike it is not. Each query should then mix "
-         "all values alike: look at what is hidden, at what the weights sum to, and at how tokens "
-         "and heads are split and merged."),
+         "With one token it is right; with queries of 0 it is not. Each query should then mix all "
+         "values equally: check what the scores are made of, what is hidden, what the weights sum "
+         "to, and how tokens and heads are split and merged."),
         (plain, "scores",
-         "With one token, and with all weights alike, it is right: look at the scores, their "
-         "scale and the softmax."),
+         "With one token, and with queries of 0, it is right: check the scores, their scale and "
+         "the softmax."),
     ):  # fmt: skip
         trial = replace(exercise, inputs=[partial(tuple, arguments)], rules=(), unique=False)
         if Attempt(trial, answer, torch.float64).find_fault():
             return stage, sentence
-    return "mask", "Without a mask all is right: look at how it is applied."
+    return "mask", "Without a mask all is right: check how the mask is applied."

@@ -37,19 +37,19 @@ def compare(
     if isinstance(want, int):
         return _whole_number(got, want)
     if not isinstance(got, Tensor):
-        return "type", f"should be a tensor, and is {type(got).__name__}."
+        return "type", f"should be a tensor, but is {type(got).__name__}."
     if not (is_plain(got) or got.is_sparse) or got.is_meta or got.is_quantized:
         return "type", "should be an ordinary tensor, whose numbers can be read."
     if got.shape != want.shape:
         target = f"{tuple(want.shape)}, which is ({', '.join(axes)})" if axes else "one value"
-        return "shape", f"has shape {tuple(got.shape)}, and should have {target}."
+        return "shape", f"has shape {tuple(got.shape)}, but should have {target}."
     if not want.is_floating_point():
         return _exact(got, want, axes)
     if not got.is_floating_point():
-        return "dtype", f"is {got.dtype}, and should be floating point."
+        return "dtype", f"is {got.dtype}, but should be floating point."
     accepted = TOLERANCE if dtype is None else (dtype,)
     if got.dtype not in accepted:
-        return "narrow", f"is {got.dtype}, and should be {' or '.join(map(str, accepted))}."
+        return "narrow", f"is {got.dtype}, but should be {' or '.join(map(str, accepted))}."
     tolerance = max(tolerance, TOLERANCE[want.dtype])
     return _numbers(got.detach().to_dense(), want.detach(), tolerance, axes)
 
@@ -57,20 +57,20 @@ def compare(
 def _whole_number(got: Any, want: int) -> tuple[str, str] | None:
     """Compare an int or one of NumPy's; a subclass might say anything when it is compared."""
     if type(got) in _INTS:
-        return None if int(got) == want else ("values", f"is {int(got)}, and should be {want}.")
+        return None if int(got) == want else ("values", f"is {int(got)}, but should be {want}.")
     kind = type(got).__name__
     if type(got) is float or (type(got) is Tensor and got.numel() == 1):
         return ("no int", f"is a {kind}.") if float(got) == want else ("values", f"is {got}.")
-    return "type", f"should be an int, and is a {kind}."
+    return "type", f"should be an int, but is a {kind}."
 
 
 def _exact(got: Tensor, want: Tensor, axes: Sequence[str]) -> tuple[str, str] | None:
     """Compare masks and whole numbers."""
     if want.dtype == torch.bool and got.dtype != torch.bool:
         meaning = ", True = may attend" if axes else ", True or False"
-        return "dtype", f"is {got.dtype}, and should be torch.bool{meaning}."
+        return "dtype", f"is {got.dtype}, but should be torch.bool{meaning}."
     if got.dtype != want.dtype:
-        return "narrow", f"is {got.dtype}, and should be {want.dtype}."
+        return "narrow", f"is {got.dtype}, but should be {want.dtype}."
     differ = (got != want).nonzero()
     if not len(differ):
         return None
@@ -85,7 +85,7 @@ def _numbers(
     """Compare two tensors of one shape."""
     both = got.isfinite() | (got == want)
     if not bool(both.all()):
-        return "finite", f"holds NaN or inf, in {int((~both).sum())} of {got.numel()} places."
+        return "finite", f"holds NaN or inf in {int((~both).sum())} of {got.numel()} places."
     difference = (got.to(want.dtype) - want).abs().nan_to_num(0.0)
     size = max([1.0, *want[want.isfinite()].abs().max(0, keepdim=True).values.tolist()])
     if float(difference.max()) <= tolerance * size:
@@ -96,7 +96,7 @@ def _numbers(
     digits = next((n for n in range(3, 17) if f"{value:.{n}g}" != f"{target:.{n}g}"), 17)
     largest = f"The largest difference is {abs(value - target):.3g}, at"
     return "values", (
-        "has the right shape, but other numbers. "
+        "has the right shape but the wrong numbers. "
         f"{_observed(got, want, difference > tolerance, axes)}"
         f"{largest if math.isfinite(value - target) else 'At'} {_at(where, axes)}: "
         f"{value:.{digits}g} instead of {target:.{digits}g}."

@@ -95,7 +95,7 @@ def recognise(
     """Return the mistake, or the two, that come out as the answer did on all inputs, if any.
 
     ``again(at)`` calls the answer on any of the exercise's inputs: on the first sizes that are
-    drawn it must come out so, too, and where several mistakes fit, on all inputs.
+    drawn it must also come out so, and where several mistakes fit, on all inputs.
     """
     name = exercise.name
     fitting = [mutant for mutant in mutants(name) if _reproduces(name, outcomes, mutant)] or [

@@ -33,10 +33,10 @@ class Hint:
     def more(self) -> str:
         """How to go on from here."""
         if not self.is_last:
-            return f'`hint("{self.name}")` once more shows the next.'
+            return f'`hint("{self.name}")` again shows the next one.'
         if withheld():
-            return "This was the last: solutions are off in this class."
-        return f'This was the last. `print(solution("{self.name}"))` shows the whole reference.'
+            return "This was the last hint: solutions are off in this class."
+        return f'This was the last hint. `print(solution("{self.name}"))` shows the reference.'
 
     def __repr__(self) -> str:
         lines = []
@@ -62,7 +62,7 @@ class Hint:
 
 
 def hint(name: str) -> Hint:
-    """Show one hint more: a question, a pointer, the shape of the line, and the line itself.
+    """Show the next hint: a question, a pointer, the shape of the line, and the line itself.
 
     Args: name is that of an exercise; each keeps its own count in this session, and the last hint
         repeats. The line itself is left out where solutions are off (see ``solution``).
@@ -89,11 +89,11 @@ def solution(name: str) -> str:
     if withheld():
         find_exercise(name, "solution")  # a name that does not exist is an error all the same
         off = f"# Solutions are off in this class ({SOLUTIONS}=off)."
-        return f'{off} hint("{name}") goes on helping.\n'
+        return f'{off} hint("{name}") still helps.\n'
     return inspect.getsource(find_exercise(name, "solution").reference)
 
 
 def withheld() -> bool:
-    """Return True where a class shall not see solutions, for anybody but the lecturer."""
+    """Return True where a class may not see solutions, unless this is the lecturer."""
     lecturer = os.environ.get(LECTURER, "").strip() == "1"
     return os.environ.get(SOLUTIONS, "").strip().lower() == "off" and not lecturer

@@ -59,7 +59,7 @@ class Prediction:
                 text += f"<details>{summary}{self._verdict(choice)}</details>"
         else:
             call = escape(f'predict("{self.name}", "your answer")')
-            text += f"<br>Type it between the quotes: <code>{call}</code>, and run the cell."
+            text += f"<br>Type it between the quotes in <code>{call}</code>, then run the cell."
             text += self._fold()
         return box("#2f6fdb", text)
 
@@ -112,7 +112,7 @@ class Prediction:
         return f"Which {'shape' if ',' in self.question.right else 'number'} do you mean?"
 
     def _reason(self) -> str:
-        """Return why the answer is right, what the wrong one overlooks, or what may be answered."""
+        """Return why the answer is right, what a wrong one overlooks, or what can be answered."""
         if self.meant is not None:
             return self.question.answers[self.meant]
         if not self.question.choices:

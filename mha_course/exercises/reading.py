@@ -41,12 +41,12 @@ def has_form(question: Question, text: str) -> bool:
 
 
 def _bare(text: str) -> str:
-    """Leave out case, quotes and a last full stop, and write a minus as Python does."""
+    """Drop case, quotes and a final full stop, and write a minus as Python does."""
     return text.replace("−", "-").casefold().rstrip(". ").strip("\"'`“”‘’ ").rstrip(". ")
 
 
 def _plain(text: str) -> str:
-    """Leave out blanks and the brackets around a text as well."""
+    """Also leave out blanks, and the brackets around a text."""
     return "".join(_bare(text).split()).strip("()[]")
 
 

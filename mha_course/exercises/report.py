@@ -111,9 +111,9 @@ class _Helper:
         exercise = find_exercise(report.name)
         trace, stopped = trace_answer(exercise, report.answer, report.arguments or ())
         if stopped or trace is None:
-            steps = "It stops after these steps."
+            steps = "Your code stops after these steps."
             if trace is None:
-                steps = "It makes no tensor: there are no steps to show."
+                steps = "Your code makes no tensor, so there are no steps to show."
             again = "" if stopped in report.message else stopped
             self.parts["trace"] = _part("Your code", prose(f"{steps} {again}"))
         if trace is None:

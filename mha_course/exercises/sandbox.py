@@ -179,7 +179,7 @@ def torch_as_imported() -> Iterator[list[str]]:
 
 def _ask_nobody(*_: Any) -> str:
     raise RuntimeError(
-        "input() waits for somebody to type. An answer has its arguments, and nothing else."
+        "input() would wait for someone to type. An answer gets its arguments and nothing else."
     )
 
 
@@ -294,7 +294,14 @@ def _gradients_of(x: Any, inputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
         return [None] * len(inputs)
     numbers = torch.arange(x.numel(), dtype=x.dtype, device="cpu")
     direction = numbers.cos().view(x.shape).to(x.device)  # fixed numbers
-    return torch.autograd.grad(x, inputs, direction, retain_graph=True, allow_unused=True)
+    found = torch.autograd.grad(x, inputs, direction, retain_graph=True, allow_unused=True)
+    pairs = zip(found, inputs, strict=True)
+    return [g - g.mean(-1, True) if g is not None and are_weights(x) else g for g, x in pairs]
+
+
+def are_weights(x: Tensor) -> bool:
+    """Return True where all rows sum to 1, so that an answer may divide by these sums."""
+    return x.dim() > 1 and bool(torch.isclose(x.sum(-1), x.new_ones(())).all())
 
 
 def is_float(x: Any) -> bool:
@@ -305,7 +312,7 @@ def is_float(x: Any) -> bool:
 def explain(error: BaseException, arguments: Sequence[Any]) -> str:
     """Describe what was raised, in which line of the learner's, and with which shapes."""
     if isinstance(error, AnswerTimeoutError):
-        return f"It was stopped after {TIMEOUT:g} seconds. Is there a loop that does not end?"
+        return f"Your answer was stopped after {TIMEOUT:g} seconds. Does a loop never end?"
     last = last_line(error.__traceback__)
     if last is None:
         shapes = shapes_of(arguments)

@@ -163,7 +163,7 @@ class Question:
             typed, and the first is right.
         nudge: what to say about all other typed answers.
         tolerance: how near a number must come.
-        letters: the axes of a shape, which may be typed as well.
+        letters: the axes of a shape, which may also be typed.
         units: words that may stand beside a number; with ``%`` it may be given in percent.
         also: other ways to write the right answer.
     """
@@ -171,7 +171,7 @@ class Question:
     text: str
     answers: Mapping[str, str]
     right_at: int | None = None
-    nudge: str = "Work it out once more, one axis at a time."  # for a shape
+    nudge: str = "Work it out again, one axis at a time."  # for a shape
     tolerance: float = 0.0
     letters: str = ""
     units: str = ""
@@ -205,7 +205,7 @@ class Mistake:
     """A wrong answer that is known: the right one with a step replaced.
 
     Args:
-        row: its words, true of a crash, too.
+        row: its words, which are also true of a crash.
         changes: ways to make it, each the steps that are replaced: one alone, or several that
             belong together.
         only, but: the exercises in which it can be made, or all but these.

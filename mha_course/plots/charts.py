@@ -23,8 +23,8 @@ def bars(
 ) -> Axes:  # fmt: skip
     """Draw a number for each name as horizontal bars, the first at the top.
 
-    Args: values (S,); names are S words, and the bars of those in highlight have the accent's
-        colour; unit is what stands below the scale.
+    Args: values (S,); names are S words, and the bars of those in highlight have the accent
+        colour; unit is the label of the scale.
     Raises: ShapeError where there are more or fewer names than values.
     """
     numbers = as_array("bars", values, ("S",))
@@ -70,7 +70,7 @@ def curves(
     x: Sequence[float], lines: Mapping[str, Sequence[float]], *,
     xlabel: str, ylabel: str, logarithmic: bool = True, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """Draw lines over the same x, each with markers of its own, smaller than those before them.
+    """Draw lines over the same x, each with its own markers, smaller than those before them.
 
     Args: x (N,), each a tick; lines maps up to six names to N numbers; logarithmic is of both
         scales, to the base 2.
@@ -104,7 +104,7 @@ class Lines(NamedTuple):
 
 
 def line_panels(*panels: Lines) -> Figure:
-    """Draw lines side by side, with one legend: a name has one colour and one marker throughout.
+    """Draw panels side by side, with one legend: a name keeps its colour and marker throughout.
 
     A linear y starts at 0, or lower. Each line of a panel has smaller markers than the one before
     it, and all but the first are dashed, so that none hides another.

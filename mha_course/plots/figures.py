@@ -235,19 +235,19 @@ def show_html(html: str, text: str) -> None:
 
 
 def show(picture: Axes | Figure, caption: str) -> None:
-    """Show a picture with a caption that says the same."""
+    """Show a picture with a caption, which is also its alternative text."""
     show_html(figure_html(svg(picture), caption), f"Picture: {caption}")
 
 
 def fold_out(title: str, lines: Sequence[str]) -> None:
-    """Show a title that unfolds to lines of text."""
+    """Show a title that unfolds into lines of text."""
     inside = "".join(f"<li>{escape(line)}</li>" for line in lines)
     folded = f"<details><summary>{escape(title)}</summary><ul>{inside}</ul></details>"
     show_html(folded, "\n".join([title, *lines]))
 
 
 class Listing(NamedTuple):
-    """Code to read: its title, something to find in it, and what there is to be found."""
+    """Code to read: its title, what to find in it, and the answer."""
 
     title: str
     find: str

@@ -1,10 +1,10 @@
 """Pictures of attention weights, and of other tables of numbers.
 
 Axes: T query tokens, S key tokens, H heads. Everywhere ``weights`` are a tensor on any device, an
-array or lists, where axes of size 1 in front are dropped; ``queries`` and ``keys`` name rows and
+array or lists, whose leading axes of size 1 are dropped; ``queries`` and ``keys`` name rows and
 columns, and keys default to queries where T = S; ``mask`` is bool, True = may attend, broadcastable
 to the weights. Hidden cells and those of -inf are hatched, unlike a weight of 0; NaN and inf are
-written, in small cells as a ×. What does not fit raises ShapeError.
+written, in small cells as a ×. Inputs that do not fit raise ShapeError.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def heatmap(
     """Draw one matrix (T, S): a row for each query, a column for each key, with numbers up to 8
     columns.
 
-    Colours run from 0 to the largest number, or evenly to both sides of a white 0; with a scale, as
-    that says, so that several pictures can share it. Without a bar there is a frame; with leaks a
+    Colours run from 0 to the largest number, or evenly to both sides of a white 0; a scale sets
+    both ends, so that several pictures can share it. Without a bar there is a frame; with leaks a
     hidden cell shows the colour of its number under the hatching. Without ax a figure is made.
 
     >>> heatmap([[0.9, 0.1], [0.5, 0.5]], queries=["it", "sat"]).get_ylabel()

@@ -17,7 +17,7 @@ Value = str | int | float
 def results(
     columns: Sequence[str], rows: Sequence[Sequence[Value]], *, caption: str, bars: str = ""
 ) -> None:
-    """Show rows of results with a caption; numbers of a column are aligned by their points.
+    """Show rows of results with a caption; the numbers of a column are aligned at their points.
 
     Args: columns are the heads; rows have a value for each, of which floats are written with two
         decimals; bars names a column of numbers, none negative, that have bars beside them, from 0

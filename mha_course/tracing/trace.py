@@ -34,7 +34,7 @@ CUSTOM = (
     "counted"
 )
 FAST_PATH = (
-    "in evaluation without gradients torch takes a fused path through nn.MultiheadAttention and "
+    "in evaluation without gradients torch can take a fused path through nn.MultiheadAttention and "
     "nn.TransformerEncoder, but not while they are traced: results may differ by rounding, and in "
     "rows that are padding"
 )

@@ -32,7 +32,7 @@ def error_line(error: Exception) -> str:
 
 
 class LearnerFunction:
-    """A function that the learner wrote; labs have the course's own in reserve.
+    """A function that the learner wrote; labs fall back on the course's own.
 
     ``caption`` ends the sentence of a lab: it says whose function computed the numbers.
     """
@@ -78,7 +78,7 @@ class LearnerFunction:
             return self.reference(*tensors)
         result = self.call(*tensors)
         if result is None:
-            self.caption = f" Your {self.name} returns nothing yet: computed by the course's."
+            self.caption = f" Your {self.name} returns nothing yet, so the course's was used."
             return self.reference(*tensors)
         self.caption = f" Computed by your {self.name}."
         if not isinstance(result, Tensor) or tuple(result.shape) != tuple(shape):

@@ -500,7 +500,7 @@ def test_controls_ask_the_kernel_and_its_answer_is_drawn(show):
         page.evaluate(answer, alone(fewer)["state"])
     press(page)
     point(page, 1, 0)
-    assert said(page) == "head 0: were → dogs 0.50"
+    assert said(page) == "this head: were → dogs 0.50"
     assert page.locator(".head").count() == 1
 
 

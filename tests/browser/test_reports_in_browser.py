@@ -132,7 +132,7 @@ def test_a_card_brings_hints_a_trace_and_the_solution(lab_page):
     tracing = card.get_by_role("button", name="Trace my code")
     tracing.click()
     card.locator(".mha-tracer .line.current", has_text="doubled = x * 2").wait_for()
-    card.get_by_text("It stops after these steps.").wait_for()
+    card.get_by_text("Your code stops after these steps.").wait_for()
     assert tracing.get_attribute("aria-disabled") == "true"
     for width in (360 + 330, 1920):  # beside JupyterLab's file list
         page.set_viewport_size({"width": width, "height": 1400})

@@ -113,11 +113,13 @@ def first_try():
 def test_messages_are_one_clear_line():
     report = check("project", lambda x, w, b: (x @ w.T + b).mT)
     assert repr(report) == (
-        "project: Not yet. The result has shape (2, 18, 7), and should have (2, 7, 18), which is "
+        "project: Not yet. The result has shape (2, 18, 7), but should have (2, 7, 18), which is "
         "(B, S, out)."
     )
     report = check("project_qkv", F.linear)
-    assert repr(report) == "project_qkv: Not yet. It should return 3 tensors, and returned 1."
+    assert (
+        repr(report) == "project_qkv: Not yet. Your answer should return 3 tensors, but returned 1."
+    )
 
 
 def described(x):
@@ -166,7 +168,7 @@ def test_a_class_is_not_attempted_until_something_is_written(answer, status):
 def test_a_constant_is_an_answer(value, name):
     code = f"lambda x: {value!r}"
     assert (
-        check("similarity", eval(code)).message == f"The result should be a tensor, and is {name}."
+        check("similarity", eval(code)).message == f"The result should be a tensor, but is {name}."
     )
 
 
@@ -195,7 +197,7 @@ def test_a_loop_without_end_is_stopped_within_seconds(answer, monkeypatch):
     assert time.monotonic() - start < 10
     assert (report.status, report.message) == (
         "error",
-        "It was stopped after 0.2 seconds. Is there a loop that does not end?",
+        "Your answer was stopped after 0.2 seconds. Does a loop never end?",
     )
     assert threading.active_count() == before
 
@@ -219,8 +221,8 @@ def recurses(x):
         (raises_its_own, "OfItsOwn: oh."),
         (
             lambda x: input("A number: "),
-            "RuntimeError: input() waits for somebody to type. An answer has its arguments, and "
-            "nothing else.",
+            "RuntimeError: input() would wait for someone to type. An answer gets its "
+            "arguments and nothing else.",
         ),
         (recurses, "RecursionError: maximum recursion depth exceeded"),
         (lambda x: torch.ones(10**13), "RuntimeError: DefaultCPUAllocator: can't allocate memory"),
@@ -270,10 +272,7 @@ def test_what_a_notebook_puts_in_the_place_of_torch_changes_no_reference(monkeyp
     monkeypatch.setattr(torch.Tensor, "__matmul__", broken)
     report = check("self_attention", solutions.self_attention)
     assert (report.status, torch.softmax, torch.Tensor.__matmul__) == ("correct", broken, broken)
-    assert (
-        "torch.softmax, Tensor.__matmul__: something else has been put in this place"
-        in report.message
-    )
+    assert "Your notebook has replaced torch.softmax, Tensor.__matmul__." in report.message
     assert "PyTorch's own" in check("self_attention", lambda x, a, b, c: (x, x @ x.mT)).message
     monkeypatch.undo()
     assert "PyTorch's own" not in check("self_attention", solutions.self_attention).message

@@ -363,18 +363,28 @@ class WithoutBias(nn.Module):
         return x
 
 
+class WithoutMask(NotReady):
+    def __init__(self, d_model, num_heads):
+        nn.Module.__init__(self)
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            setattr(self, name, nn.Linear(d_model, d_model))
+
+    def forward(self, x):
+        return x
+
+
 # Wrong in ways without a name, and what is said of them.
 SAID = [
     ("project", lambda x, w, b: nn.Linear(x.size(-1), len(w))(x), "Random numbers take part, as "
                                                                   "in a new nn.Linear"),
-    ("project", lambda x, w, b: nn.Linear(24, 18, dtype=x.dtype)(x), "Compute with those that are "
-                                                                     "given"),
-    ("self_attention", asked_in_a_hurry, "x stands on the left"),
+    ("project", lambda x, w, b: nn.Linear(24, 18, dtype=x.dtype)(x), "Compute with the ones "
+                                                                     "you are given"),
+    ("self_attention", asked_in_a_hurry, "x comes first"),
     ("split_heads", lambda x, h: x.view(2, 5, 4, 6).transpose(1, 2), "sizes are those of the "
                                                                      "lesson"),
     ("merge_heads", lambda c: c.transpose(1, 2).reshape(2, 5, 24), "sizes are those of the lesson"),
     ("build_subtractor", asks_nobody, "head 0 looks at all tokens alike and adds its content"),
-    ("build_subtractor", asks_nobody, "w_q must read the channel of the asker, d + 2"),
+    ("build_subtractor", asks_nobody, "w_q must read the channel of the query token, d + 2"),
     ("project_qkv", splits_by_three, "split(3) cuts pieces of size 3"),
     ("project_qkv", lambda x, w, b: dict(zip("qkv", (x @ w.T + b).chunk(3, -1), strict=True)),
         "returned one dict."),
@@ -383,18 +393,20 @@ SAID = [
     ("add_class_token", lambda x, c: torch.cat((2 * c.expand(len(x), 1, -1), x), 1),
         "at image 0, token 0"),
 
-    ("masked_softmax", lambda s, m: (s + (1 - m) * -1e9).softmax(-1), "Its opposite is ~mask"),
-    ("masked_softmax", lambda s, m: s.masked_fill(-m, -1e9).softmax(-1), "Its opposite is ~mask"),
+    ("masked_softmax", lambda s, m: (s + (1 - m) * -1e9).softmax(-1),
+        "opposite of a mask is ~mask"),
+    ("masked_softmax", lambda s, m: s.masked_fill(-m, -1e9).softmax(-1),
+        "opposite of a mask is ~mask"),
     ("project_qkv", lambda x, w, b: list(map(F.linear, [x] * 3, w.chunk(3), b.chunk(3))),
-        "all of w_qkv in one product"),
-    ("project", lambda x, w, b: torch.stack([w @ t for t in x]), "x stands on the left"),
-    ("project", lambda x, w, b: (w @ x.T).T + b, "x stands on the left"),
-    ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, 1)[i], "Columns of W were taken"),
+        "w_qkv in one product"),
+    ("project", lambda x, w, b: torch.stack([w @ t for t in x]), "x comes first"),
+    ("project", lambda x, w, b: (w @ x.T).T + b, "x comes first"),
+    ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, 1)[i], "Columns of W were used"),
     ("similarity", lambda x: torch.dot(x, x.T), "torch.dot takes two vectors"),
     ("attention_scores", lambda q, k: torch.mm(q, k.mT), "torch.mm takes two matrices"),
     ("scaled_scores", lambda q, k: q @ k.mT / torch.sqrt(q.size(-1)), "Write math.sqrt(size)"),
     ("entropy", lambda w: -sum(w * math.log(w)), "use torch.exp, torch.log"),
-    ("softmax", lambda z: z - z.max(-1, keepdim=True), "max along an axis gives two results"),
+    ("softmax", lambda z: z - z.max(-1, keepdim=True), "max along an axis returns two things"),
     ("softmax", lambda z: (e := (z - z.mean(-1, keepdim=True)).exp()) / e.sum(-1, keepdim=True),
         "of 10 000 and more"),
     ("self_attention", lambda *a: solutions.self_attention(*a)[::-1], "Result 0 (context) has "
@@ -424,12 +436,23 @@ SAID = [
     ("fused_mha", changed("fused_mha", kernel=ONE_CALL), "in the place of the mask"),
     ("MultiHeadAttention", NotReady, "super().__init__()"),
     ("MultiHeadAttention", WithoutBias, "there is no q_proj.bias"),
-    ("layer_norm", by_squares, "In float64 it agrees, in float32 it does not"),
+    ("MultiHeadAttention", WithoutMask, "write forward(self, x, mask=None)"),
+    ("scaled_scores", lambda q, k: q @ k.mT / 12**0.5, "divided by sqrt(12)"),
+    ("self_attention", changed("self_attention", post=lambda w, q: w * 1.1), "the weights sum"),
+    ("layer_norm", by_squares, "agrees in float64 but not in float32"),
     ("layer_norm", lambda x, *rest: solutions.layer_norm(x, *rest) @ torch.eye(24).double(),
-        "is a dtype written down"),
+        "Is a dtype written into it"),
     ("relation_score", lambda w, pairs: torch.stack([w[:, a, b] for a, b in set(pairs)]).mean(0),
-        "other numbers"),
+        "the wrong numbers"),
 ]  # fmt: skip
+
+
+def test_a_message_points_to_lessons_that_have_been_read():
+    early = check("self_attention", changed("self_attention", scale=lambda z, *_: z))
+    late = check("scaled_scores", lambda q, k: q @ k.mT)
+    assert early.mistake == late.mistake == "scale-missing"
+    assert "See lesson 3" in late.message
+    assert "See lesson" not in early.message
 
 
 @pytest.mark.parametrize(

@@ -250,7 +250,7 @@ def test_each_call_shows_one_rung_more_of_this_exercise_and_the_last_repeats(cap
         assert shown.levels == HINTS["split_heads"][:count]
         assert f"Hint {count} of 4" in repr(shown)
         assert f"Hint {count} of 4" in shown._repr_html_()
-        assert ("This was the last." in repr(shown)) == (count == 4)
+        assert ("This was the last hint." in repr(shown)) == (count == 4)
     assert len(hint("softmax").levels) == 1
     assert capsys.readouterr() == ("", "")
 
@@ -261,9 +261,9 @@ def test_hints_read_as_text():
     assert repr(shown) == (
         "Hint 2 of 4 (scaled_scores)\n"
         "1. By how much does the spread of a dot product grow when a head gets wider?\n"
-        "2. Divide by a root. The shape of q tells the width of one head. See “How large is a dot "
-        "product?”.\n"
-        'hint("scaled_scores") once more shows the next.'
+        "2. Divide by a root. The shape of q tells you the width of one head. See “How large is a "
+        "dot product?”.\n"
+        'hint("scaled_scores") again shows the next one.'
     )
 
 

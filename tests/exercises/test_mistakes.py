@@ -269,11 +269,12 @@ def test_a_crash_shows_the_learners_line_and_its_shapes():
 @pytest.mark.parametrize(
     ("name", "answer", "message"),
     [
-        ("similarity", 3, "It takes a function, and got int."),
-        ("similarity", nn.Identity, "It takes a function, and got the class Identity."),
-        ("similarity", lambda a, b: a, "It is called with 1 argument, (x), and takes (a, b)."),
-        ("MultiHeadAttention", nn.Linear(2, 2), "It takes the class itself, not a module made of "
-                                                "it: leave the parentheses off."),
+        ("similarity", 3, "This exercise needs a function, but got int."),
+        ("similarity", nn.Identity, "This exercise needs a function, but got the class Identity."),
+        ("similarity", lambda a, b: a, "Your answer is called with 1 argument, (x), but takes "
+                                       "(a, b)."),
+        ("MultiHeadAttention", nn.Linear(2, 2), "This exercise needs the class, not a module "
+                                                "made of it: leave the parentheses off."),
     ],
 )  # fmt: skip
 def test_what_cannot_be_called_gets_one_clear_line(name, answer, message):

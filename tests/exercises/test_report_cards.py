@@ -73,7 +73,7 @@ def test_a_trace_ends_where_the_answer_stops_and_says_so():
     assert isinstance(tracer, ShapeTracer)
     assert [step["name"] for step in tracer.options["steps"]] == ["doubled", "tripled"]
     assert tracer.position == 1
-    assert "It stops after these steps." in card.shown["parts"][-1]
+    assert "Your code stops after these steps." in card.shown["parts"][-1]
     assert "<code>return tripled @ x</code>; tripled is (7, 24)" in card.shown["html"]
     card.press("hint")
     assert card.widgets == (tracer,)
@@ -91,8 +91,8 @@ def test_an_answer_that_fails_only_when_it_is_traced_is_told_in_place():
     card.press("trace")
     assert card.widgets == ()
     assert (
-        "It makes no tensor: there are no steps to show. ValueError: &lt;b&gt;tired&lt;/b&gt;."
-        in card.shown["parts"][0]
+        "Your code makes no tensor, so there are no steps to show. "
+        "ValueError: &lt;b&gt;tired&lt;/b&gt;." in card.shown["parts"][0]
     )
 
 

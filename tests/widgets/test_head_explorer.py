@@ -493,7 +493,7 @@ def test_the_caption_says_what_the_followed_word_attends_to():
     explorer.head = 2
     assert "in the average of heads" in explorer.text
     hidden = HeadExplorer(np.eye(2), mask=torch.zeros(2, 2, dtype=torch.bool))
-    assert hidden.text.endswith("in head 0 there is no number to be seen.")
+    assert hidden.text.endswith("in this head there is no number to be seen.")
 
 
 def test_without_words_the_caption_names_the_largest_number_that_can_be_seen(draw):
@@ -651,8 +651,8 @@ def test_cells_rows_and_columns_are_put_into_words():
     assert readout(explorer, 2, None) == "head 0: c looks at b 0.30"
     assert readout(explorer, None, 1) == "head 0: b is seen by a 1.00, b 0.50, c 0.30"
     hidden = HeadExplorer(np.eye(2), mask=torch.zeros(2, 2, dtype=torch.bool))
-    assert readout(hidden, 0, None) == "head 0: 0 sees nothing: all keys are hidden"
-    assert readout(hidden, None, 1) == "head 0: 1 is seen by nobody"
+    assert readout(hidden, 0, None) == "this head: 0 sees nothing: all keys are hidden"
+    assert readout(hidden, None, 1) == "this head: no query sees 1"
 
 
 def test_colours_reach_as_far_as_numbers_do(draw):

@@ -169,10 +169,10 @@ def test_ones_own_scaling_is_one_more_way():
     assert panel(right, "bars")["values"] == pytest.approx(yours[0]["values"])
     assert panel(right, "table")["rows"] == yours[1]["rows"]
     wrong = ScalingLab(scores=lambda q, k: q @ k.mT)
-    assert "spread by 8" in wrong.text
+    assert "have spread 8" in wrong.text
     unfinished = ScalingLab(scores=lambda q, k: None)
     assert unfinished.text.endswith(
-        "Your scaled_scores returns nothing yet: computed by the course's."
+        "Your scaled_scores returns nothing yet, so the course's was used."
     )
     assert unfinished.state["panels"][1] == yours[1]
 
@@ -230,8 +230,8 @@ def test_softmax_is_torchs(scores, dim, temperature, shift):
     assert f"the row sums to {expected[3].sum():.2f}" in lab.text
     if dim == -1:
         assert (
-            f"entropy {torch.special.entr(expected[3]).sum():.2f} of at most {math.log(6):.2f}"
-            in lab.text
+            f"entropy {torch.special.entr(expected[3]).sum():.2f}, where 0 is all on one word "
+            f"and {math.log(6):.2f} spread evenly" in lab.text
         )
 
 
@@ -379,7 +379,7 @@ def test_a_row_that_sees_nothing(scores):
     assert row[FINITE][0] == [pytest.approx(1 / 6, abs=1e-3)] * 6
     assert row[COURSE][1].endswith("the weights there are all 0.")
     assert "NaN" in row[BY_HAND][1]
-    assert row[FINITE][1].endswith("0.17: what may see nothing sees everything.")
+    assert row[FINITE][1].endswith("0.17: a row that may see nothing sees everything.")
 
 
 def test_painting_after_a_preset_and_a_preset_after_painting(scores):

@@ -17,36 +17,36 @@ def similarity(x: Tensor) -> Tensor:
 EXERCISES = [
     Exercise(
         similarity,
-        "Which two vectors meet in the number at row t and column s?",
+        "Which two vectors make the number at row t and column s?",
         "A table of dot products is a matrix product: rows of the left one with columns of the "
         "right one. See step 1 of “One attention by hand”.",
         "x (S, C) times something of shape (C, S) gives (S, S).",
         inputs=[lambda: (draw(S, C, seed=1),)],
         drawn=lambda d: (d("SC"),),
         axes="S S",
-        done="You have compared all tokens with all tokens. Next: make one token "
-        "twice as long. Which numbers grow?",
+        done="You have compared every token with every token. Next: make one token twice as long. "
+        "Which numbers grow?",
     ),
 ]
 
 QUESTIONS = {
     "row-sum": question(
         "The row of “it” holds 15 weights, one for each word of the sentence. What do they sum to?",
-        "15 → That would be one whole share for each word. There is only one share to hand out.",
+        "15 → That would be one whole for each word. There is only one whole to share out.",
         "✔ 1 → The weights of a row are shares of one whole: none is negative, and together they "
         "make 1.",
-        "It depends on the sentence → The single weights do. Their sum does not: they are shares "
-        "of one whole.",
+        "It depends on the sentence → Each weight does. Their sum does not: they are shares of "
+        "one whole.",
         units="%",
     ),
     "without-head-1": question(
         "“The grey cat that chased the loud dogs were hungry, so …”: the verb is wrong. What does "
         "the model guess without head 1?",
-        "it, as before → Three heads are left, but none brings what head 1 brought. Switch it off "
-        "and see.",
-        "✔ they → Without head 1 the model believes the verb, which stands next to the pronoun "
-        "and is plural.",
-        "no word in particular → It still sees a verb, which is plural, and believes that.",
+        "it, as before → Three heads are left, but none of them brings what head 1 brought. "
+        "Switch it off and see.",
+        "✔ they → Without head 1 the model falls back on the verb, which stands next to the "
+        "pronoun and is plural.",
+        "no word in particular → It still sees the verb, which is plural, and goes by that.",
     ),
     "context-of-a": question(
         "Tokens a = (1, 0), b = (2, 1) and c = (0, 2) attend to each other. Which point can be "
@@ -55,7 +55,7 @@ QUESTIONS = {
         "reaches it.",
         "✔ (1.4, 0.9) → A context is a mixture with shares between 0 and 1, so it lies inside the "
         "triangle of the three.",
-        "(3.0, 3.0) → This is a + b + c. The shares are not 1 each; they sum to 1.",
+        "(3.0, 3.0) → This is a + b + c. The shares are not 1 each: together they sum to 1.",
     ),
 }
 

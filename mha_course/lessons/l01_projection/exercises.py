@@ -57,8 +57,8 @@ EXERCISES = [
     Exercise(
         project,
         "weight is stored as (out, in). Which of its two axes must meet the C numbers of a token?",
-        "A matrix product and a sum. `@` joins the last axis of the left with the last but one of "
-        "the right. See “A Linear, taken apart”.",
+        "A matrix product and a sum. `@` pairs the last axis of its left side with the "
+        "second-to-last of its right side. See “A Linear, taken apart”.",
         "x (B, S, C) times a matrix (C, out) gives (B, S, out); the bias (out) is added to every "
         "token.",
         inputs=[lambda: (tokens(), draw(18, C, seed=2), draw(18, seed=3))],
@@ -102,9 +102,9 @@ EXERCISES = [
     ),
     Exercise(
         project_qkv,
-        "How many products do you need, if the three weights already lie on top of each other?",
-        "Project as before, then cut the result, not the weights. `chunk` cuts into equal parts "
-        "along an axis: which one? See “Deeper: three Linears or one”.",
+        "How many products do you need if the three weights are already stacked in one?",
+        "Project as before, then cut the result, not the weights. `chunk` cuts it into equal "
+        "parts along one axis. Which one? See “Deeper: three Linears or one”.",
         "x (B, S, C) times (C, 3C), plus the bias, gives (B, S, 3C). Cut along its last axis, it "
         "is three tensors (B, S, C), in the order q, k, v.",
         inputs=[lambda: (tokens(), draw(3 * C, C, seed=2), draw(3 * C, seed=3))],
@@ -123,14 +123,13 @@ QUESTIONS = {
     "linear-weight": question(
         "nn.Linear(24, 18) takes 24 numbers and gives 18. What is the shape of its weight?",
         "18, 24 → PyTorch stores (out, in): one row for each number that comes out.",
-        "24, 18 → That is the order in which you write the arguments. It is stored the other way "
-        "round.",
+        "24, 18 → That is the order of the arguments. The weight is stored the other way round.",
         letters="out, in",
         also=("out_features, in_features",),
     ),
     "linear-result": question(
         "x has shape (2, 5, 24). What is the shape of nn.Linear(24, 18)(x)?",
-        "2, 5, 18 → A Linear works on the last axis and leaves all others alone.",
+        "2, 5, 18 → A Linear works on the last axis and leaves all other axes alone.",
         "18 → That is one token. There are 2 sentences of 5 tokens.",
         "10, 18 → The tokens are not flattened: the axes in front stay as they are.",
         "2, 18, 5 → The last axis changes in place; nothing is transposed.",
@@ -145,9 +144,9 @@ QUESTIONS = {
     "fused-parameters": question(
         "nn.Linear(24, 72) gives q, k and v at once. How many numbers does it learn, biases "
         "included?",
-        "1800 → 72 · 24 weights and 72 biases, just what three Linears of 24 have together.",
-        "1728 → Those are the weights. Each of the 72 outputs has a bias too.",
-        "600 → That is one Linear of 24. Here are three.",
+        "1800 → 72 · 24 weights and 72 biases, as many as three Linears of 24 have together.",
+        "1728 → Those are the weights. Each of the 72 outputs also has a bias.",
+        "600 → That is one Linear of 24. Here there are three.",
         nudge="Count the weights, one for each pair of input and output, and one bias for each "
         "output.",
         units="numbers parameters",
@@ -155,7 +154,7 @@ QUESTIONS = {
     "whose-heads": question(
         "You change the first of a token’s 24 channels. With 4 heads of 6 channels, in which "
         "heads can its q change?",
-        "head 0 alone → That would be so if heads shared out the channels of x. They share out "
+        "head 0 alone → That would be true if the heads divided the channels of x. They divide "
         "the rows of W_Q.",
         "✔ all four → Every row of W_Q reads all 24 channels. What is cut into heads is the "
         "result, not x.",

@@ -52,10 +52,10 @@ def _computes_all_heads(operations: Sequence[Operation], _: Tensor, w_q: Tensor,
 EXERCISES = [
     Exercise(
         heads_in_a_loop,
-        "You have one head as a function. What differs from head to head, and what do you do with "
-        "the four contexts?",
-        "Inside the loop stand the lines of `self_attention`, with the rows of one head in the "
-        "place of the whole weight. After it, `torch.cat` and W_O. See “Four heads, one after the "
+        "You have one head as a function. What differs from head to head, and what happens to the "
+        "four contexts?",
+        "Inside the loop, write the lines of `self_attention`, with the rows of one head in place "
+        "of the whole weight. `torch.cat` and W_O come after it. See “Four heads, one after the "
         "other”.",
         "Head h uses the rows `D * h` to `D * h + D` of w_q, w_k and w_v. Each context is (B, S, "
         "D); joined along the last axis they are (B, S, C).",
@@ -79,8 +79,8 @@ EXERCISES = [
         "In which order do the C numbers of a token lie in memory, and where does head 1 begin?",
         "Two moves: first cut the last axis, then swap two axes. Neither moves a number. See “The "
         "split, cell by cell”.",
-        "(B, S, C) is cut to (B, S, H, D); then tokens and heads change places, which gives (B, "
-        "H, S, D).",
+        "(B, S, C) is cut to (B, S, H, D); then tokens and heads swap places, which gives (B, H, "
+        "S, D).",
         line="B, S, C = x.shape\n"
         "cut = x.view(B, S, num_heads, C // num_heads)  # (B, S, H, D)\n"
         "return cut.transpose(1, 2)  # (B, H, S, D)",
@@ -110,7 +110,7 @@ EXERCISES = [
     ),
     Exercise(
         one_head_queries,
-        "Which rows of w_q make the numbers of this head, and how much of x do they read?",
+        "Which rows of w_q make the numbers of this head, and how much of x does each row read?",
         "A head owns D rows of w_q, one head after the other, and reads all of x. `chunk` or a "
         "slice takes them out. See “Deeper: one head alone” and the end of lesson 1.",
         "The rows of one head are (D, C); x (B, S, C) times their transpose (C, D) gives (B, S, "
@@ -118,8 +118,8 @@ EXERCISES = [
         inputs=[lambda: (tokens(), *square(2), 3, H), lambda: (tokens(), *square(2), 1, H)],
         drawn=lambda d: (d("BSC"), d("CC"), d.head(), d.H),
         axes="B S D",
-        done="You know which rows of W_Q belong to a head, and that they read all of x. Next: a "
-        "single head with `@` alone, without ever splitting.",
+        done="You know which rows of W_Q belong to a head, and that they read all of x. Next: "
+        "compute a single head with `@` alone, without splitting.",
         rules=(Rule(ROWS["/all-heads-computed"], _computes_all_heads),),
     ),
 ]
@@ -127,9 +127,9 @@ EXERCISES = [
 QUESTIONS = {
     "split-shape": question(
         "x has shape (2, 5, 24). What is the shape of x.view(2, 5, 4, 6).transpose(1, 2)?",
-        "2, 4, 5, 6 → 24 becomes 4 · 6, and then the tokens and the heads change places.",
+        "2, 4, 5, 6 → 24 becomes 4 · 6, and then the tokens and the heads swap places.",
         "2, 5, 4, 6 → That is after view. The transpose still swaps axes 1 and 2.",
-        "2, 4, 6, 5 → Only axes 1 and 2 change places; D stays last.",
+        "2, 4, 6, 5 → Only axes 1 and 2 swap places; D stays last.",
         "2, 4, 30 → Nothing is joined: one axis is cut in two.",
         letters="B, H, S, D",
     ),
@@ -138,33 +138,33 @@ QUESTIONS = {
         "context?",
         "the value of “hungry”, and beside it that of “greedily” → A context has as many numbers "
         "as one value. There is no room for two side by side.",
-        "✔ the mean of the two values → Both arrive, but added up number by number. Which part "
-        "came from which word can no longer be seen.",
+        "✔ the mean of the two values → Both arrive, but added up number by number: what "
+        "comes after gets only the sum.",
         "the larger of the two values → Nothing is thrown away in a weighted sum. Each value "
         "counts by its share.",
     ),
     "wrong-row": question(
-        "The player's wrong split, view(1, 2, 3, 4): row 1 of head 0 ought to be token 1's. Whose "
-        "numbers are there?",
+        "In the player's wrong split, view(1, 2, 3, 4), row 1 of head 0 should belong to token 1. "
+        "Whose numbers are there?",
         "✔ token 0 → view deals the strip out in order. Row 1 of head 0 gets places 4 to 7, which "
         "are token 0's.",
-        "token 1 → Token 1 has the places 8 to 15. Row 1 of head 0 gets the places 4 to 7.",
-        "token 2 → Token 2 has the places 16 to 23. Row 1 of head 0 gets the places 4 to 7.",
+        "token 1 → Token 1 has places 8 to 15. Row 1 of head 0 gets places 4 to 7.",
+        "token 2 → Token 2 has places 16 to 23. Row 1 of head 0 gets places 4 to 7.",
         units="token",
     ),
     "view-or-not": question(
         "heads = x.view(2, 5, 4, 6).transpose(1, 2). Which of these raises an error?",
         "✔ heads.view(2, 5, 24) → After the transpose the memory order no longer matches, and "
         "view refuses to copy.",
-        "heads.reshape(2, 5, 24) → reshape copies where a view is not possible. It runs (and is "
-        "wrong: lesson 6).",
-        "heads.contiguous().view(2, 5, 24) → It copies first, and that can be viewed. It runs "
-        "(and is wrong like reshape).",
+        "heads.reshape(2, 5, 24) → reshape copies where a view is not possible. It runs, but the "
+        "result is wrong: see lesson 6.",
+        "heads.contiguous().view(2, 5, 24) → It copies first, and the copy can be viewed. It "
+        "runs, but is as wrong as reshape.",
         also=("view", "heads.view", "the view", "view alone"),
     ),
     "contiguous-copies": question(
         "With num_heads = 1, does heads.contiguous() copy the memory?",
-        "yes → Only where the order of the memory has to change. With one head it need not.",
+        "yes → It copies only where the order in memory has to change. With one head it does not.",
         "✔ no → An axis of size 1 can stand anywhere. The tensor is contiguous already, so it "
         "comes back as it is.",
     ),

@@ -26,12 +26,12 @@ class ScalingLab(Lab):
     """Divide scores of unit-normal q and k by different numbers, at different widths.
 
     Args:
-        scores: your ``scaled_scores(q, k)``, one more thing to divide by: ``yours``.
-    The set-up is that of ``experiments``: 400 queries, each with 64 keys of its own; d_model = 8 ·
+        scores: your ``scaled_scores(q, k)``, which adds ``yours`` to the divisors.
+    The set-up: 400 queries, each with 64 keys of its own; d_model = 8 ·
     D.
     """
 
-    question = "Which divisor makes a row look alike at every width D?"
+    question = "Which divisor makes a row look the same at every width D?"
 
     def __init__(self, *, scores: Any = None) -> None:
         self._scores = LearnerFunction("ScalingLab", "scaled_scores", scores, _scaled_scores)
@@ -77,7 +77,7 @@ class ScalingLab(Lab):
         computed_by = self._scores.caption if divide_by == YOURS else ""
         by = "scaled by your scaled_scores" if divide_by == YOURS else f"divided by {divide_by}"
         return panels, (
-            f"D = {head_dim}, {by}: the scores spread by {measured.spread:.2f}, the largest of "
+            f"D = {head_dim}, {by}: the scores have spread {measured.spread:.2f}, the largest of "
             f"{KEYS} shares is {measured.top:.2f} on average, and {measured.saturated:.0%} "
             f"of the rows give one key more than 0.99. Over 400 queries.{computed_by}"
         )

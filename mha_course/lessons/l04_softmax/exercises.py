@@ -88,12 +88,12 @@ EXERCISES = [
     ),
     Exercise(
         masked_softmax,
-        "Which score gives a weight of exactly 0? And what comes out of a row in which all scores "
-        "are like that?",
+        "Which score gives a weight of exactly 0? And what comes out of a row whose scores are "
+        "all like that?",
         "Fill hidden scores with -inf before the softmax. A row that sees nothing comes out as "
         "NaN: its weights must become 0. See “Hiding words”.",
-        "Scores and weights are (B, H, T, S). `masked_fill` writes -inf into the scores, and it "
-        "can also write into the weights: 0 where the mask is False, and the NaN is gone.",
+        "Scores and weights are (B, H, T, S). `masked_fill` writes -inf into the scores. It can "
+        "also write 0 into the weights where the mask is False, which removes the NaN.",
         line="hidden = scores.masked_fill(~mask, -torch.inf)  # (B, H, T, S)\n"
         "weights = torch.softmax(hidden, dim=-1)  # NaN in rows that see nothing\n"
         "return weights.masked_fill(~mask, 0.0)  # (B, H, T, S)",
@@ -108,7 +108,7 @@ EXERCISES = [
             "One row of the mask sees nothing.",
             "The mask is (T, S), and one of its rows sees nothing.",
             "It was called with scores near -1,000: their exponentials are 0.",
-            "It was called with whole scores, some of them 0.",
+            "It was called with whole-number scores, some of them 0.",
         ),
         axes="B H T S",
         done="A hidden key gets exactly 0, and a row without a key stays finite. Next: choose "
@@ -147,7 +147,7 @@ QUESTIONS = {
     "softmax-shift": question(
         "You add 5 to all scores of a row. What happens to its weights?",
         "✔ nothing → Every exponential is multiplied by the same number, e to the 5, and the "
-        "division takes it out again.",
+        "division cancels it.",
         "they become more alike → That is what dividing the scores does. Adding keeps the "
         "differences.",
         "the largest gets larger → That is what multiplying the scores does. Adding leaves the "
@@ -164,16 +164,16 @@ QUESTIONS = {
     "all-hidden": question(
         "All keys of a row are hidden by the score -1e9 (float32). What are its weights?",
         "all 0 → Softmax always shares out one whole, however low the scores are.",
-        "NaN → That is so with -inf, where inf - inf has no value. -1e9 is an ordinary number.",
-        "✔ all alike → Softmax sees differences, and there are none: every key gets the same "
+        "NaN → That happens with -inf, because inf - inf has no value. -1e9 is an ordinary number.",
+        "✔ all alike → Softmax only sees differences, and there are none: every key gets the same "
         "share.",
         also=("equal", "all equal", "all the same", "uniform"),
     ),
     "most-entropy": question(
-        "A row of weights shares itself out evenly among 15 words. What is its entropy, in nats?",
-        "2.71 → It is the logarithm of 15, and the most that 15 words can have.",
+        "A row of weights is spread evenly over 15 words. What is its entropy, in nats?",
+        "2.71 → It is the logarithm of 15, the most that a row over 15 words can have.",
         "15 → 15 is the number of words. The entropy is its logarithm.",
-        "0 → 0 is for a row that has decided.",
+        "0 → 0 is the entropy of a row that puts all its weight on one word.",
         nudge="It is the natural logarithm of something.",
         tolerance=0.0055,
         units="nats",
@@ -193,7 +193,7 @@ def _after_hiding(softmax: Function, clean: bool) -> Function:
 
 
 def _in_masked_softmax(known: Mistake) -> Mistake:
-    """Make the mistake of a softmax where the exercise hides keys, too: there it is one step."""
+    """Make the mistake of a softmax where the exercise also hides keys: there it is one step."""
     changes = [
         {"attend": _after_hiding(change["softmax"], clean)}
         for change in known.changes

@@ -33,7 +33,7 @@ class SoftmaxLab(Lab):
     Args:
         scores: scaled scores (T, S) with T = S, of one head; axes of size 1 in front are dropped.
         tokens: the S words. word: whose row is drawn at the start, by default the first.
-        softmax: your ``softmax(scores)``, in the place of torch's.
+        softmax: your ``softmax(scores)``, in place of torch's.
     """
 
     question = "What changes the weights of a row, and what leaves them alone?"
@@ -135,7 +135,7 @@ class SoftmaxLab(Lab):
         if not bool(row.isfinite().all()):
             return (
                 f"“{isolate_word(tokens[word])}”: the weights are not numbers (NaN): "
-                "e to such scores overflows."
+                "exp of such scores overflows."
             )
         largest = plots.strongest(row[None], [tokens[word]], tokens)
         sums = weights.sum(0 if over_queries else 1)
@@ -143,11 +143,9 @@ class SoftmaxLab(Lab):
         whole, others = ("column", "rows") if over_queries else ("row", "columns")
         even = "1.00" if torch.allclose(sums, torch.ones_like(sums), atol=5e-3) else _range(sums)
         entropy = float(torch.special.entr(row).sum())
-        read = (
-            f"; entropy {entropy:.2f} of at most {math.log(len(tokens)):.2f} nats"
-            if not over_queries
-            else ""
-        )
+        most = math.log(len(tokens))
+        read = f"; entropy {entropy:.2f}, where 0 is all on one word and {most:.2f} spread evenly"
+        read = "" if over_queries else read
         return (
             f"{largest}; the row sums to {float(row.sum()):.2f}{read}. "
             f"Every {whole} sums to {even}, {others} to {_range(cross_sums)}."

@@ -31,10 +31,10 @@ EXERCISES = [
 
 QUESTIONS = {
     "uniform-weights": question(
-        "All weights of a row are alike. What is its context?",
+        "All weights of a row are equal. What is its context?",
         "the sum of the values → The shares are 1 / S each, not 1.",
         "✔ the mean of the values → Equal shares of all values: that is their mean.",
-        "0 → Values cancel out only by chance. Equal shares of them are their mean.",
+        "0 → Values cancel out only by chance. Equal shares of the values give their mean.",
     ),
     "context-shape": question(
         "weights has shape (2, 4, 5, 7) and v (2, 4, 7, 6). What is the shape of weights @ v?",
@@ -48,10 +48,10 @@ QUESTIONS = {
         "You shuffle the vectors of a sentence's words and run self-attention, without a mask. "
         "What comes out?",
         "the same result → The result of each word is the same, but it comes out at the word's "
-        "new place.",
-        "✔ the same results, shuffled alike → Every word compares and mixes as before; no step "
-        "knows at which place a word stands.",
-        "something else → That would need a step that knows the places. None of the six does.",
+        "new position.",
+        "✔ the same results, shuffled alike → Every word compares and mixes as before: no step "
+        "knows the position of a word.",
+        "something else → That would take a step that knows the positions. None of the six does.",
     ),
     "own-width": question(
         "q and k have 6 numbers a head. How many may v have?",

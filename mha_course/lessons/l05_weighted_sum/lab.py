@@ -33,7 +33,7 @@ class WeightedSumLab(Lab):
     _esm = esm("lab.js", folder=HERE)
     _css = f"{Lab._css}\n{(HERE / 'lab.css').read_text(encoding='utf-8')}"
     computes = True
-    question = "Where can the context go, if all you have are weights that sum to 1?"
+    question = "Where can the context go if the weights sum to 1?"
     hint = "Drag a bar, or go to it with Tab and press ← and →. The other weights make room."
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The picture of lesson 5: how one context comes about."""
+"""The picture of lesson 5: how one context is made."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from mha_course.plots.inputs import numbered
 
 
 def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
-    """Draw how one context comes about: the weights, all values, each value times its weight, and
-    the sum.
+    """Draw how one context is made: the weights, all values, each value times its weight, and the
+    sum.
 
     Args: weights (S,) of one query, v (S, D), and the names of the S tokens.
     """

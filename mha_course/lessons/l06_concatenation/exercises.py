@@ -68,7 +68,7 @@ def four_matrices(builder: Callable[..., Any], d: int) -> list[Tensor]:
     if shapes != [(3 * d, 3 * d)] * 4:
         got = "None" if made is None else f"{len(shapes)} of shapes {shapes}"
         raise ValueError(
-            f"for d = {d} it should return four matrices ({3 * d}, {3 * d}), and returned {got}"
+            f"for d = {d} it should return four matrices ({3 * d}, {3 * d}), but returned {got}"
         )
     return weights
 
@@ -168,7 +168,7 @@ EXERCISES = [
         merge_heads,
         "In the context the heads stand before the tokens. Which two axes must be neighbours "
         "before you join them?",
-        "Undo the split backwards: first swap, then join. The join has to copy, so `view` "
+        "Undo the split in reverse order: swap, then join. The join has to copy, so `view` "
         "refuses. See “See it: the merge, cell by cell”.",
         "(B, H, T, D) becomes (B, T, H, D) by the swap, and (B, T, C) by joining the last two "
         "axes.",
@@ -183,7 +183,7 @@ EXERCISES = [
     ),
     Exercise(
         reference.head_contributions,
-        "The merged context times w_oᵀ sums over C numbers a token. Which of them come from one "
+        "The merged context times w_oᵀ sums over the C numbers of a token. Which come from one "
         "head?",
         "Cut w_o by columns, D for each head, and multiply each head by its own columns only. See "
         "“W_O: where the heads meet”.",
@@ -195,17 +195,17 @@ EXERCISES = [
         "return torch.stack(parts, dim=1)  # (B, H, T, C)",
         inputs=[lambda: (qkv()[1], *square(5))],
         drawn=lambda d: (d("BHSD"), d("CC")),
-        axes="B H S C",
-        done="The output is a sum, and you can tell each head's part of it. Next: which head adds "
-        "most to “it”?",
+        axes="B H T C",
+        done="The output is a sum, and you can compute each head's part of it. Next: which head "
+        "adds most to “it”?",
     ),
     Exercise(
         build_subtractor,
-        "If head 0 fetches c_a and head 1 fetches c_b, where can the minus come from?",
-        "In w_q the query token's channel, in w_k the channel of the flag: where both are large, "
-        "the score is. w_v hands over the content. See “Two heads that subtract”.",
-        "Four matrices (3d, 3d) of zeros. Head h owns rows h · 3d/2 and on, columns in w_o. It "
-        "needs one entry in w_q, one in w_k, d in w_v, and d in w_o with its sign.",
+        "If head 0 fetches c_a and head 1 fetches c_b, where can the minus sign come from?",
+        "w_q reads the query token's channel, w_k that of the flag: where both are large, the "
+        "score is large. w_v passes on the content. See “Two heads that subtract”.",
+        "Four matrices (3d, 3d) of zeros. Head h owns the rows from h · 3d/2 on, in w_o the "
+        "columns. It needs one entry in w_q, one in w_k, d in w_v, and d in w_o, with its sign.",
         line="for head, sign in ((0, 1.0), (1, -1.0)):\n"
         "    first = head * 3 * d // 2\n"
         "    w_q[first, d + 2] = w_k[first, d + head] = 100.0\n"
@@ -218,7 +218,7 @@ EXERCISES = [
         run=subtract,
         diagnose=tell_where_heads_look,
         done="You built a behaviour by hand: two heads subtract. Next: where else could the minus "
-        "stand?",
+        "sign stand?",
         tolerance=1e-3,
     ),
     Exercise(
@@ -250,9 +250,9 @@ QUESTIONS = {
     "output-mixes": question(
         "Two heads are merged, and W_O is the identity. Which numbers of the output can depend on "
         "head 0?",
-        "✔ the first half → The identity leaves each number where it is; mixing the heads is what "
-        "W_O is there for.",
-        "all → That takes a W_O that is not the identity. It is the only place where heads meet.",
+        "✔ the first half → The identity leaves each number where it is. Mixing the heads is the "
+        "job of W_O.",
+        "all → For that W_O must not be the identity: it is the only place where heads meet.",
         "none → Merging drops nothing: head 0 fills the first half.",
     ),
     "fused-merge": question(

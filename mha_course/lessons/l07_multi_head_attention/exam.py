@@ -1,4 +1,4 @@
-"""What Part I ends with: a module from memory beside PyTorch's own, and five broken modules."""
+"""What Part I ends with: a module from memory, compared with PyTorch's, and five broken ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def show(number: int) -> None:
 def judge(answer: Any) -> Report:
     """Compare a module with nn.MultiheadAttention on the same parameters, and name its mistake.
 
-    It raises for no answer.
+    It never raises.
     """
     report = check("MultiHeadAttention", answer, record=False)
     if report.status == "unattempted":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -98,6 +99,10 @@ def use_module(
                 f"{name} is {tuple(own[name].shape)}, and should be {tuple(values.shape)}"
             )
         given[name] = values if own[name].requires_grad else values.detach()
+    try:
+        inspect.signature(module.forward).bind(x, mask)
+    except TypeError:
+        raise ValueError("forward must take a mask: write forward(self, x, mask=None)") from None
     module.eval()
     if before:
         functional_call(module, given, before)
@@ -199,10 +204,10 @@ def _build_module(s: Steps) -> type[nn.Module]:
 EXERCISES = [
     Exercise(
         multi_head_attention,
-        "Which of your functions of lessons 1 to 6 does each step need, and in which order?",
+        "Which of your functions from lessons 1 to 6 does each step need, and in which order?",
         "Project, split, compare and scale, softmax, mix, merge, project. Paste your functions in "
-        "and call them; the mask decides which softmax. See “See it: the whole pass in one "
-        "picture”.",
+        "and call them; the mask decides which softmax to call. See “See it: the whole pass in "
+        "one picture”.",
         "q, k, v are (B, H, S, D), scores and weights (B, H, S, S), the context (B, H, S, D), the "
         "merged heads (B, S, C), and so is the output.",
         line="scores = scaled_scores(q, k)  # (B, H, S, S)\n"
@@ -227,9 +232,9 @@ EXERCISES = [
     ),
     Exercise(
         MultiHeadAttention,
-        "What has to be made once, when the module is built, and what at every call?",
+        "What has to be made once, when the module is built, and what in every call?",
         "Four `nn.Linear` and the number of heads belong in `__init__`, the steps of "
-        "`multi_head_attention` into `forward`.",
+        "`multi_head_attention` in `forward`.",
         "Each Linear maps (B, S, C) to (B, S, C). Three results are split to (B, H, S, D); "
         "out_proj takes the merged heads (B, S, C).",
         line="# in __init__, and likewise k_proj, v_proj, out_proj\n"
@@ -257,12 +262,12 @@ EXERCISES = [
     ),
     Exercise(
         fused_mha,
-        "Which of the six steps are left to you, when one call does scores, scale, softmax and "
+        "Which of the six steps are left to you when one call does scores, scale, softmax and "
         "weighted sum?",
         "Project with the fused weight, split it as in lesson 2, call "
         "`F.scaled_dot_product_attention`, merge, project. See “One call for the middle”.",
         "x @ w_qkv.T is (B, S, 3C); q, k, v and the context are (B, H, S, D); the merged heads "
-        "(B, S, C). The call scales by itself, and takes is_causal by its name.",
+        "(B, S, C). The call scales the scores itself. Pass is_causal by its name.",
         inputs=[_fused_inputs, lambda: (*_fused_inputs(), True)],
         drawn=lambda d: (d("BSC"), *d.matrices("XC", "CC"), d.H, d.number % 2 == 1),
         cases=("", "It was called with is_causal=True."),
@@ -303,8 +308,8 @@ EXERCISES = [
         fold_value_bias,
         "b_v is added to the value of every token alike. What is left of it in a mixture with "
         "shares that sum to 1?",
-        "It comes through the mixing whole, and meets the output projection like everything else. "
-        "See “Deeper: a bias that is not needed”.",
+        "It passes through the mixing whole, then through the output projection like everything "
+        "else. See “Deeper: a bias that is not needed”.",
         "w_o (C, C) times b_v (C) gives (C), and b_o (C) is added.",
         inputs=[lambda: (*square(1), draw(C, seed=2), draw(C, seed=3))],
         drawn=lambda d: (d("CC"), d("C"), d("C")),
@@ -332,24 +337,23 @@ def which_line(case: int, wrong: str, why: str) -> Question:
 
 QUESTIONS = {
     "count-heads": question(
-        "d_model is 12, with biases. How many parameters has multi-head attention with 1, 2 and "
-        "12 heads?",
-        "624, 1248, 7488 → Heads do not get matrices of their own size: they share out the rows "
-        "of one.",
+        "d_model is 12, with biases. How many parameters does multi-head attention have with 1, 2 "
+        "and 12 heads?",
+        "624, 1248, 7488 → Heads do not get matrices of that size each: they divide the rows of "
+        "one.",
         "✔ 624, 624, 624 → Four Linears of 12 · 12 + 12. Heads only say how the 12 rows are "
         "grouped.",
         "468, 468, 468 → Those are three Linears. The output projection is the fourth.",
         also=("624", "624 each", "always 624", "624 for all", "all 624"),
     ),
     "which-is-other": question(
-        "Four of these can take the same parameters, and are then the same function. Which is the "
-        "fifth?",
-        "one fused Linear for q, k, v → Fused or apart: the same rows (lesson 1).",
+        "Given the same parameters, four of these are the same function. Which one is not?",
+        "one fused Linear for q, k, v → Fused or apart, the rows are the same, as in lesson 1.",
         "three Linears, then view and transpose → That is the reference.",
-        "heads folded into the batch → Folding only changes who stands in front (lesson 2).",
-        "permute instead of transpose → Both name the same order of axes (lesson 2).",
-        "✔ every head as wide as d_model → Then a head has C rows of W_Q and not D: more "
-        "parameters, and those of the others do not fit.",
+        "heads folded into the batch → Folding only moves the heads to another axis: see lesson 2.",
+        "permute instead of transpose → Both give the same order of axes, as in lesson 2.",
+        "✔ every head as wide as d_model → Then a head has C rows of W_Q instead of D: more "
+        "parameters, so those of the others do not fit.",
     ),
     "broken-1": which_line(
         1,
@@ -395,7 +399,7 @@ QUESTIONS = {
         "they do not sum to 1 any more → Softmax makes every row sum to 1, whatever the scores.",
         "✔ they are nearly all alike → The scores spread by √64 = 8. Divided by 64 they spread by "
         "1/8, and softmax hardly tells them apart. Divided by 8 they spread by 1.",
-        "the same as with √D → Softmax notices every factor: it makes the leads longer or shorter.",
+        "the same as with √D → Softmax notices every factor: it makes the leads larger or smaller.",
     ),
     "what-a-head-reads": question(
         "Someone says: “With 4 heads and 24 channels, each head gets its own 6 channels of the "
@@ -418,8 +422,8 @@ QUESTIONS = {
     "nan-with-mask": question(
         "Without a mask your outputs are fine, and with one some are NaN. What is the likely "
         "reason?",
-        "-inf in the scores always gives NaN → e to the −∞ is 0, which is what hiding is for. It "
-        "goes wrong only when nothing else is left.",
+        "-inf in the scores always gives NaN → e to the power −∞ is 0, which is how hiding works. "
+        "It goes wrong only when nothing else is left.",
         "✔ a row may attend to nothing → A softmax of −∞ alone divides 0 by 0. Left padding under "
         "a causal mask makes such rows.",
         "some score is too large for exp → softmax subtracts the largest score of each row first, "
@@ -430,19 +434,19 @@ QUESTIONS = {
         "In your mask, True means “may attend”. You give it as attn_mask to "
         "F.scaled_dot_product_attention and to nn.MultiheadAttention. Which of them does what you "
         "mean?",
-        "both → They belong to the same library and read True in opposite ways.",
+        "both → They belong to the same library, but they read True in opposite ways.",
         "only nn.MultiheadAttention → There True means “ignore”, so it needs ~mask.",
         "✔ only F.scaled_dot_product_attention → There True means “may attend”, as in this "
         "course. nn.MultiheadAttention hides what is True: give it ~mask.",
         "neither → One of them reads True as you do.",
     ),
     "dog-bites-man": question(
-        "Why does my model know nothing of order? Take “dog bites man” and “man bites dog”, no "
+        "Why does my model know nothing about order? Take “dog bites man” and “man bites dog”, no "
         "positions, no mask, three layers of attention. How do the outputs for “dog” differ?",
-        "✔ not at all → Each layer compares and mixes words, and no step knows where a word "
-        "stands. In both sentences “dog” meets the same words.",
+        "✔ not at all → Each layer compares and mixes words, and no step knows the position of a "
+        "word. In both sentences “dog” meets the same words.",
         "a little more with every layer → The first layer gives “dog” the same output in both "
-        "sentences, so the second has nothing to tell them apart by either.",
+        "sentences, so the second layer cannot tell them apart.",
         "as subject and object do → Nothing marks the first word as the subject until something "
         "tells the model its position.",
     ),
@@ -455,8 +459,8 @@ QUESTIONS = {
         "heads still attend to two words.",
         "nothing: merging combines the heads → Merging lays them side by side. No number of one "
         "head meets a number of another.",
-        "✔ no output number can use two heads → Each number comes from one head. To add what two "
-        "heads found, or take one from the other, needs W_O.",
+        "✔ no output number can use two heads → Each number comes from one head. Adding what two "
+        "heads found, or subtracting one from the other, takes W_O.",
     ),
 }
 

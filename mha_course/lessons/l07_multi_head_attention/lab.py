@@ -16,7 +16,7 @@ SIDES = {4: 160, 6: 120, 8: 90, 64: 60}  # pixels of a map, by how many there ar
 
 
 class SplitLab(Lab):
-    """Cut one projection into heads, and see what it changes and what it leaves.
+    """Cut one projection into heads, and see what changes and what stays.
 
     Args: d_model is C, from 2 to 64. The projections and 5 tokens are drawn once, and stay the same
         for every H.

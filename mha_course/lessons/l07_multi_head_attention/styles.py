@@ -1,4 +1,4 @@
-"""Three more ways in which people write multi-head attention, beside those of ``variants``.
+"""Three more ways to write multi-head attention, besides those of ``variants``.
 
 Axes: B batch, T query tokens, S key and value tokens, C width, H heads, D = C / H.
 """

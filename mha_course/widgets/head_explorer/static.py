@@ -43,9 +43,8 @@ def caption(maps: Maps, layer: int, slot: int, row: int) -> str:
     if maps.has_words and best:
         shown = ", ".join(f"{weights[row, key]:.2f} on “{keys[key]}”" for key in best)
         return f"{counted}; in {where} “{queries[row]}” puts {shown}."
-    number = f"{weights[largest]:.2f}"
     pair = f"from “{queries[largest[0]]}” to “{keys[largest[1]]}”"
-    return f"{counted}; in {where} the largest number is {number}, {pair}."
+    return f"{counted}; in {where} the largest number is {weights[largest]:.2f}, {pair}."
 
 
 def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | Figure:
@@ -76,6 +75,7 @@ def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | F
 
 
 def _name(maps: Maps, layer: int, slot: int, average: str) -> str:
-    """Name a map: head 3, or layer 1, head 3."""
-    head = f"head {slot}" if slot < maps.num_heads else average
+    """Name a map: head 3, layer 1, head 3, or this head, where there is only one."""
+    numbered_head = f"head {slot}" if slot < maps.num_heads else average
+    head = numbered_head if maps.num_heads > 1 else "this head"
     return f"{maps.rows[layer]}, {head}" if maps.rows[layer] else head

@@ -3,9 +3,10 @@
 import { isolateWord, number } from "../dom.js";
 import { isHidden, leaks } from "../matrix.js";
 
-/** Name a map: head 3, or layer 1, head 3. */
+/** Name a map: head 3, layer 1, head 3, or this head, where there is only one. */
 export function nameOf(maps, { layer, slot }) {
-  const head = slot < maps.H ? `head ${slot}` : "average of heads";
+  const several = slot < maps.H ? `head ${slot}` : "average of heads";
+  const head = maps.H > 1 ? several : "this head";
   return maps.rows[layer] ? `${maps.rows[layer]}, ${head}` : head;
 }
 
@@ -30,7 +31,7 @@ function lineText(maps, [queries, keys], { row, column }, cells) {
   const largest = [first, ...others.filter((i) => !maps.areWeights || value(i) >= 0.005)];
   const word = isolateWord(along ? queries[row] : keys[column]);
   if (first === undefined)
-    return along ? `${word} sees nothing: all keys are hidden` : `${word} is seen by nobody`;
+    return along ? `${word} sees nothing: all keys are hidden` : `no query sees ${word}`;
   return `${word} ${along ? "looks at" : "is seen by"} ${largest.map((i) => `${isolateWord(names[i])} ${number(value(i))}`).join(", ")}`;
 }
 

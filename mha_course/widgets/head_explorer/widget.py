@@ -34,21 +34,21 @@ class HeadExplorer(CourseWidget):
     Args:
         weights: (T, S), (H, T, S), (B, H, T, S) or (L, B, H, T, S): weights, or other numbers such
             as scores; a tensor on any device, an array or lists; T and S up to 512.
-        queries: T tokens, or a list of them for each sentence; numbers without it.
+        queries: T tokens, or a list of them for each sentence; by default numbers.
         keys: S tokens, likewise; by default the queries where T = S.
         mask: bool, True = may attend, (T, S) or broadcastable to the weights.
         recompute: a function that is called at the start, and while a control moves. Its parameters
             are the controls: ``temperature``, ``scale``, ``mask`` (bool (T, S) or None),
             ``sentence`` (str) and others with a number as default. It returns weights, (weights,
             queries) or (weights, queries, keys). Its method ``without_kernel``, if it has one,
-            brings JavaScript that answers in its place: see without_kernel.js.
-        source: the line that says whose numbers those of recompute are.
-        follow: the query whose arcs are drawn at the start; without it, that of the largest
+            gives JavaScript that answers in its place: see without_kernel.js.
+        source: the line that says where the numbers of recompute come from.
+        follow: the query whose arcs are drawn at the start; by default that of the largest
             number between two different tokens.
     Raises: ShapeError.
 
     Weights between at most 40 words open as a sentence with arcs from the word that is followed,
-    and unfold to a table; all else is a table from the start.
+    and unfold to a table. Everything else is a table from the start.
 
     With ``recompute`` the numbers are those of this function from the start; where it returns None
     or raises, the given ones stay, and a line says so.
@@ -60,7 +60,7 @@ class HeadExplorer(CourseWidget):
 
     >>> explorer = HeadExplorer([[0.9, 0.1], [0.3, 0.7]], queries=["it", "sat"])
     >>> explorer.text
-    '1 head, 2 query and 2 key tokens; in head 0 “sat” puts 0.70 on “sat”, 0.30 on “it”.'
+    '1 head, 2 query and 2 key tokens; in this head “sat” puts 0.70 on “sat”, 0.30 on “it”.'
     """
 
     _esm = esm("widget.js", folder=HERE)

@@ -36,7 +36,7 @@ class AblationLab(Lab):
     """Ablate heads, and compare the guesses for a hidden word in several sentences.
 
     Args: sentences of the small world, each with one ``<mask>``; the layer whose heads can be
-        ablated, those of all layers without it; the heads ablated at the start, as ``"L1 H1"``.
+        ablated, by default all layers; the heads ablated at the start, such as ``"L1 H1"``.
     Raises: ShapeError for an unknown word, another number of hidden words, or a head that does not
         exist.
     """
@@ -69,7 +69,7 @@ class AblationLab(Lab):
         require(exist, "AblationLab", rule, expected=", ".join(names), got=repr(list(ablated)))
         words = names if layer is None else [f"head {head}" for _, head in heads]
         which = "L1 H0 is head 0 of layer 1; both are" if layer is None else "Heads are"
-        self.hint = f"{which} counted from 0. Try one head, then pairs, then leave one alone."
+        self.hint = f"{which} counted from 0. Try one head, then pairs, then leave only one on."
         keys = [name.lower().replace(" ", "_") for name in names]
         self._heads = dict(zip(keys, zip(heads, words, strict=True), strict=True))
         toggles = zip(keys, words, names, strict=True)
@@ -92,8 +92,8 @@ class AblationLab(Lab):
             best.append(f"“{_word(now)}” {now.max():.2f}")
             changed += _word(full) != _word(now)
         note = (
-            "In quotes: words that are guessed. Blue: the guess with all heads on; the line below "
-            "it, how likely it was then. Orange: a word that beats it."
+            "In quotes: the guessed words. Blue: the guess with all heads on; the line below it "
+            "marks how likely it was. Orange: a word that beats it."
         )
         title = "the hidden word, all heads on"
         text = f"All heads on: {', '.join(best)}."

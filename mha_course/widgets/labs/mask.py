@@ -28,13 +28,13 @@ BESIDE = 9  # words, up to which all matrices fit into one row
 
 
 class MaskLab(Lab):
-    """Paint which word may attend to which, and see the weights that are left.
+    """Paint which word may attend to which, and see the weights that result.
 
     Args:
         scores: scaled scores (T, S) with T = S, of one head; axes of size 1 in front are dropped.
         tokens: the S words. mask: (T, S) bool, True = may attend, to begin with; causal if it is
             left out.
-        conventions: whether the mask is shown as others write it, too.
+        conventions: whether to show the mask as other libraries write it.
     ``mask`` is what is painted.
     """
 
@@ -91,7 +91,7 @@ class MaskLab(Lab):
         return values
 
     def draw(self, preset: str, n: int, fill: str, mask: list[list[int]]) -> tuple[Panels, str]:
-        """Draw the mask, the weights it leaves, and the mask as others write it."""
+        """Draw the mask, the weights it leaves, and the mask as other libraries write it."""
         tokens = self._tokens
         allowed = torch.tensor(mask, dtype=torch.bool)
         cells = allowed.int()
@@ -114,7 +114,7 @@ def _as_others_write_it(allowed: Tensor, tokens: Sequence[str]) -> list[Panel]:
     additive = additive_mask(allowed, torch.float32).isneginf()
     look: dict[str, Any] = {"size": "small", "scale": BOOL, "beside": len(tokens) <= BESIDE}
     look["side"] = 105 if look["beside"] else 210
-    look["group"] = "the same mask, as others write it"
+    look["group"] = "the same mask, as other libraries write it"
     return [
         matrix(title, tokens, tokens, cells.int(), on=on, off=off, **look)
         for title, cells, on, off in (
@@ -163,10 +163,10 @@ def _sentence(allowed: Tensor, weights: Tensor, tokens: Sequence[str], fill: str
     first = ", ".join(f"“{isolate_word(word)}”" for word in blind[:3])
     first += " …" if len(blind) > 3 else ""
     who = f"{len(blind)} {'row sees' if len(blind) == 1 else 'rows see'} nothing ({first})"
-    alike = f"the weights there are all alike, {1 / size:.2f}"
+    alike = f"the weights there are all equal, {1 / size:.2f}"
     does = {
         COURSE: "the weights there are all 0",
         BY_HAND: "softmax gives NaN there, and NaN spreads",
-        FINITE: f"{alike}: what may see nothing sees everything",
+        FINITE: f"{alike}: a row that may see nothing sees everything",
     }
     return f"{counted} {who}: {does[fill]}."

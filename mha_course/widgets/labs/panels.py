@@ -1,4 +1,4 @@
-"""The panels of a lab as data: what the browser draws, and its static picture too.
+"""The panels of a lab as data: what the browser and its static picture draw.
 
 A panel is a dict that JSON can carry. Numbers are rounded to four digits; None stands for NaN.
 """

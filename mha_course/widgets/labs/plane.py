@@ -34,16 +34,18 @@ class PlaneLab(Lab):
 
     _esm = esm("plane_lab.js", folder=HERE)
     computes = True
-    question = "Three tokens compare each other and mix. What do length and direction do?"
+    question = "Three tokens are compared and mixed. What do length and direction do?"
     hint = "Drag a tip, or go to it with Tab and press the arrow keys."
 
     def __init__(self, *, projections: bool = False) -> None:
         self._projections = projections
         if projections:
-            self.question = f"Turn W_Q and W_K until a gives c a share of {TARGET} or more."
+            self.question = (
+                f"Turn and stretch W_Q and W_K until a gives c a share of {TARGET} or more."
+            )
             self.hint = (
-                "Drag a query or a key, and the others turn with it; Tab and the arrow keys do "
-                "it, too."
+                "Drag a query or a key, and the others turn with it. Tab and the arrow keys "
+                "also work."
             )
             super().__init__([*_matrix("Q", "queries", START), *_matrix("K", "keys", 0)])
         else:
@@ -100,11 +102,11 @@ class PlaneLab(Lab):
         if self._projections:
             return (self._queries_and_keys(q, k), table), _aim(float(weights[0, 2]))
         most = ", ".join(
-            f"{name} to {NAMES[row.argmax()]} ({row.max():.2f})"
+            f"{name} to {NAMES[row.argmax()]} {row.max():.2f}"
             for name, row in zip(NAMES, weights, strict=True)
         )
         mean = weights.max(-1).values.mean()
-        text = f"Each gives most: {most}. The largest share of a row is {mean:.2f} on average."
+        text = f"Largest shares: {most}. The largest share of a row is {mean:.2f} on average."
         return (self._tokens_and_contexts(q, weights @ q), table), text
 
     def _tokens_and_contexts(self, tokens: Tensor, contexts: Tensor) -> Panel:

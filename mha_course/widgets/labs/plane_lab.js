@@ -52,9 +52,9 @@ function read(weights, projected) {
   if (projected && aim >= TARGET) return `✓ Reached: a gives ${figure(aim)} to c.`;
   if (projected) return `a gives ${figure(aim)} to c; make it ${TARGET}.`;
   const largest = weights.map((row) => Math.max(...row));
-  const to = (share, i) => `${NAMES[i]} to ${NAMES[weights[i].indexOf(share)]} (${figure(share)})`;
+  const to = (share, i) => `${NAMES[i]} to ${NAMES[weights[i].indexOf(share)]} ${figure(share)}`;
   const mean = figure(sumOf(largest) / largest.length);
-  return `Each gives most: ${largest.map(to).join(", ")}. The largest share of a row is ${mean} on average.`;
+  return `Largest shares: ${largest.map(to).join(", ")}. The largest share of a row is ${mean} on average.`;
 }
 
 /** Return the state after a move. */

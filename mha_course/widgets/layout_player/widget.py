@@ -23,12 +23,12 @@ HERE = Path(__file__).parent
 
 
 class LayoutPlayer(Player):
-    """Follow a tensor through view, reshape, transpose and contiguous, every number with its place
-    in memory.
+    """Follow a tensor through view, reshape, transpose and contiguous, with the place of every
+    number in memory.
 
     Args: trace holds the steps, of which the first that reshape a tensor are played; beside is a
         second trace, such as the wrong view, that plays along.
-    Raises: ShapeError if nothing is laid out anew, or more than 512 numbers are.
+    Raises: ShapeError if no step changes the layout, or if more than 512 numbers move.
 
     >>> import torch
     >>> from mha_course.tracing import trace

@@ -74,7 +74,7 @@ def test_a_right_module_can_be_written_from_memory(right):
 def test_a_module_that_pytorch_agrees_with_passes_whatever_else_check_asks_for():
     report = exam.judge(whole()[1])
     assert report.status == "correct"
-    assert "The exercise above asks for more: A row with nothing to see is NaN." in report.message
+    assert "The exercise above asks for more: A row that sees nothing is NaN." in report.message
     assert report.picture == ""
 
 

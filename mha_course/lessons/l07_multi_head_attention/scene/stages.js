@@ -86,7 +86,7 @@ export const STAGES = [
     looksInto: "scores",
     ...ofHeads,
     sentence: ({ steps, word, key, score }) =>
-      `Every row of q meets every column of kᵀ, ${steps.D} products a score` +
+      `Every row of q meets every column of kᵀ, summing ${steps.D} products` +
       `${after(score && `${word} scores ${score} with ${key}`)}.`,
   },
   {
@@ -98,7 +98,7 @@ export const STAGES = [
     ...ofHeads,
     sentence: ({ steps }) =>
       `Scores are divided by √${steps.D} = ${number(Math.sqrt(steps.D))}; ` +
-      `${steps.masked ? "what the mask hides is shut out here" : "no mask shuts anything out here"}.`,
+      `${steps.masked ? "the mask hides some of them here" : "no mask hides any of them"}.`,
   },
   {
     name: "softmax",
@@ -109,7 +109,7 @@ export const STAGES = [
     looksInto: "weights",
     ...ofHeads,
     sentence: ({ attends }) =>
-      `Softmax makes weights of each row of scores, which sum to 1${after(attends)}.`,
+      `Softmax turns each row of scores into weights that sum to 1${after(attends)}.`,
   },
   {
     name: "weighted sum",
@@ -122,7 +122,7 @@ export const STAGES = [
     ...ofHeads,
     sentence: ({ word, key, weight, attends }) =>
       "The weights of a row mix the rows of v into its context" +
-      `${after(weight ? `that of ${word} is ${weight} of v of ${key}` : attends)}.`,
+      `${after(weight ? `${word} takes ${weight} of the v of ${key}` : attends)}.`,
   },
   {
     name: "concatenation",
