@@ -189,7 +189,13 @@ MISTAKES = [
         accept_or_redraw=[_accepting(lambda p, q, u: p >= q), _accepting(lambda p, q, u: p > q)],
     ),
     mistake("accepted-by-p-alone", accept_or_redraw=_accepting(lambda p, q, u: u < p)),
-    mistake("accepted-and-refused", accept_or_redraw=_accepting(lambda p, q, u: u >= p / q)),
+    mistake(
+        "accepted-and-refused",
+        accept_or_redraw=[
+            _accepting(lambda p, q, u: u >= p / q),
+            _accepting(lambda p, q, u: u > p / q),
+        ],
+    ),
     mistake(
         "probability-not-decision",
         accept_or_redraw=[
