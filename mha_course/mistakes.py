@@ -770,7 +770,7 @@ class-token-last: The class token stands last.
 targets-not-shifted: Targets are the inputs themselves.
     The target of a token is the next one.
 targets-shifted-wrong-way: Each token should predict the one before it.
-    Targets lie one place ahead: ids[:, 1:].
+    Targets lie one position ahead: ids[:, 1:].
 # 15, Language model: Writing
 generate-wrong-position: The next word was read at the wrong position.
     The prediction of the next word is in the logits of the last token.
@@ -799,6 +799,35 @@ softmax-over-batch/words: The probabilities sum to 1 over the sentences, not ove
     The words are the last axis: softmax(-1).
 top-k-none: top_k was None, but the code used it as a number.
     Keep all words then: choose only if top_k is not None.
+# 15, Language model: Speculative decoding
+ratio-inverted: The ratio is upside down.
+    A draft that the large model likes less is kept less often: with probability p/q, not q/p.
+always-accepts: Every draft is accepted.
+    Then the small model writes. Keep a draft only if uniform < p[draft] / q[draft].
+dice-ignored: The code decides without uniform.
+    Where p is half of q, half of the drafts are to be kept: compare uniform with p/q.
+accepted-by-p-alone: uniform was compared with p, not with p/q.
+    The draft came up with probability q already. Divide by it: uniform < p[draft] / q[draft].
+accepted-and-refused: The code accepts what it should refuse, and refuses the rest.
+    accepted is True where uniform lies below p/q.
+probability-not-decision: The code returned the probability of accepting, not the decision.
+    accepted is True or False: uniform < p[draft] / q[draft].
+zero-accepted: A word with p = 0 can be accepted.
+    uniform may be 0, and 0 <= 0. Ask for less: uniform < p[draft] / q[draft].
+redrawn-from-p: The word is redrawn from p itself.
+    Drafts have already supplied what p and q share. Redraw from what is left: max(p - q, 0).
+residual-not-clipped: Words that the small model likes more are in the residual.
+    There p - q is negative: set it to 0, clamp(min=0), and then divide by the sum.
+residual-not-normalised: The residual does not sum to 1.
+    Divide it by its sum.
+residual-reversed: The residual is what q has more than p.
+    Those words were drafted too often. Redraw the ones that were drafted too rarely: max(p - q, 0).
+residual-softmax: The residual went through a softmax.
+    Then words that should get 0 get a share. These are probabilities already: divide by their sum.
+residual-of-equals: Where p equals q, the residual is not p.
+    All differences are 0, and so is their sum. Return p then.
+residual-where-accepted: For accepted drafts, the code returned another residual.
+    The residual does not depend on uniform: return the same one in both cases.
 # 17, What heads do: Ablation: what breaks without a head
 ablate-in-place: The context itself was changed.
     Work on a copy, so that other heads can be tried: clone().
