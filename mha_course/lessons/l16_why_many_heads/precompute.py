@@ -28,7 +28,11 @@ def two_layers(head_dim: int, seeds: Sequence[int] = SEEDS) -> list[float]:
 def thin(num_heads: int, *, runs: int = 3, steps: int = 1000) -> dict[str, list[float]]:
     """Train runs to look up one of 16 keys, with all, q and k, or v alone thin; return their R²."""
     task = AssociativeRecall()
-    wide = {"q, k and v": {}, "q and k": {"value_dim": task.width}, "v": {"score_dim": task.width}}
+    wide: dict[str, dict[str, Any]] = {
+        "q, k and v": {},
+        "q and k": {"value_dim": task.width},
+        "v": {"score_dim": task.width},
+    }
     return {
         name: precomputed.round_all(
             learn(task, num_heads, runs=runs, steps=steps, **options).r2.tolist()
