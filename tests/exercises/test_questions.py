@@ -597,7 +597,7 @@ def layers_that_know_the_word_before(model):
     """Change the word before one of two keys: in which layers do the shares of the two change
     against each other?
     """
-    ids, _ = induction.repeated_words(1, torch.Generator().manual_seed(0))
+    ids = induction.repeated_words(1, torch.Generator().manual_seed(0))
     changed = ids.clone()
     changed[0, 3] = (ids[0, 3] + 1) % 32
     rows = [
