@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from mha_course import flash
 from mha_course.attention import MultiHeadAttention, attention
 from mha_course.caching import GroupedQueryAttention, kv_cache_bytes, repeat_kv
-from mha_course.datasets.grammar import sentences
+from mha_course.datasets.grammar import sentences, vocabulary
 from mha_course.example import guess, trained_model
 from mha_course.exercises import QUESTIONS, predict
 from mha_course.experiments import faulty_attention, precomputed
@@ -611,6 +611,17 @@ def layers_that_know_the_word_before(model):
     ]
 
 
+def carried_word():
+    """Send “queen” through the values and the output of head 1 of the last layer, into logits."""
+    model, own = trained_model(), slice(12, 24)
+    index = {word: vocabulary().index(word) for word in QUESTIONS["carried-word"].answers}
+    attention = model.blocks[1].attention
+    word = model.blocks[1].norm1(model.token_embedding.weight[index["queen"]])
+    carried = attention.out_proj.weight[:, own] @ (attention.v_proj.weight[own] @ word)
+    logits = model.to_words.weight @ ((carried - carried.mean()) * model.encoder.norm.weight)
+    return max(index, key=lambda word: logits[index[word]])
+
+
 def copy_layers():
     for name, layers, heads in (
         ("one head", 1, 1),
@@ -862,6 +873,7 @@ RIGHT = {
     "one-head-difference": [".583", "7/12", "50 %"],
     "twin-heads": ["identical", "The same."],
     "thin-part": ["queries and keys"],
+    "carried-word": ["the pronoun"],
     "copy-layers": ["2 layers", "two layers, one head each"],
     "own-order": [0, "no cost"],
     "word-appended": ["none", 0],
