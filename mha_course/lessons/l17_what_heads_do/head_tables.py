@@ -59,9 +59,6 @@ def meant_words() -> dict[str, Meant]:
     adverbs = {words.split()[1]: words.split()[0] for words in CONSEQUENCES.values()}
     return {
         "noun → its pronoun": {noun: [pronoun] for noun, pronoun in PRONOUNS.items()},
-        "noun → was, were": {
-            noun: ["were" if pronoun == "they" else "was"] for noun, pronoun in PRONOUNS.items()
-        },
         "noun → its adjectives": dict(adjectives),
         "adjective → its noun": {word: [noun] for noun in adjectives for word in adjectives[noun]},
         "state → its verb": {state: [verb] for state, verb in verbs.items()},

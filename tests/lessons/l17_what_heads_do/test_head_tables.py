@@ -118,7 +118,6 @@ def test_what_is_meant_stands_together_in_the_sentences(texts):
     meant = head_tables.meant_words()
     pairs = {
         "noun → its pronoun": [("pronoun", True)],
-        "noun → was, were": [("subject", True)],
         "noun → its adjectives": [("adjective", False)],
         "adjective → its noun": [("noun", False)],
         "state → its verb": [("state", True)],
