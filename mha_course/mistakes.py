@@ -831,37 +831,37 @@ residual-where-accepted: For accepted drafts, the code returned another residual
 # 17, What heads do: Ablation: what breaks without a head
 ablate-in-place: The context itself was changed.
     Work on a copy, so that other heads can be tried: clone().
-ablate-wrong-axis: Something other than heads was silenced.
+ablate-wrong-axis: What was silenced is not the heads.
     Heads are axis 1 of (B, H, S, D).
-ablate-wrong-axis/shorter: A head was looked for on an axis that is shorter.
+ablate-wrong-axis/shorter: The heads were looked for on an axis that is too short.
     Heads are axis 1 of (B, H, S, D): context[:, heads].
 ablate-complement: The listed heads were kept, and all others silenced.
     It is the listed ones whose context becomes 0.
 # 17, What heads do: Do it: one number for each head
 relation-summed: The weights of the pairs were added up.
     With more pairs the sum grows: divide by how many there are, or take the mean.
-relation-transposed: The weights were read the other way round.
-    Rows are queries: weights[from, to].
+relation-transposed: The weights were read from key to query.
+    Rows are queries, so a pair is read as weights[from, to].
 # 17, What heads do: A weight is not a contribution
 weights-only: The weights came back.
-    They say what share of a value is taken, not how long the value is, nor what W_O makes of it.
+    They say what share of a value is taken, but not how long it is, nor what W_O makes of it.
 norm-of-value: The values were measured before W_O.
-    Send each through its head's columns of W_O first: W_O stretches some and drops others.
-contribution-unweighted: The weights have no part in it.
-    That is the length with all the weight on s: multiply it by the weight.
+    Send each value through its head's columns of W_O first: W_O stretches some and drops others.
+contribution-unweighted: The weights were left out.
+    These are the lengths with all the weight on s. Multiply them by the weights.
 norm-squared: The squares of the lengths came back.
     The length is the root of the sum of squares: norm(dim=-1).
 contribution-of-all-heads: The heads were added before their lengths were taken.
-    Each head has a length of its own for each pair: keep the axis H until the norm is taken.
+    Each head has a length of its own for each pair, so keep the axis H until the norm is taken.
 output-columns-as-rows/contribution: W_O was cut by rows.
-    Cut it by columns: each head is read by D columns of W_O.
+    Its columns read the heads: D columns for each head.
 # 17, What heads do: Deeper: other maps, the same output
-same-weights: These are the weights that came in: none has moved by more than 0.000001.
+same-weights: These are the weights that came in: none has moved by 0.001.
     Add to each row a step along a direction that changes neither its context nor its sum.
 negative-weights: Some of the weights are negative.
-    Take a shorter step: stop before the first weight of the row reaches 0.
+    Take a shorter step: stop when the first weight of the row reaches 0.
 sum-moved: Rows no longer sum to 1.
-    Put a column of ones beside v when you look for the direction: then it also keeps the sum.
+    Give v a column of ones before you look for the direction. Then the direction keeps the sum.
 context-moved: They are weights, but the context has moved.
     What you add to a row must give 0 when it is multiplied by v.
 # 18, Real models: What is in the file

@@ -337,6 +337,8 @@ WRONG = [
     ("other_weights", "same-weights", lambda weights, v: weights.clone()),
     ("other_weights", "same-weights", lambda weights,
         v: weights + 1e-7 * torch.randn_like(weights)),
+    ("other_weights", "same-weights", lambda weights, v: weights.lerp(
+        solutions.other_weights(weights, v), 1e-3)),
     ("other_weights", "negative-weights", past_zero),
     ("other_weights", "sum-moved", forgets_the_sum),
     ("other_weights", "context-moved", one_row_up),

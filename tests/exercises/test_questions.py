@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from mha_course import flash
 from mha_course.attention import MultiHeadAttention, attention
 from mha_course.caching import GroupedQueryAttention, kv_cache_bytes, repeat_kv
-from mha_course.datasets.grammar import sentences
+from mha_course.datasets.grammar import sentences, vocabulary
 from mha_course.example import guess, trained_model
 from mha_course.exercises import QUESTIONS, predict
 from mha_course.experiments import faulty_attention, precomputed
@@ -627,7 +627,7 @@ def layers_that_know_the_word_before(model):
     """Change the word before one of two keys: in which layers do the shares of the two change
     against each other?
     """
-    ids, _ = induction.repeated_words(1, torch.Generator().manual_seed(0))
+    ids = induction.repeated_words(1, torch.Generator().manual_seed(0))
     changed = ids.clone()
     changed[0, 3] = (ids[0, 3] + 1) % 32
     rows = [
@@ -639,6 +639,17 @@ def layers_that_know_the_word_before(model):
         for layer, pair in enumerate(zip(before, after, strict=True))
         if not torch.allclose(*pair, rtol=1e-4)
     ]
+
+
+def carried_word():
+    """Send “queen” through the values and the output of head 1 of the last layer, into logits."""
+    model, own = trained_model(), slice(12, 24)
+    index = {word: vocabulary().index(word) for word in QUESTIONS["carried-word"].answers}
+    attention = model.blocks[1].attention
+    word = model.blocks[1].norm1(model.token_embedding.weight[index["queen"]])
+    carried = attention.out_proj.weight[:, own] @ (attention.v_proj.weight[own] @ word)
+    logits = model.to_words.weight @ ((carried - carried.mean()) * model.encoder.norm.weight)
+    return max(index, key=lambda word: logits[index[word]])
 
 
 def copy_layers():
@@ -905,6 +916,7 @@ RIGHT = {
     "one-head-difference": [".583", "7/12", "50 %"],
     "twin-heads": ["identical", "The same."],
     "thin-part": ["queries and keys"],
+    "carried-word": ["the pronoun"],
     "copy-layers": ["2 layers", "two layers, one head each"],
     "own-order": [0, "no cost"],
     "word-appended": ["none", 0],

@@ -37,11 +37,9 @@ def other_weights(weights: Tensor, v: Tensor) -> Tensor:
     """Return weights (T, S), of other sizes, that mix v (S, D) into the very same context.
 
     Each weight is multiplied by 1 + a factor. The changes, weight · factor, must lie in the null
-    space of
-    [V, 1], so that neither the context nor the sum moves. Of all such factors of length 1 those
-    that change
-    most are taken, as often as no weight falls below 0. A row that rests on D + 1 tokens or fewer
-    stays.
+    space of [V, 1], so that neither the context nor the sum moves. Of all such factors of length 1,
+    those that change most are taken, up to where the first weight reaches 0. A row with at most
+    D + 1 weights above 0 stays.
     """
     weights_64 = weights.double()  # (T, S)
     v_and_ones = torch.cat((v, torch.ones_like(v[:, :1])), dim=1).double()  # (S, D+1)
@@ -64,7 +62,18 @@ def other_weights(weights: Tensor, v: Tensor) -> Tensor:
     return (weights_64 * (1 + factors)).to(weights.dtype)  # (T, S)
 
 
-LEAST = 1e-6  # what moves less is rounding
+ROUNDING = 1e-6  # what is below 0, or beside 1, by less
+MOVED = (
+    1e-3  # what some weight of a row must move by, where the reference moves one 20 times as far
+)
+
+
+def _rows_left(answered: Tensor, weights: Tensor, v: Tensor) -> Tensor:
+    """Return which rows are as they came in, although they can move, (T,)."""
+    moved, can_move = (
+        (other - weights).abs().amax(-1) for other in (answered, other_weights(weights, v))
+    )
+    return (moved < MOVED) & (can_move > 20 * MOVED)
 
 
 def same_context(answer: Callable[..., Any], weights_: Tensor, v: Tensor) -> Any:
@@ -74,7 +83,7 @@ def same_context(answer: Callable[..., Any], weights_: Tensor, v: Tensor) -> Any
         return answered
     answered = answered.to(v)
     kept = (answered @ v, answered.sum(-1))
-    flags = ((answered < -LEAST).sum(), ((answered - weights_).abs().amax() <= LEAST).sum())
+    flags = ((answered < -ROUNDING).sum(), _rows_left(answered, weights_, v).sum())
     return (*kept, torch.stack([flag.to(v.dtype) for flag in flags]))
 
 
@@ -93,19 +102,23 @@ def _not_other_weights(
     answered = answered.detach().to(v)
     if not answered.isfinite().all():
         return None, "Some of the weights are NaN or inf. Was anything divided by 0?"
-    if (answered - weights_).abs().amax() <= LEAST:
+    left = _rows_left(answered, weights_, v)
+    if (answered - weights_).abs().amax() < MOVED:
         return "same-weights", ROWS["same-weights"].text
-    if (answered < -LEAST).any():
+    if (answered < -ROUNDING).any():
         return "negative-weights", (
-            f"{int((answered < -LEAST).sum())} weights are negative, down to "
+            f"{int((answered < -ROUNDING).sum())} weights are negative, down to "
             f"{float(answered.min()):.2g}. {ROWS['negative-weights'].why}"
         )
-    if ((answered.sum(-1) - 1).abs() > LEAST).any():
+    if ((answered.sum(-1) - 1).abs() > ROUNDING).any():
         row = int((answered.sum(-1) - 1).abs().argmax())
         return "sum-moved", (
-            f"Rows do not sum to 1 any more: row {row} sums to {float(answered[row].sum()):.6g}. "
+            f"Rows no longer sum to 1: row {row} sums to {float(answered[row].sum()):.6g}. "
             f"{ROWS['sum-moved'].why}"
         )
+    if left.any():
+        rows = ", ".join(str(row) for row in left.nonzero().flatten().tolist())
+        return None, f"Rows that can move are as they came in: {rows}. Move each row."
     moved = float((answered @ v - weights_ @ v).abs().amax())
     return "context-moved", (
         f"They are weights, but the context has moved, by up to {moved:.2g}. "
@@ -177,11 +190,11 @@ def _drawn_contributions(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
 EXERCISES = [
     Exercise(
         relation_score,
-        "A pair leads from one token to another. Which of the two is the query, and on which axis "
-        "do queries stand?",
-        "Two lists of indices pick the weights of all pairs at once. Then take the mean over the "
-        "pairs.",
-        "weights (H, S, S), picked at n rows and n columns, is (H, n); its mean over the last "
+        "A pair leads from one token to another. Which of the two is the query, and which axis "
+        "of the weights counts queries?",
+        "A list of rows and a list of columns pick the weights of all pairs at once. Then take "
+        "the mean over the pairs.",
+        "weights (H, S, S), picked at n rows and n columns, is (H, n). Its mean over the last "
         "axis is (H).",
         inputs=[
             lambda: (weights()[0, :, :, :T], [(0, 3), (4, 1), (2, 2)]),
@@ -190,14 +203,14 @@ EXERCISES = [
         drawn=lambda d: (d.weights("HSS"), d.ids(d.S, "D2").tolist()),
         learns=False,
         axes="H",
-        done="You can ask a head how much it looks along a relation. Turn the pairs round: which "
-        "heads look back?",
+        done="You can measure how much a head attends along a relation. Turn the pairs round: "
+        "which heads attend the other way?",
     ),
     Exercise(
         ablate_heads,
-        "What becomes of the caller's tensor if you write zeros into it?",
-        "Work on a `clone`. A list can be an index: on which axis are the heads?",
-        "context (B, H, S, D) stays as it is. In a copy of the same shape, the listed places of "
+        "What happens to the caller's tensor if you write zeros into it?",
+        "Work on a `clone`. A list can be an index: which axis counts the heads?",
+        "context (B, H, S, D) stays as it is. In a copy of the same shape, the listed entries of "
         "axis 1 are 0.",
         inputs=[
             lambda: (draw(B, H, S, D, seed=1), [0, 2, 3]),
@@ -206,36 +219,39 @@ EXERCISES = [
         drawn=lambda d: (d("BHSD"), d.picks.sample(range(d.H), max(1, d.H - 2))),
         axes="B H S D",
         exact_zeros=True,
-        done="You can silence heads, and keep the rest. Silence all but one: how far does that "
+        done="You can silence heads and keep the rest. Silence all but one: how far does that "
         "one get alone?",
     ),
     Exercise(
         contribution_norms,
         "What does a head add to the output of t if all its weight is on s, and what if only some "
         "of it is?",
-        "Each head has D columns of w_o. Send its values through them, and take the length over "
-        "the C numbers that come out. A weight only makes it shorter. See `head_contributions` of "
-        "lesson 6.",
-        "w_o (C, C) with its second axis cut is (C, H, D), and in the order (H, D, C) a table for "
-        "each head. v (H, S, D) times these is (H, S, C), its norm (H, S); weights (H, T, S) "
-        "times that, with an axis for T.",
+        "Each head has D columns of w_o. Send its values through them, and take the length of "
+        "the C numbers that come out. The weight then scales that length. In lesson 6, "
+        "`head_contributions` did the first half.",
+        "For head h, v[h] (S, D) times its columns of w_o, turned, (D, C), is (S, C), and the "
+        "norm of that (S,). Multiply weights[h] (T, S) by it, and stack the heads: (H, T, S).",
+        line="H, S, D = v.shape\n"
+        "columns = [w_o[:, D * h : D * h + D] for h in range(H)]  # (C, D) each\n"
+        "lengths = [(v[h] @ columns[h].T).norm(dim=-1) for h in range(H)]  # (S,) each\n"
+        "return torch.stack([weights[h] * lengths[h] for h in range(H)])  # (H, T, S)",
         inputs=[lambda: (draw(H, T, 11, seed=4).softmax(-1), draw(H, 11, D, seed=6), *square(5))],
         drawn=_drawn_contributions,
         learns=False,
         axes="H T S",
-        done="You can tell what a head looks at from what it brings. Where is the largest weight "
-        "not the largest contribution?",
+        done="You can tell what a head attends to from what it brings. Where is the largest "
+        "weight not the largest contribution?",
     ),
     Exercise(
         other_weights,
-        "What may you add to a row of weights that changes neither its sum nor its mixture of the "
+        "What can you add to a row of weights that changes neither its sum nor its mixture of the "
         "values?",
-        "A direction that v and a column of ones both take to 0: S > D + 1 leaves one, and "
-        "`torch.linalg.svd` finds it. Follow it while no weight gets negative.",
-        "v beside a column of ones is (S, D + 1). The direction (S) is the last row of Vh of its "
+        "A direction that v and a column of ones both take to 0. With S > D + 1 there is one, and "
+        "`torch.linalg.svd` finds it. Follow it until a weight would become negative.",
+        "v with a column of ones is (S, D + 1). The direction (S,) is the last row of Vh of its "
         "transpose. Add to weights (T, S) a step (T, 1) times the direction.",
         line="kept = torch.cat((v, torch.ones_like(v[:, :1])), dim=1)  # (S, D + 1)\n"
-        "direction = torch.linalg.svd(kept.T).Vh[-1]  # (S)\n"
+        "direction = torch.linalg.svd(kept.T).Vh[-1]  # (S,)\n"
         "room = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)\n"
         "return weights + room / 2 * direction  # (T, S)",
         inputs=[lambda: ((0.3 * draw(T, 11, seed=1)).softmax(-1), draw(11, D, seed=2))],
@@ -256,31 +272,43 @@ QUESTIONS = {
         "A head gives 0.5 of its weight to “dog”, whose value has length 1 after the output "
         "projection, and 0.3 to “cat”, whose value has length 3 there. From which of the two does "
         "it bring more?",
-        "dog → Half of a vector of length 1 is 0.5. How long is 0.3 of a vector of length 3?",
-        "✔ cat → 0.3 · 3 is 0.9, and 0.5 · 1 only 0.5: the weight is one factor of three, beside "
-        "the value and the output projection.",
+        "dog → 0.5 of a vector of length 1 has length 0.5. How long is 0.3 of a vector of "
+        "length 3?",
+        "✔ cat → 0.3 · 3 is 0.9, and 0.5 · 1 is only 0.5. The weight is one of three factors; "
+        "the value and the output projection are the others.",
         "both the same → Multiply each weight by its length: 0.5 · 1 against 0.3 · 3.",
+    ),
+    "carried-word": question(
+        "A word is hidden, and L1 H1 attends from it to “queen”. Without this head about a third "
+        "of the hidden pronouns is guessed wrong. Of which word should its OV circuit raise the "
+        "logit most, when it reads “queen”?",
+        "queen → Then the model would guess a noun where a pronoun is hidden. A head need not "
+        "pass on the word that it reads.",
+        "✔ she → That is the word to be guessed. The circuit turns the noun into its pronoun on "
+        "the way.",
+        "proud → That is an adjective of “queen”. It helps to guess a hidden adjective.",
+        also=("the pronoun", "her pronoun", "“she”"),
     ),
     "copy-layers": question(
         "Ten random words, then the same ten again: … 7 4 9 … 7 4 ?. To say 9, a head at the "
-        "second 4 must look at the word that came after the first 4. Its query knows that it "
-        "stands on a 4. Which attention can do it, wherever the second run begins?",
-        "one layer, with one head → The key of 9 is made of 9 and of its place. Nothing in it "
+        "second 4 must attend to the word that came after the first 4. It has to find that word "
+        "by the 4 before it, wherever it stands. Which attention can do that?",
+        "one layer, with one head → The key of 9 is made of 9 and of its position. Nothing in it "
         "says that a 4 stood before it.",
         "one layer, with two heads side by side → Both read the same keys, and no key says which "
         "word stood before it.",
-        "✔ two layers, with one head each → The first tells every word who stood before it; then "
-        "the second can ask for the word behind a 4.",
+        "✔ two layers, with one head each → The first tells every word which word stood before "
+        "it. Then the second can ask for the word behind a 4.",
         also=("two layers", "2 layers", "two layers, one head each"),
     ),
     "zero-query": question(
         "To silence a head, you set its q to 0. What is its context now?",
-        "nothing → Scores of 0 are not weights of 0: softmax makes all weights alike, and they "
+        "nothing → Scores of 0 are not weights of 0. Softmax makes all weights equal, and they "
         "sum to 1.",
-        "✔ the mean of all values → All scores are 0, so all weights are alike. The head goes on: "
-        "it adds the mean of its values.",
+        "✔ the mean of all values → All scores are 0, so all weights are equal, and the head goes "
+        "on adding the mean of its values.",
         "the value of the first token → Nothing prefers the first token: all scores are 0, so all "
-        "are alike.",
+        "weights are equal.",
         also=(
             "mean of values",
             "the mean of the values",
@@ -290,17 +318,16 @@ QUESTIONS = {
     ),
     "free-directions": question(
         "A head has D = 12 and reads S = 15 tokens; all weights of a row are above 0. In how many "
-        "independent directions can the row move, a little, so that neither its context nor its "
-        "sum changes?",
-        "2 → 15 numbers must meet 12 conditions for the context and 1 for the sum: 15 − 13 = 2 "
+        "independent directions can the row move a little without changing its context or its "
+        "sum?",
+        "2 → 15 numbers must meet 12 conditions for the context and 1 for the sum, so 15 − 13 = 2 "
         "are free.",
         "3 → The context takes 12 conditions. The sum of the row, which must stay 1, takes one "
         "more.",
-        "0 → 15 numbers, and fewer conditions than that: some freedom is left.",
-        "12 → That is how many conditions the context makes. How many numbers may move, and how "
-        "many are bound?",
-        "13 → That is how many conditions there are. How many numbers are there?",
-        nudge="Count the numbers that may move, and take away one for each condition that they "
+        "0 → There are fewer conditions than the 15 numbers, so some freedom is left.",
+        "12 → That is the number of conditions from the context. How many numbers can move?",
+        "13 → That is the number of conditions. How many numbers are there?",
+        nudge="Count the numbers that can move, and take away one for each condition that they "
         "must meet.",
         units="directions",
     ),

@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from mha_course.datasets.grammar import Sentence
+from mha_course.datasets.grammar import CONSEQUENCES, NOUNS, PRONOUNS, Sentence, vocabulary
 from mha_course.example import encode
 from mha_course.experiments.head_analysis import (
     Head,
@@ -43,6 +43,46 @@ HIDDEN = {
     "noun": "adjective",
     "state": "consequence",
 }
+
+
+Meant = dict[str, Sequence[str]]  # for each word, the words that it may be turned into
+
+
+def meant_words() -> dict[str, Meant]:
+    """Return, for each kind of word, what an OV circuit could turn it into that means something.
+
+    >>> meant_words()["noun → its adjectives"]["cat"]
+    ['grey', 'sleek']
+    """
+    adjectives = {noun: words.split() for group in NOUNS.values() for noun, words in group.items()}
+    verbs = {state: words.split()[0] for state, words in CONSEQUENCES.items()}
+    adverbs = {words.split()[1]: words.split()[0] for words in CONSEQUENCES.values()}
+    return {
+        "noun → its pronoun": {noun: [pronoun] for noun, pronoun in PRONOUNS.items()},
+        "noun → its adjectives": dict(adjectives),
+        "adjective → its noun": {word: [noun] for noun in adjectives for word in adjectives[noun]},
+        "state → its verb": {state: [verb] for state, verb in verbs.items()},
+        "adverb → its verb": {adverb: [verb] for adverb, verb in adverbs.items()},
+        "word → itself": {word: [word] for word in vocabulary()},
+    }
+
+
+def meant_share(raised: Tensor, meant: Meant) -> float:
+    """Return for how many words the one that is raised most is meant, 0 to 1.
+
+    Args: raised (V, V) is what each word adds to each logit; only words that are meant by some word
+        of meant compete.
+    """
+    index = {word: number for number, word in enumerate(vocabulary())}
+    candidates = sorted({word for words in meant.values() for word in words})
+    best = raised[:, [index[word] for word in candidates]].argmax(-1)  # (V,)
+    return sum(candidates[best[index[word]]] in words for word, words in meant.items()) / len(meant)
+
+
+def meant_by_chance(meant: Meant) -> float:
+    """Return how often a candidate drawn at random is meant."""
+    candidates = {word for words in meant.values() for word in words}
+    return sum(map(len, meant.values())) / len(meant) / len(candidates)
 
 
 def head_names(model: MaskedWordModel) -> list[str]:

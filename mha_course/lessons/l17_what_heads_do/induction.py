@@ -6,34 +6,62 @@ Axes: B sequences, S tokens, C width, V words in the vocabulary, H heads, L laye
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mha_course.attention import MultiHeadAttention
+from mha_course.attention import MultiHeadAttention, merge_heads
 from mha_course.models import seeded, train
 from mha_course.positions import sinusoidal_encoding
 
-WORDS, TOKENS, SHORTEST, LONGEST = 32, 24, 6, 12
+WORDS = 32  # in the vocabulary
+TOKENS, SHORTEST, LONGEST, PIECE = 24, 6, 12, 3
 
 
-def repeated_words(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw 6 to 12 different words for each of B sequences, and repeat them until there are 24.
+def repeated_words(count: int, generator: torch.Generator) -> Tensor:
+    """Draw 6 to 12 different words for each sequence, and repeat them in order: (B, 24).
 
-    Returns: ids (B, 24), and how many different words they are, (B, 1).
-
-
-    >>> ids, period = repeated_words(3, torch.Generator().manual_seed(0))
-    >>> all(torch.equal(row[:-n], row[n:]) for row, n in zip(ids, period.flatten(), strict=True))
-    True
+    >>> ids = repeated_words(3, torch.Generator().manual_seed(0))
+    >>> [any(torch.equal(row[:-n], row[n:]) for n in range(6, 13)) for row in ids]
+    [True, True, True]
     """
     dice: dict[str, Any] = {"generator": generator, "device": generator.device}
-    words = torch.rand(count, WORDS, **dice).argsort(-1)[:, :LONGEST]
+    words = _different_words(count, generator)
     period = torch.randint(SHORTEST, LONGEST + 1, (count, 1), **dice)  # (B, 1)
-    return words.gather(1, torch.arange(TOKENS, device=period.device) % period), period
+    return words.gather(1, torch.arange(TOKENS, device=period.device) % period)
+
+
+def words_in_pieces(count: int, generator: torch.Generator) -> Tensor:
+    """Draw 12 different words, and then four pieces of three cut out of them anywhere: (B, 24).
+
+    >>> ids = words_in_pieces(1, torch.Generator().manual_seed(0))[0].tolist()
+    >>> starts = [ids.index(ids[place]) for place in range(12, 24, 3)]
+    >>> [ids[start + 2] for start in starts] == ids[14::3]
+    True
+    """
+    words = _different_words(count, generator)
+    dice: dict[str, Any] = {"generator": generator, "device": generator.device}
+    starts = torch.randint(LONGEST - PIECE + 1, (count, LONGEST // PIECE, 1), **dice)
+    places = starts + torch.arange(PIECE, device=starts.device)  # (B, pieces, 3)
+    return torch.cat((words, words.gather(1, places.flatten(1))), 1)
+
+
+def _different_words(count: int, generator: torch.Generator) -> Tensor:
+    dice: dict[str, Any] = {"generator": generator, "device": generator.device}
+    return torch.rand(count, WORDS, **dice).argsort(-1)[:, :LONGEST]  # (B, 12)
+
+
+def is_known(ids: Tensor) -> Tensor:
+    """Return which words, from the second on, followed the same word before, (B, S-1).
+
+    >>> is_known(torch.tensor([[7, 4, 9, 7, 4, 9]])).int().tolist()
+    [[0, 0, 0, 1, 1]]
+    """
+    pairs = torch.stack((ids[:, :-1], ids[:, 1:]), -1)  # (B, S-1, 2)
+    same = (pairs[:, :, None] == pairs[:, None]).all(-1)  # (B, S-1, S-1)
+    return same.tril(-1).any(-1)
 
 
 class AttentionOnly(nn.Module):
@@ -67,16 +95,37 @@ class AttentionOnly(nn.Module):
         return torch.stack(weights_of_layers), self.to_words(x)
 
 
-def repeated_loss(model: AttentionOnly, ids: Tensor, period: Tensor) -> Tensor:
-    """Return the mean cross-entropy of the words behind one that has come back, in nats."""
+def known_loss(model: AttentionOnly, ids: Tensor) -> Tensor:
+    """Return the mean cross-entropy of the words that are known, in nats."""
     losses = F.cross_entropy(model(ids[:, :-1]).mT, ids[:, 1:], reduction="none")  # (B, S-1)
-    return losses[torch.arange(1, TOKENS, device=period.device) > period].mean()
+    return losses[is_known(ids)].mean()
 
 
-def accuracy(logits: Tensor, ids: Tensor, period: Tensor) -> float:
-    """Return how often logits (B, S, V) guess a word behind one that has come back, 0 to 1."""
+def accuracy(logits: Tensor, ids: Tensor) -> float:
+    """Return how often logits (B, S, V) guess a word that is known, 0 to 1."""
     right = logits[:, :-1].argmax(-1) == ids[:, 1:]  # (B, S-1)
-    return right[torch.arange(1, TOKENS, device=period.device) > period].float().mean().item()
+    return right[is_known(ids)].float().mean().item()
+
+
+def accuracy_of_copying(ids: Tensor) -> float:
+    """Return how often the word L back is a word that is known, with the best L for each place."""
+    known = is_known(ids)
+    right = torch.zeros(ids.size(1), *known.shape, device=ids.device)  # (L, B, S-1)
+    for back in range(1, ids.size(1)):
+        right[back, :, back - 1 :] = (ids[:, back:] == ids[:, :-back]) & known[:, back - 1 :]
+    return (right.sum(1).amax(0).sum() / known.sum()).item()
+
+
+@torch.no_grad()
+def logits_by_position(model: AttentionOnly, ids: Tensor) -> Tensor:
+    """Return logits (B, S, V) of one layer with its weights averaged over all sequences."""
+    x = model.embed(ids)
+    (attention,) = model.layers
+    assert isinstance(attention, MultiHeadAttention)
+    causal = torch.ones(ids.size(1), ids.size(1), dtype=torch.bool, device=ids.device).tril()
+    steps = attention.steps(x, mask=causal)
+    mean = steps.weights.mean(0, keepdim=True)  # (1, H, S, S)
+    return model.to_words(x + attention.out_proj(merge_heads(mean @ steps.v)))
 
 
 class Learned(NamedTuple):
@@ -84,34 +133,27 @@ class Learned(NamedTuple):
 
     model: AttentionOnly
     losses: list[float]  # of every step, in nats
-    accuracy: float  # how often it guesses a word behind one that has come back
-    previous: (
-        Tensor  # (L, H), each head's mean weight on the word before, from those that are all new
-    )
+    accuracy: float  # how often it guesses a word that is known
+    previous: Tensor  # (L, H), each head's mean weight on the word before, in the first 12 words
     after: Tensor  # (L, H), on the words that came after this one, from those that came back
 
 
-def learn(num_layers: int, num_heads: int, *, seed: int = 0, steps: int = 300) -> Learned:
+def learn(
+    num_layers: int, num_heads: int, d_model: int = 64, *, seed: int = 0, steps: int = 300
+) -> Learned:
     """Train on repeated random words, and measure on others."""
     generator = torch.Generator().manual_seed(seed)
     with seeded(seed):
-        model = AttentionOnly(num_layers, num_heads)
-    losses = train(model, _batches(generator), repeated_loss, steps=steps, lr=1e-2, progress=False)
-    ids, period = repeated_words(500, generator)
+        model = AttentionOnly(num_layers, num_heads, d_model)
+    batches = ((repeated_words(32, generator),) for _ in range(steps))
+    losses = train(model, batches, known_loss, steps=steps, lr=1e-2, progress=False)
+    ids = repeated_words(500, generator)
     with torch.no_grad():
         weights, logits = model.weights_and_logits(ids)  # (L, B, H, S, S), (B, S, V)
     previous = weights.diagonal(-1, -2, -1)[..., : LONGEST - 1].mean((1, 3))  # (L, H)
-    places = torch.arange(TOKENS, device=ids.device)
-    behind = (places[:, None] - places + 1) % period[
-        ..., None
-    ] == 0  # (B, S, S): key is behind a word like the query
-    on_behind = (weights * behind[:, None]).sum(
-        -1
-    )  # (L, B, H, S); what has not come yet has weight 0
-    after = on_behind.transpose(1, 2)[:, :, places >= period].mean(-1)  # (L, H)
-    return Learned(model, losses, accuracy(logits, ids, period), previous, after)
-
-
-def _batches(generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-    while True:
-        yield repeated_words(32, generator)
+    same = ids[:, :, None] == ids[:, None]  # (B, S, S)
+    behind = F.pad(same[..., :-1], (1, 0))  # (B, S, S): a key is behind a word like the query
+    on_behind = (weights * behind[:, None]).sum(-1)  # (L, B, H, S)
+    came_back = same.tril(-1).any(-1)  # (B, S)
+    after = on_behind.transpose(1, 2)[:, :, came_back].mean(-1)  # (L, H)
+    return Learned(model, losses, accuracy(logits, ids), previous, after)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mha_course import example
-from mha_course.datasets.grammar import sentences
+from mha_course.datasets.grammar import sentences, vocabulary
 from mha_course.experiments import head_analysis
 from mha_course.lessons.l17_what_heads_do import head_tables
 
@@ -88,3 +88,47 @@ def test_pairs_are_symmetric_and_hold_the_single_heads(model, texts):
         model, few, ["adjective"], [[(0, 0)], [(1, 3)], [(1, 2), (1, 3)]]
     )[0]
     assert torch.equal(lost, torch.stack([found[0, 0], found[7, 7], found[6, 7]]))
+
+
+def test_the_word_that_is_raised_most_is_meant_or_not():
+    """Tables by hand: the right words raised, all wrong ones, and words that do not compete."""
+    index = {word: number for number, word in enumerate(vocabulary())}
+    for meant in head_tables.meant_words().values():
+        right = torch.zeros(len(index), len(index))
+        for word, words in meant.items():
+            right[index[word], index[words[-1]]] = 1.0
+        assert head_tables.meant_share(right, meant) == 1
+        assert head_tables.meant_share(-right, meant) < 0.1
+        half = right.clone()
+        for word in list(meant)[::2]:
+            half[index[word]] *= -1
+        assert head_tables.meant_share(half, meant) == pytest.approx(0.5, abs=0.1)
+        right[:, index["<pad>"]] = 0.5  # less than what is right
+        assert head_tables.meant_share(right, meant) == 1
+    adjectives = head_tables.meant_words()["noun → its adjectives"]
+    assert head_tables.meant_by_chance(adjectives) == 2 / 32
+    raised = torch.zeros(len(index), len(index))
+    for noun, words in adjectives.items():
+        raised[index[noun], index[words[0]]] = 1.0
+        raised[index[noun], index["the"]] = 2.0  # no adjective
+    assert head_tables.meant_share(raised, adjectives) == 1
+
+
+def test_what_is_meant_stands_together_in_the_sentences(texts):
+    meant = head_tables.meant_words()
+    pairs = {
+        "noun → its pronoun": [("pronoun", True)],
+        "noun → its adjectives": [("adjective", False)],
+        "adjective → its noun": [("noun", False)],
+        "state → its verb": [("state", True)],
+        "adverb → its verb": [("adverb", True)],
+    }
+    assert [*pairs, "word → itself"] == list(meant)
+    forms = {"him": "he", "her": "she", "them": "they"}
+    for name, relations in pairs.items():
+        for relation, turned in relations:
+            for text in texts:
+                for start, end in text.pairs.get(relation, ()):
+                    words = [text.words[start], text.words[end]]
+                    first, second = words[::-1] if turned else words
+                    assert forms.get(second, second) in meant[name][first]

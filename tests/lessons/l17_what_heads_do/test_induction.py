@@ -1,4 +1,4 @@
-"""Repeated words, the loss on them, and the attention-only model that continues them."""
+"""Repeated words, which of them are known, and the attention-only model that continues them."""
 
 import math
 
@@ -10,34 +10,79 @@ from mha_course.lessons.l17_what_heads_do import induction
 
 
 def test_repeated_words_are_different_ones_and_then_the_same_again():
-    ids, period = induction.repeated_words(50, generator())
+    ids = induction.repeated_words(50, generator())
     assert ids.shape == (50, 24)
-    assert set(period.flatten().tolist()) == set(range(6, 13))
-    for row, n in zip(ids, period.flatten().tolist(), strict=True):
-        assert len(set(row[:n].tolist())) == n
+    periods = [len(set(row)) for row in ids.tolist()]
+    assert set(periods) == set(range(6, 13))
+    for row, n in zip(ids, periods, strict=True):
         assert torch.equal(row[n:], row[:-n])
+    known = [[False] * n + [True] * (23 - n) for n in periods]
+    assert induction.is_known(ids).tolist() == known
 
 
-def test_only_words_that_stood_there_before_are_asked_for():
+def test_pieces_are_cut_out_anywhere_and_known_inside():
+    ids = induction.words_in_pieces(200, generator())
+    assert ids.shape == (200, 24)
+    starts = set()
+    for row, known in zip(ids.tolist(), induction.is_known(ids).tolist(), strict=True):
+        assert len(set(row[:12])) == 12
+        for place in range(12, 24, 3):
+            start = row.index(row[place])
+            starts.add(start)
+            assert row[place : place + 3] == row[start : start + 3]
+            assert known[place : place + 2] == [True, True]
+        assert not any(known[:11])
+    assert starts == set(range(10))
+
+
+def test_only_words_that_are_known_are_asked_for():
     """A model that always says the right word there, and nothing elsewhere, has no loss."""
-    ids, period = induction.repeated_words(9, generator())
+    ids = induction.repeated_words(9, generator())
 
     def knows(words):
-        logits = torch.zeros(9, 23, 32)
-        for row in range(9):
-            n = int(period[row])
-            logits[row, torch.arange(n, 23), ids[row, n + 1 :]] = 99.0
-        return logits
+        return 99.0 * (torch.arange(32) == ids[:, 1:, None]) * induction.is_known(ids)[..., None]
 
-    assert induction.repeated_loss(knows, ids, period) < 1e-6
-    assert induction.repeated_loss(
-        lambda words: torch.zeros(9, 23, 32), ids, period
-    ).item() == pytest.approx(math.log(32))
+    assert induction.known_loss(knows, ids) < 1e-6
+    logits = torch.cat((knows(ids), torch.zeros(9, 1, 32)), 1)
+    assert induction.accuracy(logits, ids) == 1
+    assert induction.accuracy(-logits, ids) == 0
+    assert induction.known_loss(lambda words: torch.zeros(9, 23, 32), ids).item() == pytest.approx(
+        math.log(32)
+    )
+
+
+def test_copying_from_a_fixed_distance_is_as_good_as_the_commonest_divisor():
+    """The best distance for a place is a multiple of most lengths that can have come back there."""
+    right = known = 0
+    for place in range(7, 24):
+        lengths = range(6, min(12, place - 1) + 1)
+        known += len(lengths)
+        right += max(sum(back % n == 0 for n in lengths) for back in range(1, place + 1))
+    ids = induction.repeated_words(8000, generator())
+    assert induction.accuracy_of_copying(ids) == pytest.approx(right / known, abs=0.01)
+    assert induction.accuracy_of_copying(torch.tensor([[7, 4, 9, 7, 4, 9, 7]])) == 1
+    assert induction.accuracy_of_copying(torch.tensor([[7, 4, 7, 4], [7, 4, 5, 7]])) == 1
+
+
+def test_averaged_weights_are_the_same_for_all_words():
+    """By hand, one sequence after the other; one alone is its own mean."""
+    model = induction.AttentionOnly(1, 2, 24)
+    ids = induction.repeated_words(5, generator())
+    averaged = induction.logits_by_position(model, ids)
+    assert torch.allclose(induction.logits_by_position(model, ids[:1]), model(ids[:1]), atol=1e-5)
+    assert not torch.allclose(averaged, model(ids), atol=1e-3)
+    mean = model.weights_and_logits(ids)[0][0].mean(0)  # (H, S, S)
+    (layer,) = model.layers
+    for row, want in zip(ids, averaged, strict=True):
+        x = model.embed(row[None])[0]
+        values = layer.v_proj(x)
+        context = torch.cat((mean[0] @ values[:, :12], mean[1] @ values[:, 12:]), -1)
+        assert torch.allclose(model.to_words(x + layer.out_proj(context)), want, atol=1e-5)
 
 
 def test_attention_alone_is_causal_and_has_a_map_for_each_layer():
     model = induction.AttentionOnly(2, 4)
-    ids, _ = induction.repeated_words(3, generator())
+    ids = induction.repeated_words(3, generator())
     weights, logits = model.weights_and_logits(ids)
     assert weights.shape == (2, 3, 4, 24, 24)
     assert torch.equal(model(ids), logits)
