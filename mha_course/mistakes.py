@@ -184,8 +184,8 @@ key-not-transposed/traced: This product sums over {left} of the first and {right
     factor, which only have the same size.
     Transpose the keys: k.transpose(-2, -1).
 key-transposed-wrong-axes: The wrong two axes of k were swapped.
-    Swap tokens and width, the last two axes: k.transpose(-2, -1). That is transpose(1, 2) only if
-    there is no axis for the heads.
+    Swap tokens and width, the last two axes: k.mT, or k.transpose(-2, -1). That is transpose(1, 2)
+    only if there is no axis for the heads.
 key-all-axes-reversed: k.T reverses all axes of k, not only the last two.
     Swap tokens and width only: k.transpose(-2, -1).
 key-reshaped: A reshape or view gave the keys the shape of kᵀ.
@@ -466,7 +466,7 @@ no-gradient: The numbers are right, but a gradient is missing, so not all could 
 causal-hides-self: A token does not see itself.
     The diagonal is allowed: a token sees itself and what came before.
 causal-leaks-next: Each token sees the next one.
-    A token may look at itself and back, not ahead.
+    A token may attend to itself and to earlier tokens, not to later ones.
 /upper-triangle: Each token sees itself and what comes after it: this is the upper triangle.
     The past lies below the diagonal, where s < t: keep that with tril.
 mask-inverted/made: True and False are swapped.
@@ -478,20 +478,20 @@ masks-or-instead-of-and: A key is seen if either mask allows it.
 mask-ignored/combined: One of the masks has no effect.
     Both must allow a key.
 causal-missing: There is no causal mask.
-    Every token sees all that come later, so in training it reads what it should guess.
+    Every token sees all later ones, so in training it reads what it should predict.
 # 8, Masks: Left or right?
 padding-other-side: This is the mask for padding on the left.
-    Here the padding stands on the right: position s holds a word if s < length.
+    Here the padding is on the right: position s holds a word if s < length.
 # 8, Masks: When T is not S: which corner?
 causal-top-left: The triangle stands at the top left.
     The new tokens are the last ones: align the triangle with the bottom right corner.
 # 8, Masks: Deeper: conventions in the wild
 convention-misread: The numbers of "additive" were turned round like a mask of True and False.
-    It holds 0 where a key may be seen, and -inf where it is hidden: compare with 0.
+    It holds 0 where a key may be seen and -inf where it is hidden: compare with 0.
 # 8, Masks: Broadcasting: which mask goes to whom
 padding-on-queries: The mask hides queries, not keys.
     No query may see the padding, so it belongs on the last axis: mask[:, None, None, :].
-padding-broadcast-raw: The mask is (B, S), which would be read as (T, S).
+padding-broadcast-raw: The mask is (B, S), and it would be read as (T, S).
     Give it axes for heads and queries: mask[:, None, None, :].
 padding-broadcast-raw/traced: An axis B meets an axis {other} of the same size.
     A padding mask (B, S) must become (B, 1, 1, S) first: mask[:, None, None, :].
@@ -502,12 +502,12 @@ mask-missing-head-axis/traced: An axis B meets the heads, which happen to have t
 mask-first-batch-only/made: All sentences are masked as the first is.
     Each sentence has its own length.
 broadcast-of-different-axes: Broadcasting laid {left} on {right}, which only have the same size.
-mask-on-queries: This mask says the same of all keys, so it hides whole queries.
+mask-on-queries: This mask is the same for all keys, so it hides whole queries.
     A padding mask (B, S) hides keys: mask[:, None, None, :].
 # 8, Masks: A probe that finds nothing
 leaks-transposed: Rows and columns are swapped.
     What follows from a change of token s is column s of the result: leaks[:, s].
-values-not-changes: Outputs were returned, or by how much they differ, and not where they change.
+values-not-changes: The result holds outputs or their differences, not where outputs change.
     Compare with !=, and ask with any.
 one-token-only: Only one token was ever changed, so only its column says anything.
     Change each token.
@@ -515,26 +515,26 @@ one-token-only: Only one token was ever changed, so only its column says anythin
 mask-fill-positive-inf/additive: Hidden keys got +inf.
     Hidden means as small as can be: -inf.
 mask-added-as-number/additive: The mask became 0 and 1.
-    Added to scores, that hides nothing. It should be 0 and -inf.
+    Added to scores, 0 and 1 hide nothing. It should be 0 and -inf.
 mask-fill-tiny/additive: Hidden keys got a tiny number.
-    Nearly 0 hides nothing: -inf does.
+    A number near 0 hides nothing. Use -inf.
 mask-times-minus-inf/additive: What may be seen became NaN: 0 times inf is not a number.
     Fill with masked_fill.
 masked-row-uniform/additive: Hidden keys got a large finite number.
-    In a row with nothing to see all are alike then. Use -inf.
+    In a row with nothing to see, all keys are then alike. Use -inf.
 dtype-ignored: The numbers are right, but their dtype is not the one that was asked for.
     Pass dtype on, as in torch.zeros(mask.shape, dtype=dtype).
 # 9, Cross-attention: Cross-attention: two sequences
-query-from-memory: The queries come from the memory, as keys and values do.
-    x asks, so there are as many rows as x has tokens.
+query-from-memory: The queries come from memory, like keys and values.
+    They must come from x: the output has a row for each token of x.
 memory-ignored: Keys and values come from x.
-    x asks, memory answers: keys and values are projections of memory.
+    They must be projections of memory. Only the queries come from x.
 memory-and-input-joined: Keys and values come from x and memory together.
-    x asks, and only memory answers: weights are (B, H, T, S), a column for each of its tokens.
+    They must come from memory alone: weights are (B, H, T, S), a column for each of its tokens.
 key-value-different-sources: Keys and values come from different sequences.
-    A key and its value belong to one token: both from memory.
+    A key and its value belong to one token. Both come from memory.
 # 9, Cross-attention: The mask belongs to the memory
-mask-inverted/memory: The mask is read the wrong way round: what it should hide is seen.
+mask-inverted/memory: What should be hidden is seen, and what should be seen is hidden.
     True means may attend, so hide where the mask is False: ~memory_mask.
 # 10, Positions: Positions: sinusoidal encoding
 sin-cos-swapped: Sine and cosine are swapped.
@@ -543,37 +543,37 @@ frequency-per-index: Each index has a frequency of its own.
     A sine and the cosine beside it share one.
 frequency-precedence: The exponent slipped.
     It is 2i / d for pair i, so that frequencies run from 1 down to nearly 1 / 10000.
-waves-in-halves: All sines stand in the first half, all cosines in the second.
-    Here they take turns: sines at even channels, cosines at odd ones.
+waves-in-halves: All sines are in the first half, all cosines in the second.
+    Here they alternate: sines at even channels, cosines at odd ones.
 positions-from-one: The first position is 1.
     Positions are counted from 0: row 0 holds sines of 0 and cosines of 1.
 # 10, Positions: Positions: rotary pairs
 sin-cos-swapped/rope: Sine and cosine are swapped.
-    An angle of 0 turns nothing: cosine multiplies the number itself, sine its partner.
-positions-ignored: The tokens were counted from 0, whatever positions says.
-    A token in a cache, or in a later piece of text, stands elsewhere: use positions.
-base-ignored: The base is not the one that was asked for.
-    It is an argument, 10000 if none is given: models that read long texts take a larger one.
+    An angle of 0 changes nothing: the cosine multiplies the number itself, the sine its partner.
+positions-ignored: The tokens were counted from 0, and positions was not used.
+    A token in a cache, or in a later piece of text, has another position: use positions.
+base-ignored: The base is not the one that was given.
+    It is an argument, and 10000 by default: models for long texts use a larger one.
 frequency-precedence/rope: The exponent slipped.
     It is -2i / D for pair i, from 0 down to nearly -1, with a minus: pair 0 is the fastest.
 rope-wrong-sign: The rotation goes the other way round.
     Pair (a, b) becomes (a cos - b sin, a sin + b cos).
 rope-missing-minus: The minus is missing.
     A rotation is (a cos - b sin, a sin + b cos); without the minus lengths change.
-rope-interleaved: These are the numbers of the other layout, with neighbours as pairs.
-    It is as valid; here index i is paired with i + D/2.
+rope-interleaved: This is the other layout, in which neighbours are pairs.
+    It is just as valid, but here index i is paired with i + D/2.
 rope-layout-mixed: Angles of one layout meet the rotation of the other.
-    In the half-split layout the angles repeat as a block: cat((angles, angles)).
+    In the half-split layout the angles repeat as a block: cat((angles, angles), -1).
 rope-in-degrees: The angles were converted, from degrees or to degrees.
-    sin and cos take radians: position times frequency is the angle as it stands.
+    sin and cos take radians, and position times frequency is the angle in radians.
 rope-values-not-angles: The position was added, and nothing was rotated.
     RoPE rotates each pair by an angle that grows with the position.
-# 10, Positions: Break it: the wrong place for a turn
-rope-on-values: The values are also rotated by their positions.
-    Positions belong in the scores, where only differences count. Leave values as they are.
+# 10, Positions: Break it: the wrong place for a rotation
+rope-on-values: The values are rotated by their positions as well.
+    Positions belong in the scores, where only differences count. Leave the values alone.
 # 10, Positions: Only the offset matters
 rope-on-queries-only: Only the queries are rotated, not the keys.
-    Then a score depends on where the query stands, and not on how far away the key is.
+    Then a score depends on where the query is, and not on how far away the key is.
 # 11, KV cache and fewer KV heads: KV cache: one token at a time
 cache-wrong-axis: The new token was not put behind the old ones.
     Tokens are axis 2 of a cache (B, H, P, D).
@@ -770,7 +770,7 @@ class-token-last: The class token stands last.
 targets-not-shifted: Targets are the inputs themselves.
     The target of a token is the next one.
 targets-shifted-wrong-way: Each token should predict the one before it.
-    Targets lie one place ahead: ids[:, 1:].
+    Targets lie one position ahead: ids[:, 1:].
 # 15, Language model: Writing
 generate-wrong-position: The next word was read at the wrong position.
     The prediction of the next word is in the logits of the last token.
@@ -799,6 +799,35 @@ softmax-over-batch/words: The probabilities sum to 1 over the sentences, not ove
     The words are the last axis: softmax(-1).
 top-k-none: top_k was None, but the code used it as a number.
     Keep all words then: choose only if top_k is not None.
+# 15, Language model: Speculative decoding
+ratio-inverted: The ratio is upside down.
+    A draft that the large model likes less is kept less often: with probability p/q, not q/p.
+always-accepts: Every draft is accepted.
+    Then the small model writes. Keep a draft only if uniform < p[draft] / q[draft].
+dice-ignored: The code decides without uniform.
+    Where p is half of q, half of the drafts are to be kept: compare uniform with p/q.
+accepted-by-p-alone: uniform was compared with p, not with p/q.
+    The draft came up with probability q already. Divide by it: uniform < p[draft] / q[draft].
+accepted-and-refused: The code accepts what it should refuse, and refuses the rest.
+    accepted is True where uniform lies below p/q.
+probability-not-decision: The code returned the probability of accepting, not the decision.
+    accepted is True or False: uniform < p[draft] / q[draft].
+zero-accepted: A word with p = 0 can be accepted.
+    uniform may be 0, and 0 <= 0. Ask for less: uniform < p[draft] / q[draft].
+redrawn-from-p: The word is redrawn from p itself.
+    Drafts have already supplied what p and q share. Redraw from what is left: max(p - q, 0).
+residual-not-clipped: Words that the small model likes more are in the residual.
+    There p - q is negative: set it to 0, clamp(min=0), and then divide by the sum.
+residual-not-normalised: The residual does not sum to 1.
+    Divide it by its sum.
+residual-reversed: The residual is what q has more than p.
+    Those words were drafted too often. Redraw the ones that were drafted too rarely: max(p - q, 0).
+residual-softmax: The residual went through a softmax.
+    Then words that should get 0 get a share. These are probabilities already: divide by their sum.
+residual-of-equals: Where p equals q, the residual is not p.
+    All differences are 0, and so is their sum. Return p then.
+residual-where-accepted: For accepted drafts, the code returned another residual.
+    The residual does not depend on uniform: return the same one in both cases.
 # 17, What heads do: Ablation: what breaks without a head
 ablate-in-place: The context itself was changed.
     Work on a copy, so that other heads can be tried: clone().

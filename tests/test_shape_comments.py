@@ -18,7 +18,7 @@ from mha_course.exercises.catalogue import LESSONS
 from mha_course.lessons.l07_multi_head_attention import styles
 from mha_course.lessons.l11_kv_cache import decoding
 from mha_course.lessons.l14_vision import shapes, vision
-from mha_course.lessons.l15_language_model import causal_model
+from mha_course.lessons.l15_language_model import causal_model, speculation
 from mha_course.lessons.l15_language_model import exercises as l15_language_model
 from mha_course.models import blocks, published
 
@@ -244,6 +244,18 @@ def use_causal_model():
         causal_model.generate(model, ids, 1, temperature=temperature, top_k=top_k)
 
 
+def use_speculation():
+    """Draft one word, and refuse none or one: comments are about one turn of a loop."""
+    sizes = {"d_model": 24, "num_heads": 4, "d_ff": 10, "num_layers": 1}
+    model = causal_model.CausalLanguageModel(128, 17, **sizes)
+    ids = torch.arange(3, 10)[None]
+    speculation.accept_or_redraw(*torch.randn(2, 128).softmax(-1), 4, 0.3)
+    speculation.surprisal(model, model, ids.repeat(2, 1), 4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(speculation, "LONGEST", 9)
+        speculation.speculate(model, model, ids, 1, torch.Generator().manual_seed(0))
+
+
 def use_published():
     gpt2 = {"vocab_size": 11, "n_positions": 7, "n_embd": 24, "n_head": 4, "n_layer": 3}
     others = {
@@ -286,6 +298,7 @@ CASES = {
     "styles": (styles, use_variants, SIZES),
     "models": (blocks, use_models, SIZES | {"V": 11}),
     "causal_model": (causal_model, use_causal_model, SIZES | {"V": 11}),
+    "speculation": (speculation, use_speculation, SIZES | {"V": 128, "K": 4}),
     "published": (published, use_published, SIZES | {"V": 11, "G": 2}),
 }
 

@@ -37,11 +37,12 @@ def compare(
     if isinstance(want, int):
         return _whole_number(got, want)
     if not isinstance(got, Tensor):
-        return "type", f"should be a tensor, but is {type(got).__name__}."
+        kind = "a tensor" if axes or want.dtype != torch.bool else "True or False"
+        return "type", f"should be {kind}, but is {type(got).__name__}."
     if not (is_plain(got) or got.is_sparse) or got.is_meta or got.is_quantized:
         return "type", "should be an ordinary tensor, whose numbers can be read."
     if got.shape != want.shape:
-        target = f"{tuple(want.shape)}, which is ({', '.join(axes)})"
+        target = f"{tuple(want.shape)}, which is ({', '.join(axes)})" if axes else "one value"
         return "shape", f"has shape {tuple(got.shape)}, but should have {target}."
     if not want.is_floating_point():
         return _exact(got, want, axes)
@@ -67,7 +68,8 @@ def _whole_number(got: Any, want: int) -> tuple[str, str] | None:
 def _exact(got: Tensor, want: Tensor, axes: Sequence[str]) -> tuple[str, str] | None:
     """Compare masks and whole numbers."""
     if want.dtype == torch.bool and got.dtype != torch.bool:
-        return "dtype", f"is {got.dtype}, but should be torch.bool, True = may attend."
+        meaning = ", True = may attend" if axes else ", True or False"
+        return "dtype", f"is {got.dtype}, but should be torch.bool{meaning}."
     if got.dtype != want.dtype:
         return "narrow", f"is {got.dtype}, but should be {want.dtype}."
     differ = (got != want).nonzero()
@@ -75,7 +77,7 @@ def _exact(got: Tensor, want: Tensor, axes: Sequence[str]) -> tuple[str, str] | 
         return None
     where = tuple(differ[0].tolist())
     values = f"{got[where].item()} instead of {want[where].item()}"
-    return "values", f"differs at {_at(where, axes)}: {values}."
+    return "values", f"differs at {_at(where, axes)}: {values}." if axes else f"is {values}."
 
 
 def _numbers(

@@ -156,13 +156,13 @@ class Outcome(NamedTuple):
 
 def learn(
     task: Task, num_heads: int, *, num_layers: int = 1, runs: int = 5, seed: int = 0,
-    steps: int = 500,
-    count: int = 64, lr: float = 1e-2, **options: Any,
+    steps: int = 500, count: int = 64, lr: float = 1e-2,
+    layer: type[ParallelAttention] = ParallelAttention, **options: Any,
 ) -> Outcome:  # fmt: skip
     """Train with Adam (lr falls to 0 along a cosine), then measure on new examples.
 
     Args: count is N, the examples of a step; all is drawn from the seed, on the CPU, and computed
-        on one thread. options go to every layer, see ``ParallelAttention``.
+        on one thread. options go to every layer, which is a ``ParallelAttention`` or a subclass.
     Raises: ShapeError unless runs, steps and count are positive and num_heads divides the width of
         the task.
     """
@@ -171,8 +171,7 @@ def learn(
     require(min(runs, steps, count) >= 1, "learn", rule, expected="1 or more", got=got)
     generator = torch.Generator().manual_seed(seed)
     layers = nn.ModuleList(
-        ParallelAttention(runs, task.width, num_heads, generator, **options)
-        for _ in range(num_layers)
+        layer(runs, task.width, num_heads, generator, **options) for _ in range(num_layers)
     )
     optimizer = torch.optim.Adam(layers.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)

@@ -29,6 +29,7 @@ class Precomputed(NamedTuple):
     # ``head_analysis.pronoun_report`` of models trained as the one that ships.
     starts: dict[int, dict[str, Any]]
     divisors: dict[int, dict[str, float]]  # the loss with each of lesson 3's divisors
+    translation: dict[int, dict[str, Any]]  # ``translation.alignment_report`` of lesson 9
     short: dict[int, dict[str, Any]]  # as starts, after as many steps as lesson 13 makes
     vision: dict[int, dict[str, Any]]  # ``vision_start`` of lesson 14
     language: dict[int, dict[str, Any]]  # ``pronouns.report`` of lesson 15

@@ -26,7 +26,7 @@ from mha_course.experiments.leakage import token_dependence
 from mha_course.lessons.l07_multi_head_attention.exam import CASES
 from mha_course.lessons.l12_flash_attention import kernels
 from mha_course.lessons.l14_vision import vision
-from mha_course.lessons.l15_language_model import language_model
+from mha_course.lessons.l15_language_model import language_model, speculation
 from mha_course.lessons.l15_language_model.exercises import next_token_targets
 from mha_course.lessons.l17_what_heads_do import induction
 from mha_course.lessons.l17_what_heads_do.exercises import contribution_norms
@@ -543,6 +543,26 @@ def loss_at_best():
     return min(ways, key=lambda way: abs(ways[way] - mean))
 
 
+def what_a_poor_draft_costs():
+    """Draft with the model itself and with its opposite; compare chances and passes."""
+    model, ids = language_model.new_language_model(0).double().eval(), CAT
+
+    def opposite(ids):
+        return -9 * model(ids)
+
+    alone, drafted = (
+        language_model.surprisal(model, ids), speculation.surprisal(model, opposite, ids, 3)
+    )  # fmt: skip
+    text = not torch.allclose(drafted, alone, atol=1e-9)
+    passes = [
+        speculation.speculate(model, small, ids[:, :1], 3, torch.Generator().manual_seed(0))[1]
+        for small in (model, opposite)
+    ]
+    speed = passes[1] > passes[0]
+    names = ["neither", "the text alone", "the speed alone", "the speed and the text"]
+    return names[2 * speed + text]
+
+
 def without_mask():
     """See whether a place of a model without a mask depends on the very word that it should
     guess.
@@ -586,7 +606,7 @@ def twin_heads():
     if all(torch.equal(one, two) for one, two in heads):
         return "bit for bit the same"
     dead = any(float(two.abs().max()) < 1e-3 for _, two in heads)
-    return "one has switched itself off" if dead else "each has found a place of its own"
+    return "one has switched itself off" if dead else "each attends to another token"
 
 
 def thin_part():
@@ -810,6 +830,8 @@ SHORT = {
     ),
     "patches-shape": lambda: shape_of(vision.patchify(torch.zeros(2, 3, 20, 28), 4)),
     "colder": lambda: f"{(torch.tensor([0.8, 0.2]).log() / 0.5).softmax(-1)[0]:.2f}",
+    "draft-kept": lambda: f"{min(1, 0.3 / 0.6):g}",
+    "poor-drafts": what_a_poor_draft_costs,
     "zero-query": lambda: (
         "the mean of all values"
         if torch.allclose(attend(0 * SENTENCE, SENTENCE, SENTENCE), SENTENCE.mean(1))
@@ -893,6 +915,8 @@ RIGHT = {
     "who-guesses": ["grey", "‘grey’"],
     "shift-shape": ["64 16", "B, S - 1"],
     "colder": ["94%", "94 %", ".94"],
+    "draft-kept": ["1/2", "50 %", "half", ".5"],
+    "poor-drafts": ["speed", "only the speed"],
     "zero-query": ["the mean of the values", "mean of values", "b"],
 }
 WRONG = {
@@ -913,6 +937,7 @@ WRONG = {
     "bytes-a-token": ["128 bytes", "128 MiB", "0.128"],
     "slowest-pair": ["3", "47"],
     "colder": ["0.95", "0.9", "94"],
+    "draft-kept": ["0.3", "2", "0.18"],
     "norm-by-hand": ["1.61", "1.59", "2"],
     "linear-weight": ["432", "18.24", "18, 24, 1", "in out", "18, not 24"],
 }

@@ -19,6 +19,11 @@ def rows_and_columns(n):
     return torch.arange(n)[:, None] >= torch.arange(n)
 
 
+def missing(p, q):
+    more = torch.where(p > q, p - q, 0.0)
+    return more / more.sum() if more.any() else p
+
+
 def whole(x, memory, w_q, w_k, w_v, w_o, h, mask=None):
     """Use PyTorch's kernel for the result, and the reference's softmax for the weights."""
     pairs = (x, w_q), (memory, w_k), (memory, w_v)
@@ -451,6 +456,20 @@ RIGHT = {
     ],
     "generate": [written],
     "next_token_probabilities": [scattered],
+    "accept_or_redraw": [
+        lambda p, q, w, u: (bool(u < min(1.0, p[w] / q[w])), missing(p, q)),
+        lambda p, q, w, u: [u * q[w] < p[w], missing(p, q)],
+        lambda p, q, w, u: (np.bool_(u < float(p[w]) / float(q[w])), missing(p, q)),
+        lambda p, q, w, u: (
+            (p / q)[w] > u,
+            p if p.equal(q) else F.normalize(F.relu(p - q), p=1.0, dim=0),
+        ),
+        lambda p, q, w, u: (
+            not u >= p[w] / q[w],
+            p if not (p - q).any() else (p - p.minimum(q)) / (1 - p.minimum(q).sum()),
+        ),
+        lambda p, q, w, u: (torch.tensor(u) < p[w] / q[w], missing(p, q).clone()),
+    ],
     "gpt2_qkv": [
         lambda w: [part.T for part in w.chunk(3, dim=1)],
         lambda w: w.unflatten(1, (3, -1)).permute(1, 2, 0),  # one tensor, which can be unpacked

@@ -150,9 +150,25 @@ def merged_shares_are_what_pytorch_gives_for_all_keys(dtype):
     assert not solutions.merge_partials(empty, nothing[..., 0], nothing).any()
 
 
+def drafts_that_are_kept_or_redrawn_follow_the_large_model(dtype):
+    """Go through all drafts, and through dice on which p / q is met exactly."""
+    p, other = torch.tensor([[2, 5, 1, 0, 0], [4, 1, 2, 1, 0]], dtype=dtype) / 8
+    for q in (p, other):
+        written, residuals = torch.zeros_like(p), []
+        for draft, uniform in itertools.product(q.nonzero().flatten().tolist(), range(8)):
+            accepted, residual = solutions.accept_or_redraw(p, q, draft, uniform / 8)
+            word = torch.eye(5, dtype=dtype)[draft]
+            written += q[draft] / 8 * (word if accepted else residual)
+            residuals.append(residual)
+        same(written, p, dtype)
+        same(torch.stack(residuals), residuals[0].expand(len(residuals), 5), dtype)
+        same(residuals[0].abs().sum(), torch.ones((), dtype=dtype), dtype)
+
+
 CHECKS = {
     "gather_pages": (pages_give_back_what_was_written_into_them,),
     "merge_partials": (merged_shares_are_what_pytorch_gives_for_all_keys,),
+    "accept_or_redraw": (drafts_that_are_kept_or_redrawn_follow_the_large_model,),
     "heads_in_a_loop": (a_loop_over_heads_is_torchs_module,),
     "ov_circuit": (a_circuit_is_what_a_head_makes_of_the_one_token_it_sees,),
     "encoder_block": (encoder_block_equals_torchs_layer,),

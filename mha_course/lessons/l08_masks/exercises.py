@@ -55,9 +55,7 @@ READINGS = {  # of each convention: the one for which it was taken, and how it i
 
 
 def _misread(answer: Callable[..., Any], *_: Any) -> tuple[str, str] | None:
-    """Find conventions that were taken for their opposite; where all were, something else
-    is wrong.
-    """
+    """Find conventions that were taken for their opposite, unless all of them were."""
     wrong = []
     for convention, mask in WILD.items():
         converted = answer(mask(), convention)
@@ -273,11 +271,11 @@ EXERCISES = [
     ),
     Exercise(
         masks.padding_mask,
-        "A sentence of 3 words is filled up to 5. Which places are real?",
-        "Compare the places 0, 1, 2, … with the length of each sentence, and let broadcasting "
+        "A sentence of 3 words is filled up to 5. Which positions hold words?",
+        "Compare the positions 0, 1, 2, … with the length of each sentence, and let broadcasting "
         "make the table. Axes of size 1 make it fit every head and every query.",
-        "The places are (S), the lengths as a column (B, 1). Compared they are (B, S), and with "
-        "two more axes (B, 1, 1, S).",
+        "The positions are (S), the lengths as a column are (B, 1). Their comparison is (B, S), "
+        "and two more axes make it (B, 1, 1, S).",
         line="real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, "
         "None]  # (B, 1, 1, S)",
         inputs=[lambda: (torch.tensor([4, 6, 1, 5]), S)],
@@ -288,7 +286,7 @@ EXERCISES = [
     ),
     Exercise(
         masks.combine_masks,
-        "True means may attend. If two masks have a say, when may a token attend?",
+        "True means may attend. With two masks, when may a token attend?",
         "A logical “and”, number by number. Broadcasting does the rest.",
         "(S, S) meets (B, 1, 1, S), and broadcasting gives (B, 1, S, S).",
         line="return causal & padding  # (B, 1, S, S)",
@@ -300,7 +298,7 @@ EXERCISES = [
     ),
     Exercise(
         masks.causal_mask_for_cache,
-        "The first new token stands at place total - new. Which keys lie there or before?",
+        "The first new token is at position total - new. Which keys are there or before it?",
         "`tril` takes a second argument, which moves the diagonal. The last row must see "
         "everything: the triangle is aligned at the bottom right.",
         "A bool matrix (new, total): the lower triangle, with its diagonal moved right by the "
@@ -316,7 +314,7 @@ EXERCISES = [
         find_leaks,
         "If output t moves when token s is changed, what do you know? And if it does not move?",
         "For each token: copy x, add something to this one token, call `fn`, and compare with "
-        "what came before, to the bit. Then again with other changes, small and large. What was "
+        "the first result, to the bit. Repeat it with other changes, small and large. What was "
         "found once is found.",
         "`fn(changed) != before` is (B, S, C). `any` over the width and over the batch leaves "
         "(S), the column of token s in the result (S, S).",
@@ -362,7 +360,7 @@ EXERCISES = [
         masks.to_attend,
         "In which conventions does True hide a key, and which number hides one when it is added "
         "to a score?",
-        "`sdpa` means what the course means, `multihead` and `seaborn` mean the opposite. An "
+        "`sdpa` means what the course means; `multihead` and `seaborn` mean the opposite. An "
         "additive mask leaves a score alone where it adds 0.",
         "Every branch keeps the shape of mask, such as (T, S), and gives bool: the mask, its "
         "opposite, or a comparison with 0.",
@@ -385,8 +383,8 @@ EXERCISES = [
     Exercise(
         masks.additive_mask,
         "What must be added to a score to leave it alone, and what to hide it?",
-        "Start from zeros of the right dtype and fill in where the mask is False. Multiplying "
-        "would not do: 0 · inf is NaN.",
+        "Start from zeros of the right dtype, and fill in -inf where the mask is False. "
+        "Multiplying does not work: 0 · inf is NaN.",
         "A bool mask (…) gives numbers (…): 0 where it is True, -inf where it is False.",
         line="return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)",
         inputs=[lambda: (_mask(), torch.float64), lambda: (_mask(), torch.float32)],
@@ -404,62 +402,63 @@ QUESTIONS = {
     "causal-count": question(
         "A causal mask for 6 tokens has 36 entries. How many are True?",
         "21 → 1 + 2 + 3 + 4 + 5 + 6: row t has t + 1 of them, if the first row is row 0.",
-        "15 → That leaves out the diagonal. A token sees itself, too: the first one would have "
-        "nothing else.",
-        "18 → A little more than half: the diagonal belongs to it whole.",
+        "15 → That leaves out the diagonal. A token also sees itself; the first one sees nothing "
+        "else.",
+        "18 → It is a little more than half, because all of the diagonal is True.",
         "36 → Then nothing would be hidden.",
-        "6 → That is the diagonal alone. Each token sees all that came before, too.",
+        "6 → That is the diagonal alone. Each token also sees all that came before.",
         nudge="Count row by row: what does token 0 see, what token 1?",
         units="entries true",
     ),
     "padding-shape": question(
-        "Scores are (2, 4, 5, 5), which is (B, H, T, S). Sentence 1 has two paddings, which "
-        "nobody should see. Which shape must the mask have?",
+        "Scores are (2, 4, 5, 5), which is (B, H, T, S). Sentence 1 ends with two paddings, which "
+        "no query may see. Which shape must the mask have?",
         "(2, 5) → Shapes are matched from the right: the 2 would meet T = 5, and the call stops. "
         "At T = 2 it would run, as a mask (T, S).",
-        "✔ (2, 1, 1, 5) → One row of keys for each sentence, and axes of size 1 for all heads and "
-        "all queries.",
-        "(2, 1, 5, 1) → That hides whole queries, and leaves the padding to be seen by all others.",
-        "(2, 5, 5) → Matched from the right the 2 would meet H = 4, and the call stops. At H = 2 "
-        "it would run, and the heads would share out the sentences' masks.",
+        "✔ (2, 1, 1, 5) → There is one row of keys for each sentence. Axes of size 1 repeat it for "
+        "all heads and all queries.",
+        "(2, 1, 5, 1) → That hides whole queries, and all the others still see the padding.",
+        "(2, 5, 5) → Shapes are matched from the right: the 2 would meet H = 4, and the call "
+        "stops. At H = 2 it would run, and head h would get the mask of sentence h.",
     ),
     "three-axes": question(
         "Two sentences and two heads. scaled_dot_product_attention gets a mask (B, T, S), one "
         "matrix a sentence. What happens?",
-        "it raises → It would with two sentences and four heads. Here 2 meets 2, and fits.",
+        "it raises → It would, with two sentences and four heads. Here 2 meets 2, which fits.",
         "sentence b gets mask b → That needs an axis for the heads: (B, 1, T, S).",
         "✔ head h gets mask h → Shapes are matched from the right, so the first axis of the mask "
-        "meets the heads. Nobody complains.",
+        "meets the heads. Nothing raises.",
     ),
     "blind-rows": question(
-        "Two words are filled up to five places, with the padding on the left. The mask is causal "
+        "Two words are filled up to five tokens, with the padding on the left. The mask is causal "
         "and hides padding. How many of the five rows see nothing?",
-        "3 → The three paddings. Each may only look at itself and back, and there is only padding.",
-        "0 → Look at the first row. It may see itself alone, and it is padding.",
+        "3 → The rows of the three paddings. Each may attend to itself and back, where there is "
+        "only padding.",
+        "0 → Take the first row. It may only see itself, and it is padding.",
         "1 → The first row is one. What do the second and the third see?",
         "2 → Count the paddings again: 5 - 2.",
         "5 → The two words see themselves.",
         units="rows",
-        nudge="Where do the words stand? Each row sees itself and what is before it, without the "
+        nudge="Where are the words? Each row sees itself and what is before it, without the "
         "padding.",
     ),
     "causal-corner": question(
-        "One new token asks, and there are 7 keys, its own the last. How many does it see in "
-        "scaled_dot_product_attention with is_causal=True?",
-        "1 → The triangle stands at the top left: query 0 sees key 0. The newest token sees the "
-        "oldest alone.",
-        "7 → It should, being the last of all tokens. But the triangle is not at the bottom right.",
-        "0 → The diagonal is allowed, so one key is left: key 0.",
+        "There is one query, of the newest token, and there are 7 keys, its own the last. How many "
+        "keys does it see in scaled_dot_product_attention with is_causal=True?",
+        "1 → The triangle stands at the top left, so query 0 sees key 0. The newest token sees "
+        "only the oldest.",
+        "7 → It should, as the last of all tokens. But the triangle is not at the bottom right.",
+        "0 → The diagonal is allowed, and that leaves one key: key 0.",
         "6 → Not itself? The diagonal is allowed, but it starts at the top left.",
         nudge="Draw a matrix of 1 row and 7 columns. Where does its diagonal start?",
         units="keys key",
     ),
     "who-ignores": question(
-        "A sentence of three words has two paddings. nn.MultiheadAttention gets key_padding_mask "
-        "= [True, True, True, False, False]. What does a query look at?",
-        "the three words → So it would be in this course, where True = may attend. This module "
-        "means the opposite.",
-        "✔ the two paddings → There True means “ignore this key”. The words are ignored, and no "
+        "A sentence has three words and two paddings. nn.MultiheadAttention gets key_padding_mask "
+        "= [True, True, True, False, False]. What does a query attend to?",
+        "the three words → It would in this course, where True = may attend. This module means "
+        "the opposite.",
+        "✔ the two paddings → True means “ignore this key” here. The words are ignored, and no "
         "error tells you.",
         "everything → A bool mask always hides something, unless all of it says “may attend”.",
         also=("paddings", "the paddings", "padding", "the padding"),
@@ -467,9 +466,9 @@ QUESTIONS = {
     "after-softmax": question(
         "Softmax first, over all keys. Then the weights of later tokens are set to 0, and nothing "
         "more. Can a later token change the output of an earlier one?",
-        "no, its weight is 0 → Its own weight is. Look at what the other weights were divided by.",
+        "no, its weight is 0 → Its own is 0. Consider what the other weights were divided by.",
         "✔ yes, through the sum → Softmax divides by a sum over all keys, the later ones "
-        "included. The sum tells about them.",
+        "included. So every weight depends on them.",
         "only if it is the next one → The sum runs over all keys, near and far.",
     ),
 }

@@ -106,7 +106,7 @@ MISTAKES = [
 EXERCISES = [
     Exercise(
         cross_attention,
-        "Who asks, and who is asked? Which of q, k and v come from x?",
+        "Which of q, k and v come from x, and which from memory?",
         "Take `multi_head_attention` and give keys and values another source. T and S need not be "
         "equal.",
         "From x, q is (B, H, T, D). From memory, k and v are (B, H, S, D). So weights are (B, H, "
@@ -136,29 +136,29 @@ QUESTIONS = {
     "cross-weights": question(
         "x has shape (2, 5, 24), memory (2, 7, 24), and there are 4 heads. What is the shape of "
         "the weights?",
-        "2, 4, 5, 7 → A row for each token that asks, a column for each token that answers, in "
-        "every head.",
-        "2, 4, 7, 5 → Queries come first: the 5 tokens of x ask, so there are 5 rows.",
-        "2, 4, 5, 5 → That is self-attention: here the keys come from memory, and there are 7.",
-        "2, 4, 7, 7 → That is memory asking itself. The queries come from x.",
-        "2, 5, 7 → Each of the 4 heads keeps weights of its own.",
+        "2, 4, 5, 7 → In every head there is a row for each query, a token of x, and a column for "
+        "each key, a token of memory.",
+        "2, 4, 7, 5 → Rows are queries, and the 5 queries come from x.",
+        "2, 4, 5, 5 → That is self-attention. Here the keys come from memory, which has 7 tokens.",
+        "2, 4, 7, 7 → Here memory attends to itself. But the queries come from x.",
+        "2, 5, 7 → Each of the 4 heads has weights of its own.",
         letters="B, H, T, S",
     ),
     "later-word": question(
         "You change the last token of x. Can the cross-attention of an earlier token of x change?",
-        "yes → That takes keys or values made of x. Here both come from memory.",
-        "✔ no → Each query meets the memory on its own: tokens of x never meet each other here.",
+        "yes → That needs keys or values made from x. Here both come from memory.",
+        "✔ no → Each query is compared with the memory alone. Tokens of x never meet here.",
         also=("it cannot", "no, it cannot", "it can not"),
     ),
     "keys-once": question(
-        "A translation is said in 5 steps, one word each. How many times must k and v of the "
+        "A translation is written in 5 steps, one word each. How many times must k and v of the "
         "memory be computed?",
-        "1 → The memory does not change while the translation is said, so neither do its keys and "
-        "values.",
+        "1 → The memory does not change while the translation is written, so neither do its keys "
+        "and values.",
         "5 → That is how often q is computed. The memory is the same in every step.",
         "10 → k and v are two tensors, but neither changes from step to step: one computation "
         "makes both.",
-        nudge="What changes from one step to the next: the memory, or what asks it?",
+        nudge="What changes from one step to the next: the memory, or the query?",
         units="times time",
         also=("once", "only once", "just once"),
     ),

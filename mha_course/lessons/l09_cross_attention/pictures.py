@@ -69,12 +69,12 @@ def alignment(
 
 
 def cross_attention(queries: int, keys: int, *, ax: Axes | None = None) -> Axes:
-    """Draw cross-attention to scale: x (T queries) asks, memory (S keys) answers."""
+    """Draw cross-attention to scale, from x (T queries) to memory (S keys)."""
     ax = ax or new_figure(11, 4.2).subplots()
     width = 4  # numbers of a token that are drawn
     upper, middle = keys + 4.6, (4.6 + queries) / 2
-    x = _Cells("x: asks", 0, upper, width, queries, axis_color("T"))
-    memory = _Cells("memory: answers", 0, 0, width, keys, axis_color("S"))
+    x = _Cells("x", 0, upper, width, queries, axis_color("T"))
+    memory = _Cells("memory", 0, 0, width, keys, axis_color("S"))
     q = _Cells("q", 10, upper, width, queries, axis_color("T"))
     k = _Cells("k", 10, 0, width, keys, axis_color("S"))
     v = _Cells("v", 10 + width + 1.5, 0, width, keys, axis_color("S"))

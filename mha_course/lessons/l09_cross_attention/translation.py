@@ -7,7 +7,7 @@ Axes: B sentences, T target words, S source words, C = d_model width, H heads, V
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -192,6 +192,23 @@ def alignment_accuracy(weights: Tensor, texts: Sequence[Pair]) -> Tensor:
     right = encode(texts).alignment.cpu()  # (B, T)
     hits = weights.argmax(-1).cpu() == right[:, None]  # (B, H, T)
     return hits.transpose(1, 2)[right >= 0].double().mean(0)
+
+
+@torch.no_grad()
+def alignment_report(model: Translator, texts: Sequence[Pair]) -> dict[str, Any]:
+    """Return shares, 0 to 1: words whose largest weight is on the translated word, by each head of
+    ``heads`` and by their ``mean``; ``words`` that are right; weight on ``articles``, which mean
+    nothing in Endish.
+    """
+    batch = Batch(*(ids.to(model.device) for ids in encode(texts)))
+    weights = model(batch.source, batch.written)[1]  # (B, H, T, S)
+    on_articles = (weights * (batch.source == SOURCE.index("the"))[:, None, None]).sum(-1).mean(1)
+    return {
+        "heads": alignment_accuracy(weights, texts).tolist(),
+        "mean": alignment_accuracy(weights.mean(1, keepdim=True), texts).item(),
+        "words": word_accuracy(model, texts),
+        "articles": on_articles[batch.alignment >= 0].mean().item(),
+    }
 
 
 def diagonal(texts: Sequence[Pair]) -> Tensor:

@@ -28,7 +28,7 @@ def _per_index(n: int, width: int, times: int = 1) -> Tensor:
 
 
 def _slipped(slip: Any) -> Any:
-    """Return sinusoidal_encoding with another number by which a place is divided."""
+    """Return sinusoidal_encoding with another number by which a position is divided."""
 
     def sinusoidal_encoding(n: int, width: int) -> Tensor:
         rates = 1 / slip(torch.arange(0, width, 2, dtype=torch.float64), width)
@@ -139,12 +139,12 @@ def _drawn_rotation(d: Draw) -> tuple[Tensor, Tensor, float]:
 EXERCISES = [
     Exercise(
         positions.sinusoidal_encoding,
-        "How many different frequencies do d_model channels hold, if a sine and a cosine share "
-        "each?",
-        "First a table of angles, places by frequencies; frequency i is 10000 to the power of -2i "
-        "/ d_model. Then fill every other channel: a slice can have a step.",
-        "Places (S, 1) times frequencies (C/2) are angles (S, C/2). Their sines and cosines take "
-        "turns in the channels of (S, C).",
+        "If a sine and a cosine share each frequency, how many frequencies do d_model channels "
+        "have?",
+        "First make a table of angles, positions by frequencies; frequency i is 10000 to the power "
+        "of -2i / d_model. Then fill every other channel: a slice can have a step.",
+        "Positions (S, 1) times frequencies (C/2) are angles (S, C/2). Their sines and cosines "
+        "alternate in the channels of (S, C).",
         line="rates = 10000.0 ** -(torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)  # "
         "(C/2)\n"
         "angles = torch.arange(seq_len)[:, None] * rates  # (S, C/2)\n"
@@ -153,13 +153,13 @@ EXERCISES = [
         drawn=lambda d: (d.S, 2 * d.D),
         axes="S C",
         tolerance=1e-5,
-        done="You can write a place as waves of many lengths. Draw 100 places of 64 channels with "
-        "plt.imshow, and look for the slowest wave.",
+        done="You can write a position as waves of many lengths. Draw 100 positions of 64 channels "
+        "with plt.imshow, and look for the slowest wave.",
     ),
     Exercise(
         positions.rope,
-        "Two numbers are a point in a plane. What does a rotation make of them, and what should "
-        "set its angle?",
+        "Two numbers are a point in a plane. What does a rotation make of them, and what decides "
+        "its angle?",
         "Number i and number i + D/2 are a pair. Turn each pair by its position times its "
         "frequency, base to the power of -2i / D. A rotation has two sines, two cosines and one "
         "minus.",
@@ -176,8 +176,8 @@ EXERCISES = [
         cases=("", "Here base is 300, and the positions are in no order."),
         axes="B H S D",
         tolerance=1e-5,  # angles are often made in float32
-        done="You can turn queries and keys by their places. Add 100 to all positions: the scores "
-        "of q and k stay as they are.",
+        done="You can rotate queries and keys by their positions. Add 100 to all positions: the "
+        "scores of q and k stay the same.",
     ),
 ]
 
@@ -185,46 +185,46 @@ QUESTIONS = {
     "bag-of-words": question(
         "“dog bites man” becomes “man bites dog”. Without positions and a mask, what is the "
         "context of “bites” now?",
-        "✔ the same → Its row holds the same three weights and values, added in another order. A "
-        "sum has no order.",
-        "another one → That needs a step that knows the places. Scores, softmax and sum know none.",
+        "✔ the same → Its row holds the same three weights and values, added up in another order. "
+        "A sum has no order.",
+        "another one → Some step would have to know the positions. Scores, softmax and sum do not.",
         "the same, with “dog” and “man” exchanged → A context holds no words: it is one vector.",
         also=("it stays the same", "unchanged", "no change", "it does not change"),
     ),
     "first-two-exchanged": question(
         "No positions, a causal mask, two layers. The first two words of seven are exchanged. Can "
         "the output of the last word change?",
-        "✔ yes → Its second layer reads words that had seen different pasts: of the first two, "
-        "one saw the other, and now it is the other way round.",
-        "no → So it is with one layer: the last word sees the same words as before, in another "
-        "order.",
+        "✔ yes → In the second layer it reads words that had seen different pasts. Of the first "
+        "two words, the later one had seen the other, and now that is a different word.",
+        "no → That is true of one layer, where the last word sees the same words in another order.",
     ),
     "far-away": question(
-        "The encodings of places 3 and 8 have a certain dot product. What is that of places 103 "
-        "and 108?",
-        "smaller → Nothing fades: sine and cosine go round. Only the distance, 5, matters.",
-        "✔ the same → Every pair gives cos of its frequency times the distance, and the distance "
-        "is 5 both times.",
-        "larger → Sine and cosine do not grow with the place.",
+        "The encodings of positions 3 and 8 have a certain dot product. What is the dot product of "
+        "positions 103 and 108?",
+        "smaller → Sine and cosine repeat, so nothing fades. Only the distance, 5, matters.",
+        "✔ the same → Every pair contributes the cosine of its frequency times the distance, and "
+        "the distance is 5 both times.",
+        "larger → Sine and cosine do not grow with the position.",
     ),
     "slowest-pair": question(
-        "D = 64, base 10000: pair i turns by 10000 to the power of -2i / 64 radians a token, and "
-        "a round is 2π radians. After how many tokens has the slowest pair come round once?",
-        "about 6 → That is the fastest pair: 1 radian a token, and a round has 2π of them.",
-        "about 10,000 → That is the base. The slowest pair does not quite reach it, and a round "
-        "is 2π, not 1.",
-        "✔ about 47,000 → It turns by 10000 to the power of -62/64 a token, and a round is 2π.",
+        "With D = 64 and base 10000, pair i turns by 10000 to the power of -2i / 64 radians a "
+        "token. A full turn is 2π radians. How many tokens does the slowest pair need for one?",
+        "about 6 → That is the fastest pair: it turns by 1 radian a token.",
+        "about 10,000 → That is the base. The exponent of the slowest pair is -62/64, not -1, and "
+        "a full turn is 2π, not 1.",
+        "✔ about 47,000 → It turns by 10000 to the power of -62/64 a token, and 2π divided by that "
+        "is about 47,000.",
         units="tokens",
         tolerance=150,
     ),
     "turned-values": question(
-        "Suppose you turned the values, too. All tokens move on by 100 places. What happens to "
+        "Suppose you also rotated the values. All tokens move on by 100 positions. What happens to "
         "the context?",
-        "nothing → That holds for the weights, where a turned q meets a turned k. A value meets "
-        "nobody.",
-        "✔ the context changes → The weights stay, but all values are turned further, and so is "
-        "their mixture: nothing undoes it.",
-        "the weights change → The weights come from q and k alone, and these keep their distances.",
+        "nothing → That is true of the weights, where a rotated q meets a rotated k. Nothing "
+        "cancels the rotation of a value.",
+        "✔ the context changes → The weights stay. But all values are rotated further, and so is "
+        "their mixture.",
+        "the weights change → The weights come from q and k, whose distances stay the same.",
         also=("it changes", "changes"),
     ),
 }

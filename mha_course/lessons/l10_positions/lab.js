@@ -10,10 +10,10 @@ const BASES = [100, 10_000, 500_000]; // as in lab.py
 const sumOf = (numbers) => numbers.reduce((sum, number) => sum + number, 0);
 const products = (q, k) => q.map(([x, y], i) => x * k[i][0] + y * k[i][1]);
 
-/** Turn each pair by its own angle. */
-function turned(pairs, place, speeds) {
+/** Rotate each pair by its own angle. */
+function rotated(pairs, position, speeds) {
   return pairs.map(([x, y], i) => {
-    const [cos, sin] = [Math.cos(place * speeds[i]), Math.sin(place * speeds[i])];
+    const [cos, sin] = [Math.cos(position * speeds[i]), Math.sin(position * speeds[i])];
     return [x * cos - y * sin, x * sin + y * cos];
   });
 }
@@ -26,13 +26,13 @@ function compute(moved, { panels, values: before }) {
   const [bars, lines] = panels.slice(-2);
   const [query, key] = [0, 1].map((n) => dials.map(({ paths }) => paths[n][1]));
   const speeds = dials.map((_, i) => BASES[values.base] ** (-i / dials.length));
-  const at = (distance, place) => {
-    return products(turned(query, place + distance, speeds), turned(key, place, speeds));
+  const at = (distance, position) => {
+    return products(rotated(query, position + distance, speeds), rotated(key, position, speeds));
   };
   const parts = at(distance, position);
   const [now, start] = [sumOf(parts), sumOf(at(distance, 0))];
-  const tips = [turned(key, position, speeds), turned(query, position + distance, speeds)];
-  const turn = (dial, i) => {
+  const tips = [rotated(key, position, speeds), rotated(query, position + distance, speeds)];
+  const rotate = (dial, i) => {
     const arrows = dial.arrows.map((arrow, n) => ({ ...arrow, at: tips[n][i] }));
     return { ...dial, arrows, note: `${Number(speeds[i].toPrecision(2))} rad a token` };
   };
@@ -40,11 +40,11 @@ function compute(moved, { panels, values: before }) {
   const title = `what each pair adds; sum ${figure(now)}`;
   const alike = Math.abs(start - now) <= 1e-6 ? "the same as" : "not the same as";
   const text =
-    `Key at place ${position}, query at ${position + distance}: q · k = ${figure(now)}, ${alike} ` +
-    `at places 0 and ${distance}, where it is ${figure(start)}.`;
+    `Key at position ${position}, query at ${position + distance}: q · k = ${figure(now)}, ${alike} ` +
+    `at positions 0 and ${distance}, where it is ${figure(start)}.`;
   const line = { ...lines.lines[0], values: waves };
   const drawn = [
-    ...dials.map(turn),
+    ...dials.map(rotate),
     { ...bars, title, values: parts },
     { ...lines, lines: [line], at: distance },
   ];

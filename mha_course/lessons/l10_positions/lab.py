@@ -1,6 +1,4 @@
-"""The lab of lesson 10: pairs of channels that turn with the place, and a dot product that does not
-notice.
-"""
+"""The lab of lesson 10: pairs of channels rotate with the position, and the dot product stays."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, arrow, arrows, bars, lines
 from mha_course.widgets.learner_function import LearnerFunction
 
-PLACES, FURTHEST = 121, 40
+POSITIONS, FURTHEST = 121, 40
 BASES = (100.0, 10_000.0, 500_000.0)
 COLORS = {"q": "#c27800", "k": plots.BAR}
 # One query and one key of 6 pairs, drawn once, (D,) each.
@@ -28,24 +26,24 @@ KEY = torch.tensor((0.8, 0.9, -0.3, 0.4, 0.9, 0.7, -0.5, -0.4, 0.9, 0.8, -0.2, 0
 
 
 class RotaryLab(Lab):
-    """Move a query and a key along, and see their pairs turn and their dot product stay.
+    """Move a query and a key along, and see their pairs rotate and their dot product stay.
 
     Args:
-        rope: the learner's own function, which then turns them; until it is written, the course's
-            does.
+        rope: the learner's own function, which then rotates them; until it is written, the
+            course's does.
     Raises: ShapeError.
     """
 
     _esm = esm("lab.js", folder=Path(__file__).parent)
-    question = "Both tokens move on, and every arrow turns. What becomes of q · k?"
-    hint = "Dashed: before the turn. Pair i is made of the channels i and i + D/2."
+    question = "Both tokens move on, and every arrow rotates. What happens to q · k?"
+    hint = "Dashed: before the rotation. Pair i is made of the channels i and i + D/2."
 
     def __init__(self, *, rope: Any = None) -> None:
         self.computes = rope is None
         self._rope = LearnerFunction("RotaryLab", "rope", rope, positions.rope)
         super().__init__(
             [
-                ChoiceControl("position", "key at", "slider", tuple(range(PLACES)), 0),
+                ChoiceControl("position", "key at", "slider", tuple(range(POSITIONS)), 0),
                 ChoiceControl(
                     "distance",
                     "query further by",
@@ -64,12 +62,11 @@ class RotaryLab(Lab):
             ]
         )
 
-    def rotated(self, vector: Tensor, places: Tensor, base: float) -> Tensor:
-        """Return a vector (D,) rotated by each of S places, (S, D)."""
-        x = vector.expand(1, 1, places.numel(), -1)
-        return self._rope.tensor(x, places, torch.tensor(base, dtype=torch.float64), shape=x.shape)[
-            0, 0
-        ]
+    def rotated(self, vector: Tensor, at: Tensor, base: float) -> Tensor:
+        """Return a vector (D,) rotated by each of S positions, (S, D)."""
+        x = vector.expand(1, 1, at.numel(), -1)
+        exact = torch.tensor(base, dtype=torch.float64)
+        return self._rope.tensor(x, at, exact, shape=x.shape)[0, 0]
 
     def draw(self, position: int, distance: int, base: float) -> tuple[Panels, str]:
         """Draw the pairs, what each adds to the dot product, and the dot product by distance."""
@@ -88,7 +85,7 @@ class RotaryLab(Lab):
             *_dials(q[1], k[1], base),
             bars(f"what each pair adds; sum {now:.2f}", names, parts, low=-limit, high=limit),
             lines(
-                "q · k by distance, wherever both stand",
+                "q · k by distance, wherever both are",
                 range(FURTHEST + 1),
                 [line],
                 at=distance,
@@ -97,8 +94,8 @@ class RotaryLab(Lab):
         )
         alike = "the same as" if math.isclose(start, now, abs_tol=1e-6) else "not the same as"
         return panels, (
-            f"Key at place {position}, query at {position + distance}: q · k = {now:.2f}, {alike} "
-            f"at places 0 and {distance}, where it is {start:.2f}.{self._rope.caption}"
+            f"Key at position {position}, query at {position + distance}: q · k = {now:.2f}, "
+            f"{alike} at positions 0 and {distance}, where it is {start:.2f}.{self._rope.caption}"
         )
 
 
@@ -112,7 +109,10 @@ def _dials(q: Tensor, k: Tensor, base: float) -> Panels:
     start = {"q": _pairs(QUERY), "k": _pairs(KEY)}  # (D/2, 2) each
     rotated = {"q": _pairs(q), "k": _pairs(k)}  # (D/2, 2) each
     speeds = [base ** (-i / len(start["q"])) for i in range(len(start["q"]))]
-    look: dict[str, Any] = {"size": "small", "group": "each pair of channels, turned by its places"}
+    look: dict[str, Any] = {
+        "size": "small",
+        "group": "each pair of channels, rotated by its position",
+    }
     look["reach"] = 1.2 * max(
         float(pairs.norm(dim=-1).max()) for pairs in (*start.values(), *rotated.values())
     )

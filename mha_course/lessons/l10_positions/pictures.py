@@ -1,4 +1,4 @@
-"""Drawings of places, written as waves and as turns."""
+"""Drawings of positions, written as waves and as rotated pairs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def encoding_waves(encoding: Tensor, channels: tuple[int, ...]) -> Figure:
     """Draw an encoding of positions (S, C) in colours, and up to four of its channels as waves."""
     figure = new_figure(11, 4)
     whole, lines = figure.subplots(1, 2, width_ratios=(1, 1.2))
-    places, width = map(range, encoding.shape)
+    positions, width = map(range, encoding.shape)
     colors: dict[str, Any] = {"cmap": signed_colormap(), "vmin": -1, "vmax": 1}
-    image = whole.pcolormesh(places, width, encoding.numpy().T, **colors)
-    whole.set(xlabel="place s", ylabel="channel", ylim=(len(width) - 0.5, -0.5))
+    image = whole.pcolormesh(positions, width, encoding.numpy().T, **colors)
+    whole.set(xlabel="position s", ylabel="channel", ylim=(len(width) - 0.5, -0.5))
     whole.set_title("all channels", loc="left", fontsize=TEXT, color=INK)
     figure.colorbar(image, ax=whole)
     for channel, shade, style in zip(
@@ -34,7 +34,7 @@ def encoding_waves(encoding: Tensor, channels: tuple[int, ...]) -> Figure:
             linewidth=2,
             label=f"channel {channel}",
         )
-    lines.set(xlabel="place s", ylim=(-1.1, 1.1))
+    lines.set(xlabel="position s", ylim=(-1.1, 1.1))
     lines.set_title("some of them as waves", loc="left", fontsize=TEXT, color=INK)
     lines.legend(
         frameon=False, ncols=len(channels), loc="upper center", bbox_to_anchor=(0.5, -0.16)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from mha_course.exercises.inputs import B, S, draw
+from mha_course.exercises.inputs import B, Draw, S, draw
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 from mha_course.lessons.l15_language_model.causal_model import next_token_probabilities
+from mha_course.lessons.l15_language_model.speculation import accept_or_redraw
 
 
 def next_token_targets(ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,6 +77,56 @@ def _cut_after(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
     return shares if top_k is None else shares * (shares >= shares.topk(top_k).values[:, -1:])
 
 
+def judge_draft(
+    answer: Callable[..., Any], p: Tensor, q: Tensor, draft: int, uniform: float
+) -> Any:
+    """Call an answer on p and q that sum to 1, without judging gradients; a bool is as good as
+    a tensor that holds one.
+    """
+    result = answer(p / p.sum(), q / q.sum(), draft, uniform)
+    if not isinstance(result, (tuple, list)):
+        return result
+    made = [torch.tensor(bool(x)) if isinstance(x, (bool, np.bool_)) else x for x in result]
+    return tuple(x.detach() if isinstance(x, Tensor) else x for x in made)
+
+
+def _accepting(accept: Callable[..., Any]) -> Callable[..., Any]:
+    """Return accept_or_redraw that accepts a draft in another way, from its p and q."""
+    return lambda p, q, draft, uniform: (
+        accept(p[draft], q[draft], uniform),
+        accept_or_redraw(p, q, draft, uniform)[1],
+    )
+
+
+def _redrawing(
+    residual: Callable[[Tensor, Tensor], Tensor], total: Callable[[Tensor], Any] = lambda rest: 1
+) -> list[Callable[..., Any]]:
+    """Return accept_or_redraw with another residual, with and without care where p equals q."""
+
+    def careless(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[Tensor, Tensor]:
+        rest = residual(p, q)
+        return uniform < p[draft] / q[draft], rest / total(rest)
+
+    return [
+        careless,
+        lambda p, q, *rest: (careless if (p != q).any() else accept_or_redraw)(p, q, *rest),
+    ]
+
+
+def _more(p: Tensor, q: Tensor) -> Tensor:
+    return (p - q).clamp(min=0)
+
+
+def _where_accepted(residual: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
+    """Return accept_or_redraw with another residual where the draft is accepted."""
+
+    def judging(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[Tensor, Tensor]:
+        accepted, rest = accept_or_redraw(p, q, draft, uniform)
+        return accepted, residual(p, q) if accepted else rest
+
+    return judging
+
+
 MISTAKES = [
     mistake(
         "targets-not-shifted",
@@ -127,7 +179,83 @@ MISTAKES = [
     ),
     mistake("softmax-over-batch/words", next_token_probabilities=_probabilities(axis=0)),
     mistake("top-k-none", crashes="NoneType", only=("next_token_probabilities",)),
+    mistake("ratio-inverted", accept_or_redraw=_accepting(lambda p, q, u: u < q / p)),
+    mistake(
+        "always-accepts",
+        accept_or_redraw=[_accepting(lambda p, q, u: True), _accepting(lambda p, q, u: p > 0)],
+    ),
+    mistake(
+        "dice-ignored",
+        accept_or_redraw=[_accepting(lambda p, q, u: p >= q), _accepting(lambda p, q, u: p > q)],
+    ),
+    mistake("accepted-by-p-alone", accept_or_redraw=_accepting(lambda p, q, u: u < p)),
+    mistake(
+        "accepted-and-refused",
+        accept_or_redraw=[
+            _accepting(lambda p, q, u: u >= p / q),
+            _accepting(lambda p, q, u: u > p / q),
+        ],
+    ),
+    mistake(
+        "probability-not-decision",
+        accept_or_redraw=[
+            _accepting(lambda p, q, u: (p / q).clamp(max=1)),
+            _accepting(lambda p, q, u: p / q),
+        ],
+    ),
+    mistake("zero-accepted", accept_or_redraw=_accepting(lambda p, q, u: u <= p / q)),
+    mistake("redrawn-from-p", accept_or_redraw=_redrawing(lambda p, q: p)),
+    mistake(
+        "residual-not-clipped",
+        accept_or_redraw=[
+            *_redrawing(lambda p, q: p - q),
+            *_redrawing(lambda p, q: p - q, torch.sum),
+            *_redrawing(lambda p, q: p - q, lambda rest: rest.clamp(min=0).sum()),
+            *_redrawing(lambda p, q: (p - q).abs()),
+            *_redrawing(lambda p, q: (p - q).abs(), torch.sum),
+        ],
+    ),
+    mistake("residual-not-normalised", accept_or_redraw=_redrawing(_more)),
+    mistake(
+        "residual-reversed",
+        accept_or_redraw=_redrawing(lambda p, q: _more(q, p), torch.sum),
+    ),
+    mistake(
+        "residual-softmax",
+        accept_or_redraw=[
+            *_redrawing(lambda p, q: (p - q).softmax(-1)),
+            *_redrawing(lambda p, q: _more(p, q).softmax(-1)),
+        ],
+    ),
+    mistake(
+        "residual-of-equals",
+        accept_or_redraw=[
+            _redrawing(_more, torch.sum)[0],
+            _redrawing(_more, lambda rest: rest.sum().clamp(min=1e-12))[0],
+        ],
+    ),
+    mistake(
+        "residual-where-accepted",
+        accept_or_redraw=[
+            _where_accepted(lambda p, q: p),
+            _where_accepted(lambda p, q: q),
+            _where_accepted(lambda p, q: 0 * p),
+        ],
+    ),
 ]
+
+
+def _two_models(words: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Return p and q (V,) of two models; p is 0 at word 1, and q at the last word."""
+    p, q = (2 * draw(2, words, seed=seed)).softmax(-1)
+    p[1] = q[-1] = 0
+    return p / p.sum(), q / q.sum()
+
+
+def _draw_draft(d: Draw) -> tuple[Tensor, Tensor, int, float]:
+    p, q = d("2O").softmax(-1)
+    draft = int((p / q).argsort()[d.number % d.O])  # first the word that q overrates most
+    return p, q if d.number % 3 < 2 else p.clone(), draft, d.picks.random()
 
 
 def _draw_ids(count: int, *shape: int, seed: int) -> Tensor:
@@ -140,29 +268,29 @@ EXERCISES = [
         next_token_targets,
         "Which token should the model name when it has read token t, and which token has nothing "
         "after it?",
-        "Two slices of the same ids, one place apart.",
+        "Two slices of the same ids, one position apart.",
         "ids (B, S) without the last column, and without the first: (B, S - 1) each.",
         inputs=[lambda: (_draw_ids(99, B, S, seed=1),)],
         drawn=lambda d: (d.ids(99, "BS"),),
         axes=("B S-1", "B S-1"),
         results=("inputs", "targets"),
-        done="You can make questions and answers out of plain text. Shift by two places: what is "
-        "asked for then?",
+        done="You can make inputs and targets out of plain text. What would a model learn if you "
+        "shifted by two?",
     ),
     Exercise(
         generate,
         "The model gives an answer at every position. At which one does it say the next word?",
-        "A loop: run the model on all ids so far, pick the largest number at the right place, and "
-        "append it.",
-        "model(ids) is (B, S, vocab), and at one place (B, vocab). `argmax` with the axis kept "
-        "gives (B, 1), and appending makes ids (B, S + 1).",
+        "A loop: run the model on all ids so far, take the largest logit at the right position, "
+        "and append its number.",
+        "model(ids) is (B, S, vocab), and at one position (B, vocab). `argmax` with the axis kept "
+        "gives (B, 1), and appending it makes ids (B, S + 1).",
         inputs=[
             lambda: (_draw_ids(13, B, S, seed=2), draw(13, 13, seed=3), 4),
             lambda: (_draw_ids(13, 3, 1, seed=4), draw(13, 13, seed=5), 6),
         ],
         drawn=lambda d: (d.ids(d.O, "BS"), d("OO"), 1 + d.number // 2),
         axes="B S+steps",
-        done="You can let a model write. Draw each word by its chance instead of taking the "
+        done="You can let a model write. Draw each word by its probability instead of taking the "
         "likeliest, and read what changes.",
         run=write_on,
     ),
@@ -171,9 +299,9 @@ EXERCISES = [
         "What does a temperature of 0.5 do to the differences between logits, and what must a "
         "logit be for the probability to be exactly 0?",
         "Divide by the temperature. If there is a top_k, hide all logits of a row but its largest "
-        "ones. Softmax comes last, and makes each row sum to 1.",
+        "ones. Softmax comes last and makes each row sum to 1.",
         "`topk(top_k).values` is (B, top_k), the largest first. Its last column, kept as (B, 1), "
-        "is the smallest that stays: what is below it is filled with -inf.",
+        "is the smallest that stays. Fill what is below it with -inf.",
         line="scaled = logits / temperature  # (B, V)\n"
         "if top_k is not None:\n"
         "    smallest = scaled.topk(top_k).values[:, -1:]  # (B, 1)\n"
@@ -193,90 +321,140 @@ EXERCISES = [
         cases=("", "Here top_k is None.", "Here top_k is 1."),
         axes="B V",
         exact_zeros=True,
-        done="You can turn logits into dice. With top_k=1, does the temperature still matter?",
+        done="You can turn logits into a draw. With top_k=1, does the temperature still matter?",
+    ),
+    Exercise(
+        accept_or_redraw,
+        "The small model drafts a word twice as often as the large one would write it. How often "
+        "should this draft be kept? And which words does the large one write more often than the "
+        "small one drafts them?",
+        "Accept if the dice lie below p/q at the drafted word. What is redrawn is the part of p "
+        "that lies above q, made to sum to 1.",
+        "`p[draft] / q[draft]` is one number, to be compared with uniform. `(p - q).clamp(min=0)` "
+        "is (V,); divide it by its sum, unless the sum is 0.",
+        inputs=[
+            lambda: (*_two_models(10, 175), 8, 0.6),
+            lambda: (*_two_models(11, 15), 4, 0.6),
+            lambda: (*_two_models(13, 16), 9, 0.2),
+            lambda: (*_two_models(9, 11), 1, 0.0),
+            lambda: (draw(7, seed=12).softmax(-1), draw(7, seed=12).softmax(-1), 4, 0.9),
+        ],
+        cases=("", "", "", "Here p is 0 at the draft, and uniform is 0.", "Here p equals q."),
+        drawn=_draw_draft,
+        run=judge_draft,
+        learns=False,
+        exact_zeros=True,
+        axes=("", "V"),
+        results=("accepted", "residual"),
+        done="You can let a small model write for a large one, and nobody can tell.",
     ),
 ]
 
 QUESTIONS = {
     "shift-shape": question(
-        "A batch of ids is (64, 17), with <start> and <end>. Which shape do the inputs have, when "
-        "every place is to guess the next token?",
-        "64, 16 → The last token has nothing behind it, so it is not read; the first has nothing "
-        "before it, so it is not asked for.",
-        "64, 17 → What should the last place guess? Nothing comes after it.",
-        "64, 15 → One token falls away in the inputs, the last, and one in the targets, the first.",
+        "A batch of ids is (64, 17), with <start> and <end>. Every position has to guess the next "
+        "token. Which shape do the inputs have?",
+        "64, 16 → Nothing comes after the last token, so it is not read. Nothing comes before the "
+        "first, so it is not guessed.",
+        "64, 17 → What should the last position guess? Nothing comes after it.",
+        "64, 15 → The inputs lose one token, the last. The targets lose one, the first.",
         "63, 17 → The shift is along the tokens, not along the sentences.",
-        nudge="Which places have a next token?",
+        nudge="Which positions have a next token?",
         letters="B S-1",
     ),
     "who-guesses": question(
         "<start> the grey cat ate greedily <end>. The model reads all but the last. At which "
-        "place must it name “cat”?",
-        "“cat” → There the model has read “cat”. What it says there is about “ate”.",
-        "✔ “grey” → There “grey” is the newest word, and what comes next is asked. At “cat” "
-        "itself it would be read off.",
-        "“<start>” → There it has read no word yet, and is asked for the first.",
+        "position must it name “cat”?",
+        "“cat” → There it has already read “cat”, and has to guess “ate”.",
+        "✔ “grey” → There “grey” is the newest word, and the model has to guess the next one. At "
+        "“cat” it could copy it.",
+        "“<start>” → There it has read no word yet, and has to guess the first.",
         also=("at grey",),
     ),
     "causal-padding": question(
         "Sentences are filled up with <pad> on the right, and the model is causal. There is no "
         "padding mask. What do the words see of the padding?",
-        "✔ nothing → All padding stands later, and what is later is hidden already. It is left "
-        "out of the loss, too.",
+        "✔ nothing → All padding comes later, and whatever comes later is hidden already.",
         "they see the padding → A word sees what stands before it. Where does the padding stand?",
         "the last word sees it → The last word sees itself and what is before it. The padding is "
         "behind it.",
         also=("nothing happens", "nothing changes"),
     ),
     "loss-at-best": question(
-        "Somebody knows the grammar by heart: every rule, every word. What is their loss, in nats "
-        "a word?",
-        "0 → Then they would know the next sentence in advance. It is drawn at random.",
-        "✔ about 0.9 → Rules say what may come, not which state or which pair of nouns is drawn "
+        "A reader knows the whole grammar: every rule, every word. What is this reader's loss, in "
+        "nats a word?",
+        "0 → For that, the reader would have to know the next sentence in advance. It is drawn "
         "at random.",
-        "about 4.8, ln 126 → That is for somebody who holds all 126 tokens for equally likely, "
-        "all the time.",
+        "✔ about 0.9 → The rules say what may come, not which state or which pair of nouns is "
+        "drawn.",
+        "about 4.8, ln 126 → That is the loss of a reader to whom all 126 tokens are equally "
+        "likely at every position.",
         tolerance=0.02,
     ),
     "without-mask": question(
-        "You forget the causal mask and train. To where does the loss fall?",
-        "✔ far below the limit → Each place sees the next word, which is its target. Copying it "
-        "beats every knowledge of grammar.",
-        "to the limit → The limit holds for those who do not see the answer.",
-        "it does not fall → It falls, and fast: what is asked for stands in the input.",
+        "You forget the causal mask and train. How far does the loss fall?",
+        "✔ far below the limit → Each position sees the next word, which is its target. Copying "
+        "beats any knowledge of the grammar.",
+        "to the limit → The limit holds for a reader who does not see the answer.",
+        "it does not fall → It falls, and fast: the answer is in the input.",
     ),
     "below-the-limit": question(
         "A model with a causal mask is trained, and its training loss falls below the limit. What "
-        "does that say?",
-        "the mask leaks → It may. But there is another way to know the next word of a sentence "
-        "that is read again and again.",
-        "✔ nothing yet: look at fresh text → It may see ahead, or know its sentences by heart. On "
-        "fresh ones only the first of the two stays below the limit.",
-        "it knows the grammar better than the grammar → What is drawn next is drawn at random; "
-        "nobody knows it before.",
+        "does that tell you?",
+        "the mask leaks → It may. But a sentence that is read again and again can also be "
+        "memorised.",
+        "✔ nothing yet: look at fresh text → It may see ahead, or it may have memorised its "
+        "sentences. Only a model that sees ahead stays below the limit on fresh ones.",
+        "it knows more than the grammar → The next choice is drawn at random. Nothing in the "
+        "sentence so far tells you which it will be.",
     ),
     "colder": question(
-        "Two words have the chances 0.8 and 0.2. What does a temperature of 0.5 make of the 0.8? "
-        "Two decimals.",
+        "Two words have the probabilities 0.8 and 0.2. What becomes of the 0.8 at a temperature of "
+        "0.5? Two decimals.",
         "0.94 → Halving the temperature squares the odds: 4 to 1 becomes 16 to 1, and 16/17 = "
         "0.94.",
-        "0.4 → The logits are divided, not the chances, and the chances still sum to 1.",
+        "0.4 → The logits are divided, not the probabilities, which still sum to 1.",
         "0.67 → That is a temperature of 2: it takes the root of the odds. Less than 1 sharpens.",
-        "0.64 → You squared 0.8. Square both, then let them sum to 1.",
-        "1 → Only at temperature 0 the likeliest takes all.",
+        "0.64 → You squared 0.8. Square both, then make them sum to 1.",
+        "1 → Only at temperature 0 does the likeliest word take all.",
         nudge="Dividing logits by 0.5 doubles them. What becomes of e to the power of them, and "
         "of the ratio?",
         tolerance=0.002,
         units="%",
     ),
+    "draft-kept": question(
+        "The small model drafts a word with probability 0.6. The large one would write it with "
+        "probability 0.3. Which share of these drafts should be kept?",
+        "0.5 → The word is drafted twice as often as it should be, so half of its drafts are "
+        "kept: p/q = 0.3/0.6.",
+        "0.3 → Then the word would be written with probability 0.6 · 0.3 = 0.18. It came up with "
+        "0.6 already.",
+        "0.18 → That is how often the word would be written if you kept 0.3 of its drafts.",
+        "1 → Then it is written twice as often as the large model would.",
+        "2 → That is q/p. A share cannot be above 1.",
+        "0 → The large model does want the word, though less often.",
+        nudge="It comes up in 60 of 100 drafts, and should be written in 30.",
+        tolerance=0.005,
+        units="%",
+        also=("1/2", "half", "half of them"),
+    ),
+    "poor-drafts": question(
+        "The small model is replaced by a much worse one. What becomes worse?",
+        "✔ the speed alone → More drafts are refused, so a pass writes fewer words. Each word "
+        "still has the probability that the large model gives it.",
+        "the text alone → The rule corrects every draft: what is written follows p, whatever q is.",
+        "the speed and the text → The speed does. But the rule corrects every draft, whatever q "
+        "is.",
+        "neither → Which share of the drafts is accepted if the two models hardly agree?",
+        also=("only the speed", "the speed", "speed"),
+    ),
     "read-in-all": question(
         "A model writes 16 words, starting from <start> alone. Without a cache, how many tokens "
         "pass through it in all?",
         "136 → 1 + 2 + … + 16 = 136. With a cache it is 16: each token passes once.",
-        "16 → That is with a cache. Without one, the whole sentence is read again for each word.",
+        "16 → That is with a cache. Without one, all words are read again for each new one.",
         "256 → Only the last pass reads 16. The first reads one.",
-        "152 → To write 16 words it reads <start> and the first 15: the last word is not read "
-        "again.",
+        "152 → To write 16 words it reads <start> and the first 15. The last word is never read.",
         "120 → The first pass reads <start> already: count from 1 to 16, not to 15.",
         nudge="Step 1 reads one token, step 2 reads two …",
         units="tokens",

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from mha_course import positions
 from mha_course.lessons.l10_positions import RotaryLab
-from mha_course.lessons.l10_positions.lab import BASES, FURTHEST, PLACES
+from mha_course.lessons.l10_positions.lab import BASES, FURTHEST, POSITIONS
 
 
 def panels(lab):
@@ -40,9 +40,9 @@ def test_the_dot_product_depends_on_the_distance_alone():
     lab, generator = RotaryLab(), torch.Generator().manual_seed(0)
     for distance in (0, 3, FURTHEST):
         sums = set()
-        for position in torch.randint(PLACES, (8,), generator=generator).tolist():
+        for position in torch.randint(POSITIONS, (8,), generator=generator).tolist():
             lab.set(position=position, distance=distance)
-            assert ", the same as at places 0 and" in lab.text
+            assert ", the same as at positions 0 and" in lab.text
             sums.add(lab.text.partition("q · k = ")[2].partition(",")[0])
             *dials, added, wave = panels(lab)
             pairs = [[one["at"] for one in dial["arrows"]] for dial in dials]
@@ -64,4 +64,4 @@ def test_a_wrong_function_shows_itself():
     assert own.text.startswith(RotaryLab().text)
     added = RotaryLab(rope=lambda x, at, base=1e4: x + at[:, None])
     added.set(position=5)
-    assert ", not the same as at places 0 and 3" in added.text
+    assert ", not the same as at positions 0 and 3" in added.text

@@ -1,0 +1,91 @@
+"""Speculative decoding: a small model drafts some words, the large one checks them in one pass.
+
+Both map ids (B, S) to the logits of the word after each, (B, S, V).
+
+Axes: B sentences, S tokens, V words in the vocabulary, K drafts.
+Reference: Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mha_course.lessons.l15_language_model.language_model import Predictor
+from mha_course.models.language import END, LONGEST, PAD
+
+
+def accept_or_redraw(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[Tensor, Tensor]:
+    """Return whether a draft is accepted, and the probabilities (V,) of the word that replaces it
+    if not: what p has more than q, normalised, or p itself where it is q.
+    """
+    accepted = uniform < p[draft] / q[draft]
+    more = (p - q).clamp(min=0)  # (V,)
+    residual = more / more.sum() if more.any() else p  # (V,)
+    return accepted, residual
+
+
+@torch.no_grad()
+def speculate(
+    model: Predictor, small: Predictor, ids: Tensor, drafts: int, dice: torch.Generator
+) -> tuple[Tensor, int]:
+    """Write on from ids (1, S), until <end> or until there is no more room.
+
+    Returns: ids (1, S'), in which words may stand behind <end>, and the passes of the large model.
+    """
+    passes = 0
+    while END not in ids and ids.size(1) < LONGEST:
+        read = ids
+        q = []
+        for _ in range(min(drafts, LONGEST - 1 - ids.size(1))):
+            q.append(small(read)[0, -1].softmax(-1).cpu())
+            read = torch.cat((read, draw(q[-1], dice).to(ids.device)), dim=1)  # (1, S+1)
+        p = model(read)[0, ids.size(1) - 1 :].softmax(-1).cpu()  # for each draft, and for one more
+        passes += 1
+        following = p[-1]  # the word behind all drafts, if they are accepted
+        for number, chances in enumerate(q):
+            word = int(read[0, ids.size(1)])
+            accepted, residual = accept_or_redraw(p[number], chances, word, throw(dice))
+            if not accepted:
+                following = residual
+                break
+            ids = read[:, : ids.size(1) + 1]
+        ids = torch.cat((ids, draw(following, dice).to(ids.device)), dim=1)
+    return ids, passes
+
+
+def draw(chances: Tensor, dice: torch.Generator) -> Tensor:
+    """Draw a word from chances (V,), (1, 1)."""
+    return torch.multinomial(chances, 1, generator=dice)[None]  # (1, 1)
+
+
+def throw(dice: torch.Generator) -> float:
+    """Draw a number in [0, 1)."""
+    return torch.rand((), generator=dice).item()
+
+
+@torch.no_grad()
+def surprisal(model: Predictor, small: Predictor, ids: Tensor, drafts: int) -> Tensor:
+    """Return -ln P of each next word as ``speculate`` writes, (B, S - 1), 0 for padding.
+
+    All ways to write a word are added up: it may be a draft, be redrawn, or follow K drafts that
+    were all accepted. Which of them are open depends on how many drafts of the pass are left.
+    """
+    words = ids[:, 1:, None].cpu()  # (B, S-1, 1)
+    p, q = (f(ids[:, :-1]).softmax(-1).double().cpu() for f in (model, small))  # (B, S-1, V)
+    as_draft = (q * (p / q).clamp(max=1)).nan_to_num(0.0)  # (B, S-1, V)
+    refused = 1 - as_draft.sum(-1, keepdim=True)  # (B, S-1, 1)
+    more = (p - q).clamp(min=0)  # (B, S-1, V)
+    redrawn = refused * (more / more.sum(-1, keepdim=True)).nan_to_num(0.0)  # (B, S-1, V)
+    ways = [chances.gather(-1, words).squeeze(-1) for chances in (as_draft, redrawn, p)]
+    # the probability that so many drafts of this pass are left, in each column; at first all are
+    left = torch.eye(drafts + 1, dtype=torch.float64)[-1:]  # (1, K+1)
+    found = []
+    for draft, other, last in zip(*(way.unbind(1) for way in ways), strict=True):
+        kept = left[:, 1:] * draft[:, None]  # (B, K)
+        again = left[:, 1:].sum(-1) * other + left[:, 0] * last  # (B,)
+        left = torch.cat((kept, again[:, None]), dim=1)  # (B, K+1)
+        total = left.sum(-1)  # (B,)
+        left = left / total[:, None]  # (B, K+1)
+        found.append(-total.log())
+    return torch.stack(found, dim=1).masked_fill(words[..., 0] == PAD, 0.0)  # (B, S-1)
