@@ -353,7 +353,7 @@ merge-without-transpose: The heads were joined by a reshape at once, so tokens g
     Swap heads and tokens first, so that the heads of one token lie side by side; then join.
 merge-without-transpose/traced: This merge cuts across {axes}, so each token gets parts of other
     tokens.
-    Move the tokens before the heads, transpose(1, 2), then merge.
+    Put the tokens before the heads, transpose(1, 2), then merge.
 merge-dim-before-heads: The merged width is ordered (D, H).
     The order should be (H, D): all of head 0, then all of head 1.
 /tokens-and-channels-swapped: Tokens and channels were swapped; the heads still stand before them.

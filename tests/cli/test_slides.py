@@ -508,8 +508,8 @@ def test_the_switch_for_solutions(of_class, of_lecturer, monkeypatch):
             monkeypatch.setenv(name, value)
     shown = SWITCHES[of_class, of_lecturer]
     off = (
-        '# Solutions are off in this class (MHA_COURSE_SOLUTIONS=off). hint("softmax") goes on '
-        "helping.\n"
+        '# Solutions are off in this class (MHA_COURSE_SOLUTIONS=off). hint("softmax") still '
+        "helps.\n"
     )
     assert exercises.solution("softmax") == (source_of("softmax") if shown else off)
     with pytest.raises(ShapeError, match="no exercise has this name"):
