@@ -20,6 +20,7 @@ from mha_course.attention import (
 )
 from mha_course.lessons.l11_kv_cache.decoding import splits
 from mha_course.models.published import RotaryAttention
+from mha_course.positions import rope_frequencies
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
 GROUPS = (1, 2, H)
@@ -49,7 +50,7 @@ def test_every_split_gives_what_the_whole_gives():
 
 def test_a_module_that_turns_its_tokens_is_asked_where_they_stand():
     module, x, cache = (
-        RotaryAttention(C, H, 2, D, bias=True, base=50.0).double(),
+        RotaryAttention(C, H, 2, D, bias=True, frequencies=rope_frequencies(D, 50.0)).double(),
         numbers(B, S, C),
         caching.KVCache(),
     )
