@@ -356,8 +356,8 @@ def build(config: Config, place: str) -> PublishedModel:
     require(fits, place, rule, expected=" or ".join(family.classes), got=repr(classes))
     model = family.architecture(settings)
     unknown = sorted(settings.unread - UNUSED - set(family.unused))
-    rule = "config.json has settings that may make another model, and are not known"
-    require(not unknown, place, rule, expected="settings that are read", got=listed(unknown))
+    rule = "config.json has settings that are not known, and may make another model"
+    require(not unknown, place, rule, expected="none of these", got=listed(unknown))
     return model
 
 
