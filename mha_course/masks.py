@@ -109,10 +109,13 @@ def combine_masks(causal: Tensor, padding: Tensor) -> Tensor:
     return causal & padding  # (B, 1, S, S)
 
 
-def causal_mask_for_cache(new: int, total: int, *, device: Device = None) -> Tensor:
+def causal_mask_for_cache(
+    new: int, total: int, *, window: int | None = None, device: Device = None
+) -> Tensor:
     """Let each of the last tokens see itself and what came before: (s <= t + total - new).
 
-    Args: new is T, the tokens that have just come, total is S, all of them; 1 <= new <= total.
+    Args: new is T, the tokens that have just come, total is S, all of them; 1 <= new <= total;
+        with a window each sees only the last so many, itself among them.
     Returns: (T, S), bool, the last rows of causal_mask(total).
     Raises: ShapeError.
 
@@ -124,7 +127,8 @@ def causal_mask_for_cache(new: int, total: int, *, device: Device = None) -> Ten
         expected = "ints with 1 <= new <= total"
         got = f"new={new!r}, total={total!r}"
         raise ShapeError("causal_mask_for_cache", rule, expected=expected, got=got)
-    return torch.ones(new, total, dtype=torch.bool, device=device).tril(total - new)  # (T, S)
+    mask = torch.ones(new, total, dtype=torch.bool, device=device).tril(total - new)  # (T, S)
+    return mask if window is None else mask.triu(total - new + 1 - window)  # (T, S)
 
 
 def to_attend(mask: Tensor, convention: str) -> Tensor:

@@ -46,16 +46,27 @@ def sinusoidal_encoding(seq_len: int, d_model: int, *, device: Device = None) ->
     return encoding.to(device or torch.get_default_device(), torch.get_default_dtype())
 
 
-def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) -> Tensor:
+def rope_frequencies(head_dim: int, base: float = 10000.0) -> Tensor:
+    """Return by how much each pair of channels turns from one position to the next, (D/2,)."""
+    # In float32 the angles of position 100,000 would be wrong by up to 7e-3 (D = 128): only cos and
+    # sin are rounded.
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.float64, device="cpu") / head_dim  # (D/2,)
+    return base**-exponents  # (D/2,)
+
+
+def rope(
+    x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0,
+    *, frequencies: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Turn each pair of channels (i, i + D/2) by the angle position / base^(2i / D).
 
     A query turned by t and a key turned by s then have a dot product that depends on t - s alone.
 
     Args: x is q or k after the split, D even; positions are those of the tokens; base > 0: the
-        larger, the slower the slowest pair turns.
+        larger, the slower the slowest pair turns; frequencies, if given, are used instead.
     Shape:
         x (B, H, S, D) -> (B, H, S, D), of the dtype of x
-        positions (S,)
+        positions (S,), frequencies (D/2,)
     Raises: ShapeError.
 
     >>> rope(torch.ones(2, 4, 7, 6), positions=torch.arange(7)).shape
@@ -68,11 +79,8 @@ def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) ->
     positions = torch.as_tensor([] if positions is None else positions, device="cpu")
     require_shape("rope", "positions", positions, {"S": x.size(2)})
     require(base > 0, "rope", "base must be positive", expected="base > 0", got=f"base={base!r}")
-    half = x.size(3) // 2
-    # In float32 the angles of position 100,000 would be wrong by up to 7e-3 (D = 128): only cos and
-    # sin are rounded.
-    exponents = torch.arange(half, dtype=torch.float64, device="cpu") / half  # (D/2,)
-    frequencies = base**-exponents  # (D/2,)
+    if frequencies is None:
+        frequencies = rope_frequencies(x.size(3), base)  # (D/2,)
     angles = positions[:, None] * frequencies  # (S, D/2)
     cos = angles.cos().to(x)  # (S, D/2)
     sin = angles.sin().to(x)  # (S, D/2)

@@ -20,6 +20,7 @@ from mha_course.attention import (
 )
 from mha_course.lessons.l11_kv_cache.decoding import splits
 from mha_course.models.published import RotaryAttention
+from mha_course.positions import rope_frequencies
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
 GROUPS = (1, 2, H)
@@ -47,9 +48,22 @@ def test_every_split_gives_what_the_whole_gives():
             assert cache.length == S
 
 
+@pytest.mark.parametrize("window", range(1, S + 2))
+def test_a_window_gives_what_its_mask_gives_and_older_tokens_are_dropped(window):
+    module, x = reference(), numbers(B, S, C)
+    near = torch.arange(S)[:, None] - torch.arange(S) < window
+    want, _ = module(x, mask=masks.causal_mask(S) & near)
+    for sizes in splits(S):
+        cache = caching.KVCache(window)
+        outs = [caching.decode_chunk(module, chunk, cache) for chunk in x.split(sizes, dim=1)]
+        same(torch.cat(outs, dim=1), want)
+        assert cache.length == S
+        assert cache.bytes == 2 * B * C * min(S, window - 1) * 8
+
+
 def test_a_module_that_turns_its_tokens_is_asked_where_they_stand():
     module, x, cache = (
-        RotaryAttention(C, H, 2, D, bias=True, base=50.0).double(),
+        RotaryAttention(C, H, 2, D, bias=True, frequencies=rope_frequencies(D, 50.0)).double(),
         numbers(B, S, C),
         caching.KVCache(),
     )

@@ -1,8 +1,8 @@
-"""Published checkpoints, read into the architectures of ``published``: GPT-2, BERT and Llama.
+"""Published checkpoints, read into the architectures of ``published``.
 
-A folder holds a ``config.json`` and a ``model.safetensors``. Each family has one table: our
-modules, and what they are called in the file. Nothing is ever unpickled, since a pickle can run any
-code.
+A folder holds a ``config.json`` and a ``model.safetensors``, or several files and an index of them.
+Each family has one table: our modules, and what they are called in the file. Nothing is ever
+unpickled, since a pickle can run any code.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -26,7 +27,8 @@ from mha_course.models.published import BERT, GPT2, Config, Llama, PublishedMode
 class Family(NamedTuple):
     """How the files of a family are written."""
 
-    architecture: type[PublishedModel]
+    architecture: Callable[[Config], PublishedModel]
+    classes: tuple[str, ...]  # what config.json may call the whole model
     # Our modules and theirs, * is the layer; where several of ours share one, it holds all of them.
     names: dict[str, str]
     prefix: str  # stands before their names, or does not
@@ -35,11 +37,13 @@ class Family(NamedTuple):
     is_tied: bool  # what a config means that does not say it
     left_out: tuple[str, ...]  # masks and positions that are stored, and heads for other tasks
     only: dict[str, object]  # settings that would make another model if they had another value
+    unused: tuple[str, ...] = ()  # settings that have no effect in this family
     stored_in_out: tuple[str, ...] = ()  # theirs whose weight is (in, out), not (out, in)
 
 
 _GPT2 = Family(
     architecture=GPT2,
+    classes=("GPT2LMHeadModel", "GPT2Model"),
     names={
         "token_embedding": "wte",
         "position_embedding": "wpe",
@@ -58,16 +62,14 @@ _GPT2 = Family(
     prefix="transformer.",
     tied={"lm_head.weight": "wte.weight"},
     left_out=("h.*.attn.bias", "h.*.attn.masked_bias"),
-    only={
-        "scale_attn_weights": True,
-        "scale_attn_by_inverse_layer_idx": False,
-        "add_cross_attention": False,
-    },
+    only={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False},
+    unused=("n_ctx", "reorder_and_upcast_attn"),
     is_tied=True,
 )
 
 _BERT = Family(
     architecture=BERT,
+    classes=("BertForMaskedLM", "BertForPreTraining"),
     names={
         "token_embedding": "embeddings.word_embeddings",
         "position_embedding": "embeddings.position_embeddings",
@@ -98,12 +100,13 @@ _BERT = Family(
         "cls.seq_relationship.weight",
         "cls.seq_relationship.bias",
     ),
-    only={"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
+    only={"position_embedding_type": "absolute"},
     is_tied=True,
 )
 
 _LLAMA = Family(
     architecture=Llama,
+    classes=("LlamaForCausalLM",),
     names={
         "token_embedding": "embed_tokens",
         "encoder.layers.*.norm1": "layers.*.input_layernorm",
@@ -111,6 +114,8 @@ _LLAMA = Family(
         "encoder.layers.*.attention.k_proj": "layers.*.self_attn.k_proj",
         "encoder.layers.*.attention.v_proj": "layers.*.self_attn.v_proj",
         "encoder.layers.*.attention.out_proj": "layers.*.self_attn.o_proj",
+        "encoder.layers.*.attention.q_norm": "layers.*.self_attn.q_norm",
+        "encoder.layers.*.attention.k_norm": "layers.*.self_attn.k_norm",
         "encoder.layers.*.norm2": "layers.*.post_attention_layernorm",
         "encoder.layers.*.feed_forward.gate": "layers.*.mlp.gate_proj",
         "encoder.layers.*.feed_forward.inner": "layers.*.mlp.up_proj",
@@ -125,9 +130,51 @@ _LLAMA = Family(
     is_tied=False,
 )
 
-FAMILIES = {"gpt2": _GPT2, "bert": _BERT, "llama": _LLAMA}
+_MISTRAL = _LLAMA._replace(
+    architecture=partial(Llama, windowed=True),
+    classes=("MistralForCausalLM",),
+    only={"rope_interleaved": False, "partial_rotary_factor": 1.0},
+)
+_QWEN2 = _LLAMA._replace(
+    architecture=partial(Llama, qkv_bias=True),
+    classes=("Qwen2ForCausalLM",),
+    only={"use_sliding_window": False, "use_mrope": False, "layer_types": ["full_attention"]},
+    unused=("attention_bias", "sliding_window", "max_window_layers"),
+)
+_QWEN3 = _QWEN2._replace(
+    architecture=partial(Llama, qk_norm=True),
+    classes=("Qwen3ForCausalLM",),
+    unused=("sliding_window", "max_window_layers"),
+)
+
+FAMILIES = {
+    "gpt2": _GPT2, "bert": _BERT, "llama": _LLAMA, "qwen2": _QWEN2, "qwen3": _QWEN3,
+    "mistral": _MISTRAL,
+}  # fmt: skip
 SHIPPED = ("gpt2", "bert", "llama")  # families of which the course has a small checkpoint
 WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"  # where the weights are in several files
+ONLY: dict[str, object] = {  # in every family
+    "quantization_config": None, "pruned_heads": {}, "is_encoder_decoder": False,
+    "is_decoder": False, "add_cross_attention": False,
+}  # fmt: skip
+# Settings without an effect on what a trained model computes: names, training, how to generate.
+# A setting that is neither here nor read may make another model, and is refused.
+UNUSED = {
+    "_attn_implementation", "_flash_attn_2_enabled", "_name_or_path",
+    "attention_dropout", "attention_probs_dropout_prob", "attn_implementation", "attn_pdrop",
+    "bos_token_id", "chunk_size_feed_forward", "classifier_dropout", "directionality", "dtype",
+    "embd_pdrop", "eos_token_id", "finetuning_task", "gradient_checkpointing",
+    "hidden_dropout_prob", "id2label", "initializer_range", "is_llama_config", "label2id",
+    "max_length", "max_position_embeddings", "num_labels", "output_attentions",
+    "output_hidden_states", "output_past", "pad_token_id", "pooler_fc_size",
+    "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type",
+    "pretraining_tp", "problem_type", "resid_pdrop", "return_dict", "summary_activation",
+    "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
+    "task_specific_params", "tie_word_embeddings", "tokenizer_class", "torch_dtype",
+    "torchscript", "transformers.js_config", "transformers_version", "unsloth_fixed",
+    "unsloth_version", "use_cache",
+}  # fmt: skip
 
 
 class Published(NamedTuple):
@@ -169,7 +216,7 @@ def load(folder: str | Path, *, num_threads: int | None = None) -> PublishedMode
     if num_threads is not None:
         require_int("load", "num_threads", num_threads)
     config = read_config(folder, "load")
-    family, model = _without_numbers(config, "load")
+    family, model = family_of(config, "load"), _without_numbers(config, "load")
     tied = setting(config, "tie_word_embeddings", family.is_tied)
     tensors = _by_their_names(_read_tensors(folder), family, tied)
     model.load_state_dict(_state(model, tensors, family), assign=True)
@@ -198,18 +245,24 @@ def fetch(name: str) -> Path:
     Raises: ShapeError for what cannot be had, or is not what was published.
     """
     repo, revision, sha256 = PUBLISHED.get(name, Published(name))
-    folder = _cached(repo, "config.json", revision).parent
+    folder = _cached(repo, revision, "config.json").parent
     _without_numbers(read_config(folder, "fetch"), "fetch")  # before hundreds of megabytes come
-    _cached(repo, "tokenizer.json", folder.name)  # of the same commit
-    weights = _cached(repo, WEIGHTS, folder.name)
-    stored_as = weights.resolve().name  # in the cache, what the hub says their digest is
-    if sha256 is not None or len(stored_as) == 64:
-        _require_digest(weights, sha256 or stored_as)
+    _cached(repo, folder.name, "tokenizer.json")  # of the same commit
+    if not (folder / INDEX).is_file():
+        _cached(repo, folder.name, WEIGHTS, instead=INDEX)
+    for file in _weight_files(folder, "fetch"):
+        weights = _cached(repo, folder.name, file)
+        stored_as = weights.resolve().name  # in the cache, what the hub says their digest is
+        if sha256 is not None or len(stored_as) == 64:
+            _require_digest(weights, sha256 or stored_as)
     return folder
 
 
-def _cached(repo: str, file: str, revision: str) -> Path:
-    """Return where a file of the hub lies in the cache, and put it there before if it does not."""
+def _cached(repo: str, revision: str, file: str, *, instead: str | None = None) -> Path:
+    """Return where a file of the hub lies in the cache, and put it there before if it does not.
+
+    Args: instead is another file, for a model that lacks the first.
+    """
     from huggingface_hub import errors, hf_hub_download, try_to_load_from_cache  # noqa: PLC0415 (takes a second)
 
     names = f"{', '.join(PUBLISHED)}, or OWNER/NAME of a public model"
@@ -234,8 +287,11 @@ def _cached(repo: str, file: str, revision: str) -> Path:
             cached = hf_hub_download(repo, file, revision=revision)
         return Path(cached)
     except Exception as error:
+        local = isinstance(error, errors.LocalEntryNotFoundError)
+        if instead is not None and isinstance(error, errors.EntryNotFoundError) and not local:
+            return _cached(repo, revision, instead)
         # That nothing lies in the cache has a cause: why nothing comes from the hub either.
-        reason = error.__cause__ if isinstance(error, errors.LocalEntryNotFoundError) else error
+        reason = error.__cause__ if local else error
         rule, expected = next(
             texts
             for kind, *texts in refusals
@@ -272,15 +328,43 @@ def read_config(folder: Path, place: str) -> Config:
     return config
 
 
-def _without_numbers(config: Config, place: str) -> tuple[Family, PublishedModel]:
-    """Return the family and the model of a config; it has shapes alone, and no numbers yet."""
-    family = family_of(config, place)
-    for name, only in ({"quantization_config": None} | family.only).items():
-        value = config.get(name)
+class _Settings(dict[str, Any]):
+    """Keep which settings were asked for."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.unread = set(config)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.unread.discard(name)
+        return super().get(name, default)
+
+
+def build(config: Config, place: str) -> PublishedModel:
+    """Return a model with random numbers. Raises: ShapeError for settings that are not known."""
+    settings = _Settings(config)
+    family = family_of(settings, place)
+    for name, only in (ONLY | family.only).items():
+        value = settings.get(name)
+        if isinstance(value, list):  # one entry for each layer
+            value = list(dict.fromkeys(map(str, value)))
         rule = f"{name} of config.json is not supported"
         require(value is None or value == only, place, rule, expected=repr(only), got=repr(value))
+    classes = settings.get("architectures") or family.classes
+    rule = "architectures of config.json is not supported"
+    fits = isinstance(classes, list | tuple) and set(map(str, classes)) <= set(family.classes)
+    require(fits, place, rule, expected=" or ".join(family.classes), got=repr(classes))
+    model = family.architecture(settings)
+    unknown = sorted(settings.unread - UNUSED - set(family.unused))
+    rule = "config.json has settings that are not known, and may make another model"
+    require(not unknown, place, rule, expected="none of these", got=listed(unknown))
+    return model
+
+
+def _without_numbers(config: Config, place: str) -> PublishedModel:
+    """Return the model of a config with shapes alone, and no numbers yet."""
     with torch.device("meta"):
-        return family, family.architecture(config)
+        return build(config, place)
 
 
 def family_of(config: Config, place: str) -> Family:
@@ -291,27 +375,47 @@ def family_of(config: Config, place: str) -> Family:
     return FAMILIES[str(kind)]
 
 
-def _read_tensors(folder: Path) -> dict[str, Tensor]:
-    rule = "the weights must be one file of safetensors"
-    path = folder / WEIGHTS
-    if not path.is_file():
+def _weight_files(folder: Path, place: str) -> list[str]:
+    """Return the names of the files with the weights: one, or those that the index lists."""
+    if (folder / WEIGHTS).is_file():
+        return [WEIGHTS]
+    expected = f"{WEIGHTS}, or {INDEX} and what it lists"
+    if not (folder / INDEX).is_file():
+        rule = "the weights must be safetensors"
         kinds = (".bin", ".pt", ".pth", ".safetensors")
         present = sorted(file.name for file in folder.iterdir() if file.suffix in kinds)
-        present += sorted(file.name for file in folder.glob("*.index.json"))
-        fix = "save_pretrained of the library it comes from, with safetensors and without shards"
-        got = listed(present)
-        raise ShapeError("load", rule, expected=WEIGHTS, got=got, fix=fix if present else None)
+        fix = "save_pretrained of the library it comes from" if present else None
+        raise ShapeError(place, rule, expected=expected, got=listed(present), fix=fix)
+    rule = "the index must list files of safetensors that lie beside it"
     try:
-        return load_file(path)
-    except SafetensorError as error:
-        got = f"a file of that name that is none: {error}"
-        raise ShapeError("load", rule, expected=WEIGHTS, got=got) from error
+        names = set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values())
+        plain = all(re.fullmatch(r"[\w.-]+\.safetensors", name) for name in names)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ShapeError(place, rule, expected=expected, got=type(error).__name__) from error
+    require(plain and bool(names), place, rule, expected=expected, got=listed(sorted(names)))
+    return sorted(names)
 
 
-def _by_their_names(stored: Mapping[str, Tensor], family: Family, tied: bool) -> dict[str, Tensor]:
+def _read_tensors(folder: Path) -> list[tuple[str, Tensor]]:
+    tensors: list[tuple[str, Tensor]] = []
+    for name in _weight_files(folder, "load"):
+        try:
+            tensors += load_file(folder / name).items()
+        except (OSError, SafetensorError) as error:
+            rule = "the weights must be safetensors"
+            got = f"a file of that name that is none: {error}"
+            if isinstance(error, OSError):
+                got = type(error).__name__
+            raise ShapeError("load", rule, expected=name, got=got) from error
+    return tensors
+
+
+def _by_their_names(
+    stored: list[tuple[str, Tensor]], family: Family, tied: bool
+) -> dict[str, Tensor]:
     """Bring all dialects of a family to one: no prefix, both tied tensors, nothing left out."""
     tensors: dict[str, Tensor] = {}
-    for written, tensor in stored.items():
+    for written, tensor in stored:
         name = written.removeprefix(family.prefix).replace("LayerNorm.gamma", "LayerNorm.weight")
         name = name.replace("LayerNorm.beta", "LayerNorm.bias")
         rule = "two tensors of the file are the same parameter"

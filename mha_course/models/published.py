@@ -1,4 +1,5 @@
-"""The architectures of published models, on the attention of the course: GPT-2, BERT and Llama.
+"""The architectures of published models, on the attention of the course: GPT-2, BERT, and Llama
+with its relatives Qwen2, Qwen3 and Mistral.
 
 Each is built from the settings of a ``config.json``, with their published names; ``checkpoints``
 gives it numbers.
@@ -9,6 +10,7 @@ key-value heads, D width of a head.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -18,10 +20,10 @@ from torch import Tensor, nn
 from mha_course.attention import AttentionModule
 from mha_course.caching import KVCache
 from mha_course.errors import SentenceError, require, require_bool, require_int, require_shape
-from mha_course.masks import causal_mask
+from mha_course.masks import causal_mask_for_cache
 from mha_course.models.blocks import Encoder, TokenModel
 from mha_course.models.training import threads
-from mha_course.positions import rope
+from mha_course.positions import rope, rope_frequencies
 
 Config = Mapping[str, Any]
 Value = TypeVar("Value", str, bool, float)
@@ -32,6 +34,12 @@ ACTIVATIONS = {
     "gelu_pytorch_tanh": TANH_GELU,
     "relu": nn.ReLU(), "silu": nn.SiLU(), "swish": nn.SiLU(),
 }  # fmt: skip
+ROPE_KINDS = {  # and the options of each, beside rope_theta
+    "default": (),
+    "llama3": (
+        "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings",
+    ),
+}  # fmt: skip
 
 
 class PublishedModel(TokenModel):
@@ -41,6 +49,7 @@ class PublishedModel(TokenModel):
     """
 
     causal = True
+    window: int | None = None  # how many tokens a token sees, itself among them
     max_len: int | None = None
     num_threads: int | None = None
     to_words: nn.Module
@@ -64,22 +73,35 @@ class PublishedModel(TokenModel):
             place = type(self).__name__
             rule = "caches are for causal models, and without a mask"
             require(self.causal and mask is None, place, rule, expected="no caches", got="caches")
-        may_attend = self._may_attend(ids, mask, start)
+        self._check(ids, mask, start)
+        may_attend, is_causal = (None, False) if caches else self._may_attend(ids, mask)
         with threads(self.num_threads):
-            return self.to_words(self.encoder(self.embed(ids, start), may_attend, caches))
+            x = self.embed(ids, start)  # (B, S, C)
+            return self.to_words(self.encoder(x, may_attend, caches, is_causal=is_causal))
 
     def new_caches(self) -> list[KVCache]:
         """Return an empty cache for each layer."""
-        return [KVCache() for _ in self.blocks]
+        return [KVCache(self.window) for _ in self.blocks]
 
     def attention_weights(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the weights of every head of every layer, (L, B, H, S, S); Args as for forward."""
-        may_attend = self._may_attend(ids, mask)
+        self._check(ids, mask)
+        may_attend, is_causal = self._may_attend(ids, mask)
         with threads(self.num_threads):
-            return self.encoder.attention_weights(self.embed(ids), may_attend)
+            return self.encoder.attention_weights(self.embed(ids), may_attend, is_causal=is_causal)
 
-    def _may_attend(self, ids: Tensor, mask: Tensor | None, start: int = 0) -> Tensor | None:
-        """Check the inputs and return the mask of the attention, (S, S) or (B, 1, S, S)."""
+    def _may_attend(self, ids: Tensor, mask: Tensor | None) -> tuple[Tensor | None, bool]:
+        """Return the mask of the attention, if one is needed, and whether it is causal by name."""
+        length = ids.size(1)
+        padding = None if mask is None or mask.all() else mask[:, None, None]  # (B, 1, 1, S)
+        if padding is None and length <= (self.window or length):
+            return None, self.causal
+        if not self.causal:
+            return padding, False
+        seen = causal_mask_for_cache(length, length, window=self.window, device=ids.device)
+        return seen if padding is None else padding & seen, False  # (S, S) or (B, 1, S, S)
+
+    def _check(self, ids: Tensor, mask: Tensor | None, start: int = 0) -> None:
         place = type(self).__name__
         words = self.token_embedding.num_embeddings
         self.require_here("ids", ids)
@@ -96,15 +118,12 @@ class PublishedModel(TokenModel):
             rule = "the sentence is too long"
             expected = f"S <= {self.max_len}"
             raise SentenceError(place, rule, expected=expected, got=f"S={length}")
-        causal = causal_mask(ids.size(1), device=ids.device) if self.causal else None  # (S, S)
         if mask is None:
-            return causal
+            return
         fix = "mask.bool() if it holds 1 for a token"
         require_bool(place, mask, what="bool, True = a token", fix=fix)
         self.require_here("mask", mask)
         require_shape(place, "mask", mask, {"B": ids.size(0), "S": ids.size(1)})
-        padding = mask[:, None, None].expand(-1, 1, ids.size(1), -1)  # (B, 1, S, S)
-        return padding if causal is None else padding & causal
 
 
 class GPT2(PublishedModel):
@@ -168,10 +187,16 @@ class BERT(PublishedModel):
 class Llama(PublishedModel):
     """Pre-norm with RMSNorm, queries and keys turned by RoPE, shared key-value heads, SwiGLU.
 
+    Args: what the relatives have and their configs do not say: qkv_bias is a bias of q, k and v
+        alone (Qwen2), qk_norm norms q and k in each head (Qwen3), windowed reads sliding_window
+        (Mistral).
     Reference: Touvron et al. 2023, LLaMA, section 2.2; Ainslie et al. 2023, GQA, section 2.2.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(
+        self, config: Config,
+        *, qkv_bias: bool = False, qk_norm: bool = False, windowed: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         words, width, heads = sizes(config, "vocab_size", "hidden_size", "num_attention_heads")
         layers, inner = sizes(config, "num_hidden_layers", "intermediate_size")
@@ -185,15 +210,24 @@ class Llama(PublishedModel):
         require(head_dim % 2 == 0, "load", rule, expected="head_dim % 2 == 0", got=got)
         activation = _activation(config, "hidden_act", "silu")
         eps = setting(config, "rms_norm_eps", 1e-6)
-        base = _rope_base(config)
-        bias = setting(config, "attention_bias", False)
+        frequencies = _rope_frequencies(config, head_dim)
+        bias = not qkv_bias and setting(config, "attention_bias", False)
         mlp_bias = setting(config, "mlp_bias", False)
+        self.window = config.get("sliding_window", 4096) if windowed else None
+        if self.window is not None:
+            require_int("load", "sliding_window", self.window)
         self.token_embedding = nn.Embedding(words, width)
         self.encoder = Encoder(width, heads, inner, layers)
         for block in self.encoder.blocks:
             block.add_module("norm1", nn.RMSNorm(width, eps))
             block.add_module("norm2", nn.RMSNorm(width, eps))
-            attention = RotaryAttention(width, heads, kv_heads, head_dim, bias=bias, base=base)
+            attention = RotaryAttention(
+                width, heads, kv_heads, head_dim, bias=bias or qkv_bias, frequencies=frequencies
+            )
+            if qkv_bias:
+                attention.out_proj.register_parameter("bias", None)
+            if qk_norm:
+                attention.q_norm, attention.k_norm = (nn.RMSNorm(head_dim, eps) for _ in "qk")
             block.add_module("attention", attention)
             feed_forward = GatedFeedForward(width, inner, activation, bias=mlp_bias)
             block.add_module("feed_forward", feed_forward)
@@ -204,26 +238,28 @@ class Llama(PublishedModel):
 class RotaryAttention(AttentionModule):
     """Rotate queries and keys by their positions, and let G key-value heads serve H query heads.
 
-    Args: width is C; D = head_dim need not be C / H; base is that of rope.
+    Args: width is C; D = head_dim need not be C / H; frequencies (D/2,) are those of rope.
     """
 
     def __init__(
         self, width: int, num_heads: int, num_kv_heads: int, head_dim: int,
-        *, bias: bool, base: float,
+        *, bias: bool, frequencies: Tensor,
     ) -> None:  # fmt: skip
         super().__init__(width, num_heads, num_kv_heads, head_dim, bias=bias)
-        self.base = base
+        self.frequencies = frequencies
+        self.q_norm: nn.Module = nn.Identity()
+        self.k_norm: nn.Module = nn.Identity()
 
     def project(
         self, query: Tensor, key: Tensor, value: Tensor, start: int = 0
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return q (B, H, T, D), k and v (B, G, S, D) of tokens that come after start others."""
         q, k, v = super().project(query, key, value)
-        return self._rotate(q, start), self._rotate(k, start), v
+        return self._rotate(self.q_norm(q), start), self._rotate(self.k_norm(k), start), v
 
     def _rotate(self, x: Tensor, start: int) -> Tensor:
         positions = torch.arange(start, start + x.size(2), device="cpu")  # (S,), where rope works
-        return rope(x, positions, self.base)
+        return rope(x, positions, frequencies=self.frequencies)
 
 
 class GatedFeedForward(nn.Module):
@@ -256,10 +292,12 @@ def _encoder(encoder: Encoder, activation: nn.Module, eps: float) -> Encoder:
 
 def sizes(config: Config, *names: str, **defaults: int) -> list[int]:
     """Return settings that are positive ints, or the default where one is absent or null."""
-    given = defaults | {name: value for name, value in config.items() if value is not None}
-    for name in names:
-        require_int("load", name, given.get(name))  # type: ignore[arg-type]
-    return [given[name] for name in names]
+    values = [
+        defaults.get(name) if config.get(name) is None else config.get(name) for name in names
+    ]
+    for name, value in zip(names, values, strict=True):
+        require_int("load", name, value)  # type: ignore[arg-type]
+    return values  # type: ignore[return-value]
 
 
 def setting(config: Config, name: str, default: Value) -> Value:
@@ -282,20 +320,43 @@ def _activation(config: Config, name: str, default: str) -> nn.Module:
     return ACTIVATIONS[activation]
 
 
-def _rope_base(config: Config) -> float:
-    """Return the base of RoPE, which stands at the top of the config, or in a part of its own."""
+def _rope_frequencies(config: Config, head_dim: int) -> Tensor:
+    """Return the frequencies of RoPE (D/2,), whose options stand in a part of the config."""
     options = config.get("rope_scaling") or config.get("rope_parameters") or {}
     kind = None
     if isinstance(options, dict):
-        kind = options.get("rope_type", options.get("type", "default"))
-    plain = kind == "default" and options.get("partial_rotary_factor") in (None, 1)
+        kind = str(options.get("rope_type", options.get("type", "default")))
+    known = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}.union(
+        ROPE_KINDS.get(str(kind), ())
+    )
+    fits = kind in ROPE_KINDS and options.keys() <= known
+    fits = fits and options.get("partial_rotary_factor") in (None, 1)
     rule = "this kind of RoPE is not supported"
-    expected = "rope_type 'default', of whole heads"
-    require(plain, "load", rule, expected=expected, got=repr(options))
+    expected = f"rope_type {' or '.join(map(repr, ROPE_KINDS))}, of whole heads"
+    require(fits, "load", rule, expected=expected, got=repr(options))
     base = setting(options, "rope_theta", setting(config, "rope_theta", 10000.0))
     rule = "rope_theta must be positive"
     require(base > 0, "load", rule, expected="rope_theta > 0", got=str(base))
-    return base
+    frequencies = rope_frequencies(head_dim, base)
+    return frequencies if kind == "default" else _slowed(frequencies, config, options)
+
+
+def _slowed(frequencies: Tensor, config: Config, options: Config) -> Tensor:
+    """Let pairs turn more slowly, by the factor, that turn less than once in the first training.
+
+    Between low_freq_factor and high_freq_factor turns the two frequencies are mixed.
+    Reference: transformers, modeling_rope_utils.py, _compute_llama3_parameters.
+    """
+    name = "original_max_position_embeddings"
+    (length,) = sizes({name: config.get("max_position_embeddings"), **options}, name)
+    factor, low, high = (setting(options, name, 0.0) for name in ROPE_KINDS["llama3"][:3])
+    rule = "the factors of RoPE must be positive, and the low one below the high one"
+    expected = "factor > 0 and 0 < low_freq_factor < high_freq_factor"
+    got = f"{factor}, {low} and {high}"
+    require(min(factor, low) > 0 and low < high, "load", rule, expected=expected, got=got)
+    turns = length * frequencies / (2 * math.pi)  # (D/2,)
+    kept = ((turns - low) / (high - low)).clamp(0, 1)  # (D/2,)
+    return frequencies * (kept + (1 - kept) / factor)  # (D/2,)
 
 
 def listed(names: Iterable[str]) -> str:

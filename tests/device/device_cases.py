@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from mha_course import attention, caching, example, masks, models, plots
+from mha_course import attention, caching, example, masks, models, plots, positions
 from mha_course.cli import authoring
 from mha_course.errors import ShapeError
 from mha_course.exercises import check
@@ -164,7 +164,9 @@ def test_every_public_name_of_the_reference_is_called():
 
 
 def test_rope_is_exact_in_a_module_of_bfloat16(accelerator):
-    module = published.RotaryAttention(24, 4, 2, 6, bias=False, base=10000.0)
+    module = published.RotaryAttention(
+        24, 4, 2, 6, bias=False, frequencies=positions.rope_frequencies(6)
+    )
     module.to(accelerator, torch.bfloat16)
     x = Names(accelerator).x.to(torch.bfloat16)
     q, _, _ = module.project(x, x, x, 99_999)

@@ -11,6 +11,7 @@ from rewriting import fails, refused
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch.nn.utils.rnn import pad_sequence
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from mha_course.errors import SentenceError, ShapeError
 from mha_course.lessons.l15_language_model.causal_model import generate
@@ -35,9 +36,18 @@ LLAMA = {
     "vocab_size": V,
     "num_key_value_heads": 2, "max_position_embeddings": PLACES,
 }  # fmt: skip
+RELATIVE = LLAMA | {"hidden_size": 48, "num_attention_heads": 8, "num_key_value_heads": 4}
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0,
+    "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32,
+}  # fmt: skip
 KNOWN = published.listed(checkpoints.FAMILIES)
-CLASSES = {"gpt2": "GPT2LMHeadModel", "bert": "BertForMaskedLM", "llama": "LlamaForCausalLM"}
-PLAIN = {"gpt2": GPT2, "bert": BERT, "llama": LLAMA}
+CLASSES = {kind: family.classes[0] for kind, family in checkpoints.FAMILIES.items()}
+PLAIN = {
+    "gpt2": GPT2, "bert": BERT, "llama": LLAMA,
+    "qwen2": RELATIVE, "qwen3": RELATIVE | {"head_dim": 14},
+    "mistral": RELATIVE | {"sliding_window": 5},
+}  # fmt: skip
 CONFIGS = {
     "gpt2": ("gpt2", GPT2),
     "gpt2, one head": ("gpt2", GPT2 | {"n_head": 1}),
@@ -57,6 +67,15 @@ CONFIGS = {
     "llama, wide heads": ("llama", LLAMA | {"head_dim": 10}),
     "llama, base, gelu, eps": ("llama", LLAMA | {"rope_theta": 100.0, "hidden_act": "gelu",
         "rms_norm_eps": 0.1}),
+    "llama 3": ("llama", RELATIVE | {"head_dim": 14, "rope_parameters": LLAMA3}),
+    "qwen2": ("qwen2", PLAIN["qwen2"]),
+    "qwen2, tied": ("qwen2", RELATIVE | {"tie_word_embeddings": True}),
+    "qwen3": ("qwen3", PLAIN["qwen3"]),
+    "qwen3, biases, eps": ("qwen3", PLAIN["qwen3"] | {"attention_bias": True,
+        "rms_norm_eps": 0.1}),
+    "mistral": ("mistral", PLAIN["mistral"]),
+    "mistral, no window": ("mistral", RELATIVE | {"sliding_window": None}),
+    "mistral, a wide window": ("mistral", RELATIVE | {"sliding_window": 40, "head_dim": 14}),
 }  # fmt: skip
 LEFT = torch.tensor([7, 4, 1])[:, None] > torch.arange(S).flip(0)
 MASKS = {"none": None, "right": LEFT.flip(1), "left": LEFT}
@@ -177,14 +196,61 @@ def test_what_ships_is_what_the_library_reads(kind):
         agrees(checkpoints.load(folder), theirs, masked, tokens)
 
 
-def test_a_family_that_does_not_ship_is_known_and_has_no_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints, "SHIPPED", ("gpt2", "bert"))
-    theirs = publish(tmp_path, "llama")
-    agrees(checkpoints.load(tmp_path), theirs, None)
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3", "mistral"])
+def test_a_family_that_does_not_ship_has_no_folder(kind):
     refused(
-        lambda: checkpoints.shipped("llama"),
-        "shipped: no small checkpoint of this family ships. expected gpt2, bert, got 'llama'",
+        lambda: checkpoints.shipped(kind),
+        "shipped: no small checkpoint of this family ships. expected gpt2, bert, llama, "
+        f"got {kind!r}",
     )
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_no_mask_is_made_where_none_is_needed(name, tmp_path):
+    """Not by us, and not by a kernel: what is causal is called so."""
+    kind, config = CONFIGS[name]
+    publish(tmp_path, kind, config)
+    model = checkpoints.load(tmp_path)
+    hidden = model.window is not None and model.window < S
+    for mask in (None, torch.ones(B, S, dtype=torch.bool)):
+        assert bool(masks_made(model, mask)) == hidden
+    assert masks_made(model, LEFT)
+    if model.causal:
+        assert bool(masks_made(model, None, caches=model.new_caches())) == hidden
+
+
+def masks_made(model, mask, **options):
+    """Return the bool tensors with an axis of S for queries and one for keys that a call makes."""
+    with BoolsMade() as made:
+        model(ids(), mask, **options)
+    return [shape for shape in made.shapes if shape[-1:] == (S,) and shape[-2:] != (B, S)]
+
+
+class BoolsMade(TorchDispatchMode):
+    """Keep the shapes of all bool tensors that operations return."""
+
+    def __init__(self):
+        super().__init__()
+        self.shapes = []
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        out = operation(*args, **kwargs or {})
+        if isinstance(out, torch.Tensor) and out.dtype == torch.bool:
+            self.shapes.append(tuple(out.shape))
+        return out
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "qwen3"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_several_files_are_read_as_one(kind, dtype, tmp_path):
+    theirs = publish(tmp_path, kind)
+    for parameter in theirs.parameters():
+        parameter.data = parameter.data.to(dtype)
+    theirs.save_pretrained(tmp_path / "parts", max_shard_size="9KB")
+    assert len(list((tmp_path / "parts").glob("model-0*-of-*.safetensors"))) > 2
+    for parameter in theirs.parameters():
+        parameter.data = parameter.data.float()
+    agrees(checkpoints.load(tmp_path / "parts"), theirs, LEFT)
 
 
 @pytest.mark.parametrize("kind", PLAIN)
@@ -302,6 +368,35 @@ def test_the_base_of_rope_stands_in_several_places(rope, tmp_path):
     assert fails(agrees, checkpoints.load(tmp_path), theirs)
 
 
+@pytest.mark.parametrize("rope", [
+    {"rope_theta": 100.0, "rope_scaling": {"type": "llama3"}},
+    {"rope_parameters": {"rope_theta": 100.0, "rope_type": "llama3"}},
+])  # fmt: skip
+def test_the_options_of_llama_3_stand_in_several_places(rope, tmp_path):
+    theirs = publish(tmp_path, "llama", RELATIVE | {"rope_parameters": LLAMA3})
+    options = {name: x for name, x in LLAMA3.items() if not name.startswith(("rope", "original"))}
+    part = (rope.keys() - {"rope_theta"}).pop()
+    configure(tmp_path, without=["rope_parameters"] if part == "rope_scaling" else [],
+              **rope | {part: rope[part] | options}, max_position_embeddings=32)  # fmt: skip
+    agrees(checkpoints.load(tmp_path), theirs)
+    configure(tmp_path, max_position_embeddings=3)
+    assert fails(agrees, checkpoints.load(tmp_path), theirs)
+
+
+def test_a_window_that_is_not_named_is_that_of_the_first_mistral(tmp_path):
+    publish(tmp_path, "mistral")
+    configure(tmp_path, without=["sliding_window"])
+    assert checkpoints.load(tmp_path).window == 4096
+
+
+@pytest.mark.parametrize("kind", checkpoints.FAMILIES)
+def test_every_setting_of_the_library_is_known(kind, tmp_path):
+    everything = library.AutoConfig.for_model(kind, **PLAIN[kind]).to_dict()
+    publish(tmp_path, kind)
+    (tmp_path / "config.json").write_text(json.dumps(everything | {"architectures": None}))
+    checkpoints.load(tmp_path)
+
+
 @pytest.mark.parametrize("name", published.ACTIVATIONS)
 def test_activations_are_those_of_the_library(name):
     x = torch.linspace(-6, 6, 101)
@@ -336,8 +431,11 @@ def test_it_computes_on_as_many_threads_as_asked(tmp_path):
 
 
 def test_what_is_not_there_is_said(tmp_path):
-    rule = "load: the weights must be one file of safetensors. expected model.safetensors, got "
-    fix = ", fix: save_pretrained of the library it comes from, with safetensors and without shards"
+    rule = (
+        "load: the weights must be safetensors. expected model.safetensors, or "
+        "model.safetensors.index.json and what it lists, got "
+    )
+    fix = ", fix: save_pretrained of the library it comes from"
     refused(
         lambda: checkpoints.load(tmp_path / "no"),
         "load: there is no such folder. expected a folder of a checkpoint, got 'no'",
@@ -353,13 +451,45 @@ def test_what_is_not_there_is_said(tmp_path):
     publish(tmp_path, "bert")
     (tmp_path / "model.safetensors").unlink()
     refused(lambda: checkpoints.load(tmp_path), rule + "none")
-    (tmp_path / "model.safetensors.index.json").write_text("{}")
-    refused(lambda: checkpoints.load(tmp_path), rule + "model.safetensors.index.json" + fix)
-    (tmp_path / "model.safetensors.index.json").unlink()
     (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Trap()))
     refused(lambda: checkpoints.load(tmp_path), rule + "pytorch_model.bin" + fix)
     (tmp_path / "pytorch_model.bin").rename(tmp_path / "model.safetensors")
     with pytest.raises(ShapeError, match=r"got a file of that name that is none: "):
+        checkpoints.load(tmp_path)
+
+
+INDEX_ERRORS = [
+    ("{", "JSONDecodeError"),
+    ("[]", "TypeError"),
+    ("{}", "KeyError"),
+    ('{"weight_map": {"a": 1}}', "TypeError"),
+    ('{"weight_map": {}}', "none"),
+    ('{"weight_map": {"a": "../model.safetensors"}}', "../model.safetensors"),
+    ('{"weight_map": {"a": "model.bin"}}', "model.bin"),
+]
+
+
+@pytest.mark.parametrize(("text", "got"), INDEX_ERRORS)
+def test_an_index_that_does_not_fit_is_refused(text, got, tmp_path):
+    publish(tmp_path, "bert")
+    (tmp_path / "model.safetensors").rename(tmp_path / "a.safetensors")
+    (tmp_path / checkpoints.INDEX).write_text(text)
+    rule = "load: the index must list files of safetensors that lie beside it. expected "
+    expected = f"model.safetensors, or {checkpoints.INDEX} and what it lists"
+    refused(lambda: checkpoints.load(tmp_path), f"{rule}{expected}, got {got}")
+
+
+def test_files_of_an_index_must_be_there_and_hold_each_tensor_once(tmp_path):
+    publish(tmp_path, "bert")
+    (tmp_path / "model.safetensors").rename(tmp_path / "a.safetensors")
+    listed = {"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}
+    (tmp_path / checkpoints.INDEX).write_text(json.dumps(listed))
+    refused(
+        lambda: checkpoints.load(tmp_path),
+        "load: the weights must be safetensors. expected b.safetensors, got FileNotFoundError",
+    )
+    (tmp_path / "b.safetensors").write_bytes((tmp_path / "a.safetensors").read_bytes())
+    with pytest.raises(ShapeError, match="two tensors of the file are the same parameter"):
         checkpoints.load(tmp_path)
 
 
@@ -370,12 +500,21 @@ class Trap:
         return (pytest.fail, ("a pickle was opened",))
 
 
-WHOLE = "this kind of RoPE is not supported. expected rope_type 'default', of whole heads, got "
+WHOLE = (
+    "this kind of RoPE is not supported. expected rope_type 'default' or 'llama3', of whole heads, "
+    "got "
+)
+UNKNOWN = (
+    "config.json has settings that are not known, and may make another model. "
+    "expected none of these, got "
+)
 NOT_SUPPORTED = [
     ("gpt2", "scale_attn_by_inverse_layer_idx", False, True),
     ("bert", "position_embedding_type", "absolute", "relative_key"),
     ("llama", "sliding_window", None, 5),
     ("llama", "quantization_config", None, {}),
+    ("qwen2", "use_sliding_window", False, True),
+    ("qwen3", "layer_types", ["full_attention"], ["full_attention", "sliding_attention"]),
 ]
 FLOAT = (
     "layer_norm_eps of config.json has the wrong type. expected a float, got layer_norm_eps='small'"
@@ -416,7 +555,28 @@ CONFIG_ERRORS = [
         {"rope_scaling": {"type": "linear", "factor": 2}},
         WHOLE + "{'type': 'linear', 'factor': 2}",
     ),
-    ("llama", {"rope_parameters": {"rope_type": "llama3"}}, WHOLE + "{'rope_type': 'llama3'}"),
+    ("llama", {"rope_parameters": {"factor": 2.0}}, WHOLE + "{'factor': 2.0}"),
+    (
+        "llama",
+        {"rope_parameters": LLAMA3 | {"low_freq_factor": None}},
+        "the factors of RoPE must be positive, and the low one below the high one. "
+        "expected factor > 0 and 0 < low_freq_factor < high_freq_factor, got 8.0, 0.0 and 4.0",
+    ),
+    ("llama", {"rope_scaling": "x"}, WHOLE + "'x'"),
+    ("llama", {"logit_scale": 0.1, "use_qk_norm": False}, UNKNOWN + "logit_scale, use_qk_norm"),
+    ("gpt2", {"rope_theta": 100.0}, UNKNOWN + "rope_theta"),
+    ("mistral", {"layer_types": ["full_attention"]}, UNKNOWN + "layer_types"),
+    (
+        "mistral",
+        {"sliding_window": 0},
+        "sliding_window must be a positive int. expected sliding_window >= 1, got sliding_window=0",
+    ),
+    (
+        "bert",
+        {"architectures": ["BertModel"]},
+        "architectures of config.json is not supported. "
+        "expected BertForMaskedLM or BertForPreTraining, got ['BertModel']",
+    ),
     (
         "llama",
         {"rope_parameters": {"partial_rotary_factor": 0.5}},
@@ -440,6 +600,25 @@ def test_a_config_that_is_not_supported_is_refused(kind, changes, message, tmp_p
         if value is None:
             configure(tmp_path, without=[name])
             refused(lambda: checkpoints.load(tmp_path), f"load: {message}")
+
+
+RELATIVES = {  # what a config is refused for that is called "llama" and is none
+    "granite": "attention_multiplier, embedding_multiplier, logits_scaling, residual_multiplier",
+    "gemma": "use_bidirectional_attention",
+    "olmo": "clip_qkv",
+    "cohere": "layer_norm_eps, logit_scale, use_qk_norm",
+    "diffllama": "lambda_std_dev",
+}
+
+
+@pytest.mark.parametrize("kind", RELATIVES)
+def test_another_model_that_calls_itself_llama_is_refused(kind, tmp_path):
+    config = library.AutoConfig.for_model(kind).to_dict() | {"model_type": "llama"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    refused(lambda: checkpoints.load(tmp_path), f"load: {UNKNOWN}{RELATIVES[kind]}")
+    configure(tmp_path, architectures=["HeliumForCausalLM"])
+    with pytest.raises(ShapeError, match="expected LlamaForCausalLM, got "):
+        checkpoints.load(tmp_path)
 
 
 NAMES = "the file must hold the tensors that config.json speaks of. expected "

@@ -14,7 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+import torch
 from rewriting import refused
+from safetensors.torch import load, save
 
 from mha_course.errors import ShapeError
 from mha_course.models import checkpoints
@@ -77,7 +79,7 @@ class Answer(BaseHTTPRequestHandler):
             hub.gate = None
         whole = files[file]
         digest = hub.digests.get(file) or hashlib.sha256(whole).hexdigest()
-        if file == "model.safetensors" and "/cdn/" not in self.path:
+        if file.endswith(".safetensors") and "/cdn/" not in self.path:
             there = f"http://localhost:{hub.server_port}/{owner}/{name}/cdn/{file}"
             linked = {
                 "X-Linked-Etag": f'"{digest}"',
@@ -261,8 +263,6 @@ REFUSALS = [
     ),
     ("someone/bert", "tokenizer.json", "EntryNotFound", LACKS, "tokenizer.json",
         "RemoteEntryNotFoundError"),
-    ("someone/bert", "model.safetensors", "EntryNotFound", LACKS, "model.safetensors",
-        "RemoteEntryNotFoundError"),
     (
         "someone/bert", "model.safetensors", "Busy",
         UNREACHED, "the file in the cache, or a network", "HfHubHTTPError",
@@ -281,6 +281,40 @@ def test_what_cannot_be_had_is_said_in_one_sentence(name, file, answer, rule, ex
     assert {path.rpartition("/")[2] for _, path, *_ in hub.asked} <= set(FILES)
 
 
+def test_a_model_without_weights_as_safetensors_is_refused(hub):
+    del hub.models["someone/bert"]["model.safetensors"]
+    index = checkpoints.INDEX
+    got = f"RemoteEntryNotFoundError for {index} of someone/bert"
+    for _ in range(2):
+        refused(
+            lambda: checkpoints.fetch("someone/bert"),
+            f"fetch: {LACKS}. expected {index}, got {got}",
+        )
+
+
+def test_a_model_in_several_files_is_fetched_and_comes_once(hub, monkeypatch):
+    files = hub.models["someone/bert"]
+    parts = {f"model-0000{n}-of-00002.safetensors": {} for n in (1, 2)}
+    for number, (name, tensor) in enumerate(load(files.pop("model.safetensors")).items()):
+        list(parts.values())[number % 2][name] = tensor
+    listed = {name: file for file, tensors in parts.items() for name in tensors}
+    files[checkpoints.INDEX] = json.dumps({"metadata": {}, "weight_map": listed}).encode()
+    files |= {file: save(tensors) for file, tensors in parts.items()}
+    folder = checkpoints.fetch("someone/bert")
+    ids = torch.arange(5)[None]
+    want = checkpoints.load(checkpoints.shipped("bert"))(ids)
+    assert torch.equal(checkpoints.load(folder)(ids), want)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == files
+    count = len(hub.asked)
+    monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", True)
+    assert checkpoints.fetch("someone/bert") == folder
+    assert len(hub.asked) == count
+    shard = folder / "model-00002-of-00002.safetensors"
+    shard.resolve().write_bytes(b"!")
+    with pytest.raises(ShapeError, match="is not the one that was published"):
+        checkpoints.fetch("someone/bert")
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
@@ -294,9 +328,14 @@ def test_what_cannot_be_had_is_said_in_one_sentence(name, file, answer, rule, ex
             "fetch: sliding_window of config.json is not supported. expected None, got 9",
         ),
         (
-            {"rope_scaling": {"rope_type": "llama3"}},
-            "load: this kind of RoPE is not supported. "
-            "expected rope_type 'default', of whole heads, got {'rope_type': 'llama3'}",
+            {"rope_scaling": {"rope_type": "yarn"}},
+            "load: this kind of RoPE is not supported. expected rope_type 'default' or 'llama3', "
+            "of whole heads, got {'rope_type': 'yarn'}",
+        ),
+        (
+            {"logits_scaling": 8.0},
+            "fetch: config.json has settings that are not known, and may make another model. "
+            "expected none of these, got logits_scaling",
         ),
     ],
 )

@@ -45,7 +45,7 @@ def to_half_split(weight: Tensor, num_heads: int) -> Tensor:
 
 
 def with_state(answer: Callable[..., Any], x: Tensor, *rest: Any) -> Any:
-    """Hand the four tensors over by their names, as they stand in a file."""
+    """Pass the four tensors on by their names in a file."""
     *stored, num_heads = rest
     return answer(x, dict(zip(STORED, stored, strict=True)), num_heads)
 
@@ -198,8 +198,8 @@ EXERCISES = [
         gpt2_qkv,
         "The stored weight has C rows and 3C columns, and x @ weight is (B, S, 3C). Which axis "
         "holds q, k and v?",
-        "Two moves: `.T` makes (out, in) of (in, out), and `chunk` cuts the axis in which q, k "
-        "and v lie. See “What is in the file”.",
+        "Two moves: `.T` turns (in, out) into (out, in), and `chunk` cuts the axis along which q, "
+        "k and v lie. See “What is in the file”.",
         "weight (C, 3C) transposed is (3C, C); a third of its rows is (C, C).",
         line="return weight.T.chunk(3)  # (C, C) each",
         inputs=[lambda: (draw(C, 3 * C, seed=1),)],
@@ -214,10 +214,11 @@ EXERCISES = [
     ),
     Exercise(
         gpt2_attention,
-        "Which of the six steps is different from your multi_head_attention: in its weights, in "
-        "its biases, in what it may see?",
-        "Use your own functions: `gpt2_qkv`, with the biases cut in three as well, the causal mask "
-        "of lesson 8, and c_proj at the end. `F.scaled_dot_product_attention` may do the middle.",
+        "Which of the six steps differ from your multi_head_attention: the weights, the biases, "
+        "or what each token may attend to?",
+        "Use your own functions: `gpt2_qkv`, the biases cut in three in the same way, the causal "
+        "mask of lesson 8, and c_proj at the end. `F.scaled_dot_product_attention` may do the "
+        "middle.",
         "x @ c_attn.weight + c_attn.bias is (B, S, 3C); q, k, v and the context are (B, H, S, D); "
         "the merged heads (B, S, C) meet c_proj.weight (C, C), stored as (in, out).",
         line='fused = x @ state["c_attn.weight"] + state["c_attn.bias"]  # (B, S, 3*C)\n'
@@ -228,8 +229,7 @@ EXERCISES = [
         drawn=_drawn,
         axes="B S C",
         run=with_state,
-        done="Your function runs the attention of a GPT-2 layer from its file. Now let it run "
-        "all layers, below.",
+        done="Your function runs the attention of a GPT-2 layer from its file. Next: all layers.",
         steps=(
             "linear", "unpack", "order", "split", "split_each", "split_fused", "scores", "scale",
             *MASKED, "post", "weigh",
@@ -241,8 +241,8 @@ EXERCISES = [
         to_half_split,
         "Which rows of the weight make channels 0 and 1 of head 1, and at which channels must "
         "they end up?",
-        "Cut the rows into heads, and those of a head into pairs; then let two axes change "
-        "places, and join them again.",
+        "Cut the rows into heads, and the rows of a head into pairs. Then swap two axes and join "
+        "them again.",
         "(H*D, C) is cut to (H, D/2, 2, C), transposed to (H, 2, D/2, C), and joined to (H*D, C).",
         inputs=[lambda: (*square(1), H), lambda: (draw(C, 16, seed=2), H)],
         drawn=lambda d: (d.normal(2 * d.C, d.O), d.H),
@@ -255,18 +255,18 @@ EXERCISES = [
 
 QUESTIONS = {
     "square-weight": question(
-        "GPT-2 stores the weights of its Linears as (in, out). Somebody copies those of one block "
-        "into nn.Linear as they are. Which goes in without an error?",
+        "GPT-2 stores the weights of its Linears as (in, out). You copy those of one block into "
+        "nn.Linear as they are. Which one goes in without an error?",
         "attn.c_attn, (768, 2304) → nn.Linear(768, 2304) keeps (2304, 768): it refuses.",
-        "✔ attn.c_proj, (768, 768) → It is square, so its shape says nothing. The model runs, and "
-        "what it writes is wrong.",
+        "✔ attn.c_proj, (768, 768) → It is square, so its shape gives nothing away. The model "
+        "runs, and its text is wrong.",
         "mlp.c_fc, (768, 3072) → nn.Linear(768, 3072) keeps (3072, 768): it refuses.",
         "mlp.c_proj, (3072, 768) → nn.Linear(3072, 768) keeps (768, 3072): it refuses.",
         also=("c_proj", "attn.c_proj", "attn.c_proj.weight", "the square one"),
     ),
     "narrow-file": question(
-        "A Llama file says: hidden_size 576, 9 heads, 3 key-value heads. Which shape has "
-        "k_proj.weight in it?",
+        "A Llama file says: hidden_size 576, 9 heads, 3 key-value heads. What is the shape of its "
+        "k_proj.weight?",
         "192, 576 → As (out, in): 3 key-value heads of D = 576 / 9 = 64 numbers, each made of all "
         "576.",
         "576, 576 → That is q_proj, which has all 9 heads. Key-value heads are fewer.",
@@ -275,11 +275,12 @@ QUESTIONS = {
         nudge="How wide is one head, and how many key-value heads are there? Then (out, in).",
     ),
     "first-induction": question(
-        "Layers are counted from 0. In which layer can the first induction head of a model stand?",
-        "1 → A head of layer 0 tells each token what stood before it; the keys of layer 1 can be "
-        "made of that (lesson 17).",
-        "0 → Its keys would have to know which token stood before them. In layer 0 they know "
-        "their own token and place alone.",
+        "Layers are counted from 0. Which is the first layer in which a model can have an "
+        "induction head?",
+        "1 → A head of layer 0 tells each token which token stood before it, and layer 1 can make "
+        "its keys from that (lesson 17).",
+        "0 → Its keys would have to know which token stood before them. In layer 0 they know only "
+        "their own token and its position.",
         "2 → One earlier layer is enough.",
         nudge="What must its keys know, and which layer can bring it to them?",
         units="layer",

@@ -92,7 +92,7 @@ class Checkpoint:
         """Return a model of the same architecture with random numbers in it."""
         config = checkpoints.read_config(self.folder, "untrained")
         with seeded(seed):
-            model = checkpoints.family_of(config, "untrained").architecture(config)
+            model = checkpoints.build(config, "untrained")
         return model.to(self.device).eval().requires_grad_(False)
 
 

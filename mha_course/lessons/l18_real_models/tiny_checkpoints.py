@@ -169,7 +169,7 @@ def masked_batches(tokenizer: Tokenizer, seed: int) -> Iterator[tuple[Tensor, Te
 def new_model(family: str, config: dict[str, Any], seed: int) -> PublishedModel:
     """Return an untrained model whose words are tied; learned positions begin as waves."""
     with seeded(seed):
-        model = checkpoints.FAMILIES[family].architecture(config)
+        model = checkpoints.build(config, "new_model")
         nn.init.normal_(model.token_embedding.weight, std=0.1)
     *_, last = (module for module in model.to_words.modules() if isinstance(module, nn.Linear))
     last.weight = model.token_embedding.weight
