@@ -261,8 +261,10 @@ def use_published():
     others = {
         "vocab_size": 11, "max_position_embeddings": 7, "hidden_size": 24, "intermediate_size": 10,
         "num_attention_heads": 4, "num_hidden_layers": 3, "num_key_value_heads": 2,
+        "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+                         "high_freq_factor": 4.0},
     }  # fmt: skip
-    ids, mask = torch.randint(11, (2, 7)), torch.ones(2, 7, dtype=torch.bool)
+    ids, mask = torch.randint(11, (2, 7)), torch.arange(7) < torch.tensor([[7], [4]])
     for model in (published.GPT2(gpt2), published.BERT(others), published.Llama(others)):
         model(ids, mask)
         model.attention_weights(ids)

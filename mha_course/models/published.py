@@ -211,7 +211,7 @@ class Llama(PublishedModel):
         activation = _activation(config, "hidden_act", "silu")
         eps = setting(config, "rms_norm_eps", 1e-6)
         frequencies = _rope_frequencies(config, head_dim)
-        bias = not qkv_bias and setting(config, "attention_bias", False)
+        bias = qkv_bias or setting(config, "attention_bias", False)
         mlp_bias = setting(config, "mlp_bias", False)
         self.window = config.get("sliding_window", 4096) if windowed else None
         if self.window is not None:
@@ -222,7 +222,7 @@ class Llama(PublishedModel):
             block.add_module("norm1", nn.RMSNorm(width, eps))
             block.add_module("norm2", nn.RMSNorm(width, eps))
             attention = RotaryAttention(
-                width, heads, kv_heads, head_dim, bias=bias or qkv_bias, frequencies=frequencies
+                width, heads, kv_heads, head_dim, bias=bias, frequencies=frequencies
             )
             if qkv_bias:
                 attention.out_proj.register_parameter("bias", None)

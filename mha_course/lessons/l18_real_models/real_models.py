@@ -56,14 +56,9 @@ class Checkpoint:
         """What cuts text into tokens."""
         path = self.folder / "tokenizer.json"
         rule = "the tokenizer must lie beside the model"
+        got = f"none in {self.folder.name}"
         expected = "a file tokenizer.json"
-        require(
-            path.is_file(),
-            "open_checkpoint",
-            rule,
-            expected=expected,
-            got=f"none in {self.folder.name}",
-        )
+        require(path.is_file(), "open_checkpoint", rule, expected=expected, got=got)
         return Tokenizer.from_file(str(path))
 
     def encode(self, text: str) -> tuple[Tensor, list[str]]:
@@ -72,9 +67,8 @@ class Checkpoint:
         """
         ids = self.tokenizer.encode(text).ids
         if not ids:
-            raise SentenceError(
-                "encode", "the text has no token", expected="at least one", got=repr(text)
-            )
+            rule = "the text has no token"
+            raise SentenceError("encode", rule, expected="at least one", got=repr(text))
         return torch.tensor([ids], device=self.device), [self.token(number) for number in ids]
 
     def token(self, number: int) -> str:
@@ -107,10 +101,8 @@ def open_checkpoint(name: str | Path, *, real: bool = False, device: Device = "c
     """
     if name not in PUBLISHED:
         return _open_own(name, device)
-    name, small = (
-        str(name),
-        f"the course's small checkpoint in the format of {PUBLISHED[str(name)]}",
-    )
+    name = str(name)
+    small = f"the course's small checkpoint in the format of {PUBLISHED[name]}"
     if not (real or os.environ.get("MHA_COURSE_REAL") == "1"):
         print(f"This is {small}.")
     else:
@@ -128,14 +120,9 @@ def _open_own(name: str | Path, device: Device) -> Checkpoint:
     if folder.is_dir():
         print(f"{folder.name}, from your folder.")
         return Checkpoint(folder, small=False, device=device)
+    rule = "no model has this name"
     expected = f"{', '.join(PUBLISHED)}, a folder, or OWNER/NAME of a public model"
-    require(
-        "/" in str(name),
-        "open_checkpoint",
-        "no model has this name",
-        expected=expected,
-        got=repr(str(name)),
-    )
+    require("/" in str(name), "open_checkpoint", rule, expected=expected, got=repr(str(name)))
     opened = Checkpoint(checkpoints.fetch(str(name)), small=False, device=device)
     print(f"{name}, as it is published.")
     return opened
@@ -145,23 +132,16 @@ def stored_attention(folder: Path, layer: int = 0) -> dict[str, tuple[int, ...]]
     """Return name and shape of each tensor of a layer's attention as the file has them, without
     reading numbers.
     """
-    family = checkpoints.family_of(
-        checkpoints.read_config(folder, "stored_attention"), "stored_attention"
-    )
-    modules = {
-        theirs.replace("*", str(layer))
-        for ours, theirs in family.names.items()
-        if ".attention." in ours
-    }
+    config = checkpoints.read_config(folder, "stored_attention")
+    family = checkpoints.family_of(config, "stored_attention")
+    names = [theirs for ours, theirs in family.names.items() if ".attention." in ours]
+    modules = {name.replace("*", str(layer)) for name in names}
     with safe_open(folder / checkpoints.WEIGHTS, "pt") as file:
-        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in sorted(file.keys())}
-    return {
-        name: shape for name, shape in shapes.items() if _module(name, family.prefix) in modules
-    }
-
-
-def _module(name: str, prefix: str) -> str:
-    return name.removeprefix(prefix).rpartition(".")[0]
+        return {
+            name: tuple(file.get_slice(name).get_shape())
+            for name in sorted(file.keys())
+            if name.removeprefix(family.prefix).rpartition(".")[0] in modules
+        }
 
 
 class StoredAttention(nn.Module):
@@ -200,9 +180,8 @@ def with_attention(gpt2: Checkpoint, function: Callable[..., Tensor]) -> Publish
             state = {
                 name: file.get_tensor(stored[f"h.{layer}.attn.{name}"]).float() for name in names
             }
-            block.add_module(
-                "attention", StoredAttention(function, state, block.attention.num_heads)
-            )
+            heads = block.attention.num_heads
+            block.add_module("attention", StoredAttention(function, state, heads))
     return model
 
 
@@ -220,17 +199,14 @@ def induction_scores(weights: Tensor, period: int) -> Tensor:
 
 
 def first_token_share(weights: Tensor) -> Tensor:
-    """Return each head's mean weight on the first token, from all the others, (L, H), of weights
-    (L, B, H, S, S).
-    """
+    """Return each head's mean weight on the first token from all later ones, (L, H)."""
     return weights[..., 1:, 0].mean((1, 3))
 
 
 def top_heads(scores: Tensor, count: int = 4) -> list[Head]:
     """Return layer and head of the highest scores, of scores (L, H), highest first."""
-    return [
-        divmod(place, scores.size(1)) for place in scores.flatten().topk(count).indices.tolist()
-    ]
+    places = scores.flatten().topk(count).indices.tolist()
+    return [divmod(place, scores.size(1)) for place in places]
 
 
 def in_tokens(
@@ -249,11 +225,6 @@ def in_tokens(
             name: tuple((last[a], last[b]) for a, b in pairs) for name, pairs in text.pairs.items()
         }
         placed.append(replace(text, words=tuple(encoding.tokens), pairs=pairs))
-    ids, mask = (
-        pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
-        for rows in (
-            [encoding.ids for encoding in encodings],
-            [encoding.attention_mask for encoding in encodings],
-        )
-    )
-    return placed, ids.to(device), mask.bool().to(device)
+    rows = [torch.tensor([encoding.ids, encoding.attention_mask]).T for encoding in encodings]
+    ids, mask = pad_sequence(rows, batch_first=True).to(device).unbind(-1)  # (N, S) each
+    return placed, ids, mask.bool()
