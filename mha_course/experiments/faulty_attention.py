@@ -348,14 +348,13 @@ SINGLE = dict(MADE)  # those with a mistake
 
 class Fused(Faulty, mistake=f"{INNOCENT}/fused"):
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        linears = (self.k_proj, self.q_proj, self.v_proj)
-        weight, bias = torch.cat([one.weight for one in linears]), [one.bias for one in linears]
-        widths = [one.out_features for one in linears]
-        k, q, v = F.linear(x, weight, torch.cat(bias)).split(
-            widths, -1
-        )  # the same: as it was joined
-        heads = (self.num_heads, self.num_kv_heads, self.num_kv_heads)
-        q, k, v = (self.split(*pair) for pair in zip((q, k, v), heads, strict=True))
+        weight = torch.cat((self.k_proj.weight, self.q_proj.weight, self.v_proj.weight))
+        bias = torch.cat((self.k_proj.bias, self.q_proj.bias, self.v_proj.bias))
+        width = self.k_proj.out_features
+        joined = F.linear(x, weight, bias)  # (B, T, C + 2·G·D)
+        k, q, v = joined.split((width, x.size(-1), width), -1)  # the same: as they were joined
+        q = self.split(q, self.num_heads)
+        k, v = self.split(k, self.num_kv_heads), self.split(v, self.num_kv_heads)
         return q, k, v
 
 
@@ -408,7 +407,7 @@ PAIRS = (  # each of two methods, and each can be found beside the other
     ("merge-dim-before-heads", "scale-by-length"),
     ("key-value-swapped", "masked-row-nan"),
     ("softmax-over-heads", "positions-ignored"),
-    ("merge-without-transpose", "texts-see-each-other"),
+    ("rope-interleaved", "texts-see-each-other"),
     ("window-off-by-one", "keys-rotated-again"),
 )
 
