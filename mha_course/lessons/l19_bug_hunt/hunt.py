@@ -207,7 +207,8 @@ def _judge(suspect: Case, accused: set[str]) -> Verdict:
     if wrong:
         acquittal = _acquittal(suspect, wrong[0])
         if right and len(real) > 1:
-            return Verdict(suspect, "near", f"“{SAID[right[0]].title[:-1]}” is one of two. {acquittal}")
+            one = f"“{SAID[right[0]].title[:-1]}” is one of two."
+            return Verdict(suspect, "near", f"{one} {acquittal}")
         return Verdict(suspect, "wrong", acquittal)
     named = " ".join(SAID[name].text for name in right)
     if set().union(*choices) < real:
