@@ -244,9 +244,9 @@ def _acquittal(suspect: Case, name: str) -> str:
         found = dict(here[probe].pattern)
         for label, off in reading.pattern:
             if off != found[label]:
-                differing.append((not off or label not in reading.zero, probe, label))
-    missed, probe, label = min(differing, key=lambda found: found[0])
-    would, is_here = ("be 0", "is not") if missed else ("not be 0", "is")
+                differing.append((label in reading.zero and off, off, probe, label))
+    _, off, probe, label = max(differing, key=lambda one: one[0])  # best: 0 here, and should not be
+    would, is_here = ("not be 0", "is") if off else ("be 0", "is not")
     return (
         f"If it were “{SAID[name].title[:-1]}”, the number “{label}” of the probe `{probe}` would "
         f"{would}. Here it {is_here}."

@@ -59,8 +59,8 @@ def runs(panels: Mapping[str, Mapping[str, Sequence[float | None]]], best: str) 
                 ax.text(max(band) + 0.3, place, "no number", va="center", fontsize=SMALL)
         ax.set_title(title, loc="left", fontsize=TEXT)
         ax.set_yticks(range(len(rows)), list(rows))
-        ax.set_xlim(left=0)
         sns.despine(ax=ax)
+    axes[0].set_xlim(0, axes[0].get_xlim()[1])  # after all: the panels share it
     axes[0].invert_yaxis()
     figure.supxlabel("nats per word", fontsize=TEXT)
     return figure
