@@ -133,7 +133,8 @@ def test_what_never_runs_in_training_changes_no_loss():
         "keys-rotated-again",
     ):
         assert RECORDS[name].losses == best.losses
-        assert min(RECORDS[name].in_use) > 1.05 * max(best.in_use)
+        pairs = zip(RECORDS[name].in_use, best.in_use, strict=True)
+        assert all(used > 1.02 * right for used, right in pairs)
     assert best.at_once == best.in_use == best.loaded == RECORDS["no-mistake/shifted"].in_use
 
 
