@@ -98,7 +98,7 @@ const BUILDERS = {
 
 /** Build a control; `moved(name, value)` is called whenever somebody moves it, `scope` names this picture. */
 function makeControl(spec, moved, scope) {
-  const words = spec.words?.map((word) => short(word, 60)); // which may be tokens
+  const words = spec.words?.map((word) => short(word, 80)); // which may be tokens
   const report = (value) => moved(spec.name, value);
   const { parts, ...control } = BUILDERS[spec.kind]({ ...spec, words }, report, scope);
   control.node ??= make("label", `control ${spec.kind}`, make("span", "", spec.label), ...parts);

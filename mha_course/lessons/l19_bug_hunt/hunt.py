@@ -166,7 +166,7 @@ class Verdict:
             f"<strong>{escaped(line)}</strong>" if REMARK in line else escaped(line)
             for line in self.source.splitlines()
         ]
-        return f"<pre>{chr(10).join(lines)}</pre>" if lines else ""
+        return f'<pre style="overflow-x:auto">{chr(10).join(lines)}</pre>' if lines else ""
 
 
 _choices: dict[tuple[int, int], list[set[str]]] = {}  # of each seed and case: what each found
@@ -379,26 +379,14 @@ def _stops_or_accuses(probe: Callable[[CausalAttention], Any], module: CausalAtt
 class Score:
     """Which cases of a sheet are found, with how many choices."""
 
-    rows: tuple[tuple[str, str, int], ...]
-
-    @property
-    def total(self) -> str:
-        """The table in a sentence."""
-        done = sum(state == "found" for _, state, _ in self.rows)
-        tries = sum(count for *_, count in self.rows)
-        return f"{done} of {len(self.rows)} cases found, choices: {tries}."
+    rows: tuple[tuple[str, str, str], ...]
+    total: str
 
     def __repr__(self) -> str:
-        return "\n".join(
-            [
-                *(f"{name}: {state}, choices: {count}" for name, state, count in self.rows),
-                self.total,
-            ]
-        )
+        return f"{columns(self.rows)}\n{self.total}"
 
     def _repr_html_(self) -> str:
-        body = [row((name, state, str(count))) for name, state, count in self.rows]
-        return table(self.total, ("Case", "State", "Choices"), body)
+        return table(self.total, ("Case", "State", "Choices"), map(row, self.rows))
 
 
 def score(seed: int = 0) -> Score:
@@ -409,8 +397,9 @@ def score(seed: int = 0) -> Score:
         named = set().union(*choices)
         state = "found" if named == one._mistakes else "one of two" if named else "open"
         kind = "black box" if one.number <= BLACK_BOXES else "source"
-        rows.append((f"{one.number}, {kind}", state, len(choices)))
-    return Score(tuple(rows))
+        rows.append((f"{one.number}, {kind}", state, str(len(choices))))
+    found, tries = sum(state == "found" for _, state, _ in rows), sum(int(n) for *_, n in rows)
+    return Score(tuple(rows), f"{found} of {len(rows)} cases found, choices: {tries}.")
 
 
 def answer_key(seed: int) -> str:

@@ -40,8 +40,10 @@ class Reading:
 
     def __repr__(self) -> str:
         lines = [f"{written(value):>7}  {label}" for label, value in self.zero.items()]
-        clues = [f"{written(value):>7}  {label}" for label, value in self.clues.items()]
-        return "\n".join([*lines, *["a 0 here is a clue:"] * bool(clues), *clues])
+        if self.clues:
+            lines.append("a 0 here is a clue:")
+        lines += [f"{written(value):>7}  {label}" for label, value in self.clues.items()]
+        return "\n".join(lines)
 
 
 Probe = Callable[[CausalAttention], Reading]
