@@ -907,9 +907,29 @@ columns-reordered/as-rows: The columns were reordered, and came back as rows.
     k_proj may have fewer rows than columns: weight.size(0) rows are H*D, and a head has D of them.
 # 19, Bug hunt: What is true of every right one
 no-mistake: There is no mistake.
-    Positions from 1 are as good as from 0, since only differences count. To divide q and k by D **
-    0.25 is to divide the scores by sqrt(D). The most negative float hides as -inf does, and the
-    mask then empties rows.
+    Some lines look odd, and compute the same.
+rope-interleaved/module: RoPE pairs neighbouring channels: the other layout.
+    It is as valid, for parameters that were trained with it.
+merge-batch-mixed/module: The merge mixes the sentences of a batch.
+    The batch stays in front: swap only heads and tokens.
+merge-without-transpose/module: The heads are merged without the transpose.
+    Each token then gets parts of others: swap heads and tokens first, then join.
+view-without-transpose/module: The heads are split without the transpose.
+    Each head then holds parts of several tokens: cut C into (H, D), then swap tokens and heads.
+kv-repeat-interleaved-wrongly/module: The KV heads are repeated as 0 1 0 1, not as 0 0 1 1.
+    Each KV head serves consecutive query heads: repeat_interleave, not repeat.
+dropout-at-eval/module: Dropout also runs when the model is not training.
+    F.dropout and scaled_dot_product_attention do not know: pass self.training on.
+keys-rotated-again: Keys from the cache are rotated a second time.
+    A key is rotated once, by its own position, before it goes into the cache.
+cache-not-emptied: The cache still holds the text before.
+    Each text begins with an empty cache of its own.
+window-off-by-one: The window is one token too wide.
+    A window of W holds a token itself and the W - 1 before it.
+texts-see-each-other: Texts that are packed into one row see each other.
+    A mask that hides padding does not part texts: compare the numbers of the texts.
+softmax-half-precision: The softmax runs in half precision.
+    It keeps about three digits and ends at 65,504: compute it in float32 or better.
 keys-detached: The keys are cut off from the gradient.
     detach() stops the gradient: W_K stays as it was drawn, and the rest learns to live with it.
 """

@@ -10,9 +10,8 @@ import pytest
 import mha_course
 from mha_course import mistakes
 from mha_course.exercises.catalogue import EXERCISES, MISTAKES
-from mha_course.experiments.faulty_attention import SINGLE
 from mha_course.lessons.l04_softmax.exercises import MASKED_SOFTMAX
-from mha_course.lessons.l19_bug_hunt.accusations import ROW_OF
+from mha_course.lessons.l19_bug_hunt.hunt import SAID
 from mha_course.mistakes import ROWS
 from mha_course.tracing.rules.warnings import QUESTIONS, row_of
 
@@ -62,7 +61,7 @@ def reached():
         if exercise.diagnose
         for name in constants_beside(exercise.diagnose)
     }
-    methods = {ROW_OF.get(name, name) for name in SINGLE}
+    methods = {row.key for row in SAID.values()}
     named = strings(*PACKAGE.glob("tracing/**/*.py"))
     traced = {row_of(name).key for name in named if {name, f"{name}/traced"} & ROWS.keys()}
     return changed | forbidden | judged & ROWS.keys() | methods | traced
@@ -85,8 +84,8 @@ def test_whatever_is_named_has_a_row():
     for value in judged:
         if isinstance(value, ast.Tuple) and isinstance(value.elts[0], ast.Constant):
             assert value.elts[0].value in {None, *ROWS}
-    for name in SINGLE:
-        assert ROWS[ROW_OF.get(name, name)].id == name
+    for name, row in SAID.items():
+        assert row.id == name
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.key)

@@ -202,7 +202,7 @@ def use_flash():
 
 
 VISION = {"height": 20, "width": 28, "patch": 4, "rows": 5, "columns": 7, "N": 35, "S": 36, "L": 2}
-VISION |= {"answers": 3, "colours": 6}
+VISION |= {"answers": 3, "colours": 4}
 
 
 def use_vision():

@@ -36,7 +36,7 @@ from mha_course.lessons.l13_encoder_block.pictures import (
     norm_groups,
 )
 from mha_course.lessons.l14_vision.overlays import attention_overlay, image_grid, patches
-from mha_course.lessons.l19_bug_hunt.pictures import small_curves
+from mha_course.lessons.l19_bug_hunt.pictures import runs, small_curves
 from mha_course.masks import causal_mask
 from mha_course.plots import figures
 from mha_course.plots.inputs import numbered
@@ -101,6 +101,10 @@ SEVERAL = {
         torch.tensor([0.5, 1.0, -0.4, 0.2, 1.8, 3.0, 0.7, -1.0, 2.2, 0.1, 2.6]), 4
     ),
     "patches": lambda: patches(torch.rand(3, 20, 28), 4),
+    "runs": lambda: runs(
+        {f"way {n}": {"right": [1, 1.1, n], "case 1": [2, None, None]} for n in range(1, 4)},
+        "right",
+    ),
     "small_curves": lambda: small_curves(
         {f"case {n}": [3, 2, n / 6] for n in range(6)}, [1, 2, 3], [3, 2, 1]
     ),

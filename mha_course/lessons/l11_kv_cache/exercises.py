@@ -339,10 +339,11 @@ EXERCISES = [
 
 QUESTIONS = {
     "read-later": question(
-        "A word has been read. Which of its q, k and v can the outputs of later words depend on?",
+        "A word has been read. In one layer, which of its q, k and v can the contexts of later "
+        "words depend on?",
         "q, k and v → Its query asked for its own row of weights. That row is done.",
-        "✔ k and v → Later words compare their queries with its key and mix in its value. Nobody "
-        "reads its query again.",
+        "✔ k and v → Later words compare their queries with its key and mix in its value. Its "
+        "query is not read again in this layer.",
         "none → Later words attend to it: they compare with its key and mix in its value.",
         also=("kv", "keys and values", "key, value", "key and value", "its key and value"),
     ),
@@ -351,7 +352,8 @@ QUESTIONS = {
         "words keep their output?",
         "all → That is true with a causal mask. Without one, every old word attends to the new "
         "one.",
-        "some → Every row has the new key in its softmax, which gives it a weight above 0.",
+        "some → Every row has the new key in its softmax, which gives it a weight above 0, "
+        "unless rounding makes it 0.",
         "✔ none → Every softmax has one more key, so every row changes. A causal mask protects the "
         "past.",
         also=("0", "zero", "no word", "not one", "not a single one"),

@@ -62,13 +62,11 @@ def post_norm(block: EncoderBlock, x: Tensor) -> Tensor:
 
 
 def measure(wiring: Wiring, num_layers: int, *, last_norm: bool = False, draws: int = 3) -> Depth:
-    """Send random words through untrained blocks and a gradient back; all figures are means over
-    some draws.
+    """Send random words through untrained blocks and a gradient back, and return means over draws.
 
     The words are unit-normal (B, S, C). A last Linear, after a norm where last_norm says so, makes
-    logits of them,
-    and the loss is the cross-entropy with words drawn at random. Matrices are drawn as Glorot and
-    Bengio (2010) say, biases are 0. All in float64 on the CPU.
+    logits of them, and the loss is the cross-entropy with words drawn at random.
+    Matrices are drawn as Glorot and Bengio (2010) say, biases are 0. All in float64 on the CPU.
 
     Args: ``wiring(block, x)`` runs one block; num_layers is L, draws how often, both at least 1.
     Raises: ShapeError for fewer.
@@ -104,7 +102,8 @@ def mean_cosine(x: Tensor) -> float:
     >>> round(mean_cosine(torch.tensor([[[1.0, 0.0], [2.0, 2.0]]])), 3)
     0.707
     """
-    unit = F.normalize(x, dim=-1)  # (B, S, C)
+    # bare stacks shrink below the 1e-12 that F.normalize divides by otherwise
+    unit = F.normalize(x, dim=-1, eps=1e-30)  # (B, S, C)
     cosines = unit @ unit.mT  # (B, S, S)
     others = ~torch.eye(x.size(1), dtype=torch.bool)
     return float(cosines[:, others].mean())

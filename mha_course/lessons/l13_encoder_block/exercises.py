@@ -240,16 +240,16 @@ EXERCISES = [
 QUESTIONS = {
     "residual-gradient": question(
         "A layer computes x + f(x), and all weights and biases of f are 0. A gradient arrives "
-        "from above. What of it reaches x?",
-        "nothing of it → So it would be without the sum: f(x) alone has the slope 0.",
+        "from above. How much of it reaches x?",
+        "nothing of it → That would be true without the sum: f(x) alone has the slope 0.",
         "✔ all of it, unchanged → It comes through the sum, where the slope is 1. f adds its own "
         "share, which here is 0.",
         "twice as much → There are two paths, but the one through f carries nothing here.",
         also=("all", "all of it", "the whole", "everything"),
     ),
     "norm-by-hand": question(
-        "A token is [1, 2, 3, 6]. Layer norm, with gamma 1 and beta 0: what becomes of the 6? Two "
-        "decimals.",
+        "A token is [1, 2, 3, 6]. After layer norm with gamma 1 and beta 0, what has the 6 become? "
+        "Two decimals.",
         "1.60 → The mean is 3. The squares of what is left, 4 + 1 + 0 + 9, have the mean 3.5, and "
         "3 / √3.5 = 1.60.",
         "1.39 → You divided the squares by n - 1 = 3. Layer norm divides by n = 4.",
@@ -279,9 +279,9 @@ QUESTIONS = {
     ),
     "silent-parts": question(
         "Attention and feed-forward both return 0, whatever they read. In which wiring does the "
-        "block hand x on exactly as it is?",
+        "block pass x on exactly as it is?",
         "✔ pre-norm only → In pre-norm the norms stand before the parts, off the stream. In "
-        "post-norm all passes through them.",
+        "post-norm everything passes through them.",
         "post-norm only → Look again: where do its norms stand?",
         "both → In post-norm, x still runs through two norms.",
         "neither → One of them adds 0 to x, twice, and does nothing else.",

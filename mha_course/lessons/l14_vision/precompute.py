@@ -11,7 +11,8 @@ from mha_course.lessons.l14_vision import shapes, vision
 from mha_course.models import seeded, train
 
 SEEDS = (0, 1, 2, 3, 4)
-STEPS = 300
+STEPS = 500
+RATE = 5e-3
 
 
 def vision_start(seed: int) -> dict[str, Any]:
@@ -24,7 +25,7 @@ def vision_start(seed: int) -> dict[str, Any]:
         model = vision.VisionTransformer()
     pictures = shapes.draw(1000, torch.Generator().manual_seed(99))
     train(
-        model, vision.training_batches(1), vision.answer_loss, steps=STEPS, lr=3e-3, progress=False
+        model, vision.training_batches(1), vision.answer_loss, steps=STEPS, lr=RATE, progress=False
     )
     most, colours = vision.weights_by_colour(model, pictures)[0].max(-1)  # (H,)
     return {

@@ -1,6 +1,7 @@
-"""Pictures that the course draws itself: two coloured shapes on a background, with noise.
+"""Pictures that the course draws itself: three coloured shapes on a background, with noise. The
+question is about the left and the right one.
 
-Axes: B pictures; height and width are in pixels (H is for heads).
+Axes: B pictures, two of each scene; height and width are in pixels (H is for heads).
 """
 
 from __future__ import annotations
@@ -11,14 +12,13 @@ import torch
 from torch import Tensor
 
 HEIGHT, WIDTH = 20, 28
-PART = 12  # columns of pixels that each shape may lie in: the first ones, and the last
+PART = 8  # columns of pixels that each shape may lie in, a whole number of patches
+STARTS = (0, 12, 20)  # the first column of each part
 COLOURS = {
     "red": (0.95, 0.10, 0.10),
     "yellow": (0.95, 0.95, 0.10),
-    "green": (0.10, 0.95, 0.10),
     "cyan": (0.10, 0.95, 0.95),
     "blue": (0.10, 0.10, 0.95),
-    "magenta": (0.95, 0.10, 0.95),
 }
 KINDS = ("square", "disc")
 ANSWERS = ("different", "same")
@@ -30,57 +30,88 @@ _NOISE = 0.08
 
 
 class Pictures(NamedTuple):
-    """Images, the right answers, and where the shapes are, the left one first."""
+    """Images, the right answers, and what the shapes are, from left to right."""
 
     images: Tensor  # (B, 3, height, width), from 0 to 1
-    same: Tensor  # (B,), 1 where both shapes have one colour
-    shapes: Tensor  # (B, height, width), True on the pixels of a shape
-    colours: Tensor  # (B, 2), numbers of COLOURS
-    kinds: Tensor  # (B, 2), numbers of KINDS
+    same: Tensor  # (B,), 1 where the left and the right shape have one colour
+    shapes: Tensor  # (B, height, width), True on the pixels of the left and the right shape
+    colours: Tensor  # (B, 3), numbers of COLOURS
+    kinds: Tensor  # (B, 3), numbers of KINDS
 
     def describe(self, number: int) -> str:
-        """Describe one picture in words.
+        """Describe one picture in words, from left to right.
 
         >>> draw(4, torch.Generator().manual_seed(0)).describe(0)
-        'a yellow square and a blue disc'
+        'a red disc, a blue disc, a red disc'
         """
         names = list(COLOURS)
         pairs = zip(self.colours[number].tolist(), self.kinds[number].tolist(), strict=True)
-        return " and ".join(f"a {names[colour]} {KINDS[kind]}" for colour, kind in pairs)
+        return ", ".join(f"a {names[colour]} {KINDS[kind]}" for colour, kind in pairs)
 
 
 def draw(count: int, generator: torch.Generator) -> Pictures:
     """Draw so many pictures; the same generator draws the same ones.
 
-    Both answers are equally likely. The background has a random colour, so that the mean colour of
-    a picture says little of its shapes.
+    Pictures 2n and 2n + 1 hold the same patches in two orders, with different answers: two shapes
+    have one colour, and the third stands in the middle in one picture, and outside in the other.
     """
     dice: dict[str, Any] = {"generator": generator, "device": generator.device}
-    same = torch.randint(0, 2, (count,), **dice)  # (B,)
-    left = torch.randint(0, len(COLOURS), (count,), **dice)  # (B,)
-    other = (left + torch.randint(1, len(COLOURS), (count,), **dice)) % len(COLOURS)  # (B,)
-    colours = torch.stack((left, torch.where(same == 1, left, other)), dim=1)  # (B, 2)
-    kinds = torch.randint(0, len(KINDS), (count, 2), **dice)  # (B, 2)
-    free = torch.tensor([HEIGHT, PART], device=generator.device) - 2 * _MARGIN
-    centres = _MARGIN + free * torch.rand(count, 2, 2, **dice)  # (B, 2, 2), the row and the column
-    centres[:, 1, 1] += WIDTH - PART
-    covered = _cover(centres, kinds)  # (B, 2, height, width)
+    scenes = (count + 1) // 2
+    twice = torch.randint(0, len(COLOURS), (scenes,), **dice)  # (scenes,)
+    once = (twice + torch.randint(1, len(COLOURS), (scenes,), **dice)) % len(COLOURS)  # (scenes,)
+    colours = torch.stack((twice, once, twice), dim=1)  # (scenes, 3)
+    kinds = torch.randint(0, len(KINDS), (scenes, 3), **dice)  # (scenes, 3)
+    images, covered = _paint(colours, kinds, dice)
+    # by how many parts each picture of a pair is turned: none, and one or two, in either order
+    turns = torch.randint(1, 3, (scenes, 1), **dice).expand(-1, 2).clone()  # (scenes, 2)
+    turns.scatter_(1, torch.randint(0, 2, (scenes, 1), **dice), 0)
+    order = (torch.arange(3, device=generator.device) + turns.flatten()[:, None]) % 3
+    twins = [one.repeat_interleave(2, dim=0) for one in (images, covered, colours, kinds)]
+    columns = _columns(order)  # (2*scenes, width)
+    images = twins[0].gather(3, columns[:, None, None].expand_as(twins[0]))
+    shapes = twins[1].gather(2, columns[:, None].expand_as(twins[1]))
+    shapes[:, :, PART : STARTS[2]] = False  # the middle one is not asked about
+    colours, kinds = (one.gather(1, order) for one in twins[2:])
+    same = (colours[:, 0] == colours[:, 2]).long()
+    return Pictures(*(one[:count] for one in (images, same, shapes, colours, kinds)))
+
+
+def _columns(order: Tensor) -> Tensor:
+    """Return which column of pixels goes where when the parts stand in this order, (B, width)."""
+    columns = torch.arange(WIDTH, device=order.device).repeat(len(order), 1)
+    starts = torch.tensor(STARTS, device=order.device)
+    within = torch.arange(PART, device=order.device)
+    for number, start in enumerate(STARTS):
+        columns[:, start : start + PART] = starts[order[:, number], None] + within
+    return columns
+
+
+def _paint(colours: Tensor, kinds: Tensor, dice: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """Paint three shapes at random places of their parts.
+
+    Returns: images (B, 3, height, width) and which pixels a shape covers, (B, height, width).
+    """
+    count, device = len(colours), colours.device
+    free = torch.tensor([HEIGHT, PART], device=device) - 2 * _MARGIN
+    centres = _MARGIN + free * torch.rand(count, 3, 2, **dice)  # (B, 3, 2), the row and the column
+    centres[..., 1] += torch.tensor(STARTS, device=device)
+    covered = _cover(centres, kinds)  # (B, 3, height, width)
     background = 0.25 + 0.6 * torch.rand(count, 3, 1, 1, **dice)  # (B, 3, 1, 1)
-    palette = torch.tensor(list(COLOURS.values()), device=generator.device)
+    palette = torch.tensor(list(COLOURS.values()), device=device)
     images = background.expand(count, 3, HEIGHT, WIDTH)  # (B, 3, height, width)
-    for number in range(2):
+    for number in range(3):
         paint = palette[colours[:, number]][:, :, None, None]  # (B, 3, 1, 1)
         images = torch.where(covered[:, number, None], paint, images)  # (B, 3, height, width)
     noise = _NOISE * torch.randn(images.shape, **dice)  # (B, 3, height, width)
-    return Pictures((images + noise).clamp(0, 1), same, covered.any(1), colours, kinds)
+    return (images + noise).clamp(0, 1), covered.any(1)
 
 
 def _cover(centres: Tensor, kinds: Tensor) -> Tensor:
     """Return which pixels each shape covers."""
     rows = torch.arange(HEIGHT, device=centres.device) + 0.5
     columns = torch.arange(WIDTH, device=centres.device) + 0.5
-    down = (rows[:, None] - centres[:, :, 0, None, None]).abs()  # (B, 2, height, 1)
-    across = (columns - centres[:, :, 1, None, None]).abs()  # (B, 2, 1, width)
-    square = (down < _HALF) & (across < _HALF)  # (B, 2, height, width)
-    disc = down.square() + across.square() < _RADIUS**2  # (B, 2, height, width)
-    return torch.where(kinds[:, :, None, None] == 0, square, disc)  # (B, 2, height, width)
+    down = (rows[:, None] - centres[:, :, 0, None, None]).abs()  # (B, 3, height, 1)
+    across = (columns - centres[:, :, 1, None, None]).abs()  # (B, 3, 1, width)
+    square = (down < _HALF) & (across < _HALF)  # (B, 3, height, width)
+    disc = down.square() + across.square() < _RADIUS**2  # (B, 3, height, width)
+    return torch.where(kinds[:, :, None, None] == 0, square, disc)  # (B, 3, height, width)

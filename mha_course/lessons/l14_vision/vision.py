@@ -170,7 +170,7 @@ def top_patches(scores: Tensor, count: int) -> Tensor:
 
 
 def coverage(pictures: shapes.Pictures) -> Tensor:
-    """Return the share of each patch that a shape covers, (B, N), 0 to 1."""
+    """Return the share of each patch that the left or the right shape covers, (B, N), 0 to 1."""
     three = pictures.shapes[:, None].expand(
         -1, 3, -1, -1
     )  # (B, 3, height, width), a channel is as good as three
@@ -178,7 +178,7 @@ def coverage(pictures: shapes.Pictures) -> Tensor:
 
 
 def shape_patches(pictures: shapes.Pictures) -> Tensor:
-    """Return which patches show a part of a shape, (B, N)."""
+    """Return which patches show a part of the left or the right shape, (B, N)."""
     return coverage(pictures) > 0  # (B, N)
 
 
@@ -196,7 +196,7 @@ def _beside(model: nn.Module, tensor: Tensor) -> Tensor:
 
 @torch.no_grad()
 def share_on_shapes(model: VisionTransformer, pictures: shapes.Pictures) -> Tensor:
-    """Return the share of the class token's weight that lies on patches with shapes, (L, H)."""
+    """Return the share of the class token's weight on patches of the two shapes, (L, H)."""
     weights = class_token_weights(model, pictures.images)  # (L, B, H, N)
     on_shapes = (weights * _beside(model, shape_patches(pictures))[:, None]).sum(-1)  # (L, B, H)
     return (on_shapes / weights.sum(-1)).mean(1)  # (L, H)
@@ -211,5 +211,6 @@ def weights_by_colour(model: VisionTransformer, pictures: shapes.Pictures) -> Te
     sides = torch.stack(
         (by_column[..., :width].sum(-1), by_column[..., -width:].sum(-1)), dim=-1
     )  # (L, B, H, 2)
-    chosen = F.one_hot(pictures.colours, len(shapes.COLOURS)).to(sides)  # (B, 2, colours)
+    outer = pictures.colours[:, ::2]  # (B, 2), the left and the right shape
+    chosen = F.one_hot(outer, len(shapes.COLOURS)).to(sides)  # (B, 2, colours)
     return torch.einsum("lbhs,bsc->lhc", sides, chosen) / chosen.sum((0, 1))  # (L, H, colours)

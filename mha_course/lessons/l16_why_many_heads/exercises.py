@@ -10,8 +10,8 @@ QUESTIONS = {
         "numbers. Which R² can it reach? 1 is perfect, and 0 is no better than always guessing "
         "the mean.",
         "about 0 → It can fetch c_a alone. How much of c_a − c_b does that explain?",
-        "✔ about ½ → Its best is to fetch one of the two and to know nothing of the other. That "
-        "explains half of the variance.",
+        "✔ about ½ → Fetching one of the two explains half of the variance. Contents that steer "
+        "the weights can add a little.",
         "about 1 → For that, c_b would need a negative weight. The weights of one head are never "
         "negative.",
         units="%",

@@ -22,30 +22,31 @@ from torch.nn import functional as F
 
 from mha_course.caching import KVCache
 from mha_course.datasets.grammar import sentences
-from mha_course.experiments.faulty_attention import PAIRS, SINGLE, CausalAttention, faulty
+from mha_course.errors import ShapeError
+from mha_course.experiments.faulty_attention import MADE, PAIRS, CausalAttention, faulty
 from mha_course.models import WordModel, random_batches, seeded, train
 from mha_course.models.language import LONGEST, PAD, WORDS, encode, language_loss
 
 PATH = Path(__file__).parents[2] / "data" / "bug_hunt.json"
 RIGHT = "right"
-STEPS, EVERY, SEED = 300, 10, 0
+STEPS, EVERY = 300, 10
+SEEDS = (0, 1, 2)
 BATCH = 64  # sentences, in training and in measuring: one mistake mixes those of a batch
 PREFIX = 5  # tokens that are read at once before the rest comes one by one
 
 
-class Record(NamedTuple):
-    """What was measured with one attention; losses in nats a word, on 500 sentences about pairs not
-    trained on.
+Losses = list[float | None]  # of each run; None where it is NaN, or where the model stops
 
-    A loss is None where it is NaN, or where the model stops.
+
+class Record(NamedTuple):
+    """What was measured with one attention; losses in nats per word, on 500 sentences about pairs
+    not trained on.
     """
 
-    losses: list[float]  # in training, the mean of every 10 steps
-    at_once: float | None  # each sentence read at once, as in training
-    in_use: (
-        float | None
-    )  # padded on the left, and after five tokens one by one, with a cache, as in generating
-    loaded: float | None  # at once, with the parameters that the right attention learned
+    losses: list[float]  # in training, the mean of every 10 steps, of the first run
+    at_once: Losses  # each sentence read at once, as in training
+    in_use: Losses  # padded on the left, five tokens at once, then one by one, with a cache
+    loaded: Losses  # at once, with the parameters that the right attention learned
 
 
 class LanguageModel(WordModel):
@@ -73,25 +74,21 @@ class LanguageModel(WordModel):
         return self.to_words(self.encoder.norm(x))  # (B, T, V)
 
 
-def new_model(*mistakes: str) -> LanguageModel:
+def new_model(*mistakes: str, seed: int = 0) -> LanguageModel:
     """Return the untrained model with these mistakes, of the same parameters whatever they are."""
-    with seeded(SEED):
+    with seeded(seed):
         return LanguageModel(faulty(*mistakes))
 
 
-def train_model(*mistakes: str, steps: int = STEPS) -> tuple[LanguageModel, list[float]]:
+def train_model(
+    *mistakes: str, seed: int = 0, steps: int = STEPS
+) -> tuple[LanguageModel, list[float]]:
     """Train a language model with these mistakes; return it and the loss of every step."""
-    model = new_model(*mistakes)
-    ids = encode([text.words for text in sentences(4000, "train", seed=SEED)])
-    with seeded(SEED):
-        losses = train(
-            model,
-            random_batches([ids], BATCH, SEED),
-            language_loss,
-            steps=steps,
-            lr=4e-3,
-            progress=False,
-        )
+    model = new_model(*mistakes, seed=seed)
+    ids = encode([text.words for text in sentences(4000, "train", seed=seed)])
+    batches = random_batches([ids], BATCH, seed)
+    with seeded(seed):
+        losses = train(model, batches, language_loss, steps=steps, lr=4e-3, progress=False)
     return model.eval().requires_grad_(False), losses
 
 
@@ -99,7 +96,7 @@ def fresh() -> Tensor:
     """Return ids (500, S) of sentences about pairs of nouns that were kept out of training, padded
     on the right.
     """
-    return encode([text.words for text in sentences(500, "test", seed=SEED)])
+    return encode([text.words for text in sentences(500, "test", seed=0)])
 
 
 def loss_at_once(model: LanguageModel, ids: Tensor) -> float | None:
@@ -115,7 +112,7 @@ def loss_in_use(model: LanguageModel, ids: Tensor) -> float | None:
     """
     try:
         return _mean(lambda part: _in_use(model, part), ids)
-    except RuntimeError:
+    except (RuntimeError, ShapeError):
         return None
 
 
@@ -143,42 +140,41 @@ def _mean(loss: Callable[[Tensor], Tensor], ids: Tensor) -> float | None:
 
 
 def measure(*mistakes: str) -> Record:
-    """Train with these mistakes, and measure what they cost; the right attention is trained as
-    well.
-    """
-    (model, losses) = train_model(*mistakes)
-    ids = fresh()
-    means = [round(math.fsum(losses[at : at + EVERY]) / EVERY, 3) for at in range(0, STEPS, EVERY)]
-    other = new_model(*mistakes).eval()
-    other.load_state_dict(_right_parameters())
-    with torch.no_grad(), seeded(SEED):
-        return Record(
-            means, loss_at_once(model, ids), loss_in_use(model, ids), loss_at_once(other, ids)
-        )
+    """Train with these mistakes from each seed, and measure what they cost."""
+    ids, curves, rows = fresh(), [], []
+    for seed in SEEDS:
+        model, losses = train_model(*mistakes, seed=seed)
+        other = new_model(*mistakes).eval()
+        other.load_state_dict(_right_parameters(seed))
+        with torch.no_grad(), seeded(seed):
+            at_once, in_use = loss_at_once(model, ids), loss_in_use(model, ids)
+            rows.append((at_once, in_use, loss_at_once(other, ids)))
+        curves.append(losses)
+    parts = [curves[0][at : at + EVERY] for at in range(0, STEPS, EVERY)]
+    means = [round(math.fsum(part) / EVERY, 2) for part in parts]
+    return Record(means, *map(list, zip(*rows, strict=True)))
 
 
 @cache
-def _right_parameters() -> dict[str, Tensor]:
-    return train_model()[0].state_dict()
+def _right_parameters(seed: int) -> dict[str, Tensor]:
+    return train_model(seed=seed)[0].state_dict()
 
 
 @cache
 def load() -> dict[str, Record]:
-    """Return what ships, by the mistakes with + between them; ``right`` is the attention without
-    one.
-    """
-    return {
-        name: Record(**found)
-        for name, found in json.loads(PATH.read_text(encoding="utf-8")).items()
-    }
+    """Return what ships, by the names with + between them; ``right`` is right attention."""
+    found = json.loads(PATH.read_text(encoding="utf-8"))
+    return {name: Record(*record) for name, record in found.items()}
 
 
 def main() -> None:
     """Measure what is named on the command line, or everything."""
+    torch.set_num_threads(1)
     found = json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
-    for name in sys.argv[1:] or (RIGHT, *SINGLE, *map("+".join, PAIRS)):
-        found[name] = measure(*(() if name == RIGHT else name.split("+")))._asdict()
-        PATH.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    for name in sys.argv[1:] or (RIGHT, *MADE, *map("+".join, PAIRS)):
+        found[name] = measure(*(() if name == RIGHT else name.split("+")))
+        lines = (f"{json.dumps(key)}: {json.dumps(record)}" for key, record in found.items())
+        PATH.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The picture of lesson 19: losses in training, each beside that of the right attention."""
+"""The pictures of lesson 19: losses in training, and those of several runs, beside right ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from mha_course.plots.figures import ACCENT, INK, TEXT, new_figure
+from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, SMALL, TEXT, new_figure
 from mha_course.plots.inputs import as_array
 
 
@@ -34,7 +34,33 @@ def small_curves(
     for ax in axes.flat[len(panels) :]:
         ax.set_axis_off()
     figure.supxlabel("step", fontsize=TEXT)
-    figure.supylabel("nats a word", fontsize=TEXT)
+    figure.supylabel("nats per word", fontsize=TEXT)
     lines, names = axes.flat[0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside upper right", ncols=2, frameon=False)
+    return figure
+
+
+def runs(panels: Mapping[str, Mapping[str, Sequence[float | None]]], best: str) -> Figure:
+    """Draw the losses of several runs as dots, a row for each name, and behind them all a band from
+    the lowest to the highest of the best one.
+
+    Args: panels have the runs of the same names, None where there is no number.
+    """
+    figure = new_figure(9.6, 4.6)
+    axes = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
+    for ax, (title, rows) in zip(axes, panels.items(), strict=True):
+        band = [value for value in rows[best] if value is not None]
+        ax.axvspan(min(band), max(band), color=QUIET)
+        for place, (name, values) in enumerate(rows.items()):
+            numbers = [value for value in values if value is not None]
+            color = ACCENT if name == best else BAR
+            ax.plot(numbers, [place] * len(numbers), "o", color=color, markersize=5, alpha=0.8)
+            if len(numbers) < len(values):
+                ax.text(max(band) + 0.3, place, "no number", va="center", fontsize=SMALL)
+        ax.set_title(title, loc="left", fontsize=TEXT)
+        ax.set_yticks(range(len(rows)), list(rows))
+        sns.despine(ax=ax)
+    axes[0].set_xlim(0, axes[0].get_xlim()[1])  # after all: the panels share it
+    axes[0].invert_yaxis()
+    figure.supxlabel("nats per word", fontsize=TEXT)
     return figure

@@ -1,9 +1,7 @@
-"""What is true of every right attention of ``faulty_attention``, as probes that call a module and
-say what fails.
+"""What is true of every right attention of ``faulty_attention``, as probes: they call a module and
+return numbers, those that are 0 for every right module apart from those that are clues.
 
-A probe takes a module and returns a sentence, empty where it finds nothing. It says the same of the
-same mistake, whatever the parameters. Axes: B sentences, S tokens, C width, H heads, G heads of k
-and v, D = C / H.
+Axes: B sentences, S tokens, C width, H heads, G heads of k and v, D = C / H.
 """
 
 from __future__ import annotations
@@ -11,17 +9,60 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from mha_course.caching import KVCache
 from mha_course.experiments.faulty_attention import CausalAttention
-from mha_course.experiments.leakage import find_leaks
 from mha_course.models import seeded
 
 NOTHING = 1e-9  # what is smaller is rounding, in float64
-Probe = Callable[[CausalAttention], str]
+
+
+@dataclass(frozen=True, repr=False)
+class Reading:
+    """The numbers of a probe: those that are 0 for every right module, and clues."""
+
+    zero: dict[str, float]
+    clues: dict[str, float] = field(default_factory=dict)  # a 0 says what there is instead
+
+    @property
+    def finds(self) -> bool:
+        """Whether a number is not 0 that should be."""
+        return any(map(is_off, self.zero.values()))
+
+    @property
+    def pattern(self) -> tuple[tuple[str, bool], ...]:
+        """Which numbers are not 0, whatever the parameters."""
+        return tuple((label, is_off(value)) for label, value in {**self.zero, **self.clues}.items())
+
+    def __repr__(self) -> str:
+        lines = [f"{written(value):>7}  {label}" for label, value in self.zero.items()]
+        clues = [f"{written(value):>7}  {label}" for label, value in self.clues.items()]
+        return "\n".join([*lines, *["a 0 here is a clue:"] * bool(clues), *clues])
+
+
+Probe = Callable[[CausalAttention], Reading]
+
+
+def is_off(value: float) -> bool:
+    """Return whether a number is not 0 but for rounding; NaN is not."""
+    return not abs(value) <= NOTHING
+
+
+def written(value: float) -> str:
+    """Write a number of a probe.
+
+    >>> [written(value) for value in (1e-12, 3, 0.12345, 0.000123, math.nan)]
+    ['0', '3', '0.123', '1e-04', 'NaN']
+    """
+    if math.isnan(value):
+        return "NaN"
+    if not is_off(value) or value == int(value):
+        return f"{value:.0f}"
+    return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"
 
 
 def tokens(module: CausalAttention, batch: int = 2, length: int = 7, seed: int = 0) -> Tensor:
@@ -39,158 +80,164 @@ def right(module: CausalAttention) -> CausalAttention:
 
 
 def difference(one: Tensor, other: Tensor) -> float:
-    """Return by how much two tensors of one shape differ at most; infinity where a number
-    is NaN.
-    """
-    return (one - other).detach().abs().nan_to_num(math.inf).amax().item()
-
-
-def differ(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors differ by more than rounding."""
-    return difference(one, other) > NOTHING
+    """Return by how much two tensors of one shape differ at most; NaN where a number is NaN."""
+    return (one - other).detach().abs().amax().item()
 
 
 def one_by_one(module: CausalAttention, x: Tensor) -> Tensor:
-    """Hand over tokens (B, S, C) one at a time, with a cache, and return all outputs (B, S, C)."""
+    """Give tokens (B, S, C) one at a time, with a new cache, and return all outputs (B, S, C)."""
     cache = KVCache()
     return torch.cat([module(x[:, s : s + 1], None, cache) for s in range(x.size(1))], dim=1)
 
 
-def repeat(module: CausalAttention) -> str:
-    """Call it twice: the same input gives the same output."""
+def repeat(module: CausalAttention) -> Reading:
+    """Call it twice with the same tokens."""
     x = tokens(module)
-    return "two calls on the same tokens differ" if differ(module(x), module(x)) else ""
+    return Reading({"the second call minus the first": difference(module(x), module(x))})
 
 
-def alone(module: CausalAttention) -> str:
-    """Take sentences out of a batch: none feels the others, nor their masks."""
+def alone(module: CausalAttention) -> Reading:
+    """Take each sentence out of a batch of three."""
     x = tokens(module, batch=3)
     masks = torch.arange(7) >= torch.tensor([[0], [2], [3]])  # (3, 7), padding in front
-    for mask, found in ((None, "in a batch"), (masks, "in a batch whose masks differ")):
-        parts = [module(x[b : b + 1], None if mask is None else mask[b : b + 1]) for b in range(3)]
-        together = module(x, mask)
-        real = masks[..., None]
-        if differ(torch.cat(parts).where(real, 0.0), together.where(real, 0.0)):
-            return f"a sentence gets another output {found} than alone"
-    return ""
+    pairs = zip(x.split(1), masks.split(1), strict=True)
+    without, masked = zip(*((module(one), module(one, mask)) for one, mask in pairs), strict=True)
+    real = masks[..., None]
+    return Reading(
+        {
+            "in a batch minus alone": difference(torch.cat(without), module(x)),
+            "the same, with a mask for each": difference(
+                torch.cat(masked).where(real, 0.0), module(x, masks).where(real, 0.0)
+            ),
+        }
+    )
 
 
-def leaks(module: CausalAttention) -> str:
-    """Change each token: output t feels tokens 0 to t and no other, also where a mask hides
-    nothing.
-    """
+def leaks(module: CausalAttention) -> Reading:
+    """Change each token, and count which outputs change."""
     x = tokens(module)
     shown = torch.ones(x.shape[:2], dtype=torch.bool)
-    return _unlike_causal(find_leaks(module, x)) or _unlike_causal(
-        find_leaks(lambda changed: module(changed, shown), x),
-        " once there is a mask, be it one that hides nothing",
-    )
+    with_mask = _felt(lambda changed: module(changed, shown), x)
+    masked = {f"{label}, with a mask that hides nothing": n for label, n in with_mask.items()}
+    return Reading({**_felt(module, x), **masked})
 
 
-def _unlike_causal(feels: Tensor, where: str = "") -> str:
-    """Say in which way outputs feel other tokens (S, S) than themselves and those before."""
-    everything = torch.ones_like(feels)
-    later = feels & everything.triu(1)
-    missed = ~feels & everything.tril()
-    if torch.equal(later, everything.triu(1)):
-        return f"an output feels all later tokens{where}"
-    if later.any():
-        only_next = later.sum() == later.diagonal(1).sum()
-        return f"an output feels {'the next token' if only_next else 'later tokens'}{where}"
-    first = everything.tril()
-    first[:, 0] = False
-    for pattern, found in (
-        (everything.tril(), "an output feels no token"),
-        (everything.tril(-1), "an output feels its own token alone"),
-        (first, "an output feels the first token alone"),
-        (missed, "some outputs do not feel their own token, or one before it"),
-    ):
-        if missed.any() and torch.equal(missed, pattern):
-            return found + where
-    return ""
+def _felt(call: Callable[[Tensor], Tensor], x: Tensor, window: int = 7) -> dict[str, float]:
+    """Count the pairs of output and token that a right module has otherwise."""
+    before, columns = call(x), []
+    for s in range(x.size(1)):
+        changed = x.clone()
+        changed[:, s] *= -1
+        columns.append(~((call(changed) - before).abs().amax((0, 2)) <= NOTHING))  # NaN is off
+    feels = torch.stack(columns, dim=1)  # (S, S)
+    earlier = ~feels.tril(-1) & torch.ones_like(feels).tril(-1).triu(1 - window)
+    counts = {
+        "outputs that feel the next token": feels.diagonal(1),
+        "later tokens that are felt": feels.triu(2),
+        "outputs that do not feel their own token": ~feels.diagonal(),
+        "earlier tokens that are not felt": earlier,
+    }
+    if window < 7:
+        counts["tokens before the window that are felt"] = feels.tril(-window)
+    return {label: found.sum().item() for label, found in counts.items()}
 
 
-def lengths(module: CausalAttention) -> str:
-    """Cut the last tokens off: the outputs before them stay as they are."""
+def window(module: CausalAttention) -> Reading:
+    """Set its window to 3, and count as ``leaks`` does."""
+    twin = copy.deepcopy(module)
+    twin.window = 3
+    return Reading(_felt(twin, tokens(module), 3))
+
+
+def lengths(module: CausalAttention) -> Reading:
+    """Cut the last three of seven tokens off."""
     x = tokens(module)
-    return (
-        "an output changes when what stands behind it is cut off"
-        if differ(module(x)[:, :4], module(x[:, :4]))
-        else ""
+    return Reading(
+        {"outputs 0 to 3, whole minus cut": difference(module(x)[:, :4], module(x[:, :4]))}
     )
 
 
-def padding(module: CausalAttention) -> str:
-    """Put hidden tokens in front: they change nothing, since rotary positions count differences
-    alone.
-    """
+def texts(module: CausalAttention) -> Reading:
+    """Pack a text of four tokens and one of three into one row."""
+    x = tokens(module)
+    parts, numbers = x.split((4, 3), dim=1), torch.tensor([[1, 1, 1, 1, 2, 2, 2]]).expand(2, 7)
+    packed = module(x, texts=numbers).split((4, 3), dim=1)
+    first, second = (difference(got, module(part)) for got, part in zip(packed, parts, strict=True))
+    return Reading({"first text, packed minus alone": first, "second text": second})
+
+
+def padding(module: CausalAttention) -> Reading:
+    """Put three hidden tokens in front, and others in their place."""
     x = tokens(module)
     padded = torch.cat((tokens(module, length=3, seed=1), x), dim=1)  # (B, 3+S, C)
     mask = (torch.arange(10) >= 3).expand(2, 10)
     other = padded.clone()
     other[:, :3] *= -2
     out = module(padded, mask)[:, 3:]
-    if not out.isfinite().all():
-        return "with padding in front outputs are NaN"
-    if differ(out, module(other, mask)[:, 3:]):
-        return "an output feels tokens that are hidden"
-    return (
-        "an output changes with hidden tokens in front, but not with what they hold"
-        if differ(out, module(x))
-        else ""
+    return Reading(
+        {
+            "other hidden tokens": difference(out, module(other, mask)[:, 3:]),
+            "with hidden tokens minus without": difference(out, module(x)),
+        }
     )
 
 
-def empty_rows(module: CausalAttention) -> str:
-    """Hide all that a token may attend to: it gets the bias of the output projection, and finite
-    gradients.
-    """
+def empty_rows(module: CausalAttention) -> Reading:
+    """Hide all that a token may attend to: its context is 0."""
     x = tokens(module).requires_grad_()
     mask = (torch.arange(7) >= 3).expand(2, 7)
     out = module(x, mask)
     (gradient,) = torch.autograd.grad(out[:, 3:].sum(), x)
-    if not (out.isfinite().all() and gradient.isfinite().all()):
-        return "a token that sees nothing makes NaN"
     empty = module.out_proj.bias.expand_as(out[:, :3])
-    return "a token that should see nothing gets something" if differ(out[:, :3], empty) else ""
+    return Reading(
+        {
+            "its output minus the bias of W_O": difference(out[:, :3], empty),
+            "gradients that are NaN": gradient.isnan().sum().item(),
+        }
+    )
 
 
-def alike(module: CausalAttention) -> str:
-    """Make all tokens alike: all values are, and so are all outputs, since weights sum to 1."""
-    out = module(tokens(module, length=1).expand(-1, 7, -1).contiguous())
-    return "alike tokens get different outputs" if differ(out, out[:, :1].expand_as(out)) else ""
+def alike(module: CausalAttention) -> Reading:
+    """Give one token seven times: each output is that of the token alone."""
+    one = tokens(module, length=1)
+    out = module(one.expand(-1, 7, -1).contiguous()) - module(one)
+    return Reading(
+        {
+            "the last output minus one token alone": out[:, -1].abs().max().item(),
+            "the other six": out[:, :-1].abs().max().item(),
+        }
+    )
 
 
-def one_token(module: CausalAttention) -> str:
-    """Give one token alone: all weight is on it, so its merged context is its own values, in the
-    order of heads.
-    """
+def one_token(module: CausalAttention) -> Reading:
+    """Give one token alone: all weight is on it, so W_O gets its own values."""
     x = tokens(module, length=1)
     bare = copy.deepcopy(module)
     bare.out_proj.load_state_dict(
         {"weight": torch.eye(x.size(-1)), "bias": torch.zeros(x.size(-1))}
     )
-    got = bare(x)[:, 0]  # (B, C)
-    values, keys = (
-        _heads(module, part(x)[:, 0]) for part in (module.v_proj, module.k_proj)
-    )  # (B, H, D)
-    expected = values.flatten(1)
-    if not differ(got, expected):
-        return "" if differ(module(x)[:, 0], got) else "the output projection does nothing"
-    if not differ(got, keys.flatten(1)):
-        return "what one token gets is made by k_proj"
-    if not differ(got, torch.zeros_like(got)):
-        return "one token gets nothing"
-    if not differ(got.sort().values, expected.sort().values):
-        blocks = (
-            got.unflatten(1, values.shape[1:])[:, :, 0].sort().values,
-            values[:, :, 0].sort().values,
-        )
-        return (
-            f"one token gets its values in another "
-            f"order{', by whole heads' * (not differ(*blocks))}"
-        )
-    return "one token gets something else than its values"
+    got = bare(x)[:, 0]  # (B, C), what W_O gets
+    values, keys = (_heads(module, part(x)[:, 0]) for part in (module.v_proj, module.k_proj))
+    expected = values.flatten(1)  # (B, C)
+    firsts = got.unflatten(1, values.shape[1:])[:, :, 0].sort().values  # (B, H)
+    return Reading(
+        {
+            "its output minus W_O of its values": difference(
+                module(x)[:, 0], module.out_proj(expected)
+            )
+        },
+        {
+            "its output minus what W_O gets": difference(module(x)[:, 0], got),
+            "what W_O gets minus its keys": difference(got, keys.flatten(1)),
+            "what W_O gets": got.abs().max().item(),
+            "both in order of size, minus its values": difference(
+                got.sort().values, expected.sort().values
+            ),
+            "the same, of the first number of each head": difference(
+                firsts, values[:, :, 0].sort().values
+            ),
+        },
+    )
 
 
 def _heads(module: CausalAttention, x: Tensor) -> Tensor:
@@ -198,68 +245,79 @@ def _heads(module: CausalAttention, x: Tensor) -> Tensor:
     return right(module).repeat(x.unflatten(1, (module.num_kv_heads, 1, -1))).squeeze(2)
 
 
-def cached(module: CausalAttention) -> str:
-    """Give token by token, with a cache: the outputs are those of all at once."""
+def cached(module: CausalAttention) -> Reading:
+    """Give token by token, with a cache."""
     x = tokens(module)
-    if not differ(one_by_one(module, x), module(x)):
-        return ""
-    found = _unlike_causal(find_leaks(lambda changed: one_by_one(module, changed), x))
-    return f"with a cache {found or 'outputs are others than at once'}"
+
+    def steps(given: Tensor) -> Tensor:
+        return one_by_one(copy.deepcopy(module), given)
+
+    at_once = copy.deepcopy(module)(x, None, KVCache())
+    return Reading(
+        {
+            "one by one minus all at once": difference(steps(x), module(x)),
+            "all at once, with an empty cache minus without": difference(at_once, module(x)),
+            **_felt(steps, x),
+        }
+    )
 
 
-def gradients(module: CausalAttention) -> str:
-    """Go backward: a gradient reaches every parameter."""
+def new_cache(module: CausalAttention) -> Reading:
+    """Give a second text after a first, each with a new cache."""
+    twin, x = copy.deepcopy(module), tokens(module)
+    one_by_one(twin, tokens(module, seed=1))
+    second, alone = one_by_one(twin, x), one_by_one(copy.deepcopy(module), x)
+    return Reading({"the second text minus the same alone": difference(second, alone)})
+
+
+def gradients(module: CausalAttention) -> Reading:
+    """Go backward, and count the parameters of each Linear that no gradient reaches."""
     twin = copy.deepcopy(module)
     twin(tokens(module)).square().sum().backward()
-    found = {
-        name
-        for name, p in twin.named_parameters()
-        if p.grad is None or p.grad.abs().max() < NOTHING
-    }
-    for name, part in twin.named_children():
-        whole = {f"{name}.{own}" for own, _ in part.named_parameters()}
-        found = found - whole | {name} if whole <= found else found
-    return f"no gradient reaches {' and '.join(sorted(found))}" if found else ""
+    return Reading(
+        {
+            f"of the two of {name}": sum(
+                p.grad is None or not is_off(p.grad.abs().max().item()) for p in part.parameters()
+            )
+            for name, part in twin.named_children()
+        }
+    )
 
 
-def divisor(module: CausalAttention) -> str:
-    """Find the divisor with which the right module gives the last output, which sees all: it is
-    sqrt(D).
-    """
+def divisor(module: CausalAttention) -> Reading:
+    """Compare the last output, which sees all seven tokens, with right ones of other divisors."""
     x = tokens(module)
     width = module.q_proj.in_features // module.num_heads
-    length = 7
-    names = {
-        "1": 1.0,
-        "sqrt(C)": x.size(-1) ** 0.5,
-        "D": width,
-        "C": x.size(-1),
-        "sqrt(S)": length**0.5,
-    }
+    names = {"the root of D": width**0.5, "1": 1.0, "the root of C": x.size(-1) ** 0.5}
+    names |= {"D": width, "the root of S": 7**0.5}
+    found = {}
     for name, value in names.items():
         twin = right(module)
         for parameter in twin.q_proj.parameters():
             parameter.data *= math.sqrt(width) / value
-        if not differ(module(x)[:, -1], twin(x)[:, -1]):
-            return f"the scores are divided by {name}"
-    return ""
+        found[f"minus division by {name}"] = difference(module(x)[:, -1], twin(x)[:, -1])
+    first = next(iter(found))
+    return Reading({first: found.pop(first)}, found)
 
 
-def half(module: CausalAttention) -> str:
-    """Run it in half precision: it comes close to float64."""
+def half(module: CausalAttention) -> Reading:
+    """Run it in half precision."""
     x = tokens(module)
-    twin = copy.deepcopy(module).half()
     try:
-        out = twin(x.half())
+        out = copy.deepcopy(module).half()(x.half()).double()
     except RuntimeError:
-        return "it stops in half precision"
-    return "it is far off in half precision" if difference(out.double(), module(x)) > 0.05 else ""
+        return Reading({"it stops": 1, "off by more than 0.05": 0})
+    off = difference(out, module(x))
+    return Reading({"it stops": 0, "off by more than 0.05": 0 if off < 0.05 else off})
 
 
-def exchange(module: CausalAttention) -> str:
-    """Exchange the query heads that share a head of k and v: heads have no order, so it gives the
-    same.
-    """
+def large(module: CausalAttention) -> Reading:
+    """Give tokens a thousand times as large."""
+    return Reading({"outputs that are NaN": module(1000 * tokens(module)).isnan().sum().item()})
+
+
+def exchange(module: CausalAttention) -> Reading:
+    """Exchange the query heads that share a head of k and v, and what W_O reads of them."""
     twin = copy.deepcopy(module)
     heads = module.num_heads
     width = torch.arange(module.q_proj.in_features)
@@ -268,31 +326,19 @@ def exchange(module: CausalAttention) -> str:
         parameter.data = parameter.data[order]
     twin.out_proj.weight.data = twin.out_proj.weight.data[:, order]
     x = tokens(module)
-    return (
-        "it is another module with its heads in another order" if differ(twin(x), module(x)) else ""
-    )
+    return Reading({"exchanged minus as it was": difference(twin(x), module(x))})
 
 
-def same_as_right(module: CausalAttention) -> str:
-    """Compare it with the right one of the same parameters: they give the same."""
+def same_as_right(module: CausalAttention) -> Reading:
+    """Compare it with the right one of the same parameters."""
     x = tokens(module)
-    return (
-        "it differs from the right one with the same parameters"
-        if differ(module(x), right(module)(x))
-        else ""
-    )
+    return Reading({"it minus the right one": difference(module(x), right(module)(x))})
 
 
 PROBES: dict[str, Probe] = {
     probe.__name__: probe
     for probe in (
-        repeat, alone, leaks, lengths, padding, empty_rows, alike, one_token, cached, gradients,
-        divisor, half,
-        exchange, same_as_right,
+        repeat, alone, leaks, lengths, padding, empty_rows, alike, one_token, cached, new_cache,
+        window, texts, gradients, divisor, half, large, exchange, same_as_right,
     )
 }  # fmt: skip
-
-
-def findings(module: CausalAttention) -> dict[str, str]:
-    """Return what each probe finds, of those that find something."""
-    return {name: found for name, probe in PROBES.items() if (found := probe(module))}

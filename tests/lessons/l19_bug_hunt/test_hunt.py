@@ -1,5 +1,5 @@
-"""The hunt of lesson 19: what its cases are, that probes alone solve them, and what is said of an
-accusation.
+"""The hunt of lesson 19: what its cases are, that probes alone solve them, and what is said of a
+choice.
 """
 
 import inspect
@@ -12,61 +12,86 @@ import torch
 
 from mha_course.errors import ShapeError
 from mha_course.experiments import faulty_attention
-from mha_course.experiments.faulty_attention import INNOCENT, PAIRS, SINGLE, CausalAttention
-from mha_course.lessons.l19_bug_hunt import costs as measured
-from mha_course.lessons.l19_bug_hunt import hunt as bug_hunt
-from mha_course.lessons.l19_bug_hunt.accusations import explain, understood
-from mha_course.lessons.l19_bug_hunt.hunt import SIZES, Case, accuse, case, score, sheet, try_probe
-from mha_course.lessons.l19_bug_hunt.probes import PROBES, findings, tokens
+from mha_course.experiments.faulty_attention import (
+    INNOCENT,
+    INNOCENTS,
+    MADE,
+    PAIRS,
+    REMARK,
+    SINGLE,
+    CausalAttention,
+)
+from mha_course.lessons.l19_bug_hunt import costs, hunt
+from mha_course.lessons.l19_bug_hunt.hunt import (
+    SAID,
+    SIZES,
+    Case,
+    accuse,
+    case,
+    score,
+    sentences,
+    sheet,
+    try_probe,
+)
+from mha_course.lessons.l19_bug_hunt.probes import PROBES, tokens
+from mha_course.models import seeded
 
 SEEDS = (0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 7, 2026)))
-EVERYTHING = [(name,) for name in SINGLE] + list(PAIRS)
+EVERYTHING = [(name,) for name in MADE] + list(PAIRS)
 
 
 @pytest.fixture(autouse=True)
 def fresh_score(monkeypatch):
-    monkeypatch.setattr(bug_hunt, "_accusations", {})
+    monkeypatch.setattr(hunt, "_choices", {})
 
 
 @cache
 def what_mistakes_show(sizes):
-    """Return each mistake, and pair of mistakes, by all that the probes say of it: what a solver
-    has to know.
-    """
-    return {tuple(shown_by(names, sizes).items()): names for names in EVERYTHING}
+    """Return what the probes show of all mistakes and pairs: what a solver has to know."""
+    return {shown_by(names, sizes): mistakes(names) for names in EVERYTHING}
+
+
+def mistakes(names):
+    return {name.partition("/")[0] for name in names}
 
 
 @cache
 def shown_by(names, sizes):
-    return findings(Case(5, 99, names, sizes).module)  # other parameters than any case has
+    """Return which numbers of which probes are not 0."""
+    readings = hunt._readings(names, sizes)
+    return tuple((name, reading.pattern) for name, reading in readings.items())
 
 
 def solve(suspect):
     """Name the mistakes of a case by what the probes say of its module, and by nothing else."""
-    return what_mistakes_show(suspect.sizes)[tuple(findings(suspect.module).items())]
+    found = []
+    for name, probe in PROBES.items():
+        with seeded(0):  # dropout
+            found.append((name, probe(suspect.module).pattern))
+    return what_mistakes_show(suspect.sizes)[tuple(found)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_no_two_mistakes_look_alike_to_the_probes(sizes):
-    assert len(what_mistakes_show(sizes)) == len(EVERYTHING)
+    assert len(what_mistakes_show(sizes)) == len(EVERYTHING) - len(INNOCENTS) + 1
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_probes_alone_solve_every_case(seed):
     for suspect in sheet(seed):
-        assert set(solve(suspect)) == set(suspect._mistakes)
+        assert solve(suspect) == suspect._mistakes
         assert accuse(suspect.number, *solve(suspect), seed=seed).status == "right"
-    assert score(seed).total == "12 of 12 cases found, accusations: 12."
+    assert score(seed).total == "12 of 12 cases found, choices: 12."
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_sheet_is_what_was_promised(seed):
     cases = sheet(seed)
-    drawn = [one._mistakes for one in cases]
+    drawn = [one._made for one in cases]
     assert [len(names) for names in drawn] == [1] * 10 + [2] * 2
     assert len(set(drawn)) == 12
-    assert next(one.number for one in cases if one._mistakes == (INNOCENT,)) > bug_hunt.BLACK_BOXES
+    assert 1 <= sum(one._mistakes == {INNOCENT} for one in cases) <= 3
     for one in cases:
         assert one.module(tokens(one.module)).shape == tokens(one.module).shape
         assert not one.module.training
@@ -80,11 +105,12 @@ def test_a_sheet_is_what_was_promised(seed):
 
 
 def test_seeds_draw_other_sheets():
-    assert len({tuple(one._mistakes for one in sheet(seed)) for seed in range(20)}) == 20
+    drawn = [sheet(seed) for seed in range(1, 31)]
+    assert len({tuple(one._made for one in cases) for cases in drawn}) == 30
     assert sheet(7) == sheet(7)
-    assert not {one._mistakes for seed in range(20) for one in sheet(seed + 1)} & {
-        *PAIRS[:2]
-    }  # those of the lesson
+    assert not {one._made for cases in drawn for one in cases} & {*PAIRS[:2]}  # the lesson's
+    right = {one.number for cases in drawn for one in cases if one._mistakes == {INNOCENT}}
+    assert right == {*range(1, 11)}
 
 
 @pytest.mark.parametrize(
@@ -96,12 +122,10 @@ def test_a_case_is_asked_for_by_whole_numbers(asked):
 
 
 def test_a_black_box_names_no_mistake_and_what_is_done_to_it_does_not_stay():
-    kinds = {*faulty_attention.SINGLE.values()}
+    kinds = {*MADE.values()}
     for suspect in sheet()[:5]:
         assert not kinds & {*type(suspect.module).__mro__}
-        parts = [
-            getattr(suspect.module, name) for name in faulty_attention.methods(*suspect._mistakes)
-        ]
+        parts = [getattr(suspect.module, name) for name in faulty_attention.methods(*suspect._made)]
         assert [part.__qualname__ for part in parts] == [
             f"Attention.{part.__name__}" for part in parts
         ]
@@ -122,174 +146,97 @@ def test_a_source_that_can_be_read_is_what_runs(names):
     vars(module).update(vars(suspect.module))
     x = tokens(suspect.module)
     mask = torch.arange(7) >= torch.tensor([[0], [2]])
+    texts = torch.tensor([1, 1, 1, 2, 2, 2, 2]).expand(2, 7)
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        got = module(x, mask)
+        got = module(x, mask, None, texts)
         torch.manual_seed(1)
-        assert torch.equal(got.nan_to_num(9.0), suspect.module(x, mask).nan_to_num(9.0))
+        assert torch.equal(
+            got.nan_to_num(9.0), suspect.module(x, mask, None, texts).nan_to_num(9.0)
+        )
     assert not re.search("#|\"\"\"|'''|Tensor", suspect.source)
 
 
-@pytest.mark.parametrize("name", SINGLE)
-def test_a_mistake_is_understood_by_its_id_and_its_title(name):
-    title, why = explain(name)
-    assert (
-        understood(name)
-        == understood(name.replace("-", " ").upper())
-        == understood(f"“{title}”")
-        == [name]
-    )
-    assert title.endswith(".")
-    assert why
+def test_a_choice_is_one_of_the_sentences(capsys):
+    sentences()
+    listed = capsys.readouterr().out
+    titles = {said.title for said in SAID.values()}
+    assert len(titles) == len(SAID) == len(SINGLE) + 1
+    for name, said in SAID.items():
+        assert name in listed
+        assert said.title in listed
+        assert len(said.title) <= 80  # what a menu shows
+        assert said.why
+    for asked in ("banana", "", 3, None, INNOCENTS[0], SAID[INNOCENT].title):
+        with pytest.raises(ShapeError, match="no sentence has this id"):
+            accuse(1, asked)
+    with pytest.raises(ShapeError, match="no case has more than two mistakes"):
+        accuse(1, *list(SINGLE)[:3])
+    assert score().total == "0 of 12 cases found, choices: 0."
 
 
-OTHER_WORDS = {
-    "mask-after-softmax": "masked after the softmax, not before | the mask comes too late",
-    "kv-repeat-interleaved-wrongly":
-        "grouped heads repeated in the wrong order | repeat instead of repeat_interleave | used "
-        "repeat rather than repeat_interleave | gqa",
-    "scale-missing":
-        "forgot to divide by sqrt d | not divided by sqrt(D) | not scaled | no scaling | the "
-        "scale is missing",
-    "scale-d-model": "sqrt(d_model) | divided by the model width",
-    "scale-by-length": "divides by the sequence length | sqrt(T)",
-    "dropout-at-eval": "dropout in eval mode",
-    "rope-on-values": "rotary applied to the values | rope on v | the values are rotated too",
-    "positions-ignored": "positions start at 0 with a cache | cache offset is ignored",
-    "keys-detached": "the keys get no gradient | K is detached | W_K gets no gradient | no "
-                     "gradient reaches the keys",
-    "mask-inverted": "padding mask inverted | True means hide | mask polarity",
-    "decode-first-key-only": "only the first key when decoding | tril without offset",
-    "masked-row-nan": "nan for empty rows",
-    "causal-leaks-next": "sees the next token",
-    "output-projection-missing": "no output projection | out_proj is not used",
-    "key-value-swapped": "keys and values swapped",
-    "view-without-transpose": "viw-without-transpos | no transpose",
-    INNOCENT:
-        "it is fine | no bug | all good | no mistake at all | nothing wrong here | i think it is "
-        "fine | nothing is wrong | it is right | No mistake. | no mistakes | it has no bug | "
-        "everything is fine",
-    "merge-batch-mixed":
-        "batch and tokens were swapped | batch and tokens are swapped | batch and tokens swapped "
-        "| transposed batch and time | leaks between sentences | leak across the batch | it mixes "
-        "the sentences",
-    "scale-no-root": "divides by D not sqrt(D) | divided by D, not by its root",
-    "softmax-over-heads": "weights sum to 1 over heads",
-    "sees-itself-alone": "does not use cached keys | the new token sees only itself",
-    "merge-dim-before-heads": "heads interleaved in output | concatenated in the wrong order",
-    "mask-first-batch-only": "mask[0] | every sentence gets the first mask",
-    "causal-missing": "no causal mask",
-    "rope-on-queries-only": "the keys are not rotated | queries rotated, keys not",
-    "value-through-key-projection": "values made by k_proj | values from keys",
-    "softmax-over-queries": "softmax(dim=-2)",
-    "causal-hides-self": "a token does not see itself",
-    "masks-or-instead-of-and": "or instead of and",
-    "rope-interleaved": "interleaved rotary layout",
-    "masked-row-uniform": "fill of -1e9",
-}  # fmt: skip
-TURNED_ROUND = (
-    "no rotary positions | the values are not rotated | loss too low | too few heads | the mask "
-    "is fine | the scale is right | values are fine | bug in the mask | it is not a bug, it is a "
-    "feature | no dropout | queries are not rotated | queries and keys swapped | not a leak | "
-    "rope-not-on-values | the mask is not inverted | it is not the scale | dropout is fine | no "
-    "nan | the gradient reaches the keys | the keys are rotated | all sentences are masked"
-)
-STRAY = (
-    "banana x b was once all everything but than if does these should call two a of not no mask "
-    "head heads key value values keys query softmax scores rope rows token tokens sentence batch "
-    "cache k v scale"
-)
-
-
-@pytest.mark.parametrize(
-    ("given", "meant"),
-    [(text, name) for name, texts in OTHER_WORDS.items() for text in texts.split(" | ")],
-)
-def test_a_mistake_is_understood_in_other_words(given, meant):
-    assert understood(given) == [meant]
-
-
-@pytest.mark.parametrize("given", [*TURNED_ROUND.split(" | "), *STRAY.split()])
-def test_what_is_said_not_to_be_so_and_a_stray_word_accuse_of_nothing(given):
-    assert len(understood(given)) != 1
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("softmax over the wrong axis", "Say `softmax-over-queries` or `softmax-over-heads`."),
-        (
-            "wrong scale",
-            "Say `scale-missing` or `scale-d-model` or `scale-no-root` or `scale-by-length`.",
-        ),
-        ("sees the future", "Say `causal-missing` or `causal-leaks-next`."),
-        ("off by one", "Say `causal-leaks-next` or `causal-hides-self`."),
-        ("banana", "the menu, `accuse(1)`"),
-        ("", "the menu, `accuse(1)`"),
-        (None, "Say it in other words, `no mistake`"),
-        (3, "Say it in other words, `no mistake`"),
-        (["no mistake"], "Say it in other words, `no mistake`"),
-        ("<i>banana", "“<i>banana”"),
-    ],
-)
-def test_what_is_not_clear_is_asked_for_and_costs_nothing(given, said):
-    verdict = accuse(1, given)
-    assert verdict.status == "unclear"
-    assert said in repr(verdict)
-    assert "<i>" not in verdict._repr_html_()
-    assert score().total == "0 of 12 cases found, accusations: 0."
-
-
-def test_a_wrong_accusation_is_answered_by_a_probe_that_speaks_against_it():
-    """For all mistakes and all cases of the lesson: the probe that is named finds what is said, or
-    nothing.
-    """
+def test_a_wrong_choice_is_answered_by_a_number_that_speaks_against_it():
+    """For all mistakes and all cases of the lesson: it is 0 or not, as is said."""
     for suspect, name in itertools.product(sheet(), SINGLE):
-        if name in suspect._mistakes or name == INNOCENT:
+        if name in suspect._mistakes:
             continue
         verdict = accuse(suspect.number, name)
-        got, expected = (shown_by(names, SIZES[0]) for names in (suspect._mistakes, (name,)))
         assert verdict.status == "wrong"
-        would = re.search(
-            r"the probe `(\w+)` would find that (.+?)\. Here it finds (nothing|something else)\.",
+        label, probe, would, here = re.search(
+            r"the number “(.+)” of the probe `(\w+)` would (be|not be) 0\. Here it (is|is not)\.",
             verdict.message,
-        )
-        other = re.search(r"not that the probe `(\w+)` finds something here", verdict.message)
-        if would:
-            assert expected[would[1]] == would[2]
-            assert (would[1] in got) == (would[3] == "something else")
-            assert got.get(would[1]) != expected[would[1]]
-        else:
-            assert other[1] in got
-            assert other[1] not in expected
-    assert "try `lengths` or `padding`" in repr(accuse(2, "no mistake"))
+        ).groups()
+        off = [
+            dict(dict(shown_by(names, SIZES[0]))[probe])[label]
+            for names in ((name,), suspect._made)
+        ]
+        assert off == [would == "not be", here == "is not"] in ([True, False], [False, True])
+    assert "try the probe `lengths` or `padding`" in repr(accuse(2, INNOCENT))
+
+
+@pytest.mark.parametrize("names", EVERYTHING, ids="+".join)
+def test_a_right_choice_is_right_and_shows_the_line(names):
+    suspect = Case(12, 3, names, SIZES[0])
+    verdict = hunt._judge(suspect, mistakes(names))
+    assert verdict.status == "right"
+    right = [line.strip() for line in faulty_attention.source(CausalAttention).splitlines()]
+    lines = [line for line in verdict.source.splitlines() if REMARK in line]
+    assert lines
+    for line in lines:
+        assert line.partition(REMARK)[0].strip() in suspect.source
+        assert line.partition(REMARK)[0].strip() not in right
+        assert ("the same: " in line) == (INNOCENT in mistakes(names))
+    assert verdict._repr_html_().count("<strong>") == 1 + len(lines)
 
 
 def test_of_two_mistakes_one_is_a_beginning():
     assert accuse(11, "scale-d-model").status == "near"
     assert {name: state for name, state, _ in score().rows}["11, source"] == "one of two"
-    assert "`scale-d-model` is one of two. But: With" in repr(
-        accuse(11, "scale-d-model", "rope on values")
+    assert "“The scores were divided by sqrt(d_model)” is one of two. If it were" in repr(
+        accuse(11, "scale-d-model", "rope-on-values")
     )
     assert accuse(11, "mask-first-batch-only").status == "right"
-    assert score().total == "1 of 12 cases found, accusations: 3."
-    assert accuse(12, "gqa", "rope on values", "nan").status == "unclear"
-    assert accuse(12, "positions-ignored", "rope on values").status == "near"
-    assert accuse(12, "v_proj is unused").status == "right"
-    assert accuse(3, "gqa", "rope on values").status == "wrong"
-    assert score().total == "2 of 12 cases found, accusations: 6."
+    assert score().total == "1 of 12 cases found, choices: 3."
+    assert accuse(12, "positions-ignored", "rope-on-values").status == "near"
+    assert accuse(12, "value-through-key-projection").status == "right"
+    assert accuse(3, "kv-repeat-interleaved-wrongly", "rope-on-values").status == "wrong"
+    assert score().total == "2 of 12 cases found, choices: 6."
 
 
 def test_the_menu_answers_as_the_call_does():
     menu = accuse(3)
     assert menu.text.startswith("Case 3, a black box: one mistake, or none.")
     assert "0.94, that of the right one at 0.93" in menu.text
+    assert "accuse(3, …) takes an id" in menu.text
+    assert "accuse(3, …, seed=7) takes an id" in accuse(3, seed=7).text
     assert menu.png().startswith(b"\x89PNG")
-    assert set(menu._controls["mistake"].options) == {"", *SINGLE}
+    assert set(menu._controls["mistake"].options) == {"", *SAID}
     menu.set(mistake="key-value-swapped")
-    assert menu.text.startswith("Case 3: Not this.")
+    assert menu.text.startswith("✘ Not this.")
+    assert "<pre>" not in menu.state["panels"][0]["html"]
     menu.set(mistake="kv-repeat-interleaved-wrongly")
-    assert menu.text.startswith("Case 3: Found.")
+    assert menu.text.startswith("✔ Found.")
+    assert "<strong>    return x.repeat(" in menu.state["panels"][0]["html"]
 
 
 def test_a_probe_of_the_learners_is_tried_on_right_modules_first():
@@ -297,39 +244,33 @@ def test_a_probe_of_the_learners_is_tried_on_right_modules_first():
         x = tokens(module)
         return module(x)[:, :4] - module(x[:, :4])
 
-    assert try_probe(cut_off).told == (1, 2, 5, 7)
+    assert try_probe(cut_off).told == (1, 2, 7)
     assert try_probe(PROBES["gradients"]).told == (10, 12)
-    assert try_probe(lambda module: bool(cut_off(module).abs().max() > 1e-9)).told == (1, 2, 5, 7)
+    assert try_probe(lambda module: bool(cut_off(module).abs().max() > 1e-9)).told == (1, 2, 7)
     for unwritten in (None, ...):
         assert repr(try_probe(lambda module, result=unwritten: result)) == (
             "The probe returns nothing yet: return 0 or an empty text where all is right."
         )
     assert "A false alarm: on a right module it returns 0.5" in repr(try_probe(lambda module: 0.5))
-    mixed = faulty_attention.methods(INNOCENT)
-    assert "written in another way, it returns 1" in repr(
-        try_probe(
-            lambda module: float(
-                any(getattr(type(module), m) is not getattr(CausalAttention, m) for m in mixed)
-            )
-        )
-    )
+    odd = lambda module: float(type(module).score is not CausalAttention.score)  # noqa: E731
+    assert "written in another way, it returns 1" in repr(try_probe(odd))
     assert "stops on a right module: ZeroDivisionError" in repr(try_probe(lambda module: 1 / 0))
 
 
 def test_what_a_mistake_costs_is_said_in_the_numbers_that_were_measured():
-    best = measured.load()[measured.RIGHT]
     for suspect in sheet():
-        said = bug_hunt.cost(suspect)
-        assert f"the right one: {best.at_once:.2f} throughout" in said
-        for value in suspect.record[1:]:
-            assert (
-                "no number at all (NaN, or it stops)" if value is None else f"{value:.2f}"
-            ) in said
+        said = hunt.cost(suspect)
+        for runs in (*suspect.record[1:], costs.load()[costs.RIGHT].at_once):
+            if None in runs:
+                assert "no number (NaN, or it stops)" in said
+            else:
+                assert f"{sum(runs) / 3:.2f} ({min(runs):.2f} to {max(runs):.2f})" in said
 
 
 def test_the_answer_key_names_all_and_the_probes():
-    lines = bug_hunt.answer_key(7).splitlines()
+    lines = hunt.answer_key(7).splitlines()
     for line, suspect in zip(lines, sheet(7), strict=True):
         names, told = line.split("probes: ")
-        assert names.split()[1::2] == list(suspect._mistakes)
-        assert told == (", ".join(findings(suspect.module)) or "none")
+        assert names.split()[1::2] == list(suspect._made)
+        finds = [name for name, probe in PROBES.items() if probe(suspect.module).finds]
+        assert told == (", ".join(finds) or "none")
