@@ -292,8 +292,8 @@ CASES = {
     "flash": (flash, use_flash, SIZES | {"T": 10, "S": 9, "K": 3, "rows": 5, "columns": 3}),
     "shapes": (
         shapes,
-        lambda: shapes.draw(2, torch.Generator().manual_seed(0)),
-        {"B": 2, "height": 20, "width": 28},
+        lambda: shapes.draw(8, torch.Generator().manual_seed(0)),
+        {"B": 4, "height": 20, "width": 28},
     ),
     "vision": (vision, use_vision, SIZES | VISION),
     "variants": (variants, use_variants, SIZES),

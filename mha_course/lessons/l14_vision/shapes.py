@@ -57,17 +57,17 @@ def draw(count: int, generator: torch.Generator) -> Pictures:
     """
     dice: dict[str, Any] = {"generator": generator, "device": generator.device}
     scenes = (count + 1) // 2
-    twice = torch.randint(0, len(COLOURS), (scenes,), **dice)  # (scenes,)
-    once = (twice + torch.randint(1, len(COLOURS), (scenes,), **dice)) % len(COLOURS)  # (scenes,)
-    colours = torch.stack((twice, once, twice), dim=1)  # (scenes, 3)
-    kinds = torch.randint(0, len(KINDS), (scenes, 3), **dice)  # (scenes, 3)
+    twice = torch.randint(0, len(COLOURS), (scenes,), **dice)  # (B,)
+    once = (twice + torch.randint(1, len(COLOURS), (scenes,), **dice)) % len(COLOURS)  # (B,)
+    colours = torch.stack((twice, once, twice), dim=1)  # (B, 3)
+    kinds = torch.randint(0, len(KINDS), (scenes, 3), **dice)  # (B, 3)
     images, covered = _paint(colours, kinds, dice)
     # by how many parts each picture of a pair is turned: none, and one or two, in either order
-    turns = torch.randint(1, 3, (scenes, 1), **dice).expand(-1, 2).clone()  # (scenes, 2)
+    turns = torch.randint(1, 3, (scenes, 1), **dice).expand(-1, 2).clone()  # (B, 2)
     turns.scatter_(1, torch.randint(0, 2, (scenes, 1), **dice), 0)
     order = (torch.arange(3, device=generator.device) + turns.flatten()[:, None]) % 3
     twins = [one.repeat_interleave(2, dim=0) for one in (images, covered, colours, kinds)]
-    columns = _columns(order)  # (2*scenes, width)
+    columns = _columns(order)  # (2*B, width)
     images = twins[0].gather(3, columns[:, None, None].expand_as(twins[0]))
     shapes = twins[1].gather(2, columns[:, None].expand_as(twins[1]))
     shapes[:, :, PART : STARTS[2]] = False  # the middle one is not asked about

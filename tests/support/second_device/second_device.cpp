@@ -96,6 +96,7 @@ struct Guard final : c10::impl::NoOpDeviceGuardImpl<kType> {
   Stream getDefaultStream(Device device) const override { return getStream(device); }
   Stream exchangeStream(Stream) const noexcept override { return getStream(the_device()); }
   void record(void**, const Stream&, c10::DeviceIndex, c10::EventFlag) const override {}
+  void synchronizeDevice(const c10::DeviceIndex) const override {}
   void block(void*, const Stream&) const override {}
   bool queryEvent(void*) const override { return true; }
 };
