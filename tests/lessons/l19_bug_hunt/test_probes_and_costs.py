@@ -121,6 +121,7 @@ def test_everything_was_measured():
         assert len(record.losses) == costs.STEPS // costs.EVERY
         assert record.losses[-1] < record.losses[0] / 2  # it trains
         assert {len(runs) for runs in record[1:]} == {len(costs.SEEDS)}
+        assert len({*record.at_once}) > 1  # of several seeds
 
 
 def test_what_never_runs_in_training_changes_no_loss():
