@@ -22,11 +22,11 @@ from tqdm import tqdm
 
 import mha_course
 from mha_course.cli.answers import Answer, judge, read, unpacked
-from mha_course.cli.grading_pages import LESSON_OF, Row, class_page, feedback_page
+from mha_course.cli.grading_pages import Row, class_page, feedback_page
 from mha_course.cli.workers import ENDED, LINUX, Task, run_all, why_not_confined
 from mha_course.errors import ShapeError, require
 from mha_course.exercises import diagnose
-from mha_course.exercises.catalogue import NAMES
+from mha_course.exercises.catalogue import LESSON_OF, NAMES
 
 SECONDS = 30.0  # for one answer, of which each call may take five
 LARGEST = 100 << 20  # bytes of a notebook

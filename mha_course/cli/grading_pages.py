@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from mha_course.exercises.catalogue import LESSONS, MISTAKES, NAMES, find_exercise
+from mha_course.exercises.catalogue import LESSON_OF, LESSONS, MISTAKES, NAMES, find_exercise
 from mha_course.exercises.report import Report
 from mha_course.exercises.spec import Mistake
 from mha_course.markup import isolate_text, prose
 
-LESSON_OF = {exercise.name: lesson for lesson in LESSONS for exercise in lesson.exercises}
 SIGNS = {"correct": "✔", "wrong": "✘", "error": "⚠", "unattempted": "○", "": "·"}
 WORDS = {"correct": "correct", "wrong": "wrong", "error": "stopped", "unattempted": "not begun"}
 FREQUENT = 5

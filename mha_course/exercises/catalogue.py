@@ -24,7 +24,7 @@ LESSONS: tuple[Lesson, ...] = tuple(module.LESSON for module in _MODULES)
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise for lesson in LESSONS for exercise in lesson.exercises
 }
-LESSON_OF = {each.name: n for n, lesson in enumerate(LESSONS) for each in lesson.exercises}
+LESSON_OF = {each.name: lesson for lesson in LESSONS for each in lesson.exercises}
 NAMES = tuple(EXERCISES)
 HINTS = {name: exercise.hints for name, exercise in EXERCISES.items()}
 QUESTIONS: dict[str, Question] = {

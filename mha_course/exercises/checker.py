@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dis
 import inspect
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -541,7 +540,7 @@ def _named(report: Report, mistakes: Sequence[Mistake]) -> Report:
     raised = f"{report.message} " if told and report.message else ""
     named = next((mistake for mistake in mistakes if mistake.name), mistakes[0])
     text = f"{raised}{says}"
-    if named.row.lesson <= LESSON_OF.get(report.name, math.inf):  # which has been read
+    if named.row.lesson <= LESSON_OF[report.name].number:  # which has been read
         text += f" See lesson {named.row.place}."
     return replace(report, message=text, mistake=named.name or None)
 
