@@ -220,7 +220,7 @@ def test_tips_by_mouse_and_by_keys(labs):
         lab.locator(".handle").nth(2).get_attribute("aria-label").startswith("c at (-0.10, 2.00)")
     )
     lab.get_by_role("button", name="Start again").click()
-    assert "a to b (0.58), b to b (0.81), c to c (0.77)" in settled(lab)
+    assert "a to b 0.58, b to b 0.81, c to c 0.77" in settled(lab)
 
     by_hand.locator(".handle").nth(3).focus()  # the query of a
     for key in ["ArrowLeft"] * 17 + ["ArrowUp"] * 19:
