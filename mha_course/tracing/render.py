@@ -78,7 +78,9 @@ class Reports:
                 lines += textwrap.wrap(
                     f"{sign} {text}", WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8
                 )
-        return "\n".join((*lines, *self._closing_lines()))
+        for text in self._closing():
+            lines += textwrap.wrap(text, WIDTH, subsequent_indent="  ")
+        return "\n".join(lines)
 
     def _layout(self) -> Iterator[Line | Step]:
         """Yield each statement before its steps; layers that repeat the one before in one line."""
@@ -128,14 +130,13 @@ class Reports:
                 ]
         return told
 
-    def _closing_lines(self) -> list[str]:
+    def _closing(self) -> list[str]:
         """Return the notes, each once, and why the call stopped."""
         notes = dict.fromkeys(f"{step.op}: {step.note}" for step in self.steps if step.note)
         texts = [*self.notes, *notes]
         if self.failure:
             texts.append(f"{WARN} stopped: {self.failure}")
-        wrapped = [textwrap.wrap(text, WIDTH, subsequent_indent="  ") for text in texts]
-        return [line for lines in wrapped for line in lines]
+        return texts
 
     def __repr__(self) -> str:
         return f"Trace: {self.summary()}"
@@ -212,21 +213,22 @@ class Reports:
             ]
         table = [f"| {' | '.join(cells)} |" for cells in (HEADS, *lines)]
         table.insert(1, f"|{'---|' * len(HEADS)}")
-        return "\n\n".join([self.summary(), "\n".join(table), *self._closing_lines()])
+        return "\n\n".join([self.summary(), "\n".join(table), *self._closing()])
 
     def _repr_html_(self) -> str:
         told = self._remarks()
         rows = []
         for part in self._layout():
             if isinstance(part, Line):
-                code = f' <span style="{CODE}">{escaped(part.code)}</span>'
-                rows.append(_wide(f"{escaped(part.place)}{code if part.code else ''}", PLACE))
+                code = f'<span style="{CODE}">{escaped(part.code)}</span> ' if part.code else ""
+                place = f'<span style="{QUIET}">{escaped(part.place)}</span>'
+                rows.append(_wide(code + place, PLACE))
                 continue
             number, called, _, *rest = map(escaped, _cells(part))
             rows.append(row((number, called, chips(part.shape, part.axes), *rest)))
             for sign, text in told.get(part.index, ()):
                 rows.append(_wide(f"{sign} <strong>{escaped(text)}</strong>", ALERT))
-        notes = "".join(f"<p>{escaped(text)}</p>" for text in self._closing_lines())
+        notes = "".join(f"<p>{escaped(text)}</p>" for text in self._closing())
         return table(self.summary(), HEADS, rows) + notes
 
 
@@ -299,6 +301,7 @@ def _cell(text: str) -> str:
 CODE = "font-family:monospace;white-space:pre-wrap"
 CHIP = "color:#1f2430;border:1px solid #8a8f99;border-radius:3px;padding:0 4px"
 ALERT = f"{CELL};white-space:normal;border-left:4px solid #d95f02"
+QUIET = "opacity:0.75;font-size:90%"
 PLACE = f"{CELL};white-space:normal;border-top:1px solid #8a8f99"
 
 
