@@ -14,7 +14,7 @@ from mha_course.widgets.controls import ChoiceControl, Control, PaintedControl, 
 from mha_course.widgets.learner_function import error_line
 
 MOST = 500
-MOST_ON_SITE = 5000  # where a painted control is left as it is, too
+MOST_ON_SITE = 20_000  # where a painted control is left as it is, too
 
 
 def are_few(controls: Iterable[Control]) -> bool:
