@@ -104,6 +104,10 @@ def _slides(arguments: list[str]) -> int:
     return _in_venv(set_up(), "mha_course.cli.slides", *arguments)
 
 
+def _site(arguments: list[str]) -> int:
+    return _in_venv(set_up(), "mha_course.cli.site", *arguments, f"--beside={os.getcwd()}")
+
+
 def _grade(arguments: list[str]) -> int:
     return _in_venv(set_up(), "mha_course.cli.grading", *arguments, f"--beside={os.getcwd()}")
 
@@ -115,6 +119,7 @@ COMMANDS = {  # each with what help says of it
     "render": (_render, "execute notebooks in place (for maintainers)"),
     "train": (_train, "train the model of the running example (for maintainers)"),
     "slides": (_slides, "build lecture decks in decks/ (for lecturers)"),
+    "site": (_site, "write the reading site (for lecturers)"),
     "grade": (_grade, "judge the notebooks of a class (for lecturers)"),
 }
 

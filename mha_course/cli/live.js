@@ -24,10 +24,11 @@ export class Model {
   }
 }
 
-/** Draw the widgets whose state stands in these places; the script of each has set window.widgets. */
+/** Draw the widgets whose state stands in these places, over their static pictures; scripts have set window.widgets. */
 export function enliven(places) {
   for (const el of places) {
-    const model = new Model(el.querySelector("script").textContent);
+    const model = new Model(el.querySelector(":scope > script").textContent);
+    el.replaceChildren();
     window.widgets[el.dataset.widget].render({ model, el });
   }
 }

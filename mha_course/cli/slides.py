@@ -18,7 +18,7 @@ import html
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,36 +26,17 @@ import nbformat
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
-from mha_course.cli import authoring, launch, slide_html
+from mha_course.cli import launch, rendering
+from mha_course.cli.rendering import HEADING, Part, words
 from mha_course.cli.stub_source import stub_name
 from mha_course.errors import ShapeError, require
 from mha_course.exercises.catalogue import QUESTIONS, find_exercise
 from mha_course.sources import plain_source
-from mha_course.widgets.base import DECK_VIEW, esm
+from mha_course.widgets.base import esm
 
-LESSONS = launch.ROOT / launch.LESSONS
 DECKS = launch.ROOT / "decks"
-HERE = Path(__file__).parent
 TYPES = ("slide", "subslide", "fragment", "-", "notes", "skip")
 SHOWS = ("output", "code", "both")
-# The first cell of a lesson that is executed for its deck. What a cell sets in a context variable
-# holds for the cells after it, and for what the kernel calls later on their behalf.
-SLIDE_STYLE = f"""import sys
-sys.path.insert(0, {str(launch.ROOT)!r})
-from mha_course.plots import figures
-figures.style.set(figures.SLIDE)
-del figures"""
-_LIVE = '<div class="live"'
-_HEADING = re.compile(r"\A(#+) (.+?)(?:\n+|$)")
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<style>{style}</style></head><body>
-{body}
-<script>{script}</script></body></html>
-"""
 
 
 @dataclass
@@ -63,7 +44,7 @@ class Slide:
     """One slide: the heading above it, its parts, and what the lecturer alone sees."""
 
     heading: str
-    parts: list[str] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     minutes: float = 0.0  # of the section that begins here
     title: bool = False
@@ -84,26 +65,12 @@ def build(
         no widget is live.
     Raises: ShapeError for a number without a lesson, or a cell without a slide type.
     """
-    lessons = {path.name[:2]: path for path in sorted(LESSONS.glob("*.ipynb"))}
-    chosen = [number.zfill(2) for number in numbers] or list(lessons)
-    for number in chosen:
-        place = f"slides: lesson {number}"
-        expected = f"one of {', '.join(lessons)}"
-        require(
-            number in lessons,
-            place,
-            "there is none",
-            expected=expected,
-            got=number,
-            fix="choose one",
-        )
+    paths = rendering.lessons(numbers)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for number in chosen:
-        written.append(folder / f"{lessons[number].stem}.html")
-        written[-1].write_text(
-            deck(lessons[number], solutions=solutions, saved=saved), encoding="utf-8"
-        )
+    for path in paths:
+        written.append(folder / f"{path.stem}.html")
+        written[-1].write_text(deck(path, solutions=solutions, saved=saved), encoding="utf-8")
         print(f"built {written[-1].name}", flush=True)
     (folder / "index.html").write_text(_index(folder), encoding="utf-8")
     return [*written, folder / "index.html"]
@@ -113,29 +80,17 @@ def deck(path: Path, *, solutions: bool = False, saved: bool = False) -> str:
     """Return the deck of a notebook as one page of HTML."""
     notebook = nbformat.read(path, as_version=4)
     if not saved:
-        execute_for_slides(notebook)
+        rendering.execute(notebook, "SLIDE")
     found = slides(notebook, path.stem, solutions=solutions)
-    outputs = [
-        output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", ())
-    ]
-    widgets = {data[DECK_VIEW]["name"]: data[DECK_VIEW] for data in outputs if DECK_VIEW in data}
-    styles = [(HERE / "deck.css").read_text(encoding="utf-8"), slide_html.styles()]
-    scripts = [*map(slide_html.script, widgets.values()), esm("deck.js", folder=HERE)]
     title = html.escape(found[0].heading)
     foot = f'<footer><span>{title}</span><output></output><i class="progress"></i></footer>'
-    return _PAGE.format(
-        title=title,
-        style="".join([*styles, *(widget["css"] for widget in widgets.values())]),
-        body="\n".join(["<main>", *map(_section, found), foot, "</main>"]),
-        script="\n".join(scripts),
+    return rendering.page(
+        found[0].heading,
+        "\n".join(["<main>", *map(_section, found), foot, "</main>"]),
+        (part.view for slide in found for part in slide.parts if part.view),
+        sheets=("base.css", "deck.css"),
+        script=esm("deck.js", folder=rendering.HERE),
     )
-
-
-def execute_for_slides(notebook: NotebookNode) -> None:
-    """Execute a notebook in a kernel that draws pictures for slides."""
-    notebook.cells.insert(0, nbformat.v4.new_code_cell(SLIDE_STYLE))
-    authoring.execute(notebook, MHA_COURSE_PROGRESS="off", OMP_NUM_THREADS="1")
-    del notebook.cells[0]
 
 
 def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> list[Slide]:
@@ -144,15 +99,16 @@ def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> lis
     for cell in notebook.cells:
         kind, lecture = _checked(cell, f"slides: {name}, cell {cell.id}")
         if kind == "notes":
-            found[-1].notes.append(slide_html.words(cell.source))
+            found[-1].notes.append(words(cell.source))
         elif kind != "skip":
             _add(found, cell, kind, lecture)
             stub = stub_name(cell.source) if solutions and cell.cell_type == "code" else None
             if stub:
                 answer = f'<p class="lead">A solution of <code>{stub}</code></p>'
                 reference = find_exercise(stub, "slides").reference
-                code = slide_html.python(plain_source(reference, opening=True, checks=True))
-                found.append(Slide(found[-1].heading, [f'<div class="words">{answer}</div>', code]))
+                code = rendering.python(plain_source(reference, opening=True, checks=True))
+                parts = [Part("words", answer), Part("code", code)]
+                found.append(Slide(found[-1].heading, parts))
     return found
 
 
@@ -178,58 +134,52 @@ def _checked(cell: NotebookNode, where: str) -> tuple[str, dict[str, Any]]:
 
 def _add(found: list[Slide], cell: NotebookNode, kind: str, lecture: dict[str, Any]) -> None:
     """Put a cell on a new slide, or on the one before; a live widget has one of its own."""
-    heading = _HEADING.match(cell.source) if cell.cell_type == "markdown" else None
+    heading = HEADING.match(cell.source) if cell.cell_type == "markdown" else None
     above = heading[2] if heading else found[-1].heading if found else ""
     empty = bool(found) and not found[-1].parts and found[-1].heading == above
     if not found or (kind in ("slide", "subslide") and not empty):
         found.append(Slide(above, title=bool(heading and heading[1] == "#")))
     first = found[-1]
     for part in _parts(cell, lecture):
-        if found[-1].parts and _LIVE in found[-1].parts[-1] + part:
+        before = found[-1].parts
+        if before and "live" in (before[-1].kind, part.kind):
             found.append(Slide(above))
-        found[-1].parts.append(
-            f'<div class="fragment">{part}</div>' if kind == "fragment" else part
-        )
+        found[-1].parts.append(replace(part, waits=part.waits or kind == "fragment"))
     first.minutes += lecture.get("minutes", 0)
     if "notes" in lecture:
-        first.notes.insert(0, slide_html.words(lecture["notes"]))
+        first.notes.insert(0, words(lecture["notes"]))
 
 
-def _parts(cell: NotebookNode, lecture: dict[str, Any]) -> list[str]:
+def _parts(cell: NotebookNode, lecture: dict[str, Any]) -> list[Part]:
     """Return the parts of a cell: paragraphs, or its code and what came out."""
     if cell.cell_type == "markdown":
-        below = _HEADING.sub("", lecture.get("text", cell.source).strip())
+        below = HEADING.sub("", lecture.get("text", cell.source).strip())
         paragraphs = re.split(r"(?<![,:])\n\n+(?![ \ta-z])", below)  # else it goes on
-        return [f'<div class="words">{slide_html.words(text)}</div>' for text in paragraphs if text]
+        return [Part("words", words(text)) for text in paragraphs if text]
     if cell.source.startswith("predict("):
-        asked, answer = slide_html.question(QUESTIONS[cell.source.split('"')[1]])
-        return [asked, f'<div class="fragment">{answer}</div>']
-    outputs = slide_html.outputs(cell)
-    drawn = "drawing" in cell.metadata.get("tags", ()) or any(
-        not part.startswith("<pre") for part in outputs
-    )
+        asked, answer = rendering.question(QUESTIONS[rendering.name_in(cell)])
+        return [asked, replace(answer, waits=True)]
+    outputs = rendering.outputs(cell)
+    hidden = "drawing" in cell.metadata.get("tags", ())
+    drawn = hidden or any(part.kind != "text" for part in outputs)
     show = lecture.get("show", "output" if drawn else "both")
-    code = [slide_html.python(cell.source)] if show != "output" else []
-    if "text" in lecture and _LIVE not in "".join(outputs):
-        caption = f"<figcaption>{slide_html.words(lecture['text'])}</figcaption></figure>"
-        pictures = [
-            part.partition("<figcaption>")[0] for part in outputs if part.startswith("<figure>")
-        ]
-        outputs = [picture + caption for picture in pictures]
+    code = [Part("code", rendering.python(cell.source))] if show != "output" else []
+    if "text" in lecture and all(part.kind != "live" for part in outputs):
+        caption = words(lecture["text"])
+        pictures = (part for part in outputs if part.kind == "picture")
+        outputs = [replace(part, caption=caption) for part in pictures]
     return code + (outputs if show != "code" else [])
 
 
 def _section(slide: Slide) -> str:
     """Write one slide as HTML."""
-    heading = re.sub(
-        r"^<p>|</p>\s*$", "", slide_html.words(slide.heading)
-    )  # there may be code or mathematics in it
+    heading = rendering.line(slide.heading)  # there may be code or mathematics in it
     title, level = (' class="title"', 1) if slide.title else ("", 2)
     notes = f'<aside class="notes" hidden>{"".join(slide.notes)}</aside>' if slide.notes else ""
     minutes = f' data-minutes="{slide.minutes:g}"' if slide.minutes else ""
     return (
         f'<section{title} tabindex="-1"{minutes}><h{level}>{heading}</h{level}>'
-        f'<div class="content">{"".join(slide.parts)}</div>{notes}</section>'
+        f'<div class="content">{"".join(part.html for part in slide.parts)}</div>{notes}</section>'
     )
 
 
@@ -239,17 +189,8 @@ def _index(folder: Path) -> str:
     for path in sorted(folder.glob("[0-9][0-9]_*.html")):
         title = path.read_text(encoding="utf-8").partition("<title>")[2].partition("</title>")[0]
         rows += f'<li><a href="{path.name}">{title}</a></li>'
-    style = """:root { color-scheme: light dark } ul { list-style: none; padding: 0 }
-        body { font: 20px/1.7 system-ui, sans-serif; margin: 3em auto; max-width: 34em;
-          padding: 0 1em;
-          color: light-dark(#1b1f24, #e6edf3); background: light-dark(#fff, #12161c) }
-        h1, a { color: light-dark(#0b57a4, #7cb7ff) }
-          li { border-top: 1px solid light-dark(#d0d7de, #3d444d) }
-        a { display: block; padding: .3em 0; text-decoration: none }
-          a:hover { text-decoration: underline }"""
-    return _PAGE.format(
-        title="Decks", style=style, body=f"<h1>Decks</h1><ul>{rows}</ul>", script=""
-    )
+    body = f"<main class=index><h1>Decks</h1><ul>{rows}</ul></main>"
+    return rendering.page("Decks", body, sheets=("base.css", "site.css"))
 
 
 def main(argv: Sequence[str]) -> int:

@@ -20,7 +20,7 @@ from mha_course.exercises.reading import has_form, read_answer
 from mha_course.exercises.spec import Question
 from mha_course.markup import box, isolate_text
 
-_VERDICTS = {True: "✔ Right.", False: "✘ Not quite."}
+VERDICTS = {True: "✔ Right.", False: "✘ Not quite."}
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Prediction:
     def _verdict(self, answer: str) -> str:
         """Write whether an answer is right, and why."""
         right = answer == self.question.right
-        return f"<strong>{_VERDICTS[right]}</strong> {escape(self.question.answers[answer])}"
+        return f"<strong>{VERDICTS[right]}</strong> {escape(self.question.answers[answer])}"
 
     def _marked(self) -> str:
         """Write what was typed, which answer it is, and the verdict."""
@@ -106,7 +106,7 @@ class Prediction:
     def _headline(self) -> str:
         """Return the verdict, or a question where the answer cannot be read."""
         if self.correct is not None:
-            return _VERDICTS[self.correct]
+            return VERDICTS[self.correct]
         if self.question.choices:
             return "Which of the choices do you mean?"
         return f"Which {'shape' if ',' in self.question.right else 'number'} do you mean?"

@@ -1,6 +1,6 @@
 """Figures: page and slide, the course's colours, figures that a kernel does not show, images, HTML.
 
-``style`` says whether pictures are drawn for a page of a notebook or for a slide of a deck.
+``style`` says whether pictures are drawn for a notebook, a slide of a deck or the reading site.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ SLIDE_INCH = 170  # pixels of a slide for an inch of a picture: the smallest let
 FINE = 1.5  # pixels of a picture for one of the slide, so that it is sharp on better screens
 # Pictures are larger on slides: 1728 by 730 of a slide's 1920 by 1080 pixels are theirs.
 SLIDE = Style(dpi=FINE * SLIDE_INCH, width=1728 / SLIDE_INCH, height=730 / SLIDE_INCH)
+SITE = Style(dpi=150)  # a page of the reading site: pictures as in a notebook, widgets live
 style = ContextVar("style", default=PAGE)
 
 # points: all type in pictures; the smallest is 11.5 px on a page

@@ -24,7 +24,7 @@ from mha_course.widgets.controls import Control
 from mha_course.widgets.learner_function import INTERRUPTED, error_line
 
 HERE = Path(__file__).parent
-# what draws a widget on a slide, where there is no kernel
+# what draws a widget on a slide or a page of the site, where there is no kernel
 DECK_VIEW = "application/vnd.mha-course.deck+json"
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "([^"]+)";$', re.MULTILINE)
@@ -91,7 +91,7 @@ class CourseWidget(anywidget.AnyWidget):
     A subclass sets ``_esm`` and ``_css`` to the files beside it, and ``text`` (one sentence). It
     does what an event asks in ``_receive``, and says in ``_drawn`` what there is to draw. The
     static figure is ``static`` (HTML that needs no script and no style sheet), or what ``picture``
-    draws; on a slide a widget is live unless it ``needs_kernel``.
+    draws; on a slide and on the site a widget is live unless it ``needs_kernel``.
     """
 
     text: str
@@ -165,6 +165,8 @@ class CourseWidget(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         view = {"version_major": 2, "version_minor": 1, "model_id": self.model_id}
         data: dict[str, Any] = {"text/plain": repr(self), WIDGET_VIEW: view}
-        if plots.figures.style.get() is plots.figures.SLIDE and not self.needs_kernel:
-            return data | {DECK_VIEW: alone(self)}, {}
-        return data | {"text/html": self.static or figure_html(self.svg(), self.text)}, {}
+        style = plots.figures.style.get()
+        live = style is not plots.figures.PAGE and not self.needs_kernel
+        if not (live and style is plots.figures.SLIDE):
+            data["text/html"] = self.static or figure_html(self.svg(), self.text)
+        return data | ({DECK_VIEW: alone(self)} if live else {}), {}

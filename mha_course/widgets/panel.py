@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import traitlets
@@ -19,6 +20,7 @@ from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels
 
 FEW = 8  # values that stand side by side as buttons; more are a slider
+PICTURES = 150  # that a page without a kernel carries
 
 
 class Panel(Lab):
@@ -29,8 +31,8 @@ class Panel(Lab):
         controls: by name, the values to choose from, the first at the start; a mapping from words
             to values is a menu.
 
-    Without a kernel the last picture shows instead. What ``draw`` raises is shown in place, and the
-    next move of a control tries again.
+    Without a kernel the last picture shows; the site has all of them, if they are few. What
+    ``draw`` raises is shown in place, and the next move of a control tries again.
     """
 
     # Nothing in such a picture answers to the pointer: it needs no line that reads it out.
@@ -50,8 +52,11 @@ class Panel(Lab):
             self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
         except RuntimeError:  # no kernel: controls then move in the main thread only
             self._loop = None
-        super().__init__([_control(name, values) for name, values in controls.items()])
-        self.needs_kernel = True  # its states are whole pictures
+        made = [_control(name, values) for name, values in controls.items()]
+        super().__init__(made)
+        on_site = plots.figures.style.get() is plots.figures.SITE
+        few = prod(len(control.options) for control in made) <= PICTURES
+        self.needs_kernel = not (on_site and few)  # on a slide its words would be too small
 
     def svg(self) -> bytes:
         """Return the last picture."""

@@ -2,12 +2,14 @@
 
 import { make } from "./dom.js";
 
+const UNKNOWN = "This takes Python: paint in JupyterLab, where the lesson runs.";
+
 /**
  * @typedef {object} States As states.py packs them.
  * @property {object[]} panels All that differ.
- * @property {Object<string, [number[] | null, string, string]>} states By the values of the controls: the places of
+ * @property {[Object<string, any>, number[] | null, string, string][]} states The values of the controls; the places of
  * its panels, or null where drawing failed; its sentence; and what went wrong.
- * @property {Object<string, Object<string, any>>} lands The values after a move that sets other controls, too.
+ * @property {Object<string, number>} lands The state after a move that sets other controls, too.
  *
  * @typedef {object} Lent What a function brings that answers by itself.
  * @property {string} script Whose value, given the data, takes what moved and the state, and returns the next state.
@@ -24,15 +26,18 @@ async function unpacked(text) {
 /** Return what looks states up in a table. */
 function lookUp({ panels, states, lands }) {
   const keyOf = (values) => JSON.stringify(Object.values(values));
+  const places = new Map(states.map(([values], i) => [keyOf(values), i]));
   return (moved, state) => {
     let { values } = state;
     for (const [name, value] of Object.entries(moved)) {
-      const way = JSON.stringify([keyOf(values), name, value]);
-      values = lands[way] ?? { ...values, [name]: value };
+      const end = lands[`${places.get(keyOf(values))} ${name} ${value}`];
+      values = end === undefined ? { ...values, [name]: value } : states[end][0];
     }
-    const [places, text, trouble] = states[keyOf(values)];
-    if (!places) return { ...state, values, trouble };
-    return { values, panels: places.map((place) => panels[place]), text, trouble };
+    const found = states[places.get(keyOf(values))];
+    if (!found) return { ...state, trouble: UNKNOWN };
+    const [, shown, text, trouble] = found;
+    if (!shown) return { ...state, values, trouble };
+    return { values, panels: shown.map((place) => panels[place]), text, trouble };
   };
 }
 

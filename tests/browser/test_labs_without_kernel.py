@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from browsing import MOVE
 from labs import LABS
 from widget_cases import START, call_of
 
@@ -17,18 +18,6 @@ TABLES = ("ScalingLab", "SplitLab", "TilingLab", "AblationLab")
 STATE = (
     "async () => { await new Promise((done) => setTimeout(done, 150)); return model.state.state }"
 )
-# Moves a control, and tells its new value as an event does.
-MOVE = """(input) => {
-  const fire = (name) => input.dispatchEvent(new Event(name, { bubbles: true }));
-  if (input.type === 'checkbox' || input.type === 'radio') { input.click(); }
-  else if (input.tagName === 'SELECT') {
-    input.selectedIndex = (input.selectedIndex + 1) % input.options.length; fire('change');
-  } else {
-    input.value = Number(input.value) === Number(input.max) ? input.min
-      : Number(input.value) + Number(input.step);
-    fire('input');
-  }
-}"""
 
 
 def make(name):

@@ -14,7 +14,7 @@ import pytest
 from lessons import LESSONS, read
 
 from mha_course import example, exercises
-from mha_course.cli import slide_html, slides
+from mha_course.cli import rendering, slides
 from mha_course.errors import ShapeError
 from mha_course.exercises import catalogue, hint_ladder
 from mha_course.plots import figures
@@ -164,7 +164,10 @@ def test_solutions_are_there_for_whoever_asks(path, deck):
 
 @pytest.mark.parametrize("path", **BY_NAME)
 def test_no_slide_asks_for_what_a_slide_cannot_do(path):
-    found = [plain("".join(slide.parts)) for slide in slides.slides(read(path), path.stem)]
+    found = [
+        plain("".join(part.html for part in slide.parts))
+        for slide in slides.slides(read(path), path.stem)
+    ]
     assert [text for text in found if ASKS.search(text)] == []
 
 
@@ -360,7 +363,7 @@ def test_the_speaker_sees_notes_minutes_and_what_comes_next(open_deck):
     notes = next(cell for cell in shown if cell.id == "masks").metadata.lecture
     before = sum(lecture.get("minutes", 0) for lecture in cells[: cells.index(notes)])
     whole = sum(lecture.get("minutes", 0) for lecture in cells)
-    assert plain(slide_html.words(notes.notes)).strip() in window.locator("#notes").inner_text()
+    assert plain(rendering.words(notes.notes)).strip() in window.locator("#notes").inner_text()
     times = window.locator("#time").inner_text()
     assert f"the plan for here: {before} to {before + notes.minutes} of {whole} min" in times
     assert (
@@ -442,9 +445,7 @@ def test_a_lesson_that_does_not_exist_is_one_clear_message(capsys, tmp_path, mon
     monkeypatch.setattr(slides, "DECKS", tmp_path)
     assert slides.main(["3", "99"]) == 1
     told = capsys.readouterr().err
-    assert told.startswith(
-        "mha_course: slides: lesson 99: there is none. expected one of 00, 01, 02"
-    )
+    assert told.startswith("mha_course: lesson 99: there is none. expected one of 00, 01, 02")
     assert told.endswith("got 99, fix: choose one\n")
     assert not list(tmp_path.iterdir())
 
@@ -482,11 +483,12 @@ def test_kinds_of_cells_become_what_they_say():
     found = slides.slides(notebook, "01_title")
     assert [slide.heading for slide in found] == ["1 · Title", "Part", "Part"]
     assert [slide.minutes for slide in found] == [2, 3, 0]
-    assert [plain("".join(slide.parts)).split() for slide in found[:2]] == [
+    assert [plain("".join(part.html for part in slide.parts)).split() for slide in found[:2]] == [
         ["words"],
         ["first", "second", "third"],
     ]
-    assert 'class="fragment"' in found[1].parts[2]
+    assert [part.waits for part in found[1].parts] == [False, False, True]
+    assert 'class="fragment"' in found[1].parts[2].html
     assert "for the lecturer" in found[1].notes[1]
     assert "<em>hello</em>" in found[0].notes[0]
     assert "nobody" not in str(found)

@@ -10,7 +10,7 @@ from matplotlib.text import Text
 from widget_cases import START, call_of
 
 from mha_course import plots
-from mha_course.cli import slides
+from mha_course.cli import rendering
 from mha_course.lessons.l07_multi_head_attention.scene.plan import ScenePlan
 from mha_course.plots import figures
 from mha_course.widgets import HeadExplorer
@@ -111,14 +111,13 @@ def test_the_scene_is_flat_on_a_slide():
             assert part["y"] + part["h"] <= stage.sizes.height
 
 
-def test_a_widget_that_needs_no_kernel_is_live_on_a_slide_alone():
+def test_a_widget_that_needs_no_kernel_is_live_on_a_slide_and_on_the_site():
     explorer = HeadExplorer(WEIGHTS[None], queries=WORDS, keys=WORDS)
-    kinds = []
-    for style in (figures.PAGE, figures.SLIDE):
-        with drawn_for(style):
-            kinds.append(set(explorer._repr_mimebundle_()[0]))
-    assert "text/html" in kinds[0] - kinds[1]
-    assert DECK_VIEW in kinds[1] - kinds[0]
+    both = {"text/html", DECK_VIEW}
+    kinds = {"PAGE": {"text/html"}, "SLIDE": {DECK_VIEW}, "SITE": both}
+    for name, expected in kinds.items():
+        with drawn_for(getattr(figures, name)):
+            assert both & set(explorer._repr_mimebundle_()[0]) == expected
 
 
 @pytest.mark.slow
@@ -133,6 +132,6 @@ def test_the_kernel_of_a_deck_draws_for_slides_in_every_cell_and_in_what_it_call
         f"slider.observe(lambda change: {name}, 'value')\nslider.value = 3",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    slides.execute_for_slides(notebook)
+    rendering.execute(notebook, "SLIDE")
     assert [cell.source for cell in notebook.cells] == cells
     assert [cell.outputs[0].text for cell in notebook.cells] == ["True\n"] * len(cells)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import nbformat
 
-from mha_course.cli import launch, slide_html
+from mha_course.cli import launch, rendering
 from mha_course.widgets.base import alone, esm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +37,18 @@ window.draw = (id) => widgets[%(name)s].render({ model, el: document.getElementB
 window.tidy = await draw("one");
 document.body.dataset.ready = "yes";
 </script>"""
+# Moves a control, and tells its new value as an event does.
+MOVE = """(input) => {
+  const fire = (name) => input.dispatchEvent(new Event(name, { bubbles: true }));
+  if (input.type === 'checkbox' || input.type === 'radio') { input.click(); }
+  else if (input.tagName === 'SELECT') {
+    input.selectedIndex = (input.selectedIndex + 1) % input.options.length; fire('change');
+  } else {
+    input.value = Number(input.value) === Number(input.max) ? input.min
+      : Number(input.value) + Number(input.step);
+    fire('input');
+  }
+}"""
 SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
@@ -47,10 +59,10 @@ IDLE = "#jp-main-statusbar >> text=/Python 3.*Idle/"
 def page_of(widget, capture):
     """Return HTML in which a widget is drawn without a kernel, as decks draw it."""
     given = alone(widget)
-    live = esm("live.js", folder=Path(slide_html.__file__).parent)
+    live = esm("live.js", folder=Path(rendering.__file__).parent)
     words = {"state": given["state"], "name": given["name"], "capture": capture}
     safe = {key: json.dumps(value).replace("<", "\\u003c") for key, value in words.items()}
-    return PAGE % {"css": given["css"], "live": live, "script": slide_html.script(given), **safe}
+    return PAGE % {"css": given["css"], "live": live, "script": rendering.script_of(given), **safe}
 
 
 def stop_clock(page):

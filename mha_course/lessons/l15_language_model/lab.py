@@ -51,6 +51,7 @@ class SamplingLab(Lab):
                 ChoiceControl("seed", "dice", "slider", tuple(range(30)), 0),
             ]
         )
+        self.needs_kernel = True  # six sentences for each of 7,500 states would take minutes
 
     def draw(
         self, temperature: float, top_k: int | None, start: str, seed: int

@@ -6,54 +6,59 @@ import base64
 import json
 import zlib
 from collections.abc import Iterable, Mapping
-from itertools import product
 from math import prod
 from typing import Any
 
-from mha_course.widgets.controls import ChoiceControl, Control, ToggleControl
+from mha_course.plots import figures
+from mha_course.widgets.controls import ChoiceControl, Control, PaintedControl, ToggleControl
 from mha_course.widgets.learner_function import error_line
 
 MOST = 500
+MOST_ON_SITE = 20_000  # where a painted control is left as it is, too
 
 
 def are_few(controls: Iterable[Control]) -> bool:
-    """Return whether the controls, all of them choices and switches, have at most 500 states."""
-    options = [_options(control) for control in controls]
-    return all(options) and prod(map(len, options)) <= MOST
+    """Return whether the controls, all of them choices and switches, have so few states."""
+    on_site = figures.style.get() is figures.SITE
+    known = (ChoiceControl, ToggleControl, *([PaintedControl] if on_site else []))
+    sizes = [isinstance(control, known) and max(len(_options(control)), 1) for control in controls]
+    return all(sizes) and prod(sizes) <= (MOST_ON_SITE if on_site else MOST)
 
 
 def packed(lab: Any, controls: Mapping[str, Control]) -> str:
     """Draw a lab (Lab) in all its states, and return them as compressed JSON in base64.
 
-    ``panels`` are all that differ; a state names its own by their places. ``lands`` says where a
-    move ends that sets other controls too, by state, control and value.
+    ``panels`` are all that differ; a state has its values, and the places of its panels. ``lands``
+    says in which state a move ends that sets other controls too.
     """
+    start = lab.values
     drawn: dict[str, int] = {}
-    states: dict[str, list[Any]] = {}
-    lands: dict[str, Any] = {}
-    every = [
-        dict(zip(controls, options, strict=True))
-        for options in product(*map(_options, controls.values()))
-    ]
-    for values in every:
-        if lab.reconcile(values, {}) != values:  # no move ends there
+    places: dict[str, int] = {}  # of states, by their values
+    states: list[list[Any]] = []
+    moves: list[tuple[int, str, Any, str]] = []
+    waiting = [start]
+    while waiting:
+        lab.values = waiting.pop()
+        written = _written(controls, lab.values)
+        if json.dumps(written) in places:
             continue
-        written = _written(controls, values)
-        trouble, panels, text = "", None, ""
+        place = places[json.dumps(written)] = len(states)
+        panels, text, trouble = None, "", ""
         try:
-            panels, text = lab.draw(**values)
+            panels, text = lab.draw(**lab.values)
         except Exception as error:  # of a learner's function: shown in place, as with a kernel
             trouble = error_line(error)
-        places = panels and [drawn.setdefault(json.dumps(each), len(drawn)) for each in panels]
-        key = json.dumps(list(written.values()), separators=(",", ":"))
-        states[key] = [places, text, trouble]
+        shown = panels and [drawn.setdefault(json.dumps(each), len(drawn)) for each in panels]
+        states.append([written, shown, text, trouble])
         for name, control in controls.items():
             for option in _options(control):
-                moved = {**values, name: option}
-                end = lab.reconcile(moved, {name: option})
-                if end != moved:
-                    way = json.dumps([key, name, control.write(option)], separators=(",", ":"))
-                    lands[way] = _written(controls, end)
+                moved = {**lab.values, name: option}
+                waiting.append(lab.reconcile(moved, {name: option}))
+                if waiting[-1] != moved:
+                    end = json.dumps(_written(controls, waiting[-1]))
+                    moves.append((place, name, control.write(option), end))
+    lab.values = start
+    lands = {f"{place} {name} {value}": places[end] for place, name, value, end in moves}
     table = {"panels": list(map(json.loads, drawn)), "states": states, "lands": lands}
     text = json.dumps(table, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()

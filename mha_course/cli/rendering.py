@@ -1,0 +1,240 @@
+"""The one renderer of decks and of the reading site: cells become parts, and parts HTML that asks
+for nothing else.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import mistune
+import nbformat
+from latex2mathml.converter import convert
+from nbformat import NotebookNode
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+from mha_course.cli import authoring, launch
+from mha_course.errors import require
+from mha_course.exercises.spec import Question
+from mha_course.widgets.base import DECK_VIEW
+
+Views = Iterable[Mapping[str, Any]]  # what draws widgets, as widgets.base.alone returns it
+HERE = Path(__file__).parent
+LONG = 105  # columns from which on lines of output are broken
+HEADING = re.compile(r"\A(#+) (.+?)(?:\n+|$)")
+_PRIME = '<mo lspace="0" rspace="0">&#x02032;</mo>'
+_CODE_OR_MATHS = re.compile(r"(```.*?```|`[^`]*`)|\$\$(.+?)\$\$|\$([^$]+?)\$", re.DOTALL)
+_BADGE = re.compile(r"^\[!\[.*\n?", re.MULTILINE)
+# The first cell of a lesson that is executed for a deck or for the site. What a cell sets in a
+# context variable holds for the cells after it, and for what the kernel calls later for them.
+_STYLE = """import sys
+sys.path.insert(0, {root!r})
+from mha_course.plots import figures
+figures.style.set(figures.{style})
+del figures"""
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+{head}<style>{style}</style></head><body>
+{body}
+<script>{script}</script></body></html>
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a lesson: HTML of a ``kind``, and the sentence below a picture, in HTML too.
+
+    The kinds are words, code, text (what was printed), picture, html (any other), live (a widget,
+    whose ``view`` says what draws it), question and answer.
+    """
+
+    kind: str
+    content: str
+    caption: str = ""
+    view: Mapping[str, Any] = field(default_factory=dict)
+    waits: bool = False  # on a slide, for a key
+
+    @property
+    def html(self) -> str:
+        """The part as HTML."""
+        return f'<div class="fragment">{self._html()}</div>' if self.waits else self._html()
+
+    def _html(self) -> str:
+        match self.kind:
+            case "code":
+                return self.content
+            case "text":
+                wide = " wide" if max(map(len, self.content.split("\n"))) > LONG else ""
+                return f'<pre class="said{wide}">{html.escape(self.content)}</pre>'
+            case "picture":
+                return f"<figure>{self.content}<figcaption>{self.caption}</figcaption></figure>"
+            case "live":
+                state = self.view["state"].replace("<", "\\u003c")
+                place = f'<div class="live" data-widget="{self.view["name"]}">{self.content}'
+                return f'{place}<script type="application/json">{state}</script></div>'
+        return f'<div class="{self.kind}">{self.content}</div>'
+
+
+class _Renderer(mistune.HTMLRenderer):
+    """HTML in which code is highlighted and links between lessons lead to their pages."""
+
+    def block_code(self, code: str, info: str | None = None) -> str:
+        """Highlight what is Python, or says nothing else."""
+        return python(code) if info in (None, "python") else f"<pre>{html.escape(code)}</pre>"
+
+    def link(self, text: str, url: str, title: str | None = None) -> str:
+        """Turn NN_name.ipynb into NN_name.html."""
+        return super().link(text, re.sub(r"^(\d\d_\w+)\.ipynb", r"\1.html", url), title)
+
+
+_MARKDOWN = mistune.create_markdown(renderer=_Renderer(escape=True), plugins=["table"])
+
+
+def words(text: str) -> str:
+    """Turn Markdown into HTML and $…$ into MathML; badges are left out."""
+    kept: list[str] = []
+
+    def keep(match: re.Match[str]) -> str:
+        if match[1]:
+            return match[1]
+        kept.append(maths(match[2] or match[3], block=bool(match[2])))
+        return f"\ue000{len(kept) - 1}\ue001"
+
+    page = str(_MARKDOWN(_CODE_OR_MATHS.sub(keep, _BADGE.sub("", text))))
+    return re.sub("\ue000(\\d+)\ue001", lambda match: kept[int(match[1])], page)
+
+
+def line(text: str) -> str:
+    """Turn one line of Markdown, such as a heading, into HTML without a paragraph."""
+    return words(text).strip().removeprefix("<p>").removesuffix("</p>")
+
+
+def maths(formula: str, *, block: bool) -> str:
+    """Turn LaTeX into MathML: a little room around the names of functions, none around ∞, and
+    primes in full size.
+    """
+    formula = re.sub(r"(\\(?:sin|cos|ln|tanh))\b\s*(?=[^(\s])", r"\\,\1\\, ", formula)
+    made = str(convert(formula.strip(), display="block" if block else "inline"))
+    made = made.replace("<mo>&#x0221E;</mo>", "<mi>&#x0221E;</mi>")
+    return re.sub(
+        r"<msup>(<m\w>[^<]*</m\w>)<mi>&#x02032;</mi></msup>", rf"<mrow>\1{_PRIME}</mrow>", made
+    )
+
+
+def python(source: str) -> str:
+    """Highlight code."""
+    formatter = HtmlFormatter(cssclass="python", wrapcode=True)
+    return str(highlight(source.strip("\n"), PythonLexer(), formatter))
+
+
+def styles() -> str:
+    """Return the colours of code, each for light and for dark."""
+    light, dark = (HtmlFormatter(style=name).style for name in ("xcode", "github-dark"))
+    rules = []
+    for name, (_, token, _) in HtmlFormatter(style="xcode").class2style.items():
+        plain, glowing = (one.style_for_token(token) for one in (light, dark))
+        ink = plain["color"] or "1b1f24", glowing["color"] or "e6edf3"
+        weight = ";font-weight:600" if plain["bold"] else ""
+        rules.append(f".python .{name}{{color:light-dark(#{ink[0]},#{ink[1]}){weight}}}")
+    return "\n".join(rules)
+
+
+def name_in(cell: NotebookNode) -> str:
+    """Return the name in quotes by which a cell asks for something, as in ``predict("name")``."""
+    return str(cell.source.split('"')[1])
+
+
+def outputs(cell: NotebookNode) -> list[Part]:
+    """Return the outputs of a cell; a widget that is live has its static picture inside."""
+    parts: list[Part] = []
+    for output in cell.get("outputs", []):
+        data = output.get("data", {})
+        page = data.get("text/html", "")
+        still = picture(page) or (Part("html", page) if page else None)
+        if DECK_VIEW in data:
+            parts.append(Part("live", still.html if still else "", view=data[DECK_VIEW]))
+        elif still:
+            parts.append(still)
+        else:
+            parts.append(Part("text", output.get("text", data.get("text/plain", "")).rstrip()))
+    return parts
+
+
+def picture(page: str) -> Part | None:
+    """Return a figure of the course, an image with a caption, as a part; None for other HTML."""
+    try:
+        root = ElementTree.fromstring(page)
+    except ElementTree.ParseError:
+        return None
+    if root.tag != "figure" or [child.tag for child in root] != ["img", "figcaption"]:
+        return None
+    width, source, alt = (root[0].get(name, "") for name in ("width", "src", "alt"))
+    image = f'<img style="--width: {width}px" src="{source}" alt="{html.escape(alt)}">'
+    return Part("picture", image, f"<p>{html.escape(root[1].text or '')}</p>")
+
+
+def question(asked: Question) -> tuple[Part, Part]:
+    """Return a question with its choices, and its answer with the reason."""
+    choices = "".join(f"<li>{html.escape(choice)}</li>" for choice in asked.choices)
+    listed = f"<ol>{choices}</ol>" if choices else ""
+    text = f'<p class="ask"><strong>Predict.</strong> {html.escape(asked.text)}</p>{listed}'
+    right = html.escape(asked.right)
+    reason = html.escape(asked.answers[asked.right])
+    answer = f"<p><strong>{right}:</strong> {reason}</p>"
+    return Part("question", text), Part("answer", answer)
+
+
+def script_of(widget: Mapping[str, Any]) -> str:
+    """Return the script of a widget as one that sets what live.js draws with."""
+    body = widget["esm"].replace("export default", f"(window.widgets ??= {{}}).{widget['name']} =")
+    return f"(() => {{\n{body}\n}})();"
+
+
+def lessons(numbers: Sequence[str]) -> list[Path]:
+    """Return the notebooks of some lessons, such as ``"3"`` or ``"03"``; of all without numbers.
+
+    Raises: ShapeError for a number without a lesson.
+    """
+    paths = {path.name[:2]: path for path in sorted(authoring.LESSONS.glob("*.ipynb"))}
+    for number in numbers:
+        expected = f"one of {', '.join(paths)}"
+        place = f"lesson {number}"
+        known = number.zfill(2) in paths
+        require(known, place, "there is none", expected=expected, got=number, fix="choose one")
+    return [paths[number.zfill(2)] for number in numbers] or list(paths.values())
+
+
+def execute(notebook: NotebookNode, style: str) -> None:
+    """Execute a notebook in a kernel that draws in a style of plots.figures, such as SLIDE."""
+    source = _STYLE.format(root=str(launch.ROOT), style=style)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(source))
+    authoring.execute(notebook, MHA_COURSE_PROGRESS="off", OMP_NUM_THREADS="1")
+    del notebook.cells[0]
+
+
+def page(
+    title: str,
+    body: str,
+    views: Views = (),
+    *,
+    sheets: Sequence[str],
+    script: str = "",
+    head: str = "",
+) -> str:
+    """Join a body, the style sheets beside this file, and what draws its widgets, to one page."""
+    named = {view["name"]: view for view in views}.values()
+    style = [(HERE / sheet).read_text(encoding="utf-8") for sheet in sheets]
+    style += [styles(), *(view["css"] for view in named)]
+    scripts = [*map(script_of, named), script]
+    fields = {"head": head, "style": "\n".join(style), "script": "\n".join(scripts)}
+    return _PAGE.format(title=html.escape(title), body=body, **fields)
