@@ -5,7 +5,7 @@ script, no network.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from mha_course.markup import isolate_text, prose
 SIGNS = {"correct": "✔", "wrong": "✘", "error": "⚠", "unattempted": "○", "": "·"}
 WORDS = {"correct": "correct", "wrong": "wrong", "error": "stopped", "unattempted": "not begun"}
 FREQUENT = 5
+SHORT = 200  # letters of a message
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -40,7 +41,7 @@ class Row(NamedTuple):
     picture: str = ""
 
 
-def class_page(rows: Sequence[Row]) -> str:
+def class_page(rows: Sequence[Row], late: Container[str] = ()) -> str:
     """Return the page of a class: what is misunderstood most, exercises by mistakes, exercises by
     learners.
     """
@@ -56,8 +57,9 @@ def class_page(rows: Sequence[Row]) -> str:
     )
     parts = (
         _frequent(answers, len(learners)),
+        _stopped(rows),
         _map(answers, exercises),
-        _learners(rows, exercises),
+        _learners(rows, exercises, late),
     )
     return _page("The class", ["<h1>The class</h1>", _chips(*counted), *parts])
 
@@ -156,6 +158,22 @@ def _frequent(answers: Sequence[Row], learners: int) -> str:
     return f"<h2>What is misunderstood most</h2>{body}"
 
 
+def _stopped(rows: Sequence[Row]) -> str:
+    """List why answers stopped and files were not read, by what is said of them."""
+    reasons: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.status in ("error", "unreadable"):
+            said = row.message.partition(" In your line")[0]
+            reasons.setdefault(said if len(said) <= SHORT else f"{said[:SHORT]}…", []).append(row)
+    items = []
+    for said, those in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        where = ", ".join(dict.fromkeys(f"`{row.exercise}`" for row in those if row.exercise))
+        who = ", ".join(dict.fromkeys(_name(row.learner) for row in those))
+        counted = f"<small>{len(those)} ×, {prose(where)} {who}</small>"
+        items.append(f"<li>{prose(isolate_text(said))} {counted}</li>")
+    return f"<h2>What stopped, or was not read</h2><ul>{''.join(items)}</ul>" if items else ""
+
+
 def _map(answers: Sequence[Row], exercises: Sequence[str]) -> str:
     """Draw exercises by mistakes: how many learners made each, and how the others came out."""
     counts = Counter((row.exercise, row.mistake) for row in answers if row.mistake)
@@ -188,7 +206,7 @@ def _cell(count: int, most: int) -> str:
     )
 
 
-def _learners(rows: Sequence[Row], exercises: Sequence[str]) -> str:
+def _learners(rows: Sequence[Row], exercises: Sequence[str], late: Container[str]) -> str:
     """Draw learners by exercises, each name a link to its feedback."""
     row_of = {(row.learner, row.exercise): row for row in rows}
     head = "".join(
@@ -206,6 +224,7 @@ def _learners(rows: Sequence[Row], exercises: Sequence[str]) -> str:
         )
         link = f"feedback/{quote(learner, errors='surrogateescape')}.html"
         note = " <em>unreadable</em>" if (learner, "") in row_of else ""
+        note += " <em>late</em>" if learner in late else ""
         lines.append(
             f'<tr><th scope="row"><a href="{link}">{_name(learner)}</a>{note}</th>'
             f'<td class="status">{statuses.count("correct")}</td>{cells}</tr>'
