@@ -42,10 +42,10 @@ PIECE = re.compile(
 # What systems leave beside files.
 LEFT_THERE = re.compile(r"\.ipynb_checkpoints$|__MACOSX$|\._|\.DS_Store$|Thumbs\.db$|desktop\.ini$")
 # How Moodle and Canvas name what they let one download.
-FROM_PLATFORM = re.compile(
-    r"(?P<moodle>.+)_(?P<id>\d+)_assignsubmission_|"
-    r"(?P<canvas>[^_]+)(?P<late>_LATE)?_(?P<number>\d{3,})_\d{3,}_."
-)
+MOODLE = re.compile(r"(.+)()_(\d+)_assignsubmission_")
+CANVAS = re.compile(r"([^_]+)(_LATE)?_(\d{3,})_\d{3,}_.")
+NOTHING = "Nothing was handed in."
+NO_EXERCISE = "There is no exercise of the course in what was handed in."
 NO_NOTEBOOK = "This is no notebook (.ipynb), so nothing in it was judged."
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 FORMULA = re.compile("(^|[;,|])(?= *[=+@＝＋－＠-])")
@@ -77,9 +77,8 @@ def grade(
         there; roster is a table with the names of the class.
     Raises: ShapeError, before anything is judged.
     """
-    handed_in = hand_ins(folder)
     names = _names(roster) if roster else {}
-    handed_in = sorted(each._replace(learner=_in_class(each, names)) for each in handed_in)
+    handed_in = sorted(x._replace(learner=_in_class(x, names)) for x in hand_ins(folder))
     _prepare(folder, out)
     missing = why_not_confined() if confined else ""
     if missing:
@@ -95,17 +94,14 @@ def grade(
         name: [] for name in sorted({*names.values(), *(each.learner for each in handed_in)})
     }
     for each in handed_in:
-        rows = [("", "unreadable", "", each.trouble, "")]
+        found = [("", "unreadable", "", each.trouble, "")]
         if each in kept:
-            rows = json.loads(kept[each].read_text(encoding="utf-8"))
-        about = f"{each.path.name}: "
-        for exercise, status, mistake, message, picture in rows:
-            said = message if exercise else about + message
-            by_learner[each.learner].append(
-                Row(each.learner, exercise, status, mistake, said, picture)
-            )
+            found = json.loads(kept[each].read_text(encoding="utf-8"))
+        for row in (Row(each.learner, *part) for part in found):
+            about = "" if row.exercise else f"{each.path.name}: "
+            by_learner[each.learner].append(row._replace(message=about + row.message))
     for learner in by_learner.keys() - {each.learner for each in handed_in}:
-        by_learner[learner] = [Row(learner, "", "unreadable", "", "Nothing was handed in.")]
+        by_learner[learner] = [Row(learner, "", "unreadable", "", NOTHING)]
     everything = [row for learner, rows in by_learner.items() for row in _best(learner, rows)]
     for learner in by_learner:
         try:
@@ -128,38 +124,25 @@ def hand_ins(folder: Path) -> list[HandIn]:
 
     Raises: ShapeError where there is no notebook.
     """
-    place = "grade: FOLDER"
-    expected = "NAME.ipynb or NAME/*.ipynb for each learner"
-    require(
-        folder.is_dir(),
-        place,
-        "there is no such folder",
-        expected=f"a folder with {expected}",
-        got=str(folder),
-    )
+    place, here = "grade: FOLDER", str(folder)
+    expected = "a folder with NAME.ipynb or NAME/*.ipynb for each learner"
+    require(folder.is_dir(), place, "there is no such folder", expected=expected, got=here)
     handed_in = list[HandIn]()
     for path in _visible(folder.iterdir(), folder):
         is_folder = path.is_dir() and not path.is_symlink()
-        platform = FROM_PLATFORM.match(path.name)
         whose = HandIn(path.name if is_folder else path.stem, path)
-        if platform:
-            name = platform["moodle"] or platform["canvas"]
-            number = platform["id"] or platform["number"]
-            whose = HandIn(name, path, number=number, late=bool(platform["late"]))
+        if known := MOODLE.match(path.name) or CANVAS.match(path.name):
+            whose = HandIn(known[1], path, number=known[3], late=bool(known[2]))
         files = _visible(path.rglob("*"), path) if is_folder else [path]
         found = [each for file in files if not file.is_dir() for each in _opened(whose, file)]
         if any(not each.trouble for each in found):
             found = [each for each in found if each.trouble != NO_NOTEBOOK]
-        handed_in += found or [whose._replace(trouble="There is no notebook in this folder.")]
+        handed_in += found[:100] or [whose._replace(trouble="There is no notebook in this folder.")]
     some = any(not each.trouble for each in handed_in)
-    require(some, place, "there is no notebook in it", expected=expected, got=str(folder))
+    require(some, place, "there is no notebook in it", expected=expected, got=here)
     shared = Counter(name for name, _ in {(each.learner, each.number) for each in handed_in})
-    return [
-        each._replace(learner=f"{each.learner} {each.number}".strip())
-        if shared[each.learner] > 1
-        else each
-        for each in handed_in
-    ]
+    names = {x: x.learner + f" {x.number}" * (shared[x.learner] > 1) for x in handed_in}
+    return [each._replace(learner=name.strip()) for each, name in names.items()]
 
 
 def _visible(paths: Iterable[Path], under: Path) -> list[Path]:
@@ -168,7 +151,7 @@ def _visible(paths: Iterable[Path], under: Path) -> list[Path]:
         path
         for path in paths
         if not any(map(LEFT_THERE.match, path.relative_to(under).parts))
-        and not any(part.startswith(".") for part in path.relative_to(under).parts[:-1])
+        and not any(re.match(r"\.+[^.]", part) for part in path.relative_to(under).parts[:-1])
         and (not path.name.startswith(".") or _is_notebook(path))
     )
 
@@ -196,7 +179,7 @@ def _opened(whose: HandIn, path: Path) -> list[HandIn]:
 
 def _members(path: Path) -> list[str]:
     """Return the names of the notebooks in a zip. Raises: ValueError where it is too large."""
-    if path.stat().st_size <= LARGEST // 2:
+    if path.is_file() and path.stat().st_size <= LARGEST // 2:
         with zipfile.ZipFile(path) as archive:
             inside = [each for each in archive.infolist() if not each.is_dir()]
         names = [Path("/", each.filename) for each in inside]
@@ -204,7 +187,7 @@ def _members(path: Path) -> list[str]:
         found = [each for each in inside if each.filename in chosen]
         if len(found) <= 100 and sum(each.file_size for each in found) <= LARGEST:
             return [each.filename for each in found]
-    raise ValueError("it is larger than 50 MB, or holds more than 100 notebooks or 100 MB of them")
+    raise ValueError("it is no file of up to 50 MB with up to 100 notebooks of together 100 MB")
 
 
 def _names(roster: Path) -> dict[str, str]:
@@ -227,14 +210,13 @@ def _names(roster: Path) -> dict[str, str]:
     return found
 
 
-def _letters(text: str) -> str:
-    folded = unicodedata.normalize("NFKD", text).casefold()
-    return "".join(letter for letter in folded if letter.isalnum())
-
-
 def _in_class(each: HandIn, names: Mapping[str, str]) -> str:
     """Return the name of a learner in the roster, where it is there."""
     return names.get(each.number) or names.get(_letters(each.learner), each.learner)
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_]", "", unicodedata.normalize("NFKD", text).casefold())
 
 
 def _prepare(folder: Path, out: Path) -> None:
@@ -242,9 +224,8 @@ def _prepare(folder: Path, out: Path) -> None:
     place = "grade: OUT"
     inside = folder.resolve() in (out.resolve(), *out.resolve().parents)
     expected = f"a folder outside of {folder}"
-    require(
-        not inside, place, "it lies in the folder of the notebooks", expected=expected, got=str(out)
-    )
+    what = "it lies in the folder of the notebooks"
+    require(not inside, place, what, expected=expected, got=str(out))
     try:
         for name in ("feedback", "finished"):
             (out / name).mkdir(parents=True, exist_ok=True)
@@ -291,10 +272,9 @@ def _digest(each: HandIn) -> str:
 def _read(new: Mapping[Path, HandIn], confined: bool) -> dict[Path, list[Answer]]:
     """Return the answers of each notebook, by the file in which its results are to be kept."""
     tasks = (Task(file, [_content(each)], each.learner) for file, each in new.items())
-    following = partial(next, tasks, None)
     answers = {}
-    tasks_read = run_all(read, following, seconds=SECONDS, confined=confined)
-    for task in tqdm(tasks_read, "Reading", len(new)):
+    done = run_all(read, partial(next, tasks, None), seconds=SECONDS, confined=confined)
+    for task in tqdm(done, "Reading", len(new)):
         result = task.results[0]
         if isinstance(result, str):
             _save(task.key, json.dumps([("", "unreadable", "", result, "")]))
@@ -310,11 +290,8 @@ def _judge(
     finished.
     """
     empty: tuple[str, ...] = ("unattempted", "", "The body is still empty.", "")
-    rows = {
-        file: {answer.exercise: empty for answer in answers} for file, answers in notebooks.items()
-    }
-    left = Counter[Path]()
-    waiting = deque[Task]()
+    rows = {file: {x.exercise: empty for x in answers} for file, answers in notebooks.items()}
+    left, waiting = Counter[Path](), deque[Task]()
 
     def add(file: Path, answers: list[Answer]) -> None:
         batches = [[answer] for answer in answers] if LINUX else [answers] if answers else []
@@ -326,13 +303,10 @@ def _judge(
     for file, answers in notebooks.items():
         first = {answer.exercise: answer for answer in reversed(answers) if answer.expression}
         add(file, [*first.values()][::-1])
-    judged = run_all(
-        judge,
-        lambda: waiting.popleft() if waiting else None,
-        seconds=SECONDS,
-        confined=confined,
-    )
     again = dict(notebooks)
+    judged = run_all(
+        judge, lambda: waiting.popleft() if waiting else None, seconds=SECONDS, confined=confined
+    )
     for task in tqdm(judged, "Judging", len(waiting)):
         file, batch = task.key
         for answer, result in zip(batch, task.results, strict=True):
@@ -370,13 +344,9 @@ def _verdict(result: Any) -> tuple[str, ...]:
             verdict = ("error", "", result, "")
         case [str(status), str(mistake), str(message), str(picture)] if (
             status in BEST_FIRST and NAME.fullmatch(mistake)
-        ):
-            verdict = (
-                status,
-                mistake,
-                message,
-                "" if re.search("[<>]", PIECE.sub("", picture)) else picture,
-            )
+        ) and not (status == "correct" and mistake):
+            shown = "" if re.search("[<>]", PIECE.sub("", picture)) else picture
+            verdict = (status, mistake, message, shown)
     return tuple(text.encode("utf-8", "backslashreplace").decode() for text in verdict)
 
 
@@ -385,22 +355,11 @@ def _best(learner: str, rows: Sequence[Row]) -> list[Row]:
     course.
     """
     unreadable = [row for row in rows if not row.exercise]
-    answers = sorted(
-        (row for row in rows if row.exercise),
-        key=lambda row: BEST_FIRST.index(row.status),
-        reverse=True,
-    )
+    answers = [row for row in rows if row.exercise]
+    answers.sort(key=lambda row: BEST_FIRST.index(row.status), reverse=True)
     best = {row.exercise: row for row in answers}
     chosen = [best[name] for name in NAMES if name in best] + unreadable
-    return chosen or [
-        Row(
-            learner,
-            "",
-            "unreadable",
-            "",
-            "There is no exercise of the course in what was handed in.",
-        )
-    ]
+    return chosen or [Row(learner, "", "unreadable", "", NO_EXERCISE)]
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -434,12 +393,10 @@ def _scores(rows: Sequence[Row]) -> Iterator[tuple[Any, ...]]:
     All exercises count that somebody in the class has handed in; what a learner has not is not
     right.
     """
-    most = Counter(
-        LESSON_OF[name].number for name in {row.exercise for row in rows if row.exercise}
-    )
-    right = Counter(
-        (row.learner, LESSON_OF[row.exercise].number) for row in rows if row.status == "correct"
-    )
+    handed_in = {row.exercise for row in rows if row.exercise}
+    most = Counter(LESSON_OF[name].number for name in handed_in)
+    passed = [row for row in rows if row.status == "correct"]
+    right = Counter((row.learner, LESSON_OF[row.exercise].number) for row in passed)
     for learner in dict.fromkeys(row.learner for row in rows):
         for lesson, largest in sorted(most.items()):
             score = right[learner, lesson]
@@ -453,20 +410,16 @@ def main(argv: Sequence[str]) -> int:
         "tables and pages."
     )
     parser = argparse.ArgumentParser(prog="python3 -m mha_course grade", description=about)
-    parser.add_argument(
-        "folder", metavar="FOLDER", help="has NAME.ipynb, or NAME/*.ipynb, for each learner"
-    )
-    parser.add_argument(
-        "--out", required=True, help="where grades.csv, class.html and feedback/NAME.html go"
-    )
-    parser.add_argument(
-        "--roster", metavar="TABLE", help="a .csv with a column name, and id, for all of the class"
-    )
+    text = "has NAME.ipynb, or NAME/*.ipynb, for each learner"
+    parser.add_argument("folder", metavar="FOLDER", help=text)
+    text = "where grades.csv, class.html and feedback/NAME.html go"
+    parser.add_argument("--out", required=True, help=text)
+    text = "a .csv with a column name, and one id if you like, for the whole class"
+    parser.add_argument("--roster", metavar="TABLE", help=text)
     text = "run answers with all that you may do yourself: only for notebooks that you trust"
     parser.add_argument("--unconfined", action="store_true", help=text)
-    parser.add_argument(
-        "--beside", default=".", help=argparse.SUPPRESS
-    )  # the folder in which the command was given
+    # the folder in which the command was given
+    parser.add_argument("--beside", default=".", help=argparse.SUPPRESS)
     chosen = parser.parse_args(argv)
     beside = Path(chosen.beside)
     out = beside / chosen.out
@@ -477,18 +430,12 @@ def main(argv: Sequence[str]) -> int:
         print(f"mha_course: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(
-            "\nmha_course: stopped. What is finished is kept; the same command goes on from there.",
-            file=sys.stderr,
-        )
+        text = "stopped. What is finished is kept; the same command goes on from there."
+        print(f"\nmha_course: {text}", file=sys.stderr)
         return 130
     counts = Counter(row.status for row in rows)
-    print(
-        ", ".join(
-            f"{counts[status]} {status}" for status in (*BEST_FIRST, "unreadable") if counts[status]
-        )
-        + "."
-    )
+    order = (*BEST_FIRST, "unreadable")
+    print(f"{', '.join(f'{counts[x]} {x}' for x in order if counts[x])}.")
     print(f"The class is in {out / 'class.html'}, the table in {out / 'grades.csv'}.")
     return 0
 

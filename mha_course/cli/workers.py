@@ -88,6 +88,8 @@ class Task:
             self.process = CONTEXT.Process(target=_work, args=(call, folder, confined), daemon=True)
             self.process.start()
         except (OSError, EOFError) as error:
+            with suppress(AttributeError):  # there may be none
+                self.folder.cleanup()
             self.results += [NOT_STARTED.format(error)] * len(self.items)
             return False
         self.deadline = time.monotonic() + seconds
