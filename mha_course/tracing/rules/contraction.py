@@ -9,8 +9,7 @@ import torch
 
 from mha_course.tracing.axes import Axis, AxisNamer, size_of, unique, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo
-from mha_course.tracing.rules.reshape import Rule
+from mha_course.tracing.rules.call import PIECE, OpCall, Rule, TensorInfo
 
 Letters = list[Any]
 

@@ -6,10 +6,9 @@ import torch
 
 from mha_course.tracing.axes import Axis, Factor, size_of, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo
+from mha_course.tracing.rules.call import SCORES, OpCall, Rule, TensorInfo
 from mha_course.tracing.rules.contraction import of_sum
-from mha_course.tracing.rules.indexing import meet_mask
-from mha_course.tracing.rules.reshape import Rule
+from mha_course.tracing.rules.moves import meet_mask
 
 
 def same(call: OpCall) -> list[list[Axis]]:

@@ -1,0 +1,116 @@
+"""Where numbers go in a move: the same call again, on the places of the numbers.
+
+A move, such as a transpose, a slice or a repeat, makes no new numbers. So it needs no rule: it runs
+again on what tells only where each number lies, and every axis of the result is read as digits of
+these places. Nothing large is copied: views run on a tensor without memory, whose strides tell, and
+copies run along one axis at a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+
+LIMIT = 400_000  # numbers that are followed one by one
+NOWHERE = -1  # the stride of an axis in another order
+
+
+class Digit(NamedTuple):
+    """So many steps, each this far from the next in what was moved; 0 apart are copies."""
+
+    stride: int
+    size: int
+
+
+class Moved(NamedTuple):
+    """A result: the place of its first number, and the digits of each axis, the slowest first."""
+
+    first: int
+    axes: list[list[Digit]]
+
+
+Again = Callable[[torch.Tensor], Sequence[torch.Tensor]]  # the call on another tensor
+
+
+def spaced(shape: Sequence[int]) -> list[int]:
+    """Return strides with room between axes, so that an axis that is new lies on no other."""
+    rooms = [2 * max(size, 1) for size in reversed(shape)]
+    return list(itertools.accumulate(rooms[:-1], int.__mul__, initial=2))[::-1] if rooms else []
+
+
+def dense(shape: Sequence[int]) -> list[int]:
+    """Return the strides of numbers that lie in a row."""
+    return [math.prod(shape[n + 1 :]) for n in range(len(shape))]
+
+
+def of_views(again: Again, shape: Sequence[int]) -> list[Moved]:
+    """Follow a view by its strides, on a tensor that has the shape only."""
+    places = torch.empty_strided(tuple(shape), spaced(shape), device="meta")
+    return [
+        Moved(
+            int(out.storage_offset()),
+            [[Digit(*pair)] for pair in zip(out.stride(), out.shape, strict=True)],
+        )
+        for out in again(places)
+    ]
+
+
+def of_copies(again: Again, shape: Sequence[int], out_shape: Sequence[int]) -> Moved:
+    """Follow a call that treats each axis by itself along one after another, the others short."""
+    new = len(out_shape) - len(shape)
+    axes = [[Digit(0, size)] for size in out_shape]
+    for dim, (size, stride) in enumerate(zip(shape, spaced(shape), strict=True)):
+        if size < 2 or not out_shape[new + dim]:
+            if out_shape[new + dim] == size:
+                axes[new + dim] = [Digit(stride, size)]
+            continue
+        short = [1] * len(shape)
+        short[dim] = size
+        (out,) = again(torch.arange(size).view(short))
+        row = digits_of(_line(out, new + dim) * stride)
+        axes[new + dim] = row or [Digit(NOWHERE, out_shape[new + dim])]
+    return Moved(0, axes)
+
+
+def of_indices(again: Again, shape: Sequence[int]) -> list[Moved | None]:
+    """Follow any move number by number; None where an axis of the result is no sum of digits."""
+    if math.prod(shape) > LIMIT:
+        return []
+    places = torch.arange(math.prod(shape), dtype=torch.double).view(list(shape))
+    moved: list[Moved | None] = []
+    for out in again(places):
+        numbers = out.long()
+        lines = [_line(numbers, dim) for dim in range(out.dim())]
+        rows = list(map(digits_of, lines))
+        first = int(numbers[(0,) * out.dim()])
+        total = torch.tensor(first)
+        for line in lines:
+            total = total[..., None] + line - first
+        exact = torch.equal(total, numbers)
+        known = [row for row in rows if row is not None]
+        moved.append(Moved(first, known) if exact and len(known) == len(rows) else None)
+    return moved
+
+
+def _line(numbers: torch.Tensor, dim: int) -> torch.Tensor:
+    """Return the numbers along one axis, at the begin of all others."""
+    return numbers[tuple(slice(None) if n == dim else 0 for n in range(numbers.dim()))]
+
+
+def digits_of(line: torch.Tensor) -> list[Digit] | None:
+    """Write a row of places as digits; None if their order is another."""
+    if len(line) == 1:
+        return []
+    steps = line.diff()
+    other = (steps != steps[0]).nonzero()
+    count = int(other[0]) + 1 if len(other) else len(line)
+    if len(line) % count:
+        return None
+    rows = line.view(-1, count)
+    outer = digits_of(rows[:, 0])
+    even = bool((rows.diff() == steps[0]).all())
+    return [*outer, Digit(int(steps[0]), count)] if even and outer is not None else None
