@@ -101,6 +101,18 @@ def _alone(axis: Axis) -> Factor | None:
     return axis[0] if whole.part else None
 
 
+def in_another_order(left: Axis, right: Axis) -> bool:
+    """Return whether a factor that both axes have lies elsewhere in the other one."""
+    strides = [
+        {f: size_of(axis[n + 1 :]) for n, f in enumerate(axis) if f.name != "?" and f.size > 1}
+        for axis in (left, right)
+        if len(axis) > 1
+    ]
+    return len(strides) == 2 and any(
+        strides[0][factor] != strides[1][factor] for factor in strides[0].keys() & strides[1].keys()
+    )
+
+
 def kept(axes: Sequence[Axis], shape: Sequence[int]) -> list[Axis]:
     """Return the axes as they were where they have kept their length; the others are new."""
     return [
@@ -494,6 +506,8 @@ class AxisNamer:
             return (right, False) if size_of(left) == 1 else (left, False)
         if size_of(left) == 1:
             return (left or right), False
+        if in_another_order(left, right):
+            return (right if self.label(left) == "?" else left), True
         self.meet(left, right)
         one, two = (tuple(f for f in axis if f.size > 1) for axis in (left, right))
         a, b = self.label(one), self.label(two)

@@ -242,10 +242,12 @@ class Recorder(TorchFunctionMode):
         """Name the axes of the results; they stay unknown where no rule fits."""
         base = call.op[:-1] if call.op.endswith("_") and not call.op.startswith("_") else call.op
         rule = RULES.get(call.op) or RULES.get(base)
+        copies = self.counter.copies
         try:
             named = [list(axes) for axes in rule(call)] if rule else self._kept(call)
         except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
             named = []  # arguments of a kind that the rule does not know
+        self.counter.copies = copies  # without those of the rule
         named += [[] for _ in outs[len(named) :]]
         return [self._checked(axes, tensor) for axes, tensor in zip(named, outs, strict=True)]
 

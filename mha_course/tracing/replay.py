@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -64,20 +64,23 @@ def of_copies(again: Again, shape: Sequence[int], out_shape: Sequence[int]) -> M
     new = len(out_shape) - len(shape)
     axes = [[Digit(0, size)] for size in out_shape]
     for dim, (size, stride) in enumerate(zip(shape, spaced(shape), strict=True)):
-        if size < 2 or not out_shape[new + dim]:
-            if out_shape[new + dim] == size:
-                axes[new + dim] = [Digit(stride, size)]
+        if out_shape[new + dim] == size:
+            axes[new + dim] = [Digit(stride, size)]
+        if size < 2 or out_shape[new + dim] in (0, size):
             continue
         short = [1] * len(shape)
         short[dim] = size
         (out,) = again(torch.arange(size).view(short))
-        row = digits_of(_line(out, new + dim) * stride)
+        row = digits_of([place * stride for place in _line(out, new + dim)])
         axes[new + dim] = row or [Digit(NOWHERE, out_shape[new + dim])]
     return Moved(0, axes)
 
 
-def of_indices(again: Again, shape: Sequence[int]) -> list[Moved | None]:
-    """Follow any move number by number; None where an axis of the result is no sum of digits."""
+def of_indices(again: Again, shape: Sequence[int], ends: Sequence[int] = ()) -> list[Moved | None]:
+    """Follow any move number by number; None where an axis of the result is no sum of digits.
+
+    Args: ``ends``, the strides of what is known, at which digits that go on over it are cut.
+    """
     if math.prod(shape) > LIMIT:
         return []
     places = torch.arange(math.prod(shape), dtype=torch.double).view(list(shape))
@@ -89,28 +92,37 @@ def of_indices(again: Again, shape: Sequence[int]) -> list[Moved | None]:
         first = int(numbers[(0,) * out.dim()])
         total = torch.tensor(first)
         for line in lines:
-            total = total[..., None] + line - first
+            total = total[..., None] + torch.tensor(line) - first
         exact = torch.equal(total, numbers)
-        known = [row for row in rows if row is not None]
+        known = [list(_cut_at(ends, row)) for row in rows if row is not None]
         moved.append(Moved(first, known) if exact and len(known) == len(rows) else None)
     return moved
 
 
-def _line(numbers: torch.Tensor, dim: int) -> torch.Tensor:
+def _cut_at(ends: Sequence[int], row: list[Digit]) -> Iterator[Digit]:
+    """Cut digits that go on from one factor to the next, where nothing is left over."""
+    for stride, size in row:
+        whole = stride * size
+        for end in ends:
+            if 0 < stride < end < whole and end % stride == 0 == whole % end:
+                yield Digit(end, whole // end)
+                whole = end
+        yield Digit(stride, whole // stride if stride else size)
+
+
+def _line(numbers: torch.Tensor, dim: int) -> list[int]:
     """Return the numbers along one axis, at the begin of all others."""
-    return numbers[tuple(slice(None) if n == dim else 0 for n in range(numbers.dim()))]
+    line = numbers[tuple(slice(None) if n == dim else 0 for n in range(numbers.dim()))]
+    return list(map(int, line.tolist()))
 
 
-def digits_of(line: torch.Tensor) -> list[Digit] | None:
+def digits_of(line: list[int]) -> list[Digit] | None:
     """Write a row of places as digits; None if their order is another."""
     if len(line) == 1:
         return []
-    steps = line.diff()
-    other = (steps != steps[0]).nonzero()
-    count = int(other[0]) + 1 if len(other) else len(line)
-    if len(line) % count:
-        return None
-    rows = line.view(-1, count)
-    outer = digits_of(rows[:, 0])
-    even = bool((rows.diff() == steps[0]).all())
-    return [*outer, Digit(int(steps[0]), count)] if even and outer is not None else None
+    step = line[1] - line[0]
+    count = next((n for n in range(1, len(line)) if line[n] - line[n - 1] != step), len(line))
+    rows = line[::count]
+    even = [first + step * n for first in rows for n in range(count)] == line
+    outer = digits_of(rows) if even else None
+    return None if outer is None else [*outer, Digit(step, count)]

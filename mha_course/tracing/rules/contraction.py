@@ -113,7 +113,7 @@ def contract(
             before = met.get(letter, axis)
             met[letter], differs = call.names.unify(before, axis, strict=products and summed)
             if differs:
-                _warn_of_mismatch(call, summed, met[letter], axis, tensors)
+                _warn_of_mismatch(call, summed, before, axis, tensors)
     axes = [met[letter] for letter in out]
     gone = [letter for letter in met if letter not in out]
     _infer_stage(call, tensors, terms, seen, gone, axes)
@@ -324,6 +324,9 @@ def module(call: OpCall) -> list[list[Axis]]:
     out = [*query[:position], queries, *query[position + 1 :]]
     batch = [axis for dim, axis in enumerate(query[:-1]) if dim != position]
     heads = call.names.sizes.get("H", 0)
+    mask = call.kwargs.get("attn_mask")
+    if isinstance(mask, torch.Tensor) and mask.dim() == 3 and heads:
+        call.broadcast((*batch[0], *call.names.read("H", heads)), call.axes(mask)[0])
     rest: list[list[Axis]] = []
     for weights in call.outs[1:]:
         between = [call.names.read("H", heads)] if heads and weights.dim() == len(batch) + 3 else []

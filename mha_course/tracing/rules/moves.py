@@ -98,17 +98,24 @@ def repeat(call: OpCall) -> list[list[Axis]]:
 
 def rearrange(call: OpCall) -> list[list[Axis]]:
     """Lay the digits of several axes together in another order, as pixel_shuffle does."""
-    axes = call.axes(call.first())
-    shape = list(map(size_of, axes))
+    x = call.first()
+    axes = call.axes(x)
+    if call.op == "as_strided" and (x.storage_offset() or not x.is_contiguous()):
+        return []
+    sizes = [factor.size for axis in axes for factor in axis]
+    places = replay.dense(sizes) if call.op != "as_strided" else []
     out = []
-    for moved in replay.of_indices(call.again, shape):
-        rows = moved.axes if moved else []
-        digits = sorted({digit for row in rows for digit in row}, reverse=True)
+    for moved in replay.of_indices(call.again, list(map(size_of, axes)), places):
+        digits = sorted(set(itertools.chain(*moved.axes)), reverse=True) if moved else []
         sizes = [digit.size for digit in digits]
-        if not rows or [digit.stride for digit in digits] != replay.dense(sizes):
+        if moved is None or [digit.stride for digit in digits] != replay.dense(sizes):
             return []
-        named = dict(zip(digits, regroup(call.names, axes, sizes)[0], strict=True))
-        out.append([call.names.tidy(sum([named[digit] for digit in row], ())) for row in rows])
+        parts, cuts = regroup(call.names, axes, sizes)
+        for cut in cuts:
+            call.warn(warnings.of_cut(call.names, cut, len(moved.axes), call.info(x).linear))
+        named = dict(zip(digits, parts, strict=True))
+        rows = [[factor for digit in row for factor in named[digit]] for row in moved.axes]
+        out.append([call.names.tidy(tuple(row)) for row in rows])
     return out
 
 
@@ -305,7 +312,9 @@ VIEWS: dict[str, Rule] = {
     **dict.fromkeys(("squeeze", "unsqueeze"), view),
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), expand),
     **dict.fromkeys(("repeat", "tile", "repeat_interleave"), repeat),
-    **dict.fromkeys(("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "rot90"), rearrange),
+    **dict.fromkeys(
+        ("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "as_strided"), rearrange
+    ),
     **dict.fromkeys(("view_as_complex", "view_as_real"), complex_pairs),
     **dict.fromkeys(("pad", "diff"), pad),
 }
