@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mha_course.tracing.axes import Axis, AxisNamer, size_of, unique, unknown
+from mha_course.tracing.axes import Axis, AxisNamer, Origin, size_of, unique, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import PIECE, OpCall, Rule, TensorInfo
 
@@ -33,7 +33,7 @@ def _made_of(names: AxisNamer, axes: list[Axis], size: int) -> Axis:
         return unknown(size)  # of each head something else
     if names.is_token(last) or names.label(last) == "H":
         return last if size_of(last) == size else unknown(size)
-    return (unique(size, "latent"),) if names.label(last) == "kv_rank" else names.linear(size)
+    return (unique(size, Origin.LATENT),) if names.label(last) == "kv_rank" else names.linear(size)
 
 
 def matmul(call: OpCall) -> list[list[Axis]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mha_course.tracing.axes import Axis, Factor, size_of, unknown
+from mha_course.tracing.axes import Axis, Factor, Origin, size_of, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, Rule, TensorInfo
 from mha_course.tracing.rules.contraction import of_sum
@@ -188,7 +188,7 @@ def convolve(call: OpCall) -> list[list[Axis]]:
     rows = zip(axes[2:], shape[2:], steps, strict=True)
     patches = [call.names.patches(axis, size, step) for axis, size, step in rows]
     channels = call.names.linear(shape[1])
-    if channels and channels[0].kind == "taken":
+    if channels and channels[0].origin is Origin.TAKEN:
         channels = unknown(shape[1])
     return [[axes[0], channels, *patches]]
 

@@ -15,6 +15,7 @@ from mha_course.tracing.axes import (
     Axis,
     AxisNamer,
     Factor,
+    Origin,
     Size,
     axis_of,
     kept,
@@ -72,7 +73,7 @@ def expand(call: OpCall) -> list[list[Axis]]:
         like = list(map(axis_of, call.ints(1, "size")))
     (shown,) = view(call)
     out = [
-        new if old and old[0].kind == "repeated" and call.names.label(new) != "?" else old
+        new if old and old[0].origin is Origin.COPIES and call.names.label(new) != "?" else old
         for old, new in zip(shown, like, strict=True)
     ]
     return [[_copies(call.names, axis, few) for axis, few in zip(out, [(), *out], strict=False)]]
@@ -81,7 +82,7 @@ def expand(call: OpCall) -> list[list[Axis]]:
 def _copies(names: AxisNamer, axis: Axis, few: Axis) -> Axis:
     """Name the copies that stand behind fewer heads, and make them as many as the queries have."""
     label = names.label(few)
-    repeated = len(axis) == 1 and axis[0].kind == "repeated"
+    repeated = len(axis) == 1 and axis[0].origin is Origin.COPIES
     if repeated and label in names.extra and size_of(few) * size_of(axis) == names.sizes.get("H"):
         return (axis[0]._replace(name=f"H/{label}"),)
     return axis
@@ -238,7 +239,7 @@ def _name(
 def _of(digit: Digit, named: dict[Digit, Axis]) -> Axis:
     if digit in named or digit.size == 1:
         return named.get(digit, ())
-    return (unique(digit.size, "new" if digit.stride else "repeated"),)
+    return (unique(digit.size, Origin.UNKNOWN if digit.stride else Origin.COPIES),)
 
 
 def _sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: int) -> Axis:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mha_course.mistakes import ROWS, Row
-from mha_course.tracing.axes import Axis, AxisNamer, Factor, in_another_order, size_of
+from mha_course.tracing.axes import Axis, AxisNamer, Factor, Origin, in_another_order, size_of
 from mha_course.tracing.rules.factors import Cut
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _spell(axis: Axis) -> str:
     """Write an axis with the copies in it, and what each part is of."""
     words = []
     for factor in axis:
-        word = "copies" if factor.kind == "repeated" else factor.name
+        word = "copies" if factor.origin is Origin.COPIES else factor.name
         part = factor.whole if factor.name.isdigit() else None
         words.append(f"({word} of {part.name})" if part else word)
     return "*".join(words)
