@@ -349,12 +349,19 @@ def _in_venv(python: Path, module: str, *arguments: str) -> int:
 
 
 def _environment(python: Path) -> dict[str, str]:
-    """Return the environment of what is started; it gets a home in .venv where it has none."""
+    """Return the environment of what is started; it gets a home in .venv where it has none.
+
+    matplotlib keeps its settings and its list of fonts in .venv, too: those in the home folder may
+    be another installation's, with fonts that are gone.
+    """
     environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
+    venv = python.parent.parent
+    if os.access(venv, os.W_OK):
+        environment["MPLCONFIGDIR"] = str(venv / "matplotlib")
     home = os.path.expanduser("~")
     if os.path.isdir(home) and os.access(home, os.W_OK):
         return environment
-    own = python.parent.parent / "home"
+    own = venv / "home"
     own.mkdir(exist_ok=True)
     print(f"The home folder {home} cannot be used, so settings are kept in {own}.", flush=True)
     return environment | {"HOME": str(own), "USERPROFILE": str(own)}

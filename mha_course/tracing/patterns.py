@@ -6,7 +6,7 @@ import dis
 import inspect
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -92,6 +92,49 @@ def assign(axes: Patterns, tensors: Tensors) -> Words:
             same = [other for key, other in chosen.items() if tensors[key] is tensors[name]]
             chosen[name] = next((other for other in same if "S" in other), words)
     return chosen
+
+
+def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Mapping[str, int]) -> Words:
+    """Return the patterns that tensors have by what modules or a call declare of their sizes.
+
+    Args: ``hints`` has H, or C and D, as ``declared`` finds them; without them nothing is guessed.
+    """
+    heads = hints.get("H", 0)
+    width = hints.get("C", heads * hints.get("D", 0))
+    parts = [part for module in modules for part in module.modules()]
+    inputs = {part.in_features for part in parts if isinstance(part, nn.Linear)}
+    embeds = any(isinstance(part, nn.Embedding) for part in parts)
+    first = any(getattr(part, "batch_first", None) is False for part in parts)
+    rows: Words = {}
+    for name, x in tensors.items():
+        last = x.shape[-1] if x.dim() else 0
+        fits = last == width if width else bool(heads)
+        fits = fits and last > 0 == last % max(heads, 1)
+        if x.dim() == 2 and embeds and not x.is_floating_point() and x.dtype != torch.bool:
+            rows[name] = ("B", "S")
+        elif not x.is_floating_point() or not (fits and (last in inputs or not inputs)):
+            continue
+        elif x.dim() == 3:
+            rows[name] = ("S", "B", "C") if first else ("B", "S", "C")
+    tokens = {tensors[name].shape[words.index("S")] for name, words in rows.items()}
+    if len(tokens) > 1:  # queries of their own come first
+        own = next(iter(rows))
+        rows[own] = tuple("T" if word == "S" else word for word in rows[own])
+    sizes = {
+        pair for name, row in rows.items() for pair in zip(row, tensors[name].shape, strict=True)
+    }
+    return rows if len(sizes) == len(dict(sizes)) else {}  # each name has one size
+
+
+def guessed(rows: Words) -> str:
+    """Return what is said of a guess."""
+    if not rows:
+        return (
+            "axes= was not given, and no module declares sizes to guess from: name them, as in "
+            'axes="B S C" for batch, tokens and width'
+        )
+    read = ", ".join(f"{name} is {' '.join(words)}" for name, words in rows.items())
+    return f"axes= was not given, so they were guessed from the sizes that modules declare: {read}"
 
 
 def _by_name(axes: str | Sequence[Any] | Mapping[str, Any], tensors: Tensors) -> Mapping[str, Any]:
@@ -257,13 +300,14 @@ def _heads(solved: dict[str, int]) -> bool:
     return True
 
 
-def modules_of(fn: Callable[..., Any]) -> list[nn.Module]:
-    """Return the modules that a callable is, belongs to, or refers to."""
+def modules_of(fn: Callable[..., Any], given: Iterable[Any] = ()) -> list[nn.Module]:
+    """Return the modules that a callable is, belongs to, or refers to, else those it is given."""
     fn = fn.func if isinstance(fn, partial) else fn
     owner = fn if isinstance(fn, nn.Module) else getattr(fn, "__self__", None)
     if isinstance(owner, nn.Module):
         return [owner]
-    return [value for value in referred(fn) if isinstance(value, nn.Module)]
+    known = [value for value in referred(fn) if isinstance(value, nn.Module)]
+    return known or [value for value in given if isinstance(value, nn.Module)]
 
 
 def referred(fn: Callable[..., Any]) -> list[Any]:
@@ -279,9 +323,9 @@ def referred(fn: Callable[..., Any]) -> list[Any]:
     return [*outside.nonlocals.values(), *used]
 
 
-def declared(fn: Callable[..., Any], bound: dict[str, Any]) -> dict[str, int]:
+def declared(modules: Sequence[nn.Module], bound: dict[str, Any]) -> dict[str, int]:
     """Return the sizes that arguments, modules and configs declare; H_kv only if it differs."""
-    parts = [vars(part) for module in modules_of(fn) for part in module.modules()]
+    parts = [vars(part) for module in modules for part in module.modules()]
     configs = [vars(part["config"]) for part in parts if hasattr(part.get("config"), "__dict__")]
     parts += [{"hidden_size": config.get("dim")} | config for config in configs]
     by_letter: dict[str, int] = {}

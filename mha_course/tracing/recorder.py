@@ -50,7 +50,9 @@ ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention", "flex
 class Recorder(TorchFunctionMode):
     """Note every call that makes a tensor, without keeping the tensor."""
 
-    def __init__(self, names: AxisNamer, parameters: dict[int, str]) -> None:
+    def __init__(
+        self, names: AxisNamer, parameters: dict[int, str], modules: dict[int, str]
+    ) -> None:
         super().__init__()
         self.names, self.parameters = names, parameters
         self.top: FrameType | None = None  # where the traced call begins
@@ -73,7 +75,7 @@ class Recorder(TorchFunctionMode):
         self.pending: dict[int, str] = {}
         self.settled: set[int] = set()
         self.notes: dict[str, None] = {}  # what could not be seen, in order
-        self.running = Frames(self._bind)
+        self.running = Frames(self._bind, modules)
         self.failure: str | None = None
 
     def __torch_function__(
@@ -292,7 +294,7 @@ class Recorder(TorchFunctionMode):
             tensor.is_contiguous(), storage, tensor.dtype, tensor.device, tensor.nbytes,
             0 if number else self._flops(call), "", at.lineno if at else 0, hidden,
             note=NOTES.get(op), stage=result.stage, offset=int(tensor.storage_offset()),
-            memory=result.memory,
+            memory=result.memory, module=self.running.module,
         ))  # fmt: skip
 
     def _flops(self, call: OpCall) -> int:

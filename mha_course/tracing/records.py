@@ -80,4 +80,5 @@ class Step:
     name: str | None = None  # the variable that the line assigns it to
     offset: int = 0  # of the first element in its memory, in elements
     memory: int = 0  # which piece of memory, numbered in order of appearance: views share a number
+    module: str = ""  # the path of the module that ran, as named_modules() has it
     source: int | None = None  # the index in Trace.sources of the code that the line belongs to

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from mha_course.markup import CELL, cut, escaped, row, spell_out, table
-from mha_course.tracing.records import Argument, Step, color
+from mha_course.errors import ShapeError
+from mha_course.markup import CELL, escaped, row, spell_out, table
+from mha_course.tracing.records import Argument, Source, Step, color
 
 STAGES = (
     "projection", "split", "scores", "scaled_scores", "masked_scores", "weights", "context",
     "merged", "out",
 )  # fmt: skip
 WIDTH = 88  # characters that fit beside JupyterLab's file list
+FEW = 3  # steps: a layer of no more is shown again
 WARN, ASK = "⚠", "?"
+HEADS = ("no.", "step", "shape", "memory", "FLOPs")
 
 
 def shape_text(shape: Sequence[int], axes: Sequence[str]) -> str:
@@ -37,7 +43,14 @@ def memory_text(step: Step) -> str:
 def count(number: int, word: str) -> str:
     """Write a number with its word: ``1 copy``, ``2 copies``."""
     plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
-    return f"{number} {word if number == 1 else plural}"
+    return f"{number:,} {word if number == 1 else plural}"
+
+
+class Line(NamedTuple):
+    """A line of a report that is no step: where a statement stands, or which steps are folded."""
+
+    place: str
+    code: str = ""
 
 
 class Reports:
@@ -45,33 +58,85 @@ class Reports:
 
     steps: tuple[Step, ...]
     arguments: tuple[Argument, ...]
+    sources: tuple[Source, ...]
     notes: tuple[str, ...]
     failure: str | None
     aliases: Mapping[str, int]
 
     def __str__(self) -> str:
-        rows = [("", "step", "shape", "memory", "line"), *map(_cells, self.steps)]
-        widths = [min(max(map(len, column)), 40) for column in list(zip(*rows, strict=True))[:4]]
-        digits = max((len(str(step.lineno)) for step in self.steps), default=0)
-        room = max(WIDTH - sum(widths) - digits - 10, 20)
-        lines = []
-        for (*cells, code), step in zip(rows, (None, *self.steps), strict=True):
-            padded = map(str.ljust, cells, widths)
-            lines.append("  ".join([*padded, cut(code, room)]).rstrip())
-            for sign, text in remarks(step) if step is not None else ():
+        lines = [self.summary()]
+        rows = {step.index: _cells(step) for step in self.steps}
+        widths = [min(max(map(len, column)), 40) for column in zip(*rows.values(), strict=True)]
+        told = self._remarks()
+        for part in self._layout():
+            if isinstance(part, Line):
+                text = f"{part.place}: {part.code}" if part.code else part.place
+                lines += textwrap.wrap(text, WIDTH, subsequent_indent=" " * 6)
+                continue
+            lines.append(("  " + "  ".join(map(str.ljust, rows[part.index], widths))).rstrip())
+            for sign, text in told.get(part.index, ()):
                 lines += textwrap.wrap(
                     f"{sign} {text}", WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8
                 )
-        return "\n".join((*lines, *self._closing_lines()))
+        for text in self._closing():
+            lines += textwrap.wrap(text, WIDTH, subsequent_indent="  ")
+        return "\n".join(lines)
 
-    def _closing_lines(self) -> list[str]:
+    def _layout(self) -> Iterator[Line | Step]:
+        """Yield each statement before its steps; layers that repeat the one before in one line."""
+        said: dict[Line, int] = {}
+        now = None
+        for steps, of in folded(self.steps):
+            if of:
+                last = f" to {of[-1]}" if len(of) > 1 else ""
+                count = f"the same {len(steps) // len(of)} steps"
+                yield Line(f"{of[0]}{last}: {count}{' each' * (len(of) > 1)}, not shown again")
+                now = None
+                continue
+            for step in steps:
+                line = Line(self.place(step), step.line)
+                if line != now:
+                    again = line.code and line in said
+                    yield Line(f"{line.place}, as in step {said[line] + 1}") if again else line
+                    said.setdefault(line, step.index)
+                now = line
+                yield step
+
+    def place(self, step: Step) -> str:
+        """Say where the code of a step stands: ``attention.py:31 in split_heads``."""
+        if step.source is None:
+            return f"line {step.lineno}" if step.line else "code that cannot be shown"
+        source = self.sources[step.source]
+        file = Path(source.file)
+        if file.is_file():  # that of a notebook's cell is none
+            return f"{file.name}:{step.lineno} in {source.name}"
+        return f"{source.name}, line {step.lineno}"
+
+    def _remarks(self) -> dict[int, list[tuple[str, str]]]:
+        """Return the remarks of steps; what stands behind a warning may only follow from it."""
+        told: dict[int, list[tuple[str, str]]] = {}
+        begun: dict[int, int] = {}  # by step: the first step with a warning that led to it
+        for step in self.steps:
+            before = [begun[i.source] for i in step.inputs if i.source in begun]
+            if before:
+                begun[step.index] = min(before)
+            elif step.warning:
+                begun[step.index] = step.index
+            if found := remarks(step):
+                after = f": this may only follow from step {min(before) + 1}" if before else ""
+                told[step.index] = [
+                    (sign, f"{text.partition(':')[0]}{after}" if after else text)
+                    for sign, text in found
+                ]
+        return told
+
+    def _closing(self) -> list[str]:
         """Return the notes, each once, and why the call stopped."""
         notes = dict.fromkeys(f"{step.op}: {step.note}" for step in self.steps if step.note)
         texts = [*self.notes, *notes]
         if self.failure:
             texts.append(f"{WARN} stopped: {self.failure}")
-        wrapped = [textwrap.wrap(text, WIDTH, subsequent_indent="  ") for text in texts]
-        return [line for lines in wrapped for line in lines]
+        return texts
 
     def __repr__(self) -> str:
         return f"Trace: {self.summary()}"
@@ -85,22 +150,24 @@ class Reports:
                 made.append(count(storage[kind], word))
         parts = [f"{count(len(self.steps), 'step')}: {', '.join(made)}" if made else "no steps"]
         hidden = sum(step.hidden_copies for step in self.steps)
+        flops = sum(step.flops for step in self.steps)
         notable = {
-            "hidden copy": hidden, "warning": len(self.warnings), "question": len(self.questions),
+            "hidden copy": hidden, "FLOP": flops, "warning": len(self.warnings),
+            "question": len(self.questions),
         }  # fmt: skip
         parts += [count(number, word) for word, number in notable.items() if number]
+        parts += ["stopped"] if self.failure else []
         return "; ".join(parts)
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """Return all warnings, in order."""
-        texts = (*(step.warning for step in self.steps), self.failure)
-        return tuple(text for text in texts if text)
+    def warnings(self) -> tuple[Step, ...]:
+        """Return the steps with a warning, in order; ``failure`` has what stopped the call."""
+        return tuple(step for step in self.steps if step.warning)
 
     @property
-    def questions(self) -> tuple[str, ...]:
-        """Return all questions, in order."""
-        return tuple(step.question for step in self.steps if step.question)
+    def questions(self) -> tuple[Step, ...]:
+        """Return the steps with a question, in order."""
+        return tuple(step for step in self.steps if step.question)
 
     def step(self, name: str) -> Step:
         """Return the last step of a variable or of a stage, or the step whose result it held."""
@@ -116,25 +183,96 @@ class Reports:
         """Return the variables that steps were assigned to."""
         return tuple(dict.fromkeys(step.name for step in self.steps if step.name))
 
+    def expect(self, name: str, axes: str) -> Step:
+        """Hold the axes of a variable or stage against a pattern, in a test of one's own.
+
+        Args: ``axes`` such as ``"B H T S"``; ``"?"`` stands for any axis.
+        Returns: the step, as ``step`` finds it.
+        Raises: ShapeError, which tells the line, where an axis is another.
+        """
+        step = self.step(name)
+        words = tuple(axes.split())
+        pairs = zip(words, step.axes, strict=False)
+        if len(words) != len(step.axes) or any(word not in ("?", axis) for word, axis in pairs):
+            place = f"{self.place(step)}: {step.line}"
+            raise ShapeError(place, f"the axes of {name}", expected=axes, got=" ".join(step.axes))
+        return step
+
     def to_markdown(self) -> str:
         """Return a Markdown table of all steps."""
         lines: list[tuple[str, ...]] = []
-        for step in self.steps:
-            number, op, shape, memory, code = _cells(step)
-            lines.append(
-                (number, f"`{_cell(code)}`", _cell(op), _cell(shape), str(step.strides), memory)
-            )
-            lines += [("", f"{sign} {_cell(text)}", "", "", "", "") for sign, text in remarks(step)]
-        head = ("", "line", "step", "shape", "strides", "memory")
-        table = [f"| {' | '.join(cells)} |" for cells in (head, *lines)]
-        table.insert(1, f"|{'---|' * len(head)}")
-        return "\n\n".join(["\n".join(table), *self._closing_lines()])
+        told = self._remarks()
+        for part in self._layout():
+            if isinstance(part, Line):
+                code = f" `{_cell(part.code)}`" if part.code else ""
+                lines.append(("", f"{_cell(part.place)}{code}", "", "", ""))
+                continue
+            lines.append(tuple(map(_cell, _cells(part))))
+            lines += [
+                ("", f"{sign} {_cell(text)}", "", "", "") for sign, text in told.get(part.index, ())
+            ]
+        table = [f"| {' | '.join(cells)} |" for cells in (HEADS, *lines)]
+        table.insert(1, f"|{'---|' * len(HEADS)}")
+        return "\n\n".join([self.summary(), "\n".join(table), *self._closing()])
 
     def _repr_html_(self) -> str:
-        heads = ("no.", "line", "step", "shape", "strides", "memory")
-        rows = [text for step in self.steps for text in _html_rows(step)]
-        notes = "".join(f"<p>{escaped(text)}</p>" for text in self._closing_lines())
-        return table(self.summary(), heads, rows) + notes
+        told = self._remarks()
+        rows = []
+        for part in self._layout():
+            if isinstance(part, Line):
+                code = f'<span style="{CODE}">{escaped(part.code)}</span> ' if part.code else ""
+                place = f'<span style="{QUIET}">{escaped(part.place)}</span>'
+                rows.append(_wide(code + place, PLACE))
+                continue
+            number, called, _, *rest = map(escaped, _cells(part))
+            rows.append(row((number, called, chips(part.shape, part.axes), *rest)))
+            for sign, text in told.get(part.index, ()):
+                rows.append(_wide(f"{sign} <strong>{escaped(text)}</strong>", ALERT))
+        notes = "".join(f"<p>{escaped(text)}</p>" for text in self._closing())
+        return table(self.summary(), HEADS, rows) + notes
+
+
+def folded(steps: Sequence[Step]) -> Iterator[tuple[list[Step], list[str]]]:
+    """Yield the steps in runs, each with the layers that only repeat the one before them, if any.
+
+    A layer is what runs inside a numbered module, such as ``blocks.1``.
+    """
+    hidden: list[Step] = []
+    layers: list[str] = []
+    before: list[list[Any]] = [[], []]  # what the layer before did, and what stood behind it
+    stem: tuple[str, ...] = ()
+    for layer, group in groupby(steps, key=_layer):
+        run = list(group)
+        alike = layer[:-1] == stem if layer else bool(layers)
+        known = before[not layer] if alike else []
+        repeats = known and list(map(_did, run[: len(known)])) == known
+        if repeats and (not layer or len(run) == len(known) > FEW):
+            hidden += run[: len(known)]
+            layers += [".".join(layer)] * bool(layer)
+            run = run[len(known) :]
+        if layers and run:
+            yield hidden, layers
+            hidden, layers = [], []
+        if layer and run:
+            stem, before = layer[:-1], [list(map(_did, run)), []]
+        elif run and not before[1]:
+            before[1] = list(map(_did, run))
+        if run:
+            yield run, []
+    if layers:
+        yield hidden, layers
+
+
+def _did(step: Step) -> Any:
+    """Return what must be alike for a step to repeat another one."""
+    return step.op, step.shape, step.axes, step.storage, step.flops, step.line, remarks(step)
+
+
+def _layer(step: Step) -> tuple[str, ...]:
+    """Return the path up to the first number: of ``blocks.1.attention`` it is blocks and 1."""
+    parts = step.module.split(".")
+    number = next((n for n, part in enumerate(parts) if part.isdigit()), -1)
+    return tuple(parts[: number + 1])
 
 
 def remarks(step: Step) -> list[tuple[str, str]]:
@@ -143,10 +281,16 @@ def remarks(step: Step) -> list[tuple[str, str]]:
 
 
 def _cells(step: Step) -> tuple[str, str, str, str, str]:
-    """Return what a row says: number, name and op, shape, memory, line."""
+    """Return what a row says: number, name and op, shape, memory, FLOPs."""
     called = f"{step.name} = {step.op}" if step.name else step.op
     shape = shape_text(step.shape, step.axes)
-    return str(step.index + 1), called, shape, memory_text(step), step.line
+    return (
+        str(step.index + 1),
+        called,
+        shape,
+        memory_text(step),
+        f"{step.flops:,}" * bool(step.flops),
+    )
 
 
 def _cell(text: str) -> str:
@@ -157,6 +301,8 @@ def _cell(text: str) -> str:
 CODE = "font-family:monospace;white-space:pre-wrap"
 CHIP = "color:#1f2430;border:1px solid #8a8f99;border-radius:3px;padding:0 4px"
 ALERT = f"{CELL};white-space:normal;border-left:4px solid #d95f02"
+QUIET = "opacity:0.75;font-size:90%"
+PLACE = f"{CELL};white-space:normal;border-top:1px solid #8a8f99"
 
 
 def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
@@ -168,13 +314,6 @@ def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
     return " ".join(spans) or "a number"
 
 
-def _html_rows(step: Step) -> list[str]:
-    """Write one step, and below it what is wrong or unusual."""
-    number, op, _, memory, code = _cells(step)
-    line = f'<span style="{CODE}">{escaped(code)}</span>'
-    shape = chips(step.shape, step.axes)
-    rows = [row((number, line, escaped(op), shape, str(step.strides), escaped(memory)))]
-    for sign, text in remarks(step):
-        alert = f"{sign} <strong>{escaped(text)}</strong>"
-        rows.append(f'<tr><td></td><td colspan="5" style="{ALERT}">{alert}</td></tr>')
-    return rows
+def _wide(content: str, style: str) -> str:
+    """Write a row of one cell; its content is HTML."""
+    return f'<tr><td></td><td colspan="{len(HEADS) - 1}" style="{style}">{content}</td></tr>'

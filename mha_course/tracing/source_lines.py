@@ -7,7 +7,7 @@ import inspect
 import sys
 import textwrap
 import tokenize
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
@@ -44,6 +44,7 @@ class Running:
 
     frame: FrameType
     first: int
+    module: str  # the path of the module whose method it is, or that called it
     lasti: int = -1
     names: list[str] = field(default_factory=list)
     values: list[int] = field(default_factory=list)  # by id
@@ -53,11 +54,14 @@ class Frames:
     """The code that is running, and which of its variables held what.
 
     A frame that is kept has its variables even after its function has returned, so that nothing
-    is guessed from source text. ``bind`` gets a variable, its value and the first step it may name.
+    is guessed from source text. ``bind`` gets a variable, its value and the first step it may name;
+    ``paths`` has the paths of modules, by id.
     """
 
-    def __init__(self, bind: Callable[[str, object, int], None]) -> None:
+    def __init__(self, bind: Callable[[str, object, int], None], paths: Mapping[int, str]) -> None:
         self.bind = bind
+        self.paths = paths
+        self.module = ""  # the innermost that ran when a line was last asked for
         self.stack: list[Running] = []  # outermost first
         self.places: dict[FrameType, int] = {}  # where in the stack each frame stands
 
@@ -68,9 +72,12 @@ class Frames:
         line: UserFrame | None = None
         fallback: UserFrame | None = None
         inner = 0  # the line inside a comprehension
+        module: str | None = None
         while frame is not None and frame is not top:
             code = frame.f_code
             side = _side(code.co_filename)
+            if module is None and frame not in self.places:
+                module = self._module_of(frame)
             if side == "user" and code.co_name in COMPREHENSIONS:
                 inner = inner or frame.f_lineno
             elif side == "user":
@@ -84,11 +91,21 @@ class Frames:
         self._leave(self.places[frame] + 1 if frame in self.places else 0)
         if self.stack:
             self._read(self.stack[-1])
+        within = self.stack[-1].module if self.stack else ""
+        self.module = within if module is None else module
         for begun in reversed(new):
+            own = self._module_of(begun)
+            within = within if own is None else own
             self.places[begun] = len(self.stack)
-            self.stack.append(Running(begun, step))
+            self.stack.append(Running(begun, step, within))
             self._read(self.stack[-1])
         return line or fallback
+
+    def _module_of(self, frame: FrameType) -> str | None:
+        """Return the path of the module whose method this is, if it has one."""
+        if frame.f_code.co_varnames[:1] != ("self",):
+            return None
+        return self.paths.get(id(frame.f_locals.get("self")))
 
     def read_again(self) -> None:
         """Read all variables again: an object may now be the result of another step."""
@@ -140,7 +157,10 @@ def code_lines(file: str, code: CodeType) -> tuple[int, tuple[str, ...]]:
 
 @lru_cache(maxsize=1024)
 def statements(file: str, code: CodeType) -> dict[int, str]:
-    """Return the lines of a function by number; each line of a statement stands for all."""
+    """Return the lines of a function by number; each line of a statement stands for all of it.
+
+    Comments are left out.
+    """
     first, lines = code_lines(file, code)
     by_number = {first + offset: line.strip() for offset, line in enumerate(lines)}
     try:
@@ -150,7 +170,11 @@ def statements(file: str, code: CodeType) -> dict[int, str]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.stmt) or hasattr(node, "body"):
             continue
-        if node.end_lineno != node.lineno:
+        if node.end_lineno == node.lineno:
+            line = lines[node.lineno - 1].encode()
+            if line[node.end_col_offset or 0 :].lstrip().startswith(b"#"):  # a comment, no code
+                by_number[first + node.lineno - 1] = line[: node.end_col_offset].decode().strip()
+        else:
             numbers = range(first + node.lineno - 1, first + (node.end_lineno or node.lineno))
             by_number |= dict.fromkeys(numbers, ast.unparse(node))
     return by_number

@@ -41,6 +41,10 @@ FAST_PATH = (
 WIDTH_UNKNOWN = (
     "C is not known, so heads cannot be followed: name it in a pattern, or give sizes=dict(C=…)"
 )
+SIZES = (
+    "in a trace, sizes of tensors are ints that know their axis: isinstance(n, int) holds, "
+    "type(n) is int does not, and {} may ask for it"
+)
 SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lines cannot be seen"
 
 
@@ -76,9 +80,20 @@ class Trace(render.Reports):
         x      (B, S, C)     (2, 5, 24)
         split  (B, H, S, D)  (2, 4, 5, 6)
         """
-        known = {argument.name: argument for argument in self.arguments}
-        stages = dict.fromkeys(step.stage for step in self.steps if step.stage)
-        return Ledger({name: known.get(name) or self.step(name) for name in names or stages})
+        rows: dict[str, Step | Argument] = {a.name: a for a in self.arguments if a.name in names}
+        names = names or tuple(dict.fromkeys(step.stage for step in self.steps if step.stage))
+        return Ledger(
+            {
+                name if name in rows else self._which(name): rows.get(name) or self.step(name)
+                for name in names
+            }
+        )
+
+    def _which(self, name: str) -> str:
+        """Say that a row has the last of several: layers, or q, k and v."""
+        steps = [step for step in self.steps if name in (step.name, step.stage)]
+        alike = [step for step in steps if (step.op, step.name) == (steps[-1].op, steps[-1].name)]
+        return f"{name} (last of {len(alike)})" if len(alike) > 1 else name
 
 
 def trace(
@@ -95,7 +110,8 @@ def trace(
         axes: a pattern such as ``"B S C"``, or a sequence of them, one for each tensor argument, or
             a mapping from parameter names. A product is written ``"3*C"``, an unknown axis ``"?"``.
             A single pattern also holds for all other arguments of the same shape. Other letters
-            ("b n d", "N C H W") are read as the course's where they are known, and a note says so.
+            ("b n d", "N C H W") are read as the course's where they are known. Without any, they
+            are guessed from the sizes that modules declare. A note says what was read or guessed.
         sizes: what cannot be read off, as ``dict(H=4)``. H is also taken from an argument or
             attribute num_heads; D is C / H. If ``fn`` has keywords called axes or sizes, pass them
             with ``functools.partial(fn, axes=…)``.
@@ -128,16 +144,22 @@ def _prepare(
     # F=128: then no other name is read off 128
     own = {size for name, size in sizes.items() if name not in {*"BCDHST"}}
     tensors = patterns.named_tensors(bound)
-    declared = patterns.declared(fn, bound).items()
+    modules = patterns.modules_of(fn, bound.values())
+    declared = patterns.declared(modules, bound).items()
     hints = {name: size for name, size in declared if name in {*"CDH"} or size not in own}
     rows = patterns.assign(axes, tensors)
+    if axes is None:
+        rows = patterns.guess(modules, tensors, hints | sizes)
     patterns.channels(rows, tensors, hints | sizes)
     patterns.whole_widths(rows, tensors, sizes, hints)
     names = _namer(rows, tensors, sizes, hints)
-    modules = patterns.modules_of(fn)
     parameters = {id(p): name for module in modules for name, p in module.named_parameters()}
-    recorder = Recorder(names, parameters)
-    recorder.notes = dict.fromkeys(patterns.translated(axes, rows))
+    paths = {id(part): path for module in modules for path, part in module.named_modules()}
+    recorder = Recorder(names, parameters, paths)
+    notes = patterns.translated(axes, rows)
+    if axes is None and any(tensor.dim() > 1 for tensor in tensors.values()):
+        notes = (patterns.guessed(rows),)
+    recorder.notes = dict.fromkeys(notes)
     batched = any(len(words) > 2 for words in rows.values())
     for name, tensor in tensors.items():
         if id(tensor) in recorder.values:
@@ -246,7 +268,9 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     later = inspect.isgenerator(result) or inspect.isawaitable(result) or inspect.isasyncgen(result)
     custom = dict.fromkeys(f"{step.op}: {CUSTOM}" for step in recorder.steps if "::" in step.op)
     unknown = recorder.names.sizes.get("H", 1) > 1 and not {"C", "D"} & recorder.names.sizes.keys()
-    notes = (*notes, *recorder.notes, *custom, *[LATER] * later, *[WIDTH_UNKNOWN] * unknown)
+    codes = {id(line.code): line.code for line in recorder.lines if line}.values()
+    typed = [SIZES.format(_title(code)) for code in codes if {"type", "int"} <= {*code.co_names}]
+    notes = (*notes, *recorder.notes, *custom, *typed, *[LATER] * later, *[WIDTH_UNKNOWN] * unknown)
     recorder.running.finish()
     final = recorder.names.final
     arguments = tuple(

@@ -222,6 +222,7 @@ def test_where_there_is_no_home_settings_are_kept_with_the_course(
     program = tmp_path / "bin" / "python"
     program.parent.mkdir()
     assert launch._environment(program).get("HOME") == os.environ.get("HOME")
+    assert launch._environment(program)["MPLCONFIGDIR"] == str(tmp_path / "matplotlib")
     assert capsys.readouterr().out == ""
     (tmp_path / "a file").touch()
     monkeypatch.setenv("HOME", str(tmp_path / home))

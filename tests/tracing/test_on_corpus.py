@@ -71,7 +71,9 @@ def test_the_trace_changes_nothing(case, at):
 @pytest.mark.parametrize(("case", "at"), cases(WRONG))
 def test_mistakes_are_named_where_they_are_made(case, at):
     found, crashed = traced(case.name, at)
-    outcome, ids = case.outcome(at), set().union(*map(said, (*found.warnings, *found.questions)))
+    texts = [text for step in found.steps for text in (step.warning, step.question) if text]
+    texts += [found.failure] if found.failure else []
+    outcome, ids = case.outcome(at), set().union(*map(said, texts))
     if outcome == "unseen":
         return
     if outcome == "right":

@@ -369,7 +369,7 @@ def traced(name):
 def test_right_programs_are_not_warned_about(name):
     found = traced(name)
     assert found.warnings == ()
-    assert not any(text.startswith("cache-joined") for text in found.questions)
+    assert not any(step.question.startswith("cache-joined") for step in found.questions)
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -365,7 +365,8 @@ OF_MISTAKES = [  # a function of a tensor of this shape, its axes, further sizes
 @pytest.mark.parametrize(("fn", "shape", "axes", "sizes", "text"), OF_MISTAKES)
 def test_what_is_said_of_mistakes(fn, shape, axes, sizes, text, draw):
     found = trace(fn, draw(*shape), axes=axes, sizes=sizes)
-    assert [*found.warnings, *found.questions, ""][0].startswith(text)
+    texts = [*(step.warning for step in found.warnings), *(s.question for s in found.questions)]
+    assert [*texts, ""][0].startswith(text)
     assert bool(text) == bool(found.warnings or found.questions)
     assert "H" not in found.steps[-1].axes or "3*C" not in axes
 
@@ -560,7 +561,7 @@ def test_what_the_learner_raises_comes_through_with_the_steps(heads):
     assert "swapped = transpose" in error.__notes__[0]
     assert "view-on-non-contiguous" in error.__notes__[0]
     assert [step.op for step in error.trace.steps] == ["transpose"]
-    assert error.trace.warnings[-1].startswith("view-on-non-contiguous: ")
+    assert error.trace.failure.startswith("view-on-non-contiguous: ")
     assert traceback.extract_tb(error.__traceback__)[-1].line == "return swapped.view(2, 5, 24)"
 
 
@@ -576,6 +577,7 @@ def test_sizes_that_do_not_fit_are_no_mistake_with_heads(fn, x):
     with pytest.raises(RuntimeError) as caught:
         trace(fn, x, axes="B S C")
     assert caught.value.trace.warnings == ()
+    assert caught.value.trace.failure is None
 
 
 def test_errors_of_any_kind_come_through(x):
@@ -810,7 +812,10 @@ def test_two_traces_say_the_same(x):
     first, second = (trace(module, x, axes="B S C") for _ in range(2))
     assert str(first) == str(second)
     assert first._repr_html_() == second._repr_html_()
-    assert repr(first) == "Trace: 18 steps: 8 new, 8 views, 1 copy, 1 same object; 4 hidden copies"
+    assert (
+        repr(first)
+        == "Trace: 18 steps: 8 new, 8 views, 1 copy, 1 same object; 4 hidden copies; 50,880 FLOPs"
+    )
 
 
 def test_devices_change_nothing_in_the_report(x, device):
@@ -1030,7 +1035,9 @@ def test_questions_are_no_warnings(fn, question, draw):
     x = draw(B, 6, C).float()
     found = trace(fn, *[x] * (3 if isinstance(fn, nn.MultiheadAttention) else 1), axes="B S C")
     assert found.warnings == ()
-    assert [text.partition(":")[0] for text in found.questions] == [question] * bool(question)
+    assert [step.question.partition(":")[0] for step in found.questions] == [question] * bool(
+        question
+    )
     assert ("question" in found.summary()) == bool(question)
     for shown in (str(found), found.to_markdown(), found._repr_html_().replace("<strong>", "")):
         assert not question or f"? {question}" in shown
@@ -1160,7 +1167,9 @@ def test_heads_that_only_order_tells_from_their_width_are_asked_about(width, dra
 
     found = trace(score, draw(B, S, C), axes="B S C", sizes={"H": H, "D": width})
     assert found.warnings == ()
-    assert [text.split(":")[0] for text in found.questions] == ["heads-innermost"] * (width == H)
+    assert [step.question.partition(":")[0] for step in found.questions] == ["heads-innermost"] * (
+        width == H
+    )
 
 
 def test_weights_that_are_normalised_again_sum_to_one_along_the_keys(draw):
@@ -1170,7 +1179,7 @@ def test_weights_that_are_normalised_again_sum_to_one_along_the_keys(draw):
         return torch.einsum("bjd,bij->bid", x, weights)
 
     found = trace(compete, draw(B, 3, C), draw(B, S, C), axes=("B K C", "B S C"))
-    assert [text.split(":")[0] for text in found.questions] == ["softmax-over-queries"]
+    assert [step.question.partition(":")[0] for step in found.questions] == ["softmax-over-queries"]
 
 
 STATISTICS = []
@@ -1232,7 +1241,7 @@ def test_nothing_that_runs_is_broken(draw):
 
 def test_a_failure_of_the_tracer_is_a_note(x, monkeypatch):
     monkeypatch.setattr(recorder, "inherit", lambda *_: 1 / 0)
-    found = trace(lambda x: x * 2, x)
+    found = trace(lambda x: x * 2, x, axes="B S C")
     assert torch.equal(found.result, x * 2)
     assert found.steps == ()
     assert found.notes == (
@@ -1242,9 +1251,13 @@ def test_a_failure_of_the_tracer_is_a_note(x, monkeypatch):
 
 def test_the_path_that_a_trace_leaves_is_noted(x):
     encoder = nn.TransformerEncoderLayer(C, H, 10, batch_first=True, dtype=x.dtype)
-    assert trace(encoder.train(), x).notes == ()
+    assert trace(encoder.train(), x, axes="B S C").notes == ()
     with torch.no_grad():
-        assert trace(encoder.eval(), x).notes[0].startswith("in evaluation without gradients")
+        assert (
+            trace(encoder.eval(), x, axes="B S C")
+            .notes[0]
+            .startswith("in evaluation without gradients")
+        )
 
 
 def test_flops_of_a_query_that_is_broadcast(draw):

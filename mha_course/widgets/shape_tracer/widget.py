@@ -23,6 +23,8 @@ TEXTS = ("op", "name", "stage", "line", "warning", "question", "note")
 class ShapeTracer(Player):
     """Show a trace one step at a time: code, tensors, memory, and what went wrong.
 
+    It opens at the first warning, else at the first question, else at the first step.
+
     Args: trace is what ``mha_course.tracing.trace`` returned, or the attribute ``trace`` of what it
         raised.
     """
@@ -33,7 +35,8 @@ class ShapeTracer(Player):
     def __init__(self, trace: Trace) -> None:
         self.text = sentence(trace)
         self.static = trace._repr_html_()
-        super().__init__(options=payload(trace))
+        told = [step.index for step in (*trace.warnings, *trace.questions)]
+        super().__init__(options=payload(trace), position=next(iter(told), 0))
 
 
 def sentence(trace: Trace) -> str:
