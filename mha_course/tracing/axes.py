@@ -172,6 +172,7 @@ class AxisNamer:
         self.found: dict[Factor, Axis] = {}
         # Of a factor that was joined to itself: what it is half of, and the other way round.
         self.halves: dict[Factor, Factor] = {}
+        self.pieces: dict[tuple[str, int], list[Axis]] = {}  # of tokens that were joined
         self.doubles: dict[Factor, Factor] = {}
 
     def width(self) -> Axis:
@@ -290,12 +291,13 @@ class AxisNamer:
         """Name a piece of an axis: tokens and whole factors keep their names."""
         if size == size_of(axis):
             return axis
+        if piece := self._piece(axis, start, size):
+            return piece
         if len(axis) == 1 and self.is_token(axis):
             without_class = axis[0].whole if axis[0].name.endswith("+1") else None
             return ((without_class or axis[0])._replace(size=size),)
-        if latent := self._latent(axis, start, size):
-            return latent
         if len(axis) == 1 and axis[0].origin is Origin.LINEAR:
+            self.use(axis)
             return self.linear(size)
         if len(axis) == 1 and axis[0].name == "H+2" and start == 0 and size == self.sizes["H"]:
             return self.read("H", size)
@@ -315,17 +317,22 @@ class AxisNamer:
             return self.half((whole,))
         return (Factor("D" if width else "?", size, whole),)
 
-    def _latent(self, axis: Axis, start: int, size: int) -> Axis:
-        """Name one of the two pieces of a query, key or latent of latent attention."""
+    def _piece(self, axis: Axis, start: int, size: int) -> Axis:
+        """Name one of the pieces of which something was joined, as tokens or latents are."""
         whole = axis[0]
-        names = ("D_nope", "D_rope" if whole.name == "D" else "D_v")
-        if whole.origin is Origin.LINEAR:
-            names = ("kv_rank", "D_rope")
-        first, second = (self.extra.get(name, 0) for name in names)
-        is_piece = (start, size) in ((0, first), (first, second))
-        if len(axis) > 1 or first + second != whole.size or not is_piece:
+        pieces = self.pieces.get((self.root(self.label(axis)), size_of(axis)), [])
+        if len(axis) == 1 and not pieces:
+            names = ("D_nope", "D_rope" if whole.name == "D" else "D_v")
+            if whole.origin is Origin.LINEAR:
+                names = ("kv_rank", "D_rope")
+            pieces = [(Factor(name, self.extra.get(name, 0), whole),) for name in names]
+        if sum(map(size_of, pieces)) != size_of(axis):
             return ()
-        return (Factor(names[start > 0], size, whole),)
+        for piece in pieces:
+            if (start, size) == (0, size_of(piece)):
+                return piece
+            start -= size_of(piece)
+        return ()
 
     def is_width(self, axis: Axis) -> bool:
         """Return whether this is D, or a declared part of it such as D_rope."""
@@ -394,6 +401,10 @@ class AxisNamer:
             factor for axis in axes for factor in axis if factor.origin is Origin.TAKEN
         )
 
+    def use(self, axis: Axis) -> None:
+        """Take note that something was made of a Linear's output, which then has its name."""
+        self.confirmed.update(factor for factor in axis if factor.origin is Origin.LINEAR)
+
     def meet(self, left: Axis, right: Axis) -> None:
         """Note that two axes run side by side: an unnamed one later takes the other's name."""
         if len(left) > 1 and [factor.size for factor in left] == [factor.size for factor in right]:
@@ -448,7 +459,12 @@ class AxisNamer:
                 sum([self._find(f) if f in unsure else (f,) for f in axis], ()) for axis in axes
             ]
             axes = self.separate_tokens(sure) if sure != list(axes) else axes
-        return tuple("?" if self.is_doubtful(axis) else self.label(axis) for axis in axes)
+        unused = {f for f in factors if f.origin is Origin.LINEAR and "*" in f.name}
+        unused -= self.confirmed
+        hidden = [self.is_doubtful(axis) or not unused.isdisjoint(axis) for axis in axes]
+        return tuple(
+            "?" if doubt else self.label(axis) for doubt, axis in zip(hidden, axes, strict=True)
+        )
 
     def is_doubtful(self, axis: Axis) -> bool:
         """Return whether this only looks like a head's width, not yet used as one."""
@@ -516,7 +532,7 @@ class AxisNamer:
             name for name in "TS" if self.roots.get(name, root) != root
         }
         free = {"T", "S"} - taken
-        first = "T" if "T" in free else f"{root}'"
+        first = "T" if "T" in free and root not in ("X", "Y") else f"{root}'"
         second = root if root != first else f"{root}'"
         if root in ("T", "S") and "S" in free:
             second = "S"

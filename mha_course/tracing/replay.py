@@ -11,11 +11,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 LIMIT = 400_000  # numbers that are followed one by one
+_known: dict[tuple[Any, ...], list[Moved]] = {}  # of views that were followed before
 NOWHERE = -1  # the stride of an axis in another order
 
 
@@ -47,16 +48,30 @@ def dense(shape: Sequence[int]) -> list[int]:
     return [math.prod(shape[n + 1 :]) for n in range(len(shape))]
 
 
-def of_views(again: Again, shape: Sequence[int]) -> list[Moved]:
-    """Follow a view by its strides, on a tensor that has the shape only."""
-    places = torch.empty_strided(tuple(shape), spaced(shape), device="meta")
-    return [
-        Moved(
-            int(out.storage_offset()),
-            [[Digit(*pair)] for pair in zip(out.stride(), out.shape, strict=True)],
-        )
-        for out in again(places)
-    ]
+def of_views(again: Again, shape: Sequence[int], *call: Any) -> list[Moved]:
+    """Follow a view by its strides, on a tensor that has the shape only.
+
+    Args: ``call``, what tells this call from others, so that it is run once for all of its kind.
+    """
+    key = (*shape, "of", *map(_hashable, call))
+    if not call or key not in _known:
+        places = torch.empty_strided(tuple(shape), spaced(shape), device="meta")
+        _known[key] = [
+            Moved(
+                int(out.storage_offset()),
+                [[Digit(*p)] for p in zip(out.stride(), out.shape, strict=True)],
+            )
+            for out in again(places)
+        ]
+    return _known[key]
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_hashable, value))
+    if isinstance(value, slice):
+        return repr(value)
+    return int(value) if isinstance(value, int) else value
 
 
 def of_copies(again: Again, shape: Sequence[int], out_shape: Sequence[int]) -> Moved:

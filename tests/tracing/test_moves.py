@@ -47,7 +47,7 @@ def test_what_is_no_transpose_by_strides_is_a_cut():
     found = trace(
         as_heads((S * C, S * D, D, 1)), torch.randn(B, S, C), axes="B S C", sizes={"H": H}
     )
-    assert found.warnings[0].startswith("view-without-transpose")
+    assert found.warnings[0].warning.startswith("view-without-transpose")
 
 
 def test_a_tensor_that_no_memory_holds_is_followed():
@@ -132,4 +132,31 @@ def test_the_same_factors_in_another_order_are_another_axis(name):
     sizes = {"H": H} if "S" in axes[0] else {}
     first, second = (trace(fn, *tensors, axes=axes, sizes=sizes) for fn in (right, wrong))
     assert first.warnings == first.questions == ()
-    assert [said[: len(text)] for said in second.warnings] == [text]
+    assert [step.warning[: len(text)] for step in second.warnings] == [text]
+
+
+# Pieces of joined tokens, and pixels
+
+
+def jointly(x, y):
+    both = torch.cat([y, x], 1)
+    text, image = ((both @ both.mT).softmax(-1) @ both).split([y.size(1), x.size(1)], 1)
+    return y + text, x + image
+
+
+def with_relative_rows(q, k, rows):
+    scores = torch.einsum("byxd,bvud->byxvu", q, k)
+    return (scores + rows[None, :, None, :, None]).flatten(3).softmax(-1)
+
+
+def test_pieces_of_joined_tokens_have_their_names_again():
+    found = trace(jointly, torch.randn(B, 7, C), torch.randn(B, S, C), axes=["B S C", "B T C"])
+    assert [step.axes for step in found.steps[-2:]] == [("B", "T", "C"), ("B", "S", "C")]
+    assert found.warnings == found.questions == ()
+
+
+def test_a_bias_of_pixels_is_no_mask_and_rows_are_no_tokens():
+    pixels = torch.randn(2, B, 4, S, D)
+    found = trace(with_relative_rows, *pixels, torch.randn(4, 4), axes=["B Y X D"] * 2 + ["Y Y"])
+    assert found.steps[0].axes == ("B", "Y'", "X'", "Y", "X")
+    assert found.warnings == found.questions == ()

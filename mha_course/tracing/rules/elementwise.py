@@ -108,7 +108,8 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[list[Axis]])
         result.stage = "masked_scores"
         columns = [row[-2] for row in rows if len(row) > 1 and size_of(row[-1]) == 1]
         per_query = any(size_of(axis) > 1 and call.names.is_token(axis) for axis in columns)
-        if call.op != "sub" and per_query and call.outs[0].shape[-1] > 1:
+        pixels = len(list(filter(call.names.is_token, main.axes))) > 2  # keys of two axes
+        if call.op != "sub" and per_query and call.outs[0].shape[-1] > 1 and not pixels:
             call.warn(warnings.warn("mask-on-queries"))
 
 

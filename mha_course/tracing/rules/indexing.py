@@ -96,7 +96,10 @@ def _concatenated_tokens(
         same = len({names.root(label) for label in labels}) == 1
         joined = "S" if heads or "S" not in names.reserved else "+".join(labels)
         names.tokens.add(joined)
-        return (Factor(labels[0] if same else [*given, joined][0], size),)
+        name = labels[0] if same else [*given, joined][0]
+        if not same:
+            names.pieces[name, size] = along
+        return (Factor(name, size),)
     others_unknown = {names.label(axis) for axis in along if axis not in tokens} == {"?"}
     if heads and others_unknown and len(names.reserved) < 2:
         return (Factor("S", size),)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,7 +59,9 @@ def reshape(call: OpCall) -> list[list[Axis]]:
 def view(call: OpCall) -> list[list[Axis]]:
     """Show the numbers in another order, or some of them: transpose, chunk, select, expand …"""
     axes = call.axes(call.first())  # its shape may have changed in place
-    moved = replay.of_views(call.again, list(map(size_of, axes)))
+    alone = len(call.tensors) == 1
+    kind = (call.op, call.args[1:], list(call.kwargs.items())) if alone and call.args else ()
+    moved = replay.of_views(call.again, list(map(size_of, axes)), *kind)
     return _named(call, axes, moved)
 
 
@@ -151,7 +152,7 @@ def getitem(call: OpCall) -> list[list[Axis]]:
         gone |= set(range(position, position + width))
         dim += width
         position += width
-    moved = replay.of_views(lambda places: [places[tuple(plain)]], list(map(size_of, axes)))
+    moved = replay.of_views(lambda x: [x[tuple(plain)]], list(map(size_of, axes)), "[]", plain)
     (named,) = _named(call, axes, moved, any(isinstance(k, torch.Tensor) for k in indices))
     return [_advanced(call, [a for n, a in enumerate(named) if n not in gone], advanced)]
 
@@ -201,51 +202,48 @@ def _name(
     call: OpCall, axes: list[Axis], moved: Moved, number: int
 ) -> tuple[list[Axis], tuple[Selection, ...]]:
     names = call.names
-    strides = replay.spaced(list(map(size_of, axes)))
-    found: defaultdict[int, list[Digit]] = defaultdict(list)  # the digits of each axis
-    for digit in itertools.chain(*moved.axes):
-        for dim, (stride, axis) in enumerate(zip(strides, axes, strict=True)):
-            if digit.stride == stride or stride < digit.stride < stride * size_of(axis):
-                found[dim].append(digit)
+    seen = set(itertools.chain(*moved.axes))
     linear = len(call.outs) > 1 and call.info(call.first()).linear
     named: dict[Digit, Axis] = {}
     selected: list[Selection] = []
-    for dim, (stride, axis) in enumerate(zip(strides, axes, strict=True)):
-        digits = found[dim] if size_of(axis) > 1 else found[dim][-1:]
-        start = moved.first // stride % (2 * max(size_of(axis), 1))
+    sizes = list(map(size_of, axes))
+    for stride, size, axis in zip(replay.spaced(sizes), sizes, axes, strict=True):
+        if (stride, size) in seen:
+            named[Digit(stride, size)] = axis
+            continue
+        digits = sorted(
+            (d for d in seen if stride <= d.stride < stride * max(size, 2)), reverse=True
+        )
+        start = moved.first // stride % (2 * size or 1)
         if len(digits) > 1:
             named |= zip(digits, _windows(names, axis, stride, digits), strict=True)
         elif digits:
             (digit,) = digits
-            step, rest = divmod(digit.stride, stride)
-            piece = unknown(digit.size) if rest else _sliced(names, axis, start, digit.size, step)
-            named[digit] = piece
-            if call.op == "getitem" and piece and piece != axis and axis[-len(piece) :] == piece:
+            piece = named[digit] = _sliced(names, axis, start, digit.size, digit.stride / stride)
+            if call.op == "getitem" and piece and axis[-len(piece) :] == piece:
                 outer = axis[: -len(piece)]  # one head's width
                 selected.append(Selection(outer, names.label(outer), start // digit.size))
-            elif linear and names.is_token(axis) and digit.size < size_of(axis):
+            elif linear and names.is_token(axis):
                 selected.append(Selection((), f"{PIECE} {call.index}", number))
         elif call.op in ("getitem", "select", "unbind"):
             label = names.label(axis)
             names.take_apart(axis)
             selected.append(Selection(axis, label, start))
-    out = []
-    for row in moved.axes:
-        parts = [_of(digit, named) for digit in row]
-        out.append(parts[0] if len(parts) == 1 else names.tidy(sum(parts, ())))
-    return out, tuple(selected)
+    rows = [[_of(digit, named) for digit in row] for row in reversed(moved.axes)]
+    out = [row[0] if len(row) == 1 else names.tidy(tuple(itertools.chain(*row))) for row in rows]
+    return out[::-1], tuple(selected)
 
 
 def _of(digit: Digit, named: dict[Digit, Axis]) -> Axis:
-    if digit in named or digit.size == 1:
-        return named.get(digit, ())
-    return (unique(digit.size, Origin.UNKNOWN if digit.stride else Origin.COPIES),)
+    """Name one digit; of two of size 1 that lie at one place, the first is new."""
+    if digit.size == 1:
+        return named.pop(digit, ())
+    origin = Origin.UNKNOWN if digit.stride else Origin.COPIES
+    return named.get(digit) or (unique(digit.size, origin),)
 
 
-def _sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: int) -> Axis:
+def _sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) -> Axis:
     """Name a slice; every second number of the head width is half of it."""
-    if size == size_of(axis):
-        return axis
     if step == 1 and axis:
         return names.slice_of(axis, start, size)
     if step == 2 and names.is_width(axis) and 2 * size == size_of(axis):
