@@ -131,7 +131,7 @@ OF_X = {  # from (B, S, C)
     "outer_of_one": (lambda x: torch.outer(x[0, :, 0], x[0, :, 0]), "T S"),
     "one_hot": (lambda x: F.one_hot(x[..., 0].long() * 0, 7), "B S ?"),
     "index_select": (lambda x: x.index_select(-2, torch.arange(5)), "B ? C"),
-    "convolution": (lambda x: F.conv1d(x.mT, x.new_ones(72, 24, 1)), "B 3*C S"),
+    "convolution": (lambda x: F.conv1d(x.mT, x.new_ones(72, 24, 1)), "B ? S"),
     "convolution_over_tokens": (lambda x: F.conv1d(x.mT, x.new_ones(24, 24, 3)), "B C ?"),
     "complex": (lambda x: torch.view_as_complex(x.view(2, 5, 4, 3, 2)), "B S H D/2"),
     "real_again": (
@@ -143,7 +143,7 @@ OF_X = {  # from (B, S, C)
     "an_unknown_operation": (torch.fft.rfft, "? ? ?"),
     "made_here": (lambda x: torch.ones(5, 5), "? ?"),
     "known_after_meeting": (lambda x: torch.ones(5, 1, dtype=x.dtype) * x, "B S C"),
-    "three_widths": (lambda x: nn.Linear(24, 72, dtype=x.dtype)(x), "B S 3*C"),
+    "three_widths": (lambda x: nn.Linear(24, 72, dtype=x.dtype)(x), "B S ?"),
     "a_head": (lambda x: nn.Linear(24, 6, dtype=x.dtype)(x), "B S ?"),
     # a Linear's output may have any order, three first where sizes leave a choice
     "fused_3HD": (lambda x: FUSED(x).view(2, 5, 3, 4, 6), "B S 3 H D"),
@@ -1543,6 +1543,12 @@ OF_WIDTHS = {  # from (B, S, C), or heads that are as many as they are wide
     ),
     "experts": (lambda x: nn.Linear(C, D, dtype=x.dtype)(x).softmax(-1), "B S C", ["B S ?"]),
     "one head": (one_head, "B S C", ["B S D"] * 3),
+    "classes": (nn.Linear(C, 3 * C, dtype=torch.double), "B S C", ["B S ?"]),
+    "hidden": (
+        lambda x: nn.Linear(4 * C, C, dtype=x.dtype)(nn.Linear(C, 4 * C, dtype=x.dtype)(x).relu()),
+        "B S C",
+        ["B S 4*C", "B S C"],
+    ),
     "mixing tokens": (lambda x: x + nn.Linear(S, S, dtype=x.dtype)(x.mT).mT, "B S C", ["B C S"]),
     "talking heads": (talking_heads, "B H S D", ["B T S H"]),
 }

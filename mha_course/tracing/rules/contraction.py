@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 
-from mha_course.tracing.axes import Axis, AxisNamer, size_of, unique, unknown
+from mha_course.tracing.axes import Axis, AxisNamer, Origin, size_of, unique, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo
-from mha_course.tracing.rules.reshape import Rule
+from mha_course.tracing.rules.call import PIECE, OpCall, Rule, TensorInfo
 
 Letters = list[Any]
 
@@ -19,6 +18,7 @@ def linear(call: OpCall) -> list[list[Axis]]:
     """Map the last axis: its new name is that of the weight's rows, or follows from the width."""
     x, weight = call.first(), call.arg(1, "weight")
     rows = call.axes(weight)[0] if weight.dim() == 2 else ()
+    call.names.use(call.axes(x)[-1])
     if call.names.label(rows) == "?":
         rows = _made_of(call.names, call.axes(x), call.outs[0].shape[-1])
     for parameter, axes in ((weight, [rows, call.axes(x)[-1]]), (call.arg(2, "bias"), [rows])):
@@ -34,7 +34,7 @@ def _made_of(names: AxisNamer, axes: list[Axis], size: int) -> Axis:
         return unknown(size)  # of each head something else
     if names.is_token(last) or names.label(last) == "H":
         return last if size_of(last) == size else unknown(size)
-    return (unique(size, "latent"),) if names.label(last) == "kv_rank" else names.linear(size)
+    return (unique(size, Origin.LATENT),) if names.label(last) == "kv_rank" else names.linear(size)
 
 
 def matmul(call: OpCall) -> list[list[Axis]]:
@@ -114,9 +114,11 @@ def contract(
             before = met.get(letter, axis)
             met[letter], differs = call.names.unify(before, axis, strict=products and summed)
             if differs:
-                _warn_of_mismatch(call, summed, met[letter], axis, tensors)
+                _warn_of_mismatch(call, summed, before, axis, tensors)
     axes = [met[letter] for letter in out]
     gone = [letter for letter in met if letter not in out]
+    for letter in gone:
+        call.names.use(met[letter])
     _infer_stage(call, tensors, terms, seen, gone, axes)
     return axes
 
@@ -325,6 +327,9 @@ def module(call: OpCall) -> list[list[Axis]]:
     out = [*query[:position], queries, *query[position + 1 :]]
     batch = [axis for dim, axis in enumerate(query[:-1]) if dim != position]
     heads = call.names.sizes.get("H", 0)
+    mask = call.kwargs.get("attn_mask")
+    if isinstance(mask, torch.Tensor) and mask.dim() == 3 and heads:
+        call.broadcast((*batch[0], *call.names.read("H", heads)), call.axes(mask)[0])
     rest: list[list[Axis]] = []
     for weights in call.outs[1:]:
         between = [call.names.read("H", heads)] if heads and weights.dim() == len(batch) + 3 else []

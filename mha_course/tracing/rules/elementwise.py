@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from mha_course.tracing.axes import Axis, Factor, size_of, unknown
+from mha_course.tracing.axes import Axis, Factor, Origin, size_of, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo
+from mha_course.tracing.rules.call import SCORES, OpCall, Rule, TensorInfo
 from mha_course.tracing.rules.contraction import of_sum
-from mha_course.tracing.rules.indexing import meet_mask
-from mha_course.tracing.rules.reshape import Rule
+from mha_course.tracing.rules.moves import meet_mask
 
 
 def same(call: OpCall) -> list[list[Axis]]:
@@ -109,7 +108,8 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[list[Axis]])
         result.stage = "masked_scores"
         columns = [row[-2] for row in rows if len(row) > 1 and size_of(row[-1]) == 1]
         per_query = any(size_of(axis) > 1 and call.names.is_token(axis) for axis in columns)
-        if call.op != "sub" and per_query and call.outs[0].shape[-1] > 1:
+        pixels = len(list(filter(call.names.is_token, main.axes))) > 2  # keys of two axes
+        if call.op != "sub" and per_query and call.outs[0].shape[-1] > 1 and not pixels:
             call.warn(warnings.warn("mask-on-queries"))
 
 
@@ -189,7 +189,7 @@ def convolve(call: OpCall) -> list[list[Axis]]:
     rows = zip(axes[2:], shape[2:], steps, strict=True)
     patches = [call.names.patches(axis, size, step) for axis, size, step in rows]
     channels = call.names.linear(shape[1])
-    if channels and channels[0].kind == "taken":
+    if channels and channels[0].origin is Origin.TAKEN:
         channels = unknown(shape[1])
     return [[axes[0], channels, *patches]]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mha_course.mistakes import ROWS, Row
-from mha_course.tracing.axes import Axis, AxisNamer, Factor, size_of
+from mha_course.tracing.axes import Axis, AxisNamer, Factor, Origin, in_another_order, size_of
 from mha_course.tracing.rules.factors import Cut
 
 if TYPE_CHECKING:
@@ -58,7 +58,11 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> str | N
         return None
     if len(set(cut.axes)) == 1:
         name = READ_IN_ANOTHER_ORDER.get(tuple(labels))
-        return (Question if free else str)(warn(name)) if name else None
+        if name:
+            return (Question if free else str)(warn(name))
+        if free or "?" in labels or cut.sizes == [factor.size for factor in cut.factors]:
+            return None
+        return warn("reshape-across-axes", axes=" and ".join(labels))
     if rank == 4 and _is_key_reshaped(names, cut):
         return warn("key-reshaped")
     heads = _index_of_heads(cut)
@@ -154,6 +158,10 @@ def _written(names: AxisNamer, factor: Factor) -> str:
 def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> str:
     """Name the mistake where broadcasting laid one axis on another."""
     pair = {names.label(left), names.label(right)}
+    if in_another_order(left, right):
+        if {"B", "H"} <= {factor.name for factor in (*left, *right)}:
+            return warn("fold-order-mixed")
+        return warn("broadcast-of-different-axes", left=_spell(left), right=_spell(right))
     if len(pair) == 1:
         return warn("groups-mixed")
     other = next(iter(pair - {"B"}), "B")
@@ -169,6 +177,16 @@ def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> str:
     return (
         Question(text) if all(map(names.counts_tokens, pair)) else text
     )  # positions may have a name of their own
+
+
+def _spell(axis: Axis) -> str:
+    """Write an axis with the copies in it, and what each part is of."""
+    words = []
+    for factor in axis:
+        word = "copies" if factor.origin is Origin.COPIES else factor.name
+        part = factor.whole if factor.name.isdigit() else None
+        words.append(f"({word} of {part.name})" if part else word)
+    return "*".join(words)
 
 
 def of_crash(op: str, message: str, parts: Sequence[TensorInfo], names: AxisNamer) -> str | None:
