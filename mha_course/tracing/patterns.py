@@ -127,11 +127,12 @@ def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Mapping[str, in
     sizes = set(_words_and_sizes(rows, tensors))
     if len(sizes) > len(dict(sizes)):  # a name has one size
         return {}
-    known = {"H": heads, "T": dict(sizes).get("S"), "1": 1} | dict(sizes)
+    known = {"H": heads, "T": dict(sizes).get("S", 0), "1": 1} | dict(sizes)
     for name, x in tensors.items():
-        fits = [words for words in map(str.split, MASKS) if [*map(known.get, words)] == [*x.shape]]
-        if name not in rows and len(fits) == 1 and any(word in name for word in ("mask", "bias")):
-            rows[name] = tuple(fits[0])
+        shape = tuple(x.shape)
+        like = [row for row in map(str.split, MASKS) if tuple(map(known.get, row)) == shape]
+        if name not in rows and len(like) == 1 and ("mask" in name or "bias" in name):
+            rows[name] = tuple(like[0])
     return rows
 
 
