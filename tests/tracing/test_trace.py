@@ -1172,6 +1172,39 @@ def test_heads_that_only_order_tells_from_their_width_are_asked_about(width, dra
     )
 
 
+@pytest.mark.parametrize("queries", [1, 3, 7])
+def test_is_causal_with_fewer_queries_than_keys(queries, draw):
+    q, k = draw(B, H, queries, D), draw(B, H, 7, D)
+    found = trace(
+        F.scaled_dot_product_attention, q, k, k, is_causal=True,
+        axes=("B H T D", "B H S D", "B H S D"),
+    )  # fmt: skip
+    changed = k.clone()
+    changed[:, :, queries:] = 0
+    again = F.scaled_dot_product_attention(q, changed, changed, is_causal=True)
+    torch.testing.assert_close(again, found.result)  # later keys have no influence
+    texts = [step.warning for step in found.warnings]
+    assert bool(texts) == (queries < 7)
+    assert not texts or texts[0].startswith("causal-top-left: ")
+    assert not texts or f"the last query sees only {queries} of 7 keys" in texts[0]
+    right = trace(F.scaled_dot_product_attention, q, k, k, axes=("B H T D", "B H S D", "B H S D"))
+    assert right.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("scores", "dim", "advice"),
+    [("bihd,bjhd->bijh", 1, "dim=2"), ("bihd,bjhd->bijh", 3, "dim=2"),
+     ("bihd,bjhd->bhij", 2, "dim=-1"), ("bihd,bjhd->hbij", 0, "dim=-1")],
+)  # fmt: skip
+def test_the_advice_names_the_axis_of_the_keys(scores, dim, advice, draw):
+    def share(q, k):
+        return torch.einsum(scores, q, k).softmax(dim)
+
+    found = trace(share, *[draw(B, S, H, D)] * 2, axes="B S H D")
+    (asked,) = found.questions
+    assert asked.question.endswith(f"softmax over {advice}.")
+
+
 def test_weights_that_are_normalised_again_sum_to_one_along_the_keys(draw):
     def compete(slots, x):
         weights = torch.einsum("bid,bjd->bij", slots, x).softmax(1) + 1e-8

@@ -239,7 +239,7 @@ def _name_context(
 ) -> None:
     names = call.names
     call.results[0].stage = "context"
-    _check_weighted_sum(call, weights.over, weights.softmax, over)
+    _check_weighted_sum(call, weights, over)
     had = {label for x in tensors for label in map(names.label, call.axes(x))}
     if names.sizes.get("H") != 1 and "H" in had - set(labels) and "D" in labels:
         call.warn(warnings.warn("heads-averaged"))
@@ -258,14 +258,16 @@ def _name_scores(call: OpCall, values: list[TensorInfo], summed: str, labels: li
         call.warn(warnings.warn("qkv-cut-along-tokens"))
 
 
-def _check_weighted_sum(call: OpCall, over: str, softmax: int, summed: list[str]) -> None:
+def _check_weighted_sum(call: OpCall, weights: TensorInfo, summed: list[str]) -> None:
     """Compare the axis along which weights sum to 1 with the one over which values are summed."""
+    over = weights.over
     tokens = list(filter(call.names.counts_tokens, summed))
     # The one of "+1" may be a sink, which has no value.
     if not tokens or over in tokens or over.removesuffix("+1") in tokens:
-        call.settled.add(softmax)
+        call.settled.add(weights.softmax)
     elif call.names.root(over) != over or over == "T":
-        call.warn(warnings.warn("softmax-over-queries"), softmax)
+        text = warnings.of_softmax("softmax-over-queries", weights.labels, tokens[0])
+        call.warn(text, weights.softmax)
     elif call.names.counts_tokens(over):
         call.warn(warnings.warn("weights-transposed", left=over, right=tokens[0]))
 
@@ -305,6 +307,9 @@ def fused(call: OpCall) -> list[list[Axis]]:
         call.warn(warnings.warn("attention-over-batch"))
     if len(labels) == 3 and call.names.label(q[-1]) == "C" and call.names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", **call.names.sizes))
+    queries, keys = size_of(full[-2]), size_of(full[-1])
+    if call.arg(5, "is_causal", default=False) and queries < keys:
+        call.warn(warnings.warn("causal-top-left", T=queries, S=keys))
     if isinstance(mask, torch.Tensor):
         for left, right in zip(full[::-1], call.axes(mask)[::-1], strict=False):
             call.broadcast(left, right)

@@ -152,6 +152,7 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) 
     if not value.stage:
         for info in value.family:
             info.stage = "scores"
+    labels = [names.label(one) for one in axes]
     tokens = [names.label(one) for one in axes if names.is_token(one)]
     together = [factor.name for factor in axis if names.is_token((factor,))]
     if value.stage in SCORES or len(tokens) > 1:
@@ -165,10 +166,11 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) 
     if len(together) > 1 and not keys_are_pixels and value.stage in SCORES:
         call.warn(warnings.warn("softmax-over-everything", axes=" and ".join(together)))
     elif len(tokens) > 1 and label in tokens[:-1]:
-        call.pending[call.index] = warnings.warn("softmax-over-queries")
+        call.pending[call.index] = warnings.of_softmax("softmax-over-queries", labels, tokens[-1])
     elif len(tokens) > 1 and label not in tokens:
         mistakes = {"H": "softmax-over-heads"} | dict.fromkeys(("B", "B*H"), "softmax-over-batch")
-        call.warn(warnings.warn(mistakes[label]) if label in mistakes else None)
+        if label in mistakes:
+            call.warn(warnings.of_softmax(mistakes[label], labels, tokens[-1]))
 
 
 def embedding(call: OpCall) -> list[list[Axis]]:

@@ -46,6 +46,12 @@ def warn(name: str, **words: object) -> str:
     return (Question if name in QUESTIONS else str)(f"{name}: {text[0].lower()}{text[1:]}")
 
 
+def of_softmax(name: str, labels: Sequence[str], keys: str) -> str:
+    """Say over which dim a softmax of tensors with these axes should run."""
+    dim = list(labels).index(keys) if keys in labels[:-1] else -1
+    return warn(name, dim=dim)
+
+
 def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> str | None:
     """Name the mistake behind a reshape to so many axes whose boundaries do not lie on those of the
     old ones.
