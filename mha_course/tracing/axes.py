@@ -147,6 +147,11 @@ def kept(axes: Sequence[Axis], shape: Sequence[int]) -> list[Axis]:
     ]
 
 
+def _several(number: int, name: str, size: int) -> Axis:
+    """Return what a Linear made as wide as several others."""
+    return (Factor(f"{number}*{name}", size, origin=Origin.LINEAR),)
+
+
 class AxisNamer:
     """The vocabulary of one trace: the size of each name, and which names mean the same tokens."""
 
@@ -197,31 +202,25 @@ class AxisNamer:
         return tuple(factors)
 
     def linear(self, size: int) -> Axis:
-        """Name the output of a Linear by its width, or as the joined latents of attention."""
-        if "kv_rank" in self.extra and size == self.extra["kv_rank"] + self.extra.get("D_rope", 0):
-            return (unique(size, Origin.LINEAR),)
+        """Name the output of a Linear by its width: the first that is so long."""
         full, heads, width = (self.sizes.get(name, 0) for name in "CHD")
-        if size == full:  # keys of fewer heads may be as wide
-            shared = len(self.width()) == 1 and self.sizes.get("H_kv", 0) * width == full
-            return (Factor("C", full, origin=Origin.LINEAR),) if shared else self.width()
-        wholes = ({"H*D": heads * width} if heads * width != full else {}) | {"C": full}
-        for text, whole in wholes.items():
-            if size == whole and whole:
-                return self.read(text, size)
-            for times in (2, 3):
-                if whole and size == times * whole:
-                    return (Factor(f"{times}*{text}", size, origin=Origin.LINEAR),)
-        if size == width:
-            return (unique(width, Origin.TAKEN, "D"),)
-        alike = [name for name, value in self.extra.items() if size == value]
+        shared = len(self.width()) == 1 and self.sizes.get("H_kv", 0) * width == full
+        own = (Factor("C", full, origin=Origin.LINEAR),) if shared else self.width()
+        free = (unique(size, Origin.LINEAR),)
+        latents = self.extra.get("kv_rank", 0)
+        widths = [(latents and latents + self.extra.get("D_rope", 0), free), (full, own)]
+        for text, whole in (("H*D", heads * width), ("C", full)):
+            if text == "C" or whole not in (0, full):
+                widths += [(whole, self.read(text, whole))] if text != "C" else []
+                widths += [(n * whole, _several(n, text, n * whole)) for n in (2, 3)]
+        widths.append((width, (unique(width, Origin.TAKEN, "D"),)))
+        counts = list(self.extra.values())
         for name, value in self.extra.items():
-            if alike == [name]:
-                return (Factor(name, value),)
-            if width and size == value * width:
-                return (Factor(name, value), Factor("D", width))
-        if full and size == 4 * full:
-            return (Factor("4*C", size, origin=Origin.LINEAR),)
-        return (unique(size, Origin.LINEAR),)
+            alone = value if counts.count(value) == 1 else 0
+            factor = Factor(name, value)
+            widths += [(alone, (factor,)), (value * width, (factor, Factor("D", width)))]
+        widths.append((4 * full, _several(4, "C", 4 * full)))
+        return next((axis for known, axis in widths if size == known), free)
 
     def readings(self, factor: Factor) -> list[Axis]:
         """Return the ways to read a new axis such as 3*C, the usual order (3, H, D) first."""

@@ -8,9 +8,9 @@ copies run along one axis at a time.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -37,10 +37,13 @@ class Moved(NamedTuple):
 Again = Callable[[torch.Tensor], Sequence[torch.Tensor]]  # the call on another tensor
 
 
-def spaced(shape: Sequence[int]) -> list[int]:
+@lru_cache(maxsize=4096)
+def spaced(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return strides with room between axes, so that an axis that is new lies on no other."""
-    rooms = [2 * max(size, 1) for size in reversed(shape)]
-    return list(itertools.accumulate(rooms[:-1], int.__mul__, initial=2))[::-1] if rooms else []
+    strides = [2]
+    for size in shape[:0:-1]:
+        strides.append(strides[-1] * 2 * max(size, 1))
+    return tuple(strides[::-1][: len(shape)])
 
 
 def dense(shape: Sequence[int]) -> list[int]:
@@ -55,7 +58,7 @@ def of_views(again: Again, shape: Sequence[int], *call: Any) -> list[Moved]:
     """
     key = (*shape, "of", *map(_hashable, call))
     if not call or key not in _known:
-        places = torch.empty_strided(tuple(shape), spaced(shape), device="meta")
+        places = torch.empty_strided(tuple(shape), spaced(tuple(shape)), device="meta")
         _known[key] = [
             Moved(
                 int(out.storage_offset()),
@@ -78,7 +81,7 @@ def of_copies(again: Again, shape: Sequence[int], out_shape: Sequence[int]) -> M
     """Follow a call that treats each axis by itself along one after another, the others short."""
     new = len(out_shape) - len(shape)
     axes = [[Digit(0, size)] for size in out_shape]
-    for dim, (size, stride) in enumerate(zip(shape, spaced(shape), strict=True)):
+    for dim, (size, stride) in enumerate(zip(shape, spaced(tuple(shape)), strict=True)):
         if out_shape[new + dim] == size:
             axes[new + dim] = [Digit(stride, size)]
         if size < 2 or out_shape[new + dim] in (0, size):

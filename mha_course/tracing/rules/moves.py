@@ -207,7 +207,7 @@ def _name(
     named: dict[Digit, Axis] = {}
     selected: list[Selection] = []
     sizes = list(map(size_of, axes))
-    for stride, size, axis in zip(replay.spaced(sizes), sizes, axes, strict=True):
+    for stride, size, axis in zip(replay.spaced(tuple(sizes)), sizes, axes, strict=True):
         if (stride, size) in seen:
             named[Digit(stride, size)] = axis
             continue
