@@ -243,10 +243,16 @@ weight-not-transposed/form: A head's columns were taken from both weights, inste
 # 4, Softmax: Break it: the wrong axis
 softmax-over-queries: Columns sum to 1 instead of rows: softmax ran over the queries.
     Each query shares out one whole among the keys: softmax over dim=-1.
+softmax-over-queries/traced: Columns sum to 1 instead of rows: softmax ran over the queries.
+    Each query shares out one whole among the keys: softmax over dim={dim}.
 softmax-over-heads: Softmax ran over the heads.
     Each head has its own rows, which sum to 1: softmax over dim=-1.
+softmax-over-heads/traced: Softmax ran over the heads.
+    Each head has its own rows, which sum to 1: softmax over dim={dim}.
 softmax-over-batch: Softmax ran over the batch, so sentences depend on each other.
     Use the axis of the keys, dim=-1.
+softmax-over-batch/traced: Softmax ran over the batch, so sentences depend on each other.
+    Use the axis of the keys, dim={dim}.
 softmax-over-everything: The whole table sums to 1, instead of each row.
     Each query shares out its own whole: softmax over one axis, dim=-1.
 softmax-over-everything/traced: This softmax runs over {axes} at once: one distribution for all
@@ -485,6 +491,9 @@ padding-other-side: This is the mask for padding on the left.
 # 8, Masks: When T is not S: which corner?
 causal-top-left: The triangle stands at the top left.
     The new tokens are the last ones: align the triangle with the bottom right corner.
+causal-top-left/traced: is_causal=True aligns the triangle at the top left, so the last query sees
+    only {T} of {S} keys.
+    Tokens that follow a cache are the last ones: pass a mask for them, or none for a single one.
 # 8, Masks: Deeper: conventions in the wild
 convention-misread: The numbers of "additive" were turned round like a mask of True and False.
     It holds 0 where a key may be seen and -inf where it is hidden: compare with 0.

@@ -13,7 +13,23 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum, auto
 from typing import NamedTuple
+
+
+class Origin(Enum):
+    """Where a factor comes from."""
+
+    NAMED = auto()
+    UNKNOWN = auto()
+    LINEAR = auto()  # made by a Linear, its inner order is free
+    LATENT = auto()  # made by a Linear of the latents of attention
+    TAKEN = auto()  # made by a Linear, as wide as a head, so taken for D
+    EITHER = auto()  # one half of a width of 4, or the two numbers beside it
+    MIXED = auto()  # parts of several axes
+    COPIES = auto()  # of one number
+    GROUPED = auto()  # repeated heads, each beside its copies
+    TILED = auto()  # repeated heads, all of them again
 
 
 class Factor(NamedTuple):
@@ -22,15 +38,13 @@ class Factor(NamedTuple):
     name: str
     size: int
     whole: Factor | None = None  # what it is a part of
-    part: tuple[int, tuple[int, ...]] | None = None  # which part of what sizes; None for a slice
-    # "new": unknown; "fresh": made by a Linear, inner order free; "repeated": copies of one number;
-    # "taken": a Linear's output, as wide as a head, so taken for D (part holds its number);
-    # "grouped" and "tiled": repeated heads, each beside its copies or all of them again
-    kind: str = ""
+    stride: int = 0  # as digits of the whole: how far apart they are in it; 0 for a slice
+    origin: Origin = Origin.NAMED
+    number: int = 0  # tells factors without a name from others
 
 
 Axis = tuple[Factor, ...]  # an empty product is an axis of size 1
-_numbers = itertools.count()
+_numbers = itertools.count(1)
 
 
 class Size(int):
@@ -81,9 +95,9 @@ def size_of(axis: Axis) -> int:
     return axis[0].size if len(axis) == 1 else math.prod([factor.size for factor in axis])
 
 
-def unique(size: int, kind: str = "new", name: str = "?") -> Factor:
+def unique(size: int, origin: Origin = Origin.UNKNOWN, name: str = "?") -> Factor:
     """Return a factor that is another than all others, and mostly has no name."""
-    return Factor(name, size, None, (next(_numbers), ()), kind)
+    return Factor(name, size, origin=origin, number=next(_numbers))
 
 
 def unknown(size: int) -> Axis:
@@ -93,12 +107,36 @@ def unknown(size: int) -> Axis:
 
 def _alone(axis: Axis) -> Factor | None:
     """Return the one unnamed factor of an axis if it, or what it is a part of, is new."""
-    if len(axis) != 1 or axis[0].name != "?" or axis[0].kind == "mixed":
+    if len(axis) != 1 or axis[0].name != "?" or axis[0].origin is Origin.MIXED:
         return None
     whole = axis[0]
     while whole.whole:
         whole = whole.whole
-    return axis[0] if whole.part else None
+    return axis[0] if whole.number else None
+
+
+def in_another_order(left: Axis, right: Axis) -> bool:
+    """Return whether a factor that both axes have lies elsewhere in the other one."""
+    strides = [
+        {f: size_of(axis[n + 1 :]) for n, f in enumerate(axis) if f.name != "?" and f.size > 1}
+        for axis in (left, right)
+        if len(axis) > 1
+    ]
+    return len(strides) == 2 and any(
+        strides[0][factor] != strides[1][factor] for factor in strides[0].keys() & strides[1].keys()
+    )
+
+
+def _begin_of_whole(factors: Sequence[Factor]) -> int | None:
+    """Return where the digits begin that make up a whole at the end of these factors."""
+    whole, stride = factors[-1].whole, 1
+    for n in reversed(range(len(factors))):
+        if whole is None or factors[n].whole != whole or factors[n].stride != stride:
+            return None
+        stride *= factors[n].size
+        if stride == whole.size:
+            return n
+    return None
 
 
 def kept(axes: Sequence[Axis], shape: Sequence[int]) -> list[Axis]:
@@ -107,6 +145,11 @@ def kept(axes: Sequence[Axis], shape: Sequence[int]) -> list[Axis]:
         axis if size_of(axis) == size else unknown(size)
         for axis, size in zip(axes, shape, strict=True)
     ]
+
+
+def _several(number: int, name: str, size: int) -> Axis:
+    """Return what a Linear made as wide as several others."""
+    return (Factor(f"{number}*{name}", size, origin=Origin.LINEAR),)
 
 
 class AxisNamer:
@@ -127,13 +170,14 @@ class AxisNamer:
         self.reserved = set(whole) & self.tokens
         self.roots: dict[str, str] = {}
         self.labels: dict[Axis, str] = {}
-        self.taken = 0  # how many Linears' outputs were taken for a head's width
-        self.confirmed: set[Factor] = set()  # of those, used as only a head's width is
+        # Of what was taken for a head's width, what was used as only one is.
+        self.confirmed: set[Factor] = set()
         # What ran beside a factor without a name, and what such factors turned out to be.
         self.met: defaultdict[Factor, list[Axis]] = defaultdict(list)
         self.found: dict[Factor, Axis] = {}
         # Of a factor that was joined to itself: what it is half of, and the other way round.
         self.halves: dict[Factor, Factor] = {}
+        self.pieces: dict[tuple[str, int], list[Axis]] = {}  # of tokens that were joined
         self.doubles: dict[Factor, Factor] = {}
 
     def width(self) -> Axis:
@@ -158,39 +202,32 @@ class AxisNamer:
         return tuple(factors)
 
     def linear(self, size: int) -> Axis:
-        """Name the output of a Linear by its width, or as the joined latents of attention."""
-        if "kv_rank" in self.extra and size == self.extra["kv_rank"] + self.extra.get("D_rope", 0):
-            return (unique(size, "fresh"),)
+        """Name the output of a Linear by its width: the first that is so long."""
         full, heads, width = (self.sizes.get(name, 0) for name in "CHD")
-        if size == full:  # keys of fewer heads may be as wide
-            shared = len(self.width()) == 1 and self.sizes.get("H_kv", 0) * width == full
-            return (Factor("C", full, kind="fresh"),) if shared else self.width()
-        wholes = ({"H*D": heads * width} if heads * width != full else {}) | {"C": full}
-        for text, whole in wholes.items():
-            if size == whole and whole:
-                return self.read(text, size)
-            for times in (2, 3):
-                if whole and size == times * whole:
-                    return (Factor(f"{times}*{text}", size, kind="fresh"),)
-        if size == width:
-            self.taken += 1
-            return (Factor("D", width, None, (self.taken, ()), "taken"),)
-        alike = [name for name, value in self.extra.items() if size == value]
+        shared = len(self.width()) == 1 and self.sizes.get("H_kv", 0) * width == full
+        own = (Factor("C", full, origin=Origin.LINEAR),) if shared else self.width()
+        free = (unique(size, Origin.LINEAR),)
+        latents = self.extra.get("kv_rank", 0)
+        widths = [(latents and latents + self.extra.get("D_rope", 0), free), (full, own)]
+        for text, whole in (("H*D", heads * width), ("C", full)):
+            if text == "C" or whole not in (0, full):
+                widths += [(whole, self.read(text, whole))] if text != "C" else []
+                widths += [(n * whole, _several(n, text, n * whole)) for n in (2, 3)]
+        widths.append((width, (unique(width, Origin.TAKEN, "D"),)))
+        counts = list(self.extra.values())
         for name, value in self.extra.items():
-            if alike == [name]:
-                return (Factor(name, value),)
-            if width and size == value * width:
-                return (Factor(name, value), Factor("D", width))
-        if full and size == 4 * full:
-            return (Factor("4*C", size, kind="fresh"),)
-        return (unique(size, "fresh"),)
+            alone = value if counts.count(value) == 1 else 0
+            factor = Factor(name, value)
+            widths += [(alone, (factor,)), (value * width, (factor, Factor("D", width)))]
+        widths.append((4 * full, _several(4, "C", 4 * full)))
+        return next((axis for known, axis in widths if size == known), free)
 
     def readings(self, factor: Factor) -> list[Axis]:
         """Return the ways to read a new axis such as 3*C, the usual order (3, H, D) first."""
         times, _, rest = factor.name.partition("*")
-        if factor.kind == "fresh" and factor.name == "C":
+        if factor.origin is Origin.LINEAR and factor.name == "C":
             return [self.read("H_kv*D", factor.size), (factor,)]
-        if factor.kind != "fresh" or not rest or times == "4":
+        if factor.origin is not Origin.LINEAR or not rest or times == "4":
             return [(factor,)]
         count = Factor(times, int(times))
         inner = self.width() if rest == "C" else self.read(rest, factor.size // int(times))
@@ -210,8 +247,8 @@ class AxisNamer:
             return [(whole,) if size == whole.size else () for size in sizes]
         names = ["?"] * len(sizes)
         if sizes == (2, 2) and self.is_width((whole,)):  # their use will tell which one is D/2
-            kind = f"either {next(_numbers)}"
-            return [(Factor("?", 2, whole, (position, sizes), kind),) for position in range(2)]
+            number = next(_numbers)
+            return [(Factor("?", 2, whole, n, Origin.EITHER, number),) for n in (2, 1)]
         if len(sizes) == 2 and whole.name == "D" and 2 in sizes:
             names = ["2" if size == 2 else "D/2" for size in sizes]
         elif len(sizes) == 2 and whole.name == "H":
@@ -221,24 +258,24 @@ class AxisNamer:
             names = [f"{whole.name}/{sizes[1]}", str(sizes[1])]
         elif (
             whole.name == "?"
-            and whole.kind == "fresh"
+            and whole.origin is Origin.LINEAR
             and sizes[:-2] in ((), (3,))
             and "H" in self.sizes
         ):
             names = [*map(str, sizes[:-2]), *self._heads_and_width(*sizes[-2:])]
         elif (
-            whole.kind in ("latent", "fresh")
+            whole.origin in (Origin.LATENT, Origin.LINEAR)
             and len(sizes) == 2
             and sizes[1] != self.sizes.get("C")
         ):
             names[0] = "H" if sizes[0] == self.sizes.get("H") else "?"
-        doubt = "taken" if names[-2:] == ["?", "D"] else ""  # is it the width of some heads?
-        return [
-            (Factor(name, size, whole, (position, sizes), doubt if name == "D" else ""),)
-            if size > 1
-            else ()
-            for position, (name, size) in enumerate(zip(names, sizes, strict=True))
+        made = [
+            Factor(name, size, whole, math.prod(sizes[n + 1 :]))
+            for n, (name, size) in enumerate(zip(names, sizes, strict=True))
         ]
+        if names[-2:] == ["?", "D"]:  # is it the width of some heads?
+            made[-1] = made[-1]._replace(origin=Origin.TAKEN)
+        return [(factor,) if factor.size > 1 else () for factor in made]
 
     def _heads_and_width(self, number: int, width: int) -> list[str]:
         """Name what a Linear's output was split into; without C, the first heads give D."""
@@ -253,12 +290,13 @@ class AxisNamer:
         """Name a piece of an axis: tokens and whole factors keep their names."""
         if size == size_of(axis):
             return axis
+        if piece := self._piece(axis, start, size):
+            return piece
         if len(axis) == 1 and self.is_token(axis):
             without_class = axis[0].whole if axis[0].name.endswith("+1") else None
             return ((without_class or axis[0])._replace(size=size),)
-        if latent := self._latent(axis, start, size):
-            return latent
-        if len(axis) == 1 and axis[0].kind == "fresh":
+        if len(axis) == 1 and axis[0].origin is Origin.LINEAR:
+            self.use(axis)
             return self.linear(size)
         if len(axis) == 1 and axis[0].name == "H+2" and start == 0 and size == self.sizes["H"]:
             return self.read("H", size)
@@ -278,17 +316,22 @@ class AxisNamer:
             return self.half((whole,))
         return (Factor("D" if width else "?", size, whole),)
 
-    def _latent(self, axis: Axis, start: int, size: int) -> Axis:
-        """Name one of the two pieces of a query, key or latent of latent attention."""
+    def _piece(self, axis: Axis, start: int, size: int) -> Axis:
+        """Name one of the pieces of which something was joined, as tokens or latents are."""
         whole = axis[0]
-        names = ("D_nope", "D_rope" if whole.name == "D" else "D_v")
-        if whole.kind == "fresh":
-            names = ("kv_rank", "D_rope")
-        first, second = (self.extra.get(name, 0) for name in names)
-        is_piece = (start, size) in ((0, first), (first, second))
-        if len(axis) > 1 or first + second != whole.size or not is_piece:
+        pieces = self.pieces.get((self.root(self.label(axis)), size_of(axis)), [])
+        if len(axis) == 1 and not pieces:
+            names = ("D_nope", "D_rope" if whole.name == "D" else "D_v")
+            if whole.origin is Origin.LINEAR:
+                names = ("kv_rank", "D_rope")
+            pieces = [(Factor(name, self.extra.get(name, 0), whole),) for name in names]
+        if sum(map(size_of, pieces)) != size_of(axis):
             return ()
-        return (Factor(names[start > 0], size, whole),)
+        for piece in pieces:
+            if (start, size) == (0, size_of(piece)):
+                return piece
+            start -= size_of(piece)
+        return ()
 
     def is_width(self, axis: Axis) -> bool:
         """Return whether this is D, or a declared part of it such as D_rope."""
@@ -313,8 +356,8 @@ class AxisNamer:
 
     def take_apart(self, axis: Axis) -> None:
         """Note that an axis is taken apart: for a width of 4 in (2, 2) it is the 2, not D/2."""
-        if len(axis) == 1 and axis[0].kind.startswith("either") and axis[0].whole and axis[0].part:
-            other = axis[0]._replace(part=(1 - axis[0].part[0], (2, 2)))
+        if len(axis) == 1 and axis[0].origin is Origin.EITHER and axis[0].whole:
+            other = axis[0]._replace(stride=3 - axis[0].stride)
             self.found |= {axis[0]: (Factor("2", 2),), other: self.half((axis[0].whole,))}
 
     def tidy(self, axis: Axis) -> Axis:
@@ -324,15 +367,10 @@ class AxisNamer:
             if factor.size == 1 and factor in out:
                 continue
             out.append(factor)
+            start = _begin_of_whole(out)
             whole = factor.whole
-            (last, sizes) = factor.part or (0, ())
-            complete = False
-            if sizes and last + 1 == len(sizes):  # the last part: do the others stand before it?
-                parts = [(whole, (n, sizes)) for n in range(len(sizes))]
-                complete = [(f.whole, f.part) for f in out[-len(sizes) :]] == parts
-            if complete:
-                joined = (whole,) if whole else ()
-                out[-len(sizes) :] = self.width() if whole and whole.name == "C" else joined
+            if whole and start is not None:
+                out[start:] = self.width() if whole.name == "C" else (whole,)
             elif len(out) > 1:
                 out[-2:] = self._pair(out[-2], out[-1])
         return tuple(out)
@@ -345,16 +383,26 @@ class AxisNamer:
         is_two = two.name == "2" or (two.size == 2 and two is right)
         if is_two and half.name == f"{whole.name}/2" and self.is_width((whole,)):
             return [whole]
-        few, copies, kind = right, left, "tiled"
-        if right.kind == "repeated":
-            few, copies, kind = left, right, "grouped"
-        if copies.kind == "repeated" and few.name in self.extra and few.size * copies.size == heads:
-            return [Factor("H", heads, kind=kind)]
+        few, copies, order = right, left, Origin.TILED
+        if right.origin is Origin.COPIES:
+            few, copies, order = left, right, Origin.GROUPED
+        if (
+            copies.origin is Origin.COPIES
+            and few.name in self.extra
+            and few.size * copies.size == heads
+        ):
+            return [Factor("H", heads, origin=order)]
         return [left, right]
 
     def confirm(self, axes: Iterable[Axis]) -> None:
         """Take note that what was taken for a head's width is used as one."""
-        self.confirmed.update(factor for axis in axes for factor in axis if factor.kind == "taken")
+        self.confirmed.update(
+            factor for axis in axes for factor in axis if factor.origin is Origin.TAKEN
+        )
+
+    def use(self, axis: Axis) -> None:
+        """Take note that something was made of a Linear's output, which then has its name."""
+        self.confirmed.update(factor for factor in axis if factor.origin is Origin.LINEAR)
 
     def meet(self, left: Axis, right: Axis) -> None:
         """Note that two axes run side by side: an unnamed one later takes the other's name."""
@@ -410,12 +458,17 @@ class AxisNamer:
                 sum([self._find(f) if f in unsure else (f,) for f in axis], ()) for axis in axes
             ]
             axes = self.separate_tokens(sure) if sure != list(axes) else axes
-        return tuple("?" if self.is_doubtful(axis) else self.label(axis) for axis in axes)
+        unused = {f for f in factors if f.origin is Origin.LINEAR and "*" in f.name}
+        unused -= self.confirmed
+        hidden = [self.is_doubtful(axis) or not unused.isdisjoint(axis) for axis in axes]
+        return tuple(
+            "?" if doubt else self.label(axis) for doubt, axis in zip(hidden, axes, strict=True)
+        )
 
     def is_doubtful(self, axis: Axis) -> bool:
         """Return whether this only looks like a head's width, not yet used as one."""
         for factor in axis:
-            if factor.kind == "taken" and factor not in self.confirmed:
+            if factor.origin is Origin.TAKEN and factor not in self.confirmed:
                 return True
             if factor.whole and self.is_doubtful((factor.whole,)):
                 return True
@@ -478,7 +531,7 @@ class AxisNamer:
             name for name in "TS" if self.roots.get(name, root) != root
         }
         free = {"T", "S"} - taken
-        first = "T" if "T" in free else f"{root}'"
+        first = "T" if "T" in free and root not in ("X", "Y") else f"{root}'"
         second = root if root != first else f"{root}'"
         if root in ("T", "S") and "S" in free:
             second = "S"
@@ -494,12 +547,14 @@ class AxisNamer:
             return (right, False) if size_of(left) == 1 else (left, False)
         if size_of(left) == 1:
             return (left or right), False
+        if in_another_order(left, right):
+            return (right if self.label(left) == "?" else left), True
         self.meet(left, right)
         one, two = (tuple(f for f in axis if f.size > 1) for axis in (left, right))
         a, b = self.label(one), self.label(two)
         if a == b:
-            orders = [f.kind for f in (*one, *two) if f.kind in ("grouped", "tiled")]
-            marked = bool(orders) and right[0].kind in orders
+            orders = [f.origin for f in (*one, *two) if f.origin in (Origin.GROUPED, Origin.TILED)]
+            marked = bool(orders) and right[0].origin in orders
             return (right if marked or len(left) < len(right) else left), len(set(orders)) > 1
         if b == "?" or b.isdigit():
             return left, False

@@ -46,6 +46,7 @@ LETTERS = {  # of other people
     **dict.fromkeys(KV_HEADS, "H_kv"),
     **dict(zip("tse", "TSE", strict=True)),
 }
+MASKS = ("T S", "B S", "B T S", "H T S", "B 1 T S", "B 1 1 S", "1 1 T S", "B H T S")
 IMAGE = {"N": "B", "H": "Y", "W": "X"}  # where H and W stand together they are no heads
 TORCH = {"N": "B", "E": "C"}  # where they stand together, as in what torch says of its modules
 NAME = re.compile(r"[^\W\d]\w*'?|\d+|\?")
@@ -123,10 +124,16 @@ def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Mapping[str, in
     if len(tokens) > 1:  # queries of their own come first
         own = next(name for name, words in rows.items() if "S" in words)
         rows[own] = tuple("T" if word == "S" else word for word in rows[own])
-    sizes = {
-        pair for name, row in rows.items() for pair in zip(row, tensors[name].shape, strict=True)
-    }
-    return rows if len(sizes) == len(dict(sizes)) else {}  # each name has one size
+    sizes = set(_words_and_sizes(rows, tensors))
+    if len(sizes) > len(dict(sizes)):  # a name has one size
+        return {}
+    known = {"H": heads, "T": dict(sizes).get("S", 0), "1": 1} | dict(sizes)
+    for name, x in tensors.items():
+        shape = tuple(x.shape)
+        like = [row for row in map(str.split, MASKS) if tuple(map(known.get, row)) == shape]
+        if name not in rows and len(like) == 1 and ("mask" in name or "bias" in name):
+            rows[name] = tuple(like[0])
+    return rows
 
 
 def guessed(rows: Words) -> str:

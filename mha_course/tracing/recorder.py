@@ -21,12 +21,12 @@ from mha_course.tracing.dispatch import EXPLICIT_COPIES, MOVES, NOTES, op_name
 from mha_course.tracing.op_counter import OpCounter
 from mha_course.tracing.records import Argument, Operand, Step
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import OpCall, TensorInfo, tensors_in
+from mha_course.tracing.rules.call import OpCall, Rule, TensorInfo, tensors_in
 from mha_course.tracing.rules.contraction import CONTRACTIONS, after_linear
 from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
 from mha_course.tracing.rules.making import MAKING
-from mha_course.tracing.rules.reshape import VIEWS, Rule
+from mha_course.tracing.rules.moves import VIEWS
 from mha_course.tracing.source_lines import Frames, UserFrame
 
 RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE, **MAKING}
@@ -97,14 +97,14 @@ class Recorder(TorchFunctionMode):
         if isinstance(func, internals.OpOverload) and not self.counter.flops:
             self.counter.ran(func, args, kwargs, out)  # scripted: the counter comes too late
         if isinstance(out, (torch.Tensor, tuple, list)) and not isinstance(out, torch.Size):
-            self._guard(self._record, op_name(func), args, kwargs, out)
+            self._guard(self._record, op_name(func), func, args, kwargs, out)
         elif id(args[0] if args else None) in self.values and op_name(func) in ("shape", "size"):
             return self._sizes(self.values[id(args[0])].axes, out, *args[1:], **kwargs)
         elif func is torch.Tensor.__setitem__:
-            self._guard(self._record, "setitem", args, kwargs, args[0])
+            self._guard(self._record, "setitem", func, args, kwargs, args[0])
         elif func is torch.Tensor.__iter__:
             rows = list(out)
-            self._guard(self._record, "unbind", args, kwargs, rows)
+            self._guard(self._record, "unbind", torch.unbind, args, kwargs, rows)
             out = iter(rows)
         elif type(out).__module__ == "numpy":
             self.notes[IN_NUMPY] = None
@@ -190,7 +190,9 @@ class Recorder(TorchFunctionMode):
             if not self.readers[value.key]:
                 del self.memories[value.key], self.readers[value.key]
 
-    def _record(self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    def _record(
+        self, op: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+    ) -> None:
         """Write a step for every tensor that came out."""
         outs = [out] if isinstance(out, torch.Tensor) else tensors_in(out)
         if not outs:
@@ -206,7 +208,7 @@ class Recorder(TorchFunctionMode):
         read = list(by_id.values())
         values = [self.values.get(key) or self.info(tensor) for key, tensor in by_id.items()]
         call = OpCall(
-            op, args, kwargs, outs, self.names, self.info, len(self.steps), read,
+            op, func, args, kwargs, outs, self.names, self.info, len(self.steps), read,
             self.pending, self.settled,
         )  # fmt: skip
         call.results = [TensorInfo([]) for _ in outs]
@@ -242,10 +244,12 @@ class Recorder(TorchFunctionMode):
         """Name the axes of the results; they stay unknown where no rule fits."""
         base = call.op[:-1] if call.op.endswith("_") and not call.op.startswith("_") else call.op
         rule = RULES.get(call.op) or RULES.get(base)
+        copies = self.counter.copies
         try:
             named = [list(axes) for axes in rule(call)] if rule else self._kept(call)
         except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
             named = []  # arguments of a kind that the rule does not know
+        self.counter.copies = copies  # without those of the rule
         named += [[] for _ in outs[len(named) :]]
         return [self._checked(axes, tensor) for axes, tensor in zip(named, outs, strict=True)]
 

@@ -9,7 +9,7 @@ from mha_course.tracing.records import Step
 from mha_course.tracing.rules.call import TensorInfo
 from mha_course.tracing.rules.contraction import CONTRACTIONS
 from mha_course.tracing.rules.indexing import INDEXING
-from mha_course.tracing.rules.reshape import VIEWS
+from mha_course.tracing.rules.moves import VIEWS
 
 BEFORE = ("projection", "split")
 PASSING = {*VIEWS, *INDEXING, "dropout", "contiguous", "clone", "to"}  # keep a Linear's output

@@ -198,6 +198,23 @@ def test_axes_are_guessed_from_declared_sizes_and_a_note_says_so():
 
 
 @pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((S, S), "T S"), ((B, S), "B S"), ((B, S, S), "B T S"), ((B, 1, 1, S), "B 1 1 S"),
+     ((1, S), "1 ?"), ((S, B), "? ?")],
+)  # fmt: skip
+def test_a_mask_is_guessed_where_its_sizes_leave_one_reading(shape, axes):
+    module = MultiHeadAttention(C, H)
+
+    def masked(x, mask):
+        return module(x)[0].sum() + mask.sum()
+
+    found = trace(masked, torch.zeros(B, S, C), torch.ones(shape, dtype=torch.bool))
+    assert read(found)["mask"] == axes
+    other = trace(lambda x, y: masked(x, mask=y), torch.zeros(B, S, C), torch.ones(shape))
+    assert set(read(other)["y"].split()) <= {"?", "1"}
+
+
+@pytest.mark.parametrize(
     ("shape", "fn"),
     [((B, S, C + 1), lambda x: x * 2), ((B, S, C), lambda x: x * 2), ((B, H, S, D), torch.exp)],
 )

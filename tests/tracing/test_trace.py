@@ -131,7 +131,7 @@ OF_X = {  # from (B, S, C)
     "outer_of_one": (lambda x: torch.outer(x[0, :, 0], x[0, :, 0]), "T S"),
     "one_hot": (lambda x: F.one_hot(x[..., 0].long() * 0, 7), "B S ?"),
     "index_select": (lambda x: x.index_select(-2, torch.arange(5)), "B ? C"),
-    "convolution": (lambda x: F.conv1d(x.mT, x.new_ones(72, 24, 1)), "B 3*C S"),
+    "convolution": (lambda x: F.conv1d(x.mT, x.new_ones(72, 24, 1)), "B ? S"),
     "convolution_over_tokens": (lambda x: F.conv1d(x.mT, x.new_ones(24, 24, 3)), "B C ?"),
     "complex": (lambda x: torch.view_as_complex(x.view(2, 5, 4, 3, 2)), "B S H D/2"),
     "real_again": (
@@ -143,7 +143,7 @@ OF_X = {  # from (B, S, C)
     "an_unknown_operation": (torch.fft.rfft, "? ? ?"),
     "made_here": (lambda x: torch.ones(5, 5), "? ?"),
     "known_after_meeting": (lambda x: torch.ones(5, 1, dtype=x.dtype) * x, "B S C"),
-    "three_widths": (lambda x: nn.Linear(24, 72, dtype=x.dtype)(x), "B S 3*C"),
+    "three_widths": (lambda x: nn.Linear(24, 72, dtype=x.dtype)(x), "B S ?"),
     "a_head": (lambda x: nn.Linear(24, 6, dtype=x.dtype)(x), "B S ?"),
     # a Linear's output may have any order, three first where sizes leave a choice
     "fused_3HD": (lambda x: FUSED(x).view(2, 5, 3, 4, 6), "B S 3 H D"),
@@ -1172,6 +1172,39 @@ def test_heads_that_only_order_tells_from_their_width_are_asked_about(width, dra
     )
 
 
+@pytest.mark.parametrize("queries", [1, 3, 7])
+def test_is_causal_with_fewer_queries_than_keys(queries, draw):
+    q, k = draw(B, H, queries, D), draw(B, H, 7, D)
+    found = trace(
+        F.scaled_dot_product_attention, q, k, k, is_causal=True,
+        axes=("B H T D", "B H S D", "B H S D"),
+    )  # fmt: skip
+    changed = k.clone()
+    changed[:, :, queries:] = 0
+    again = F.scaled_dot_product_attention(q, changed, changed, is_causal=True)
+    torch.testing.assert_close(again, found.result)  # later keys have no influence
+    texts = [step.warning for step in found.warnings]
+    assert bool(texts) == (queries < 7)
+    assert not texts or texts[0].startswith("causal-top-left: ")
+    assert not texts or f"the last query sees only {queries} of 7 keys" in texts[0]
+    right = trace(F.scaled_dot_product_attention, q, k, k, axes=("B H T D", "B H S D", "B H S D"))
+    assert right.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("scores", "dim", "advice"),
+    [("bihd,bjhd->bijh", 1, "dim=2"), ("bihd,bjhd->bijh", 3, "dim=2"),
+     ("bihd,bjhd->bhij", 2, "dim=-1"), ("bihd,bjhd->hbij", 0, "dim=-1")],
+)  # fmt: skip
+def test_the_advice_names_the_axis_of_the_keys(scores, dim, advice, draw):
+    def share(q, k):
+        return torch.einsum(scores, q, k).softmax(dim)
+
+    found = trace(share, *[draw(B, S, H, D)] * 2, axes="B S H D")
+    (asked,) = found.questions
+    assert asked.question.endswith(f"softmax over {advice}.")
+
+
 def test_weights_that_are_normalised_again_sum_to_one_along_the_keys(draw):
     def compete(slots, x):
         weights = torch.einsum("bid,bjd->bij", slots, x).softmax(1) + 1e-8
@@ -1543,6 +1576,12 @@ OF_WIDTHS = {  # from (B, S, C), or heads that are as many as they are wide
     ),
     "experts": (lambda x: nn.Linear(C, D, dtype=x.dtype)(x).softmax(-1), "B S C", ["B S ?"]),
     "one head": (one_head, "B S C", ["B S D"] * 3),
+    "classes": (nn.Linear(C, 3 * C, dtype=torch.double), "B S C", ["B S ?"]),
+    "hidden": (
+        lambda x: nn.Linear(4 * C, C, dtype=x.dtype)(nn.Linear(C, 4 * C, dtype=x.dtype)(x).relu()),
+        "B S C",
+        ["B S 4*C", "B S C"],
+    ),
     "mixing tokens": (lambda x: x + nn.Linear(S, S, dtype=x.dtype)(x.mT).mT, "B S C", ["B C S"]),
     "talking heads": (talking_heads, "B H S D", ["B T S H"]),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -55,6 +55,7 @@ class OpCall:
     """A call: its name, what went in and came out, and where to write what was found."""
 
     op: str
+    func: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     outs: list[torch.Tensor]
@@ -77,6 +78,16 @@ class OpCall:
         if position < len(self.args):
             return self.args[position]
         return next((self.kwargs[name] for name in names if name in self.kwargs), default)
+
+    def again(self, places: torch.Tensor) -> list[torch.Tensor]:
+        """Return what the call makes of another tensor than the one that it was called on."""
+        x = self.first()
+        args = [places if value is x else value for value in self.args]
+        kwargs = {name: places if value is x else value for name, value in self.kwargs.items()}
+        try:
+            return tensors_in([self.func(*args, **kwargs)])
+        except RuntimeError as error:  # one argument goes with the numbers of another
+            raise ValueError(self.op) from error
 
     def first(self) -> torch.Tensor:
         """Return the tensor that a method was called on."""
@@ -120,3 +131,6 @@ def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
         elif isinstance(item, dict):
             tensors += tensors_in(item.values())
     return tensors
+
+
+Rule = Callable[[OpCall], Sequence[list[Axis]]]

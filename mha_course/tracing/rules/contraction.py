@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 
-from mha_course.tracing.axes import Axis, AxisNamer, size_of, unique, unknown
+from mha_course.tracing.axes import Axis, AxisNamer, Origin, size_of, unique, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo
-from mha_course.tracing.rules.reshape import Rule
+from mha_course.tracing.rules.call import PIECE, OpCall, Rule, TensorInfo
 
 Letters = list[Any]
 
@@ -19,6 +18,7 @@ def linear(call: OpCall) -> list[list[Axis]]:
     """Map the last axis: its new name is that of the weight's rows, or follows from the width."""
     x, weight = call.first(), call.arg(1, "weight")
     rows = call.axes(weight)[0] if weight.dim() == 2 else ()
+    call.names.use(call.axes(x)[-1])
     if call.names.label(rows) == "?":
         rows = _made_of(call.names, call.axes(x), call.outs[0].shape[-1])
     for parameter, axes in ((weight, [rows, call.axes(x)[-1]]), (call.arg(2, "bias"), [rows])):
@@ -34,7 +34,7 @@ def _made_of(names: AxisNamer, axes: list[Axis], size: int) -> Axis:
         return unknown(size)  # of each head something else
     if names.is_token(last) or names.label(last) == "H":
         return last if size_of(last) == size else unknown(size)
-    return (unique(size, "latent"),) if names.label(last) == "kv_rank" else names.linear(size)
+    return (unique(size, Origin.LATENT),) if names.label(last) == "kv_rank" else names.linear(size)
 
 
 def matmul(call: OpCall) -> list[list[Axis]]:
@@ -114,9 +114,11 @@ def contract(
             before = met.get(letter, axis)
             met[letter], differs = call.names.unify(before, axis, strict=products and summed)
             if differs:
-                _warn_of_mismatch(call, summed, met[letter], axis, tensors)
+                _warn_of_mismatch(call, summed, before, axis, tensors)
     axes = [met[letter] for letter in out]
     gone = [letter for letter in met if letter not in out]
+    for letter in gone:
+        call.names.use(met[letter])
     _infer_stage(call, tensors, terms, seen, gone, axes)
     return axes
 
@@ -237,7 +239,7 @@ def _name_context(
 ) -> None:
     names = call.names
     call.results[0].stage = "context"
-    _check_weighted_sum(call, weights.over, weights.softmax, over)
+    _check_weighted_sum(call, weights, over)
     had = {label for x in tensors for label in map(names.label, call.axes(x))}
     if names.sizes.get("H") != 1 and "H" in had - set(labels) and "D" in labels:
         call.warn(warnings.warn("heads-averaged"))
@@ -256,14 +258,16 @@ def _name_scores(call: OpCall, values: list[TensorInfo], summed: str, labels: li
         call.warn(warnings.warn("qkv-cut-along-tokens"))
 
 
-def _check_weighted_sum(call: OpCall, over: str, softmax: int, summed: list[str]) -> None:
+def _check_weighted_sum(call: OpCall, weights: TensorInfo, summed: list[str]) -> None:
     """Compare the axis along which weights sum to 1 with the one over which values are summed."""
+    over = weights.over
     tokens = list(filter(call.names.counts_tokens, summed))
     # The one of "+1" may be a sink, which has no value.
     if not tokens or over in tokens or over.removesuffix("+1") in tokens:
-        call.settled.add(softmax)
+        call.settled.add(weights.softmax)
     elif call.names.root(over) != over or over == "T":
-        call.warn(warnings.warn("softmax-over-queries"), softmax)
+        text = warnings.of_softmax("softmax-over-queries", weights.labels, tokens[0])
+        call.warn(text, weights.softmax)
     elif call.names.counts_tokens(over):
         call.warn(warnings.warn("weights-transposed", left=over, right=tokens[0]))
 
@@ -303,6 +307,9 @@ def fused(call: OpCall) -> list[list[Axis]]:
         call.warn(warnings.warn("attention-over-batch"))
     if len(labels) == 3 and call.names.label(q[-1]) == "C" and call.names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", **call.names.sizes))
+    queries, keys = size_of(full[-2]), size_of(full[-1])
+    if call.arg(5, "is_causal", default=False) and queries < keys:
+        call.warn(warnings.warn("causal-top-left", T=queries, S=keys))
     if isinstance(mask, torch.Tensor):
         for left, right in zip(full[::-1], call.axes(mask)[::-1], strict=False):
             call.broadcast(left, right)
@@ -325,6 +332,9 @@ def module(call: OpCall) -> list[list[Axis]]:
     out = [*query[:position], queries, *query[position + 1 :]]
     batch = [axis for dim, axis in enumerate(query[:-1]) if dim != position]
     heads = call.names.sizes.get("H", 0)
+    mask = call.kwargs.get("attn_mask")
+    if isinstance(mask, torch.Tensor) and mask.dim() == 3 and heads:
+        call.broadcast((*batch[0], *call.names.read("H", heads)), call.axes(mask)[0])
     rest: list[list[Axis]] = []
     for weights in call.outs[1:]:
         between = [call.names.read("H", heads)] if heads and weights.dim() == len(batch) + 3 else []

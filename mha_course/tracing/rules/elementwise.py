@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from mha_course.tracing.axes import Axis, Factor, size_of, unknown
+from mha_course.tracing.axes import Axis, Factor, Origin, size_of, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo
+from mha_course.tracing.rules.call import SCORES, OpCall, Rule, TensorInfo
 from mha_course.tracing.rules.contraction import of_sum
-from mha_course.tracing.rules.indexing import meet_mask
-from mha_course.tracing.rules.reshape import Rule
+from mha_course.tracing.rules.moves import meet_mask
 
 
 def same(call: OpCall) -> list[list[Axis]]:
@@ -109,7 +108,8 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[list[Axis]])
         result.stage = "masked_scores"
         columns = [row[-2] for row in rows if len(row) > 1 and size_of(row[-1]) == 1]
         per_query = any(size_of(axis) > 1 and call.names.is_token(axis) for axis in columns)
-        if call.op != "sub" and per_query and call.outs[0].shape[-1] > 1:
+        pixels = len(list(filter(call.names.is_token, main.axes))) > 2  # keys of two axes
+        if call.op != "sub" and per_query and call.outs[0].shape[-1] > 1 and not pixels:
             call.warn(warnings.warn("mask-on-queries"))
 
 
@@ -152,6 +152,7 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) 
     if not value.stage:
         for info in value.family:
             info.stage = "scores"
+    labels = [names.label(one) for one in axes]
     tokens = [names.label(one) for one in axes if names.is_token(one)]
     together = [factor.name for factor in axis if names.is_token((factor,))]
     if value.stage in SCORES or len(tokens) > 1:
@@ -165,10 +166,11 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) 
     if len(together) > 1 and not keys_are_pixels and value.stage in SCORES:
         call.warn(warnings.warn("softmax-over-everything", axes=" and ".join(together)))
     elif len(tokens) > 1 and label in tokens[:-1]:
-        call.pending[call.index] = warnings.warn("softmax-over-queries")
+        call.pending[call.index] = warnings.of_softmax("softmax-over-queries", labels, tokens[-1])
     elif len(tokens) > 1 and label not in tokens:
         mistakes = {"H": "softmax-over-heads"} | dict.fromkeys(("B", "B*H"), "softmax-over-batch")
-        call.warn(warnings.warn(mistakes[label]) if label in mistakes else None)
+        if label in mistakes:
+            call.warn(warnings.of_softmax(mistakes[label], labels, tokens[-1]))
 
 
 def embedding(call: OpCall) -> list[list[Axis]]:
@@ -189,7 +191,7 @@ def convolve(call: OpCall) -> list[list[Axis]]:
     rows = zip(axes[2:], shape[2:], steps, strict=True)
     patches = [call.names.patches(axis, size, step) for axis, size, step in rows]
     channels = call.names.linear(shape[1])
-    if channels and channels[0].kind == "taken":
+    if channels and channels[0].origin is Origin.TAKEN:
         channels = unknown(shape[1])
     return [[axes[0], channels, *patches]]
 

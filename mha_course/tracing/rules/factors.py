@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from itertools import product
 from typing import NamedTuple
 
-from mha_course.tracing.axes import FEATURES, Axis, AxisNamer, Factor, unique, unknown
+from mha_course.tracing.axes import (
+    FEATURES,
+    Axis,
+    AxisNamer,
+    Factor,
+    Origin,
+    size_of,
+    unique,
+    unknown,
+)
 
 ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
 
@@ -30,6 +39,10 @@ def regroup(
     if 0 in shape:
         return [unknown(size) for size in shape], []
     readings = [names.readings(axis[0]) if len(axis) == 1 else [axis] for axis in axes]
+    if axes and size_of(axes[-1]) == shape[-1]:  # it stays
+        readings[-1] = [axes[-1]]
+    for axis, ways in zip(axes, readings, strict=True):
+        names.use(axis if ways != [axis] else ())
     laid = [_lay(names, choice, shape, like) for choice in product(*readings)]
 
     def cuts_and_unknowns(result: tuple[list[Axis], list[Cut]]) -> tuple[int, int]:
@@ -104,8 +117,10 @@ def _fill(names: AxisNamer, pairs: _Pairs, sizes: list[int]) -> tuple[list[Axis]
     whole = unique(math.prod(sizes), name=names.label(tuple(factors)))
     if len(set(came_from)) == 1 and not permuted:
         return names.parts(whole, tuple(sizes)), None  # one axis, divided in another way
-    kind = "new" if FEATURES.isdisjoint([factor.name for factor in factors]) else "mixed"
-    return [(unique(size, kind),) for size in sizes], Cut(factors, came_from, sizes)
+    origin = (
+        Origin.UNKNOWN if FEATURES.isdisjoint([factor.name for factor in factors]) else Origin.MIXED
+    )
+    return [(unique(size, origin),) for size in sizes], Cut(factors, came_from, sizes)
 
 
 def _place_ones(

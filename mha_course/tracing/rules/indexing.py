@@ -2,133 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from mha_course.tracing.axes import Axis, Factor, Size, axis_of, size_of, unknown
+from mha_course.tracing.axes import Axis, Factor, size_of, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import PIECE, OpCall, Selection
-from mha_course.tracing.rules.reshape import Rule
-
-
-def cut(call: OpCall) -> list[list[Axis]]:
-    """Cut along one axis: chunk, split, tensor_split, narrow."""
-    axes = call.axes(call.first())
-    dim = call.arg(1, "dim", default=0) if call.op == "narrow" else call.arg(2, "dim", default=0)
-    dim %= len(axes)
-    start = call.arg(2, "start") if call.op == "narrow" else 0
-    out = []
-    if call.names.is_token(axes[dim]) and call.info(call.first()).linear:
-        label = f"{PIECE} {call.index}"
-        call.selections = [(Selection((), label, i),) for i in range(len(call.outs))]
-    for piece in call.outs:
-        size = piece.shape[dim]
-        out.append([*axes[:dim], call.names.slice_of(axes[dim], start, size), *axes[dim + 1 :]])
-        start += size
-    return out
-
-
-def unbind(call: OpCall) -> list[list[Axis]]:
-    """Take an axis apart into its elements."""
-    axes = call.axes(call.first())
-    dim = call.arg(1, "dim", default=0) % len(axes)
-    label = call.names.label(axes[dim])
-    call.names.take_apart(axes[dim])
-    call.selections = [(Selection(axes[dim], label, i),) for i in range(len(call.outs))]
-    return [[*axes[:dim], *axes[dim + 1 :]]] * len(call.outs)
-
-
-def select(call: OpCall) -> list[list[Axis]]:
-    """Take one element of an axis."""
-    axes = call.axes(call.first())
-    _select_one(call, axes, call.arg(1, "dim") % len(axes), call.arg(2, "index"))
-    return [axes]
-
-
-def _select_one(call: OpCall, axes: list[Axis], dim: int, index: Any) -> None:
-    """Drop an axis of which one element is taken, and note which one that was."""
-    axis = axes.pop(dim)
-    call.names.take_apart(axis)
-    if isinstance(index, int):
-        _note_selection(call, axis, index)
-
-
-def _note_selection(call: OpCall, axis: Axis, index: int) -> None:
-    """Note which element of an axis the result is."""
-    selected = Selection(axis, call.names.label(axis), index % size_of(axis))
-    call.selections = [(*sum(call.selections, ()), selected)]
-
-
-def getitem(call: OpCall) -> list[list[Axis]]:
-    """Index with numbers, slices, None, Ellipsis and tensors."""
-    x, key = call.args[0], call.args[1]
-    keys = list(key) if isinstance(key, tuple) else [key]
-    indices = [k for k in keys if k is not None and k is not Ellipsis]
-    used = sum(k.dim() if _is_bool(k) else 1 for k in indices)
-    if not any(k is Ellipsis for k in keys):
-        keys.append(Ellipsis)
-    axes = call.axes(x)
-    advanced = []
-    out: list[Axis] = []
-    for k in keys:
-        if k is None:
-            out.append(())
-        elif k is Ellipsis:
-            rest = x.dim() - used
-            out += axes[:rest]
-            axes = axes[rest:]
-        elif isinstance(k, slice):
-            start, stop, step = k.indices(size_of(axes[0]))
-            first_ones = isinstance(k.stop, Size) and (start, step) == (0, 1) and k.stop == stop
-            if first_ones and call.names.label(axes[0]) == "?":
-                axes[0] = axis_of(k.stop)
-            out.append(_sliced(call, axes.pop(0), start, len(range(start, stop, step)), step))
-        elif isinstance(k, int) or (
-            isinstance(k, torch.Tensor) and k.dim() == 0 and not _is_bool(k)
-        ):
-            _select_one(call, axes, 0, k)
-        else:
-            meet_mask(call, k, axes)
-            advanced.append((len(out), k))
-            axes = axes[k.dim() if _is_bool(k) else 1 :]
-    return [_advanced(call, out, advanced)]
-
-
-def _sliced(call: OpCall, axis: Axis, start: int, size: int, step: int) -> Axis:
-    """Name a slice; every second number of the head width is half of it."""
-    if step == 1:
-        piece = call.names.slice_of(axis, start, size)
-        if piece and len(piece) < len(axis) and axis[-len(piece) :] == piece:  # one head's width
-            _note_selection(call, axis[: -len(piece)], start // size)
-        return piece
-    if step == 2 and call.names.is_width(axis) and 2 * size == size_of(axis):
-        return call.names.half(axis)
-    return axis[:1] if call.names.is_token(axis) and size == size_of(axis) else unknown(size)
-
-
-def _advanced(call: OpCall, out: list[Axis], keys: list[tuple[int, Any]]) -> list[Axis]:
-    """Insert the axes of index tensors: one gives its own axes, several give unknown ones."""
-    if not keys:
-        return out
-    position, key = keys[0]
-    missing = call.outs[0].dim() - len(out)
-    new = list(map(unknown, call.outs[0].shape[position : position + missing]))
-    if len(keys) == 1 and isinstance(key, torch.Tensor) and not _is_bool(key):
-        new = call.axes(key)
-    return [*out[:position], *new, *out[position:]]
-
-
-def _is_bool(key: Any) -> bool:
-    return isinstance(key, torch.Tensor) and key.dtype in (torch.bool, torch.uint8)
-
-
-def meet_mask(call: OpCall, key: Any, axes: list[Axis]) -> None:
-    """Take note that a mask which picks elements has the axes that it picks from."""
-    if not _is_bool(key):
-        return
-    for mask, axis in zip(call.axes(key), axes, strict=False):
-        call.names.meet(mask, axis)
+from mha_course.tracing.rules.call import OpCall, Rule
+from mha_course.tracing.rules.moves import PIECES
 
 
 def cat(call: OpCall) -> list[list[Axis]]:
@@ -217,7 +96,10 @@ def _concatenated_tokens(
         same = len({names.root(label) for label in labels}) == 1
         joined = "S" if heads or "S" not in names.reserved else "+".join(labels)
         names.tokens.add(joined)
-        return (Factor(labels[0] if same else [*given, joined][0], size),)
+        name = labels[0] if same else [*given, joined][0]
+        if not same:
+            names.pieces[name, size] = along
+        return (Factor(name, size),)
     others_unknown = {names.label(axis) for axis in along if axis not in tokens} == {"?"}
     if heads and others_unknown and len(names.reserved) < 2:
         return (Factor("S", size),)
@@ -279,24 +161,6 @@ def gather(call: OpCall) -> list[list[Axis]]:
     return [[new if n == dim or size_of(old) != size_of(new) else old for n, (old, new) in pairs]]
 
 
-def unfold(call: OpCall) -> list[list[Axis]]:
-    """Slide a window along an axis: how many there are, and at the end how long each is."""
-    axes = call.axes(call.first())
-    dim = call.arg(1, "dimension")
-    step = call.arg(3, "step")
-    count = call.outs[0].shape[dim % len(axes)]
-    size = call.outs[0].shape[-1]
-    disjoint = len(axes[dim]) == 1 and step == size and count * size == size_of(axes[dim])
-    windows = unknown(count)
-    window = unknown(size)
-    if disjoint:
-        windows, window = call.names.parts(axes[dim][0], (count, size))
-    if disjoint and call.names.is_token(axes[dim]):
-        call.names.tokens.update(factor.name for factor in windows)
-    axes[dim] = windows
-    return [[*axes, window]]
-
-
 def index_select(call: OpCall) -> list[list[Axis]]:
     """Take elements of an axis, which is then named as the index is."""
     axes = call.axes(call.first())
@@ -305,13 +169,9 @@ def index_select(call: OpCall) -> list[list[Axis]]:
 
 
 INDEXING: dict[str, Rule] = {
-    **dict.fromkeys(("chunk", "split", "split_with_sizes", "tensor_split", "narrow"), cut),
-    "unbind": unbind,
-    "select": select,
-    "getitem": getitem,
+    **PIECES,
     **dict.fromkeys(("cat", "concat", "concatenate"), cat),
     "stack": stack,
     "index_select": index_select,
     **dict.fromkeys(("gather", "take_along_dim"), gather),
-    "unfold": unfold,
 }

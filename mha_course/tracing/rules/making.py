@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 
 from mha_course.tracing.axes import Axis, Size, axis_of
-from mha_course.tracing.rules.call import OpCall
-from mha_course.tracing.rules.reshape import Rule
+from mha_course.tracing.rules.call import OpCall, Rule
 
 
 def filled(call: OpCall) -> list[list[Axis]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mha_course.mistakes import ROWS, Row
-from mha_course.tracing.axes import Axis, AxisNamer, Factor, size_of
+from mha_course.tracing.axes import Axis, AxisNamer, Factor, Origin, in_another_order, size_of
 from mha_course.tracing.rules.factors import Cut
 
 if TYPE_CHECKING:
@@ -46,6 +46,12 @@ def warn(name: str, **words: object) -> str:
     return (Question if name in QUESTIONS else str)(f"{name}: {text[0].lower()}{text[1:]}")
 
 
+def of_softmax(name: str, labels: Sequence[str], keys: str) -> str:
+    """Say over which dim a softmax of tensors with these axes should run."""
+    dim = list(labels).index(keys) if keys in labels[:-1] else -1
+    return warn(name, dim=dim)
+
+
 def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> str | None:
     """Name the mistake behind a reshape to so many axes whose boundaries do not lie on those of the
     old ones.
@@ -58,7 +64,11 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> str | N
         return None
     if len(set(cut.axes)) == 1:
         name = READ_IN_ANOTHER_ORDER.get(tuple(labels))
-        return (Question if free else str)(warn(name)) if name else None
+        if name:
+            return (Question if free else str)(warn(name))
+        if free or "?" in labels or cut.sizes == [factor.size for factor in cut.factors]:
+            return None
+        return warn("reshape-across-axes", axes=" and ".join(labels))
     if rank == 4 and _is_key_reshaped(names, cut):
         return warn("key-reshaped")
     heads = _index_of_heads(cut)
@@ -154,6 +164,10 @@ def _written(names: AxisNamer, factor: Factor) -> str:
 def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> str:
     """Name the mistake where broadcasting laid one axis on another."""
     pair = {names.label(left), names.label(right)}
+    if in_another_order(left, right):
+        if {"B", "H"} <= {factor.name for factor in (*left, *right)}:
+            return warn("fold-order-mixed")
+        return warn("broadcast-of-different-axes", left=_spell(left), right=_spell(right))
     if len(pair) == 1:
         return warn("groups-mixed")
     other = next(iter(pair - {"B"}), "B")
@@ -169,6 +183,16 @@ def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> str:
     return (
         Question(text) if all(map(names.counts_tokens, pair)) else text
     )  # positions may have a name of their own
+
+
+def _spell(axis: Axis) -> str:
+    """Write an axis with the copies in it, and what each part is of."""
+    words = []
+    for factor in axis:
+        word = "copies" if factor.origin is Origin.COPIES else factor.name
+        part = factor.whole if factor.name.isdigit() else None
+        words.append(f"({word} of {part.name})" if part else word)
+    return "*".join(words)
 
 
 def of_crash(op: str, message: str, parts: Sequence[TensorInfo], names: AxisNamer) -> str | None:

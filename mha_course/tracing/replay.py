@@ -1,0 +1,146 @@
+"""Where numbers go in a move: the same call again, on the places of the numbers.
+
+A move, such as a transpose, a slice or a repeat, makes no new numbers. So it needs no rule: it runs
+again on what tells only where each number lies, and every axis of the result is read as digits of
+these places. Nothing large is copied: views run on a tensor without memory, whose strides tell, and
+copies run along one axis at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+
+LIMIT = 400_000  # numbers that are followed one by one
+_known: dict[tuple[Any, ...], list[Moved]] = {}  # of views that were followed before
+NOWHERE = -1  # the stride of an axis in another order
+
+
+class Digit(NamedTuple):
+    """So many steps, each this far from the next in what was moved; 0 apart are copies."""
+
+    stride: int
+    size: int
+
+
+class Moved(NamedTuple):
+    """A result: the place of its first number, and the digits of each axis, the slowest first."""
+
+    first: int
+    axes: list[list[Digit]]
+
+
+Again = Callable[[torch.Tensor], Sequence[torch.Tensor]]  # the call on another tensor
+
+
+@lru_cache(maxsize=4096)
+def spaced(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return strides with room between axes, so that an axis that is new lies on no other."""
+    strides = [2]
+    for size in shape[:0:-1]:
+        strides.append(strides[-1] * 2 * max(size, 1))
+    return tuple(strides[::-1][: len(shape)])
+
+
+def dense(shape: Sequence[int]) -> list[int]:
+    """Return the strides of numbers that lie in a row."""
+    return [math.prod(shape[n + 1 :]) for n in range(len(shape))]
+
+
+def of_views(again: Again, shape: Sequence[int], *call: Any) -> list[Moved]:
+    """Follow a view by its strides, on a tensor that has the shape only.
+
+    Args: ``call``, what tells this call from others, so that it is run once for all of its kind.
+    """
+    key = (*shape, "of", *map(_hashable, call))
+    if not call or key not in _known:
+        places = torch.empty_strided(tuple(shape), spaced(tuple(shape)), device="meta")
+        _known[key] = [
+            Moved(
+                int(out.storage_offset()),
+                [[Digit(*p)] for p in zip(out.stride(), out.shape, strict=True)],
+            )
+            for out in again(places)
+        ]
+    return _known[key]
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_hashable, value))
+    if isinstance(value, slice):
+        return repr(value)
+    return int(value) if isinstance(value, int) else value
+
+
+def of_copies(again: Again, shape: Sequence[int], out_shape: Sequence[int]) -> Moved:
+    """Follow a call that treats each axis by itself along one after another, the others short."""
+    new = len(out_shape) - len(shape)
+    axes = [[Digit(0, size)] for size in out_shape]
+    for dim, (size, stride) in enumerate(zip(shape, spaced(tuple(shape)), strict=True)):
+        if out_shape[new + dim] == size:
+            axes[new + dim] = [Digit(stride, size)]
+        if size < 2 or out_shape[new + dim] in (0, size):
+            continue
+        short = [1] * len(shape)
+        short[dim] = size
+        (out,) = again(torch.arange(size).view(short))
+        row = digits_of([place * stride for place in _line(out, new + dim)])
+        axes[new + dim] = row or [Digit(NOWHERE, out_shape[new + dim])]
+    return Moved(0, axes)
+
+
+def of_indices(again: Again, shape: Sequence[int], ends: Sequence[int] = ()) -> list[Moved | None]:
+    """Follow any move number by number; None where an axis of the result is no sum of digits.
+
+    Args: ``ends``, the strides of what is known, at which digits that go on over it are cut.
+    """
+    if math.prod(shape) > LIMIT:
+        return []
+    places = torch.arange(math.prod(shape), dtype=torch.double).view(list(shape))
+    moved: list[Moved | None] = []
+    for out in again(places):
+        numbers = out.long()
+        lines = [_line(numbers, dim) for dim in range(out.dim())]
+        rows = list(map(digits_of, lines))
+        first = int(numbers[(0,) * out.dim()])
+        total = torch.tensor(first)
+        for line in lines:
+            total = total[..., None] + torch.tensor(line) - first
+        exact = torch.equal(total, numbers)
+        known = [list(_cut_at(ends, row)) for row in rows if row is not None]
+        moved.append(Moved(first, known) if exact and len(known) == len(rows) else None)
+    return moved
+
+
+def _cut_at(ends: Sequence[int], row: list[Digit]) -> Iterator[Digit]:
+    """Cut digits that go on from one factor to the next, where nothing is left over."""
+    for stride, size in row:
+        whole = stride * size
+        for end in ends:
+            if 0 < stride < end < whole and end % stride == 0 == whole % end:
+                yield Digit(end, whole // end)
+                whole = end
+        yield Digit(stride, whole // stride if stride else size)
+
+
+def _line(numbers: torch.Tensor, dim: int) -> list[int]:
+    """Return the numbers along one axis, at the begin of all others."""
+    line = numbers[tuple(slice(None) if n == dim else 0 for n in range(numbers.dim()))]
+    return list(map(int, line.tolist()))
+
+
+def digits_of(line: list[int]) -> list[Digit] | None:
+    """Write a row of places as digits; None if their order is another."""
+    if len(line) == 1:
+        return []
+    step = line[1] - line[0]
+    count = next((n for n in range(1, len(line)) if line[n] - line[n - 1] != step), len(line))
+    rows = line[::count]
+    even = [first + step * n for first in rows for n in range(count)] == line
+    outer = digits_of(rows) if even else None
+    return None if outer is None else [*outer, Digit(step, count)]
