@@ -12,19 +12,29 @@ import json
 import linecache
 import re
 import symtable
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
+from math import isfinite, isnan
 from typing import Any
 
+import torch
 from IPython.core.inputtransformer2 import TransformerManager
+from numpy import int32, int64
+from torch import Tensor
 
 from mha_course.cli.stub_source import is_stub_source
 from mha_course.exercises.catalogue import EXERCISES, LESSONS
 from mha_course.exercises.checker import check
-from mha_course.exercises.sandbox import explain
+from mha_course.exercises.sandbox import explain, run
+from mha_course.exercises.spec import Exercise
 
+# What an answer puts in the place of Python's own functions changes nothing in this module.
+globals()["__builtins__"] = dict(vars(builtins))
+AS_LIST, DENSE = Tensor.tolist, Tensor.to_dense  # as they are before anybody's code runs
+CLOSE = 1e-3  # what results may be apart from those that the checker has compared already
 CELL_MAGIC = re.compile(r"\A(?:\s*%%.*\n)+")
 BEGINNING = re.compile(rf"^(?:async )?(?:def|class) ({'|'.join(EXERCISES)})\b", re.MULTILINE)
 BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)  # what ast.parse raises
@@ -32,6 +42,11 @@ LEFT_OUT = (
     " What loops and calls of the notebook make is not there: only imports, definitions and "
     "assignments are run."
 )
+OTHERWISE = (
+    "Its results are not those of the exercise when they are compared with numbers that were "
+    "computed before your code ran."
+)
+IN_PLACE = " It was judged with the course's own {} in place of yours."
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
 ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
@@ -42,12 +57,15 @@ class Answer:
     """One answer: an expression, and the statements to run before it, each the source of a cell and
     a place in it.
 
-    There are none, and no expression, where nobody has begun.
+    There are none, and no expression, where nobody has begun. ``calls`` are other exercises that
+    the statements bind, and ``replaced`` those of them that are judged to be wrong.
     """
 
     exercise: str
     expression: str = ""
     statements: Sequence[tuple[str, int]] = ()
+    calls: Sequence[str] = ()
+    replaced: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -82,13 +100,23 @@ def read(notebook: bytes) -> tuple[list[str], list[Any]] | str:
     if not notebook:
         return "There is no notebook, or it is empty, larger than 100 MB, or cannot be opened."
     try:
-        cells = [cell for cell in json.loads(notebook)["cells"] if cell["cell_type"] == "code"]
+        try:
+            parsed = json.loads(notebook)
+        except UnicodeDecodeError:  # as an old Windows writes it
+            parsed = json.loads(notebook.decode("cp1252"))
+        cells = [cell for cell in parsed["cells"] if cell["cell_type"] == "code"]
         sources = ["".join(cell["source"]) for cell in cells]
+        counts = [cell.get("execution_count") for cell in cells]
+        ran = [(n if type(n) is int else sys.maxsize, at) for at, n in enumerate(counts)]
     except Exception as error:  # whatever it is, it is no notebook
         return f"This is no notebook that can be read ({type(error).__name__})."
     if not any(map(str.strip, sources)):
         return "There is no code in this notebook."
+    # What a learner saw pass may stand below its check: the order in which cells were run counts
+    # as well as that in which they stand.
     answers = find_answers(sources)
+    others = find_answers([sources[at] for _, at in sorted(ran)])
+    answers += [answer for answer in others if answer.expression and answer not in answers]
     used = [*dict.fromkeys(source for answer in answers for source, _ in answer.statements)]
     at = {source: number for number, source in enumerate(used)}
     numbered = [
@@ -96,6 +124,7 @@ def read(notebook: bytes) -> tuple[list[str], list[Any]] | str:
             answer.exercise,
             answer.expression,
             [(at[source], place) for source, place in answer.statements],
+            answer.calls,
         )
         for answer in answers
     ]
@@ -105,8 +134,8 @@ def read(notebook: bytes) -> tuple[list[str], list[Any]] | str:
 def unpacked(sources: Sequence[str], answers: Sequence[Any]) -> list[Answer]:
     """Return the answers that ``read`` has found."""
     return [
-        Answer(name, given, [(sources[at], place) for at, place in parts])
-        for name, given, parts in answers
+        Answer(name, given, [(sources[at], place) for at, place in parts], calls)
+        for name, given, parts, calls in answers
     ]
 
 
@@ -245,10 +274,13 @@ def _answer(name: str, statements: list[Statement], checked: int, given: str) ->
             end = len(statements)  # it may stand below
             if not _begun(name, statements, end):
                 return Answer(name)
+    needed = _needed(expression, statements, end)
+    bound = set[str]().union(*(statement.binds for statement in needed)) - {name}
     return Answer(
         name,
         expression,
-        [(statement.cell, statement.place) for statement in _needed(expression, statements, end)],
+        [(statement.cell, statement.place) for statement in needed],
+        [other for other in EXERCISES if other in bound],
     )
 
 
@@ -314,28 +346,74 @@ def judge(answer: Answer) -> tuple[str, str, str, str]:
 
     That is a status, a mistake, a message, and a picture in HTML.
     """
-    space: dict[str, Any] = {"__name__": "__main__"}
-    own = dict(vars(builtins))
+    space: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
+    of_python = vars(builtins)
+    own = dict(of_python)
+    exercise = EXERCISES[answer.exercise]
+    torch.set_num_threads(1)  # as the checker does
+    with torch.no_grad():
+        results = [exercise.run(exercise.reference, *inputs()) for inputs in exercise.all_inputs]
+    right = [_numbers(result) for result in results]
+    references = {name: EXERCISES[name].reference for name in answer.replaced}
     try:
         for number, (source, place) in enumerate(answer.statements, start=1):
             file = f"your code, part {number}"
             linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-            tree = compile(
-                source, file, "exec", ast.PyCF_ONLY_AST
-            )  # no frame of ast between the learner and us
+            if references.keys() & _binds(source, place):
+                space.update(references)
+                continue
+            # no frame of ast between the learner and us
+            tree = compile(source, file, "exec", ast.PyCF_ONLY_AST)
             assert isinstance(tree, ast.Module)
             exec(compile(ast.Module(tree.body[place : place + 1], []), file, "exec"), space)
         given = eval(answer.expression, space)
-        vars(builtins).update(
-            own
-        )  # with what a cell has put in their place, any answer might seem right
+        # with what a cell has put in their place, any answer might seem right
+        of_python.update(own)
         report = check(answer.exercise, given, record=False)
+        of_python.update(own)
+        if report.status == "correct" and not _agrees(exercise, given, right):
+            return "wrong", "", OTHERWISE, ""
     except BaseException as error:  # whatever a learner's code raises is reported
-        return (
-            "error",
-            "",
-            f"{explain(error, ())}{LEFT_OUT if isinstance(error, NameError) else ''}",
-            "",
-        )
+        of_python.update(own)
+        missing = LEFT_OUT if isinstance(error, NameError) else ""
+        return "error", "", f"{explain(error, ())}{missing}", ""
     missing = LEFT_OUT if report.message.startswith("NameError") else ""
+    if references:
+        names = ", ".join(f"`{name}`" for name in references)
+        missing += IN_PLACE.format(names)
     return report.status, report.mistake or "", f"{report.message}{missing}", report.picture
+
+
+def _binds(source: str, place: int) -> set[str]:
+    """Return the names that a statement of a cell binds, or a cell that is no Python begins."""
+    try:
+        return set(_bound(ast.parse(source).body[place]))
+    except BROKEN:
+        return set(BEGINNING.findall(source))
+
+
+def _agrees(exercise: Exercise, given: Any, right: Sequence[list[Any]]) -> bool:
+    """Return whether results are those that were computed before: asked only of what the checker
+    calls correct, and made of what nobody can replace by name. Raises: whatever the answer does.
+    """
+    for inputs, wanted in zip(exercise.all_inputs, right, strict=True):
+        outcome = run(exercise.run, given, inputs())
+        if outcome.error:
+            raise outcome.error
+        found = _numbers(outcome.result)
+        size = max([1.0, *(abs(x) for x in wanted if isfinite(x))])
+        near = [
+            x == y or (isnan(x) and isnan(y)) or abs(x - y) <= CLOSE * size
+            for x, y in zip(found, wanted, strict=False)
+        ]
+        if len(found) != len(wanted) or not all(near):
+            return False
+    return True
+
+
+def _numbers(result: Any) -> list[Any]:
+    """Return all numbers of a result in a row. Raises: TypeError where it is made of others."""
+    if type(result) in (int, float, bool, int32, int64):
+        return [result]
+    parts = AS_LIST(DENSE(result)) if isinstance(result, Tensor) else [*result]
+    return [x for part in parts for x in _numbers(part)] if type(parts) is list else [parts]

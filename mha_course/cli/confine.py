@@ -42,6 +42,7 @@ ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # as seccomp name
 CLONE = (56, 220)
 CLONE3 = (435, 435)
 PRLIMIT = (302, 261)
+PRCTL = (157, 167)
 CAPSET = (126, 91)
 LANDLOCK_CREATE_RULESET = 444  # these three on both
 LANDLOCK_ADD_RULE = 445
@@ -62,6 +63,12 @@ DENIED = {
     "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
     "setxattrat": (463, 463),
     "removexattrat": (466, 466), "unshare": (272, 97), "setns": (308, 268),
+    "socketpair": (53, 199), "connect": (42, 203), "sendto": (44, 206), "sendmsg": (46, 211),
+    "sendmmsg": (307, 269), "sched_setparam": (142, 118), "sched_setscheduler": (144, 119),
+    "sched_setattr": (314, 274), "ioprio_set": (251, 30), "semget": (64, 190),
+    "memfd_create": (319, 279), "memfd_secret": (447, 447), "add_key": (248, 217),
+    "request_key": (249, 218), "keyctl": (250, 219), "inotify_init": (253, NONE),
+    "inotify_init1": (294, 26), "pidfd_open": (434, 434),
 }  # fmt: skip
 # prctl: https://man7.org/linux/man-pages/man2/prctl.2.html
 PR_SET_PDEATHSIG = 1
@@ -92,8 +99,11 @@ EXECUTE = 1 << 0
 WRITE_FILE = 1 << 1
 READ_FILE = 1 << 2
 READ_DIR = 1 << 3
+REMOVE_DIR = 1 << 4
 REMOVE_FILE = 1 << 5
+MAKE_DIR = 1 << 7
 MAKE_REG = 1 << 8
+REFER = 1 << 13
 TRUNCATE = 1 << 14
 # By the version of the kernel's Landlock: how many kinds of access to files it knows, and the size
 # of the structure that says what is handled.
@@ -105,9 +115,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def confine(folder: Path, memory: int) -> None:
     """Confine this process for good.
 
-    It may read Python, its libraries and the course; write files in one folder, no folders or
-    links; start threads, and no processes; it reaches no network and no other process, and can
-    take so many bytes more than it has.
+    It may read Python, its libraries and the course; write files and folders in one folder; start
+    threads, and no processes; it reaches no network and no other process, and can take so many
+    bytes more than it has.
 
     Raises: OSError, which names what is missing; then less is confined than this says.
     """
@@ -163,7 +173,10 @@ def _restrict_files(folder: Path) -> None:
     read = EXECUTE | READ_FILE
     allowed = dict.fromkeys((*READABLE, *_libraries(), str(PACKAGE)), read | READ_DIR)
     allowed[os.devnull] = READ_FILE | WRITE_FILE
-    allowed[str(folder)] = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | REMOVE_FILE | MAKE_REG
+    allowed[str(folder)] = (
+        READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE
+        | REMOVE_FILE | REMOVE_DIR | MAKE_REG | MAKE_DIR | REFER
+    )  # fmt: skip
     for path, access in allowed.items():
         if os.path.exists(path):
             descriptor = os.open(path, os.O_PATH)
@@ -199,7 +212,8 @@ def _filter(column: int) -> Iterator[tuple[int, int, int, int]]:
     yield RETURN, 0, 0, FAIL | errno.ENOSYS
     thread = (ANY_BIT, 0, 1, CLONE_THREAD)
     itself = (EQUAL, 0, 1, 0)
-    for numbers, condition in ((CLONE, thread), (PRLIMIT, itself)):
+    another = (EQUAL, 1, 0, PR_SET_PDEATHSIG)  # the process ends with the one that started it
+    for numbers, condition in ((CLONE, thread), (PRLIMIT, itself), (PRCTL, another)):
         yield EQUAL, 0, 4, numbers[column]
         yield LOAD, 0, 0, ARGUMENT_AT
         yield condition

@@ -11,13 +11,15 @@ import io
 import json
 import re
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from pathlib import Path
-from typing import Any
+import unicodedata
+import zipfile
+from collections import Counter, deque
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
 
-import torch
 from tqdm import tqdm
 
 import mha_course
@@ -25,7 +27,6 @@ from mha_course.cli.answers import Answer, judge, read, unpacked
 from mha_course.cli.grading_pages import Row, class_page, feedback_page
 from mha_course.cli.workers import ENDED, LINUX, Task, run_all, why_not_confined
 from mha_course.errors import ShapeError, require
-from mha_course.exercises import diagnose
 from mha_course.exercises.catalogue import LESSON_OF, NAMES
 
 SECONDS = 30.0  # for one answer, of which each call may take five
@@ -38,40 +39,69 @@ PIECE = re.compile(
     r"""(?: style="(?:(?:border|background|color|font|margin|padding|text)"""
     r"""[a-z-]*:[\w #%(),.-]+(?:;|(?=")))*")?>"""
 )
+# What systems leave beside files.
+LEFT_THERE = re.compile(r"\.ipynb_checkpoints$|__MACOSX$|\._|\.DS_Store$|Thumbs\.db$|desktop\.ini$")
+# How Moodle and Canvas name what they let one download.
+MOODLE = re.compile(r"(.+)()_(\d+)_assignsubmission_")
+CANVAS = re.compile(r"([^_]+)(_LATE)?_(\d{3,})_\d{3,}_.")
+NOTHING = "Nothing was handed in."
+NO_EXERCISE = "There is no exercise of the course in what was handed in."
+NO_NOTEBOOK = "This is no notebook (.ipynb), so nothing in it was judged."
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+FORMULA = re.compile("(^|[;,|])(?= *[=+@＝＋－＠-])")
 NBGRADER = (
     "assignment", "duedate", "timestamp", "student_id", "last_name", "first_name", "email",
     "raw_score", "late_submission_penalty", "score", "max_score",
 )  # fmt: skip
 
 
-def grade(folder: Path, out: Path, *, confined: bool = True) -> list[Row]:
+class HandIn(NamedTuple):
+    """One notebook that a learner handed in, or why what was handed in is none."""
+
+    learner: str
+    path: Path
+    member: str = ""  # of a zip
+    trouble: str = ""
+    number: str = ""  # of the learner, in Canvas or Moodle
+    late: bool = False
+
+
+def grade(
+    folder: Path, out: Path, *, confined: bool = True, roster: Path | None = None
+) -> list[Row]:
     """Judge all answers in the notebooks of a folder, write the tables and pages, and return the
     rows.
 
     Args: folder has NAME.ipynb or NAME/*.ipynb; out is where all that is written goes, and where
         the results of notebooks that are finished are kept, so that the next run goes on from
-        there.
+        there; roster is a table with the names of the class.
     Raises: ShapeError, before anything is judged.
     """
-    handed_in = hand_ins(folder)
+    names = _names(roster) if roster else {}
+    handed_in = sorted(x._replace(learner=_in_class(x, names)) for x in hand_ins(folder))
     _prepare(folder, out)
     missing = why_not_confined() if confined else ""
     if missing:
         what = "answers cannot be confined on this machine"
         fix = "--unconfined, for notebooks that you trust"
         raise ShapeError("grade", what, "Linux with Landlock and seccomp", missing, fix)
-    torch.set_num_threads(1)  # a process that is forked beside threads may stand still
-    tqdm.monitor_interval = 0
-    kept = {path: out / "finished" / f"{_digest(path)}.json" for _, path in handed_in}
-    new = {file: path for path, file in kept.items() if not file.exists()}
-    _judge(_read(new, confined), confined)
-    by_learner: dict[str, list[Row]] = {learner: [] for learner, _ in sorted(handed_in)}
-    for learner, path in handed_in:
-        for row in (
-            Row(learner, *row) for row in json.loads(kept[path].read_text(encoding="utf-8"))
-        ):
-            about = "" if row.exercise else f"{path.name}: "
-            by_learner[learner].append(row._replace(message=about + row.message))
+    kept = {
+        each: out / "finished" / f"{_digest(each)}.json" for each in handed_in if not each.trouble
+    }
+    new = {file: each for each, file in kept.items() if not file.exists()}
+    _judge(_read(new, confined), new, confined)
+    by_learner: dict[str, list[Row]] = {
+        name: [] for name in sorted({*names.values(), *(each.learner for each in handed_in)})
+    }
+    for each in handed_in:
+        found = [("", "unreadable", "", each.trouble, "")]
+        if each in kept:
+            found = json.loads(kept[each].read_text(encoding="utf-8"))
+        for row in (Row(each.learner, *part) for part in found):
+            about = "" if row.exercise else f"{each.path.name}: "
+            by_learner[each.learner].append(row._replace(message=about + row.message))
+    for learner in by_learner.keys() - {each.learner for each in handed_in}:
+        by_learner[learner] = [Row(learner, "", "unreadable", "", NOTHING)]
     everything = [row for learner, rows in by_learner.items() for row in _best(learner, rows)]
     for learner in by_learner:
         try:
@@ -79,48 +109,114 @@ def grade(folder: Path, out: Path, *, confined: bool = True) -> list[Row]:
             _save(out / "feedback" / f"{learner}.html", page)
         except (OSError, ValueError) as error:  # such as a name that is too long for a file
             print(f"mha_course: no page for {learner!a}: {error}", file=sys.stderr)
-    _save(out / "class.html", class_page(everything))
+    late = {each.learner for each in handed_in if each.late}
+    _save(out / "class.html", class_page(everything, late))
     _save(out / "grades.csv", _table(Row._fields[:4], (row[:4] for row in everything)))
     _save(out / "grades_nbgrader.csv", _table(NBGRADER, _scores(everything)))
+    numbers = {each.learner: each.number for each in handed_in}
+    wide = _wide(list(_scores(everything)), numbers, late)
+    _save(out / "grades_by_lesson.csv", f"\ufeff{wide}")
     return everything
 
 
-def hand_ins(folder: Path) -> list[tuple[str, Path]]:
-    """Return learners and their notebooks; of a learner without one, the folder. Raises: ShapeError
-    if none has any.
+def hand_ins(folder: Path) -> list[HandIn]:
+    """Return the notebooks of all learners, those in zips too, and a line on everything else.
+
+    Raises: ShapeError where there is no notebook.
     """
-    place = "grade: FOLDER"
-    expected = "NAME.ipynb or NAME/*.ipynb for each learner"
-    require(
-        folder.is_dir(),
-        place,
-        "there is no such folder",
-        expected=f"a folder with {expected}",
-        got=str(folder),
-    )
-    handed_in = list[tuple[str, Path]]()
+    place, here = "grade: FOLDER", str(folder)
+    expected = "a folder with NAME.ipynb or NAME/*.ipynb for each learner"
+    require(folder.is_dir(), place, "there is no such folder", expected=expected, got=here)
+    handed_in = list[HandIn]()
     for path in _visible(folder.iterdir(), folder):
-        if path.is_dir():
-            inside = [file for file in _visible(path.rglob("*"), path) if _is_notebook(file)]
-            handed_in += [(path.name, file) for file in inside or [path]]
-        elif _is_notebook(path):
-            handed_in.append((path.stem, path))
-    some = any(_is_notebook(path) for _, path in handed_in)
-    require(some, place, "there is no notebook in it", expected=expected, got=str(folder))
-    return handed_in
+        is_folder = path.is_dir() and not path.is_symlink()
+        whose = HandIn(path.name if is_folder else path.stem, path)
+        if known := MOODLE.match(path.name) or CANVAS.match(path.name):
+            whose = HandIn(known[1], path, number=known[3], late=bool(known[2]))
+        files = _visible(path.rglob("*"), path) if is_folder else [path]
+        found = [each for file in files if not file.is_dir() for each in _opened(whose, file)]
+        if any(not each.trouble for each in found):
+            found = [each for each in found if each.trouble != NO_NOTEBOOK]
+        handed_in += found[:100] or [whose._replace(trouble="There is no notebook in this folder.")]
+    some = any(not each.trouble for each in handed_in)
+    require(some, place, "there is no notebook in it", expected=expected, got=here)
+    shared = Counter(name for name, _ in {(each.learner, each.number) for each in handed_in})
+    names = {x: x.learner + f" {x.number}" * (shared[x.learner] > 1) for x in handed_in}
+    return [each._replace(learner=name.strip()) for each, name in names.items()]
 
 
 def _visible(paths: Iterable[Path], under: Path) -> list[Path]:
-    """Return the paths of which no part below a folder is hidden, in order."""
+    """Return the paths below a folder that are not what systems leave there, in order."""
     return sorted(
         path
         for path in paths
-        if not any(part.startswith(".") for part in path.relative_to(under).parts)
+        if not any(map(LEFT_THERE.match, path.relative_to(under).parts))
+        and not any(re.match(r"\.+[^.]", part) for part in path.relative_to(under).parts[:-1])
+        and (not path.name.startswith(".") or _is_notebook(path))
     )
 
 
-def _is_notebook(path: Path) -> bool:
-    return path.suffix.lower() == ".ipynb" and not path.is_dir()
+def _is_notebook(path: PurePath) -> bool:
+    return path.name.lower().endswith(".ipynb")
+
+
+def _opened(whose: HandIn, path: Path) -> list[HandIn]:
+    """Return a file of a learner, or the notebooks in a zip."""
+    trouble, members = "", [""]
+    if path.is_symlink():
+        trouble = "This is a link to another file. Links are not followed."
+    elif path.suffix.lower() == ".zip":
+        try:
+            members = _members(path)
+            trouble = "" if members else "There is no notebook in this zip."
+        except Exception as error:  # of whatever is no zip, or one that cannot be read
+            trouble = f"This zip cannot be opened ({error})."
+    elif not _is_notebook(path):
+        trouble = NO_NOTEBOOK
+    each = whose._replace(path=path, trouble=trouble)
+    return [each] if trouble else [each._replace(member=member) for member in members]
+
+
+def _members(path: Path) -> list[str]:
+    """Return the names of the notebooks in a zip. Raises: ValueError where it is too large."""
+    if path.is_file() and path.stat().st_size <= LARGEST // 2:
+        with zipfile.ZipFile(path) as archive:
+            inside = [each for each in archive.infolist() if not each.is_dir()]
+        names = [Path("/", each.filename) for each in inside]
+        chosen = {str(name)[1:] for name in _visible(names, Path("/")) if _is_notebook(name)}
+        found = [each for each in inside if each.filename in chosen]
+        if len(found) <= 100 and sum(each.file_size for each in found) <= LARGEST:
+            return [each.filename for each in found]
+    raise ValueError("it is no file of up to 50 MB with up to 100 notebooks of together 100 MB")
+
+
+def _names(roster: Path) -> dict[str, str]:
+    """Return the names of a class, by their numbers and by all that their files may be called.
+
+    Raises: ShapeError where it is no table with a column of names.
+    """
+    try:
+        with roster.open(encoding="utf-8-sig", newline="") as file:
+            lines = [{str(k).lower(): v for k, v in line.items()} for line in csv.DictReader(file)]
+        pairs = [(line["name"].strip(), (line.get("id") or "").strip()) for line in lines]
+    except (OSError, ValueError, KeyError, AttributeError, csv.Error) as error:
+        expected = "a table in UTF-8 with a column name, and a column id if you like"
+        raise ShapeError("grade: --roster", "it cannot be read", expected, str(roster)) from error
+    found = dict[str, str]()
+    for name, number in pairs:
+        words = name.split()
+        orders = (words, words[-1:] + words[:-1], words[1:] + words[:1])  # Ada Byron, Byron Ada
+        found |= {key: name for key in (number, *(_letters("".join(x)) for x in orders)) if key}
+    return found
+
+
+def _in_class(each: HandIn, names: Mapping[str, str]) -> str:
+    """Return the name of a learner in the roster, where it is there."""
+    return names.get(each.number) or names.get(_letters(each.learner), each.learner)
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_]", "", unicodedata.normalize("NFKD", text).casefold())
 
 
 def _prepare(folder: Path, out: Path) -> None:
@@ -128,9 +224,8 @@ def _prepare(folder: Path, out: Path) -> None:
     place = "grade: OUT"
     inside = folder.resolve() in (out.resolve(), *out.resolve().parents)
     expected = f"a folder outside of {folder}"
-    require(
-        not inside, place, "it lies in the folder of the notebooks", expected=expected, got=str(out)
-    )
+    what = "it lies in the folder of the notebooks"
+    require(not inside, place, what, expected=expected, got=str(out))
     try:
         for name in ("feedback", "finished"):
             (out / name).mkdir(parents=True, exist_ok=True)
@@ -158,23 +253,28 @@ def _course() -> bytes:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).digest()
 
 
-def _content(path: Path) -> bytes:
+def _content(each: HandIn) -> bytes:
     """Return the content of a notebook; none where it is too large, no file, or not to be read."""
+    path = each.path
     try:
+        if each.member:
+            with zipfile.ZipFile(path) as archive, archive.open(each.member) as file:
+                return file.read(LARGEST)
         return path.read_bytes() if path.is_file() and path.stat().st_size <= LARGEST else b""
-    except OSError:
+    except Exception:  # a zip can be broken in many ways
         return b""
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(_course() + _content(path)).hexdigest()
+def _digest(each: HandIn) -> str:
+    return hashlib.sha256(_course() + _content(each)).hexdigest()
 
 
-def _read(new: Mapping[Path, Path], confined: bool) -> dict[Path, list[Answer]]:
+def _read(new: Mapping[Path, HandIn], confined: bool) -> dict[Path, list[Answer]]:
     """Return the answers of each notebook, by the file in which its results are to be kept."""
-    tasks = (Task(file, [_content(path)]) for file, path in new.items())
+    tasks = (Task(file, [_content(each)], each.learner) for file, each in new.items())
     answers = {}
-    for task in tqdm(run_all(read, tasks, seconds=SECONDS, confined=confined), "Reading", len(new)):
+    done = run_all(read, partial(next, tasks, None), seconds=SECONDS, confined=confined)
+    for task in tqdm(done, "Reading", len(new)):
         result = task.results[0]
         if isinstance(result, str):
             _save(task.key, json.dumps([("", "unreadable", "", result, "")]))
@@ -183,33 +283,55 @@ def _read(new: Mapping[Path, Path], confined: bool) -> dict[Path, list[Answer]]:
     return answers
 
 
-def _judge(notebooks: Mapping[Path, list[Answer]], confined: bool) -> None:
+def _judge(
+    notebooks: Mapping[Path, list[Answer]], new: Mapping[Path, HandIn], confined: bool
+) -> None:
     """Judge the answers of all notebooks, and keep the results of each in its file as soon as it is
     finished.
     """
     empty: tuple[str, ...] = ("unattempted", "", "The body is still empty.", "")
-    rows = {
-        file: {answer.exercise: empty for answer in answers} for file, answers in notebooks.items()
-    }
-    left = {
-        file: [answer for answer in answers if answer.expression]
-        for file, answers in notebooks.items()
-    }
-    tasks = [
-        Task((file, [answer.exercise for answer in batch]), batch)
-        for file, answers in left.items()
-        for batch in ([[answer] for answer in answers] if LINUX else [answers] if answers else [])
-    ]
-    for file in [file for file, answers in left.items() if not answers]:
-        _keep(file, rows[file])
-    judged = run_all(judge, map(_prepared, tasks), seconds=SECONDS, confined=confined)
-    for task in tqdm(judged, "Judging", len(tasks)):
-        file, names = task.key
-        for name, result in zip(names, task.results, strict=True):
-            rows[file][name] = _verdict(result)
-        left[file] = [answer for answer in left[file] if answer.exercise not in names]
+    rows = {file: {x.exercise: empty for x in answers} for file, answers in notebooks.items()}
+    left, waiting = Counter[Path](), deque[Task]()
+
+    def add(file: Path, answers: list[Answer]) -> None:
+        batches = [[answer] for answer in answers] if LINUX else [answers] if answers else []
+        waiting.extend(Task((file, batch), batch, new[file].learner) for batch in batches)
+        left[file] += len(batches)
         if not left[file]:
-            _keep(file, rows[file])
+            _save(file, json.dumps([(name, *row) for name, row in rows[file].items()]))
+
+    for file, answers in notebooks.items():
+        first = {answer.exercise: answer for answer in reversed(answers) if answer.expression}
+        add(file, [*first.values()][::-1])
+    again = dict(notebooks)
+    judged = run_all(
+        judge, lambda: waiting.popleft() if waiting else None, seconds=SECONDS, confined=confined
+    )
+    for task in tqdm(judged, "Judging", len(waiting)):
+        file, batch = task.key
+        for answer, result in zip(batch, task.results, strict=True):
+            verdict = _verdict(result)
+            if BEST_FIRST.index(verdict[0]) < BEST_FIRST.index(rows[file][answer.exercise][0]):
+                rows[file][answer.exercise] = verdict
+        left[file] -= 1
+        if not left[file]:
+            add(file, [*_other_ways(again.pop(file, []), rows[file])])
+
+
+def _other_ways(answers: Sequence[Answer], rows: Mapping[str, tuple[str, ...]]) -> Iterator[Answer]:
+    """Yield what may still be right of the answers that failed: others to the same exercise, and
+    all of them with the course's own in place of failed exercises that they call.
+    """
+    failed = {name for name, row in rows.items() if row[0] != "correct"}
+    seen = set[str]()
+    for answer in answers:
+        if answer.exercise in failed and answer.expression:
+            if answer.exercise in seen:
+                yield answer
+            replaced = [name for name in answer.calls if name in failed]
+            if replaced:
+                yield replace(answer, replaced=replaced)
+            seen.add(answer.exercise)
 
 
 def _verdict(result: Any) -> tuple[str, ...]:
@@ -222,25 +344,10 @@ def _verdict(result: Any) -> tuple[str, ...]:
             verdict = ("error", "", result, "")
         case [str(status), str(mistake), str(message), str(picture)] if (
             status in BEST_FIRST and NAME.fullmatch(mistake)
-        ):
-            verdict = (
-                status,
-                mistake,
-                message,
-                "" if re.search("[<>]", PIECE.sub("", picture)) else picture,
-            )
+        ) and not (status == "correct" and mistake):
+            shown = "" if re.search("[<>]", PIECE.sub("", picture)) else picture
+            verdict = (status, mistake, message, shown)
     return tuple(text.encode("utf-8", "backslashreplace").decode() for text in verdict)
-
-
-def _keep(file: Path, rows: Mapping[str, tuple[str, ...]]) -> None:
-    _save(file, json.dumps([(name, *row) for name, row in rows.items()]))
-
-
-def _prepared(task: Task) -> Task:
-    """Run all known mistakes of an exercise here, once: a process that is forked then has them."""
-    if LINUX:
-        diagnose.mutants(task.items[0].exercise)
-    return task
 
 
 def _best(learner: str, rows: Sequence[Row]) -> list[Row]:
@@ -248,33 +355,36 @@ def _best(learner: str, rows: Sequence[Row]) -> list[Row]:
     course.
     """
     unreadable = [row for row in rows if not row.exercise]
-    answers = sorted(
-        (row for row in rows if row.exercise),
-        key=lambda row: BEST_FIRST.index(row.status),
-        reverse=True,
-    )
+    answers = [row for row in rows if row.exercise]
+    answers.sort(key=lambda row: BEST_FIRST.index(row.status), reverse=True)
     best = {row.exercise: row for row in answers}
     chosen = [best[name] for name in NAMES if name in best] + unreadable
-    return chosen or [
-        Row(
-            learner,
-            "",
-            "unreadable",
-            "",
-            "There is no exercise of the course in what was handed in.",
-        )
-    ]
+    return chosen or [Row(learner, "", "unreadable", "", NO_EXERCISE)]
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     file = io.StringIO()
-    # A name that begins so is a formula to a spreadsheet.
-    safe = (
-        [f"'{cell}" if str(cell).startswith(("=", "+", "-", "@")) else cell for cell in row]
-        for row in rows
-    )
-    csv.writer(file, lineterminator="\n").writerows([header, *safe])
+    table = [[_cell(str(cell)) for cell in row] for row in (header, *rows)]
+    csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(table)
     return file.getvalue()
+
+
+def _cell(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula, whatever separates its cells."""
+    return FORMULA.sub(r"\1'", CONTROL.sub(" ", text))
+
+
+def _wide(
+    scores: Sequence[tuple[Any, ...]], numbers: Mapping[str, str], late: Container[str]
+) -> str:
+    """Return a table with one line for each learner and one column for each lesson."""
+    lessons = list(dict.fromkeys(score[0] for score in scores))
+    points = {(score[3], score[0]): score[9] for score in scores}
+    lines = (
+        (name, numbers.get(name, ""), "late" * (name in late), *(points[name, x] for x in lessons))
+        for name in dict.fromkeys(score[3] for score in scores)
+    )
+    return _table(("learner", "id", "late", *lessons), lines)
 
 
 def _scores(rows: Sequence[Row]) -> Iterator[tuple[Any, ...]]:
@@ -283,12 +393,10 @@ def _scores(rows: Sequence[Row]) -> Iterator[tuple[Any, ...]]:
     All exercises count that somebody in the class has handed in; what a learner has not is not
     right.
     """
-    most = Counter(
-        LESSON_OF[name].number for name in {row.exercise for row in rows if row.exercise}
-    )
-    right = Counter(
-        (row.learner, LESSON_OF[row.exercise].number) for row in rows if row.status == "correct"
-    )
+    handed_in = {row.exercise for row in rows if row.exercise}
+    most = Counter(LESSON_OF[name].number for name in handed_in)
+    passed = [row for row in rows if row.status == "correct"]
+    right = Counter((row.learner, LESSON_OF[row.exercise].number) for row in passed)
     for learner in dict.fromkeys(row.learner for row in rows):
         for lesson, largest in sorted(most.items()):
             score = right[learner, lesson]
@@ -302,38 +410,32 @@ def main(argv: Sequence[str]) -> int:
         "tables and pages."
     )
     parser = argparse.ArgumentParser(prog="python3 -m mha_course grade", description=about)
-    parser.add_argument(
-        "folder", metavar="FOLDER", help="has NAME.ipynb, or NAME/*.ipynb, for each learner"
-    )
-    parser.add_argument(
-        "--out", required=True, help="where grades.csv, class.html and feedback/NAME.html go"
-    )
+    text = "has NAME.ipynb, or NAME/*.ipynb, for each learner"
+    parser.add_argument("folder", metavar="FOLDER", help=text)
+    text = "where grades.csv, class.html and feedback/NAME.html go"
+    parser.add_argument("--out", required=True, help=text)
+    text = "a .csv with a column name, and one id if you like, for the whole class"
+    parser.add_argument("--roster", metavar="TABLE", help=text)
     text = "run answers with all that you may do yourself: only for notebooks that you trust"
     parser.add_argument("--unconfined", action="store_true", help=text)
-    parser.add_argument(
-        "--beside", default=".", help=argparse.SUPPRESS
-    )  # the folder in which the command was given
+    # the folder in which the command was given
+    parser.add_argument("--beside", default=".", help=argparse.SUPPRESS)
     chosen = parser.parse_args(argv)
     beside = Path(chosen.beside)
     out = beside / chosen.out
     try:
-        rows = grade(beside / chosen.folder, out, confined=not chosen.unconfined)
+        roster = beside / chosen.roster if chosen.roster else None
+        rows = grade(beside / chosen.folder, out, confined=not chosen.unconfined, roster=roster)
     except (ShapeError, OSError) as error:
         print(f"mha_course: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(
-            "\nmha_course: stopped. What is finished is kept; the same command goes on from there.",
-            file=sys.stderr,
-        )
+        text = "stopped. What is finished is kept; the same command goes on from there."
+        print(f"\nmha_course: {text}", file=sys.stderr)
         return 130
     counts = Counter(row.status for row in rows)
-    print(
-        ", ".join(
-            f"{counts[status]} {status}" for status in (*BEST_FIRST, "unreadable") if counts[status]
-        )
-        + "."
-    )
+    order = (*BEST_FIRST, "unreadable")
+    print(f"{', '.join(f'{counts[x]} {x}' for x in order if counts[x])}.")
     print(f"The class is in {out / 'class.html'}, the table in {out / 'grades.csv'}.")
     return 0
 

@@ -5,7 +5,7 @@ script, no network.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from mha_course.markup import isolate_text, prose
 SIGNS = {"correct": "✔", "wrong": "✘", "error": "⚠", "unattempted": "○", "": "·"}
 WORDS = {"correct": "correct", "wrong": "wrong", "error": "stopped", "unattempted": "not begun"}
 FREQUENT = 5
+SHORT = 200  # letters of a message
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -40,7 +41,7 @@ class Row(NamedTuple):
     picture: str = ""
 
 
-def class_page(rows: Sequence[Row]) -> str:
+def class_page(rows: Sequence[Row], late: Container[str] = ()) -> str:
     """Return the page of a class: what is misunderstood most, exercises by mistakes, exercises by
     learners.
     """
@@ -49,32 +50,20 @@ def class_page(rows: Sequence[Row]) -> str:
     exercises = [name for name in NAMES if name in {row.exercise for row in answers}]
     begun = sum(row.status != "unattempted" for row in answers)
     right = sum(row.status == "correct" for row in answers)
-    counted = (
-        _count(len(learners), "learner"),
-        _count(len(exercises), "exercise"),
-        f"{right} of {begun} answers correct",
-    )
-    parts = (
-        _frequent(answers, len(learners)),
-        _map(answers, exercises),
-        _learners(rows, exercises),
-    )
-    return _page("The class", ["<h1>The class</h1>", _chips(*counted), *parts])
+    counted = _count(len(learners), "learner"), _count(len(exercises), "exercise")
+    parts = ["<h1>The class</h1>", _chips(*counted, f"{right} of {begun} answers correct")]
+    parts += [_frequent(answers, len(learners)), _stopped(rows), _map(answers, exercises)]
+    return _page("The class", [*parts, _learners(rows, exercises, late)])
 
 
 def feedback_page(learner: str, rows: Sequence[Row]) -> str:
     """Return the page for one learner: what ``check`` says of each answer, lesson by lesson."""
     answers = [row for row in rows if row.exercise]
     right = sum(row.status == "correct" for row in answers)
-    parts = [
-        f"<h1>{_name(learner)}</h1>",
-        _chips(f"{right} of {_count(len(answers), 'exercise')} correct"),
-    ]
-    parts += [
-        f'<p class="unreadable">{prose(isolate_text(row.message))}</p>'
-        for row in rows
-        if not row.exercise
-    ]
+    chips = _chips(f"{right} of {_count(len(answers), 'exercise')} correct")
+    unread = [prose(isolate_text(row.message)) for row in rows if not row.exercise]
+    parts = [f"<h1>{_name(learner)}</h1>", chips]
+    parts += [f'<p class="unreadable">{text}</p>' for text in unread]
     for lesson in LESSONS:
         theirs = [row for row in answers if LESSON_OF[row.exercise] is lesson]
         if theirs:
@@ -112,14 +101,8 @@ def _known(name: str, exercise: str) -> Mistake | None:
     """Return the mistake of a name that can be made in an exercise; a few are known to their
     exercise alone.
     """
-    return next(
-        (
-            mistake
-            for mistake in MISTAKES
-            if mistake.name == name and mistake.applies(find_exercise(exercise))
-        ),
-        None,
-    )
+    named = (mistake for mistake in MISTAKES if mistake.name == name)
+    return next((x for x in named if x.applies(find_exercise(exercise))), None)
 
 
 def _frequent(answers: Sequence[Row], learners: int) -> str:
@@ -129,22 +112,16 @@ def _frequent(answers: Sequence[Row], learners: int) -> str:
         if row.mistake:
             made.setdefault(row.mistake, []).append(row)
     items = []
-    for name, rows in sorted(made.items(), key=lambda item: -len({row.learner for row in item[1]}))[
-        :FREQUENT
-    ]:
+    most = sorted(made.items(), key=lambda item: -len({row.learner for row in item[1]}))
+    for name, rows in most[:FREQUENT]:
         (exercise, _), *_ = Counter(row.exercise for row in rows).most_common()
         mistake = _known(name, exercise)
         lesson = LESSON_OF[exercise]
         many = len({row.learner for row in rows})
-        places = ", ".join(
-            f"`{exercise_name}`"
-            for exercise_name in sorted({row.exercise for row in rows}, key=NAMES.index)
-        )
-        says = (
-            mistake.row.text
-            if mistake
-            else next(row.message for row in rows if row.exercise == exercise)
-        )
+        found_in = sorted({row.exercise for row in rows}, key=NAMES.index)
+        places = ", ".join(f"`{exercise_name}`" for exercise_name in found_in)
+        says = next(row.message for row in rows if row.exercise == exercise)
+        says = mistake.row.text if mistake else says
         place = mistake.row.place if mistake else f"{lesson.number}, exercise `{exercise}`"
         bar = f'<i class="share" style="--share:{round(100 * many / learners)}%"></i>'
         share = f"<small>{bar} {many} of {_count(learners, 'learner')}</small>"
@@ -154,6 +131,23 @@ def _frequent(answers: Sequence[Row], learners: int) -> str:
         )
     body = f"<ol>{''.join(items)}</ol>" if items else "<p>No mistake that has a name was made.</p>"
     return f"<h2>What is misunderstood most</h2>{body}"
+
+
+def _stopped(rows: Sequence[Row]) -> str:
+    """List why answers stopped and files were not read, by what is said of them."""
+    reasons: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.status in ("error", "unreadable"):
+            said = row.message.partition(" In your line")[0]
+            said = said if row.exercise else said.rpartition(": ")[2]  # the file's name
+            reasons.setdefault(said if len(said) <= SHORT else f"{said[:SHORT]}…", []).append(row)
+    items = []
+    for said, those in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        where = ", ".join(dict.fromkeys(f"`{row.exercise}`" for row in those if row.exercise))
+        who = ", ".join(dict.fromkeys(_name(row.learner) for row in those))
+        counted = f"<small>{len(those)} ×, {prose(where)} {who}</small>"
+        items.append(f"<li>{prose(isolate_text(said))} {counted}</li>")
+    return f"<h2>What stopped, or was not read</h2><ul>{''.join(items)}</ul>" if items else ""
 
 
 def _map(answers: Sequence[Row], exercises: Sequence[str]) -> str:
@@ -181,14 +175,11 @@ def _map(answers: Sequence[Row], exercises: Sequence[str]) -> str:
 
 
 def _cell(count: int, most: int) -> str:
-    return (
-        f'<td class="count" style="--share:{round(100 * count / most)}%">{count}</td>'
-        if count
-        else "<td></td>"
-    )
+    style = f'class="count" style="--share:{round(100 * count / most)}%"'
+    return f"<td {style}>{count}</td>" if count else "<td></td>"
 
 
-def _learners(rows: Sequence[Row], exercises: Sequence[str]) -> str:
+def _learners(rows: Sequence[Row], exercises: Sequence[str], late: Container[str]) -> str:
     """Draw learners by exercises, each name a link to its feedback."""
     row_of = {(row.learner, row.exercise): row for row in rows}
     head = "".join(
@@ -206,6 +197,7 @@ def _learners(rows: Sequence[Row], exercises: Sequence[str]) -> str:
         )
         link = f"feedback/{quote(learner, errors='surrogateescape')}.html"
         note = " <em>unreadable</em>" if (learner, "") in row_of else ""
+        note += " <em>late</em>" if learner in late else ""
         lines.append(
             f'<tr><th scope="row"><a href="{link}">{_name(learner)}</a>{note}</th>'
             f'<td class="status">{statuses.count("correct")}</td>{cells}</tr>'

@@ -1,9 +1,10 @@
 """Run calls in processes of their own, with a limit of time, and where Linux can, confined.
 
-A process tells what came out in a file of its folder, the only place where it can write. What it
-runs may write there as well, so a line counts only with a token that was drawn for this process.
-Whoever searches the memory of the process finds it: this holds against accidents and tricks, not
-against an attack.
+On Linux all of them are forked from one process, which has read nothing of what the class handed
+in. A process gets its items by a file, which it deletes, and tells what came out in another file
+of its folder, the only place where it can write. What it runs may write there as well, so a line
+counts only with a token that was drawn for this process. Whoever searches the memory of the process
+finds it: this holds against accidents and tricks, not against an attack.
 """
 
 from __future__ import annotations
@@ -12,61 +13,87 @@ import importlib
 import json
 import multiprocessing
 import os
+import pickle
+import re
 import secrets
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from json.encoder import encode_basestring_ascii
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 if sys.platform == "linux":
-    from mha_course.cli.confine import confine
+    from mha_course.cli.confine import FILE_SIZE, confine
 
 LINUX = sys.platform == "linux"
-# A process made by fork has all that is imported, and starts in milliseconds. Only Linux forks
-# safely beside torch.
-CONTEXT: Any = multiprocessing.get_context("fork" if LINUX else "spawn")
+# Only Linux forks safely beside torch.
+CONTEXT: Any = multiprocessing.get_context("forkserver" if LINUX else "spawn")
+CONTEXT.set_forkserver_preload(["mha_course.cli.answers"])
 MEMORY = 2 << 30  # bytes that a confined process may take
 LONGEST = 16 << 20  # bytes of an answer that are read
 # bytes and files that a process may write
 DISK = 64 << 20
 ENTRIES = 1000
-FILE = "results"
-PLACES = min(
-    8, len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1
-)  # processes side by side
+PREFIX = "mha_course-"  # of their folders
+FILE, ITEMS = "results", "items"
+# A file that is in memory and in no folder: its device and number.
+MAPPED = re.compile(rf"(?m)^\S+ \S+ \S+ (\S+ \d+) +(?:/.*/{PREFIX}|/memfd:).* \(deleted\)$")
+# processes side by side
+PLACES = min(8, len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1)
+# Seconds that an answer may take without cost, and that all answers of a learner may take beyond.
+FREE, PATIENCE = 6.0, 120.0
 TOO_LONG = "It was stopped after {:g} seconds."
+IMPATIENT = "It was not run: other answers of the same learner ran for more than two minutes."
 FULL = "It was stopped: it wrote more than 64 MB, or a thousand files."
 ENDED = "Its process ended by itself, without a result."
+NOT_STARTED = "No process could be started for it ({}). Run the same command again."
 
 
 @dataclass
 class Task:
-    """Some items, in a process of their own, and the results of those that are finished."""
+    """Some items of one owner, in a process of their own, and the results of those that are
+    finished.
+    """
 
     key: Any
     items: Sequence[Any]  # those that are not
+    owner: str = ""
     results: list[Any] = field(default_factory=list)
     folder: tempfile.TemporaryDirectory[str] = field(init=False)
     process: BaseProcess = field(init=False)
     token: str = field(init=False)
+    since: float = field(init=False)
     deadline: float = field(init=False)
     seen: int = 0  # results that this process had written when it was last looked at
 
-    def start(self, call: Callable[[Any], Any], seconds: float, confined: bool) -> None:
-        """Start a process for the items that are left."""
-        self.folder = tempfile.TemporaryDirectory(prefix="mha_course-", ignore_cleanup_errors=True)
+    def start(self, call: Callable[[Any], Any], seconds: float, confined: bool) -> bool:
+        """Start a process for the items that are left; where none can be started, say so in the
+        results and return False.
+        """
         self.seen = 0
         self.token = secrets.token_hex()
+        self.since = time.monotonic()
+        try:
+            self.folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
+            folder = Path(self.folder.name)
+            (folder / ITEMS).write_bytes(pickle.dumps((self.token, self.items)))
+            self.process = CONTEXT.Process(target=_work, args=(call, folder, confined), daemon=True)
+            self.process.start()
+        except (OSError, EOFError) as error:
+            with suppress(AttributeError):  # there may be none
+                self.folder.cleanup()
+            self.results += [NOT_STARTED.format(error)] * len(self.items)
+            return False
         self.deadline = time.monotonic() + seconds
-        arguments = (call, self.items, Path(self.folder.name), self.token, confined)
-        self.process = CONTEXT.Process(target=_work, args=arguments, daemon=True)
-        self.process.start()
+        return True
 
     def read(self) -> list[Any]:
         """Return the results that this process has written so far, up to one that is cut short."""
@@ -88,19 +115,41 @@ class Task:
             self.deadline = time.monotonic() + seconds
 
     def overflows(self) -> bool:
-        """Return whether its folder holds more than it may."""
-        entries = [*islice(os.scandir(self.folder.name), ENTRIES)]
-        size = 0
-        for entry in entries:
+        """Return whether its files are more than it may have, those included that it has deleted
+        and still holds.
+        """
+        entries, sizes = 0, dict[Any, int]()
+        for place, folders, files in os.walk(self.folder.name):
+            if len(place) > 2000:  # below it, paths are too long to be looked at
+                return True
+            entries += len(folders) + len(files)
+            if entries >= ENTRIES:
+                return True
+            sizes.update(_sizes(os.path.join(place, name) for name in files if name != ITEMS))
+        if LINUX:
+            about = Path("/proc", str(self.process.pid))
             with suppress(OSError):  # gone by now
-                size += entry.stat().st_size
-        return len(entries) == ENTRIES or size > DISK
+                sizes.update(_sizes(f"{about}/fd/{name}" for name in os.listdir(about / "fd")))
+                maps = re.findall(MAPPED, (about / "maps").read_text(errors="replace"))
+                sizes.update(dict.fromkeys(maps, FILE_SIZE))
+        return sum(sizes.values()) > DISK
+
+    def trouble(self, seconds: float) -> str:
+        """Return why the process is to be ended, nothing if it may go on."""
+        if not self.process.is_alive():
+            return ENDED
+        if time.monotonic() > self.deadline:
+            return TOO_LONG.format(seconds)
+        return FULL if self.overflows() else ""
 
     def end(self) -> None:
         """Kill the process, if it still runs, and remove its folder."""
         self.process.kill()
         self.process.join()
-        self.folder.cleanup()
+        with suppress(RecursionError):  # folders in folders
+            self.folder.cleanup()
+        if os.path.exists(self.folder.name):
+            subprocess.run(["rm", "-rf", self.folder.name], check=False)
 
     def finish(self, trouble: str) -> None:
         """End the process, keep its results, and note the trouble of the item at which it stopped,
@@ -113,37 +162,54 @@ class Task:
         self.items = self.items[len(read) + 1 :]
 
 
+def _sizes(paths: Iterator[str]) -> Iterator[tuple[tuple[int, int], int]]:
+    """Yield a name and the size of each file, the same for two names of one file."""
+    for path in paths:
+        with suppress(OSError):  # gone by now
+            found = os.stat(path, follow_symlinks=path.startswith("/proc"))
+            yield (found.st_dev, found.st_ino), found.st_size
+
+
 def run_all(
-    call: Callable[[Any], Any], tasks: Iterable[Task], *, seconds: float, confined: bool
+    call: Callable[[Any], Any],
+    following: Callable[[], Task | None],
+    *,
+    seconds: float,
+    confined: bool,
 ) -> Iterator[Task]:
     """Run a call on all items of each task, side by side, and yield each task as it ends.
 
-    Args: seconds are those that an item may take. Yields: tasks with results, as JSON brings them
-        back; a result is a str that says why where there is none.
+    Args: following gives the next task, None where there is none now; seconds are those that an
+        item may take. Yields: tasks with results, as JSON brings them back; a result is a str that
+        says why where there is none.
     """
-    waiting, running = iter(tasks), list[Task]()
+    running, unfinished = list[Task](), list[Task]()
+    taken = Counter[str]()  # by each learner, in whole seconds beyond those that are free
     try:
         while True:
-            while len(running) < PLACES and (task := next(waiting, None)):
-                task.start(call, seconds, confined)
-                running.append(task)
+            while len(running) < PLACES and (
+                next_one := unfinished.pop() if unfinished else following()
+            ):
+                if taken[next_one.owner] > PATIENCE:
+                    next_one.results += [IMPATIENT] * len(next_one.items)
+                elif next_one.start(call, seconds, confined):
+                    running.append(next_one)
+                    continue
+                yield next_one
             if not running:
                 return
             time.sleep(0.01)
             for task in [*running]:
                 task.extend(seconds)
-                if not task.process.is_alive():
-                    task.finish(ENDED)
-                elif time.monotonic() > task.deadline:
-                    task.finish(TOO_LONG.format(seconds))
-                elif task.overflows():
-                    task.finish(FULL)
-                else:
+                trouble = task.trouble(seconds)
+                if not trouble:
                     continue
+                task.finish(trouble)
+                running.remove(task)
+                taken[task.owner] += max(0, round(time.monotonic() - task.since - FREE))
                 if task.items:
-                    task.start(call, seconds, confined)
+                    unfinished.append(task)
                 else:
-                    running.remove(task)
                     yield task
     finally:
         for task in running:
@@ -154,20 +220,23 @@ def why_not_confined() -> str:
     """Return what is missing for confined processes on this machine; nothing if they can be."""
     if not LINUX:
         return f"{sys.platform} has no Landlock"
-    (task,) = run_all(str, [Task("", [""])], seconds=60, confined=True)
+    tasks = [Task("", [""])]
+    (task,) = run_all(str, lambda: tasks.pop() if tasks else None, seconds=60, confined=True)
     return str(task.results[0])
 
 
-def _work(
-    call: Callable[[Any], Any], items: Sequence[Any], folder: Path, token: str, confined: bool
-) -> None:
+def _work(call: Callable[[Any], Any], folder: Path, confined: bool) -> None:
     """Run a call on each item, in the process made for it, and tell what came out.
 
     What the items import of the course is another copy than the one that is at work: they change
-    nothing there.
+    nothing there, and find nothing of it in ``__main__``.
     """
+    token, items = pickle.loads((folder / ITEMS).read_bytes())
+    (folder / ITEMS).unlink()
     for name in [name for name in sys.modules if name.partition(".")[0] == "mha_course"]:
         del sys.modules[name]
+    for name in ("__main__", "__mp_main__"):
+        sys.modules[name] = ModuleType(name)
     importlib.import_module("mha_course")
     os.chdir(folder)
     if confined:
@@ -175,11 +244,12 @@ def _work(
             name for name in os.environ if name != "PATH" and not name.startswith(("LANG", "LC_"))
         ]:
             del os.environ[name]  # keys and passwords may be among them
+        os.environ["TORCHDYNAMO_DISABLE"] = "1"  # it would run a compiler
     os.environ.update(dict.fromkeys(("HOME", "TMPDIR", "TEMP", "TMP", "MPLCONFIGDIR"), str(folder)))
     tempfile.tempdir = str(folder)
     write = os.write
     leave = os._exit
-    dumps = json.dumps
+    as_json = _writer()
     trouble = ""
     if sys.platform == "linux" and confined:
         try:
@@ -189,5 +259,21 @@ def _work(
     file = os.open(folder / FILE, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     for item in items:
         result = trouble or call(item)
-        write(file, f"{token} {dumps(result)}\n".encode())
+        write(file, f"{token} {as_json(result)}\n".encode())
     leave(0)  # whatever threads still run
+
+
+def _writer() -> Callable[[Any], str]:
+    """Return what writes texts, whole numbers and lists of them as JSON. It is made of functions in
+    C, taken before anybody's code runs: what that code does to ``json`` changes nothing.
+    """
+    quoted, kind, text, series, digits = encode_basestring_ascii, type, str, (list, tuple), str
+
+    def as_json(value: Any) -> str:
+        if kind(value) is text:
+            return quoted(value)
+        if kind(value) in series:
+            return f"[{','.join([as_json(part) for part in value])}]"
+        return digits(value)
+
+    return as_json

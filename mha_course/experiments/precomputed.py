@@ -28,7 +28,7 @@ class Precomputed(NamedTuple):
     thin: dict[int, dict[str, list[float]]]
     # ``head_analysis.pronoun_report`` of models trained as the one that ships.
     starts: dict[int, dict[str, Any]]
-    one_layer: dict[int, dict[str, float]]  # of lesson 17: what it guesses of two kinds of words
+    one_layer: dict[int, dict[str, float]]  # ``single_layer_report`` of lesson 17's induction
     divisors: dict[int, dict[str, float]]  # the loss with each of lesson 3's divisors
     translation: dict[int, dict[str, Any]]  # ``translation.alignment_report`` of lesson 9
     short: dict[int, dict[str, Any]]  # as starts, after as many steps as lesson 13 makes

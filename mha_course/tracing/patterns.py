@@ -103,6 +103,7 @@ def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Mapping[str, in
     width = hints.get("C", heads * hints.get("D", 0))
     parts = [part for module in modules for part in module.modules()]
     inputs = {part.in_features for part in parts if isinstance(part, nn.Linear)}
+    channels = {part.in_channels for part in parts if isinstance(part, nn.Conv2d)}
     embeds = any(isinstance(part, nn.Embedding) for part in parts)
     first = any(getattr(part, "batch_first", None) is False for part in parts)
     rows: Words = {}
@@ -112,13 +113,15 @@ def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Mapping[str, in
         fits = fits and last > 0 == last % max(heads, 1)
         if x.dim() == 2 and embeds and not x.is_floating_point() and x.dtype != torch.bool:
             rows[name] = ("B", "S")
+        elif x.dim() == 4 and x.shape[1] in channels:
+            rows[name] = ("B", "C", "Y", "X")
         elif not x.is_floating_point() or not (fits and (last in inputs or not inputs)):
             continue
         elif x.dim() == 3:
             rows[name] = ("S", "B", "C") if first else ("B", "S", "C")
-    tokens = {tensors[name].shape[words.index("S")] for name, words in rows.items()}
+    tokens = {tensors[n].shape[words.index("S")] for n, words in rows.items() if "S" in words}
     if len(tokens) > 1:  # queries of their own come first
-        own = next(iter(rows))
+        own = next(name for name, words in rows.items() if "S" in words)
         rows[own] = tuple("T" if word == "S" else word for word in rows[own])
     sizes = {
         pair for name, row in rows.items() for pair in zip(row, tensors[name].shape, strict=True)

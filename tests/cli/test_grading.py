@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote
@@ -74,9 +75,14 @@ ACTS = {
     "open files": "[open('many', 'w') for _ in range(100)]",
     "memory": "mmap.mmap(-1, 3 << 30)",
     "memory of another": "open(f'/proc/{os.getppid()}/mem', 'rb')",
+    "datagrams": "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)",
+    "schedule": "os.sched_setscheduler(os.getpid(), os.SCHED_IDLE, os.sched_param(0))",
+    "file in memory": "os.memfd_create('many')",
+    "outlive": "ctypes.CDLL(None).prctl(1, 0, 0, 0, 0) and int.missing",
+    "order": "ctypes.CDLL(None).syscall(251, 1, os.getpid(), 3 << 13) and int.missing",
 }
 HOSTILE = """
-import mmap, os, socket, subprocess, sys
+import ctypes, mmap, os, socket, subprocess, sys
 place, done = {place!r}, []
 def softmax(scores):
     for name, act in {acts}:
@@ -127,6 +133,107 @@ def softmax(scores):
     os.write(frame.f_locals["file"], (frame.f_locals["token"] + " 5\\n").encode())
     os._exit(0)
 """
+# Files that are deleted, and still take space while somebody holds them.
+HELD = """
+import mmap, os, time
+held = []
+def softmax(scores):
+    for number in range(9):
+        with open("file", "w+b") as file:
+            file.write(bytes(15 << 20))
+            held.append(KEEP)
+        os.remove("file")
+    time.sleep(9)
+"""
+DEEP = """
+import os
+def softmax(scores):
+    while True:
+        os.mkdir("x" * 200)
+        os.chdir("x" * 200)
+"""
+SEARCHES = """
+import gc
+own = "_".join(("SECRET", "OF"))
+held = [x for part in gc.get_objects() if type(part) in (list, tuple) for x in part]
+found = [x for x in held if type(x) is str and (own in x or "right." + "ipynb" in x)]
+"""
+# Ways to be called correct that need no more than names.
+BY_NAME = {
+    "mode": (
+        """
+from torch.overrides import TorchFunctionMode
+class Mode(TorchFunctionMode):
+    def __torch_function__(self, function, types, rest=(), named=None):
+        out = function(*rest, **(named or {}))
+        return out * 0 if function.__name__ in ("abs", "sub") else out
+mode = Mode()
+def act():
+    mode.__enter__()
+""",
+        "wrong",
+        "",
+    ),
+    "kernel": (
+        """
+library = torch.library.Library("aten", "IMPL")
+done = library.impl("abs", lambda x: torch.zeros_like(x), "CPU")
+def act():
+    return library, done
+""",
+        "wrong",
+        "",
+    ),
+    "json": (
+        """
+import json
+json.dumps = json.encoder.encode_basestring_ascii = lambda *rest, **more: '["correct", "", "", ""]'
+json.JSONEncoder.encode = json.dumps
+def act():
+    return json
+""",
+        "wrong",
+        "softmax-over-queries",
+    ),
+    "main": (
+        """
+import __main__, importlib
+from types import SimpleNamespace
+def forged(*rest, **more):
+    return SimpleNamespace(status="correct", mistake="", message="", picture="")
+def act():
+    for name in ("__main__", "__mp_main__", "mha_course.cli.answers", "mha_course.cli.grading"):
+        try: importlib.import_module(name).judge.__globals__["check"] = forged
+        except (ImportError, AttributeError): pass
+act()
+""",
+        "wrong",
+        "softmax-over-queries",
+    ),
+    "process": (
+        """
+import multiprocessing
+def act():
+    process = multiprocessing.current_process()
+    for text in (*process._args, *vars(process).values()):
+        open("results", "a").write(f'{text} ["correct", "", "", ""]\\n')
+""",
+        "wrong",
+        "softmax-over-queries",
+    ),
+    "exits": (
+        """
+import builtins, contextlib
+def act():
+    contextlib._GeneratorContextManager.__exit__ = lambda *rest: True
+    builtins.zip = builtins.vars = lambda *rest, **more: ()
+    builtins.all = torch.equal = torch.allclose = lambda *rest, **more: True
+    builtins.abs = torch.Tensor.abs = lambda x: x * 0
+""",
+        "error",
+        "",
+    ),
+}
 NUMBERS = range(12)
 LARGE = "\n".join([
     f"DATA = '{'x' * 1_500_000}'", *(f"a{n} = 1" for n in NUMBERS),
@@ -173,6 +280,27 @@ PLANTED = {
     "half a letter": ("def softmax(scores):\n    raise ValueError('\\ud800')", "error", ""),
     "overwrites": (OVERWRITTEN, "wrong", "softmax-over-queries"),
     "<script>alert(1)<": (SOFTMAX, "correct", ""),
+    "holds": (HELD.replace("KEEP", "os.dup(file.fileno())"), "error", ""),
+    "maps": (HELD.replace("KEEP", "mmap.mmap(file.fileno(), 4096)"), "error", ""),
+    "folders in folders": (DEEP, "error", ""),
+    "folders": (
+        f"import os\nos.makedirs\n{SOFTMAX}".replace(
+            "    e", "    os.makedirs('a/b', exist_ok=True)\n    e", 1
+        ),
+        "correct",
+        "",
+    ),
+    "compiled": (f"import torch._dynamo\n@torch.compile\n{SOFTMAX}", "correct", ""),
+    "one secret": (f"SECRET_OF = 'SECRET_OF one'\n{SOFTMAX}; SECRET_OF", "correct", ""),
+    "searches": (
+        SEARCHES + SOFTMAX.replace("    e", "    assert not found\n    e", 1),
+        "correct",
+        "",
+    ),
+    **{
+        f"by {name}": (way + QUERIES.replace("    e", "    act()\n    e", 1), *expected)
+        for name, (way, *expected) in BY_NAME.items()
+    },
 }
 LONG = "x" * 255  # too long for the file of a page
 FILES = {
@@ -298,10 +426,9 @@ class TestOfAClass:
         }
 
     def test_who_fills_the_disk_is_stopped(self, graded):
-        for name in ("many files", "large files"):
-            assert workers.FULL in (graded[1] / "feedback" / f"{name}.html").read_text(
-                encoding="utf-8"
-            )
+        for name in ("many files", "large files", "holds", "maps", "folders in folders"):
+            page = (graded[1] / "feedback" / f"{name}.html").read_text(encoding="utf-8")
+            assert workers.FULL in page, name
 
     def test_none_of_the_hostile_acts_succeeds(self, graded):
         row = next(
@@ -364,8 +491,8 @@ class TestOfAClass:
         assert time.monotonic() - start < 30  # a loop in C alone takes as long
         assert all(path.stat().st_mtime_ns == then for path, then in kept.items())
         lines = (out / "grades.csv").read_bytes().splitlines()
-        assert [line for line in lines if not line.startswith(b"later,")] == before.splitlines()
-        assert b"later,weighted_sum,correct," in lines
+        assert [line for line in lines if not line.startswith(b'"later",')] == before.splitlines()
+        assert b'"later","weighted_sum","correct",""' in lines
         (folder / "later.ipynb").unlink()
 
 
@@ -412,22 +539,68 @@ def test_a_run_that_is_interrupted_goes_on_where_it_was(tmp_path):
     ]
 
 
-def test_no_learner_is_left_out(tmp_path):
-    names = ("a.ipynb", "b.IPYNB", "c/my_course/04.ipynb", "c/2.Ipynb")
-    for name in (*names, "c/.ipynb_checkpoints/2.ipynb", ".d.ipynb", "e.txt"):
+def test_all_that_is_handed_in_has_a_line(tmp_path):
+    names = ("a.ipynb", "b.IPYNB", "c/my_course/04.ipynb", "c/2.Ipynb", "...ipynb", "e.txt")
+    left = (
+        "c/.ipynb_checkpoints/2.ipynb",
+        "._d.ipynb",
+        "__MACOSX/a.ipynb",
+        ".git/a",
+        "c/notes.txt",
+    )
+    for name in (*names, *left):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    (tmp_path / "f").mkdir()
-    (tmp_path / "g.ipynb").mkdir()
-    expected = [
-        ("a", names[0]),
-        ("b", names[1]),
-        ("c", names[3]),
-        ("c", names[2]),
-        ("f", "f"),
-        ("g.ipynb", "g.ipynb"),
-    ]
-    assert grading.hand_ins(tmp_path) == [(learner, tmp_path / name) for learner, name in expected]
+    for folder in ("f", "g.ipynb", "copies"):
+        (tmp_path / folder).mkdir()
+    for link in ("copies/04.ipynb", "nowhere", "linked.ipynb"):
+        (tmp_path / link).symlink_to(tmp_path / names[0])
+    with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
+        for name in ("../../up.ipynb", "in/one.ipynb", "__MACOSX/in/._one.ipynb", "in/notes.txt"):
+            archive.writestr(name, "[]")
+    (tmp_path / "broken.zip").write_text("no zip")
+    os.mkfifo(tmp_path / "pipe.zip")
+    found = grading.hand_ins(tmp_path)
+    assert [(each.learner, each.member) for each in found if not each.trouble] == [
+        ("..", ""), ("a", ""), ("b", ""), ("c", ""), ("c", ""), ("z", "../../up.ipynb"),
+        ("z", "in/one.ipynb"),
+    ]  # fmt: skip
+    reasons = {each.learner: each.trouble.split()[-1] for each in found if each.trouble}
+    assert reasons == {
+        "broken": "file)." , "copies": "followed.", "e": "judged.", "f": "folder.",
+        "g.ipynb": "folder.", "linked": "followed.", "nowhere": "followed.", "pipe": "MB).",
+    }  # fmt: skip
+    assert {grading._content(each) for each in found if each.member} == {b"[]"}
+
+
+def test_a_zip_is_opened_up_to_a_size(tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.ipynb", bytes(90_000))
+    assert grading._members(tmp_path / "a.zip") == ["a.ipynb"]
+    monkeypatch.setattr(grading, "LARGEST", 80_000)
+    with pytest.raises(ValueError, match="100 MB"):
+        grading._members(tmp_path / "a.zip")
+
+
+def test_names_of_canvas_and_moodle_are_those_of_the_roster(tmp_path):
+    names = (
+        "byronada_4711_812345_04_softmax-1.ipynb", "curiem_LATE_4712_812346_04.ipynb",
+        "Max Müller_301_assignsubmission_file_/04.ipynb", "Max Müller_302_assignsubmission_file_",
+        "group_1_2_a.ipynb",
+    )  # fmt: skip
+    for name in names:
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).touch()
+    (tmp_path / "names.csv").write_text("\ufeffID,Name\n4712,Marie Curie\n,Ada Byron\n,Nobody\n")
+    roster = grading._names(tmp_path / "names.csv")
+    found = grading.hand_ins(tmp_path / "in")
+    assert [(grading._in_class(each, roster), each.number, each.late) for each in found] == [
+        ("Max Müller 301", "301", False), ("Max Müller 302", "302", False),
+        ("Ada Byron", "4711", False), ("Marie Curie", "4712", True), ("group_1_2_a", "", False),
+    ]  # fmt: skip
+    (tmp_path / "names.csv").write_text("who\nAda\n")
+    with pytest.raises(ShapeError, match="a column name"):
+        grading._names(tmp_path / "names.csv")
 
 
 def test_what_cannot_be_graded_says_so(tmp_path, monkeypatch):
@@ -435,7 +608,7 @@ def test_what_cannot_be_graded_says_so(tmp_path, monkeypatch):
     with pytest.raises(ShapeError, match="there is no such folder"):
         grading.grade(folder, tmp_path / "out")
     folder.mkdir()
-    with pytest.raises(ShapeError, match=r"there is no notebook in it\. expected NAME"):
+    with pytest.raises(ShapeError, match=r"no notebook in it\. expected a folder with NAME"):
         grading.grade(folder, tmp_path / "out")
     (folder / "b").mkdir()
     with pytest.raises(ShapeError, match="there is no notebook in it"):
@@ -476,10 +649,12 @@ def test_a_result_counts_only_in_the_form_that_the_course_gives_it(result, expec
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [(f"{sign}1", f"'{sign}1") for sign in "=+-@"] + [("a=1", "a=1")]
-)
-def test_no_name_is_a_formula(name, expected):
-    assert grading._table(("learner", "score"), [(name, 3)]) == f"learner,score\n{expected},3\n"
+    ("name", "expected"),
+    [*((f"{sign}1", f"'{sign}1") for sign in "=+-@＝"), ("a=1", "a=1"), ("a;=1+1;b", "a;'=1+1;b"),
+     ("\t=1+2", "' =1+2"), ("a\r=1,@b", "a =1,'@b"), ('"=1', '""=1'), ("a\n\x85b", "a  b")],
+)  # fmt: skip
+def test_no_name_is_a_formula_whatever_separates_cells(name, expected):
+    assert grading._table(("learner", "points"), [(name, 3)]).split("\n")[1] == f'"{expected}","3"'
 
 
 def test_pictures_of_the_course_are_kept():
@@ -503,6 +678,61 @@ def test_results_are_read_up_to_one_that_is_cut_short(tmp_path, written, expecte
     task.folder, task.token = SimpleNamespace(name=tmp_path), "TOKEN"
     (tmp_path / workers.FILE).write_text(written)
     assert task.read() == expected
+
+
+def finished(*owners):
+    """Run a task for each owner; return the results."""
+    tasks = iter([workers.Task(key, [str(key)], owner) for key, owner in enumerate(owners)])
+    done = workers.run_all(str, lambda: next(tasks, None), seconds=30, confined=False)
+    return [results for _, results in sorted((task.key, task.results) for task in done)]
+
+
+def test_a_learner_may_take_so_much_time_in_all(monkeypatch):
+    monkeypatch.setattr(workers, "PLACES", 1)
+    monkeypatch.setattr(workers, "FREE", -200.0)
+    assert finished("a", "a", "b") == [["0"], [workers.IMPATIENT], ["2"]]
+
+
+def test_a_process_that_cannot_be_started_costs_one_row(monkeypatch):
+    make, calls = workers.CONTEXT.Process, []
+
+    def process(**rest):
+        calls.append(rest)
+        if len(calls) == 2:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        return make(**rest)
+
+    monkeypatch.setattr(workers, "CONTEXT", SimpleNamespace(Process=process))
+    found = finished("a", "a", "a")
+    assert (found[0], found[2]) == (["0"], ["2"])
+    assert "temporarily unavailable" in found[1][0]
+
+
+def test_an_answer_that_calls_a_failed_one_is_judged_with_the_reference():
+    masked = "def masked_softmax(s, mask):\n    return softmax(s.masked_fill(~mask, -1e30)) * mask"
+    for own in (QUERIES, STUB, QUERIES.replace("):", ":")):
+        answers = find_answers(["import torch", own, masked])
+        rows = dict.fromkeys(("softmax", "masked_softmax"), ("wrong", "", "", ""))
+        (again,) = grading._other_ways(answers, rows)
+        assert (again.exercise, again.replaced) == ("masked_softmax", ["softmax"])
+        status, _, message, _ = judge(again)
+        assert (status, message[-28:]) == ("correct", "`softmax` in place of yours.")
+
+
+def test_what_a_learner_saw_pass_counts_where_it_stands_below_its_check():
+    cells = [(QUERIES, 50), ("check('softmax', softmax)", 58), (SOFTMAX, 57), ("1", "no count")]
+    notebook = {"cells": [
+        {"cell_type": "code", "source": source, "execution_count": count} for source, count in cells
+    ]}  # fmt: skip
+    found = unpacked(*read(json.dumps(notebook).encode()))
+    assert [answer.statements for answer in found] == [[(QUERIES, 0)], [(SOFTMAX, 0)]]
+    assert [*grading._other_ways(found, {"softmax": ("wrong",)})] == found[1:]
+
+
+def test_a_notebook_of_an_old_windows_is_read():
+    notebook = {"cells": [{"cell_type": "code", "source": f"# für\n{SOFTMAX}"}]}
+    found = unpacked(*read(json.dumps(notebook, ensure_ascii=False).encode("cp1252")))
+    assert found == find_answers([f"# für\n{SOFTMAX}"])
 
 
 def test_each_source_is_sent_once():
@@ -712,6 +942,17 @@ def test_the_class_page_counts_learners_and_names_the_section():
     assert frequent == [("0", "4"), ("1", "4"), ("5", "4"), ("2", "3"), ("3", "3")]
     page = grading_pages.class_page([Row("a", "softmax", "wrong", "softmax-over-queries")])
     assert "Lesson 4, “Break it: the wrong axis”" in page
+
+
+def test_the_class_page_groups_what_stopped():
+    said = "RuntimeError: no. In your line `softmax({})`."
+    rows = [Row(f"{n}", "softmax", "error", "", said.format(n)) for n in range(3)]
+    rows += [Row("x", "", "unreadable", "", "x.py: This is no notebook.")]
+    page = grading_pages.class_page(rows, late={"x"})
+    assert re.findall(r"<li>([^<]*) <small>(\d+) ×", page) == [
+        ("RuntimeError: no.", "3"), ("This is no notebook.", "1"),
+    ]  # fmt: skip
+    assert page.count("<em>late</em>") == 1
 
 
 CLASS, HERS = grading_pages.class_page, grading_pages.feedback_page

@@ -182,9 +182,8 @@ def test_colours_and_folds_answer(saved, open_page):
     deep.locator("> .words").first.wait_for()
     top = deep.locator("h2").bounding_box()["y"]
     assert 40 <= top < 200
-    assert page.locator(".contents [aria-current]").get_attribute("href") == page.evaluate(
-        "location.hash"
-    )
+    current = page.locator(".contents [aria-current]")
+    assert current.get_attribute("href") == page.evaluate("location.hash")
     assert page.pdf(print_background=True).count(b"/Type /Page\n") > 8
 
 

@@ -193,6 +193,8 @@ def test_axes_are_guessed_from_declared_sizes_and_a_note_says_so():
     first = nn.MultiheadAttention(C, H)
     assert read(trace(first, *[torch.zeros(S, B, C)] * 3))["query"] == "S B C"
     assert read(trace(lambda x, layer: layer(x)[0], x, mha))["x"] == "B S C"
+    picture = torch.zeros(B, 3, 8, 12)
+    assert read(trace(nn.Conv2d(3, C, 4, 4), picture))["input"] == "B C Y X"
 
 
 @pytest.mark.parametrize(

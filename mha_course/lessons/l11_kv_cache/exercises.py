@@ -408,7 +408,7 @@ QUESTIONS = {
         "32 layers, 8 KV heads of 128 numbers, 2 bytes a number. How many KiB (1,024 bytes) does "
         "one token take?",
         "128 → 32 · 8 · 128 numbers, of 2 bytes, twice: a key and a value.",
-        "64 → That is the keys alone. Values are kept as well.",
+        "64 → That is the keys alone. The cache also keeps the values.",
         "4 → That is one layer. Each of the 32 has a cache of its own.",
         "131072 → Those are bytes.",
         nudge="Multiply layers, heads, width and bytes. What is kept besides the keys?",

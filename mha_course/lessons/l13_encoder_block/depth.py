@@ -1,6 +1,6 @@
 """What becomes of words and of gradients in a deep stack of blocks that nobody has trained yet.
 
-Axes: B sentences, S tokens, C = d_model width, L layers, V words in the vocabulary.
+Axes: N draws, B sentences, S tokens, C = d_model width, L layers, V words in the vocabulary.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Wiring = Callable[[EncoderBlock, Tensor], Tensor]
 
 
 class Depth(NamedTuple):
-    """Measurements of L layers: before the first and after each (L + 1 numbers), or in each (L)."""
+    """Measurements of N draws of L layers: before the first layer and after each, or in each."""
 
-    cosine: list[float]  # L + 1: the mean cosine between two words of a sentence
-    rms: list[float]  # L + 1: the root of the mean square of x
-    at_x: list[float]  # L + 1: the length of the gradient that reaches x there
-    at_weights: list[float]  # L: the same at the last matrix of the feed-forward part
+    cosine: Tensor  # (N, L+1): the mean cosine between two words of a sentence
+    rms: Tensor  # (N, L+1): the root of the mean square of x
+    at_x: Tensor  # (N, L+1): the length of the gradient that reaches x there
+    at_weights: Tensor  # (N, L): the same at the last matrix of the feed-forward part
 
 
 def bare(block: EncoderBlock, x: Tensor) -> Tensor:
@@ -61,8 +61,8 @@ def post_norm(block: EncoderBlock, x: Tensor) -> Tensor:
     return block.norm2(x + block.feed_forward(x))
 
 
-def measure(wiring: Wiring, num_layers: int, *, last_norm: bool = False, draws: int = 3) -> Depth:
-    """Send random words through untrained blocks and a gradient back, and return means over draws.
+def measure(wiring: Wiring, num_layers: int, *, last_norm: bool = False, draws: int = 10) -> Depth:
+    """Send random words through untrained blocks and a gradient back, once for each draw.
 
     The words are unit-normal (B, S, C). A last Linear, after a norm where last_norm says so, makes
     logits of them, and the loss is the cross-entropy with words drawn at random.
@@ -73,7 +73,7 @@ def measure(wiring: Wiring, num_layers: int, *, last_norm: bool = False, draws: 
 
     Words drawn at random have little in common:
 
-    >>> measure(lambda block, x: x, 2, draws=1).cosine[0] < 0.1
+    >>> bool(measure(lambda block, x: x, 2, draws=1).cosine[0, 0] < 0.1)
     True
     """
     got = f"num_layers={num_layers}, draws={draws}"
@@ -82,7 +82,7 @@ def measure(wiring: Wiring, num_layers: int, *, last_norm: bool = False, draws: 
         positive, "measure", "num_layers and draws must be positive", expected="1 or more", got=got
     )
     measured = [_measure_once(wiring, num_layers, last_norm, seed) for seed in range(draws)]
-    return Depth(*(torch.tensor(column).mean(0).tolist() for column in zip(*measured, strict=True)))
+    return Depth(*map(torch.tensor, zip(*measured, strict=True)))
 
 
 def blocks(num_layers: int) -> list[EncoderBlock]:
@@ -109,7 +109,9 @@ def mean_cosine(x: Tensor) -> float:
     return float(cosines[:, others].mean())
 
 
-def _measure_once(wiring: Wiring, num_layers: int, last_norm: bool, seed: int) -> Depth:
+def _measure_once(
+    wiring: Wiring, num_layers: int, last_norm: bool, seed: int
+) -> tuple[list[float], list[float], list[float], list[float]]:  # in the order of Depth
     with seeded(seed):
         stack = blocks(num_layers)
         to_words = nn.Linear(WIDTH, WORDS, dtype=torch.float64)
@@ -125,9 +127,6 @@ def _measure_once(wiring: Wiring, num_layers: int, last_norm: bool, seed: int) -
     matrices = [block.get_parameter("feed_forward.3.weight") for block in stack]
     gradients = torch.autograd.grad(loss, [*streams, *matrices], allow_unused=True)
     lengths = [0.0 if gradient is None else float(gradient.norm()) for gradient in gradients]
-    return Depth(
-        cosine=[mean_cosine(x.detach()) for x in streams],
-        rms=[float(x.detach().square().mean().sqrt()) for x in streams],
-        at_x=lengths[: num_layers + 1],
-        at_weights=lengths[num_layers + 1 :],
-    )
+    cosines = [mean_cosine(x.detach()) for x in streams]
+    rms = [float(x.detach().square().mean().sqrt()) for x in streams]
+    return cosines, rms, lengths[: num_layers + 1], lengths[num_layers + 1 :]

@@ -128,6 +128,32 @@ def logits_by_position(model: AttentionOnly, ids: Tensor) -> Tensor:
     return model.to_words(x + attention.out_proj(merge_heads(mean @ steps.v)))
 
 
+@torch.no_grad()
+def logits_with_keys_of(part: str, model: AttentionOnly, ids: Tensor) -> Tensor:
+    """Return logits (B, S, V) of one layer whose keys are made of "positions" or "words" alone."""
+    x, words = model.embed(ids), model.words(ids)
+    keys = {"positions": x - words, "words": words}[part]
+    (attention,) = model.layers
+    return model.to_words(x + attention(x, keys, x, is_causal=True)[0])
+
+
+@torch.no_grad()
+def single_layer_report(model: AttentionOnly, repeated: Tensor, pieces: Tensor) -> dict[str, float]:
+    """Return how often one layer guesses a word that is known.
+
+    Of repeated words: as it is, with averaged weights, and with keys of positions or words alone.
+    Of words in pieces: as it is.
+    """
+    logits = {
+        "repeated": model(repeated),
+        "averaged": logits_by_position(model, repeated),
+        "positions": logits_with_keys_of("positions", model, repeated),
+        "words": logits_with_keys_of("words", model, repeated),
+    }
+    report = {name: accuracy(found, repeated) for name, found in logits.items()}
+    return report | {"pieces": accuracy(model(pieces), pieces)}
+
+
 class Learned(NamedTuple):
     """A trained model, and what it does on new sequences."""
 

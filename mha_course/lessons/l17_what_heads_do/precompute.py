@@ -22,15 +22,11 @@ def start(seed: int) -> dict[str, Any]:
 
 
 def one_layer(seed: int) -> dict[str, Any]:
-    """Train one layer four times as long as the lesson does, and report on two kinds of words."""
+    """Train one layer four times as long as the lesson does, and report on it."""
     model = induction.learn(1, 2, 90, seed=seed, steps=6000).model
     dice = torch.Generator().manual_seed(99)
     repeated, pieces = induction.repeated_words(2000, dice), induction.words_in_pieces(2000, dice)
-    with torch.no_grad():
-        report = {
-            "repeated": induction.accuracy(model(repeated), repeated),
-            "pieces": induction.accuracy(model(pieces), pieces),
-        }
+    report = induction.single_layer_report(model, repeated, pieces)
     return precomputed.rounded(report)
 
 
