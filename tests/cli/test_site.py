@@ -207,7 +207,9 @@ def test_widgets_answer_on_a_page(path, tmp_path, open_page):
         if number == 0:
             assert page.evaluate("performance.now()") < 3000  # 2,000 where nothing else runs
         page.wait_for_timeout(400)
-        moved = place.locator("input:not([type=text]):not(:checked):not([max='0']), select")
+        if place.locator("input[max='0']").count():
+            continue  # the trace of a stub has one step
+        moved = place.locator("input:not([type=text]):not(:checked), select")
         pressed = place.locator("button:enabled:visible:not(.word):not([aria-disabled=true])")
         for control in moved.element_handles() or pressed.element_handles()[:1]:
             before = place.evaluate(DRAWN)
