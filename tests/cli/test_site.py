@@ -205,12 +205,15 @@ def test_widgets_answer_on_a_page(path, tmp_path, open_page):
         place.scroll_into_view_if_needed()
         place.locator(".mha-picture, .mha-film").first.wait_for()
         if number == 0:
-            assert page.evaluate("performance.now()") < 4000
+            assert page.evaluate("performance.now()") < 3000  # 2,000 where nothing else runs
         page.wait_for_timeout(400)
-        controls = place.locator("input:not([type=text]):not(:checked), select").all()
-        for control in controls or place.locator("button:not(:disabled)").all()[:3]:
+        if place.locator("input[max='0']").count():
+            continue  # the trace of a stub has one step
+        moved = place.locator("input:not([type=text]):not(:checked), select")
+        pressed = place.locator("button:enabled:visible:not(.word):not([aria-disabled=true])")
+        for control in moved.element_handles() or pressed.element_handles()[:1]:
             before = place.evaluate(DRAWN)
-            control.evaluate(MOVE) if controls else control.click()
-            page.wait_for_timeout(500)
-            assert place.evaluate(DRAWN) != before, (living[number], control)
+            control.evaluate(MOVE) if moved.count() else control.click()
+            page.wait_for_timeout(400)
+            assert place.evaluate(DRAWN) != before, (living[number], number)
     assert page.told == []

@@ -45,7 +45,7 @@ MOVE = """(input) => {
     input.selectedIndex = (input.selectedIndex + 1) % input.options.length; fire('change');
   } else {
     input.value = Number(input.value) === Number(input.max) ? input.min
-      : Number(input.value) + Number(input.step);
+      : Number(input.value) + (Number(input.step) || 1);
     fire('input');
   }
 }"""
