@@ -103,20 +103,25 @@ def grade(
     for learner in by_learner.keys() - {each.learner for each in handed_in}:
         by_learner[learner] = [Row(learner, "", "unreadable", "", NOTHING)]
     everything = [row for learner, rows in by_learner.items() for row in _best(learner, rows)]
-    for learner in by_learner:
+    _write(out, everything, handed_in)
+    return everything
+
+
+def _write(out: Path, everything: Sequence[Row], handed_in: Sequence[HandIn]) -> None:
+    """Write the tables and pages."""
+    for learner in dict.fromkeys(row.learner for row in everything):
         try:
             page = feedback_page(learner, [row for row in everything if row.learner == learner])
             _save(out / "feedback" / f"{learner}.html", page)
         except (OSError, ValueError) as error:  # such as a name that is too long for a file
             print(f"mha_course: no page for {learner!a}: {error}", file=sys.stderr)
     late = {each.learner for each in handed_in if each.late}
+    numbers = {each.learner: each.number for each in handed_in}
+    wide = _wide(list(_scores(everything)), numbers, late)
     _save(out / "class.html", class_page(everything, late))
     _save(out / "grades.csv", _table(Row._fields[:4], (row[:4] for row in everything)))
     _save(out / "grades_nbgrader.csv", _table(NBGRADER, _scores(everything)))
-    numbers = {each.learner: each.number for each in handed_in}
-    wide = _wide(list(_scores(everything)), numbers, late)
     _save(out / "grades_by_lesson.csv", f"\ufeff{wide}")
-    return everything
 
 
 def hand_ins(folder: Path) -> list[HandIn]:

@@ -36,7 +36,8 @@ if sys.platform == "linux":
 LINUX = sys.platform == "linux"
 # Only Linux forks safely beside torch.
 CONTEXT: Any = multiprocessing.get_context("forkserver" if LINUX else "spawn")
-CONTEXT.set_forkserver_preload(["mha_course.cli.answers"])
+if LINUX:
+    CONTEXT.set_forkserver_preload(["mha_course.cli.answers"])
 MEMORY = 2 << 30  # bytes that a confined process may take
 LONGEST = 16 << 20  # bytes of an answer that are read
 # bytes and files that a process may write

@@ -201,11 +201,13 @@ import __main__, importlib
 from types import SimpleNamespace
 def forged(*rest, **more):
     return SimpleNamespace(status="correct", mistake="", message="", picture="")
-def act():
+def forge():
     for name in ("__main__", "__mp_main__", "mha_course.cli.answers", "mha_course.cli.grading"):
-        try: importlib.import_module(name).judge.__globals__["check"] = forged
+        try: importlib.import_module(name).judge.__globals__.update(check=forged, _agrees=forged)
         except (ImportError, AttributeError): pass
-act()
+done = forge()
+def act():
+    return done
 """,
         "wrong",
         "softmax-over-queries",
