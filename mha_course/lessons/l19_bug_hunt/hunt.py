@@ -236,7 +236,7 @@ def _judge(suspect: Case, accused: set[str]) -> Verdict:
     real = suspect._mistakes
     right, wrong = sorted(accused & real), sorted(accused - real)
     choices = _choices.setdefault((suspect.seed, suspect.number), [])
-    again = {*()} in choices  # not the first wrong one
+    again = set() in choices  # not the first wrong one
     if set().union(*choices) != real:
         choices.append({*right})
     named = " ".join(SAID[name].title for name in right)
