@@ -321,7 +321,7 @@ def _told(suspect: Case) -> list[str]:
         label, value = next(
             (label, value) for label, value in reading.zero.items() if is_off(value)
         )
-        lines.append(f"`{name}`: {written(value)} {label}")
+        lines.append(f"`{name}`, {label}: {written(value)}")
     return lines or ["no probe: nothing is wrong"]
 
 

@@ -260,11 +260,11 @@ def test_a_verdict_quotes_what_the_probes_say_of_the_case():
         verdict = repr(accuse(number, name, seed=0))
         for told, probe in PROBES.items():
             reading = probe(case(number).module)
-            assert (f"`{told}`: " in verdict) == reading.finds
+            assert (f"`{told}`, " in verdict) == reading.finds
             if reading.finds:
-                number_and_label = verdict.partition(f"`{told}`: ")[2].partition("\n")[0]
-                shown = [" ".join(line.split()) for line in repr(reading).splitlines()]
-                assert number_and_label in shown
+                quoted = verdict.partition(f"`{told}`, ")[2].partition("\n")[0]
+                label, _, value = quoted.rpartition(": ")
+                assert f"{value:>8}  {label}" in repr(reading).splitlines()
 
 
 def test_of_two_mistakes_one_is_a_beginning():
