@@ -31,7 +31,7 @@ from mha_course.experiments.faulty_attention import (
 )
 from mha_course.lessons.l19_bug_hunt import costs
 from mha_course.lessons.l19_bug_hunt.pictures import small_curves
-from mha_course.lessons.l19_bug_hunt.probes import NOTHING, PROBES, Reading, is_off, written
+from mha_course.lessons.l19_bug_hunt.probes import NOTHING, PROBES, Reading, written
 from mha_course.markup import box, columns, escaped, heading, prose, row, table
 from mha_course.mistakes import ROWS
 from mha_course.models import seeded
@@ -182,7 +182,7 @@ class Verdict:
                 for line in self.source.splitlines()
             )
             parts.append(f'<pre style="overflow-x:auto">{code}</pre>')
-        return f'<div style="max-width:44em">{box(_COLORS[self.status], "".join(parts))}</div>'
+        return f'<div style="max-width:44em;overflow-x:auto">{box(_COLORS[self.status], "".join(parts))}</div>'
 
 
 _choices: dict[tuple[int, int], list[set[str]]] = {}  # of each seed and case: what each found
@@ -210,10 +210,10 @@ def accuse(number: int, *mistakes: str, seed: int = 0) -> Verdict | Panel:
     for name in mistakes:
         known, rule = name in SAID, "no sentence has this id"
         require(known, "accuse", rule, expected="an id from sentences()", got=repr(name))
-    most, counts = len(suspect._mistakes), ("one", "two")
-    rule = f"this case has at most {counts[most - 1]}"
-    few, expected = len(mistakes) <= most, "an id" if most == 1 else "one id or two"
-    require(few, "accuse", rule, expected=expected, got=", ".join(mistakes))
+    most = len(suspect._mistakes)
+    rule = f"this case has at most {'one' if most == 1 else 'two'}"
+    few, got = len(mistakes) <= most, ", ".join(mistakes)
+    require(few, "accuse", rule, expected="an id for each", got=got)
     return _judge(suspect, {*mistakes})
 
 
@@ -318,10 +318,8 @@ def _told(suspect: Case) -> list[str]:
     """Say which probes tell, each with its first number that is not 0."""
     lines = []
     for name, reading in _telling(suspect).items():
-        label, value = next(
-            (label, value) for label, value in reading.zero.items() if is_off(value)
-        )
-        lines.append(f"`{name}`, {label}: {written(value)}")
+        label = next(label for label, off in reading.pattern if off)
+        lines.append(f"`{name}`, {label}: {written(reading.zero[label])}")
     return lines or ["no probe: nothing is wrong"]
 
 
@@ -332,8 +330,9 @@ def cost(suspect: Case) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
     records = {"this case": suspect.record, "the right one": costs.load()[costs.RIGHT]}
     return (
         "What it costs a small language model, in nats per word on held-out sentences: the mean of "
-        "three runs, and their range. (The curve is the loss in training.)",
-        ("", "read at once", "word by word, padded in front", "with the right parameters"),
+        "three runs, and their range. Word by word means padded in front, with a cache. (The curve "
+        "is the loss in training.)",
+        ("", "read at once", "word by word", "right parameters"),
         [(name, *map(_loss, record[1:])) for name, record in records.items()],
     )
 
@@ -341,7 +340,7 @@ def cost(suspect: Case) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
 def _loss(runs: costs.Losses) -> str:
     numbers = [value for value in runs if value is not None]
     if len(numbers) < len(runs):
-        return "no number (NaN or an error)"
+        return "NaN or an error"
     return f"{fmean(numbers):.2f} ({min(numbers):.2f} to {max(numbers):.2f})"
 
 
@@ -358,8 +357,8 @@ class Menu(Panel):
     _esm = esm("menu.js", folder=Path(__file__).parent)
     _css = f"""{Panel._css}
 .mha-hunt .sides {{ display: flex; flex-wrap: wrap; gap: 4px 24px; margin-top: 8px; }}
-.mha-hunt .sides > * {{ flex: 1 1 480px; min-width: 0; }}
-.mha-hunt .sides > .picture {{ flex: 0 1 400px; }}
+.mha-hunt .sides > * {{ flex: 1 1 560px; min-width: 0; }}
+.mha-hunt .sides > .picture {{ flex: 0 1 360px; }}
 .mha-hunt .answer {{ font-size: 14px; margin-top: 8px; }}
 """
 

@@ -303,7 +303,7 @@ def gradients(module: CausalAttention) -> Reading:
     """Go backward, and count the parameters of each Linear that no gradient reaches."""
     twin = copy.deepcopy(module)
     twin(tokens(module)).square().sum().backward()
-    found = {}
+    found: dict[str, float] = {}
     for name, part in twin.named_children():
         reached = [p.grad is not None and is_off(p.grad.abs().max()) for p in part.parameters()]
         found[f"parameters of {name} without a gradient"] = Count(~torch.tensor(reached))
@@ -316,7 +316,7 @@ def divisor(module: CausalAttention) -> Reading:
     width = module.q_proj.in_features // module.num_heads
     names = {"√D": width**0.5, "1": 1.0, "√C": x.size(-1) ** 0.5}
     names |= {"D": width, "√S": 7**0.5}
-    found = {}
+    found: dict[str, float] = {}
     for name, value in names.items():
         twin = right(module)
         for parameter in twin.q_proj.parameters():

@@ -344,7 +344,7 @@ def test_what_a_mistake_costs_is_said_in_the_numbers_that_were_measured():
             assert len(cells) == len(heads) - 1
             for runs, cell in zip(record[1:], cells, strict=True):
                 if None in runs:
-                    assert cell == "no number (NaN or an error)"
+                    assert cell == "NaN or an error"
                 else:
                     assert cell == f"{sum(runs) / 3:.2f} ({min(runs):.2f} to {max(runs):.2f})"
 
