@@ -182,7 +182,8 @@ class Verdict:
                 for line in self.source.splitlines()
             )
             parts.append(f'<pre style="overflow-x:auto">{code}</pre>')
-        return f'<div style="max-width:44em;overflow-x:auto">{box(_COLORS[self.status], "".join(parts))}</div>'
+        whole = box(_COLORS[self.status], "".join(parts))
+        return f'<div style="max-width:44em;overflow-x:auto">{whole}</div>'
 
 
 _choices: dict[tuple[int, int], list[set[str]]] = {}  # of each seed and case: what each found

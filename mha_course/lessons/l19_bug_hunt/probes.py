@@ -305,7 +305,8 @@ def gradients(module: CausalAttention) -> Reading:
     twin(tokens(module)).square().sum().backward()
     found: dict[str, float] = {}
     for name, part in twin.named_children():
-        reached = [p.grad is not None and is_off(p.grad.abs().max()) for p in part.parameters()]
+        grads = [p.grad for p in part.parameters()]
+        reached = [grad is not None and is_off(grad.abs().max().item()) for grad in grads]
         found[f"parameters of {name} without a gradient"] = Count(~torch.tensor(reached))
     return Reading(found)
 
