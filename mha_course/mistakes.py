@@ -204,24 +204,24 @@ cosine-not-dot: Both vectors were scaled to length 1 first. That is their cosine
 contraction-of-different-axes: This product sums over {left} of the first and {right} of the second
     factor, which only have the same size.
 # 3, Scores and scaling: Break it: which width?
-scale-d-model: The scores were divided by sqrt(d_model).
-    A dot product of D numbers has spread sqrt(D), and D is the width of a head.
+scale-d-model: The scores are divided by √C, where C is the width of the model.
+    A dot product of D numbers has spread √D, and D is the width of a head.
 scale-by-heads: The scores were divided by sqrt(H), the number of heads.
     The spread grows with the width of a head, not with the number of heads.
 /scale-of-the-example: The scores were divided by sqrt(12), for the 12 numbers of the example.
     Here a head has another width. Take it from the queries: q.shape[-1].
 # 3, Scores and scaling: How large is a dot product?
-scale-no-root: The scores were divided by D, not by its root.
-    The spread of the scores grows with sqrt(D).
+scale-no-root: The scores are divided by D, not by its root.
+    The spread of the scores grows with √D.
 /scale-half-width: The scores were divided by D / 2: D ** 1 / 2 takes the power first.
     The root of D is D ** 0.5, or math.sqrt(D).
 scale-missing: The scores are not scaled.
-    Without / sqrt(D) their spread grows with D until one key takes nearly all, by chance.
+    Without / √D their spread grows with D until one key takes nearly all, by chance.
 scale-inverted: The scores were multiplied by sqrt(D).
     Dividing keeps the spread at 1; multiplying makes it D.
 scale-after-softmax: The weights were divided by sqrt(D), so rows sum to 1 / sqrt(D).
     Divide the scores instead, before the softmax.
-scale-by-length: The scores were divided by sqrt(S), the number of tokens.
+scale-by-length: The scores are divided by √S, where S is the number of tokens.
     The spread of the scores depends on the width of a head, not on the length.
 /scale-rounded: The root of D was rounded to a whole number.
     Divide by math.sqrt(D) as it is: // and int cut off its decimals.
@@ -241,13 +241,13 @@ elementwise-product/form: The two were multiplied number by number (*) instead o
 weight-not-transposed/form: A head's columns were taken from both weights, instead of its rows.
     nn.Linear stores its weight as (out, in), so a head has D rows: w_q.chunk(num_heads)[head].
 # 4, Softmax: Break it: the wrong axis
-softmax-over-queries: Columns sum to 1 instead of rows: softmax ran over the queries.
+softmax-over-queries: Columns sum to 1 instead of rows: the softmax runs over the queries.
     Each query shares out one whole among the keys: softmax over dim=-1.
 softmax-over-queries/traced: Columns sum to 1 instead of rows: softmax ran over the queries.
     Each query shares out one whole among the keys: softmax over dim={dim}.
-softmax-over-heads: Softmax ran over the heads.
+softmax-over-heads: The softmax runs over the heads.
     Each head has its own rows, which sum to 1: softmax over dim=-1.
-softmax-over-heads/traced: Softmax ran over the heads.
+softmax-over-heads/traced: The softmax runs over the heads.
     Each head has its own rows, which sum to 1: softmax over dim={dim}.
 softmax-over-batch: Softmax ran over the batch, so sentences depend on each other.
     Use the axis of the keys, dim=-1.
@@ -284,7 +284,7 @@ mask-added-as-number: The mask was added to the scores as 0 and 1.
     That multiplies weights by e and hides nothing. Add 0 and -inf, or use masked_fill.
 /bool-minus: torch does not subtract True and False, so a mask cannot take a minus.
     The opposite of a mask is ~mask. Fill what it hides: scores.masked_fill(~mask, -torch.inf).
-mask-after-softmax: Hidden weights are 0, but rows sum to less than 1.
+mask-after-softmax: The mask is applied after the softmax, so rows sum to less than 1.
     Hide the scores before the softmax, so that the visible keys share the whole.
 mask-ignored: The mask has no effect.
     Hidden keys must get weight 0.
@@ -360,7 +360,7 @@ merge-without-transpose: The heads were joined by a reshape at once, so tokens g
 merge-without-transpose/traced: This merge cuts across {axes}, so each token gets parts of other
     tokens.
     Put the tokens before the heads, transpose(1, 2), then merge.
-merge-dim-before-heads: The merged width is ordered (D, H).
+merge-dim-before-heads: The heads are merged as (D, H), not (H, D).
     The order should be (H, D): all of head 0, then all of head 1.
 /tokens-and-channels-swapped: Tokens and channels were swapped; the heads still stand before them.
     Swap heads and tokens first, transpose(1, 2), so that a token's heads lie side by side.
@@ -374,7 +374,7 @@ heads-on-sequence-axis: The heads were joined along the tokens.
 view-on-non-contiguous: view cannot read these axes as they lie in memory.
     After a transpose, the numbers are out of order. Use reshape, or contiguous() and then view.
 # 6, Concatenation: W_O: where the heads meet
-output-projection-missing: The merged heads were returned without the output projection.
+output-projection-missing: The merged heads are returned without the output projection.
     Only W_O lets the heads meet.
 output-projection-per-head: Each head was projected with its own block of W_O.
     Every number of the output may depend on all heads.
@@ -479,7 +479,7 @@ mask-inverted/made: True and False are swapped.
     True means may attend.
 /padding-one-too-many: Each sentence sees one position too many.
     Positions count from 0: a sentence of 3 words has positions 0, 1 and 2. Compare with <.
-masks-or-instead-of-and: A key is seen if either mask allows it.
+masks-or-instead-of-and: Causal and padding mask are joined with or.
     Both must allow it: &, not |.
 mask-ignored/combined: One of the masks has no effect.
     Both must allow a key.
@@ -592,11 +592,11 @@ cache-before-projection: What was appended is the token itself, not its key and 
     Keys and values are kept after projection, so that nothing old is computed again.
 blind-to-itself: The new token sees the past, but not itself.
     Its own key and value are among those it reads: attend to the new caches, not the old.
-sees-itself-alone: The new token sees only itself.
+sees-itself-alone: With a cache, the new token sees only itself.
     It has to look back: attend to the new caches, with the old keys and values in them.
 caches-exchanged: The caches of keys and values are swapped.
     Keys are appended to k_cache, values to v_cache, and they come back in this order.
-decode-first-key-only: The new token sees only the first key.
+decode-first-key-only: With a cache, the new token sees only the first key.
     A causal mask of one row, aligned at the top left, hides all but one. The newest token may see
     everything: no mask is needed.
 cache-joined: Two sets of keys or values are laid one after another along {axis}.
@@ -916,7 +916,7 @@ columns-reordered/as-rows: The columns were reordered, and came back as rows.
     k_proj may have fewer rows than columns: weight.size(0) rows are H*D, and a head has D of them.
 # 19, Bug hunt: What is true of every right one
 no-mistake: There is no mistake.
-    Some lines look odd, and compute the same.
+    The code below looks odd, but computes the same.
 rope-interleaved/module: RoPE pairs neighbouring channels: the other layout.
     It is as valid, for parameters that were trained with it.
 merge-batch-mixed/module: The merge mixes the sentences of a batch.
@@ -929,9 +929,9 @@ kv-repeat-interleaved-wrongly/module: The KV heads are repeated as 0 1 0 1, not 
     Each KV head serves consecutive query heads: repeat_interleave, not repeat.
 dropout-at-eval/module: Dropout also runs when the model is not training.
     F.dropout and scaled_dot_product_attention do not know: pass self.training on.
-keys-rotated-again: Keys from the cache are rotated a second time.
+keys-rotated-again: With a cache, keys are rotated a second time.
     A key is rotated once, by its own position, before it goes into the cache.
-cache-not-emptied: The cache still holds the text before.
+cache-not-emptied: With a cache, a text still sees the text before it.
     Each text begins with an empty cache of its own.
 window-off-by-one: The window is one token too wide.
     A window of W holds a token itself and the W - 1 before it.

@@ -400,16 +400,17 @@ INNOCENTS = [name for name in MADE if name not in SINGLE]
 PAIRS = (  # each of two methods, and each can be found beside the other
     ("scale-d-model", "mask-first-batch-only"),
     ("value-through-key-projection", "positions-ignored"),
-    ("kv-repeat-interleaved-wrongly", "masked-row-nan"),
-    ("causal-leaks-next", "scale-missing"),
-    ("keys-detached", "decode-first-key-only"),
-    ("rope-on-values", "mask-inverted"),
-    ("merge-dim-before-heads", "scale-by-length"),
-    ("key-value-swapped", "masked-row-nan"),
-    ("softmax-over-heads", "positions-ignored"),
-    ("rope-interleaved", "texts-see-each-other"),
-    ("window-off-by-one", "keys-rotated-again"),
-)
+    ("kv-repeat-interleaved-wrongly", "masked-row-nan"), ("causal-leaks-next", "scale-missing"),
+    ("keys-detached", "decode-first-key-only"), ("rope-on-values", "mask-inverted"),
+    ("merge-dim-before-heads", "scale-by-length"), ("key-value-swapped", "masked-row-nan"),
+    ("softmax-over-heads", "positions-ignored"), ("rope-interleaved", "texts-see-each-other"),
+    ("window-off-by-one", "keys-rotated-again"), ("rope-on-queries-only", "cache-not-emptied"),
+    ("causal-hides-self", "output-projection-missing"), ("rope-interleaved", "masked-row-nan"),
+    ("masks-or-instead-of-and", "scale-no-root"), ("scale-missing", "cache-not-emptied"),
+    ("kv-repeat-interleaved-wrongly", "texts-see-each-other"),
+    ("key-value-swapped", "window-off-by-one"), ("keys-detached", "mask-first-batch-only"),
+    ("sees-itself-alone", "softmax-half-precision"),
+)  # fmt: skip
 
 
 def methods(*names: str) -> list[str]:

@@ -6,12 +6,13 @@ draws.
 
 from __future__ import annotations
 
-import copy
 import random
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -36,7 +37,7 @@ from mha_course.mistakes import ROWS
 from mha_course.models import seeded
 from mha_course.plots.figures import show_html
 from mha_course.widgets import Panel
-from mha_course.widgets.labs.panels import Panels
+from mha_course.widgets.base import esm
 
 SIZES = ((24, 4, 2), (48, 6, 2), (32, 4, 2), (60, 6, 3))  # C, H and G
 LESSON_SHEET = (
@@ -50,7 +51,15 @@ ROW_OF = {  # where a mistake looks different in a module
     "positions-ignored": "positions-ignored/cache",
     **{row.id: key for key, row in ROWS.items() if key.endswith("/module")},
 }
-SAID = {name: ROWS[ROW_OF.get(name, name)] for name in (*SINGLE, INNOCENT)}
+SAID = {name: ROWS[ROW_OF.get(name, name)] for name in (INNOCENT, *SINGLE)}
+GROUPS = {  # of the menu, with the methods whose mistakes they hold
+    "Projections and heads": ("project", "split", "repeat"),
+    "Positions": ("rotate",),
+    "Cache": ("append",),  # and whatever names it
+    "Masks": ("past", "same_text", "hide"),
+    "Scores and softmax": ("score", "attend"),
+    "Merging and output": ("output",),
+}
 
 
 @dataclass(frozen=True)
@@ -109,7 +118,8 @@ def sheet(seed: int = 0) -> tuple[Case, ...]:
     singles, pairs, sizes = list(LESSON_SHEET), list(PAIRS[:2]), [SIZES[0]] * 12
     if seed:
         dice = random.Random(seed)
-        singles = dice.sample(INNOCENTS, dice.randint(1, 3))
+        unseen = [name for name in INNOCENTS if name not in LESSON_SHEET]
+        singles = dice.sample(unseen, dice.randint(1, 3))
         singles += dice.sample(list(SINGLE), 10 - len(singles))
         dice.shuffle(singles)
         pairs = dice.sample(PAIRS[2:], 2)
@@ -147,26 +157,33 @@ class Verdict:
 
     case: Case
     status: str
+    title: str
     message: str
     source: str = ""
 
     def __repr__(self) -> str:
-        sign = _SIGNS[self.status][2:]
-        return f"Case {self.case.number}: {sign}. {self.message}\n\n{self.source}".rstrip()
+        lines = [f"Case {self.case.number}: {_SIGNS[self.status][2:]}. {self.title}", self.message]
+        lines = [line for text in lines for line in textwrap.wrap(text, 80)]
+        if self.source:
+            caption, heads, rows = cost(self.case)
+            lines += ["What tells:", *(f"  {line}" for line in _told(self.case)), ""]
+            lines += [*textwrap.wrap(caption, 80), columns([heads, *rows]), "", self.source]
+        return "\n".join(lines).rstrip()
 
     def _repr_html_(self) -> str:
-        top = heading(_SIGNS[self.status], f"case {self.case.number}")
-        text = prose(self.message).replace("\n", "<br>")
-        return box(_COLORS[self.status], f"{top}<br>{text}{self.listing}")
-
-    @property
-    def listing(self) -> str:
-        """The source as HTML, its marked lines in bold."""
-        lines = [
-            f"<strong>{escaped(line)}</strong>" if REMARK in line else escaped(line)
-            for line in self.source.splitlines()
-        ]
-        return f'<pre style="overflow-x:auto">{chr(10).join(lines)}</pre>' if lines else ""
+        top = heading(f"{_SIGNS[self.status]}. {self.title}", f"case {self.case.number}")
+        parts = [f"{top}<br>{prose(self.message)}"]
+        if self.source:
+            caption, heads, rows = cost(self.case)
+            told = "".join(f"<li>{prose(line)}</li>" for line in _told(self.case))
+            parts += [f"<br>What tells:<ul>{told}</ul>", table(caption, heads, map(row, rows))]
+            code = "\n".join(
+                f"<strong>{escaped(line)}</strong>" if REMARK in line else escaped(line)
+                for line in self.source.splitlines()
+            )
+            parts.append(f'<pre style="overflow-x:auto">{code}</pre>')
+        whole = box(_COLORS[self.status], "".join(parts))
+        return f'<div style="max-width:44em;overflow-x:auto">{whole}</div>'
 
 
 _choices: dict[tuple[int, int], list[set[str]]] = {}  # of each seed and case: what each found
@@ -174,7 +191,7 @@ _choices: dict[tuple[int, int], list[set[str]]] = {}  # of each seed and case: w
 
 def sentences() -> None:
     """Show all that can be wrong, each with the id that ``accuse`` takes."""
-    rows = [(name, said.title) for name, said in SAID.items()]
+    rows = [(name, SAID[name].title) for names in _groups().values() for name in names]
     body = [row((f"<code>{name}</code>", escaped(title))) for name, title in rows]
     fold = "<details><summary>{}</summary>{}</details>"
     title = f"All {len(rows)} sentences, and their ids"
@@ -194,89 +211,137 @@ def accuse(number: int, *mistakes: str, seed: int = 0) -> Verdict | Panel:
     for name in mistakes:
         known, rule = name in SAID, "no sentence has this id"
         require(known, "accuse", rule, expected="an id from sentences()", got=repr(name))
-    few, rule = len(mistakes) < 3, "no case has more than two mistakes"
-    require(few, "accuse", rule, expected="one id or two", got=", ".join(mistakes))
+    most = len(suspect._mistakes)
+    rule = f"this case has at most {'one' if most == 1 else 'two'}"
+    few, got = len(mistakes) <= most, ", ".join(mistakes)
+    require(few, "accuse", rule, expected="an id for each", got=got)
     return _judge(suspect, {*mistakes})
+
+
+def _groups() -> dict[str, list[str]]:
+    """Return the ids of all sentences by their group, first the one of none."""
+    groups: dict[str, list[str]] = {"": [INNOCENT], **{group: [] for group in GROUPS}}
+    for name in SINGLE:
+        (method,) = faulty_attention.methods(name)
+        about = next(group for group, methods in GROUPS.items() if method in methods)
+        groups["Cache" if "cache" in SAID[name].title else about].append(name)
+    return groups
+
+
+def is_found(number: int, seed: int = 0) -> bool:
+    """Return whether all that is wrong with a case was named in this session."""
+    return set().union(*_choices.get((seed, number), [])) == case(number, seed)._mistakes
 
 
 def _judge(suspect: Case, accused: set[str]) -> Verdict:
     real = suspect._mistakes
     right, wrong = sorted(accused & real), sorted(accused - real)
     choices = _choices.setdefault((suspect.seed, suspect.number), [])
-    choices.append(set() if wrong and len(real) == 1 else {*right})
+    again = set() in choices  # not the first wrong one
+    if set().union(*choices) != real:
+        choices.append({*right})
+    named = " ".join(SAID[name].title for name in right)
     if wrong:
-        acquittal = _acquittal(suspect, wrong[0])
-        if right and len(real) > 1:
-            one = f"“{SAID[right[0]].title[:-1]}” is one of two."
-            return Verdict(suspect, "near", f"{one} {acquittal}")
-        return Verdict(suspect, "wrong", acquittal)
-    named = " ".join(SAID[name].text for name in right)
+        against = _acquittal(suspect, wrong[0], again)
+        title = SAID[wrong[0]].title
+        if right:
+            return Verdict(suspect, "near", named, f"But not “{title[:-1]}”. {against}")
+        return Verdict(suspect, "wrong", title, against)
+    why = " ".join(SAID[name].why for name in right)
     if set().union(*choices) < real:
-        return Verdict(suspect, "near", f"{named} And there is another mistake.")
-    message = f"{named}\n{_told(suspect)}\n{cost(suspect)}"
-    return Verdict(suspect, "right", message, faulty_attention.marked(*suspect._made))
+        return Verdict(suspect, "near", named, f"{why} And there is another mistake.")
+    return Verdict(suspect, "right", named, why, faulty_attention.marked(*suspect._made))
 
 
 @cache
-def _readings(made: tuple[str, ...], sizes: tuple[int, int, int]) -> dict[str, Reading]:
+def _readings(suspect: Case) -> dict[str, Reading]:
     """Return what every probe finds, each of a module of its own."""
-    module, found = Case(0, 0, made, sizes).module, {}
-    for name, probe in PROBES.items():
-        with seeded(0):
-            found[name] = probe(copy.deepcopy(module))
-    return found
+    return {name: _read(suspect, name) for name in PROBES}
+
+
+def _read(suspect: Case, probe: str) -> Reading:
+    with seeded(0):
+        return PROBES[probe](suspect.module)
 
 
 def _telling(suspect: Case) -> dict[str, Reading]:
     """Return the readings in which a number is not 0 that should be."""
-    readings = _readings(suspect._made, suspect.sizes)
-    return {name: reading for name, reading in readings.items() if reading.finds}
+    return {name: reading for name, reading in _readings(suspect).items() if reading.finds}
 
 
-def _acquittal(suspect: Case, name: str) -> str:
+def _acquittal(suspect: Case, name: str, again: bool) -> str:
     """Say which number of a probe speaks against a choice."""
     if name == INNOCENT:
-        probes = " or ".join(f"`{probe}`" for probe in list(_telling(suspect))[:2])
-        return f"Something is wrong: try the probe {probes}."
-    here = _readings(suspect._made, suspect.sizes)
-    differing = []
-    for probe, reading in _readings((name,), suspect.sizes).items():
-        found = dict(here[probe].pattern)
-        for label, off in reading.pattern:
-            if off != found[label]:
-                differing.append((label in reading.zero and off, off, probe, label))
-    _, off, probe, label = max(differing, key=lambda one: one[0])  # best: 0 here, and should not be
+        probe = next(iter(_telling(suspect)))
+        more = f": try the probe `{probe}`." if again else ". Which probes have you not tried?"
+        return f"Something is wrong{more}"
+    found = _against(suspect, name)
+    if found is None:
+        return "It is not one of the two."
+    probe, label, off = found
     would, is_here = ("not be 0", "is") if off else ("be 0", "is not")
+    which = "one of the two" if len(suspect._mistakes) > 1 else "this"
     return (
-        f"If it were “{SAID[name].title[:-1]}”, the number “{label}” of the probe `{probe}` would "
-        f"{would}. Here it {is_here}."
+        f"If it were {which}, the number “{label}” of the probe `{probe}` would {would}. "
+        f"Here it {is_here}."
     )
 
 
-def _told(suspect: Case) -> str:
+def _against(suspect: Case, name: str) -> tuple[str, str, bool] | None:
+    """Return a number that is otherwise with this mistake, by its probe and label, and whether it
+    would then not be 0. Of two mistakes either may be why a number is not 0, so what counts there
+    is a number that is never 0 with this one, whatever the other.
+    """
+    here, found = _readings(suspect), []
+    for probe, reading in _readings(replace(suspect, _made=(name,))).items():
+        there = dict(here[probe].pattern)
+        for label, off in reading.pattern:
+            if off != there[label]:
+                found.append((off and label in reading.zero, off, probe, label))
+    found.sort(key=lambda one: one[:2], reverse=True)  # best: 0 here, and should not be
+    two = len(suspect._mistakes) > 1
+    for _, off, probe, label in found:
+        if not two or (off and _stays(name, probe, label, suspect.sizes)):
+            return probe, label, off
+    return None
+
+
+@cache
+def _stays(name: str, probe: str, label: str, sizes: tuple[int, int, int]) -> bool:
+    """Return whether a number is not 0 with this mistake and any other beside it."""
+    own = {*faulty_attention.methods(name)}
+    others = [other for other in SINGLE if own.isdisjoint(faulty_attention.methods(other))]
+    pairs = (Case(0, 0, (name, other), sizes) for other in others)
+    return all(dict(_read(pair, probe).pattern)[label] for pair in pairs)
+
+
+def _told(suspect: Case) -> list[str]:
     """Say which probes tell, each with its first number that is not 0."""
-    parts = []
+    lines = []
     for name, reading in _telling(suspect).items():
         label = next(label for label, off in reading.pattern if off)
-        parts.append(f"`{name}` ({label}: {written(reading.zero[label])})")
-    return f"What tells: {', '.join(parts)}." if parts else "No probe finds anything."
+        lines.append(f"`{name}`, {label}: {written(reading.zero[label])}")
+    return lines or ["no probe: nothing is wrong"]
 
 
-def cost(suspect: Case) -> str:
-    """Say what small language models with this attention came to, and the right one."""
-    best, record = costs.load()[costs.RIGHT], suspect.record
+def cost(suspect: Case) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
+    """Return what small language models with this attention came to, and the right one: the words
+    for a table, its heads and its rows.
+    """
+    records = {"this case": suspect.record, "the right one": costs.load()[costs.RIGHT]}
     return (
-        "What it costs a small language model, in nats per word on held-out sentences, mean of "
-        f"three runs and their range: read at once {_loss(record.at_once)}; word by word, padded "
-        f"in front, {_loss(record.in_use)}; with the right one's parameters "
-        f"{_loss(record.loaded)}. The right one has {_loss(best.at_once)} each time."
+        "What it costs a small language model, in nats per word on held-out sentences: the mean of "
+        "three runs, and their range. Word by word means padded in front, with a cache. (The curve "
+        "is the loss in training.)",
+        ("", "read at once", "word by word", "right parameters"),
+        [(name, *map(_loss, record[1:])) for name, record in records.items()],
     )
 
 
 def _loss(runs: costs.Losses) -> str:
     numbers = [value for value in runs if value is not None]
     if len(numbers) < len(runs):
-        return "no number (NaN, or it stops)"
+        return "NaN or an error"
     return f"{fmean(numbers):.2f} ({min(numbers):.2f} to {max(numbers):.2f})"
 
 
@@ -290,32 +355,41 @@ def losses(*cases: Case) -> Figure:
 class Menu(Panel):
     """Choose what is wrong with a case, and see its loss in training and the verdict."""
 
+    _esm = esm("menu.js", folder=Path(__file__).parent)
+    _css = f"""{Panel._css}
+.mha-hunt .sides {{ display: flex; flex-wrap: wrap; gap: 4px 24px; margin-top: 8px; }}
+.mha-hunt .sides > * {{ flex: 1 1 560px; min-width: 0; }}
+.mha-hunt .sides > .picture {{ flex: 0 1 360px; }}
+.mha-hunt .answer {{ font-size: 14px; margin-top: 8px; }}
+"""
+
     def __init__(self, suspect: Case) -> None:
-        self._suspect = suspect
-        self._listing = ""
-        names = {said.title: name for name, said in SAID.items()}
-        super().__init__(self._answered, mistake={"choose": "", **names})
+        self._suspect, self._said = suspect, {"accused": "", "answer": ""}
+        super().__init__(lambda: (losses(suspect), self._about()))
+        groups = [
+            (group, [(name, SAID[name].title) for name in names])
+            for group, names in _groups().items()
+        ]
+        self.options = {**self.options, "groups": groups}
 
-    def draw(self, **values: Any) -> tuple[Panels, str]:
-        """Draw the loss, and below it the source of a case that is found."""
-        (panel,), text = super().draw(**values)
-        return ({**panel, "html": panel["html"] + self._listing},), text
-
-    def _answered(self, mistake: str) -> tuple[Figure, str]:
+    def _about(self) -> str:
         one = self._suspect
-        self._listing = ""
-        if mistake:
-            verdict = _judge(one, {mistake})
-            self._listing = verdict.listing
-            said = f"{_SIGNS[verdict.status]}. {verdict.message}".replace("`", "")
+        last, best = one.record.losses[-1], costs.load()[costs.RIGHT].losses[-1]
+        call = f"accuse({one.number}, …{f', seed={one.seed}' * bool(one.seed)})"
+        return (
+            f"{one} Its loss in training ends at {last:.2f}, that of the right one at {best:.2f}. "
+            f"Without a menu, {call} takes an id from sentences()."
+        )
+
+    def _receive(self, event: Mapping[str, Any]) -> None:
+        if "accused" in event:
+            verdict = accuse(self._suspect.number, event["accused"], seed=self._suspect.seed)
+            self._said = {"accused": event["accused"], "answer": verdict._repr_html_()}
         else:
-            last, best = one.record.losses[-1], costs.load()[costs.RIGHT].losses[-1]
-            call = f"accuse({one.number}, …{f', seed={one.seed}' * bool(one.seed)})"
-            said = (
-                f"{one} Its loss ends at {last:.2f}, that of the right one at {best:.2f}. Choose "
-                f"what is wrong; without a menu, {call} takes an id from sentences()."
-            )
-        return losses(one), said
+            super()._receive(event)
+
+    def _drawn(self) -> dict[str, Any]:
+        return {**super()._drawn(), **self._said}
 
 
 @dataclass(frozen=True)
@@ -394,8 +468,8 @@ def score(seed: int = 0) -> Score:
     rows = []
     for one in sheet(seed):
         choices = _choices.get((seed, one.number), [])
-        named = set().union(*choices)
-        state = "found" if named == one._mistakes else "one of two" if named else "open"
+        begun = "one of two" if any(choices) else "open"
+        state = "found" if is_found(one.number, seed) else begun
         kind = "black box" if one.number <= BLACK_BOXES else "source"
         rows.append((f"{one.number}, {kind}", state, str(len(choices))))
     found, tries = sum(state == "found" for _, state, _ in rows), sum(int(n) for *_, n in rows)

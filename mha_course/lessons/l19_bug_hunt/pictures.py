@@ -21,7 +21,7 @@ def small_curves(
     """
     columns = min(len(panels), 4)
     rows = -(-len(panels) // columns)
-    figure = new_figure(max(2.6 * columns, 6), 2.0 * rows + 0.7)
+    figure = new_figure(max(2.6 * columns, 4.2), 2.0 * rows + 0.7)
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for ax, (title, values) in zip(axes.flat, panels.items(), strict=False):
         numbers = as_array("small_curves", values, ("N",))
@@ -36,7 +36,10 @@ def small_curves(
     figure.supxlabel("step", fontsize=TEXT)
     figure.supylabel("nats per word", fontsize=TEXT)
     lines, names = axes.flat[0].get_legend_handles_labels()
-    figure.legend(lines, names, loc="outside upper right", ncols=2, frameon=False)
+    if len(panels) == 1:
+        axes.flat[0].legend(lines, names, loc="upper right", frameon=False)
+    else:
+        figure.legend(lines, names, loc="outside upper right", ncols=2, frameon=False)
     return figure
 
 

@@ -19,6 +19,7 @@ from mha_course.experiments.faulty_attention import CausalAttention
 from mha_course.models import seeded
 
 NOTHING = 1e-9  # what is smaller is rounding, in float64
+HALF = "outputs in half precision minus in double, 0 up to 0.05"
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,11 +40,23 @@ class Reading:
         return tuple((label, is_off(value)) for label, value in {**self.zero, **self.clues}.items())
 
     def __repr__(self) -> str:
-        lines = [f"{written(value):>7}  {label}" for label, value in self.zero.items()]
+        lines = [f"{written(value):>8}  {label}" for label, value in self.zero.items()]
         if self.clues:
             lines.append("a 0 here is a clue:")
-        lines += [f"{written(value):>7}  {label}" for label, value in self.clues.items()]
+        lines += [f"{written(value):>8}  {label}" for label, value in self.clues.items()]
         return "\n".join(lines)
+
+
+class Count(int):
+    """How many of some things are true."""
+
+    total: int
+
+    def __new__(cls, found: Tensor) -> Count:
+        """Count what is true in found."""
+        count = super().__new__(cls, found.sum().item())
+        count.total = found.numel()
+        return count
 
 
 Probe = Callable[[CausalAttention], Reading]
@@ -57,9 +70,11 @@ def is_off(value: float) -> bool:
 def written(value: float) -> str:
     """Write a number of a probe.
 
-    >>> [written(value) for value in (1e-12, 3, 0.12345, 0.000123, math.nan)]
-    ['0', '3', '0.123', '1e-04', 'NaN']
+    >>> [written(value) for value in (1e-12, Count(torch.eye(3) > 0), 0.12345, 0.000123, math.nan)]
+    ['0', '3 of 9', '0.123', '1e-04', 'NaN']
     """
+    if isinstance(value, Count):
+        return f"{value:d} of {value.total}"
     if math.isnan(value):
         return "NaN"
     if not is_off(value) or value == int(value):
@@ -107,8 +122,8 @@ def alone(module: CausalAttention) -> Reading:
     real = masks[..., None]
     return Reading(
         {
-            "in a batch minus alone": difference(torch.cat(without), module(x)),
-            "the same, with a mask for each": difference(
+            "sentences in a batch minus alone": difference(torch.cat(without), module(x)),
+            "sentences in a batch minus alone, with a mask for each": difference(
                 torch.cat(masked).where(real, 0.0), module(x, masks).where(real, 0.0)
             ),
         }
@@ -132,16 +147,17 @@ def _felt(call: Callable[[Tensor], Tensor], x: Tensor, window: int = 7) -> dict[
         changed[:, s] *= -1
         columns.append(~((call(changed) - before).abs().amax((0, 2)) <= NOTHING))  # NaN is off
     feels = torch.stack(columns, dim=1)  # (S, S)
-    earlier = ~feels.tril(-1) & torch.ones_like(feels).tril(-1).triu(1 - window)
+    place = torch.arange(x.size(1))
+    back = place[:, None] - place  # (S, S), how far
     counts = {
-        "outputs that feel the next token": feels.diagonal(1),
-        "later tokens that are felt": feels.triu(2),
-        "outputs that do not feel their own token": ~feels.diagonal(),
-        "earlier tokens that are not felt": earlier,
+        "outputs that feel the next token": feels[back == -1],
+        "tokens farther ahead that are felt": feels[back < -1],
+        "outputs that do not feel their own token": ~feels[back == 0],
+        "earlier tokens that are not felt": ~feels[(back > 0) & (back < window)],
     }
     if window < 7:
-        counts["tokens before the window that are felt"] = feels.tril(-window)
-    return {label: found.sum().item() for label, found in counts.items()}
+        counts["tokens before the window that are felt"] = feels[back >= window]
+    return {label: Count(found) for label, found in counts.items()}
 
 
 def window(module: CausalAttention) -> Reading:
@@ -155,7 +171,11 @@ def lengths(module: CausalAttention) -> Reading:
     """Cut the last three of seven tokens off."""
     x = tokens(module)
     return Reading(
-        {"outputs 0 to 3, whole minus cut": difference(module(x)[:, :4], module(x[:, :4]))}
+        {
+            "outputs 0 to 3, of seven tokens minus of four": difference(
+                module(x)[:, :4], module(x[:, :4])
+            )
+        }
     )
 
 
@@ -165,7 +185,8 @@ def texts(module: CausalAttention) -> Reading:
     parts, numbers = x.split((4, 3), dim=1), torch.tensor([[1, 1, 1, 1, 2, 2, 2]]).expand(2, 7)
     packed = module(x, texts=numbers).split((4, 3), dim=1)
     first, second = (difference(got, module(part)) for got, part in zip(packed, parts, strict=True))
-    return Reading({"first text, packed minus alone": first, "second text": second})
+    labels = (f"the {place} text, packed minus alone" for place in ("first", "second"))
+    return Reading(dict(zip(labels, (first, second), strict=True)))
 
 
 def padding(module: CausalAttention) -> Reading:
@@ -178,8 +199,10 @@ def padding(module: CausalAttention) -> Reading:
     out = module(padded, mask)[:, 3:]
     return Reading(
         {
-            "other hidden tokens": difference(out, module(other, mask)[:, 3:]),
-            "with hidden tokens minus without": difference(out, module(x)),
+            "change of the outputs when hidden tokens change": difference(
+                out, module(other, mask)[:, 3:]
+            ),
+            "outputs with hidden tokens in front minus without": difference(out, module(x)),
         }
     )
 
@@ -193,8 +216,10 @@ def empty_rows(module: CausalAttention) -> Reading:
     empty = module.out_proj.bias.expand_as(out[:, :3])
     return Reading(
         {
-            "its output minus the bias of W_O": difference(out[:, :3], empty),
-            "gradients that are NaN": gradient.isnan().sum().item(),
+            "outputs of tokens that see nothing minus the bias of W_O": difference(
+                out[:, :3], empty
+            ),
+            "numbers of the gradient that are NaN": Count(gradient.isnan()),
         }
     )
 
@@ -205,8 +230,8 @@ def alike(module: CausalAttention) -> Reading:
     out = module(one.expand(-1, 7, -1).contiguous()) - module(one)
     return Reading(
         {
-            "the last output minus one token alone": out[:, -1].abs().max().item(),
-            "the other six": out[:, :-1].abs().max().item(),
+            "the last output minus that of one token alone": out[:, -1].abs().max().item(),
+            "the first six outputs minus that of one token alone": out[:, :-1].abs().max().item(),
         }
     )
 
@@ -224,18 +249,18 @@ def one_token(module: CausalAttention) -> Reading:
     firsts = got.unflatten(1, values.shape[1:])[:, :, 0].sort().values  # (B, H)
     return Reading(
         {
-            "its output minus W_O of its values": difference(
+            "the output minus W_O of the token's values": difference(
                 module(x)[:, 0], module.out_proj(expected)
             )
         },
         {
-            "its output minus what W_O gets": difference(module(x)[:, 0], got),
-            "what W_O gets minus its keys": difference(got, keys.flatten(1)),
-            "what W_O gets": got.abs().max().item(),
-            "both in order of size, minus its values": difference(
+            "the output minus what W_O gets": difference(module(x)[:, 0], got),
+            "what W_O gets minus the token's keys": difference(got, keys.flatten(1)),
+            "the largest number that W_O gets; 0 if nothing reaches W_O": got.abs().max().item(),
+            "what W_O gets minus the token's values, both sorted by size": difference(
                 got.sort().values, expected.sort().values
             ),
-            "the same, of the first number of each head": difference(
+            "first number of each head at W_O minus that of the values, both sorted": difference(
                 firsts, values[:, :, 0].sort().values
             ),
         },
@@ -257,8 +282,8 @@ def cached(module: CausalAttention) -> Reading:
     at_once = copy.deepcopy(module)(x, None, KVCache())
     return Reading(
         {
-            "one by one minus all at once": difference(steps(x), module(x)),
-            "all at once, with an empty cache minus without": difference(at_once, module(x)),
+            "token by token with a cache minus all at once": difference(steps(x), module(x)),
+            "all at once with an empty cache minus without": difference(at_once, module(x)),
             **_felt(steps, x),
         }
     )
@@ -269,35 +294,37 @@ def new_cache(module: CausalAttention) -> Reading:
     twin, x = copy.deepcopy(module), tokens(module)
     one_by_one(twin, tokens(module, seed=1))
     second, alone = one_by_one(twin, x), one_by_one(copy.deepcopy(module), x)
-    return Reading({"the second text minus the same alone": difference(second, alone)})
+    return Reading(
+        {"the second text, with a new cache, minus the same alone": difference(second, alone)}
+    )
 
 
 def gradients(module: CausalAttention) -> Reading:
     """Go backward, and count the parameters of each Linear that no gradient reaches."""
     twin = copy.deepcopy(module)
     twin(tokens(module)).square().sum().backward()
-    return Reading(
-        {
-            f"of the two of {name}": sum(
-                p.grad is None or not is_off(p.grad.abs().max().item()) for p in part.parameters()
-            )
-            for name, part in twin.named_children()
-        }
-    )
+    found: dict[str, float] = {}
+    for name, part in twin.named_children():
+        grads = [p.grad for p in part.parameters()]
+        reached = [grad is not None and is_off(grad.abs().max().item()) for grad in grads]
+        found[f"parameters of {name} without a gradient"] = Count(~torch.tensor(reached))
+    return Reading(found)
 
 
 def divisor(module: CausalAttention) -> Reading:
     """Compare the last output, which sees all seven tokens, with right ones of other divisors."""
     x = tokens(module)
     width = module.q_proj.in_features // module.num_heads
-    names = {"the root of D": width**0.5, "1": 1.0, "the root of C": x.size(-1) ** 0.5}
-    names |= {"D": width, "the root of S": 7**0.5}
-    found = {}
+    names = {"√D": width**0.5, "1": 1.0, "√C": x.size(-1) ** 0.5}
+    names |= {"D": width, "√S": 7**0.5}
+    found: dict[str, float] = {}
     for name, value in names.items():
         twin = right(module)
         for parameter in twin.q_proj.parameters():
             parameter.data *= math.sqrt(width) / value
-        found[f"minus division by {name}"] = difference(module(x)[:, -1], twin(x)[:, -1])
+        found[f"the last output minus one with scores divided by {name}"] = difference(
+            module(x)[:, -1], twin(x)[:, -1]
+        )
     first = next(iter(found))
     return Reading({first: found.pop(first)}, found)
 
@@ -308,14 +335,16 @@ def half(module: CausalAttention) -> Reading:
     try:
         out = copy.deepcopy(module).half()(x.half()).double()
     except RuntimeError:
-        return Reading({"it stops": 1, "off by more than 0.05": 0})
+        return Reading({"it raises an error": 1, HALF: 0})
     off = difference(out, module(x))
-    return Reading({"it stops": 0, "off by more than 0.05": 0 if off < 0.05 else off})
+    return Reading({"it raises an error": 0, HALF: 0 if off < 0.05 else off})
 
 
 def large(module: CausalAttention) -> Reading:
     """Give tokens a thousand times as large."""
-    return Reading({"outputs that are NaN": module(1000 * tokens(module)).isnan().sum().item()})
+    return Reading(
+        {"numbers of the outputs that are NaN": Count(module(1000 * tokens(module)).isnan())}
+    )
 
 
 def exchange(module: CausalAttention) -> Reading:
@@ -328,13 +357,17 @@ def exchange(module: CausalAttention) -> Reading:
         parameter.data = parameter.data[order]
     twin.out_proj.weight.data = twin.out_proj.weight.data[:, order]
     x = tokens(module)
-    return Reading({"exchanged minus as it was": difference(twin(x), module(x))})
+    return Reading(
+        {"outputs with heads exchanged minus as they were": difference(twin(x), module(x))}
+    )
 
 
 def same_as_right(module: CausalAttention) -> Reading:
     """Compare it with the right one of the same parameters."""
     x = tokens(module)
-    return Reading({"it minus the right one": difference(module(x), right(module)(x))})
+    return Reading(
+        {"outputs minus those of the right one": difference(module(x), right(module)(x))}
+    )
 
 
 PROBES: dict[str, Probe] = {

@@ -58,7 +58,7 @@ def mistakes(names):
 @cache
 def shown_by(names, sizes):
     """Return which numbers of which probes are not 0."""
-    readings = hunt._readings(names, sizes)
+    readings = hunt._readings(Case(0, 0, names, sizes))
     return tuple((name, reading.pattern) for name, reading in readings.items())
 
 
@@ -111,6 +111,9 @@ def test_seeds_draw_other_sheets():
     assert not {one._made for cases in drawn for one in cases} & {*PAIRS[:2]}  # the lesson's
     right = {one.number for cases in drawn for one in cases if one._mistakes == {INNOCENT}}
     assert right == {*range(1, 11)}
+    made = [one._made for cases in drawn for one in cases]
+    assert not {f"{INNOCENT}/fused", f"{INNOCENT}/shifted"} & {*itertools.chain(*made)}
+    assert {names for names in made if len(names) > 1} == {*PAIRS[2:]}
 
 
 @pytest.mark.parametrize(
@@ -170,28 +173,72 @@ def test_a_choice_is_one_of_the_sentences(capsys):
     for asked in ("banana", "", 3, None, INNOCENTS[0], SAID[INNOCENT].title):
         with pytest.raises(ShapeError, match="no sentence has this id"):
             accuse(1, asked)
-    with pytest.raises(ShapeError, match="no case has more than two mistakes"):
-        accuse(1, *list(SINGLE)[:3])
+    for number, most in ((1, "one"), (11, "two")):
+        with pytest.raises(ShapeError, match=f"this case has at most {most}"):
+            accuse(number, *list(SINGLE)[:3])
     assert score().total == "0 of 12 cases found, choices: 0."
 
 
+def refuted(suspect, name):
+    """Return the probe and label that speak against a wrong choice, and what is said of them."""
+    verdict = hunt._judge(suspect, {name})
+    assert verdict.status == "wrong"
+    found = re.search(
+        r"the number “(.+)” of the probe `(\w+)` would (be|not be) 0\. Here it (is|is not)\.",
+        verdict.message,
+    )
+    return found and found.groups()
+
+
 def test_a_wrong_choice_is_answered_by_a_number_that_speaks_against_it():
-    """For all mistakes and all cases of the lesson: it is 0 or not, as is said."""
-    for suspect, name in itertools.product(sheet(), SINGLE):
+    """For all mistakes and all cases of the lesson with one: it is 0 or not, as is said."""
+    for suspect, name in itertools.product(sheet()[:10], SINGLE):
         if name in suspect._mistakes:
             continue
-        verdict = accuse(suspect.number, name)
-        assert verdict.status == "wrong"
-        label, probe, would, here = re.search(
-            r"the number “(.+)” of the probe `(\w+)` would (be|not be) 0\. Here it (is|is not)\.",
-            verdict.message,
-        ).groups()
+        label, probe, would, here = refuted(suspect, name)
         off = [
             dict(dict(shown_by(names, SIZES[0]))[probe])[label]
             for names in ((name,), suspect._made)
         ]
         assert off == [would == "not be", here == "is not"] in ([True, False], [False, True])
-    assert "try the probe `lengths` or `padding`" in repr(accuse(2, INNOCENT))
+
+
+@pytest.mark.parametrize(
+    ("names", "step"),
+    [(PAIRS[0], 5), *(pytest.param(names, 1, marks=pytest.mark.slow) for names in PAIRS)],
+    ids=str,
+)
+def test_of_two_mistakes_a_number_speaks_against_a_third_whatever_the_other_is(names, step):
+    suspect = Case(11, 0, names, SIZES[0])
+    assert [hunt._against(suspect, name) for name in names] == [None, None]
+    wrong = [name for name in SINGLE if name not in names][::step]
+    found = {name: refuted(suspect, name) for name in wrong}
+    assert len(list(filter(None, found.values()))) > len(wrong) / 2
+    for name, quoted in found.items():
+        if quoted is None:
+            assert hunt._judge(suspect, {name}).message == "It is not one of the two."
+            continue
+        label, probe, would, here = quoted
+        assert (would, here) == ("not be", "is")
+        assert not dict(dict(shown_by(names, SIZES[0]))[probe])[label]
+        own = set(faulty_attention.methods(name))
+        for other in SINGLE:
+            if own.isdisjoint(faulty_attention.methods(other)):
+                assert dict(read((name, other), probe).pattern)[label]
+
+
+@cache
+def read(names, probe):
+    with seeded(0):
+        return PROBES[probe](Case(0, 0, names, SIZES[0]).module)
+
+
+def test_that_something_is_wrong_names_no_probe_at_first():
+    first = accuse(2, INNOCENT)
+    assert first.message == "Something is wrong. Which probes have you not tried?"
+    assert accuse(2, INNOCENT).message == "Something is wrong: try the probe `lengths`."
+    accuse(4, "scale-missing")
+    assert accuse(4, INNOCENT).message == "Something is wrong: try the probe `new_cache`."
 
 
 @pytest.mark.parametrize("names", EVERYTHING, ids="+".join)
@@ -207,20 +254,41 @@ def test_a_right_choice_is_right_and_shows_the_line(names):
         assert line.partition(REMARK)[0].strip() not in right
         assert ("the same: " in line) == (INNOCENT in mistakes(names))
     assert verdict._repr_html_().count("<strong>") == 1 + len(lines)
+    assert max(map(len, repr(verdict).partition("What it costs")[0].splitlines())) <= 110
+
+
+def test_a_verdict_quotes_what_the_probes_say_of_the_case():
+    for number, name in ((2, "scale-by-length"), (7, "merge-without-transpose")):
+        verdict = repr(accuse(number, name, seed=0))
+        for told, probe in PROBES.items():
+            reading = probe(case(number).module)
+            assert (f"`{told}`, " in verdict) == reading.finds
+            if reading.finds:
+                quoted = verdict.partition(f"`{told}`, ")[2].partition("\n")[0]
+                label, _, value = quoted.rpartition(": ")
+                assert f"{value:>8}  {label}" in repr(reading).splitlines()
 
 
 def test_of_two_mistakes_one_is_a_beginning():
     assert accuse(11, "scale-d-model").status == "near"
     assert {name: state for name, state, _ in score().rows}["11, source"] == "one of two"
-    assert "“The scores were divided by sqrt(d_model)” is one of two. If it were" in repr(
-        accuse(11, "scale-d-model", "rope-on-values")
-    )
+    both = accuse(11, "scale-d-model", "rope-on-values")
+    assert both.title == SAID["scale-d-model"].title
+    assert both.message.startswith("But not “The values are rotated by their positions as well”.")
     assert accuse(11, "mask-first-batch-only").status == "right"
     assert score().total == "1 of 12 cases found, choices: 3."
     assert accuse(12, "positions-ignored", "rope-on-values").status == "near"
     assert accuse(12, "value-through-key-projection").status == "right"
-    assert accuse(3, "kv-repeat-interleaved-wrongly", "rope-on-values").status == "wrong"
-    assert score().total == "2 of 12 cases found, choices: 6."
+    assert score().total == "2 of 12 cases found, choices: 5."
+
+
+def test_what_is_chosen_once_a_case_is_found_does_not_count():
+    accuse(3, "rope-on-values")
+    assert not hunt.is_found(3)
+    for name in ("kv-repeat-interleaved-wrongly", "rope-on-values", INNOCENT):
+        accuse(3, name)
+        assert hunt.is_found(3)
+    assert score().total == "1 of 12 cases found, choices: 2."
 
 
 def test_the_menu_answers_as_the_call_does():
@@ -230,13 +298,26 @@ def test_the_menu_answers_as_the_call_does():
     assert "accuse(3, …) takes an id" in menu.text
     assert "accuse(3, …, seed=7) takes an id" in accuse(3, seed=7).text
     assert menu.png().startswith(b"\x89PNG")
-    assert set(menu._controls["mistake"].options) == {"", *SAID}
-    menu.set(mistake="key-value-swapped")
-    assert menu.text.startswith("✘ Not this.")
-    assert "<pre" not in menu.state["panels"][0]["html"]
-    menu.set(mistake="kv-repeat-interleaved-wrongly")
-    assert menu.text.startswith("✔ Found.")
-    assert "<strong>    return x.repeat(" in menu.state["panels"][0]["html"]
+    about, picture = menu.text, menu.state["panels"]
+    for serial, name in enumerate(("key-value-swapped", "kv-repeat-interleaved-wrongly"), 1):
+        menu.event = {"serial": serial, "accused": name}
+        assert menu.state["answer"] == accuse(3, name)._repr_html_()
+        assert (menu.state["accused"], menu.state["serial"]) == (name, serial)
+        assert (menu.text, menu.state["panels"]) == (about, picture)
+    assert "<strong>    return x.repeat(" in menu.state["answer"]
+    menu.event = {"serial": 3, "accused": "banana"}
+    assert "no sentence has this id" in menu.state["trouble"]
+
+
+def test_the_sentences_stand_in_groups_and_the_innocent_one_first():
+    (none, first), *groups = accuse(3).options["groups"]
+    assert (none, [name for name, _ in first]) == ("", [INNOCENT])
+    names = [name for _, choices in groups for name, _ in choices]
+    assert sorted(names) == sorted(SINGLE)
+    where = {name: group for group, choices in groups for name, _ in choices}
+    for name, group in where.items():
+        assert SAID[name].title.startswith("With a cache, ") == (group == "Cache")
+    assert where["merge-batch-mixed"] == "Merging and output"
 
 
 def test_a_probe_of_the_learners_is_tried_on_right_modules_first():
@@ -259,12 +340,15 @@ def test_a_probe_of_the_learners_is_tried_on_right_modules_first():
 
 def test_what_a_mistake_costs_is_said_in_the_numbers_that_were_measured():
     for suspect in sheet():
-        said = hunt.cost(suspect)
-        for runs in (*suspect.record[1:], costs.load()[costs.RIGHT].at_once):
-            if None in runs:
-                assert "no number (NaN, or it stops)" in said
-            else:
-                assert f"{sum(runs) / 3:.2f} ({min(runs):.2f} to {max(runs):.2f})" in said
+        _, heads, rows = hunt.cost(suspect)
+        measured = (suspect.record, costs.load()[costs.RIGHT])
+        for record, (_, *cells) in zip(measured, rows, strict=True):
+            assert len(cells) == len(heads) - 1
+            for runs, cell in zip(record[1:], cells, strict=True):
+                if None in runs:
+                    assert cell == "NaN or an error"
+                else:
+                    assert cell == f"{sum(runs) / 3:.2f} ({min(runs):.2f} to {max(runs):.2f})"
 
 
 def test_the_answer_key_names_all_and_the_probes():
