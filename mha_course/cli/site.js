@@ -15,7 +15,9 @@ function paint() {
   } catch {
     // A page from a file may have no memory.
   }
-  root.dataset.jpThemeLight = String((chosen ?? root.dataset.chosen ?? String(!DARK.matches)) === "true");
+  root.dataset.jpThemeLight = String(
+    (chosen ?? root.dataset.chosen ?? String(!DARK.matches)) === "true",
+  );
 }
 
 /** Take the other colours, here and on other pages. */

@@ -14,7 +14,9 @@ function render({ model, el }) {
   }
   const label = make("label", "control", make("span", "", "What is wrong?"), select);
   const form = make("form", "controls", label, make("button", { type: "submit" }, "Accuse"));
-  const [picture, trouble, answer] = ["panel picture", "trouble", "answer"].map((name) => make("div", name));
+  const [picture, trouble, answer] = ["panel picture", "trouble", "answer"].map((name) =>
+    make("div", name),
+  );
   for (const node of [trouble, answer]) node.setAttribute("role", "status");
   picture.innerHTML = panels[0].html; // as all HTML here, the course's own
   const sides = make("div", "sides", picture, make("div", "", form, trouble, answer));
