@@ -30,7 +30,7 @@ function lookUp({ panels, states, lands }) {
   return (moved, state) => {
     let { values } = state;
     for (const [name, value] of Object.entries(moved)) {
-      const end = lands[`${places.get(keyOf(values))} ${name} ${value}`];
+      const end = lands[`${places.get(keyOf(values))} ${name} ${JSON.stringify(value)}`];
       values = end === undefined ? { ...values, [name]: value } : states[end][0];
     }
     const found = states[places.get(keyOf(values))];

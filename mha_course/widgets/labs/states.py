@@ -35,7 +35,7 @@ def packed(lab: Any, controls: Mapping[str, Control]) -> str:
     drawn: dict[str, int] = {}
     places: dict[str, int] = {}  # of states, by their values
     states: list[list[Any]] = []
-    moves: list[tuple[int, str, Any, str]] = []
+    moves: list[tuple[int, str, str, str]] = []
     waiting = [start]
     while waiting:
         lab.values = waiting.pop()
@@ -56,7 +56,7 @@ def packed(lab: Any, controls: Mapping[str, Control]) -> str:
                 waiting.append(lab.reconcile(moved, {name: option}))
                 if waiting[-1] != moved:
                     end = json.dumps(_written(controls, waiting[-1]))
-                    moves.append((place, name, control.write(option), end))
+                    moves.append((place, name, json.dumps(control.write(option)), end))
     lab.values = start
     lands = {f"{place} {name} {value}": places[end] for place, name, value, end in moves}
     table = {"panels": list(map(json.loads, drawn)), "states": states, "lands": lands}
