@@ -195,7 +195,7 @@ def test_colours_and_folds_answer(saved, open_page):
 def test_widgets_answer_on_a_page(path, tmp_path, open_page):
     site.build([path.name[:2]], tmp_path, ADDRESS)
     file = tmp_path / f"{path.stem}.html"
-    assert file.stat().st_size < (1_500_000 if path.name.startswith("00") else 2_000_000)
+    assert file.stat().st_size < (1_500_000 if path.name.startswith("00") else 2_500_000)
     page = open_page(file)
     places = page.locator(".live")
     drawn = Counter(name for cell in read(path).cells for name in MOVES.findall(cell.source))
