@@ -17,8 +17,8 @@ from mha_course.exercises import catalogue
 
 BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
 ADDRESS = "https://example.org/course/"
-# Widgets that need Python, by lesson: a function of the learner's own, or too many states.
-NEED_PYTHON = {10: ["RotaryLab"], 14: ["Panel"]}
+# Widgets that need Python, by lesson: they have too many states.
+NEED_PYTHON = {14: ["Panel"]}
 TRAIN = ("13", "15", "16", "17")  # for a minute each; other lessons have widgets of the same kinds
 # What is drawn and said in the place of a widget; controls tell their own values otherwise.
 DRAWN = """(place) => {
