@@ -173,6 +173,7 @@ class Verdict:
     def _repr_html_(self) -> str:
         top = heading(f"{_SIGNS[self.status]}. {self.title}", f"case {self.case.number}")
         parts = [f"{top}<br>{prose(self.message)}"]
+        code = ""
         if self.source:
             caption, heads, rows = cost(self.case)
             told = "".join(f"<li>{prose(line)}</li>" for line in _told(self.case))
@@ -181,9 +182,9 @@ class Verdict:
                 f"<strong>{escaped(line)}</strong>" if REMARK in line else escaped(line)
                 for line in self.source.splitlines()
             )
-            parts.append(f'<pre style="overflow-x:auto">{code}</pre>')
-        whole = box(_COLORS[self.status], "".join(parts))
-        return f'<div style="max-width:44em;overflow-x:auto">{whole}</div>'
+        words = f'<div style="max-width:44em;overflow-x:auto">{"".join(parts)}</div>'
+        code = code and f'<pre style="overflow-x:auto">{code}</pre>'
+        return box(_COLORS[self.status], words + code)
 
 
 _choices: dict[tuple[int, int], list[set[str]]] = {}  # of each seed and case: what each found
@@ -316,11 +317,14 @@ def _stays(name: str, probe: str, label: str, sizes: tuple[int, int, int]) -> bo
 
 
 def _told(suspect: Case) -> list[str]:
-    """Say which probes tell, each with its first number that is not 0."""
+    """Say which probes tell, the first three each with its first number that is not 0."""
+    telling = _telling(suspect)
     lines = []
-    for name, reading in _telling(suspect).items():
+    for name, reading in [*telling.items()][:3]:
         label = next(label for label, off in reading.pattern if off)
         lines.append(f"`{name}`, {label}: {written(reading.zero[label])}")
+    if more := [f"`{name}`" for name in telling][3:]:
+        lines.append(f"and {', '.join(more)}")
     return lines or ["no probe: nothing is wrong"]
 
 
