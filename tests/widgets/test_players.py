@@ -51,7 +51,9 @@ def hostile(evil=EVIL, given=EVIL):
 
 @pytest.fixture(params=[LayoutPlayer, ShapeTracer])
 def player(request):
-    return request.param(trace(steps, torch.zeros(1, 3, 8), axes="B S C", sizes={"H": 2}))
+    made = request.param(trace(steps, torch.zeros(1, 3, 8), axes="B S C", sizes={"H": 2}))
+    made.position = 0  # the tracer opens at the question
+    return made
 
 
 @pytest.fixture

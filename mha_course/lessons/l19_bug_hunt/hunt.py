@@ -166,7 +166,12 @@ class Verdict:
         lines = [line for text in lines for line in textwrap.wrap(text, 80)]
         if self.source:
             caption, heads, rows = cost(self.case)
-            lines += ["What tells:", *(f"  {line}" for line in _told(self.case)), ""]
+            told = textwrap.TextWrapper(100, initial_indent="  ", subsequent_indent="    ")
+            lines += [
+                "What tells:",
+                *(part for line in _told(self.case) for part in told.wrap(line)),
+                "",
+            ]
             lines += [*textwrap.wrap(caption, 80), columns([heads, *rows]), "", self.source]
         return "\n".join(lines).rstrip()
 

@@ -259,14 +259,14 @@ def test_a_right_choice_is_right_and_shows_the_line(names):
 
 def test_a_verdict_quotes_what_the_probes_say_of_the_case():
     for number, name in ((2, "scale-by-length"), (7, "merge-without-transpose")):
-        verdict = repr(accuse(number, name, seed=0))
-        for told, probe in PROBES.items():
-            reading = probe(case(number).module)
-            assert (f"`{told}`, " in verdict) == reading.finds
-            if reading.finds:
-                quoted = verdict.partition(f"`{told}`, ")[2].partition("\n")[0]
-                label, _, value = quoted.rpartition(": ")
-                assert f"{value:>8}  {label}" in repr(reading).splitlines()
+        told = repr(accuse(number, name, seed=0)).partition("What tells:")[2].partition("\n\n")[0]
+        told = told.replace("\n    ", " ")
+        found = [name for name, probe in PROBES.items() if probe(case(number).module).finds]
+        assert re.findall(r"`(\w+)`", told) == found
+        quoted = re.findall(r"^  `(\w+)`, (.*): (\S+)$", told, re.MULTILINE)
+        assert [probe for probe, *_ in quoted] == found[:3]
+        for probe, label, value in quoted:
+            assert f"{value:>8}  {label}" in repr(PROBES[probe](case(number).module)).splitlines()
 
 
 def test_of_two_mistakes_one_is_a_beginning():
