@@ -31,7 +31,7 @@ from mha_course.experiments.faulty_attention import (
 )
 from mha_course.lessons.l19_bug_hunt import costs
 from mha_course.lessons.l19_bug_hunt.pictures import small_curves
-from mha_course.lessons.l19_bug_hunt.probes import NOTHING, PROBES, Reading, written
+from mha_course.lessons.l19_bug_hunt.probes import CALLS, NOTHING, PROBES, Reading
 from mha_course.markup import box, columns, escaped, heading, prose, row, table
 from mha_course.mistakes import ROWS
 from mha_course.models import seeded
@@ -261,18 +261,20 @@ def _judge(suspect: Case, accused: set[str]) -> Verdict:
 
 @cache
 def _readings(suspect: Case) -> dict[str, Reading]:
-    """Return what every probe finds, each of a module of its own."""
-    return {name: _read(suspect, name) for name in PROBES}
+    """Return what every call of a probe gives, each of a module of its own."""
+    return {call: _read(suspect, call) for call in CALLS}
 
 
-def _read(suspect: Case, probe: str) -> Reading:
+def _read(suspect: Case, call: str) -> Reading:
     with seeded(0):
-        return PROBES[probe](suspect.module)
+        return CALLS[call](suspect.module)
 
 
 def _telling(suspect: Case) -> dict[str, Reading]:
-    """Return the readings in which a number is not 0 that should be."""
-    return {name: reading for name, reading in _readings(suspect).items() if reading.finds}
+    """Return what the probes give that no right module gives."""
+    readings = _readings(suspect)
+    found = {name: readings[f"{name}(module)"] for name in PROBES}
+    return {name: reading for name, reading in found.items() if reading.finds}
 
 
 def _acquittal(suspect: Case, name: str, again: bool) -> str:
@@ -284,50 +286,44 @@ def _acquittal(suspect: Case, name: str, again: bool) -> str:
     found = _against(suspect, name)
     if found is None:
         return "It is not one of the two."
-    probe, label, off = found
-    would, is_here = ("not be 0", "is") if off else ("be 0", "is not")
+    call, would = found
     which = "one of the two" if len(suspect._mistakes) > 1 else "this"
-    return (
-        f"If it were {which}, the number “{label}” of the probe `{probe}` would {would}. "
-        f"Here it {is_here}."
-    )
+    here = _readings(suspect)[call]
+    gives = f"gives {here.written}" if here.finds else "does"
+    return f"If it were {which}, `{call}` would {would}. Here it {gives}."
 
 
-def _against(suspect: Case, name: str) -> tuple[str, str, bool] | None:
-    """Return a number that is otherwise with this mistake, by its probe and label, and whether it
-    would then not be 0. Of two mistakes either may be why a number is not 0, so what counts there
-    is a number that is never 0 with this one, whatever the other.
+def _against(suspect: Case, name: str) -> tuple[str, str] | None:
+    """Return a call of a probe that gives another number with this mistake, and what it would give.
+    Of two mistakes either may be why a number is not that of a right module, so what counts there
+    is a number that is never that with this one, whatever the other.
     """
-    here, found = _readings(suspect), []
-    for probe, reading in _readings(replace(suspect, _made=(name,))).items():
-        there = dict(here[probe].pattern)
-        for label, off in reading.pattern:
-            if off != there[label]:
-                found.append((off and label in reading.zero, off, probe, label))
-    found.sort(key=lambda one: one[:2], reverse=True)  # best: 0 here, and should not be
+    found = []
+    for call, there in _readings(replace(suspect, _made=(name,))).items():
+        here = _readings(suspect)[call]
+        if there.pattern != here.pattern:
+            would = f"give {there.written}" if here.finds else f"not give {here.expected}"
+            found.append((there.finds and not here.finds, not there.finds, call, would))
+    found.sort(key=lambda one: one[:2], reverse=True)  # best: right here, and would not be
     two = len(suspect._mistakes) > 1
-    for _, off, probe, label in found:
-        if not two or (off and _stays(name, probe, label, suspect.sizes)):
-            return probe, label, off
+    for off, _, call, would in found:
+        if not two or (off and _stays(name, call, suspect.sizes)):
+            return call, would
     return None
 
 
 @cache
-def _stays(name: str, probe: str, label: str, sizes: tuple[int, int, int]) -> bool:
-    """Return whether a number is not 0 with this mistake and any other beside it."""
+def _stays(name: str, call: str, sizes: tuple[int, int, int]) -> bool:
+    """Return whether a probe finds this mistake with any other beside it."""
     own = {*faulty_attention.methods(name)}
     others = [other for other in SINGLE if own.isdisjoint(faulty_attention.methods(other))]
-    pairs = (Case(0, 0, (name, other), sizes) for other in others)
-    return all(dict(_read(pair, probe).pattern)[label] for pair in pairs)
+    return all(_read(Case(0, 0, (name, other), sizes), call).finds for other in others)
 
 
 def _told(suspect: Case) -> list[str]:
-    """Say which probes tell, the first three each with its first number that is not 0."""
+    """Say which probes tell, the first three with their numbers."""
     telling = _telling(suspect)
-    lines = []
-    for name, reading in [*telling.items()][:3]:
-        label = next(label for label, off in reading.pattern if off)
-        lines.append(f"`{name}`, {label}: {written(reading.zero[label])}")
+    lines = [f"`{name}`, {one.label}: {one.written}" for name, one in [*telling.items()][:3]]
     if more := [f"`{name}`" for name in telling][3:]:
         lines.append(f"and {', '.join(more)}")
     return lines or ["no probe: nothing is wrong"]
