@@ -210,7 +210,8 @@ def one_token(module: CausalAttention, like: str = "values") -> Reading:
         size ("values sorted"), or if of each head only the first number is taken and these are
         sorted ("heads sorted").
     """
-    require(like in LIKE, "one_token", "like", expected=", ".join(LIKE), got=repr(like))
+    rule = "like says what is compared"
+    require(like in LIKE, "one_token", rule, expected=", ".join(LIKE), got=repr(like))
     x = tokens(module, length=1)
     bare = copy.deepcopy(module)
     bare.out_proj.load_state_dict(
