@@ -199,37 +199,38 @@ def alike(module: CausalAttention) -> Reading:
     return count(other, "outputs of equal tokens that differ from that of one alone")
 
 
-LIKE = ("values", "keys", "output", "values sorted", "heads sorted")
+def one_token(module: CausalAttention) -> Reading:
+    """Give one token alone: all weight is on it, so the output is W_O of its own values."""
+    x = tokens(module, length=1)
+    values = _heads(module, module.v_proj(x)[:, 0])
+    off = difference(module(x)[:, 0], module.out_proj(values.flatten(1)))
+    return Reading(off, "the output of one token minus W_O of its values")
 
 
-def one_token(module: CausalAttention, like: str = "values") -> Reading:
-    """Give one token alone: all weight is on it, so W_O gets its own values.
+LIKE = ("values", "keys", "values sorted", "heads sorted")
 
-    Args: like is what is compared. "values": the output, with W_O of the token's values. Else what
-        W_O gets: with the token's "keys", with the "output", with its values if both are sorted by
-        size ("values sorted"), or if of each head only the first number is taken and these are
-        sorted ("heads sorted").
+
+def merged(module: CausalAttention, like: str = "values") -> Reading:
+    """Give one token alone, and compare what W_O gets with the token's own values.
+
+    Args: like is "values", "keys" for its keys, "values sorted" if both are sorted by size first,
+        or "heads sorted" if of each head only the first number is taken, and these are sorted.
     """
     rule = "like says what is compared"
-    require(like in LIKE, "one_token", rule, expected=", ".join(LIKE), got=repr(like))
+    require(like in LIKE, "merged", rule, expected=", ".join(LIKE), got=repr(like))
     x = tokens(module, length=1)
     bare = copy.deepcopy(module)
     bare.out_proj.load_state_dict(
         {"weight": torch.eye(x.size(-1)), "bias": torch.zeros(x.size(-1))}
     )
-    got = bare(x)[:, 0]  # (B, C), what W_O gets
-    values, keys = (_heads(module, part(x)[:, 0]) for part in (module.v_proj, module.k_proj))
-    out = module(x)[:, 0]
-    firsts = got.unflatten(1, values.shape[1:])[:, :, 0]  # (B, H)
-    pairs = {
-        "values": (out, module.out_proj(values.flatten(1))),
-        "keys": (got, keys.flatten(1)),
-        "output": (got, out),
-        "values sorted": (got.sort().values, values.flatten(1).sort().values),
-        "heads sorted": (firsts.sort().values, values[:, :, 0].sort().values),
-    }
-    what = "the output minus W_O of its" if like == "values" else "what W_O gets minus its"
-    return Reading(difference(*pairs[like]), f"for one token, {what} {like}")
+    part = module.k_proj if like == "keys" else module.v_proj
+    own = _heads(module, part(x)[:, 0])  # (B, H, D)
+    got = bare(x)[:, 0].unflatten(1, own.shape[1:])  # (B, H, D), what W_O gets
+    if like == "heads sorted":
+        got, own = (heads[:, :, 0].sort().values for heads in (got, own))
+    elif like == "values sorted":
+        got, own = (heads.flatten(1).sort().values for heads in (got, own))
+    return Reading(difference(got, own), f"what W_O gets of one token minus its {like}")
 
 
 def _heads(module: CausalAttention, x: Tensor) -> Tensor:
@@ -316,8 +317,9 @@ def same_as_right(module: CausalAttention) -> Reading:
 PROBES: dict[str, Probe] = {
     probe.__name__: probe
     for probe in (
-        alone, lengths, leaks, padding, hidden, empty_rows, alike, one_token, cached, cached_leaks,
-        second_text, empty_cache, window, texts, gradients, divisor, large, exchange, same_as_right,
+        alone, lengths, leaks, padding, hidden, empty_rows, alike, one_token, merged, cached,
+        cached_leaks, second_text, empty_cache, window, texts, gradients, divisor, large, exchange,
+        same_as_right,
     )
 }  # fmt: skip
 DIVISORS = ("1", "C ** 0.5", "D", "7 ** 0.5")
@@ -331,6 +333,6 @@ def _divided(module: CausalAttention, by: str) -> Reading:
 
 CALLS: dict[str, Probe] = {  # as a learner writes them
     **{f"{name}(module)": probe for name, probe in PROBES.items()},
-    **{f'one_token(module, "{like}")': partial(one_token, like=like) for like in LIKE[1:]},
+    **{f'merged(module, "{like}")': partial(merged, like=like) for like in LIKE[1:]},
     **{f"divisor(module, {by})": partial(_divided, by=by) for by in DIVISORS},
 }

@@ -104,10 +104,10 @@ def test_a_mistake_is_told_by_a_probe_and_replaces_one_method(name):
         ("sees-itself-alone", "cached_leaks(module)", "16 of 49"),
         ("keys-detached", "gradients(module)", "2 of 8"),
         ("rope-on-queries-only", "gradients(module)", "1 of 8"),
-        ("key-value-swapped", 'one_token(module, "keys")', "0"),
-        ("output-projection-missing", 'one_token(module, "output")', "0"),
-        ("rope-on-values", 'one_token(module, "values sorted")', "0"),
-        ("kv-repeat-interleaved-wrongly", 'one_token(module, "heads sorted")', "0"),
+        ("key-value-swapped", 'merged(module, "keys")', "0"),
+        ("output-projection-missing", "merged(module)", "0"),
+        ("rope-on-values", 'merged(module, "values sorted")', "0"),
+        ("kv-repeat-interleaved-wrongly", 'merged(module, "heads sorted")', "0"),
         ("masked-row-nan", "empty_rows(module)", "NaN"),
         ("softmax-half-precision", "large(module)", "NaN"),
         ("window-off-by-one", "window(module)", "22 of 49"),
@@ -122,8 +122,8 @@ def test_a_call_is_written_as_a_learner_would():
     space = {**vars(probes), "module": suspect, "C": 24, "D": 6}
     for call, probe in probes.CALLS.items():
         assert repr(eval(call, space)) == repr(probe(suspect))
-    with pytest.raises(ShapeError, match="one_token: like"):
-        probes.one_token(suspect, "banana")
+    with pytest.raises(ShapeError, match="merged: like"):
+        probes.merged(suspect, "banana")
 
 
 def test_everything_was_measured():
