@@ -31,7 +31,7 @@ from mha_course.experiments.faulty_attention import (
 )
 from mha_course.lessons.l19_bug_hunt import costs
 from mha_course.lessons.l19_bug_hunt.pictures import small_curves
-from mha_course.lessons.l19_bug_hunt.probes import CALLS, NOTHING, PROBES, Reading
+from mha_course.lessons.l19_bug_hunt.probes import CALLS, NOTHING, PLAIN, PROBES, Reading
 from mha_course.markup import box, columns, escaped, heading, prose, row, table
 from mha_course.mistakes import ROWS
 from mha_course.models import seeded
@@ -70,6 +70,11 @@ class Case:
     seed: int
     _made: tuple[str, ...] = field(repr=False)
     sizes: tuple[int, int, int]
+
+    @property
+    def name(self) -> str:
+        """Its number, and the seed of its sheet unless that is the lesson's."""
+        return f"case {self.number}{f' of sheet {self.seed}' * bool(self.seed)}"
 
     @property
     def _mistakes(self) -> set[str]:
@@ -119,10 +124,13 @@ def sheet(seed: int = 0) -> tuple[Case, ...]:
     if seed:
         dice = random.Random(seed)
         unseen = [name for name in INNOCENTS if name not in LESSON_SHEET]
-        singles = dice.sample(unseen, dice.randint(1, 3))
-        singles += dice.sample(list(SINGLE), 10 - len(singles))
-        dice.shuffle(singles)
         pairs = dice.sample(PAIRS[2:], 2)
+        while len({*pairs[0], *pairs[1]}) < 4:
+            pairs = dice.sample(PAIRS[2:], 2)
+        others = [name for name in SINGLE if name not in pairs[0] + pairs[1]]
+        singles = dice.sample(unseen, dice.randint(1, 3))
+        singles += dice.sample(others, 10 - len(singles))
+        dice.shuffle(singles)
         sizes = dice.choices(SIZES, k=12)
     made = [(name,) for name in singles] + pairs
     return tuple(
@@ -162,7 +170,10 @@ class Verdict:
     source: str = ""
 
     def __repr__(self) -> str:
-        lines = [f"Case {self.case.number}: {_SIGNS[self.status][2:]}. {self.title}", self.message]
+        lines = [
+            f"{self.case.name.capitalize()}: {_SIGNS[self.status][2:]}. {self.title}",
+            self.message,
+        ]
         lines = [line for text in lines for line in textwrap.wrap(text, 80)]
         if self.source:
             caption, heads, rows = cost(self.case)
@@ -176,7 +187,7 @@ class Verdict:
         return "\n".join(lines).rstrip()
 
     def _repr_html_(self) -> str:
-        top = heading(f"{_SIGNS[self.status]}. {self.title}", f"case {self.case.number}")
+        top = heading(f"{_SIGNS[self.status]}. {self.title}", self.case.name)
         parts = [f"{top}<br>{prose(self.message)}"]
         code = ""
         if self.source:
@@ -244,7 +255,8 @@ def _judge(suspect: Case, accused: set[str]) -> Verdict:
     right, wrong = sorted(accused & real), sorted(accused - real)
     choices = _choices.setdefault((suspect.seed, suspect.number), [])
     again = set() in choices  # not the first wrong one
-    if set().union(*choices) != real:
+    known = set().union(*choices)
+    if known != real and (wrong or not {*right} <= known):
         choices.append({*right})
     named = " ".join(SAID[name].title for name in right)
     if wrong:
@@ -303,10 +315,11 @@ def _against(suspect: Case, name: str) -> tuple[str, str] | None:
         here = _readings(suspect)[call]
         if there.pattern != here.pattern:
             would = f"give {there.written}" if here.finds else f"not give {here.expected}"
-            found.append((there.finds and not here.finds, not there.finds, call, would))
-    found.sort(key=lambda one: one[:2], reverse=True)  # best: right here, and would not be
+            off, plain = there.finds and not here.finds, call in PLAIN
+            found.append((plain, off, not there.finds, call, would))
+    found.sort(key=lambda one: one[:3], reverse=True)  # best: right here, and would not be
     two = len(suspect._mistakes) > 1
-    for off, _, call, would in found:
+    for _, off, _, call, would in found:
         if not two or (off and _stays(name, call, suspect.sizes)):
             return call, would
     return None
@@ -336,8 +349,7 @@ def cost(suspect: Case) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
     records = {"this case": suspect.record, "the right one": costs.load()[costs.RIGHT]}
     return (
         "What it costs a small language model, in nats per word on held-out sentences: the mean of "
-        "three runs, and their range. Word by word means padded in front, with a cache. (The curve "
-        "is the loss in training.)",
+        "three runs, and their range. Word by word means padded in front, with a cache.",
         ("", "read at once", "word by word", "right parameters"),
         [(name, *map(_loss, record[1:])) for name, record in records.items()],
     )

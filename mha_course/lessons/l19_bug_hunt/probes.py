@@ -123,49 +123,51 @@ def alone(module: CausalAttention) -> Reading:
     singles = [module(*pair) for pair in zip(x.split(1), mask.split(1), strict=True)]
     real = mask[..., None]
     off = difference(torch.cat(singles).where(real, 0.0), module(x, mask).where(real, 0.0))
-    return Reading(off, "sentences in a batch minus alone")
+    return Reading(off, "sentences in a batch against alone")
 
 
 def lengths(module: CausalAttention) -> Reading:
     """Cut the last three of seven tokens off."""
     x = tokens(module)
     off = difference(module(x)[:, :4], module(x[:, :4]))
-    return Reading(off, "first four outputs, of seven tokens minus of four")
+    return Reading(off, "first four outputs, with seven tokens against with four")
 
 
 def leaks(module: CausalAttention) -> Reading:
     """Change each of seven tokens, and count the outputs that change."""
     shown = torch.ones(2, 7, dtype=torch.bool)
-    return _felt(lambda x: module(x, shown), tokens(module), 28)
+    return _felt(lambda x: module(x, shown), tokens(module), "with all tokens shown", 28)
 
 
 def window(module: CausalAttention) -> Reading:
     """Set its window to 3, and count as ``leaks`` does."""
     twin = copy.deepcopy(module)
     twin.window = 3
-    return _felt(twin, tokens(module), 18)
+    return _felt(twin, tokens(module), "with a window of 3", 18)
 
 
 def cached_leaks(module: CausalAttention) -> Reading:
     """Give three tokens, then four, with a cache, and count as ``leaks`` does."""
-    return _felt(lambda x: _with_cache(module, x, (3, 4)), tokens(module), 28)
+    pieces = "in pieces of 3 and 4 tokens with a cache"
+    return _felt(lambda x: _with_cache(module, x, (3, 4)), tokens(module), pieces, 28)
 
 
-def _felt(call: Callable[[Tensor], Tensor], x: Tensor, right: int) -> Reading:
+def _felt(call: Callable[[Tensor], Tensor], x: Tensor, how: str, right: int) -> Reading:
     """Count the pairs of an output and a token whose change it feels."""
     before, columns = call(x), []
     for s in range(x.size(1)):
         changed = x.clone()
         changed[:, s] *= -1
         columns.append(~((call(changed) - before).abs().amax((0, 2)) <= NOTHING))  # NaN is off
-    return count(torch.stack(columns), "pairs of an output and a token that it feels", right)
+    label = f"pairs of an output and a token that it feels, {how}"
+    return count(torch.stack(columns), label, right)
 
 
 def padding(module: CausalAttention) -> Reading:
-    """Put three hidden tokens in front."""
+    """Put three hidden tokens in front, and give all with an empty cache."""
     x, padded, mask = _padded(module)
-    off = difference(module(padded, mask)[:, 3:], module(x))
-    return Reading(off, "outputs with hidden tokens in front minus without")
+    off = difference(copy.deepcopy(module)(padded, mask, KVCache())[:, 3:], module(x))
+    return Reading(off, "outputs with hidden tokens in front and an empty cache against without")
 
 
 def hidden(module: CausalAttention) -> Reading:
@@ -174,7 +176,7 @@ def hidden(module: CausalAttention) -> Reading:
     other = padded.clone()
     other[:, :3] *= -2
     off = difference(module(padded, mask)[:, 3:], module(other, mask)[:, 3:])
-    return Reading(off, "outputs behind other hidden tokens minus as they were")
+    return Reading(off, "outputs after the hidden tokens are replaced, against before")
 
 
 def _padded(module: CausalAttention) -> tuple[Tensor, Tensor, Tensor]:
@@ -186,9 +188,9 @@ def _padded(module: CausalAttention) -> tuple[Tensor, Tensor, Tensor]:
 def empty_rows(module: CausalAttention) -> Reading:
     """Hide all that a token may attend to: its context is 0."""
     mask = (torch.arange(7) >= 3).expand(2, 7)
-    out = module(tokens(module), mask)[:, :3]
-    off = difference(out, module.out_proj.bias.expand_as(out))
-    return Reading(off, "outputs of tokens that see nothing minus the bias of W_O")
+    out = module(tokens(module), mask)[:, :3] - module.out_proj.bias
+    other = ~(out.abs().amax((0, 2)) <= NOTHING)  # (3,)
+    return count(other, "outputs of tokens that see nothing that are not the bias of W_O")
 
 
 def alike(module: CausalAttention) -> Reading:
@@ -204,7 +206,7 @@ def one_token(module: CausalAttention) -> Reading:
     x = tokens(module, length=1)
     values = _heads(module, module.v_proj(x)[:, 0])
     off = difference(module(x)[:, 0], module.out_proj(values.flatten(1)))
-    return Reading(off, "the output of one token minus W_O of its values")
+    return Reading(off, "the output of one token against W_O of its values")
 
 
 LIKE = ("values", "keys", "values sorted", "heads sorted")
@@ -230,7 +232,7 @@ def merged(module: CausalAttention, like: str = "values") -> Reading:
         got, own = (heads[:, :, 0].sort().values for heads in (got, own))
     elif like == "values sorted":
         got, own = (heads.flatten(1).sort().values for heads in (got, own))
-    return Reading(difference(got, own), f"what W_O gets of one token minus its {like}")
+    return Reading(difference(got, own), f"what W_O gets of one token against its {like}")
 
 
 def _heads(module: CausalAttention, x: Tensor) -> Tensor:
@@ -242,21 +244,14 @@ def cached(module: CausalAttention) -> Reading:
     """Give token by token, with a cache."""
     x = tokens(module)
     off = difference(_with_cache(module, x, (1,) * 7), module(x))
-    return Reading(off, "token by token with a cache minus all at once")
+    return Reading(off, "token by token with a cache against all at once")
 
 
 def second_text(module: CausalAttention) -> Reading:
     """Give a text token by token, and then a second one with a cache of its own."""
     x, first = tokens(module), tokens(module, seed=1)
     off = difference(_with_cache(module, x, (1,) * 7, first), module(x))
-    return Reading(off, "the second text, token by token with its own cache, minus all at once")
-
-
-def empty_cache(module: CausalAttention) -> Reading:
-    """Give all at once with an empty cache, and compare it with the right one."""
-    x = tokens(module)
-    off = difference(_with_cache(module, x, (7,)), right(module)(x))
-    return Reading(off, "outputs with an empty cache minus those of the right one")
+    return Reading(off, "a second text, token by token with its own cache, against all at once")
 
 
 def texts(module: CausalAttention) -> Reading:
@@ -264,16 +259,18 @@ def texts(module: CausalAttention) -> Reading:
     x = tokens(module)
     numbers = torch.tensor([[1, 1, 1, 1, 2, 2, 2]]).expand(2, 7)
     singles = torch.cat([module(part) for part in x.split((4, 3), dim=1)], dim=1)
-    return Reading(difference(module(x, texts=numbers), singles), "two packed texts minus alone")
+    return Reading(
+        difference(module(x, texts=numbers), singles), "two packed texts against each alone"
+    )
 
 
 def gradients(module: CausalAttention) -> Reading:
-    """Go backward, and count the parameters that no gradient reaches."""
-    twin = copy.deepcopy(module)
-    twin(tokens(module)).square().sum().backward()
+    """Hide three tokens, go backward, and count the parameters that get no gradient, or NaN."""
+    twin, mask = copy.deepcopy(module), (torch.arange(7) >= 3).expand(2, 7)
+    twin(tokens(module), mask).square().sum().backward()
     grads = [parameter.grad for parameter in twin.parameters()]
-    missing = [grad is None or bool(grad.abs().max() <= NOTHING) for grad in grads]
-    return count(torch.tensor(missing), "weights and biases without a gradient")
+    missing = [grad is None or not bool(grad.abs().max() > NOTHING) for grad in grads]
+    return count(torch.tensor(missing), "weights and biases whose gradient is 0 or NaN")
 
 
 def divisor(module: CausalAttention, by: float | None = None) -> Reading:
@@ -282,17 +279,15 @@ def divisor(module: CausalAttention, by: float | None = None) -> Reading:
 
     Args: by is √D unless given.
     """
-    width, x, twin = module.q_proj.in_features // module.num_heads, tokens(module), right(module)
+    root = math.sqrt(module.q_proj.in_features // module.num_heads)
+    by = root if by is None else by
+    valid = isinstance(by, int | float) and by > 0
+    require(valid, "divisor", "by is a number", expected="such as 24 ** 0.5", got=repr(by))
+    x, twin = tokens(module), right(module)
     for parameter in twin.q_proj.parameters():
-        parameter.data *= 1 if by is None else math.sqrt(width) / by
+        parameter.data *= root / by
     off = difference(module(x)[:, -1], twin(x)[:, -1])
-    return Reading(off, "the last output minus one with the scores so divided")
-
-
-def large(module: CausalAttention) -> Reading:
-    """Compare it with the right one on tokens a thousand times as large."""
-    x = 1000 * tokens(module)
-    return Reading(difference(module(x), right(module)(x)), "outputs minus those of the right one")
+    return Reading(off, f"the last output against one with scores divided by {by:.3g}")
 
 
 def exchange(module: CausalAttention) -> Reading:
@@ -305,21 +300,24 @@ def exchange(module: CausalAttention) -> Reading:
         parameter.data = parameter.data[order]
     twin.out_proj.weight.data = twin.out_proj.weight.data[:, order]
     x = tokens(module)
-    return Reading(difference(twin(x), module(x)), "outputs with heads exchanged minus before")
+    return Reading(
+        difference(twin(x), module(x)), "outputs after heads are exchanged, against before"
+    )
 
 
 def same_as_right(module: CausalAttention) -> Reading:
     """Compare it with the right one of the same parameters."""
     x = tokens(module)
-    return Reading(difference(module(x), right(module)(x)), "outputs minus those of the right one")
+    return Reading(
+        difference(module(x), right(module)(x)), "outputs against those of the right one"
+    )
 
 
 PROBES: dict[str, Probe] = {
     probe.__name__: probe
     for probe in (
         alone, lengths, leaks, padding, hidden, empty_rows, alike, one_token, merged, cached,
-        cached_leaks, second_text, empty_cache, window, texts, gradients, divisor, large, exchange,
-        same_as_right,
+        cached_leaks, second_text, window, texts, gradients, divisor, exchange, same_as_right,
     )
 }  # fmt: skip
 DIVISORS = ("1", "C ** 0.5", "D", "7 ** 0.5")
@@ -331,8 +329,9 @@ def _divided(module: CausalAttention, by: str) -> Reading:
     return divisor(module, dict(zip(DIVISORS, numbers, strict=True))[by])
 
 
+PLAIN = {f"{name}(module)": probe for name, probe in PROBES.items()}
 CALLS: dict[str, Probe] = {  # as a learner writes them
-    **{f"{name}(module)": probe for name, probe in PROBES.items()},
+    **PLAIN,
     **{f'merged(module, "{like}")': partial(merged, like=like) for like in LIKE[1:]},
     **{f"divisor(module, {by})": partial(_divided, by=by) for by in DIVISORS},
 }

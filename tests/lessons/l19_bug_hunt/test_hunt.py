@@ -114,6 +114,9 @@ def test_seeds_draw_other_sheets():
     made = [one._made for cases in drawn for one in cases]
     assert not {f"{INNOCENT}/fused", f"{INNOCENT}/shifted"} & {*itertools.chain(*made)}
     assert {names for names in made if len(names) > 1} == {*PAIRS[2:]}
+    for cases in drawn:
+        names = [*itertools.chain(*(one._made for one in cases))]
+        assert len(names) == len({*names}) == 14
 
 
 @pytest.mark.parametrize(
@@ -177,6 +180,8 @@ def test_a_choice_is_one_of_the_sentences(capsys):
         with pytest.raises(ShapeError, match=f"this case has at most {most}"):
             accuse(number, *list(SINGLE)[:3])
     assert score().total == "0 of 12 cases found, choices: 0."
+    assert repr(accuse(3, INNOCENT)).startswith("Case 3: ")
+    assert repr(accuse(3, INNOCENT, seed=7)).startswith("Case 3 of sheet 7: ")
 
 
 def refuted(suspect, name):
@@ -288,6 +293,7 @@ def test_a_verdict_quotes_what_the_probes_say_of_the_case():
 
 def test_of_two_mistakes_one_is_a_beginning():
     assert accuse(11, "scale-d-model").status == "near"
+    assert accuse(11, "scale-d-model").status == "near"  # said again, it does not count
     assert {name: state for name, state, _ in score().rows}["11, source"] == "one of two"
     both = accuse(11, "scale-d-model", "rope-on-values")
     assert both.title == SAID["scale-d-model"].title
@@ -343,7 +349,7 @@ def test_a_probe_of_the_learners_is_tried_on_right_modules_first():
         return module(x)[:, :4] - module(x[:, :4])
 
     assert try_probe(cut_off).told == (1, 2, 7)
-    assert try_probe(PROBES["gradients"]).told == (10, 12)
+    assert try_probe(PROBES["gradients"]).told == (8, 10, 12)
     assert try_probe(lambda module: bool(cut_off(module).abs().max() > 1e-9)).told == (1, 2, 7)
     for unwritten in (None, ...):
         assert repr(try_probe(lambda module, result=unwritten: result)) == (

@@ -108,8 +108,8 @@ def test_a_mistake_is_told_by_a_probe_and_replaces_one_method(name):
         ("output-projection-missing", "merged(module)", "0"),
         ("rope-on-values", 'merged(module, "values sorted")', "0"),
         ("kv-repeat-interleaved-wrongly", 'merged(module, "heads sorted")', "0"),
-        ("masked-row-nan", "empty_rows(module)", "NaN"),
-        ("softmax-half-precision", "large(module)", "NaN"),
+        ("masked-row-nan", "empty_rows(module)", "3 of 3"),
+        ("masked-row-nan", "gradients(module)", "4 of 8"),
         ("window-off-by-one", "window(module)", "22 of 49"),
     ],
 )
@@ -122,6 +122,8 @@ def test_a_call_is_written_as_a_learner_would():
     space = {**vars(probes), "module": suspect, "C": 24, "D": 6}
     for call, probe in probes.CALLS.items():
         assert repr(eval(call, space)) == repr(probe(suspect))
+    with pytest.raises(ShapeError, match="divisor: by is a number"):
+        probes.divisor(suspect, "D")
     with pytest.raises(ShapeError, match="merged: like"):
         probes.merged(suspect, "banana")
 
