@@ -230,7 +230,7 @@ def accuse(number: int, *mistakes: str, seed: int = 0) -> Verdict | Panel:
         require(known, "accuse", rule, expected="an id from sentences()", got=repr(name))
     most = len(suspect._mistakes)
     rule = f"this case has at most {'one' if most == 1 else 'two'}"
-    few, got = len(mistakes) <= most, ", ".join(mistakes)
+    few, got = len(mistakes) <= (1 if INNOCENT in mistakes else most), ", ".join(mistakes)
     require(few, "accuse", rule, expected="an id for each", got=got)
     return _judge(suspect, {*mistakes})
 
@@ -261,10 +261,11 @@ def _judge(suspect: Case, accused: set[str]) -> Verdict:
     named = " ".join(SAID[name].title for name in right)
     if wrong:
         against = _acquittal(suspect, wrong[0], again)
+        against += "".join(f" Nor is it “{SAID[name].title[:-1]}”." for name in wrong[1:])
         title = SAID[wrong[0]].title
         if right:
             return Verdict(suspect, "near", named, f"But not “{title[:-1]}”. {against}")
-        return Verdict(suspect, "wrong", title, against)
+        return Verdict(suspect, "wrong", f"“{title}”", against)
     why = " ".join(SAID[name].why for name in right)
     if set().union(*choices) < real:
         return Verdict(suspect, "near", named, f"{why} And there is another mistake.")
@@ -349,7 +350,8 @@ def cost(suspect: Case) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
     records = {"this case": suspect.record, "the right one": costs.load()[costs.RIGHT]}
     return (
         "What it costs a small language model, in nats per word on held-out sentences: the mean of "
-        "three runs, and their range. Word by word means padded in front, with a cache.",
+        "three runs, and their range. Word by word means padded in front, with a cache. The right "
+        "parameters are those that the right one learned.",
         ("", "read at once", "word by word", "right parameters"),
         [(name, *map(_loss, record[1:])) for name, record in records.items()],
     )
@@ -467,6 +469,9 @@ def _stops_or_accuses(probe: Callable[[CausalAttention], Any], module: CausalAtt
         return True
 
 
+SCORE = ("Case", "State", "Choices")
+
+
 @dataclass(frozen=True)
 class Score:
     """Which cases of a sheet are found, with how many choices."""
@@ -475,10 +480,10 @@ class Score:
     total: str
 
     def __repr__(self) -> str:
-        return f"{columns(self.rows)}\n{self.total}"
+        return f"{columns([SCORE, *self.rows])}\n{self.total}"
 
     def _repr_html_(self) -> str:
-        return table(self.total, ("Case", "State", "Choices"), map(row, self.rows))
+        return table(self.total, SCORE, map(row, self.rows))
 
 
 def score(seed: int = 0) -> Score:

@@ -159,7 +159,7 @@ def _felt(call: Callable[[Tensor], Tensor], x: Tensor, how: str, right: int) -> 
         changed = x.clone()
         changed[:, s] *= -1
         columns.append(~((call(changed) - before).abs().amax((0, 2)) <= NOTHING))  # NaN is off
-    label = f"pairs of an output and a token that it feels, {how}"
+    label = f"pairs of an output and a token that changes it, {how}"
     return count(torch.stack(columns), label, right)
 
 
@@ -167,7 +167,9 @@ def padding(module: CausalAttention) -> Reading:
     """Put three hidden tokens in front, and give all with an empty cache."""
     x, padded, mask = _padded(module)
     off = difference(copy.deepcopy(module)(padded, mask, KVCache())[:, 3:], module(x))
-    return Reading(off, "outputs with hidden tokens in front and an empty cache against without")
+    return Reading(
+        off, "outputs with hidden tokens in front and an empty cache, against a plain call"
+    )
 
 
 def hidden(module: CausalAttention) -> Reading:
@@ -190,7 +192,7 @@ def empty_rows(module: CausalAttention) -> Reading:
     mask = (torch.arange(7) >= 3).expand(2, 7)
     out = module(tokens(module), mask)[:, :3] - module.out_proj.bias
     other = ~(out.abs().amax((0, 2)) <= NOTHING)  # (3,)
-    return count(other, "outputs of tokens that see nothing that are not the bias of W_O")
+    return count(other, "outputs other than the bias of W_O, of tokens that see nothing")
 
 
 def alike(module: CausalAttention) -> Reading:
@@ -209,7 +211,12 @@ def one_token(module: CausalAttention) -> Reading:
     return Reading(off, "the output of one token against W_O of its values")
 
 
-LIKE = ("values", "keys", "values sorted", "heads sorted")
+LIKE = {
+    "values": "its values",
+    "keys": "its keys",
+    "values sorted": "its values, both sorted by size",
+    "heads sorted": "its values, of each head the first number, both sorted by size",
+}
 
 
 def merged(module: CausalAttention, like: str = "values") -> Reading:
@@ -232,7 +239,7 @@ def merged(module: CausalAttention, like: str = "values") -> Reading:
         got, own = (heads[:, :, 0].sort().values for heads in (got, own))
     elif like == "values sorted":
         got, own = (heads.flatten(1).sort().values for heads in (got, own))
-    return Reading(difference(got, own), f"what W_O gets of one token against its {like}")
+    return Reading(difference(got, own), f"what W_O gets of one token against {LIKE[like]}")
 
 
 def _heads(module: CausalAttention, x: Tensor) -> Tensor:
@@ -332,6 +339,6 @@ def _divided(module: CausalAttention, by: str) -> Reading:
 PLAIN = {f"{name}(module)": probe for name, probe in PROBES.items()}
 CALLS: dict[str, Probe] = {  # as a learner writes them
     **PLAIN,
-    **{f'merged(module, "{like}")': partial(merged, like=like) for like in LIKE[1:]},
+    **{f'merged(module, "{like}")': partial(merged, like=like) for like in [*LIKE][1:]},
     **{f"divisor(module, {by})": partial(_divided, by=by) for by in DIVISORS},
 }

@@ -179,6 +179,8 @@ def test_a_choice_is_one_of_the_sentences(capsys):
     for number, most in ((1, "one"), (11, "two")):
         with pytest.raises(ShapeError, match=f"this case has at most {most}"):
             accuse(number, *list(SINGLE)[:3])
+    with pytest.raises(ShapeError, match="this case has at most two"):
+        accuse(11, INNOCENT, "scale-d-model")
     assert score().total == "0 of 12 cases found, choices: 0."
     assert repr(accuse(3, INNOCENT)).startswith("Case 3: ")
     assert repr(accuse(3, INNOCENT, seed=7)).startswith("Case 3 of sheet 7: ")
@@ -300,9 +302,13 @@ def test_of_two_mistakes_one_is_a_beginning():
     assert both.message.startswith("But not “The values are rotated by their positions as well”.")
     assert accuse(11, "mask-first-batch-only").status == "right"
     assert score().total == "1 of 12 cases found, choices: 3."
-    assert accuse(12, "positions-ignored", "rope-on-values").status == "near"
+    neither = accuse(12, "scale-missing", "rope-on-values")
+    assert neither.status == "wrong"
+    for name in ("scale-missing", "rope-on-values"):
+        assert SAID[name].title[:-1] in repr(neither).replace("\n", " ")
+    accuse(12, "positions-ignored", "rope-on-values")
     assert accuse(12, "value-through-key-projection").status == "right"
-    assert score().total == "2 of 12 cases found, choices: 5."
+    assert score().total == "2 of 12 cases found, choices: 6."
 
 
 def test_what_is_chosen_once_a_case_is_found_does_not_count():
