@@ -23,6 +23,7 @@ LESSONS = Path(__file__).with_name("lessons")
 NEEDS = "needs: and what is to be done first, and below it questions alone"
 FORM = "## id, a line of text, and two lines or more of - choice → reason that differ, with one ✔"
 BLOCK = re.compile(r"## ([a-z0-9-]+)(?: · (\w+))?\n(\S.+)\n((?:- .+ → .+\n){2,})\n*")
+RUN = "from mha_course.exercises import review; review()"
 History = list[tuple[float, bool]]  # seconds since 1970, and whether the answer was right
 
 
@@ -135,4 +136,4 @@ def due_line(file: Path, now: float) -> str:
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return ""  # progress() says what is wrong with it
     questions = "question is" if count == 1 else "questions are"
-    return f"{count} review {questions} due: run review() in any lesson.\n" if count else ""
+    return f"{count} review {questions} due. In a lesson: {RUN}\n" if count else ""

@@ -18,7 +18,7 @@ from mha_course.exercises import predict, progress, progress_store, review
 from mha_course.exercises.catalogue import LESSONS
 from mha_course.exercises.progress_store import remember
 from mha_course.exercises.reviews import review_questions
-from mha_course.questions import IN_A_WEEK, all_questions, due_line
+from mha_course.questions import IN_A_WEEK, RUN, all_questions, due_line
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = Path(progress_store.FILE)
@@ -234,7 +234,7 @@ def test_the_course_says_at_its_start_that_questions_are_due(monkeypatch, capsys
     assert capsys.readouterr().out == ""
     finish(0)
     launch.open_lab(Path("python"), [])
-    assert capsys.readouterr().out == "5 review questions are due: run review() in any lesson.\n"
+    assert capsys.readouterr().out == f"5 review questions are due. In a lesson: {RUN}\n"
     for name in [*review().due][1:]:
         review().answer(name, "a")
     assert due_line(FILE, datetime.now(UTC).timestamp()).startswith("1 review question is due")
