@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from mha_course.errors import require
+from mha_course.exercises.predictions import VERDICTS
 from mha_course.exercises.progress_store import kept, update
 from mha_course.exercises.reading import read_answer
 from mha_course.exercises.spec import Question, question
@@ -109,8 +110,13 @@ class Review:
 
         html = f"<strong>Review {count - len(self.due) + 1} of {count}.</strong> "
         choices = [
-            {"text": choice, "right": choice == asked.right, "reason": escape(reason)}
+            {
+                "text": choice,
+                "right": right,
+                "reason": f"<strong>{verdict}</strong> {escape(reason)}",
+            }
             for choice, reason in asked.answers.items()
+            for right, verdict in [(choice == asked.right, VERDICTS[choice == asked.right])]
         ]
         content = {"html": html + escape(asked.text), "choices": choices, "sends": True}
         return Card("question", content, respond)
