@@ -103,7 +103,10 @@ def is_due(history: History, now: float) -> bool:
 
 def due(content: Mapping[str, Any], now: float) -> list[str]:
     """Return the questions of a card: those that are due, of lessons that are done."""
-    done = _done(content)
+    done = predicted(content)
+    for name, entry in content["exercises"].items():
+        if isinstance(entry, dict) and entry.get("status") == "correct":
+            done.add(name)
     answered = histories(content)
     in_a_week = [now - when for each in answered.values() for when, _ in each]
     recent = sum(0 <= ago < 7 * DAY for ago in in_a_week)
@@ -120,13 +123,10 @@ def due(content: Mapping[str, Any], now: float) -> list[str]:
     return sorted(found, key=urgency)[: max(0, min(ON_A_CARD, IN_A_WEEK - recent))]
 
 
-def _done(content: Mapping[str, Any]) -> set[str]:
-    """Return the exercises that are correct, and the predictions that were answered."""
-    done = {each for each in content.get("predicted") or () if isinstance(each, str)}
-    for name, entry in content["exercises"].items():
-        if isinstance(entry, dict) and entry.get("status") == "correct":
-            done.add(name)
-    return done
+def predicted(content: Mapping[str, Any]) -> set[str]:
+    """Return the predictions that were answered, of those that are kept."""
+    kept = content.get("predicted")
+    return {each for each in kept if isinstance(each, str)} if isinstance(kept, list) else set()
 
 
 def due_line(file: Path, now: float) -> str:

@@ -20,6 +20,7 @@ from mha_course.exercises.progress_store import update
 from mha_course.exercises.reading import has_form, read_answer
 from mha_course.exercises.spec import Question
 from mha_course.markup import box, isolate_text
+from mha_course.questions import predicted
 
 # Those of lessons without exercises say that the lesson is done.
 COUNTED = {name for each in LESSONS if not each.exercises for name in each.questions}
@@ -147,11 +148,5 @@ def predict(name: str, answer: object = None) -> Prediction:
     given = "" if answer is None or answer is Ellipsis else str(answer).strip()
     prediction = Prediction(name, QUESTIONS[name], given or None)
     if name in COUNTED and prediction.correct is not None:
-        update(lambda content: _count(content, name))
+        update(lambda content: content.update(predicted=sorted({name, *predicted(content)})))
     return prediction
-
-
-def _count(content: dict[str, Any], name: str) -> None:
-    """Keep that a prediction was answered."""
-    before = content.get("predicted")
-    content["predicted"] = sorted({name, *(before if isinstance(before, list) else ())}, key=str)

@@ -8,7 +8,7 @@ from functools import cache
 from html import escape
 from typing import Any
 
-from mha_course.errors import require
+from mha_course.errors import ShapeError
 from mha_course.exercises.predictions import VERDICTS
 from mha_course.exercises.progress_store import kept, update
 from mha_course.exercises.reading import read_answer
@@ -16,7 +16,10 @@ from mha_course.exercises.spec import Question, question
 from mha_course.markup import box
 from mha_course.questions import all_questions, due, histories, is_due
 
-NONE_DUE = "No question is due. Those of a lesson come when its exercises are done, and come again."
+NONE_DUE = (
+    "Nothing to review now. Questions on a lesson come when its exercises are done, and come "
+    "again later; a week takes ten minutes at most."
+)
 
 
 @cache
@@ -49,20 +52,21 @@ class Review:
         Args: name is its id; choice is a choice, or its letter.
         Raises: ShapeError.
         """
-        place, questions = "Review.answer", review_questions()
-        known, fix = ", ".join(self.due or questions), "one of review().due"
-        rule = "no review question has this id"
-        require(name in questions, place, rule, expected=known, got=repr(name), fix=fix)
-        asked = questions[name]
+        place = "Review.answer"
+        asked = review_questions().get(name)
+        if asked is None:
+            known = ", ".join(self.due or review_questions())
+            raise ShapeError(place, "no review question has this id", known, repr(name))
         meant = read_answer(asked, str(choice))
-        rule = f"{name} has no such choice"
-        got = repr(choice)
-        require(meant is not None, place, rule, expected=" / ".join(asked.choices), got=got)
+        if meant is None:
+            choices = " / ".join(asked.choices)
+            raise ShapeError(place, f"{name} has no such choice", choices, repr(choice))
         right = meant == asked.right
 
         def record(content: dict[str, Any]) -> None:
             """Another notebook may have asked the same since."""
-            now, history = self._seconds(), histories(content).get(name, [])
+            now = self._seconds()
+            history = histories(content).get(name, [])
             if is_due(history, now):
                 reviewed = content.get("review")
                 others = reviewed if isinstance(reviewed, dict) else {}
@@ -70,7 +74,7 @@ class Review:
 
         update(record)
         if name in self.due:
-            self.due.remove(name)
+            self.due = [each for each in self.due if each != name]
             self._right.append(right)
         return right
 

@@ -54,7 +54,7 @@ def asked_of(shown):
 
 def test_questions_come_with_the_lessons_that_are_done():
     assert review(START).due == []
-    assert "No question is due." in review()._repr_html_()
+    assert "Nothing to review now." in review()._repr_html_()
     assert not FILE.exists(), "looking keeps nothing"
     finish(0)
     assert asked_of(review(START)) == {("similarity",)}
@@ -63,11 +63,6 @@ def test_questions_come_with_the_lessons_that_are_done():
     assert len(review(START).due) == 5
     remember("self_attention", "correct")
     assert len(review(START).due) == 8
-    for number in (16, 19):
-        before = set(all_questions()) - set(review(START).due)
-        finish(number)
-        assert json.loads(FILE.read_text())["predicted"]
-        assert before >= {name for name, (needs, _) in all_questions().items() if needs == ()}
 
 
 @pytest.mark.parametrize("number", [16, 19])
@@ -107,7 +102,7 @@ def study(chance, seed, card=lambda shown: shown.due):
             finish(day // 2)
         shown = review(START + day * DAY)
         assert len(shown.due) <= 8
-        for name in [*shown.due]:
+        for name in shown.due:
             right = dice.random() < chance
             shown.answer(name, review_questions()[name].right if right else wrong(name))
             seen[name] += 1
@@ -169,7 +164,7 @@ def test_a_broken_file_is_laid_aside_and_odd_entries_are_asked_again():
     assert Path(f"{FILE}.broken").read_bytes() == broken
     assert "starts afresh" in progress().note
     assert len(review(START).due) == 5
-    for kept in ("[]", '{"exercises": {}, "review": [], "predicted": {"a": 1}}'):
+    for kept in ("[]", '{"exercises": {}, "review": [], "predicted": 3}'):
         FILE.write_text(kept)
         assert review(START).due == []
 

@@ -17,6 +17,7 @@ from mha_course.errors import ShapeError
 from mha_course.exercises import QUESTIONS
 from mha_course.exercises.catalogue import LESSONS
 from mha_course.exercises.concept_inventory import items
+from mha_course.exercises.reading import read_answer
 from mha_course.exercises.reviews import review_questions
 from mha_course.experiments import faulty_attention
 from mha_course.experiments.leakage import token_dependence
@@ -172,7 +173,7 @@ def answers():
         "weight-of-minus-inf": said(row(1, -torch.inf, 2)[1] == 0, "exactly 0"),
         "softmax-again": row(0.9, 0.1)[0],
         "two-numbers": T(0.2, 0.8) @ T(10, 5),
-        "constant-added": said(close(STEPS.weights @ (V + 3), STEPS.context + 3), "c"),
+        "constant-added": said(close(STEPS.weights @ (V + 3), STEPS.context + 3), "c itself"),
         "doubled-token": row(3, 3, 3, 3, 3)[:2].sum(),
         "empty-column": said(
             close(HOLED @ V, HOLED @ (V + torch.eye(5)[2][:, None])),
@@ -391,6 +392,9 @@ def test_questions_are_their_own_and_not_answered_by_their_length():
     for asked in (REVIEWS, INVENTORY):
         sizes = [([len(x) for x in each.choices], len(each.right)) for each in asked.values()]
         assert sum(right == max(all_) > min(all_) for all_, right in sizes) <= len(sizes) / 3
+    for question in REVIEWS.values():
+        for letter, choice in zip("abcde", question.choices, strict=False):
+            assert read_answer(question, choice) == read_answer(question, letter) == choice
     assert max(len(question.text) for question in REVIEWS.values()) < 220, "a quarter of a minute"
 
 
