@@ -16,8 +16,8 @@ from mha_course.exercises import concept_inventory as course
 from mha_course.markup import prose, row, table
 
 COLUMNS = ("concept", "before", "after", "gain", "learners")
+NAMES = ("when", "answers")
 BROKEN = (SyntaxError, ValueError, KeyError, TypeError, RecursionError, MemoryError)
-SECONDS = 30.0  # to read a notebook
 
 
 def find_calls(notebook: bytes) -> list[tuple[str, str]]:
@@ -28,14 +28,16 @@ def find_calls(notebook: bytes) -> list[tuple[str, str]]:
             with suppress(*BROKEN):  # lines that are IPython's own are left out
                 source = re.sub("(?m)^ *[%!].*", "", "".join(cell["source"]))
                 nodes += ast.walk(ast.parse(source)) if cell["cell_type"] == "code" else ()
-    found = []
+    found = list[tuple[str, str]]()
     for node in nodes:
         match node:
             case ast.Call(func=ast.Name("inventory") | ast.Attribute(attr="inventory")):
-                given = (*node.args, *(each.value for each in node.keywords), None, None)
-                when, answers = (getattr(each, "value", None) for each in given[:2])
-                if when in course.WHENS and (letters := course.read_letters(answers)):
-                    found.append((str(when), letters))
+                given = dict(zip(NAMES, node.args, strict=False))
+                given |= {each.arg: each.value for each in node.keywords if each.arg}
+                with suppress(*BROKEN):  # such as a variable
+                    when, answers = (ast.literal_eval(given[name]) for name in NAMES)
+                    if when in course.WHENS and (letters := course.read_letters(answers)):
+                        found.append((when, letters))
     return found
 
 
@@ -49,13 +51,13 @@ def write_gain(out: Path, notebooks: Iterable[tuple[str, bytes]], confined: bool
         if b"inventory" in content:
             contents.setdefault(learner, []).append(content)
     tasks = (Task(learner, found, learner) for learner, found in contents.items())
-    both = list[tuple[str, str]]()
-    for task in run_all(find_calls, partial(next, tasks, None), seconds=SECONDS, confined=confined):
+    answered = list[dict[str, str]]()
+    for task in run_all(find_calls, partial(next, tasks, None), seconds=30, confined=confined):
         calls = [call for found in task.results if isinstance(found, list) for call in found]
-        given = {str(when): course.read_letters(letters) or "" for when, letters in calls}
-        both += [(given["before"], given["after"])] if all(map(given.get, course.WHENS)) else []
-    if not contents:
+        answered += [dict(calls)] if calls else []  # the last of each
+    if not answered:
         return
+    both = [(each["before"], each["after"]) for each in answered if len(each) > 1]
     lines = [(*each, len(both)) for each in course.class_gains(both)]
     with (out / "gain.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows((COLUMNS, *lines))
@@ -63,6 +65,5 @@ def write_gain(out: Path, notebooks: Iterable[tuple[str, bytes]], confined: bool
     rows = (row(map(str, line)) for line in lines)
     section = f"<h2>What the class has gained</h2><p>{course.summary(both)}</p>"
     section += f"{table('', COLUMNS, rows)}<h3>What is still believed</h3><ol>{survived}</ol>"
-    page = out / "class.html"
-    text = page.read_text(encoding="utf-8").replace("\n</main>", f"\n{section}\n</main>")
-    page.write_text(text, encoding="utf-8")
+    page = (out / "class.html").read_bytes().replace(b"\n</main>", f"\n{section}\n</main>".encode())
+    (out / "class.html").write_bytes(page)

@@ -99,7 +99,7 @@ def test_grade_reads_both_calls_and_writes_what_was_gained(tmp_path):
         "ada/00.ipynb": [f'inventory("before", "{low}")', f'# inventory("after", "{low}")'],
         "ada/07.ipynb": [
             "%matplotlib inline\nx = 1",
-            f'm.inventory(when="after", answers="{KEY}")',
+            f'm.inventory(answers="{KEY}", when="after")',
         ],
         "bob.ipynb": [
             f'inventory("before", "{KEY}")\ninventory("before", "{low}")',  # the last one counts
@@ -129,7 +129,7 @@ def test_without_a_second_time_there_is_no_gain_and_without_a_call_no_table(tmp_
     (tmp_path / "class.html").write_text("<main>\n</main>")
     for content in (b"inventory", b"\xff inventory", b'{"cells": 3}', notebook("1").encode()):
         assert find_calls(content) == []
-    write_gain(tmp_path, [("a", notebook("1").encode())], confined=False)
+    write_gain(tmp_path, [("a", notebook("import inventory").encode())], confined=False)
     assert not (tmp_path / "gain.csv").exists()
     one = notebook(f'inventory("after", "{KEY}")').encode()
     write_gain(tmp_path, [("a", one), ("b", b"[inventory")], confined=False)
