@@ -30,20 +30,22 @@ History = list[tuple[float, bool]]  # seconds since 1970, and whether the answer
 class Asked(NamedTuple):
     """A question as its file has it; answers are lines such as ``✔ choice → reason``."""
 
+    needs: tuple[str, ...]
     name: str
     concept: str
     text: str
     answers: tuple[str, ...]
 
 
-def read_questions(path: Path) -> tuple[tuple[str, ...], tuple[Asked, ...]]:
-    """Read a file of questions, and the names in its first line, ``needs: …``.
+def read_questions(path: Path) -> dict[str, Asked]:
+    """Read a file of questions; its first line, ``needs: …``, names what is to be done first.
 
     Raises: ShapeError, with the file and the line at which something begins that is no question.
     """
     first, *blocks = re.split("(?m)^(?=#)", path.read_text(encoding="utf-8").rstrip() + "\n")
     at, found = 1, dict[str, Asked]()
     _require(path, at, first, "needs:" in first and not first.partition("\n")[2].strip(), NEEDS)
+    needs = tuple(first.removeprefix("needs:").split())
     for before, block in zip((first, *blocks), blocks, strict=False):
         at += before.count("\n")
         match = BLOCK.fullmatch(block)
@@ -53,8 +55,8 @@ def read_questions(path: Path) -> tuple[tuple[str, ...], tuple[Asked, ...]]:
         _require(path, at, block, marked == 1 and len(choices) == len(lines), FORM)
         if match is not None:
             _require(path, at, block, match[1] not in found, "an id of its own")
-            found[match[1]] = Asked(match[1], match[2] or "", match[3], tuple(lines))
-    return tuple(first.removeprefix("needs:").split()), tuple(found.values())
+            found[match[1]] = Asked(needs, match[1], match[2] or "", match[3], tuple(lines))
+    return found
 
 
 def _require(path: Path, line: int, text: str, holds: bool, expected: str) -> None:
@@ -65,16 +67,10 @@ def _require(path: Path, line: int, text: str, holds: bool, expected: str) -> No
 
 
 @cache
-def all_questions() -> Mapping[str, tuple[tuple[str, ...], Asked]]:
-    """Return the questions of all lessons by their ids, each with what it needs to be done.
-
-    Raises: ShapeError.
-    """
-    found = dict[str, tuple[tuple[str, ...], Asked]]()
-    for path in sorted(LESSONS.glob("l*/review.md")):
-        needs, asked = read_questions(path)
-        found |= {each.name: (needs, each) for each in asked}
-    return found
+def all_questions() -> Mapping[str, Asked]:
+    """Return the questions of all lessons by their ids. Raises: ShapeError."""
+    files = map(read_questions, sorted(LESSONS.glob("l*/review.md")))
+    return {name: asked for file in files for name, asked in file.items()}
 
 
 def histories(content: Mapping[str, Any]) -> dict[str, History]:
@@ -108,19 +104,14 @@ def due(content: Mapping[str, Any], now: float) -> list[str]:
         if isinstance(entry, dict) and entry.get("status") == "correct":
             done.add(name)
     answered = histories(content)
-    in_a_week = [now - when for each in answered.values() for when, _ in each]
-    recent = sum(0 <= ago < 7 * DAY for ago in in_a_week)
-    found = [
-        name
-        for name, (needs, _) in all_questions().items()
-        if done.issuperset(needs) and is_due(answered.get(name, []), now)
-    ]
-
-    def urgency(name: str) -> tuple[int, float]:
+    recent = sum(0 <= now - when < 7 * DAY for each in answered.values() for when, _ in each)
+    waiting = list[tuple[int, float, str]]()
+    for name, asked in all_questions().items():
         history = answered.get(name, [])
-        return min(len(history), SIGHTS), history[-1][0] if history else 0.0
-
-    return sorted(found, key=urgency)[: max(0, min(ON_A_CARD, IN_A_WEEK - recent))]
+        if done.issuperset(asked.needs) and is_due(history, now):
+            last = history[-1][0] if history else 0.0
+            waiting.append((min(len(history), SIGHTS), last, name))
+    return [name for *_, name in sorted(waiting)[: max(0, min(ON_A_CARD, IN_A_WEEK - recent))]]
 
 
 def predicted(content: Mapping[str, Any]) -> set[str]:

@@ -51,7 +51,7 @@ class Item(NamedTuple):
 def items() -> tuple[Item, ...]:
     """Return the questions of the inventory, in their order."""
     found = list[Item]()
-    for asked in read_questions(FILE)[1]:
+    for asked in read_questions(FILE).values():
         named = ((line.partition(" → ")[0], MARK.search(line)) for line in asked.answers)
         mistakes = {choice: mark[1] for choice, mark in named if mark}
         bare = question(asked.text, *(MARK.sub("", line) for line in asked.answers))

@@ -25,9 +25,7 @@ NONE_DUE = (
 @cache
 def review_questions() -> Mapping[str, Question]:
     """Return the questions of all lessons by their ids."""
-    return {
-        name: question(asked.text, *asked.answers) for name, (_, asked) in all_questions().items()
-    }
+    return {each.name: question(each.text, *each.answers) for each in all_questions().values()}
 
 
 class Review:

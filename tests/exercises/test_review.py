@@ -49,7 +49,7 @@ def wrong(name):
 
 
 def asked_of(shown):
-    return {all_questions()[name][0] for name in shown.due}
+    return {all_questions()[name].needs for name in shown.due}
 
 
 def test_questions_come_with_the_lessons_that_are_done():
@@ -164,7 +164,7 @@ def test_a_broken_file_is_laid_aside_and_odd_entries_are_asked_again():
     assert Path(f"{FILE}.broken").read_bytes() == broken
     assert "starts afresh" in progress().note
     assert len(review(START).due) == 5
-    for kept in ("[]", '{"exercises": {}, "review": [], "predicted": 3}'):
+    for kept in ("[]", '{"exercises": {"similarity": 3}, "review": [], "predicted": 3}'):
         FILE.write_text(kept)
         assert review(START).due == []
 

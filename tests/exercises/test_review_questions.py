@@ -368,8 +368,8 @@ def test_the_right_choice_is_what_comes_out(name):
 def test_every_lesson_has_its_questions_and_is_done_with_its_core_exercises():
     """What stands in a notebook under Deeper is not needed; 16 and 19 have predictions alone."""
     needed = {}
-    for needs, asked in all_questions().values():
-        needed.setdefault(needs, []).append(asked.name)
+    for asked in all_questions().values():
+        needed.setdefault(asked.needs, []).append(asked.name)
     counts = [len(names) for names in needed.values()]
     assert [count >= 3 + 2 * (at <= 12) for at, count in enumerate(counts)] == [True] * 20
     for lesson, needs in zip(LESSONS, needed, strict=True):
