@@ -1,5 +1,7 @@
 """Every question of the reviews and the inventory has the answer that comes out when tried."""
 
+import copy
+import inspect
 import json
 import math
 import re
@@ -21,7 +23,7 @@ from mha_course.exercises.reading import read_answer
 from mha_course.exercises.reviews import review_questions
 from mha_course.experiments import faulty_attention
 from mha_course.experiments.leakage import token_dependence
-from mha_course.flash import merge_partials, online_softmax, tiled_attention
+from mha_course.flash import merge_partials, tiled_attention
 from mha_course.lessons.l14_vision.vision import patchify
 from mha_course.lessons.l15_language_model.exercises import next_token_probabilities
 from mha_course.lessons.l17_what_heads_do.exercises import relation_score
@@ -70,8 +72,23 @@ def parameters(layer):
     return sum(p.numel() for p in layer.parameters())
 
 
-def spread(width):
-    return (draw(9999, width) * draw(9999, width, seed=1)).sum(-1).std()
+def reordered(order):
+    """Return the layer with its heads in another order."""
+    rows = torch.arange(24).view(4, 6)[order].flatten()
+    layer = copy.deepcopy(LAYER)
+    for part in (layer.q_proj, layer.k_proj, layer.v_proj):
+        part.weight.data = part.weight[rows]
+        part.bias.data = part.bias[rows]
+    layer.out_proj.weight.data = layer.out_proj.weight[:, rows]
+    return layer
+
+
+def shares(q, k, v):
+    """Return what two workers hand over, each of whom attends to some of the keys."""
+    both = [(q @ k[..., at, :].mT / 6**0.5, v[..., at, :]) for at in ([0, 1], [2, 3, 4])]
+    maxima = torch.stack([scores.amax(-1) for scores, _ in both])
+    sums = (torch.stack([scores.logsumexp(-1) for scores, _ in both]) - maxima).exp()
+    return maxima, sums, torch.stack([scores.softmax(-1) @ values for scores, values in both])
 
 
 def later_seen(layer):
@@ -114,6 +131,9 @@ ONE = torch.eye(5, dtype=torch.float64)[2]
 HOLED = STEPS.weights * (1 - ONE)  # nobody attends to token 2
 BIAS = LAYER.out_proj.bias.detach()
 IMAGE = torch.zeros(1, 3, 32, 32)
+NOISE = draw(1, 3, 32, 32)
+PATCHES = torch.arange(16.0).view(1, 1, 4, 4).repeat_interleave(8, 2).repeat_interleave(8, 3)
+PATCHES = PATCHES.expand(1, 3, 32, 32)  # each pixel has the number of its patch
 WHEN_SUMS = {
     "softmax over queries": HIDDEN.softmax(0),
     "mask after softmax": S.softmax(-1) * CAUSAL,
@@ -160,12 +180,12 @@ def answers():
             "heads to heads, in each token",
         ),
         "moved-by-transpose": X.numel() * (X.data_ptr() != X.mT.data_ptr()),
-        "wider-head": spread(64) / spread(16),
+        "saturated-row": torch.func.grad(lambda x: x.softmax(-1)[0])(T(1000, 0, 0)).abs().max(),
         "divided-twice": 1 / ((T(1) / 4) @ (T(1) / 4) / 4),
         "whose-score": said(
             close(STEPS.scores[0, 1, 2, 3], Q[0, 1, 2] @ K[0, 1, 3]), "head 1: query 2 with key 3"
         ),
-        "keys-turned": sizes(torch.ones(2, 4, 7, 6).mT),
+        "keys-ask": sizes(torch.ones(2, 4, 7, 6) @ torch.ones(2, 4, 5, 6).mT),
         "score-multiplications": (torch.ones(10, 1, 64) * torch.ones(10, 64)).numel(),
         "ratio-of-nine": row(0, math.log(9))[1],
         "hidden-third": row(*T(0.5, 0.3, 0.0).log())[0],
@@ -200,7 +220,9 @@ def answers():
         ),
         "one-head-mixture": next(x for x, (a, b) in PAIRS.items() if a * b > 0),
         "wide-values": sizes(nn.Linear(4 * 10, 24).weight),
-        "parameters-of-64": parameters(MultiHeadAttention(64, 4, bias=False)),
+        "heads-reordered": said(
+            close(reordered([1, 0, 2, 3])(X)[0], STEPS.out), "it stays the same"
+        ),
         "returned-weights": sizes(
             nn.MultiheadAttention(24, 4, batch_first=True)(*[torch.ones(2, 5, 24)] * 3)[1]
         ),
@@ -219,7 +241,9 @@ def answers():
         "bias-of-keys": said(
             close((Q @ K.mT).softmax(-1), (Q @ (K + V[..., :1, :]).mT).softmax(-1)), "nothing"
         ),
-        "hidden-pairs": (~causal_mask(8)).sum(),
+        "first-token-context": said(
+            close(attention(Q, K, V, CAUSAL)[0][..., 0, :], V[..., 0, :]), "its value"
+        ),
         "last-row-of-both": combine_masks(CAUSAL, padding_mask([3], 5))[0, 0, -1].sum(),
         "two-new-tokens": causal_mask_for_cache(2, 6)[0].sum(),
         "small-fill": said(row(-200, -200, -100)[2] > 0.999, "to the hidden keys"),
@@ -253,9 +277,7 @@ def answers():
         "page-of-token": caching.gather_pages(
             torch.arange(9.0).view(9, 1, 1, 1).expand(9, 1, 4, 1), torch.tensor([7, 2, 5]), 10
         )[0, 6, 0],
-        "four-from-two": words(
-            "{} {} {} {}", caching.repeat_kv(torch.arange(2.0).view(1, 2, 1, 1), 4).flatten()
-        ),
+        "latent-saving": caching.kv_cache_bytes(1, 1, 1, 16, 128, 2) / (512 * 2),
         "how-exact": said(
             (tiled_attention(Q, K, V, 2) - STEPS.context).abs().max() < 1e-12,
             "as far as rounding goes",
@@ -265,10 +287,12 @@ def answers():
             T(1, 3)[:, None, None, None],
             T(8, 4)[:, None, None, None, None],
         ),
-        "old-sum-shrinks": online_softmax(T(*[2] * 5, 2 + math.log(5)), 5)[1] - 1,
+        "first-block-hidden": said((T(-torch.inf) - T(-torch.inf)).exp().isnan(), "NaN"),
         "causal-tiles": causal_mask(64).view(8, 8, 8, 8).any(3).any(1).sum(),
-        "kept-for-length": (
-            online_softmax(S.repeat(4, 4), 5)[1].numel() / online_softmax(S, 5)[1].numel()
+        "handed-over": said(
+            close(merge_partials(*shares(Q, K, V)), attention(Q, K, V)[0])
+            and [*inspect.signature(merge_partials).parameters] == ["maxima", "sums", "contexts"],
+            "context, maximum and sum",
         ),
         "shifted-token": said(
             close(F.layer_norm(X, (24,)), F.layer_norm(X + 100, (24,))), "nothing"
@@ -277,10 +301,10 @@ def answers():
             1
         ].numel(),
         "parameters-of-norm": parameters(nn.LayerNorm(24)),
-        "patches-of-square": patchify(IMAGE, 8).size(1),
-        "numbers-of-patch": patchify(IMAGE, 8).size(2),
+        "mirrored-image": int(patchify(PATCHES.flip(-1), 8)[0].amax(-1).argmin()),
+        "shifted-image": (patchify(NOISE, 8) != patchify(NOISE.roll(1, -1), 8)).any(-1).sum(),
         "finer-patches": (patchify(IMAGE, 4).size(1) / patchify(IMAGE, 8).size(1)) ** 2,
-        "hotter": next_token_probabilities(T(0.9, 0.1).log()[None], 2.0, None)[0, 0],
+        "loss-of-quarter": F.nll_loss(T(0.25, 0.75).log()[None], torch.tensor([0])),
         "top-two": next_token_probabilities(T(0.4, 0.2, 0.3, 0.1).log()[None], 1.0, 2)[0, 0],
         "perplexity-of-dice": F.cross_entropy(torch.zeros(1, 50), torch.tensor([7])).exp(),
         "rank-of-scores": torch.linalg.matrix_rank(
@@ -305,7 +329,7 @@ def answers():
             "columns {} to {}",
             gpt2_qkv(torch.arange(2304).expand(768, 2304))[1][[0, -1], 0],
         ),
-        "rows-of-kv": caching.GroupedQueryAttention(4096, 32, 8).v_proj.weight.size(0),
+        "rms-of-equal": words("{}, {}, {}, {}", F.rms_norm(T(2, 2, 2, 2), (4,)).round()),
         "order-of-rows": words(
             "{} {} {} {} {} {} {} {}",
             to_half_split(torch.arange(8.0)[:, None].expand(8, 8), 1)[:, 0],
