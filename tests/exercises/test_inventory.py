@@ -74,6 +74,11 @@ def test_no_key_before_the_second_time_and_then_the_own_gain():
     assert json.loads(FILE.read_text())["inventory"]["before"] == "a" * 15
 
 
+def test_a_second_time_alone_shows_no_key():
+    assert len(inventory("after", "a" * 15).paragraphs) == 1
+    assert len(inventory("before", "b" * 15).paragraphs) == 1
+
+
 def test_answers_that_cannot_be_kept_are_said_to_be_in_the_notebook_alone(monkeypatch):
     monkeypatch.setenv(progress_store.SWITCH, "off")
     assert "in this notebook alone" in repr(inventory("before", KEY))

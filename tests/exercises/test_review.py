@@ -68,7 +68,9 @@ def test_questions_come_with_the_lessons_that_are_done():
 @pytest.mark.parametrize("number", [16, 19])
 def test_a_lesson_without_exercises_is_done_when_its_predictions_are_answered(number):
     *some, last = LESSONS[number].questions
+    assert not LiveCard(predict("row-sum")).shown["sends"]
     for name in some:
+        assert LiveCard(predict(name)).shown["sends"]
         choice = LiveCard(predict(name)).shown["choices"][-1]["text"]
         LiveCard(predict(name)).press("answer", choice)  # right or wrong
     assert review(START).due == []
@@ -90,6 +92,7 @@ def test_intervals_grow_and_a_wrong_answer_begins_again():
     for days in (1, 3):
         assert name not in review(now + (days - 0.01) * DAY).due
         now += days * DAY
+        assert name in review(now).due
         assert review(now).answer(name, review_questions()[name].right)
     assert name not in review(now + 7 * DAY).due
 
