@@ -51,7 +51,7 @@ class Review:
         Raises: ShapeError.
         """
         place = "Review.answer"
-        asked = review_questions().get(name)
+        asked = review_questions().get(str(name))
         if asked is None:
             known = ", ".join(self.due or review_questions())
             raise ShapeError(place, "no review question has this id", known, repr(name))
@@ -98,27 +98,25 @@ class Review:
         """Make the card of the next question, which brings the one after it when it is answered."""
         from mha_course.widgets.card import Card  # noqa: PLC0415 (slow to load, seldom needed)
 
-        name, answered = self.due[0], list[str]()
+        name = self.due[0]
         asked = review_questions()[name]
 
         def respond(_: str, choice: str) -> dict[str, Any]:
-            if answered:
+            if name not in self.due:  # only the first click counts
                 return {}
-            answered.append(choice)
             self.answer(name, choice)
             if self.due:
                 return {"widgets": [self._card(count)]}
             return {"parts": [f"<p>Done: {sum(self._right)} of {count} are right.</p>"]}
 
+        verdicts = {
+            choice: f"<strong>{VERDICTS[choice == asked.right]}</strong> {escape(reason)}"
+            for choice, reason in asked.answers.items()
+        }
         html = f"<strong>Review {count - len(self.due) + 1} of {count}.</strong> "
         choices = [
-            {
-                "text": choice,
-                "right": right,
-                "reason": f"<strong>{verdict}</strong> {escape(reason)}",
-            }
-            for choice, reason in asked.answers.items()
-            for right, verdict in [(choice == asked.right, VERDICTS[choice == asked.right])]
+            {"text": choice, "right": choice == asked.right, "reason": verdicts[choice]}
+            for choice in asked.choices
         ]
         content = {"html": html + escape(asked.text), "choices": choices, "sends": True}
         return Card("question", content, respond)
@@ -130,5 +128,8 @@ def review(now: datetime | None = None) -> Review:
     A wrong answer begins again. A card takes two minutes, and a week no more than ten.
 
     Args: now is a time to take for the present one; without a time zone it is local.
+    Raises: ShapeError.
     """
+    if now is not None and not isinstance(now, datetime):
+        raise ShapeError("review", "now must be a time", "a datetime, or nothing", repr(now)[:60])
     return Review(now)
