@@ -24,6 +24,7 @@ from tqdm import tqdm
 
 import mha_course
 from mha_course.cli.answers import Answer, judge, read, unpacked
+from mha_course.cli.gain import write_gain
 from mha_course.cli.grading_pages import Row, class_page, feedback_page
 from mha_course.cli.workers import ENDED, LINUX, Task, run_all, why_not_confined
 from mha_course.errors import ShapeError, require
@@ -104,6 +105,7 @@ def grade(
         by_learner[learner] = [Row(learner, "", "unreadable", "", NOTHING)]
     everything = [row for learner, rows in by_learner.items() for row in _best(learner, rows)]
     _write(out, everything, handed_in)
+    write_gain(out, ((each.learner, _content(each)) for each in handed_in), confined)
     return everything
 
 

@@ -11,9 +11,12 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+
+from mha_course.questions import due_line
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS, COPIES = "notebooks", "my_course"
@@ -317,6 +320,7 @@ def reset_lesson(number: str) -> int:
 def open_lab(python: Path, options: Sequence[str]) -> int:
     """Open the first lesson in JupyterLab, on this machine only, with its token on."""
     lesson = copy_lessons()
+    print(due_line(lesson.with_name(".progress.json"), time.time()), end="", flush=True)
     settings = [
         "--ServerApp.ip=127.0.0.1",
         f"--LabApp.default_url=/lab/tree/{COPIES}/{lesson.name}",
