@@ -141,8 +141,8 @@ WHEN_SUMS = {
     "no division by √D": (5 * HIDDEN).softmax(-1),
 }
 EQUAL_VALUES = {
-    "queries and keys exchanged": S.mT.softmax(-1),
-    "scores scaled by D": (S / 6).softmax(-1),
+    "queries and keys swapped": S.mT.softmax(-1),
+    "scores divided by D, not √D": (S / 6).softmax(-1),
     "softmax over the queries": S.softmax(0),
 }
 PAIRS = {
@@ -264,7 +264,7 @@ def answers():
             ),
             "1.7",
         ),
-        "at-position-zero": said(close(rope(Q, [0] * 5), Q), "the vector"),
+        "at-position-zero": said(close(rope(Q, [0] * 5), Q), "the same vector"),
         "partner-of-channel": rope(torch.eye(8)[1][None, None, None], [3]).nonzero()[-1, -1],
         "encoding-of-zero": words("{}, {}, {}, {}", sinusoidal_encoding(1, 8)[0, :4]),
         "cache-of-twice": (
@@ -280,7 +280,7 @@ def answers():
         "latent-saving": caching.kv_cache_bytes(1, 1, 1, 16, 128, 2) / (512 * 2),
         "how-exact": said(
             (tiled_attention(Q, K, V, 2) - STEPS.context).abs().max() < 1e-12,
-            "as far as rounding goes",
+            "equal up to rounding",
         ),
         "shares-merged": merge_partials(
             T(0, 0)[:, None, None, None],
@@ -318,7 +318,7 @@ def answers():
                 V[:, [1, 1]].transpose(1, 2).flatten(2) @ torch.cat((W[:6], W[:6])),
                 V[:, 1] @ (2 * W[:6]),
             ),
-            "they are doubled",
+            "double them",
         ),
         "mean-ablated": said(
             close(X.expand(4, 5, 24).mean(0), X[0]) and bool(X.abs().sum() > 0), "not at all"
@@ -340,7 +340,7 @@ def answers():
         "unseen-with-one-head": said(
             unseen("key-value-swapped", "scale-missing", "view-without-transpose", "mask-inverted")
             == ["view-without-transpose"],
-            "a split without transpose",
+            "a split without a transpose",
         ),
         "unseen-with-equal-values": only(lambda sums: (sums - 1).abs().max() > 0.01, EQUAL_VALUES),
         "inventory-1": (LAYER.q_proj.weight[6:12] != 0).any(0).sum(),
@@ -360,7 +360,7 @@ def answers():
         "inventory-7": (512 / 32) ** 0.5,
         "inventory-8": said(row(1, 2, 4)[2] > row(0.5, 1, 2)[2], "The largest one grows"),
         "inventory-9": said(
-            (STEPS.scores - STEPS.scores.mT).abs().unique().numel() > 9, "any, a new pair meets"
+            (STEPS.scores - STEPS.scores.mT).abs().unique().numel() > 9, "any, it is unrelated"
         ),
         "inventory-10": CAUSAL[2].sum(),
         "inventory-11": row(0, 0, 0)[2],
@@ -369,7 +369,7 @@ def answers():
         "inventory-14": said(
             close(STEPS.merged @ LAYER.out_proj.weight.mT + BIAS, STEPS.out)
             and not close(STEPS.merged, STEPS.out),
-            "the two joined, mixed, 12",
+            "12 numbers, joined and mixed",
         ),
         "inventory-15": said((STEPS.weights @ V.clamp(-1, 1)).abs().max() <= 1, "-1 and 1"),
     }
