@@ -159,7 +159,7 @@ def outputs(cell: NotebookNode) -> list[Part]:
     parts: list[Part] = []
     for output in cell.get("outputs", []):
         data = output.get("data", {})
-        page = data.get("text/html", "")
+        page = authoring.ON_SITE.sub("", data.get("text/html", "")).rstrip("\n")
         still = picture(page) or (Part("html", page) if page else None)
         if DECK_VIEW in data:
             parts.append(Part("live", still.html if still else "", view=data[DECK_VIEW]))

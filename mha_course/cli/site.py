@@ -23,7 +23,7 @@ from nbformat import NotebookNode
 
 from mha_course import example
 from mha_course.cli import launch, rendering
-from mha_course.cli.authoring import HIDDEN
+from mha_course.cli.authoring import HIDDEN, MOVES
 from mha_course.cli.rendering import HEADING, Part, words
 from mha_course.errors import ShapeError
 from mha_course.exercises.catalogue import QUESTIONS
@@ -110,7 +110,8 @@ class Page:
         code = rendering.python(cell.source)
         shown = rendering.outputs(cell)
         self.views += [part.view for part in shown if part.view]
-        parts = [part.html for part in shown]
+        anchor = f'<span id="{cell.id}"></span>'  # links from saved lessons lead to it
+        parts = [anchor] * bool(MOVES.search(cell.source)) + [part.html for part in shown]
         if HIDDEN & set(cell.metadata.get("tags", ())):
             first = escape(re.split("[:\n]", cell.source)[0].strip("# "))  # a comment
             folded = f'<details class="listing"><summary>{first}</summary>{code}</details>'
