@@ -7,10 +7,10 @@ Without JavaScript all of it can be read: pictures stand in the places of widget
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import tomllib
+from argparse import SUPPRESS, Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -18,14 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
 from mha_course import example
 from mha_course.cli import launch, rendering
 from mha_course.cli.authoring import HIDDEN, MOVES
 from mha_course.cli.rendering import HEADING, Part, words
-from mha_course.errors import ShapeError
 from mha_course.exercises.catalogue import QUESTIONS
 from mha_course.exercises.hint_ladder import ladder
 from mha_course.exercises.predictions import VERDICTS
@@ -282,21 +280,18 @@ def address_of_pages() -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Build the site and say where it lies; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python3 -m mha_course site")
-    parser.add_argument("numbers", nargs="*", help="such as 00 03; all without")
-    parser.add_argument("--out", required=True, type=Path, help="the folder to write")
-    parser.add_argument("--saved", action="store_true", help="take saved outputs: no widget lives")
-    parser.add_argument("--address", default=address_of_pages(), help="where it will be published")
-    parser.add_argument("--beside", default=".", help=argparse.SUPPRESS)  # where out begins
-    chosen = parser.parse_args(argv)
-    out = Path(chosen.beside) / chosen.out
-    try:
+
+    def run(chosen: Namespace) -> str:
+        out = Path(chosen.beside) / chosen.out
         build(chosen.numbers, out, chosen.address.rstrip("/") + "/", saved=chosen.saved)
-    except (ShapeError, CellExecutionError) as error:
-        print(f"mha_course: {error}", file=sys.stderr)
-        return 1
-    print(f"The site is in {out}: open index.html there. It needs no network.")
-    return 0
+        return f"The site is in {out}: open index.html there. It needs no network."
+
+    options: dict[str, dict[str, Any]] = {
+        "out": {"required": True, "type": Path, "help": "the folder to write"},
+        "address": {"default": address_of_pages(), "help": "where it will be published"},
+        "beside": {"default": ".", "help": SUPPRESS},  # where out begins
+    }
+    return rendering.command("site", argv, run, **options)
 
 
 if __name__ == "__main__":

@@ -14,23 +14,22 @@ widgets are live. The page itself puts what has no room on a slide on the next: 
 
 from __future__ import annotations
 
-import argparse
 import html
 import re
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
 from mha_course.cli import launch, rendering
 from mha_course.cli.rendering import HEADING, Part, words
 from mha_course.cli.stub_source import stub_name
-from mha_course.errors import ShapeError, require
+from mha_course.errors import require
 from mha_course.exercises.catalogue import QUESTIONS, find_exercise
 from mha_course.sources import plain_source
 from mha_course.widgets.base import esm
@@ -133,19 +132,17 @@ def _checked(cell: NotebookNode, where: str) -> tuple[str, dict[str, Any]]:
     """Return what a cell becomes, and what the lecturer wrote. Raises: ShapeError."""
     kind = cell.metadata.get("slideshow", {}).get("slide_type")
     lecture = _of(cell)
-    rule = "slide_type is missing or unknown"
-    fix = "set it in JupyterLab's property inspector"
-    require(kind in TYPES, where, rule, expected=f"one of {', '.join(TYPES)}", got=kind, fix=fix)
-    show = lecture.get("show", "both")
-    expected = f"one of {', '.join(SHOWS)}"
-    require(
-        show in SHOWS,
-        where,
-        "lecture.show is unknown",
-        expected=expected,
-        got=show,
-        fix="change it",
-    )
+    for got, known, rule, fix in (
+        (
+            kind,
+            TYPES,
+            "slide_type is missing or unknown",
+            "set it in JupyterLab's property inspector",
+        ),
+        (lecture.get("show", "both"), SHOWS, "lecture.show is unknown", "change it"),
+    ):
+        expected = f"one of {', '.join(known)}"
+        require(got in known, where, rule, expected=expected, got=got, fix=fix)
     return kind, lecture
 
 
@@ -237,25 +234,17 @@ def _index(folder: Path) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Build lecture decks and say where they lie; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python3 -m mha_course slides")
-    parser.add_argument("numbers", nargs="*", help="such as 00 03; all without")
-    parser.add_argument("--solutions", action="store_true", help="a solution after each exercise")
-    parser.add_argument(
-        "--saved", action="store_true", help="take the outputs that the notebooks have"
-    )
-    chosen = parser.parse_args(argv)
-    if not chosen.saved:
-        print("Every lesson is executed for its deck. All of them take about four minutes.")
-    try:
-        written = build(chosen.numbers, solutions=chosen.solutions, saved=chosen.saved)
-    except (ShapeError, CellExecutionError) as error:
-        print(f"mha_course: {error}", file=sys.stderr)
-        return 1
-    print(
-        f"All decks are listed in {written[-1]}. They need no network; S opens the speaker's "
-        f"window."
-    )
-    return 0
+
+    def run(chosen: Namespace) -> str:
+        if not chosen.saved:
+            print("Every lesson is executed for its deck. All of them take about four minutes.")
+        *_, index = build(chosen.numbers, solutions=chosen.solutions, saved=chosen.saved)
+        return (
+            f"All decks are listed in {index}. They need no network; S opens the speaker's window."
+        )
+
+    solutions = {"action": "store_true", "help": "a solution after each exercise"}
+    return rendering.command("slides", argv, run, solutions=solutions)
 
 
 if __name__ == "__main__":

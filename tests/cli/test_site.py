@@ -35,6 +35,44 @@ ABOVE = """(places) => places.map((place) => {
   while (!place.matches("span[id]")) place = place.previousElementSibling;
   return place.id;
 })"""
+AXE = [
+    *ROOT.glob(".venv/node/node_modules/axe-core/axe.min.js"),
+    *ROOT.glob("node_modules/axe-core/axe.min.js"),
+]
+# What is seen of a control; Tab should come to each, and it should then be seen otherwise.
+CONTROLS = """() => {
+  window.looks = (node) => [node, node.parentElement, node.nextElementSibling].map((one) => {
+    const { outline, boxShadow, stroke } = one ? getComputedStyle(one) : {};
+    return outline + boxShadow + stroke;
+  }).join();
+  const all = "a[href], button, summary, input:not([type=radio]), :checked, select, [tabindex='0']";
+  return [...document.querySelectorAll(all)].filter((node) => !node.disabled && node.tabIndex === 0
+    && node.checkVisibility({ visibilityProperty: true }))
+    .map((node, place) => [node.dataset.control = `${place}`, looks(node)]);
+}"""
+
+
+def check_access(page):
+    """Keys reach every control and mark it, and axe finds no fault in light or dark."""
+    page.wait_for_timeout(1000)  # until widgets are awake and at rest
+    controls = dict(page.evaluate(CONTROLS))
+    reached = {}
+    for _ in range(len(controls) + 1):  # once round, past the page itself
+        page.keyboard.press("Tab")
+        at, looks = page.evaluate(
+            "[document.activeElement.dataset.control, looks(document.activeElement)]"
+        )
+        reached[at] = looks
+    reached.pop(None, None)
+    assert reached.keys() == controls.keys()
+    assert [at for at, looks in reached.items() if looks == controls[at]] == []
+    if not AXE:
+        pytest.skip("axe-core is missing: npm install --no-package-lock")
+    page.evaluate(AXE[0].read_text())
+    for colours in ("light", "dark"):
+        page.emulate_media(color_scheme=colours)
+        page.wait_for_timeout(300)
+        assert page.evaluate("axe.run().then((found) => found.violations)") == []
 
 
 class Tags(HTMLParser):
@@ -254,3 +292,6 @@ def test_widgets_answer_on_a_page(path, tmp_path, open_page):
             page.wait_for_timeout(400)
             assert place.evaluate(DRAWN) != before, (living[number], number)
     assert page.told == []
+    if path.name[:2] in ("00", "03", "07"):
+        check_access(open_page(tmp_path / "index.html"))
+        check_access(page)
