@@ -26,10 +26,7 @@ COLAB_GPU = {"accelerator": "GPU", "colab": {"gpuType": "T4", **COLAB["colab"]}}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 EXERCISE = re.compile(r"\*\*(?:Exercise `\w+`|Case \d+|From memory)\*\* [●○]+ (\d+) minutes")
 MOVES = re.compile(r"\b\w*(?:Lab|Explorer|Player|Tracer|Scene|Panel|Film)\(")
-HIDDEN = {
-    "setup",
-    "drawing",
-}  # tags of cells whose source a reader opens only to see how it is done
+HIDDEN = {"setup", "drawing"}  # tags of cells whose source tells only how something is done
 WIDGET = re.compile(r"\w*(?:Lab|Explorer|Player|Tracer|Scene|Panel|Film): (?!no steps)")  # its text
 ON_SITE = re.compile(r'<p><a href="[^"]*">Move it on the reading site</a></p>')
 PAGE = re.compile(r"\]\((https://[^)]+/\d\d_\w+\.html)\)")  # of a lesson, in its first cell
@@ -85,10 +82,9 @@ def execute(notebook: NotebookNode, folder: Path = LESSONS, **environment: str) 
         "kernel_name": "python3",
         "store_widget_state": False,
     }
+    options["resources"] = {"metadata": {"path": folder}}
     quiet = ["--IPKernelApp.log_level=40"]  # no word of sockets without encryption
-    client = NotebookClient(
-        notebook, resources={"metadata": {"path": folder}}, extra_arguments=quiet, **options
-    )
+    client = NotebookClient(notebook, extra_arguments=quiet, **options)
     client.execute(env=os.environ | environment)
     normalise(notebook)
 

@@ -6,7 +6,6 @@ const root = document.documentElement;
 const begun = Date.now();
 const LEAST = 0.76; // of the size of letters: the smallest are then 20 pixels
 const SPLIT = 0.9; // below it, what comes last goes on to the next slide
-const SHORT = 130; // letters that get no slide of their own
 const PICTURE = { scale: 0.92 / 1.5, most: 710 }; // see FINE and SLIDE_HEIGHT of plots/figures.py
 let slides = [],
   at = 0,
@@ -39,11 +38,7 @@ function layOut() {
   }
   slides = [...main.querySelectorAll(":scope > section")]; // a widget may have sections of its own
   slides.forEach((slide, i) => {
-    const bold = slide.matches(".title") ? null : slide.querySelector("strong");
-    const label =
-      slide.firstElementChild.textContent +
-      (bold ? `: ${bold.textContent.replace(/[.:]$/, "")}` : "");
-    slide.ariaLabel = `Slide ${i + 1} of ${slides.length}: ${label}`;
+    slide.ariaLabel = `Slide ${i + 1} of ${slides.length}: ${slide.firstElementChild.textContent}`;
   });
 }
 
@@ -65,8 +60,7 @@ function fits(slide, content) {
   const [last, title] = [content.lastElementChild, slide.matches(".title")];
   const single = title || content.children.length < 2;
   slide.classList.toggle("beside", isOneTall(images) && !single);
-  const least =
-    single || last.matches(".fragment") || last.textContent.length < SHORT ? LEAST : SPLIT;
+  const least = single || last.matches(".fragment") ? LEAST : SPLIT;
   for (let size = images.length || title ? 1 : 1.25; size >= least; size -= 0.025) {
     slide.style.setProperty("--fit", size.toFixed(3));
     if (!spills(content)) return true;

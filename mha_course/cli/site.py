@@ -133,6 +133,7 @@ class Page:
         folded = f"<details open><summary>Contents</summary><ol>{listed}</ol></details>"
         contents = f'<nav class="contents" aria-label="Contents">{folded}</nav>'
         links = "".join(f'<a href="{url}">Open in {name}</a>' for name, url in self.badges.items())
+        links += f'<a href="{address_of_repository()}">Get the course</a>'
         top = f'<h1>{rendering.line(self.title)}</h1><div class="lead">{self.lead}</div>'
         body = (
             f'{_top()}<div class="page">{contents}'
