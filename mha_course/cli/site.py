@@ -8,6 +8,7 @@ Without JavaScript all of it can be read: pictures stand in the places of widget
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 import tomllib
 from argparse import SUPPRESS, Namespace
@@ -141,8 +142,7 @@ class Page:
             f'<nav class="pager" aria-label="Lessons">{before}{after}</nav></main></div>'
         )
         text = f"Lesson {number} of a course in multi-head attention, with pictures that answer."
-        head = _head(f"{self.title} · {NAME}", text, address, f"{self.name}.html")
-        return _page(self.title, body, self.views, head)
+        return _page(f"{self.title} · {NAME}", body, self.views, text, address, f"{self.name}.html")
 
 
 def _fold(title: str, content: str, kind: str) -> str:
@@ -167,24 +167,16 @@ def _top() -> str:
     return f'<header class="masthead"><a href="index.html">{NAME}</a>{theme}</header>'
 
 
-def _head(title: str, text: str, address: str, name: str) -> str:
-    """Write what search engines and previews read."""
-    facts = {
-        "title": title,
-        "description": text,
-        "type": "article",
-        "url": address + name,
-        "image": f"{address}preview.png",
-    }
+def _page(title: str, body: str, views: rendering.Views, text: str, address: str, name: str) -> str:
+    """Write a page, and in its head what search engines and previews read."""
+    facts = {"title": title, "description": text, "type": "article", "url": address + name}
+    facts["image"] = f"{address}preview.png"
     tags = [f'<meta property="og:{key}" content="{escape(fact)}">' for key, fact in facts.items()]
     tags += [
         f'<meta name="description" content="{escape(text)}">',
         f'<link rel="icon" href="{_ICON}">',
     ]
-    return "".join([*tags, '<meta name="twitter:card" content="summary_large_image">'])
-
-
-def _page(title: str, body: str, views: rendering.Views, head: str) -> str:
+    head = "".join([*tags, '<meta name="twitter:card" content="summary_large_image">'])
     script = esm("site.js", folder=rendering.HERE)
     return rendering.page(title, body, views, sheets=SHEETS, script=script, head=head)
 
@@ -222,8 +214,7 @@ def write(pages: Sequence[Page], folder: Path, address: str) -> None:
         (folder / f"{page.name}.html").write_text(text, encoding="utf-8")
     (folder / "index.html").write_text(_index(pages, address), encoding="utf-8")
     (folder / "preview.png").write_bytes(_preview())
-    summary = launch.ROOT / "mha_course" / "data" / SUMMARY
-    (folder / SUMMARY).write_text(summary.read_text(encoding="utf-8"), encoding="utf-8")
+    shutil.copyfile(launch.ROOT / "mha_course" / "data" / SUMMARY, folder / SUMMARY)
     names = ["", *(f"{page.name}.html" for page in pages)]
     places = "".join(f"<url><loc>{escape(address + name)}</loc></url>" for name in names)
     sitemap = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{places}</urlset>\n'
@@ -257,7 +248,7 @@ def _index(pages: Sequence[Page], address: str) -> str:
         f'<a href="{repository}">get the course</a>.</p><ul>{rows}</ul></main>'
     )
     text = "Twenty lessons that build multi-head attention in PyTorch, with pictures that answer."
-    return _page(NAME, body, pages[0].views[:1] if first else [], _head(NAME, text, address, ""))
+    return _page(NAME, body, pages[0].views[:1] if first else [], text, address, "")
 
 
 def _preview() -> bytes:

@@ -151,9 +151,7 @@ def test_every_formula_becomes_mathml(path, deck):
     for formula in formulas:
         assert rendering.maths(formula.strip("$"), block=formula.startswith("$$")) in body
     assert "\\" not in plain("".join(re.findall("<math.*?</math>", body, re.DOTALL)))
-    assert not FORMULA.search(
-        plain(re.sub(r"<pre.*?</pre>|<code.*?</code>", "", body, flags=re.DOTALL))
-    )
+    assert not FORMULA.search(plain(re.sub("(?s)<pre.*?</pre>|<code.*?</code>", "", body)))
     assert "\ue000" not in page
 
 
@@ -189,22 +187,17 @@ def test_slides_can_be_read_in_a_room_hold_their_content_and_ask_for_nothing(pat
     page = open_deck(path.stem, solutions=True, saved=False)
     found = page.evaluate(MEASURE)
     assert 10 < len(found) == page.evaluate("slides.length")  # a section of a widget is no slide
-    assert [
-        slide["name"] for slide in found if slide["cut"] or slide["out"] or slide["empty"]
-    ] == []
+    wrong = [slide["name"] for slide in found if slide["cut"] or slide["out"] or slide["empty"]]
+    assert wrong == []
     assert [(slide["name"], slide["least"]) for slide in found if slide["least"] < 19.9] == []
-    letters = (
-        figures.SMALL / 72 * figures.SLIDE_INCH * figures.FINE
-    )  # pixels of the smallest in a picture
-    assert [
-        slide["name"] for slide in found if letters * min(slide["pictures"], default=1) < 19.4
-    ] == []
+    letters = figures.SMALL / 72 * figures.SLIDE_INCH * figures.FINE  # pixels of the smallest
+    smallest = {slide["name"]: letters * min(slide["pictures"], default=1) for slide in found}
+    assert {name: size for name, size in smallest.items() if size < 19.4} == {}
     assert any(slide["pictures"] for slide in found)
     if path.name[:2] in CLAIMING:
         check_claims(found, re.findall("(?m)^#+ (.+)", prose(read(path))))
-    assert (
-        re.findall(r"\w+Warning: [^\n]*", page.text_content("main")) == []
-    )  # of a picture that has no room
+    # A picture that has no room warns.
+    assert re.findall(r"\w+Warning: [^\n]*", page.text_content("main")) == []
     assert [url for url in page.asked if not url.startswith("data:")] == [page.url.split("#")[0]]
 
 
@@ -321,11 +314,8 @@ def test_a_question_shows_its_choices_and_keeps_its_answer_and_what_follows(open
     assert slide.locator("li").all_inner_texts() == ["15", "1", "It depends on the sentence"]
     assert not slide.locator(".answer").is_visible()
     page.keyboard.press(" ")
-    assert (
-        slide.locator(".answer")
-        .inner_text()
-        .startswith("1: The weights of a row are shares of one whole")
-    )
+    answer = slide.locator(".answer").inner_text()
+    assert answer.startswith("1: The weights of a row are shares of one whole")
     assert slide.locator(".answer").is_visible()
     assert not slide.locator("pre").is_visible()
     page.keyboard.press(" ")
@@ -346,9 +336,7 @@ def test_the_speaker_sees_notes_minutes_and_what_comes_next(open_deck):
     with page.expect_popup() as popup:
         page.keyboard.press("s")
     window = popup.value
-    shown = [
-        cell for cell in read(LESSONS[4]).cells if cell.metadata.slideshow.slide_type != "skip"
-    ]
+    shown = [c for c in read(LESSONS[4]).cells if c.metadata.slideshow.slide_type != "skip"]
     cells = [cell.metadata.get("lecture", {}) for cell in shown]
     notes = next(cell for cell in shown if cell.id == "masks").metadata.lecture
     before = sum(lecture.get("minutes", 0) for lecture in cells[: cells.index(notes)])
@@ -356,20 +344,17 @@ def test_the_speaker_sees_notes_minutes_and_what_comes_next(open_deck):
     assert plain(rendering.words(notes.notes)).strip() in window.locator("#notes").inner_text()
     times = window.locator("#time").inner_text()
     assert f"the plan for here: {before} to {before + notes.minutes} of {whole} min" in times
-    assert (
-        f"this section: 0:0{times.partition('section: 0:0')[2][0]} of {notes.minutes} min" in times
-    )
+    assert re.search(rf"this section: 0:0\d of {notes.minutes} min", times)
     following = page.evaluate("slides[at + 1].ariaLabel")
     assert window.locator("#next > p").inner_text() == f"Next: {following}"
     picture = window.locator("#next main > section")
     assert picture.get_attribute("aria-label") == following
     assert picture.bounding_box()["width"] == pytest.approx(600, abs=1)
-    assert (
-        window.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    )
+    paper = "getComputedStyle(document.body).backgroundColor"
+    assert window.evaluate(paper) == "rgb(255, 255, 255)"
     window.keyboard.press("d")
     window.locator("html.dark").wait_for()
-    assert window.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 28)"
+    assert window.evaluate(paper) == "rgb(18, 22, 28)"
     window.keyboard.press("ArrowRight")
     assert page.evaluate("at") == place + 2
     assert window.locator("#notes h2").inner_text() == following
@@ -382,10 +367,8 @@ def test_only_the_current_slide_is_exposed(open_deck):
     exposed = page.evaluate("slides.map((slide) => !slide.inert && slide.ariaHidden !== 'true')")
     assert [place for place, state in enumerate(exposed) if state] == [1]
     assert page.evaluate("slides.every((slide) => slide.inert === (slide.ariaHidden === 'true'))")
-    assert re.match(
-        r"Slide 2 of \d+: See it: look for what you need",
-        page.locator("section.current").get_attribute("aria-label"),
-    )
+    label = page.locator("section.current").get_attribute("aria-label")
+    assert re.match(r"Slide 2 of \d+: See it: look for what you need", label)
     assert page.evaluate("document.activeElement === slides[1]")
 
 
@@ -395,15 +378,12 @@ def test_themes_motion_and_print(open_deck):
     image = "getComputedStyle(document.querySelector('figure img'))"
     assert page.evaluate(f"{image}.backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("getComputedStyle(slides[0]).animationName") == "none"
-    pages = len(
-        re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True, print_background=True))
-    )
-    assert pages == page.locator("main > section").count()
+    printed = page.pdf(prefer_css_page_size=True, print_background=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == page.locator("main > section").count()
     moving = open_deck("05_weighted_sum", reduced_motion="no-preference")
     assert moving.evaluate("getComputedStyle(slides[0]).animationName") == "appear"
-    assert (
-        moving.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    )
+    paper = "getComputedStyle(document.body).backgroundColor"
+    assert moving.evaluate(paper) == "rgb(255, 255, 255)"
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,32 @@ from mha_course import exercises
 from mha_course.cli import authoring, slides
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 
-NAMES = [
-    *("00_start_here", "01_projection", "02_head_splitting", "03_scaling", "04_softmax"),
-    *("05_weighted_sum", "06_concatenation", "07_multi_head_attention", "08_masks"),
-    *("09_cross_attention", "10_positions", "11_kv_cache", "12_flash_attention"),
-    *("13_encoder_block", "14_vision", "15_language_model", "16_why_many_heads"),
+NAMES = [  # whoever links to a lesson counts on its name
+    *(
+        "00_start_here",
+        "01_projection",
+        "02_head_splitting",
+        "03_scaling",
+        "04_softmax",
+        "05_weighted_sum",
+    ),
+    *(
+        "06_concatenation",
+        "07_multi_head_attention",
+        "08_masks",
+        "09_cross_attention",
+        "10_positions",
+        "11_kv_cache",
+    ),
+    *(
+        "12_flash_attention",
+        "13_encoder_block",
+        "14_vision",
+        "15_language_model",
+        "16_why_many_heads",
+    ),
     *("17_what_heads_do", "18_real_models", "19_bug_hunt"),
-]  # whoever links to a lesson counts on its name
+]
 EXPERIMENTS = {
     "16_why_many_heads",
     "19_bug_hunt",
@@ -406,7 +425,15 @@ def test_nbval_compares_what_a_figure_says_and_not_its_bytes(tmp_path, kept, pas
     )
     notebook.metadata["kernelspec"] = authoring.KERNEL
     nbformat.write(notebook, tmp_path / "figure.ipynb")
-    command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "--nbval"]
-    command += ["--nbval-current-env", str(tmp_path / "figure.ipynb")]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-c",
+        "pyproject.toml",
+        "--nbval",
+        "--nbval-current-env",
+    ]
+    command += [str(tmp_path / "figure.ipynb")]
     done = subprocess.run(command, cwd=authoring.ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode == 0) == passes, done.stdout
