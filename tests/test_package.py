@@ -101,7 +101,7 @@ def test_nothing_else_lies_at_the_top():
     ).stdout.split()
     tops = {path.split("/")[0] for path in kept}
     assert tops <= {
-        ".ci", ".gitignore", ".pre-commit-config.yaml", ".prettierrc.json", "CHANGES.md",
+        ".ci", ".github", ".gitignore", ".pre-commit-config.yaml", ".prettierrc.json", "CHANGES.md",
         "CONTRIBUTING.md",
         "LICENSE", "README.md", "TEACHING.md", "binder", "eslint.config.mjs", "mha_course",
         "notebooks",

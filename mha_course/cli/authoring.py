@@ -26,10 +26,10 @@ COLAB_GPU = {"accelerator": "GPU", "colab": {"gpuType": "T4", **COLAB["colab"]}}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 EXERCISE = re.compile(r"\*\*(?:Exercise `\w+`|Case \d+|From memory)\*\* [●○]+ (\d+) minutes")
 MOVES = re.compile(r"\b\w*(?:Lab|Explorer|Player|Tracer|Scene|Panel|Film)\(")
-HIDDEN = {
-    "setup",
-    "drawing",
-}  # tags of cells whose source a reader opens only to see how it is done
+HIDDEN = {"setup", "drawing"}  # tags of cells whose source tells only how something is done
+WIDGET = re.compile(r"\w*(?:Lab|Explorer|Player|Tracer|Scene|Panel|Film): (?!no steps)")  # its text
+ON_SITE = re.compile(r'<p><a href="[^"]*">Move it on the reading site</a></p>')
+PAGE = re.compile(r"\]\((https://[^)]+/\d\d_\w+\.html)\)")  # of a lesson, in its first cell
 SHIPPED_SEED = 10
 
 
@@ -55,7 +55,24 @@ def render(text: str, *, folder: Path = LESSONS) -> str:
     """
     notebook = nbformat.reads(text, as_version=4)
     execute(notebook, folder)
+    link_to_site(notebook)
     return nbformat.writes(notebook) + "\n"
+
+
+def link_to_site(notebook: NotebookNode) -> None:
+    """Put a link below the static picture of each widget, to the one that moves on the site.
+
+    A cell whose widget does not move there says so: ``site.still`` in its metadata.
+    """
+    page = PAGE.search(notebook.cells[0].source)
+    if not page:
+        return
+    for cell in notebook.cells:
+        for output in () if cell.metadata.get("site", {}).get("still") else cell.get("outputs", ()):
+            data = output.get("data", {})
+            if WIDGET.match(data.get("text/plain", "")) and "text/html" in data:
+                link = f'<p><a href="{page[1]}#{cell.id}">Move it on the reading site</a></p>'
+                data["text/html"] = ON_SITE.sub("", data["text/html"]).rstrip("\n") + "\n" + link
 
 
 def execute(notebook: NotebookNode, folder: Path = LESSONS, **environment: str) -> None:
@@ -65,10 +82,9 @@ def execute(notebook: NotebookNode, folder: Path = LESSONS, **environment: str) 
         "kernel_name": "python3",
         "store_widget_state": False,
     }
+    options["resources"] = {"metadata": {"path": folder}}
     quiet = ["--IPKernelApp.log_level=40"]  # no word of sockets without encryption
-    client = NotebookClient(
-        notebook, resources={"metadata": {"path": folder}}, extra_arguments=quiet, **options
-    )
+    client = NotebookClient(notebook, extra_arguments=quiet, **options)
     client.execute(env=os.environ | environment)
     normalise(notebook)
 
@@ -123,7 +139,7 @@ def minutes(notebook: NotebookNode) -> tuple[int, int]:
             deeper = bool(heading[2])
             below = len(heading[1]) if heading[2] else 0
         if cell.cell_type == "markdown":
-            words = re.sub(r"\]\([^)]*\)|<[^>]*>", " ", cell.source).split()
+            words = re.sub(r"!\[[^]]*]|\]\([^)]*\)|<[^>]*>", " ", cell.source).split()
             total[deeper] += len(words) / 110 + sum(
                 int(stated) for stated in EXERCISE.findall(cell.source)
             )

@@ -6,7 +6,6 @@ const root = document.documentElement;
 const begun = Date.now();
 const LEAST = 0.76; // of the size of letters: the smallest are then 20 pixels
 const SPLIT = 0.9; // below it, what comes last goes on to the next slide
-const SHORT = 130; // letters that get no slide of their own
 const PICTURE = { scale: 0.92 / 1.5, most: 710 }; // see FINE and SLIDE_HEIGHT of plots/figures.py
 let slides = [],
   at = 0,
@@ -37,20 +36,9 @@ function layOut() {
       rest.querySelector(".content").prepend(content.lastElementChild);
     }
   }
-  for (
-    let slide = main.firstElementChild;
-    slide.matches("section");
-    slide = slide.nextElementSibling
-  ) {
-    while (joined(slide, slide.nextElementSibling));
-  }
   slides = [...main.querySelectorAll(":scope > section")]; // a widget may have sections of its own
   slides.forEach((slide, i) => {
-    const bold = slide.matches(".title") ? null : slide.querySelector("strong");
-    const label =
-      slide.firstElementChild.textContent +
-      (bold ? `: ${bold.textContent.replace(/[.:]$/, "")}` : "");
-    slide.ariaLabel = `Slide ${i + 1} of ${slides.length}: ${label}`;
+    slide.ariaLabel = `Slide ${i + 1} of ${slides.length}: ${slide.firstElementChild.textContent}`;
   });
 }
 
@@ -63,45 +51,21 @@ function following(slide) {
   return made;
 }
 
-/** Take the next slide in where it has only words and code of the same heading, and there is room for all of them. */
-function joined(slide, next) {
-  const heading = ({ firstElementChild }) => firstElementChild.textContent;
-  if (!next.matches("section:not([data-minutes])") || heading(slide) !== heading(next))
-    return false;
-  if ([slide, next].some((one) => one.querySelector("img, .live"))) return false;
-  const content = slide.querySelector(".content");
-  const parts = [...next.querySelector(".content").children];
-  content.append(...parts);
-  if (fits(slide, content, SPLIT)) {
-    slide.append(...next.querySelectorAll("aside.notes"));
-    next.remove();
-    return true;
-  }
-  next.querySelector(".content").append(...parts);
-  fits(slide, content);
-  return false;
-}
-
 const isOneTall = (images) =>
-  images.length === 1 && images[0].naturalWidth < 1.4 * images[0].naturalHeight;
+  images.length === 1 && images[0].naturalWidth < 1.6 * images[0].naturalHeight;
 
 /** Make the letters of a slide as large as they have room; return false where it should have fewer parts. */
-function fits(slide, content, smallest = 0) {
+function fits(slide, content) {
   const images = content.querySelectorAll("figure img");
   const [last, title] = [content.lastElementChild, slide.matches(".title")];
   const single = title || content.children.length < 2;
   slide.classList.toggle("beside", isOneTall(images) && !single);
-  const least =
-    single || last.matches(".fragment") || last.textContent.length < SHORT ? LEAST : SPLIT;
-  for (
-    let size = images.length || title ? 1 : 1.25;
-    size >= Math.max(least, smallest);
-    size -= 0.025
-  ) {
+  const least = single || last.matches(".fragment") ? LEAST : SPLIT;
+  for (let size = images.length || title ? 1 : 1.25; size >= least; size -= 0.025) {
     slide.style.setProperty("--fit", size.toFixed(3));
     if (!spills(content)) return true;
   }
-  return single && !smallest;
+  return single;
 }
 
 function spills(content) {
@@ -195,10 +159,8 @@ function tell() {
   if (page.body.dataset.shown === shown) return;
   page.body.dataset.shown = shown;
   part("#notes > h2").textContent = slides[at].ariaLabel;
-  const notesOf = (n) =>
-    [...slides[n].querySelectorAll("aside.notes")].map((one) => one.innerHTML).join("");
-  const notes = [...new Set([first, at])].map(notesOf);
-  part("#notes > div").innerHTML = notes.join("<hr>");
+  const asides = [slides[first].querySelector(".notes"), slides[at].querySelector(".prose")];
+  part("#notes > div").innerHTML = asides.map((one) => one?.innerHTML ?? "").join("<hr>");
   const following = slides[at + 1];
   part("#next > p").textContent = following
     ? `Next: ${following.ariaLabel}`

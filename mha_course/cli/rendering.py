@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,13 +17,14 @@ from xml.etree import ElementTree
 import mistune
 import nbformat
 from latex2mathml.converter import convert
+from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from mha_course.cli import authoring, launch
-from mha_course.errors import require
+from mha_course.errors import ShapeError, require
 from mha_course.exercises.spec import Question
 from mha_course.widgets.base import DECK_VIEW
 
@@ -159,7 +162,7 @@ def outputs(cell: NotebookNode) -> list[Part]:
     parts: list[Part] = []
     for output in cell.get("outputs", []):
         data = output.get("data", {})
-        page = data.get("text/html", "")
+        page = authoring.ON_SITE.sub("", data.get("text/html", "")).rstrip("\n")
         still = picture(page) or (Part("html", page) if page else None)
         if DECK_VIEW in data:
             parts.append(Part("live", still.html if still else "", view=data[DECK_VIEW]))
@@ -236,5 +239,23 @@ def page(
     style = [(HERE / sheet).read_text(encoding="utf-8") for sheet in sheets]
     style += [styles(), *(view["css"] for view in named)]
     scripts = [*map(script_of, named), script]
+    body = re.sub('<th(?: scope="col")?([^>]*)></th>', r"<td\1></td>", body)  # heads nothing
     fields = {"head": head, "style": "\n".join(style), "script": "\n".join(scripts)}
     return _PAGE.format(title=html.escape(title), body=body, **fields)
+
+
+def command(
+    name: str, argv: Sequence[str], run: Callable[[Namespace], str], **options: dict[str, Any]
+) -> int:
+    """Run a command that builds lessons, and print what it says; return the exit status."""
+    parser = ArgumentParser(prog=f"python3 -m mha_course {name}")
+    parser.add_argument("numbers", nargs="*", help="such as 00 03; all without")
+    parser.add_argument("--saved", action="store_true", help="take saved outputs: no widget lives")
+    for option, given in options.items():
+        parser.add_argument(f"--{option}", **given)
+    try:
+        print(run(parser.parse_args(argv)))
+    except (ShapeError, CellExecutionError) as error:
+        print(f"mha_course: {error}", file=sys.stderr)
+        return 1
+    return 0

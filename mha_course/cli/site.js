@@ -6,28 +6,23 @@ const root = document.documentElement;
 const NEAR = "800px"; // before a widget is in sight
 const WIDE = matchMedia("(min-width: 1100px)"); // contents stand beside the text, as in the style sheet
 const DARK = matchMedia("(prefers-color-scheme: dark)");
-const remembered = "theme";
+
+/** Return what remembers the colours: for this page alone where a page from a file has no memory. */
+function memory() {
+  try {
+    return localStorage;
+  } catch {
+    return root.dataset;
+  }
+}
 
 function paint() {
-  let chosen = null;
-  try {
-    chosen = localStorage.getItem(remembered);
-  } catch {
-    // A page from a file may have no memory.
-  }
-  root.dataset.jpThemeLight = String(
-    (chosen ?? root.dataset.chosen ?? String(!DARK.matches)) === "true",
-  );
+  root.dataset.jpThemeLight = memory().theme ?? String(!DARK.matches);
 }
 
 /** Take the other colours, here and on other pages. */
 function change() {
-  root.dataset.chosen = String(root.dataset.jpThemeLight !== "true");
-  try {
-    localStorage.setItem(remembered, root.dataset.chosen);
-  } catch {
-    // Then for this page alone.
-  }
+  memory().theme = String(root.dataset.jpThemeLight !== "true");
   paint();
 }
 
@@ -40,19 +35,11 @@ function unfold() {
   target.scrollIntoView();
 }
 
-/** Call a function once with each node that comes within so many pixels of the window. */
-function whenNear(nodes, rootMargin, call) {
-  const watch = new IntersectionObserver(
-    (entries) => {
-      for (const { isIntersecting, target } of entries) {
-        if (!isIntersecting) continue;
-        watch.unobserve(target);
-        call(target);
-      }
-    },
-    { rootMargin },
-  );
-  for (const node of nodes) watch.observe(node);
+/** Wake the widgets that have come near. */
+function wake(entries, watch) {
+  const near = entries.filter(({ isIntersecting }) => isIntersecting).map(({ target }) => target);
+  near.forEach((place) => watch.unobserve(place));
+  enliven(near);
 }
 
 /** Mark the section that is being read in the contents. */
@@ -66,11 +53,18 @@ function follow() {
   }
 }
 
-const button = document.querySelector(".theme");
-if (button) {
-  button.hidden = false;
-  button.addEventListener("click", change);
+/** Let keys scroll what is wider than its place. */
+function reach() {
+  for (const part of document.querySelectorAll(
+    "article :is(pre, table, figure, math, .html):not(.live *)",
+  ))
+    if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
+    else part.removeAttribute("tabindex");
 }
+
+const button = document.querySelector(".theme");
+button.hidden = false;
+button.addEventListener("click", change);
 DARK.addEventListener("change", paint);
 paint();
 
@@ -83,4 +77,6 @@ if (contents) {
 }
 addEventListener("hashchange", unfold);
 unfold();
-whenNear(document.querySelectorAll(".live"), NEAR, (place) => enliven([place]));
+for (const event of ["load", "resize", "toggle"]) addEventListener(event, reach, true);
+const watch = new IntersectionObserver(wake, { rootMargin: NEAR });
+document.querySelectorAll(".live").forEach((place) => watch.observe(place));

@@ -7,10 +7,11 @@ Without JavaScript all of it can be read: pictures stand in the places of widget
 
 from __future__ import annotations
 
-import argparse
 import re
+import shutil
 import sys
 import tomllib
+from argparse import SUPPRESS, Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -18,14 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
 from mha_course import example
 from mha_course.cli import launch, rendering
-from mha_course.cli.authoring import HIDDEN
+from mha_course.cli.authoring import HIDDEN, MOVES
 from mha_course.cli.rendering import HEADING, Part, words
-from mha_course.errors import ShapeError
 from mha_course.exercises.catalogue import QUESTIONS
 from mha_course.exercises.hint_ladder import ladder
 from mha_course.exercises.predictions import VERDICTS
@@ -110,7 +109,8 @@ class Page:
         code = rendering.python(cell.source)
         shown = rendering.outputs(cell)
         self.views += [part.view for part in shown if part.view]
-        parts = [part.html for part in shown]
+        anchor = f'<span id="{cell.id}"></span>'  # links from saved lessons lead to it
+        parts = [anchor] * bool(MOVES.search(cell.source)) + [part.html for part in shown]
         if HIDDEN & set(cell.metadata.get("tags", ())):
             first = escape(re.split("[:\n]", cell.source)[0].strip("# "))  # a comment
             folded = f'<details class="listing"><summary>{first}</summary>{code}</details>'
@@ -134,6 +134,7 @@ class Page:
         folded = f"<details open><summary>Contents</summary><ol>{listed}</ol></details>"
         contents = f'<nav class="contents" aria-label="Contents">{folded}</nav>'
         links = "".join(f'<a href="{url}">Open in {name}</a>' for name, url in self.badges.items())
+        links += f'<a href="{address_of_repository()}">Get the course</a>'
         top = f'<h1>{rendering.line(self.title)}</h1><div class="lead">{self.lead}</div>'
         body = (
             f'{_top()}<div class="page">{contents}'
@@ -141,8 +142,7 @@ class Page:
             f'<nav class="pager" aria-label="Lessons">{before}{after}</nav></main></div>'
         )
         text = f"Lesson {number} of a course in multi-head attention, with pictures that answer."
-        head = _head(f"{self.title} · {NAME}", text, address, f"{self.name}.html")
-        return _page(self.title, body, self.views, head)
+        return _page(f"{self.title} · {NAME}", body, self.views, text, address, f"{self.name}.html")
 
 
 def _fold(title: str, content: str, kind: str) -> str:
@@ -167,24 +167,16 @@ def _top() -> str:
     return f'<header class="masthead"><a href="index.html">{NAME}</a>{theme}</header>'
 
 
-def _head(title: str, text: str, address: str, name: str) -> str:
-    """Write what search engines and previews read."""
-    facts = {
-        "title": title,
-        "description": text,
-        "type": "article",
-        "url": address + name,
-        "image": f"{address}preview.png",
-    }
+def _page(title: str, body: str, views: rendering.Views, text: str, address: str, name: str) -> str:
+    """Write a page, and in its head what search engines and previews read."""
+    facts = {"title": title, "description": text, "type": "article", "url": address + name}
+    facts["image"] = f"{address}preview.png"
     tags = [f'<meta property="og:{key}" content="{escape(fact)}">' for key, fact in facts.items()]
     tags += [
         f'<meta name="description" content="{escape(text)}">',
         f'<link rel="icon" href="{_ICON}">',
     ]
-    return "".join([*tags, '<meta name="twitter:card" content="summary_large_image">'])
-
-
-def _page(title: str, body: str, views: rendering.Views, head: str) -> str:
+    head = "".join([*tags, '<meta name="twitter:card" content="summary_large_image">'])
     script = esm("site.js", folder=rendering.HERE)
     return rendering.page(title, body, views, sheets=SHEETS, script=script, head=head)
 
@@ -222,8 +214,7 @@ def write(pages: Sequence[Page], folder: Path, address: str) -> None:
         (folder / f"{page.name}.html").write_text(text, encoding="utf-8")
     (folder / "index.html").write_text(_index(pages, address), encoding="utf-8")
     (folder / "preview.png").write_bytes(_preview())
-    summary = launch.ROOT / "mha_course" / "data" / SUMMARY
-    (folder / SUMMARY).write_text(summary.read_text(encoding="utf-8"), encoding="utf-8")
+    shutil.copyfile(launch.ROOT / "mha_course" / "data" / SUMMARY, folder / SUMMARY)
     names = ["", *(f"{page.name}.html" for page in pages)]
     places = "".join(f"<url><loc>{escape(address + name)}</loc></url>" for name in names)
     sitemap = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{places}</urlset>\n'
@@ -257,7 +248,7 @@ def _index(pages: Sequence[Page], address: str) -> str:
         f'<a href="{repository}">get the course</a>.</p><ul>{rows}</ul></main>'
     )
     text = "Twenty lessons that build multi-head attention in PyTorch, with pictures that answer."
-    return _page(NAME, body, pages[0].views[:1] if first else [], _head(NAME, text, address, ""))
+    return _page(NAME, body, pages[0].views[:1] if first else [], text, address, "")
 
 
 def _preview() -> bytes:
@@ -281,21 +272,18 @@ def address_of_pages() -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Build the site and say where it lies; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python3 -m mha_course site")
-    parser.add_argument("numbers", nargs="*", help="such as 00 03; all without")
-    parser.add_argument("--out", required=True, type=Path, help="the folder to write")
-    parser.add_argument("--saved", action="store_true", help="take saved outputs: no widget lives")
-    parser.add_argument("--address", default=address_of_pages(), help="where it will be published")
-    parser.add_argument("--beside", default=".", help=argparse.SUPPRESS)  # where out begins
-    chosen = parser.parse_args(argv)
-    out = Path(chosen.beside) / chosen.out
-    try:
+
+    def run(chosen: Namespace) -> str:
+        out = Path(chosen.beside) / chosen.out
         build(chosen.numbers, out, chosen.address.rstrip("/") + "/", saved=chosen.saved)
-    except (ShapeError, CellExecutionError) as error:
-        print(f"mha_course: {error}", file=sys.stderr)
-        return 1
-    print(f"The site is in {out}: open index.html there. It needs no network.")
-    return 0
+        return f"The site is in {out}: open index.html there. It needs no network."
+
+    options: dict[str, dict[str, Any]] = {
+        "out": {"required": True, "type": Path, "help": "the folder to write"},
+        "address": {"default": address_of_pages(), "help": "where it will be published"},
+        "beside": {"default": ".", "help": SUPPRESS},  # where out begins
+    }
+    return rendering.command("site", argv, run, **options)
 
 
 if __name__ == "__main__":

@@ -3,33 +3,33 @@ their metadata.
 
 Every cell says in ``slideshow.slide_type`` what it becomes: ``slide`` and ``subslide`` begin a
 slide, ``-`` goes on the same one, ``fragment`` too, and waits for a key; ``notes`` are for the
-lecturer alone, ``skip`` is left out. The first cell of a section also has ``lecture``: its
-``minutes`` and its ``notes``. On any cell, ``lecture.show`` is ``output``, ``code`` or ``both``,
-and ``lecture.text`` is what a lecturer shows instead of words that are for a reader: those of a
-Markdown cell, or the sentence below a picture. Lessons are executed for their decks: pictures are
-drawn for a room, and widgets that need no kernel are live. The page itself puts what has no room on
-a slide on the next, and joins slides that are half empty: deck.js.
+lecturer alone, ``skip`` is left out. What a slide says is its heading: ``lecture.claim``, which
+begins a slide as well. Paragraphs go to the notes; formulas, tables, quotations and exercises stay.
+``lecture.text`` is shown instead, and stands below a picture in place of its sentence. The first
+cell of a section also has its ``minutes`` and ``notes``. ``lecture.show`` is ``output``, ``code``
+or ``both``; ``lecture.draw`` is code that draws a picture for the slide alone, behind that of the
+cell. Lessons are executed for their decks: pictures are drawn for a room, one on a slide, and
+widgets are live. The page itself puts what has no room on a slide on the next: deck.js.
 """
 
 from __future__ import annotations
 
-import argparse
 import html
 import re
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
 from mha_course.cli import launch, rendering
 from mha_course.cli.rendering import HEADING, Part, words
 from mha_course.cli.stub_source import stub_name
-from mha_course.errors import ShapeError, require
+from mha_course.errors import require
 from mha_course.exercises.catalogue import QUESTIONS, find_exercise
 from mha_course.sources import plain_source
 from mha_course.widgets.base import esm
@@ -37,6 +37,8 @@ from mha_course.widgets.base import esm
 DECKS = launch.ROOT / "decks"
 TYPES = ("slide", "subslide", "fragment", "-", "notes", "skip")
 SHOWS = ("output", "code", "both")
+SHOWN = re.compile(r"\$\$|\||>|```|\*\*(?:Exercise|Case)")  # how a paragraph begins that stays
+SENTENCE = re.compile(r".+?[.?!:](?=\s|$)|.+", re.DOTALL)
 
 
 @dataclass
@@ -45,7 +47,8 @@ class Slide:
 
     heading: str
     parts: list[Part] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # of the section that begins here
+    prose: list[str] = field(default_factory=list)  # Markdown: what the lesson says here
     minutes: float = 0.0  # of the section that begins here
     title: bool = False
 
@@ -80,7 +83,12 @@ def deck(path: Path, *, solutions: bool = False, saved: bool = False) -> str:
     """Return the deck of a notebook as one page of HTML."""
     notebook = nbformat.read(path, as_version=4)
     if not saved:
+        kept = [cell.source for cell in notebook.cells]
+        for cell in notebook.cells:
+            cell.source += "\n" * ("draw" in _of(cell)) + _of(cell).get("draw", "")
         rendering.execute(notebook, "SLIDE")
+        for cell, source in zip(notebook.cells, kept, strict=True):
+            cell.source = source
     found = slides(notebook, path.stem, solutions=solutions)
     title = html.escape(found[0].heading)
     foot = f'<footer><span>{title}</span><output></output><i class="progress"></i></footer>'
@@ -96,79 +104,108 @@ def deck(path: Path, *, solutions: bool = False, saved: bool = False) -> str:
 def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> list[Slide]:
     """Gather the cells of a notebook to slides. Raises: ShapeError, which names the cell."""
     found: list[Slide] = []
+    answers: list[tuple[int, Slide]] = []
     for cell in notebook.cells:
         kind, lecture = _checked(cell, f"slides: {name}, cell {cell.id}")
         if kind == "notes":
-            found[-1].notes.append(words(cell.source))
+            found[-1].prose.append(cell.source)
         elif kind != "skip":
             _add(found, cell, kind, lecture)
             stub = stub_name(cell.source) if solutions and cell.cell_type == "code" else None
             if stub:
-                answer = f'<p class="lead">A solution of <code>{stub}</code></p>'
                 reference = find_exercise(stub, "slides").reference
                 code = rendering.python(plain_source(reference, opening=True, checks=True))
-                parts = [Part("words", answer), Part("code", code)]
-                found.append(Slide(found[-1].heading, parts))
+                answers.append((len(found), Slide(f"A solution of `{stub}`", [Part("code", code)])))
+    _begin(found, Slide(""), "slide")
+    found.pop()
+    for place, answer in reversed(answers):
+        found.insert(place, answer)
     return found
+
+
+def _of(cell: NotebookNode) -> dict[str, Any]:
+    """Return what a lecturer wrote for a cell."""
+    return dict(cell.metadata.get("lecture", {}))
 
 
 def _checked(cell: NotebookNode, where: str) -> tuple[str, dict[str, Any]]:
     """Return what a cell becomes, and what the lecturer wrote. Raises: ShapeError."""
     kind = cell.metadata.get("slideshow", {}).get("slide_type")
-    lecture: dict[str, Any] = cell.metadata.get("lecture", {})
-    rule = "slide_type is missing or unknown"
-    fix = "set it in JupyterLab's property inspector"
-    require(kind in TYPES, where, rule, expected=f"one of {', '.join(TYPES)}", got=kind, fix=fix)
-    show = lecture.get("show", "both")
-    expected = f"one of {', '.join(SHOWS)}"
-    require(
-        show in SHOWS,
-        where,
-        "lecture.show is unknown",
-        expected=expected,
-        got=show,
-        fix="change it",
-    )
+    lecture = _of(cell)
+    for got, known, rule, fix in (
+        (
+            kind,
+            TYPES,
+            "slide_type is missing or unknown",
+            "set it in JupyterLab's property inspector",
+        ),
+        (lecture.get("show", "both"), SHOWS, "lecture.show is unknown", "change it"),
+    ):
+        expected = f"one of {', '.join(known)}"
+        require(got in known, where, rule, expected=expected, got=got, fix=fix)
     return kind, lecture
 
 
 def _add(found: list[Slide], cell: NotebookNode, kind: str, lecture: dict[str, Any]) -> None:
-    """Put a cell on a new slide, or on the one before; a live widget has one of its own."""
+    """Put a cell on a new slide, or on the one before; no slide has two pictures."""
     heading = HEADING.match(cell.source) if cell.cell_type == "markdown" else None
-    above = heading[2] if heading else found[-1].heading if found else ""
-    empty = bool(found) and not found[-1].parts and found[-1].heading == above
-    if not found or (kind in ("slide", "subslide") and not empty):
-        found.append(Slide(above, title=bool(heading and heading[1] == "#")))
+    topic: str = heading[2] if heading else found[-1].heading if found else ""
+    above: str = lecture.get("claim") or topic
+    if not found or kind in ("slide", "subslide") or "claim" in lecture:
+        _begin(found, Slide(above, title=bool(heading and heading[1] == "#")), kind)
     first = found[-1]
-    for part in _parts(cell, lecture):
-        before = found[-1].parts
-        if before and "live" in (before[-1].kind, part.kind):
-            found.append(Slide(above))
-        found[-1].parts.append(replace(part, waits=part.waits or kind == "fragment"))
     first.minutes += lecture.get("minutes", 0)
     if "notes" in lecture:
-        first.notes.insert(0, words(lecture["notes"]))
+        first.notes += [f"<p><strong>{rendering.line(topic)}</strong></p>", words(lecture["notes"])]
+    parts, prose = _parts(cell, lecture)
+    first.prose += prose
+    for part in parts:
+        seen = [before.kind for before in found[-1].parts]
+        if seen and ("live" in (*seen, part.kind) or ("picture" == part.kind in seen)):
+            found.append(Slide(above))
+        found[-1].parts.append(replace(part, waits=part.waits or kind == "fragment"))
 
 
-def _parts(cell: NotebookNode, lecture: dict[str, Any]) -> list[Part]:
-    """Return the parts of a cell: paragraphs, or its code and what came out."""
+def _begin(found: list[Slide], new: Slide, kind: str) -> None:
+    """Begin a slide, behind one that has something to show."""
+    last = found[-1] if found else new
+    if last.parts or last.title or last is new:
+        found.append(new)
+    elif not last.minutes:  # it has notes alone, of what was seen before it
+        found[-2].prose += last.prose
+        found[-1] = new
+    elif kind == "slide":
+        lead = SENTENCE.match("".join(last.prose[:1]))
+        last.parts.append(Part("words", words(lead[0] if lead else "")))
+        found.append(new)
+    else:
+        last.heading = new.heading
+
+
+def _parts(cell: NotebookNode, lecture: dict[str, Any]) -> tuple[list[Part], list[str]]:
+    """Return the parts of a cell, and its paragraphs that are for the notes."""
     if cell.cell_type == "markdown":
-        below = HEADING.sub("", lecture.get("text", cell.source).strip())
-        paragraphs = re.split(r"(?<![,:])\n\n+(?![ \ta-z])", below)  # else it goes on
-        return [Part("words", words(text)) for text in paragraphs if text]
-    if cell.source.startswith("predict("):
-        asked, answer = rendering.question(QUESTIONS[rendering.name_in(cell)])
-        return [asked, replace(answer, waits=True)]
+        below = HEADING.sub("", cell.source.strip())
+        paragraphs = [text for text in re.split(r"\n\n+(?![ \ta-z])", below) if text]
+        stay = [text for text in paragraphs if SHOWN.match(text) or cell.source.startswith("# ")]
+        shown = [lecture["text"]] if "text" in lecture else stay
+        notes = [text for text in paragraphs if text not in shown]
+        return [Part("words", words(text)) for text in shown if text], notes
     outputs = rendering.outputs(cell)
+    pictures = [part for part in outputs if part.kind == "picture"]
+    if {"claim", "text", "draw"} & set(lecture):
+        caption = words(lecture.get("text", ""))
+        pictures = [replace(part, caption=caption) for part in pictures]
+        outputs = pictures or outputs
+    if cell.source.startswith("predict("):
+        question = QUESTIONS[rendering.name_in(cell)]
+        asked, answer = rendering.question(question)
+        return [*pictures, asked, replace(answer, waits=True)], [question.answers[question.right]]
     hidden = "drawing" in cell.metadata.get("tags", ())
-    drawn = hidden or any(part.kind != "text" for part in outputs)
-    show = lecture.get("show", "output" if drawn else "both")
+    drawn = "draw" not in lecture and any(part.kind != "text" for part in outputs)
+    show = lecture.get("show", "output" if hidden or drawn else "both")
     code = [Part("code", rendering.python(cell.source))] if show != "output" else []
-    if "text" in lecture and all(part.kind != "live" for part in outputs):
-        caption = words(lecture["text"])
-        pictures = (part for part in outputs if part.kind == "picture")
-        outputs = [replace(part, caption=caption) for part in pictures]
-    return code + (outputs if show != "code" else [])
+    return code + (outputs if show != "code" else []), []
 
 
 def _section(slide: Slide) -> str:
@@ -176,6 +213,8 @@ def _section(slide: Slide) -> str:
     heading = rendering.line(slide.heading)  # there may be code or mathematics in it
     title, level = (' class="title"', 1) if slide.title else ("", 2)
     notes = f'<aside class="notes" hidden>{"".join(slide.notes)}</aside>' if slide.notes else ""
+    prose = words("\n\n".join(slide.prose))
+    notes += f'<aside class="prose" hidden>{prose}</aside>' if prose else ""
     minutes = f' data-minutes="{slide.minutes:g}"' if slide.minutes else ""
     return (
         f'<section{title} tabindex="-1"{minutes}><h{level}>{heading}</h{level}>'
@@ -195,25 +234,17 @@ def _index(folder: Path) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Build lecture decks and say where they lie; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python3 -m mha_course slides")
-    parser.add_argument("numbers", nargs="*", help="such as 00 03; all without")
-    parser.add_argument("--solutions", action="store_true", help="a solution after each exercise")
-    parser.add_argument(
-        "--saved", action="store_true", help="take the outputs that the notebooks have"
-    )
-    chosen = parser.parse_args(argv)
-    if not chosen.saved:
-        print("Every lesson is executed for its deck. All of them take about four minutes.")
-    try:
-        written = build(chosen.numbers, solutions=chosen.solutions, saved=chosen.saved)
-    except (ShapeError, CellExecutionError) as error:
-        print(f"mha_course: {error}", file=sys.stderr)
-        return 1
-    print(
-        f"All decks are listed in {written[-1]}. They need no network; S opens the speaker's "
-        f"window."
-    )
-    return 0
+
+    def run(chosen: Namespace) -> str:
+        if not chosen.saved:
+            print("Every lesson is executed for its deck. All of them take about four minutes.")
+        *_, index = build(chosen.numbers, solutions=chosen.solutions, saved=chosen.saved)
+        return (
+            f"All decks are listed in {index}. They need no network; S opens the speaker's window."
+        )
+
+    solutions = {"action": "store_true", "help": "a solution after each exercise"}
+    return rendering.command("slides", argv, run, solutions=solutions)
 
 
 if __name__ == "__main__":

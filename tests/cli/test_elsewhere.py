@@ -15,7 +15,7 @@ import torch
 from elsewhere import COLAB, STUB
 from nbclient import NotebookClient
 
-from mha_course.cli import authoring
+from mha_course.cli import authoring, site
 
 ROOT = authoring.ROOT
 RECORD = """
@@ -136,3 +136,4 @@ def test_the_address_stands_in_badges_and_first_cells():
         assert (
             f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/notebooks/{path.name}" in text
         )
+        assert f"]({site.address_of_pages()}{path.stem}.html)" in text

@@ -5,16 +5,18 @@ import struct
 from collections import Counter
 from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from browsing import MOVE
-from lessons import LESSONS, read
+from lessons import LESSONS, code_cells, read
 
 from mha_course.cli import site
 from mha_course.cli.authoring import MOVES
 from mha_course.exercises import catalogue
 
+ROOT = Path(__file__).resolve().parents[2]
 BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
 ADDRESS = "https://example.org/course/"
 # Widgets that need Python, by lesson: they have too many states.
@@ -27,6 +29,50 @@ DRAWN = """(place) => {
   const pixels = [...place.querySelectorAll("canvas")].map((canvas) => canvas.toDataURL());
   return copy.innerHTML + pixels.join();
 }"""
+
+# The id of the place to which links to a widget lead.
+ABOVE = """(places) => places.map((place) => {
+  while (!place.matches("span[id]")) place = place.previousElementSibling;
+  return place.id;
+})"""
+AXE = [
+    *ROOT.glob(".venv/node/node_modules/axe-core/axe.min.js"),
+    *ROOT.glob("node_modules/axe-core/axe.min.js"),
+]
+# What is seen of a control; Tab should come to each, and it should then be seen otherwise.
+CONTROLS = """() => {
+  window.looks = (node) => [node, node.parentElement, node.nextElementSibling].map((one) => {
+    const { outline, boxShadow, stroke } = one ? getComputedStyle(one) : {};
+    return outline + boxShadow + stroke;
+  }).join();
+  const all = "a[href], button, summary, input:not([type=radio]), :checked, select, [tabindex='0']";
+  return [...document.querySelectorAll(all)].filter((node) => !node.disabled && node.tabIndex === 0
+    && node.checkVisibility({ visibilityProperty: true }))
+    .map((node, place) => [node.dataset.control = `${place}`, looks(node)]);
+}"""
+
+
+def check_access(page):
+    """Keys reach every control and mark it, and axe finds no fault in light or dark."""
+    page.wait_for_timeout(1000)  # until widgets are awake and at rest
+    controls = dict(page.evaluate(CONTROLS))
+    reached = {}
+    for _ in range(len(controls) + 1):  # once round, past the page itself
+        page.keyboard.press("Tab")
+        at, looks = page.evaluate(
+            "[document.activeElement.dataset.control, looks(document.activeElement)]"
+        )
+        reached[at] = looks
+    reached.pop(None, None)
+    assert reached.keys() == controls.keys()
+    assert [at for at, looks in reached.items() if looks == controls[at]] == []
+    if not AXE:
+        pytest.skip("axe-core is missing: npm install --no-package-lock")
+    page.evaluate(AXE[0].read_text())
+    for colours in ("light", "dark"):
+        page.emulate_media(color_scheme=colours)
+        page.wait_for_timeout(300)
+        assert page.evaluate("axe.run().then((found) => found.violations)") == []
 
 
 class Tags(HTMLParser):
@@ -86,6 +132,30 @@ def test_every_link_within_the_site_arrives(saved):
         rel = {attrs["rel"]: attrs["href"] for _, attrs in pages[before].found if "rel" in attrs}
         assert rel["next"] == after
         assert after in pages["index.html"].of("a", "href")
+
+
+def links_of_widgets(path):
+    """Return where a saved lesson's pictures of widgets lead: pages, and places on them."""
+    outputs = [output for cell in code_cells(read(path)) for output in cell.outputs]
+    pages = "".join(output.get("data", {}).get("text/html", "") for output in outputs)
+    return re.findall(r'<a href="([^"#]+)#([^"]+)">Move it on the reading site', pages)
+
+
+@pytest.mark.parametrize("path", **BY_NAME)
+def test_pictures_of_widgets_lead_to_their_places_on_the_site(path, saved):
+    text = (saved / f"{path.stem}.html").read_text()
+    links = links_of_widgets(path)
+    assert bool(links) == (int(path.name[:2]) not in (14, 19))  # no widget moves there
+    assert {page for page, _ in links} <= {f"{site.address_of_pages()}{path.stem}.html"}
+    assert {anchor for _, anchor in links} <= {attrs.get("id") for _, attrs in Tags(text).found}
+    assert "Move it on" not in text
+
+
+def test_the_workflow_publishes_what_the_command_writes():
+    text = (ROOT / ".github/workflows/site.yml").read_text()
+    written = re.search(r"run: python3 -m mha_course site --out (\S+)$", text, re.M)[1]
+    assert f"path: {written}\n" in text
+    assert all(re.search(r"@v\d+\.\d+\.\d+$", used) for used in re.findall(r"uses: (.*)", text))
 
 
 def test_nothing_is_loaded_from_anywhere(saved):
@@ -202,6 +272,8 @@ def test_widgets_answer_on_a_page(path, tmp_path, open_page):
     living = places.evaluate_all("nodes => nodes.map((node) => node.dataset.widget)")
     dead = Counter(name.rstrip("(") for name in drawn.elements()) - Counter(living)
     assert list(dead.elements()) == NEED_PYTHON.get(int(path.name[:2]), [])
+    beside = places.evaluate_all(ABOVE)
+    assert {anchor for _, anchor in links_of_widgets(path)} <= set(beside)
     page.evaluate("document.querySelectorAll('details.deeper').forEach((one) => (one.open = true))")
     for number in range(places.count()):
         place = places.nth(number)
@@ -220,3 +292,6 @@ def test_widgets_answer_on_a_page(path, tmp_path, open_page):
             page.wait_for_timeout(400)
             assert place.evaluate(DRAWN) != before, (living[number], number)
     assert page.told == []
+    if path.name[:2] in ("00", "03", "07"):
+        check_access(open_page(tmp_path / "index.html"))
+        check_access(page)

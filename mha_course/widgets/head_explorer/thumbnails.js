@@ -35,7 +35,8 @@ export function markThumbs(thumbs, maps, shown) {
     if (node.title === label && node.ariaPressed === `${chosen}`) continue; // what is written anew is laid out anew
     node.ariaPressed = chosen;
     node.tabIndex = chosen ? 0 : -1;
-    node.ariaLabel = node.title = label;
+    node.title = label;
+    if (node.parentElement.matches(".dense")) node.ariaLabel = label; // there is no room for words
   }
 }
 
