@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
+from functools import cache
 from math import isfinite, isnan
 from typing import Any
 
@@ -351,9 +352,7 @@ def judge(answer: Answer) -> tuple[str, str, str, str]:
     own = dict(of_python)
     exercise = EXERCISES[answer.exercise]
     torch.set_num_threads(1)  # as the checker does
-    with torch.no_grad():
-        results = [exercise.run(exercise.reference, *inputs()) for inputs in exercise.all_inputs]
-    right = [_numbers(result) for result in results]
+    right = right_numbers(answer.exercise)
     references = {name: EXERCISES[name].reference for name in answer.replaced}
     try:
         for number, (source, place) in enumerate(answer.statements, start=1):
@@ -382,6 +381,15 @@ def judge(answer: Answer) -> tuple[str, str, str, str]:
         names = ", ".join(f"`{name}`" for name in references)
         missing += IN_PLACE.format(names)
     return report.status, report.mistake or "", f"{report.message}{missing}", report.picture
+
+
+@cache
+def right_numbers(name: str) -> list[list[Any]]:
+    """Return the numbers of the reference's results on all inputs of an exercise."""
+    exercise = EXERCISES[name]
+    with torch.no_grad():
+        results = [exercise.run(exercise.reference, *inputs()) for inputs in exercise.all_inputs]
+    return [_numbers(result) for result in results]
 
 
 def _binds(source: str, place: int) -> set[str]:

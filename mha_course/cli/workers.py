@@ -37,7 +37,7 @@ LINUX = sys.platform == "linux"
 # Only Linux forks safely beside torch.
 CONTEXT: Any = multiprocessing.get_context("forkserver" if LINUX else "spawn")
 if LINUX:
-    CONTEXT.set_forkserver_preload(["mha_course.cli.answers"])
+    CONTEXT.set_forkserver_preload(["mha_course.cli.prepared"])
 MEMORY = 2 << 30  # bytes that a confined process may take
 LONGEST = 16 << 20  # bytes of an answer that are read
 # bytes and files that a process may write
