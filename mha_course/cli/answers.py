@@ -18,6 +18,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
 from math import isfinite, isnan
 from typing import Any
 
@@ -47,6 +48,9 @@ OTHERWISE = (
     "Its results are not those of the exercise when they are compared with numbers that were "
     "computed before your code ran."
 )
+# Stages at which the numbers are right on the exercise's own inputs.
+HALF = ("gradient", "no gradient", "nan gradient", "narrow", "no int", "rule", "sizes")
+SHORT = 150  # bytes of code
 IN_PLACE = " It was judged with the course's own {} in place of yours."
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
@@ -55,8 +59,7 @@ ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: an expression, and the statements to run before it, each the source of a cell and
-    a place in it.
+    """One answer: an expression, and the sources of the statements to run before it.
 
     There are none, and no expression, where nobody has begun. ``calls`` are other exercises that
     the statements bind, and ``replaced`` those of them that are judged to be wrong.
@@ -64,7 +67,7 @@ class Answer:
 
     exercise: str
     expression: str = ""
-    statements: Sequence[tuple[str, int]] = ()
+    statements: Sequence[str] = ()
     calls: Sequence[str] = ()
     replaced: Sequence[str] = ()
 
@@ -75,8 +78,7 @@ class Statement:
     broken cell.
     """
 
-    cell: str
-    place: int
+    source: str
     node: ast.stmt | None
     binds: frozenset[str]
     uses: frozenset[str] = frozenset()
@@ -94,10 +96,8 @@ class Statement:
         return isinstance(self.node, ast.Import) and not self.node.names[0].asname
 
 
-def read(notebook: bytes) -> tuple[list[str], list[Any]] | str:
-    """Return what ``unpacked`` makes answers of: each source once; or a sentence on why a notebook
-    cannot be read.
-    """
+def read(notebook: bytes) -> list[tuple[Any, ...]] | str:
+    """Return the fields of each answer in a notebook, or a sentence on why it cannot be read."""
     if not notebook:
         return "There is no notebook, or it is empty, larger than 100 MB, or cannot be opened."
     try:
@@ -118,26 +118,7 @@ def read(notebook: bytes) -> tuple[list[str], list[Any]] | str:
     answers = find_answers(sources)
     others = find_answers([sources[at] for _, at in sorted(ran)])
     answers += [answer for answer in others if answer.expression and answer not in answers]
-    used = [*dict.fromkeys(source for answer in answers for source, _ in answer.statements)]
-    at = {source: number for number, source in enumerate(used)}
-    numbered = [
-        (
-            answer.exercise,
-            answer.expression,
-            [(at[source], place) for source, place in answer.statements],
-            answer.calls,
-        )
-        for answer in answers
-    ]
-    return used, numbered
-
-
-def unpacked(sources: Sequence[str], answers: Sequence[Any]) -> list[Answer]:
-    """Return the answers that ``read`` has found."""
-    return [
-        Answer(name, given, [(sources[at], place) for at, place in parts], calls)
-        for name, given, parts, calls in answers
-    ]
+    return [(x.exercise, x.expression, x.statements, x.calls) for x in answers]
 
 
 def find_answers(cells: Sequence[str]) -> list[Answer]:
@@ -184,16 +165,22 @@ def _statements(source: str) -> Iterator[Statement]:
     try:
         nodes = ast.parse(source).body
     except BROKEN:
-        yield Statement(source, 0, None, frozenset(BEGINNING.findall(source)))
+        yield Statement(source, None, frozenset(BEGINNING.findall(source)))
         return
-    for place, node in enumerate(nodes):
+    lines = source.encode().splitlines(keepends=True)  # as ast counts lines and columns
+    for node in nodes:
         if isinstance(node, IMPORTS):
             for alias in node.names:
                 single = copy(node)
                 single.names = [alias]
-                yield Statement(ast.unparse(single), 0, single, frozenset(_bound(single)))
+                yield Statement(ast.unparse(single), single, frozenset(_bound(single)))
         else:
-            yield Statement(source, place, node, frozenset(_bound(node)), frozenset(_used(node)))
+            first = min([node, *getattr(node, "decorator_list", ())], key=lambda x: x.lineno)
+            part = lines[first.lineno - 1 : node.end_lineno]
+            part[-1] = part[-1][: node.end_col_offset]
+            part[0] = part[0][node.col_offset if first is node else 0 :]
+            written = b"".join(part).decode()
+            yield Statement(written, node, frozenset(_bound(node)), frozenset(_used(node)))
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
@@ -280,7 +267,7 @@ def _answer(name: str, statements: list[Statement], checked: int, given: str) ->
     return Answer(
         name,
         expression,
-        [(statement.cell, statement.place) for statement in needed],
+        [statement.source for statement in needed],
         [other for other in EXERCISES if other in bound],
     )
 
@@ -341,12 +328,14 @@ def _needed(expression: str, statements: Sequence[Statement], end: int) -> list[
     return [statements[at] for at in sorted(chosen)]
 
 
-def judge(answer: Answer) -> tuple[str, str, str, str]:
+def judge(answer: Answer) -> tuple[str, ...]:
     """Run what an answer needs, let the course's own checker judge it, and return what it says;
     never raises.
 
-    That is a status, a mistake, a message, and a picture in HTML.
+    That is a status, a mistake, a message, a picture in HTML, a word where an answer that failed
+    gets half a point, and a digest of the code.
     """
+    code = _digest(answer.statements)
     space: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
     of_python = vars(builtins)
     own = dict(of_python)
@@ -355,32 +344,46 @@ def judge(answer: Answer) -> tuple[str, str, str, str]:
     right = right_numbers(answer.exercise)
     references = {name: EXERCISES[name].reference for name in answer.replaced}
     try:
-        for number, (source, place) in enumerate(answer.statements, start=1):
+        for number, source in enumerate(answer.statements, start=1):
             file = f"your code, part {number}"
             linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-            if references.keys() & _binds(source, place):
+            if references.keys() & _binds(source):
                 space.update(references)
-                continue
-            # no frame of ast between the learner and us
-            tree = compile(source, file, "exec", ast.PyCF_ONLY_AST)
-            assert isinstance(tree, ast.Module)
-            exec(compile(ast.Module(tree.body[place : place + 1], []), file, "exec"), space)
+            else:
+                exec(compile(source, file, "exec"), space)
         given = eval(answer.expression, space)
         # with what a cell has put in their place, any answer might seem right
         of_python.update(own)
         report = check(answer.exercise, given, record=False)
         of_python.update(own)
         if report.status == "correct" and not _agrees(exercise, given, right):
-            return "wrong", "", OTHERWISE, ""
+            return "wrong", "", OTHERWISE, "", "", code
     except BaseException as error:  # whatever a learner's code raises is reported
         of_python.update(own)
         missing = LEFT_OUT if isinstance(error, NameError) else ""
-        return "error", "", f"{explain(error, ())}{missing}", ""
+        return "error", "", f"{explain(error, ())}{missing}", "", "", code
     missing = LEFT_OUT if report.message.startswith("NameError") else ""
     if references:
         names = ", ".join(f"`{name}`" for name in references)
         missing += IN_PLACE.format(names)
-    return report.status, report.mistake or "", f"{report.message}{missing}", report.picture
+    message = f"{report.message}{missing}"
+    half = "half" * (report.stage in HALF)
+    return report.status, report.mistake or "", message, report.picture, half, code
+
+
+def _digest(statements: Sequence[str]) -> str:
+    """Return the same for the same code, whatever its comments, docstrings and layout; nothing of
+    code that is so short that many write it alike.
+    """
+    parts = []
+    with suppress(*BROKEN):
+        for node in ast.parse("\n".join(statements)).body:
+            for inner in ast.walk(node):
+                if isinstance(inner, DEFINITIONS) and is_stub_source(inner.body[0]):
+                    del inner.body[0]
+            parts += [ast.unparse(node)] * (not isinstance(node, IMPORTS))
+    code = "\n".join(parts).encode(errors="backslashreplace")
+    return sha256(code).hexdigest() if len(code) > SHORT else ""
 
 
 @cache
@@ -392,10 +395,10 @@ def right_numbers(name: str) -> list[list[Any]]:
     return [_numbers(result) for result in results]
 
 
-def _binds(source: str, place: int) -> set[str]:
-    """Return the names that a statement of a cell binds, or a cell that is no Python begins."""
+def _binds(source: str) -> set[str]:
+    """Return the names that a statement binds, or a cell that is no Python begins."""
     try:
-        return set(_bound(ast.parse(source).body[place]))
+        return {name for node in ast.parse(source).body for name in _bound(node)}
     except BROKEN:
         return set(BEGINNING.findall(source))
 

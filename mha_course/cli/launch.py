@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,35 +92,28 @@ def _reset(arguments: list[str]) -> int:
     return reset_lesson(parser.parse_args(arguments).lesson)
 
 
-def _render(arguments: list[str]) -> int:
-    return _in_venv(set_up(), "mha_course.cli.authoring", "render", *arguments)
+def _module(name: str, *first: str, paths: bool = False) -> Callable[[list[str]], int]:
+    """Return a command that is a module of the environment; its paths are those of the caller."""
 
+    def run(arguments: list[str]) -> int:
+        beside = [f"--beside={os.getcwd()}"] * paths
+        return _in_venv(set_up(), f"mha_course.cli.{name}", *first, *arguments, *beside)
 
-def _train(arguments: list[str]) -> int:
-    return _in_venv(set_up(), "mha_course.cli.authoring", "train", *arguments)
-
-
-def _slides(arguments: list[str]) -> int:
-    return _in_venv(set_up(), "mha_course.cli.slides", *arguments)
-
-
-def _site(arguments: list[str]) -> int:
-    return _in_venv(set_up(), "mha_course.cli.site", *arguments, f"--beside={os.getcwd()}")
-
-
-def _grade(arguments: list[str]) -> int:
-    return _in_venv(set_up(), "mha_course.cli.grading", *arguments, f"--beside={os.getcwd()}")
+    return run
 
 
 COMMANDS = {  # each with what help says of it
     "setup": (_setup, "install what the course needs into .venv, and stop"),
     "test": (_test, "set up and test the package and every notebook; other options go to pytest"),
     "reset": (_reset, "bring one lesson back as it was, keeping yours beside it"),
-    "render": (_render, "execute notebooks in place (for maintainers)"),
-    "train": (_train, "train the model of the running example (for maintainers)"),
-    "slides": (_slides, "build lecture decks in decks/ (for lecturers)"),
-    "site": (_site, "write the reading site (for lecturers)"),
-    "grade": (_grade, "judge the notebooks of a class (for lecturers)"),
+    "render": (_module("authoring", "render"), "execute notebooks in place (for maintainers)"),
+    "train": (
+        _module("authoring", "train"),
+        "train the model of the running example (for maintainers)",
+    ),
+    "slides": (_module("slides"), "build lecture decks in decks/ (for lecturers)"),
+    "site": (_module("site", paths=True), "write the reading site (for lecturers)"),
+    "grade": (_module("grading", paths=True), "judge the notebooks of a class (for lecturers)"),
 }
 
 

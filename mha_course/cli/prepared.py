@@ -5,7 +5,7 @@ PyTorch loads sympy at its first gradient, which takes longer than judging an an
 
 import gc
 
-import torch.fx.experimental.symbolic_shapes  # noqa: F401
+import torch.fx.experimental.symbolic_shapes
 
 from mha_course.cli.answers import right_numbers
 from mha_course.exercises.catalogue import EXERCISES
