@@ -13,6 +13,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,7 +146,7 @@ def set_up() -> Path:
     _require_pip(python)
     unfinished.touch()
     _install(python, requirements, kind)
-    _quieten_news(venv)
+    _quieten(venv)
     stamp.write_text(want)
     unfinished.unlink()
     print("The course is set up.", flush=True)
@@ -255,8 +256,11 @@ def _answers(address: str) -> bool:
         return False
 
 
-def _quieten_news(venv: Path) -> None:
-    """Keep JupyterLab from asking about news and updates over the first lesson."""
+def _quieten(venv: Path) -> None:
+    """Keep JupyterLab from asking about news over the first lesson, and from a message where Node
+    takes its script for a module of the course's own kind.
+    """
+    (venv / "package.json").write_text("{}")
     settings = venv / "share" / "jupyter" / "lab" / "settings"
     settings.mkdir(parents=True, exist_ok=True)
     quiet = {"fetchNews": "false", "checkForUpdates": False}
@@ -265,7 +269,7 @@ def _quieten_news(venv: Path) -> None:
 
 
 def copy_lessons() -> Path:
-    """Copy the lessons that the learner lacks, and return the first.
+    """Copy the lessons that the learner lacks, say which others have changed, and return the first.
 
     An update of the course never writes over a learner's copy: ``reset`` brings the new one.
     """
@@ -278,12 +282,28 @@ def copy_lessons() -> Path:
             f"be written to, got {error.strerror}, fix: copy the course into a folder of your own "
             f"and run the same command there"
         ) from error
+    record = copies / ".copied.json"  # what each lesson was like when it was copied
+    digests = dict[str, str]()
+    with suppress(OSError, ValueError):
+        digests = json.loads(record.read_text())
+    changed = []
     for lesson in sorted((ROOT / LESSONS).glob("*.ipynb")):
         target = copies / lesson.name
+        digest = hashlib.sha256(lesson.read_bytes()).hexdigest()
         if not target.exists():
             temporary = target.with_suffix(".part")
             shutil.copyfile(lesson, temporary)
             temporary.replace(target)
+            digests[lesson.name] = digest
+            record.write_text(json.dumps(digests))
+        elif digests.get(lesson.name, digest) != digest:
+            changed.append(lesson.name[:2])
+    if changed:
+        print(
+            f"Changed since you copied them: {', '.join(changed)}. Your copies stay as they are; "
+            f"python3 -m mha_course reset {changed[0]} brings a new one and keeps yours beside it.",
+            flush=True,
+        )
     return copies / "00_start_here.ipynb"
 
 

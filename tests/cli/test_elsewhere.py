@@ -76,9 +76,10 @@ def test_a_notebook_alone_in_an_empty_folder_on_colab(tmp_path):
     told = run_alone(notebook, tmp_path)
     assert Path(told["course"]).parts[-3:] == ("mha-course", "mha_course", "__init__.py")
     assert told["programs"] == ["git"]
-    assert (
-        run_alone(notebook, tmp_path)["programs"] == []
-    )  # a restarted runtime finds the folder there
+    written = [cell.get("outputs") and cell.outputs[0].get("text") for cell in notebook.cells]
+    assert sum("Save a copy in Drive" in text for text in filter(None, written)) == 1
+    again = run_alone(notebook, tmp_path)  # a restarted runtime finds the folder there
+    assert again["programs"] == []
 
 
 @pytest.mark.elsewhere

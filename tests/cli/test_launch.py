@@ -65,6 +65,7 @@ def test_set_up_once_then_never_again(course, monkeypatch):
     inside = "import sys; sys.exit(sys.prefix == sys.base_prefix)"
     assert subprocess.run([python, "-c", inside], check=False).returncode == 0
     assert has_pip(python)
+    assert (course / ".venv/package.json").read_text() == "{}"  # Node reads no other
     news = json.loads((course / ".venv/share/jupyter/lab/settings/overrides.json").read_text())
     assert news["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
     forbid_installing(monkeypatch)
@@ -225,6 +226,21 @@ def test_reset_brings_back_one_lesson_and_keeps_mine(course, capsys):
     assert [path.read_text() for path in kept] == ["first try", "second try"]
     assert "Your lesson is kept as my_course/00_start_here.kept-2.ipynb." in capsys.readouterr().out
     assert message(capsys, "reset", "99").startswith("mha_course: there is no lesson 99.")
+
+
+def test_a_start_names_the_lessons_that_changed_since_they_were_copied(course, capsys):
+    launch.copy_lessons().write_text("my work")
+    launch.copy_lessons()
+    assert capsys.readouterr().out == ""  # it is my copy that changed
+    (course / "notebooks/00_start_here.ipynb").write_text("new")
+    launch.copy_lessons()
+    assert capsys.readouterr().out.startswith("Changed since you copied them: 00. Your copies")
+    launch.main(["reset", "0"])
+    capsys.readouterr()
+    (course / "notebooks/01_projection.ipynb").write_text("new")
+    (course / "my_course/.copied.json").write_text("{")  # nothing is known then
+    assert launch.copy_lessons().read_text() == "new"
+    assert capsys.readouterr().out == ""
 
 
 def test_a_file_where_the_copies_go(course, capsys):
