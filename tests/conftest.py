@@ -18,9 +18,7 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
 def pytest_collection_modifyitems(config, items):
-    """Whatever asks for a browser is marked so, wherever it stands; it may be late once, and the
-    summary tells.
-    """
+    """Mark what asks for a browser; it may be late once, and the summary tells."""
     again = config.pluginmanager.hasplugin("rerunfailures")
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
@@ -83,9 +81,7 @@ def browser():
 
 @pytest.fixture
 def new_page(browser):
-    """Open an empty page: ``new_page(width=1280, height=800, **options)``; a script that fails in
-    it fails the test.
-    """
+    """Open an empty page, in which a script that fails fails the test."""
     pages, errors = [], []
 
     def open_page(width=1280, height=800, **options):

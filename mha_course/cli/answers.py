@@ -74,9 +74,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Statement:
-    """One top-level statement of a cell, with the names that it binds and uses; node is None for a
-    broken cell.
-    """
+    """One top-level statement of a cell; its node is None where the cell is broken."""
 
     source: str
     node: ast.stmt | None
@@ -147,9 +145,7 @@ def find_answers(cells: Sequence[str]) -> list[Answer]:
 
 
 def _as_python(source: str) -> str:
-    """Return a cell as Python: where it is none as it stands, with calls for the lines that are
-    IPython's own.
-    """
+    """Return a cell as Python, with calls for the lines that are IPython's own."""
     try:
         ast.parse(source)
     except BROKEN:
@@ -159,9 +155,7 @@ def _as_python(source: str) -> str:
 
 
 def _statements(source: str) -> Iterator[Statement]:
-    """Take a cell apart, imports name by name; one that is no Python is one statement, which binds
-    what it begins.
-    """
+    """Take a cell apart, imports name by name; one that is no Python is one statement."""
     try:
         nodes = ast.parse(source).body
     except BROKEN:
@@ -184,9 +178,7 @@ def _statements(source: str) -> Iterator[Statement]:
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a statement binds or changes, such as ``A`` in ``A.forward =
-    forward``.
-    """
+    """Yield the names that a statement binds or changes, as ``A`` in ``A.forward = f``."""
     if isinstance(node, DEFINITIONS):
         yield node.name
     elif isinstance(node, IMPORTS):
@@ -251,9 +243,7 @@ def _checks(node: ast.stmt | None) -> Iterator[tuple[str, str]]:
 
 
 def _answer(name: str, statements: list[Statement], checked: int, given: str) -> Answer:
-    """Choose between the answer of the exercise's own name, as it was at its last check, and what
-    that was given.
-    """
+    """Choose between the exercise's own name, as at its last check, and what that got."""
     end = min(checked + 1, len(statements))
     expression = name
     if not _begun(name, statements, end):
@@ -281,9 +271,7 @@ def _last(name: str, statements: Sequence[Statement], before: int) -> int | None
 
 
 def _begun(name: str, statements: Sequence[Statement], before: int) -> bool:
-    """Whether somebody has begun an answer before a place; a note on it, such as ``softmax.seen =
-    None``, is none.
-    """
+    """Whether an answer was begun before a place; ``softmax.seen = None`` begins none."""
     last = _last(name, statements, before)
     if last is None:
         return False

@@ -1,6 +1,4 @@
-"""Grade the notebooks of a class: find the answers, judge each in a process of its own, write
-tables and pages.
-"""
+"""Grade a class: find the answers, judge each in its own process, write the tables."""
 
 from __future__ import annotations
 
@@ -297,9 +295,7 @@ def _read(new: Mapping[Path, HandIn], confined: bool) -> dict[Path, list[Answer]
 def _judge(
     notebooks: Mapping[Path, list[Answer]], new: Mapping[Path, HandIn], confined: bool
 ) -> None:
-    """Judge the answers of all notebooks, and keep the results of each in its file as soon as it is
-    finished.
-    """
+    """Judge the answers, and keep the results of a notebook once it is finished."""
     empty = ("unattempted", "", "The body is still empty.")
     rows = {
         file: {x.exercise: Row("", x.exercise, *empty) for x in answers}
@@ -350,9 +346,7 @@ def _rank(row: Row) -> tuple[int, bool]:
 
 
 def _verdict(result: Any) -> tuple[str, ...]:
-    """Return what a process says of an answer; it may be forged, so only if it has the form of what
-    ``judge`` says.
-    """
+    """Return what a process says, which may be forged, if it has the form of ``judge``."""
     verdict: tuple[str, ...] = "error", "", ENDED
     match result:
         case str():
@@ -366,9 +360,7 @@ def _verdict(result: Any) -> tuple[str, ...]:
 
 
 def _best(learner: str, rows: Sequence[Row]) -> list[Row]:
-    """Return one row for each exercise, the best where it was handed in twice, in the order of the
-    course.
-    """
+    """Return the best row of each exercise, in the order of the course."""
     unreadable = [row for row in rows if not row.exercise]
     answers = [row for row in rows if row.exercise]
     answers.sort(key=_rank, reverse=True)

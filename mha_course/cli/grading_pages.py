@@ -1,6 +1,4 @@
-"""The pages of a class that was graded: the class as a whole, and feedback for each learner. No
-script, no network.
-"""
+"""The page of a class that was graded, and feedback for each learner; no script."""
 
 from __future__ import annotations
 
@@ -49,9 +47,7 @@ class Row(NamedTuple):
 
 
 def class_page(rows: Sequence[Row], late: Container[str] = ()) -> str:
-    """Return the page of a class: what is misunderstood most, exercises by mistakes, exercises by
-    learners.
-    """
+    """Return the page of a class: what is misunderstood, and exercises by learners."""
     answers = [row for row in rows if row.exercise]
     learners = list(dict.fromkeys(row.learner for row in rows))
     exercises = [name for name in NAMES if name in {row.exercise for row in answers}]
@@ -107,9 +103,7 @@ def _chips(*texts: str) -> str:
 
 
 def _known(name: str, exercise: str) -> Mistake | None:
-    """Return the mistake of a name that can be made in an exercise; a few are known to their
-    exercise alone.
-    """
+    """Return the mistake of a name that can be made in an exercise."""
     named = (mistake for mistake in MISTAKES if mistake.name == name)
     return next((x for x in named if x.applies(find_exercise(exercise))), None)
 

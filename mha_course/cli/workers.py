@@ -101,9 +101,7 @@ class Task:
                     return
 
     def overflows(self) -> bool:
-        """Return whether its files are more than it may have, those included that it has deleted
-        and still holds.
-        """
+        """Return whether its files are too many or too large, those deleted and held included."""
         entries, sizes = 0, dict[Any, int]()
         for place, folders, files in os.walk(self.folder.name):
             if len(place) > 2000:  # below it, paths are too long to be looked at

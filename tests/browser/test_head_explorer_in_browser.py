@@ -1,6 +1,4 @@
-"""The head explorer in a browser: what is drawn, what is said, and what answers, held against the
-numbers given.
-"""
+"""The head explorer in a browser, held against the numbers it was given."""
 
 import math
 import re
@@ -23,9 +21,7 @@ def weights(draw, *shape):
 
 @pytest.fixture
 def show(widget_page):
-    """Show an explorer's table in a page of its own, without a kernel: ``show(explorer,
-    width=1280)``; or its sentence, with ``unfolded=False``.
-    """
+    """Show an explorer's table without a kernel, or its sentence with ``unfolded=False``."""
 
     def open_page(explorer, *, unfolded=True, **options):
         explorer.unfolded = unfolded

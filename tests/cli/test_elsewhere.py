@@ -50,9 +50,7 @@ def pins(path):
 
 
 def alone(path):
-    """Return a lesson as Colab opens it: fetching from this clone, and telling at the end what it
-    stands on.
-    """
+    """Return a lesson that fetches this clone, and tells at the end what it stands on."""
     text = path.read_text(encoding="utf-8").replace(address(), ROOT.as_uri())
     notebook = nbformat.reads(text, as_version=4)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(STUB + RECORD))

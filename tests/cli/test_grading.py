@@ -1,6 +1,4 @@
-"""A class with planted answers is graded: every status and mistake, hostile notebooks, what is
-kept, the pages.
-"""
+"""A class with planted answers is graded: statuses, mistakes, attacks, what is kept, pages."""
 
 import csv
 import html.parser
@@ -367,9 +365,7 @@ def confining():
 
 @pytest.fixture(scope="module")
 def graded(confining, tmp_path_factory):
-    """Grade a class in which every exercise has an answer, and some answers are hostile; return
-    folder and OUT.
-    """
+    """Grade a class with an answer to every exercise, some hostile; return folder and OUT."""
     place = tmp_path_factory.mktemp("class")
     folder, out, victim, temporary = (place / name for name in ("hand-ins", "out", "victim", "tmp"))
     for made in (folder, victim, temporary):

@@ -40,9 +40,7 @@ def forbid_installing(monkeypatch):
 
 @pytest.fixture
 def light(course, monkeypatch):
-    """Environments that are made at once, and counted: a real interpreter, to which the pip that
-    runs here is lent.
-    """
+    """Make environments at once, with the pip that runs here, and count them."""
     made, lent = [], Path(pip.__file__).parent
 
     def make_venv(venv):

@@ -1,6 +1,4 @@
-"""The course in rough hands: cells run twice and out of order, a kernel that dies, and places that
-lack something.
-"""
+"""The course in rough hands: cells out of order, and places that lack something."""
 
 import contextlib
 import itertools
@@ -51,9 +49,7 @@ def read(path):
 
 @contextlib.contextmanager
 def kernel(notebook, folder=authoring.LESSONS):
-    """Start a kernel for a notebook; what is given back runs the cell of a number, and returns the
-    seconds it took.
-    """
+    """Start a kernel; return what runs the cell of a number and returns its seconds."""
     client = NotebookClient(
         notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": folder}}
     )
@@ -72,9 +68,7 @@ def kernel(notebook, folder=authoring.LESSONS):
 
 
 def sections(notebook):
-    """Return the numbers of the cells of each section, in order; the first is what stands before
-    all of them.
-    """
+    """Return the numbers of the cells of each section, in order."""
     starts = [number for number, cell in enumerate(notebook.cells) if cell.source.startswith("## ")]
     return [range(*ends) for ends in itertools.pairwise([0, *starts, len(notebook.cells)])]
 
@@ -99,9 +93,7 @@ def test_cells_run_twice_and_sections_in_any_order(path):
 
 @pytest.fixture
 def course(tmp_path):
-    """Copy the course, with two of its lessons, into a folder with a space and letters beyond
-    ASCII.
-    """
+    """Copy the course and two lessons into a folder with a space and other letters."""
     place = tmp_path / PLACE
     shutil.copytree(
         ROOT / "mha_course", place / "mha_course", ignore=shutil.ignore_patterns("__pycache__")
@@ -144,9 +136,7 @@ def test_a_folder_with_a_space_and_other_letters(course):
 
 
 def without_rights():
-    """Return what to put before a command so that it may not write where the mode forbids it, root
-    or not.
-    """
+    """Return what keeps a command from writing where the mode forbids it, root or not."""
     if not hasattr(os, "geteuid"):
         pytest.skip("folders are made read-only in another way here")
     if os.geteuid():

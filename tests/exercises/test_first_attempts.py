@@ -32,9 +32,7 @@ def square_alone(weight, h):
 
 
 def subtractor(asks=(100.0, 100.0), keys=(0, 1), signs=(1.0, -1.0)):
-    """Return build_subtractor with another lead, other tokens that are looked for, or other
-    signs.
-    """
+    """Return build_subtractor with another lead, other tokens, or other signs."""
 
     def build_subtractor(d):
         w_q, w_k, w_v, w_o = solutions.build_subtractor(d)
@@ -49,9 +47,7 @@ def subtractor(asks=(100.0, 100.0), keys=(0, 1), signs=(1.0, -1.0)):
 
 
 def second_row(d):
-    """Put the flag of head 0 one row below its contents: for d = 2 and 4 that is a row of
-    head 1.
-    """
+    """Put the flag of head 0 one row too low: for d = 2 and 4 that is a row of head 1."""
     w_q, w_k, w_v, w_o = subtractor()(d)
     w_q, w_k = torch.zeros_like(w_q), torch.zeros_like(w_k)
     w_q[d + 2, d + 2] = w_k[d + 2, d] = 100.0
@@ -99,9 +95,7 @@ def into_linear(x, state, h):
 
 
 def probing(sizes, tokens=None, differ=torch.ne, fresh=True):
-    """Return find_leaks with other sizes of the changes, of some tokens, compared in another way,
-    or adding up.
-    """
+    """Return find_leaks with other changes, of some tokens, compared in another way."""
 
     def find_leaks(fn, x):
         before, leaks, generator = (

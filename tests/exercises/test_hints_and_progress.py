@@ -173,9 +173,7 @@ def complete(name, code):
 
 
 def complete_module(code):
-    """Write a module around the hint: what is said of one Linear is done with the others
-    likewise.
-    """
+    """Write a module around the hint, which tells of one Linear what holds for all."""
     init, forward, end = re.split(r"(?m)^# .*\n", code)[1:]
     init += "".join(init.replace("q_proj", other) for other in ("k_proj", "v_proj", "out_proj"))
     forward += forward.replace("q = ", "k = ").replace("q_proj", "k_proj")
@@ -355,9 +353,7 @@ def test_an_example_is_no_attempt():
 
 @pytest.mark.parametrize("number", NOTEBOOKS)
 def test_a_lesson_that_is_only_run_records_no_attempt(number):
-    """Outputs of `progress()` are kept with a lesson, and compared: they are the same however often
-    it is run.
-    """
+    """The outputs of `progress()` that a lesson keeps are the same however often it is run."""
     cells = [cell.source for cell in lessons.code_cells(lessons.read(NOTEBOOKS[number]))]
     stubs = [
         re.match(r"(?:def|class) (\w+)", source)

@@ -1,6 +1,4 @@
-"""Every question has the answer that comes out when it is tried, and a reason for each
-wrong one.
-"""
+"""Every question has the answer that comes out when it is tried."""
 
 import math
 import re
@@ -240,9 +238,7 @@ def without_w_o():
 
 # 8 Masks
 def seen(mask, *, heads=4):
-    """Return which keys have a weight above 0, (B, H, 5, 5), found by values that show the
-    weights.
-    """
+    """Return which keys have a weight above 0, (B, H, 5, 5), read off one-hot values."""
     q, k = torch.randn(2, 2, heads, 5, 6)
     return attend(q, k, torch.eye(5).expand(2, heads, 5, 5), mask) > 0
 
@@ -255,9 +251,7 @@ def works(mask, want):
 
 
 def padding_shape():
-    """Try each shape, and find the one that hides from everybody the padding of sentence 1
-    alone.
-    """
+    """Find the shape that hides the padding of sentence 1, and nothing else, from everybody."""
     real = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])  # (B, S)
     want = real[:, None, None].expand(2, 4, 5, 5)
     ways = {
@@ -507,9 +501,7 @@ def shuffled_patches():
 
 
 def votes_of_patches():
-    """Look for votes of two colours, one number each, that answer all four pictures by
-    their sum.
-    """
+    """Look for one number for each colour whose sums answer all four pictures."""
     steps = torch.linspace(-1, 1, 21)
     red, blue = torch.cartesian_prod(steps, steps).T
     best = max(
@@ -565,9 +557,7 @@ def what_a_poor_draft_costs():
 
 
 def without_mask():
-    """See whether a place of a model without a mask depends on the very word that it should
-    guess.
-    """
+    """See whether a place depends on the very word that it should guess, without a mask."""
     model, ids = language_model.new_language_model(0, see_ahead=True).eval(), CAT[:, :-1]
     other = ids.clone()
     other[0, 3] += 1  # the target of place 2
@@ -577,9 +567,7 @@ def without_mask():
 
 
 def below_the_limit():
-    """Know one sentence by heart, looking at nothing but the newest word, and be asked for
-    others.
-    """
+    """Memorise one sentence by its newest word, and be asked for others."""
     known, fresh = sentences(1, "train", 0), sentences(50, "train", 1)
     by_heart = language_model.bigram(known * 10_000)
     below = [
@@ -591,9 +579,7 @@ def below_the_limit():
 
 # 16 Why many heads
 def one_head_difference():
-    """Try all shares of a and b, and the best factor for each: what share of c_a - c_b can the
-    mixture explain?
-    """
+    """Return how much of c_a - c_b the best mixture of a and b explains."""
     a, b = torch.cartesian_prod(*[torch.linspace(0, 1, 11)] * 2)[1:].T  # never negative
     best = float(((a - b).square() / (2 * (a.square() + b.square()))).max())
     ways = {"about 0": 0.0, "about ½": 0.5, "about 1": 1.0}
@@ -625,9 +611,7 @@ def largest_contribution():
 
 
 def layers_that_know_the_word_before(model):
-    """Change the word before one of two keys: in which layers do the shares of the two change
-    against each other?
-    """
+    """Find the layers in which the word before a key moves its share against another."""
     ids = induction.repeated_words(1, torch.Generator().manual_seed(0))
     changed = ids.clone()
     changed[0, 3] = (ids[0, 3] + 1) % 32
@@ -683,9 +667,7 @@ def free_directions():
 
 # 19 Bug hunt
 def lowest_loss():
-    """Compare what ships of cases 1 and 7: below the right one on held-out text, and above it where
-    nothing is ahead.
-    """
+    """Compare what ships of cases 1 and 7, on held-out text and where nothing is ahead."""
     best, *found = shipped("right", "mask-after-softmax", "merge-without-transpose")
     if any(record.at_once > best.at_once for record in found):
         return "they have memorised their sentences"

@@ -34,9 +34,7 @@ TWINS = {
 
 
 def edits_of(node, names):
-    """Return what may stand in the place of a part: another sign, axis, size, slice, name or
-    operation.
-    """
+    """Return other signs, axes, sizes, slices, names or operations for a part."""
     match node:
         case ast.Constant(value=int() as number) if type(number) is int:
             return [ast.Constant(number - 1), ast.Constant(number + 1)]
@@ -78,9 +76,7 @@ class Edit(ast.NodeTransformer):
         self.names, self.number, self.seen = names, number, 0
 
     def generic_visit(self, node):
-        """Count the edits of a part, then those of its parts; put the one that is wanted in its
-        place.
-        """
+        """Count the edits of a part and of its parts, and make the one that is wanted."""
         for edit in edits_of(node, self.names):
             self.seen += 1
             if self.seen == self.number + 1:
@@ -124,9 +120,7 @@ def edited(reference):
 
 
 def results_and_gradients(exercise, answer, arguments):
-    """Return what an answer gives, and the gradient of each input; no gradients where it does not
-    bear any.
-    """
+    """Return what an answer gives, and the gradients of its inputs, if there are any."""
     results = as_list(exercise.run(answer, *map(copy.deepcopy, arguments)))
     leaves = [
         x.clone().requires_grad_() if torch.is_tensor(x) and x.is_floating_point() else x

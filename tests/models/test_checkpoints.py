@@ -1,6 +1,4 @@
-"""Published checkpoints against the library that publishes them, in every dialect; and what is
-refused.
-"""
+"""Published checkpoints against the library that publishes them; and what is refused."""
 
 import json
 import pickle
@@ -82,9 +80,7 @@ MASKS = {"none": None, "right": LEFT.flip(1), "left": LEFT}
 
 
 def publish(folder, kind, changes=(), seed=0):
-    """Write what the library writes for a random model in which no number is at its default; return
-    that model.
-    """
+    """Let the library write a random model without any default number; return it."""
     torch.manual_seed(seed)
     cls = getattr(library, CLASSES[kind])
     config = cls.config_class(**PLAIN[kind] | dict(changes))
@@ -108,9 +104,7 @@ def close(got, want):
 
 
 def agrees(ours, theirs, mask=None, tokens=None):
-    """Demand the library's logits and weights, at every token: what padding sees is nobody's
-    business.
-    """
+    """Demand the library's logits and weights at every token that is no padding."""
     tokens, options = (
         ids() if tokens is None else tokens,
         {} if mask is None else {"attention_mask": mask.long()},
@@ -255,9 +249,7 @@ def test_several_files_are_read_as_one(kind, dtype, tmp_path):
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_numbers_stay_in_the_mapped_file(kind, tmp_path, monkeypatch):
-    """A copy of what is stored as (in, out) would cost a third of a gigabyte for the published
-    GPT-2.
-    """
+    """A transposed copy would cost a third of a gigabyte for the published GPT-2."""
     publish(tmp_path, kind)
     stored = load_file(tmp_path / "model.safetensors")
     monkeypatch.setattr(checkpoints, "load_file", lambda _: stored)
@@ -269,9 +261,7 @@ def test_numbers_stay_in_the_mapped_file(kind, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_every_tensor_takes_part(kind, tmp_path):
-    """With other numbers in it the logits differ; only a key's bias moves all scores of a row
-    alike.
-    """
+    """Each tensor changes the logits, but a key's bias, which moves a row's scores alike."""
     publish(tmp_path, kind)
     before = checkpoints.load(tmp_path)(ids())
     for name, x in load_file(tmp_path / "model.safetensors").items():

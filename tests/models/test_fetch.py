@@ -1,6 +1,4 @@
-"""Checkpoints from a hub that stands in for the real one on this machine, and says what
-that says.
-"""
+"""Checkpoints from a hub on this machine, which answers as the real one does."""
 
 import errno
 import hashlib
@@ -30,9 +28,7 @@ FILES = ("config.json", "tokenizer.json", "model.safetensors")
 
 
 class Hub(ThreadingHTTPServer):
-    """Serve models at /OWNER/NAME/resolve/…, large files by way of another host; keep what was
-    asked for.
-    """
+    """Serve models at /OWNER/NAME/resolve/…, large files by another host; keep requests."""
 
     daemon_threads = True
 
@@ -218,9 +214,7 @@ def test_at_once_it_comes_once(hub):
 
 @pytest.mark.parametrize("name", ["gpt2", "someone/gpt2"])
 def test_wrong_weights_are_refused_and_do_not_stay(name, hub):
-    """What is pinned may come from a mirror that says otherwise; of all else the hub says what it
-    should be.
-    """
+    """What is pinned may come from a mirror; the hub says what all else should be."""
     repo = checkpoints.PUBLISHED.get(name, checkpoints.Published(name)).repo
     right = hub.models[repo]["model.safetensors"]
     want, other = hashlib.sha256(right).hexdigest(), right[:-1] + b"!"

@@ -1,6 +1,4 @@
-"""The notebooks as they are kept: executed in order, rounded, with alt text, and the same when
-rendered again.
-"""
+"""The notebooks as they are kept: executed in order, with alt text, rendered the same."""
 
 import ast
 import copy
@@ -51,9 +49,7 @@ FREE = {"nbval-ignore-output"}
 
 
 def texts(output):
-    """Return all that an output says in words, without the bytes of pictures, in which anything may
-    stand by chance.
-    """
+    """Return what an output says in words, without the bytes of pictures."""
     data = output.get("data", {})
     page = re.sub(r"base64,[^\"]*", "", data.get("text/html", ""))
     return [output.get("text", ""), data.get("text/plain", ""), page]
@@ -260,9 +256,7 @@ def test_what_is_no_lesson_is_folded(path):
 
 
 def draws(source):
-    """Return whether a cell calls anything that draws: of plots all but what writes words, and of
-    matplotlib.
-    """
+    """Return whether a cell calls anything that draws."""
     names = {
         ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)
     }
@@ -349,9 +343,7 @@ def test_rendering_again_changes_no_byte(path):
 
 
 def lasting(text):
-    """Return a notebook without pixels, which depend on the processor, and without what is measured
-    in time.
-    """
+    """Return a notebook without pixels and times, which depend on the machine."""
     text = re.sub(r'"image/png": "[^"]*"', '"image/png": ""', text)
     text = re.sub(r'width=\\"\d+\\" src=\\"data:image/[a-z+]+;base64,[^"]*"', "src", text)
     notebook = nbformat.reads(text, as_version=4)

@@ -1,6 +1,4 @@
-"""What the head explorer sends to a browser, held against the numbers it was given; and what it
-makes of bad input.
-"""
+"""What the head explorer sends to a browser, and what it makes of bad input."""
 
 import json
 import math
@@ -32,9 +30,7 @@ def weights(draw, *shape, **options):
 
 
 def opened(state):
-    """Read a state as the browser does: itself, facts of each map, cells (M, T, S), hidden (L · B,
-    slots, T, S).
-    """
+    """Return a state, facts of each map, cells (M, T, S), hidden (L · B, slots, T, S)."""
     R, _, T, S = state["shape"]
     four = (R, state["slots"], T, S)
     bits = len(state["numbers"]) // (R * state["slots"] * T * S)
@@ -585,9 +581,7 @@ def test_the_static_picture_draws_the_heads_that_are_shown(draw):
 
 
 def in_node(expression, explorer=None):
-    """Return what an expression is in the widget's scripts, where ``maps`` are those of an
-    explorer.
-    """
+    """Evaluate an expression in the widget's scripts, with an explorer's ``maps``."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("the widget's scripts are tested where node is installed")

@@ -1,6 +1,4 @@
-"""The labs tell the truth: every control is moved, and what is drawn is held against PyTorch and
-the formulas.
-"""
+"""The labs tell the truth: every control is moved, and held against PyTorch."""
 
 import json
 import math
