@@ -99,10 +99,10 @@ FORGED = """
 import glob, json, os
 def softmax(scores):
     for number in range(3, 64):
-        try: os.write(number, b'["correct", "", "", ""]\\n')
+        try: os.write(number, b'["correct", "", "", "", "", ""]\\n')
         except OSError: pass
     for file in glob.glob("*"):
-        open(file, "w").write('["correct", "", "", ""]\\n')
+        open(file, "w").write('["correct", "", "", "", "", ""]\\n')
     os._exit(0)
 """
 MANY = """
@@ -158,9 +158,8 @@ held = [x for part in gc.get_objects() if type(part) in (list, tuple) for x in p
 found = [x for x in held if type(x) is str and (own in x or "right." + "ipynb" in x)]
 """
 # Ways to be called correct that need no more than names.
-BY_NAME = {
-    "mode": (
-        """
+BY_NAME = """
+## mode: wrong
 from torch.overrides import TorchFunctionMode
 class Mode(TorchFunctionMode):
     def __torch_function__(self, function, types, rest=(), named=None):
@@ -169,37 +168,23 @@ class Mode(TorchFunctionMode):
 mode = Mode()
 def act():
     mode.__enter__()
-""",
-        "wrong",
-        "",
-    ),
-    "kernel": (
-        """
+## kernel: wrong
 library = torch.library.Library("aten", "IMPL")
 done = library.impl("abs", lambda x: torch.zeros_like(x), "CPU")
 def act():
     return library, done
-""",
-        "wrong",
-        "",
-    ),
-    "json": (
-        """
+## json: wrong softmax-over-queries
 import json
-json.dumps = json.encoder.encode_basestring_ascii = lambda *rest, **more: '["correct", "", "", ""]'
+fake = '["correct", "", "", "", "", ""]'
+json.dumps = json.encoder.encode_basestring_ascii = lambda *rest, **more: fake
 json.JSONEncoder.encode = json.dumps
 def act():
     return json
-""",
-        "wrong",
-        "softmax-over-queries",
-    ),
-    "main": (
-        """
+## main: wrong softmax-over-queries
 import __main__, importlib
 from types import SimpleNamespace
 def forged(*rest, **more):
-    return SimpleNamespace(status="correct", mistake="", message="", picture="")
+    return SimpleNamespace(status="correct", mistake="", message="", picture="", stage=None)
 def forge():
     for name in ("__main__", "__mp_main__", "mha_course.cli.answers", "mha_course.cli.grading"):
         try: importlib.import_module(name).judge.__globals__.update(check=forged, _agrees=forged)
@@ -207,34 +192,20 @@ def forge():
 done = forge()
 def act():
     return done
-""",
-        "wrong",
-        "softmax-over-queries",
-    ),
-    "process": (
-        """
+## process: wrong softmax-over-queries
 import multiprocessing
 def act():
     process = multiprocessing.current_process()
     for text in (*process._args, *vars(process).values()):
-        open("results", "a").write(f'{text} ["correct", "", "", ""]\\n')
-""",
-        "wrong",
-        "softmax-over-queries",
-    ),
-    "exits": (
-        """
+        open("results", "a").write(f'{text} ["correct", "", "", "", "", ""]\\n')
+## exits: error
 import builtins, contextlib
 def act():
     contextlib._GeneratorContextManager.__exit__ = lambda *rest: True
     builtins.zip = builtins.vars = lambda *rest, **more: ()
     builtins.all = torch.equal = torch.allclose = lambda *rest, **more: True
     builtins.abs = torch.Tensor.abs = lambda x: x * 0
-""",
-        "error",
-        "",
-    ),
-}
+"""
 NUMBERS = range(12)
 LARGE = "\n".join([
     f"DATA = '{'x' * 1_500_000}'", *(f"a{n} = 1" for n in NUMBERS),
@@ -252,13 +223,19 @@ def softmax(scores):
     checker.check("softmax", softmax, about=(builtins, exercises))
     return torch.softmax(scores, -2)
 """
+LARGE_RESULT = "def softmax(scores):\n    return {}"
+MAKES = """
+import os
+def make():
+    os.makedirs("a/b", exist_ok=True)
+"""
 # Cells that stand where the stub of softmax stood, with the status and the mistake that they come
 # out with.
 PLANTED = {
     "right": (SOFTMAX, "correct", ""),
     "helped": (HELPED, "correct", ""),  # by a function that a later cell defines, too
     "wrong": (QUERIES, "wrong", "softmax-over-queries"),
-    "cut off": (SOFTMAX.replace("return e", "return e.detach()"), "wrong", "no-gradient"),
+    "cut off": (SOFTMAX.replace("return e", "return e.detach()"), "wrong", ""),
     "untouched": (STUB, "unattempted", ""),
     "untouched but loud": (f"{STUB}\nraise RuntimeError", "unattempted", ""),
     "untouched and decorated": (f"@undefined\n{STUB}", "unattempted", ""),
@@ -267,12 +244,8 @@ PLANTED = {
     "leaves": ("import sys\n@sys.exit\ndef softmax(scores):\n    return scores", "error", ""),
     "loops": ("def softmax(scores):\n    while True: pass", "error", ""),
     "loops in C": ("def softmax(scores):\n    return sum(iter(int, 1))", "error", ""),
-    "50 GB": (
-        "def softmax(scores):\n    return torch.zeros(50 << 30, dtype=torch.uint8)",
-        "error",
-        "",
-    ),
-    "50 GB of Python": ("def softmax(scores):\n    return bytearray(50 << 30)", "error", ""),
+    "50 GB": (LARGE_RESULT.format("torch.zeros(50 << 30, dtype=torch.uint8)"), "error", ""),
+    "50 GB of Python": (LARGE_RESULT.format("bytearray(50 << 30)"), "error", ""),
     "forges": (FORGED, "error", ""),
     "many files": (MANY, "error", ""),
     "large files": (BROAD, "error", ""),
@@ -285,25 +258,17 @@ PLANTED = {
     "holds": (HELD.replace("KEEP", "os.dup(file.fileno())"), "error", ""),
     "maps": (HELD.replace("KEEP", "mmap.mmap(file.fileno(), 4096)"), "error", ""),
     "folders in folders": (DEEP, "error", ""),
-    "folders": (
-        f"import os\nos.makedirs\n{SOFTMAX}".replace(
-            "    e", "    os.makedirs('a/b', exist_ok=True)\n    e", 1
-        ),
-        "correct",
-        "",
-    ),
+    "folders": (MAKES + SOFTMAX.replace("    e", "    make()\n    e", 1), "correct", ""),
     "compiled": (f"import torch._dynamo\n@torch.compile\n{SOFTMAX}", "correct", ""),
     "one secret": (f"SECRET_OF = 'SECRET_OF one'\n{SOFTMAX}; SECRET_OF", "correct", ""),
-    "searches": (
-        SEARCHES + SOFTMAX.replace("    e", "    assert not found\n    e", 1),
-        "correct",
-        "",
-    ),
-    **{
-        f"by {name}": (way + QUERIES.replace("    e", "    act()\n    e", 1), *expected)
-        for name, (way, *expected) in BY_NAME.items()
-    },
-}
+    "searches": (SEARCHES + SOFTMAX.replace("    e", "    assert not found\n    e", 1),
+        "correct", ""),
+}  # fmt: skip
+for way in BY_NAME.split("\n## ")[1:]:
+    head, _, code = way.partition("\n")
+    name, status, *mistake = re.split("[: ]+", head)
+    acts = QUERIES.replace("    e", "    act()\n    e", 1)
+    PLANTED[f"by {name}"] = (f"{code}\n{acts}", status, "".join(mistake))
 LONG = "x" * 255  # too long for the file of a page
 FILES = {
     "empty": "",
@@ -340,14 +305,8 @@ def command(folder, out, *options):
 
 
 def grade(*arguments, **environment):
-    done = subprocess.run(
-        command(*arguments),
-        cwd=ROOT,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options = {"cwd": ROOT, "env": os.environ | environment, "capture_output": True, "text": True}
+    done = subprocess.run(command(*arguments), check=False, **options)
     assert done.returncode == 0, done.stderr
 
 
@@ -373,12 +332,8 @@ def graded(confining, tmp_path_factory):
     (victim / "kept").write_text("kept")
     for name, (source, *_) in PLANTED.items():
         notebook = lesson(4, softmax=source)
-        notebook.cells.insert(
-            9,
-            nbformat.v4.new_code_cell(
-                "%time x = 1\n!true\ndef share(e): return e / e.sum(-1, keepdim=True)"
-            ),
-        )
+        helper = "%time x = 1\n!true\ndef share(e): return e / e.sum(-1, keepdim=True)"
+        notebook.cells.insert(9, nbformat.v4.new_code_cell(helper))
         nbformat.write(notebook, folder / f"{name}.ipynb")
     nbformat.write(lesson(4, softmax=hostile(victim, ACTS)), folder / "hostile.ipynb")
     for name, text in FILES.items():
@@ -392,13 +347,10 @@ def graded(confining, tmp_path_factory):
     nbformat.write(lesson(4, softmax=SOFTMAX), folder / LONG / "04.ipynb")
     (folder / "mistaken").mkdir()
     for one in LESSONS:
-        sources = {
-            e.name: MISTAKEN.format(name=e.name, at=len(mutants(e.name)) // 2)
-            for e in one.exercises
-        }
-        nbformat.write(
-            lesson(one.number, **sources), folder / "mistaken" / f"{one.number:02}.ipynb"
-        )
+        names = [exercise.name for exercise in one.exercises]
+        sources = {x: MISTAKEN.format(name=x, at=len(mutants(x)) // 2) for x in names}
+        mistaken = folder / "mistaken" / f"{one.number:02}.ipynb"
+        nbformat.write(lesson(one.number, **sources), mistaken)
     nbformat.write(lesson(4, softmax=SOFTMAX), folder / "mistaken" / "04 again.ipynb")
     start = time.monotonic()
     grade(folder, out, TMPDIR=str(temporary), HIDDEN="token")
@@ -412,11 +364,8 @@ def graded(confining, tmp_path_factory):
 @pytest.mark.slow
 class TestOfAClass:
     def test_every_planted_answer_is_judged_as_it_is(self, graded):
-        found = {
-            row["learner"]: (row["status"], row["mistake"])
-            for row in table(graded[1])
-            if row["exercise"] == "softmax"
-        }
+        rows = [row for row in table(graded[1]) if row["exercise"] == "softmax"]
+        found = {row["learner"]: (row["status"], row["mistake"]) for row in rows}
         assert {name: found[name] for name in PLANTED} == {
             name: tuple(rest) for name, (_, *rest) in PLANTED.items()
         }
@@ -427,11 +376,8 @@ class TestOfAClass:
             assert workers.FULL in page, name
 
     def test_none_of_the_hostile_acts_succeeds(self, graded):
-        row = next(
-            row
-            for row in table(graded[1])
-            if (row["learner"], row["exercise"]) == ("hostile", "softmax")
-        )
+        rows = [row for row in table(graded[1]) if row["learner"] == "hostile"]
+        row = next(row for row in rows if row["exercise"] == "softmax")
         assert row["status"] == "correct", (graded[1] / "feedback" / "hostile.html").read_text()
 
     def test_what_is_no_notebook_is_one_line(self, graded):
@@ -439,11 +385,8 @@ class TestOfAClass:
         assert rows == [(name, "", "unreadable", "") for name in sorted(FILES)]
 
     def test_each_mistake_of_the_course_is_named_as_check_names_it(self, graded):
-        rows = {
-            row["exercise"]: (row["status"], row["mistake"])
-            for row in table(graded[1])
-            if row["learner"] == "mistaken"
-        }
+        rows = [row for row in table(graded[1]) if row["learner"] == "mistaken"]
+        rows = {row["exercise"]: (row["status"], row["mistake"]) for row in rows}
         assert list(rows) == list(EXERCISES)
         assert rows.pop("softmax") == ("correct", "")  # handed in twice: the better one counts
         for name, found in rows.items():
@@ -476,19 +419,15 @@ class TestOfAClass:
         for path in pages:
             found = Parts(path.read_text(encoding="utf-8"))
             assert "script" not in found.tags
-            assert all(
-                (graded[1] / address).is_file()
-                for address in found.addresses
-                if LONG not in address
-            )
+            addresses = [address for address in found.addresses if LONG not in address]
+            assert all((graded[1] / address).is_file() for address in addresses)
 
     def test_what_is_finished_is_not_judged_again(self, graded, tmp_path):
         folder, out = graded
         kept = {path: path.stat().st_mtime_ns for path in (out / "finished").iterdir()}
         before = (out / "grades.csv").read_bytes()
-        (folder / "later.ipynb").write_text(
-            nbformat.writes(lesson(5, weighted_sum="def weighted_sum(w, v):\n    return w @ v"))
-        )
+        later = lesson(5, weighted_sum="def weighted_sum(w, v):\n    return w @ v")
+        nbformat.write(later, folder / "later.ipynb")
         start = time.monotonic()
         grade(folder, out)
         assert time.monotonic() - start < 30  # a loop in C alone takes as long
@@ -527,9 +466,8 @@ def test_without_confinement_the_acts_succeed(tmp_path):
     acts = {name: act for name, act in ACTS.items() if name not in ("memory of another", "fork")}
     nbformat.write(lesson(4, softmax=hostile(victim, acts)), folder / "hostile.ipynb")
     grade(folder, tmp_path / "out", "--unconfined", HIDDEN="token")
-    assert (
-        f"done: {', '.join(acts)}" in (tmp_path / "out" / "feedback" / "hostile.html").read_text()
-    )
+    page = (tmp_path / "out" / "feedback" / "hostile.html").read_text()
+    assert f"done: {', '.join(acts)}" in page
     assert not list(victim.glob("kept"))
 
 
@@ -553,21 +491,14 @@ def test_a_run_that_is_interrupted_goes_on_where_it_was(tmp_path):
     (folder / "z.ipynb").unlink()
     grading.grade(folder, out)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    assert [row["status"] for row in table(out) if row["exercise"] == "softmax"] == [
-        "correct",
-        "wrong",
-    ]
+    statuses = [row["status"] for row in table(out) if row["exercise"] == "softmax"]
+    assert statuses == ["correct", "wrong"]
 
 
 def test_all_that_is_handed_in_has_a_line(tmp_path):
     names = ("a.ipynb", "b.IPYNB", "c/my_course/04.ipynb", "c/2.Ipynb", "...ipynb", "e.txt")
-    left = (
-        "c/.ipynb_checkpoints/2.ipynb",
-        "._d.ipynb",
-        "__MACOSX/a.ipynb",
-        ".git/a",
-        "c/notes.txt",
-    )
+    left = ("c/.ipynb_checkpoints/2.ipynb", "._d.ipynb", "__MACOSX/a.ipynb", ".git/a")
+    left += ("c/notes.txt",)
     for name in (*names, *left):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -873,11 +804,8 @@ def test_paths_are_those_of_whoever_gives_the_command(tmp_path, monkeypatch, cap
     ],
 )  # fmt: skip
 def test_an_answer_is_found_with_what_it_needs(cells, expected):
-    answers = [
-        answer
-        for answer in find_answers(cells)
-        if answer.exercise in ("softmax", "MultiHeadAttention")
-    ]
+    asked = ("softmax", "MultiHeadAttention")
+    answers = [answer for answer in find_answers(cells) if answer.exercise in asked]
     runs = [part.rstrip("\n") for answer in answers for part in answer.statements]
     assert [*[answer.expression for answer in answers], runs] == (expected or [[]])
 
@@ -903,21 +831,15 @@ def test_what_is_empty_is_so_for_the_checker_too(body):
 
 
 def test_a_line_of_the_learners_stands_in_the_message():
-    answer = Answer(
-        "softmax",
-        "softmax",
-        ["import torch", "def softmax(s):\n    return torch.no(s)"],
-    )
-    status, mistake, message, *_ = judge(answer)
+    answer = ["import torch", "def softmax(s):\n    return torch.no(s)"]
+    status, mistake, message, *_ = judge(Answer("softmax", "softmax", answer))
     assert (status, mistake) == ("error", "")
     assert "In your line `return torch.no(s)`" in message
     for source in ("softmax = MADE", "def softmax(scores):\n    return scores * MADE"):
         assert "loops and calls of the notebook" in judge(Answer("softmax", "softmax", [source]))[2]
     status, _, message, *_ = judge(Answer("softmax", "softmax", ["softmax = 1 / 0"]))
-    assert (status, message) == (
-        "error",
-        "ZeroDivisionError: division by zero. In your line `softmax = 1 / 0`.",
-    )
+    told = "ZeroDivisionError: division by zero. In your line `softmax = 1 / 0`."
+    assert (status, message) == ("error", told)
 
 
 def test_the_source_of_each_reference_is_judged_correct():
@@ -973,9 +895,8 @@ class Parts(html.parser.HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         self.tags.add(tag)
-        self.addresses |= {
-            unquote(value) for name, value in attributes if name in ("href", "src", "action")
-        }
+        named = ("href", "src", "action")
+        self.addresses |= {unquote(value) for name, value in attributes if name in named}
 
 
 HOSTILE_NAME = "</title><script>x"
