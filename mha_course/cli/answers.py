@@ -122,16 +122,11 @@ def read(notebook: bytes) -> list[tuple[Any, ...]] | str:
 def find_answers(cells: Sequence[str]) -> list[Answer]:
     """Return the answers in the cells of a notebook, in the order of the course."""
     statements = [statement for cell in cells for statement in _statements(_as_python(cell))]
-    checks = {
-        name: (at, given)
-        for at, statement in enumerate(statements)
-        for name, given in _checks(statement.node)
-    }
-    defined = {
-        name
-        for statement in statements
-        for name in (_defined(statement.node) if statement.node else statement.binds)
-    }
+    checks = dict[str, tuple[int, str]]()
+    defined = set[str]()
+    for at, statement in enumerate(statements):
+        checks |= {name: (at, given) for name, given in _checks(statement.node)}
+        defined.update(_defined(statement.node) if statement.node else statement.binds)
     # A helper may have the name of another lesson's exercise.
     names_of_lessons = [{exercise.name for exercise in lesson.exercises} for lesson in LESSONS]
     theirs = set[str]().union(
@@ -185,12 +180,8 @@ def _bound(node: ast.AST) -> Iterator[str]:
         yield from ((alias.asname or alias.name).split(".")[0] for alias in node.names)
     elif isinstance(node, ASSIGNMENTS):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        yield from (
-            child.id
-            for target in targets
-            for child in ast.walk(target)
-            if isinstance(child, ast.Name)
-        )
+        inner = (child for target in targets for child in ast.walk(target))
+        yield from (child.id for child in inner if isinstance(child, ast.Name))
     else:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.stmt | ast.ExceptHandler | ast.withitem):
@@ -223,11 +214,8 @@ def _used(node: ast.AST) -> Iterator[str]:
         table = tables.pop()
         tables += table.get_children()
         outer = table.get_type() == "module"
-        yield from (
-            name.get_name()
-            for name in table.get_symbols()
-            if name.is_referenced() and (outer or name.is_global())
-        )
+        names = [name for name in table.get_symbols() if name.is_referenced()]
+        yield from (name.get_name() for name in names if outer or name.is_global())
 
 
 def _checks(node: ast.stmt | None) -> Iterator[tuple[str, str]]:
@@ -264,10 +252,8 @@ def _answer(name: str, statements: list[Statement], checked: int, given: str) ->
 
 def _last(name: str, statements: Sequence[Statement], before: int) -> int | None:
     """Return the last statement before a place that binds a name."""
-    places = (
-        at for at in reversed(range(before)) if name in statements[at].binds and statements[at].runs
-    )
-    return next(places, None)
+    binding = (at for at in reversed(range(before)) if name in statements[at].binds)
+    return next((at for at in binding if statements[at].runs), None)
 
 
 def _begun(name: str, statements: Sequence[Statement], before: int) -> bool:
@@ -276,13 +262,10 @@ def _begun(name: str, statements: Sequence[Statement], before: int) -> bool:
     if last is None:
         return False
     node = statements[last].node
-    if (
-        isinstance(node, ast.Assign)
-        and is_stub_source(node)
-        and not any(isinstance(target, ast.Name) for target in node.targets)
-    ):
-        return _begun(name, statements, last)
-    return not is_stub_source(node)
+    if not is_stub_source(node):
+        return True
+    notes = isinstance(node, ast.Assign) and not any(isinstance(x, ast.Name) for x in node.targets)
+    return notes and _begun(name, statements, last)
 
 
 def _needed(expression: str, statements: Sequence[Statement], end: int) -> list[Statement]:
@@ -292,9 +275,8 @@ def _needed(expression: str, statements: Sequence[Statement], end: int) -> list[
     What a function uses is looked up when it is called, so both count: the last before it, and the
     last of all.
     """
-    wanted = [
-        (inner.id, end) for inner in ast.walk(ast.parse(expression)) if isinstance(inner, ast.Name)
-    ]
+    nodes = ast.walk(ast.parse(expression))
+    wanted = [(node.id, end) for node in nodes if isinstance(node, ast.Name)]
     chosen = {at for at in range(end) if "*" in statements[at].binds}
     while wanted:
         name, before = wanted.pop()
@@ -303,14 +285,8 @@ def _needed(expression: str, statements: Sequence[Statement], end: int) -> list[
             # bound too late, in a cell that was run before
             at = _last(name, statements, len(statements))
         if at is not None and at not in chosen:
-            chosen |= {
-                at,
-                *(
-                    earlier
-                    for earlier in range(before)
-                    if name in statements[earlier].binds and statements[earlier].is_part
-                ),
-            }
+            binding = (x for x in range(before) if name in statements[x].binds)
+            chosen |= {at, *(x for x in binding if statements[x].is_part)}
             ends = (at, end) if isinstance(statements[at].node, DEFINITIONS) else (at,)
             wanted += [(used, until) for used in statements[at].uses for until in ends]
     return [statements[at] for at in sorted(chosen)]

@@ -160,14 +160,11 @@ def _map(answers: Sequence[Row], exercises: Sequence[str]) -> str:
     total = Counter(row.mistake for row in answers if row.mistake)
     mistakes = [name for name, _ in total.most_common()]
     most = max(counts.values(), default=1)
-    head = "".join(
-        f'<th scope="col"><span>{escape(text)}</span></th>' for text in (*WORDS.values(), *mistakes)
-    )
+    head = _heads(*WORDS.values(), *mistakes)
     lines = []
     for name in exercises:
-        cells = "".join(
-            f'<td class="status">{statuses[name, status] or ""}</td>' for status in WORDS
-        )
+        came_out = [statuses[name, status] or "" for status in WORDS]
+        cells = "".join(f'<td class="status">{count}</td>' for count in came_out)
         cells += "".join(_cell(counts[name, mistake], most) for mistake in mistakes)
         lines.append(f'<tr><th scope="row"><code>{name}</code></th>{cells}</tr>')
     note = (
@@ -185,14 +182,11 @@ def _cell(count: int, most: int) -> str:
 def _learners(rows: Sequence[Row], exercises: Sequence[str], late: Container[str]) -> str:
     """Draw learners by exercises, each name a link to its feedback."""
     row_of = {(row.learner, row.exercise): row for row in rows}
-    head = "".join(
-        f'<th scope="col"><span>{escape(name)}</span></th>' for name in ("correct", *exercises)
-    )
+    head = _heads("correct", *exercises)
     lines = []
     for learner in dict.fromkeys(row.learner for row in rows):
-        statuses = [
-            row_of[learner, name].status if (learner, name) in row_of else "" for name in exercises
-        ]
+        theirs = [row_of.get((learner, name)) for name in exercises]
+        statuses = [row.status if row else "" for row in theirs]
         titles = [WORDS.get(status, "not handed in") for status in statuses]
         cells = "".join(
             f'<td class="{status}" title="{title}">{SIGNS[status]}</td>'
@@ -229,6 +223,10 @@ def _same_code(answers: Sequence[Row]) -> str:
         "course's own solution may stand in all of them, and short code is often alike."
     )
     return f"<h2>The same code</h2><p>{note}</p><ul>{''.join(items)}</ul>" if items else ""
+
+
+def _heads(*names: str) -> str:
+    return "".join(f'<th scope="col"><span>{escape(name)}</span></th>' for name in names)
 
 
 def _table(note: str, head: str, lines: Sequence[str]) -> str:
