@@ -94,8 +94,17 @@ def grade(
     }
     new = {file: each for each, file in kept.items() if not file.exists() or each.learner in again}
     _judge(_read(new, confined), new, confined)
+    everything = _collect(handed_in, kept, names.values())
+    _write(out, everything, handed_in)
+    return everything
+
+
+def _collect(
+    handed_in: Sequence[HandIn], kept: Mapping[HandIn, Path], names: Iterable[str]
+) -> list[Row]:
+    """Return the rows of all learners, those of the roster who handed in nothing included."""
     by_learner: dict[str, list[Row]] = {
-        name: [] for name in sorted({*names.values(), *(each.learner for each in handed_in)})
+        name: [] for name in sorted({*names, *(each.learner for each in handed_in)})
     }
     for each in handed_in:
         found = [("", "unreadable", "", each.trouble)]
@@ -106,9 +115,7 @@ def grade(
             by_learner[each.learner].append(row._replace(message=about + row.message))
     for learner in by_learner.keys() - {each.learner for each in handed_in}:
         by_learner[learner] = [Row(learner, "", "unreadable", "", NOTHING)]
-    everything = [row for learner, rows in by_learner.items() for row in _best(learner, rows)]
-    _write(out, everything, handed_in)
-    return everything
+    return [row for learner, rows in by_learner.items() for row in _best(learner, rows)]
 
 
 def _write(out: Path, everything: Sequence[Row], handed_in: Sequence[HandIn]) -> None:
