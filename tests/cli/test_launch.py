@@ -1,5 +1,6 @@
 """Set-up on a fresh machine, its repairs, its messages, and the learner's copies."""
 
+import ast
 import importlib.util
 import json
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 import pip
 import pytest
 
+import mha_course
 from mha_course import __main__ as entry
 from mha_course.cli import launch
 
@@ -71,12 +73,8 @@ def test_set_up_once_then_never_again(course, monkeypatch):
 
 
 def has_pip(python):
-    return (
-        subprocess.run(
-            [python, "-m", "pip", "--version"], capture_output=True, check=False
-        ).returncode
-        == 0
-    )
+    command = [python, "-m", "pip", "--version"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def remove(venv, pattern):
@@ -307,6 +305,14 @@ def test_an_interrupt_is_one_line(course, monkeypatch, capsys):
     assert (
         capsys.readouterr().err == "\nmha_course: stopped. Run the same command again to go on.\n"
     )
+
+
+def test_old_pythons_can_read_what_tells_them_that_they_are_old():
+    for module in (mha_course, entry):
+        nodes = [*ast.walk(ast.parse(Path(module.__file__).read_text()))]
+        newer = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr)
+        assert not [node for node in nodes if isinstance(node, newer)]
+        assert not [x for x in nodes if getattr(x, "returns", None) or getattr(x, "annotation", 0)]
 
 
 @pytest.mark.parametrize(("version", "word"), [((3, 8), "old"), ((3, 15), "new")])
