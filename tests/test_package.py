@@ -19,6 +19,7 @@ ALONE = (
     "__main__.py",
     "cli/__init__.py",
     "cli/launch.py",
+    "questions.py",
 )  # run before anything is installed
 
 

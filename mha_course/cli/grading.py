@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 import mha_course
 from mha_course.cli.answers import Answer, judge, read
+from mha_course.cli.gain import write_gain
 from mha_course.cli.grading_pages import Row, class_page, feedback_page
 from mha_course.cli.workers import ENDED, Task, run_all, why_not_confined
 from mha_course.errors import ShapeError, require
@@ -96,6 +97,7 @@ def grade(
     _judge(_read(new, confined), new, confined)
     everything = _collect(handed_in, kept, names.values())
     _write(out, everything, handed_in)
+    write_gain(out, ((each.learner, _content(each)) for each in handed_in), confined)
     return everything
 
 

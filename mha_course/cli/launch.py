@@ -11,10 +11,13 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from mha_course.questions import due_line
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS, COPIES = "notebooks", "my_course"
@@ -151,9 +154,8 @@ def set_up() -> Path:
     unfinished.unlink()
     print("The course is set up.", flush=True)
     if sys.platform == "win32" and shutil.which("nvidia-smi"):
-        torch = next(
-            line for line in requirements.read_text().splitlines() if line.startswith("torch==")
-        )
+        lines = requirements.read_text().splitlines()
+        torch = next(line for line in lines if line.startswith("torch=="))
         print(
             f'To use the NVIDIA GPU: "{python}" -m pip install {torch}+cu130 --extra-index-url '
             f"{CUDA_INDEX}"
@@ -218,13 +220,8 @@ def _make_venv(venv: Path) -> None:
 def _install(python: Path, requirements: Path, kind: str) -> None:
     """Let pip install the requirements, and turn its failures into one sentence."""
     log = python.parent.parent / "setup.log"
-    options = [
-        "--disable-pip-version-check",
-        "--retries=2",
-        f"--log={log}",
-        "-r",
-        str(requirements),
-    ]
+    options = ["--disable-pip-version-check", "--retries=2", f"--log={log}"]
+    options += ["-r", str(requirements)]
     if sys.platform == "linux" and kind == "cpu" and _answers(f"{CPU_INDEX}/torch/"):
         options += ["--extra-index-url", CPU_INDEX]
     log.unlink(missing_ok=True)
@@ -330,6 +327,7 @@ def reset_lesson(number: str) -> int:
 def open_lab(python: Path, options: Sequence[str]) -> int:
     """Open the first lesson in JupyterLab, on this machine only, with its token on."""
     lesson = copy_lessons()
+    print(due_line(lesson.with_name(".progress.json"), time.time()), end="", flush=True)
     settings = [
         "--ServerApp.ip=127.0.0.1",
         f"--LabApp.default_url=/lab/tree/{COPIES}/{lesson.name}",

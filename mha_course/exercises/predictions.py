@@ -14,12 +14,16 @@ from typing import Any
 from torch import Tensor
 
 from mha_course.errors import require
-from mha_course.exercises.catalogue import QUESTIONS
+from mha_course.exercises.catalogue import LESSONS, QUESTIONS
 from mha_course.exercises.live_card import live_card
+from mha_course.exercises.progress_store import update
 from mha_course.exercises.reading import has_form, read_answer
 from mha_course.exercises.spec import Question
 from mha_course.markup import box, isolate_text
+from mha_course.questions import predicted
 
+# Those of lessons without exercises say that the lesson is done.
+COUNTED = {name for each in LESSONS if not each.exercises for name in each.questions}
 VERDICTS = {True: "✔ Right.", False: "✘ Not quite."}
 
 
@@ -73,6 +77,7 @@ class Prediction:
                 {"text": choice, "right": choice == right, "reason": self._verdict(choice)}
                 for choice in self.question.choices
             ]
+            content["sends"] = self.name in COUNTED
         else:
             content |= {"field": True, "details": self._fold()}
         return live_card("question", content, self._respond)
@@ -141,4 +146,7 @@ def predict(name: str, answer: object = None) -> Prediction:
     if isinstance(answer, list | tuple):
         answer = ", ".join(map(str, answer))
     given = "" if answer is None or answer is Ellipsis else str(answer).strip()
-    return Prediction(name, QUESTIONS[name], given or None)
+    prediction = Prediction(name, QUESTIONS[name], given or None)
+    if name in COUNTED and prediction.correct is not None:
+        update(lambda content: content.update(predicted=sorted({name, *predicted(content)})))
+    return prediction

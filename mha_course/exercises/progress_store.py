@@ -6,7 +6,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -109,9 +109,10 @@ def progress() -> Progress:
     if _switched_off():
         return Progress(note=_OFF)
     try:
-        entries = _read()
+        content = kept()
     except OSError:
         return Progress(note=_LOCKED)
+    entries = None if content is None else _entries(content)
     if _LOCKED in _trouble or not os.access(".", os.W_OK):
         return Progress(_table(entries) if entries else (), _LOCKED)
     afresh = entries is None or _AFRESH in _trouble
@@ -123,8 +124,25 @@ def remember(name: str, status: str) -> None:
 
     A status that is not one of RANKS is not kept, so that a lesson that is only run leaves no file.
     """
-    if status not in RANKS or _switched_off():
-        return
+
+    def judged(content: dict[str, Any]) -> None:
+        entries = _entries(content)
+        before = entries.get(name, Entry(status, 0))
+        best = max(before.status, status, key=RANKS.index)
+        entries[name] = Entry(best, before.attempts + 1)
+        content["exercises"] = {each: entry._asdict() for each, entry in sorted(entries.items())}
+
+    if status in RANKS:
+        update(judged)
+
+
+def update(change: Callable[[dict[str, Any]], None]) -> bool:
+    """Change what is kept, and return whether that was possible; never raise.
+
+    A broken file is laid aside: people can mend what a program cannot read.
+    """
+    if _switched_off():
+        return False
     try:
         # Two notebooks may run in one folder: both would read the same entries, and the second to
         # write undo the first. The lock's file stays: another notebook may wait for it.
@@ -132,35 +150,42 @@ def remember(name: str, status: str) -> None:
             warnings.catch_warnings(action="ignore"),
             FileLock(f"{FILE}.lock", timeout=TIMEOUT, poll_interval=0.005),
         ):
-            entries = _read()
-            if entries is None:
+            content = kept()
+            if content is None:
                 _trouble.add(_AFRESH)
-                entries = {}
-            before = entries.get(name, Entry(status, 0))
-            best = max(before.status, status, key=RANKS.index)
-            _write(entries | {name: Entry(best, before.attempts + 1)})
+                Path(FILE).replace(f"{FILE}.broken")
+            content = {"exercises": {}} | (content or {})
+            change(content)
+            _write(content)
         _trouble.discard(_LOCKED)
+        return True
     except (OSError, NotImplementedError):  # the latter where a file system has no locks
         _trouble.add(_LOCKED)
+        return False
 
 
 def _switched_off() -> bool:
     return os.environ.get(SWITCH, "").strip().lower() == "off"
 
 
-def _read() -> dict[str, Entry] | None:
-    """Return what is kept, nothing where there is no file, and None where the file is broken.
+def kept() -> dict[str, Any] | None:
+    """Return all that is kept, nothing where there is no file, and None where the file is broken.
 
     Raises: OSError.
     """
     try:
-        kept = json.loads(Path(FILE).read_text(encoding="utf-8"))["exercises"]
-        entries = {name: _entry(value) for name, value in kept.items()}
-        return {name: entry for name, entry in entries.items() if entry}
+        content = json.loads(Path(FILE).read_text(encoding="utf-8"))
+        return content if isinstance(content["exercises"], dict) else None
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _entries(content: Mapping[str, Any]) -> dict[str, Entry]:
+    """Return what is kept of each exercise."""
+    entries = {name: _entry(value) for name, value in content.get("exercises", {}).items()}
+    return {name: entry for name, entry in entries.items() if entry}
 
 
 def _entry(kept: Any) -> Entry | None:
@@ -171,10 +196,9 @@ def _entry(kept: Any) -> Entry | None:
     return None
 
 
-def _write(entries: Mapping[str, Entry]) -> None:
+def _write(content: Mapping[str, Any]) -> None:
     """Replace the file in one move: a killed kernel, or a full disk, leaves the old one whole."""
     part = Path(f"{FILE}.part")
-    content = {"exercises": {name: entry._asdict() for name, entry in sorted(entries.items())}}
     try:
         part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         try:

@@ -9,6 +9,7 @@ import { connect } from "./protocol.js";
  * @typedef {object} CardOptions All texts are HTML that the course wrote.
  * @property {string} html
  * @property {{ text: string, right: boolean, reason: string }[]} [choices]
+ * @property {boolean} [sends] Whether the kernel is told which choice was made.
  * @property {boolean} [field] Whether there is a field to type an answer in.
  * @property {string} [details] What stands below all else.
  *
@@ -70,7 +71,7 @@ function makeBar(send) {
 }
 
 function render({ model, el }) {
-  const { html, choices = [], field, details } = model.get("options");
+  const { html, choices = [], sends, field, details } = model.get("options");
   const trouble = make("p", "trouble");
   const reason = make("div", "reason");
   const parts = make("div", "parts");
@@ -87,7 +88,11 @@ function render({ model, el }) {
     setText(node.querySelector(".sign"), right ? "✔" : "✘");
     reason.innerHTML = why;
   }
-  const answers = field ? [makeField(send)] : choices.map((choice) => makeChoice(choice, mark));
+  function choose(node, right, why) {
+    mark(node, right, why);
+    if (sends) send("answer", node.lastChild.textContent);
+  }
+  const answers = field ? [makeField(send)] : choices.map((choice) => makeChoice(choice, choose));
   const { bar, show: showButtons } = makeBar(send);
   const root = make("div", "mha-face", fromHTML("report", html));
   const [longest] = choices.map((choice) => choice.reason).sort((a, b) => b.length - a.length);

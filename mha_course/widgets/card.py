@@ -45,8 +45,8 @@ class Card(W.VBox):  # type: ignore[misc]
     Args:
         kind: by which card.css colours it.
         content: ``html``; below it ``choices`` (each its text, whether it is right, and the HTML of
-            its reason), or a ``field``, and then ``details``; or ``buttons`` (each its action, its
-            label, and whether it is done).
+            its reason), which it ``sends`` or not, or a ``field``, and then ``details``; or
+            ``buttons`` (each its action, its label, and whether it is done).
         respond: ``respond(action, text)`` returns what changes of it: ``right`` (None where it
             cannot be read) and ``reason`` of what was typed, ``buttons``, ``parts`` (HTML) and
             ``widgets`` to show below.

@@ -40,9 +40,8 @@ print(json.dumps({
 
 def address():
     """Return the repository's address, which stands in pyproject.toml."""
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"][
-        "Repository"
-    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return project["urls"]["Repository"]
 
 
 def pins(path):

@@ -366,9 +366,8 @@ class TestOfAClass:
     def test_every_planted_answer_is_judged_as_it_is(self, graded):
         rows = [row for row in table(graded[1]) if row["exercise"] == "softmax"]
         found = {row["learner"]: (row["status"], row["mistake"]) for row in rows}
-        assert {name: found[name] for name in PLANTED} == {
-            name: tuple(rest) for name, (_, *rest) in PLANTED.items()
-        }
+        expected = {name: tuple(rest) for name, (_, *rest) in PLANTED.items()}
+        assert {name: found[name] for name in PLANTED} == expected
 
     def test_who_fills_the_disk_is_stopped(self, graded):
         for name in ("many files", "large files", "holds", "maps", "folders in folders"):
@@ -405,9 +404,8 @@ class TestOfAClass:
         for name, expected in columns.items():
             lines = table(graded[1], name)
             assert [*lines[0]][3:] == expected
-            assert [line["learner"] for line in lines] == [
-                *dict.fromkeys(x["learner"] for x in rows)
-            ]
+            learners = [*dict.fromkeys(row["learner"] for row in rows)]
+            assert [line["learner"] for line in lines] == learners
             for line in lines:
                 whole = sum(float(line[column]) // 1 for column in expected)
                 assert whole == right[line["learner"]], line

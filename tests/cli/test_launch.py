@@ -91,22 +91,16 @@ def unstamp(venv):
 
 # How it is damaged, and whether the environment must be made anew or only mended.
 DAMAGES = {
-    "pip was stopped": (
-        lambda venv, python: (unstamp(venv), (venv / "mha_course.unfinished").touch()),
-        True,
-    ),
+    "pip was stopped": (lambda venv, _: (venv / "mha_course.json").rename(
+        venv / "mha_course.unfinished"), True),
     "ensurepip was stopped": (lambda venv, python: (remove(venv, "pip"), unstamp(venv)), True),
     "made without pip": (lambda venv, python: (remove(venv, "pip*"), unstamp(venv)), False),
     "a broken interpreter": (
-        lambda venv, python: (python.unlink(), python.write_text("nothing")),
-        True,
-    ),
+        lambda venv, python: (python.unlink(), python.write_text("nothing")), True),
     "other requirements": (
-        lambda venv, python: (venv.parent / "requirements.txt").write_text("# still none\n"),
-        False,
-    ),
+        lambda venv, _: (venv.parent / "requirements.txt").write_text("# still none\n"), False),
     "half a stamp": (lambda venv, python: (venv / "mha_course.json").write_text('{"req'), False),
-}
+}  # fmt: skip
 
 
 @pytest.mark.setup

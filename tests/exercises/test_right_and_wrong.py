@@ -133,12 +133,8 @@ def scattered(logits, temperature, top_k):
 
 def named(mask, convention):
     """Know the four conventions of the exercise, and no other."""
-    return {
-        "sdpa": lambda: mask,
-        "multihead": lambda: ~mask,
-        "seaborn": lambda: ~mask,
-        "additive": lambda: mask == 0,
-    }[convention]()
+    hidden = dict.fromkeys(("multihead", "seaborn"), lambda: ~mask)
+    return ({"sdpa": lambda: mask, "additive": lambda: mask == 0} | hidden)[convention]()
 
 
 def replaced(fn, x):

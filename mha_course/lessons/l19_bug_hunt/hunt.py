@@ -31,7 +31,7 @@ from mha_course.experiments.faulty_attention import (
 )
 from mha_course.lessons.l19_bug_hunt import costs
 from mha_course.lessons.l19_bug_hunt.pictures import small_curves
-from mha_course.lessons.l19_bug_hunt.probes import NOTHING, PROBES, Reading, written
+from mha_course.lessons.l19_bug_hunt.probes import CALLS, NOTHING, PLAIN, PROBES, Reading
 from mha_course.markup import box, columns, escaped, heading, prose, row, table
 from mha_course.mistakes import ROWS
 from mha_course.models import seeded
@@ -70,6 +70,11 @@ class Case:
     seed: int
     _made: tuple[str, ...] = field(repr=False)
     sizes: tuple[int, int, int]
+
+    @property
+    def name(self) -> str:
+        """Its number, and the seed of its sheet unless that is the lesson's."""
+        return f"case {self.number}{f' of sheet {self.seed}' * bool(self.seed)}"
 
     @property
     def _mistakes(self) -> set[str]:
@@ -119,10 +124,13 @@ def sheet(seed: int = 0) -> tuple[Case, ...]:
     if seed:
         dice = random.Random(seed)
         unseen = [name for name in INNOCENTS if name not in LESSON_SHEET]
-        singles = dice.sample(unseen, dice.randint(1, 3))
-        singles += dice.sample(list(SINGLE), 10 - len(singles))
-        dice.shuffle(singles)
         pairs = dice.sample(PAIRS[2:], 2)
+        while len({*pairs[0], *pairs[1]}) < 4:
+            pairs = dice.sample(PAIRS[2:], 2)
+        others = [name for name in SINGLE if name not in pairs[0] + pairs[1]]
+        singles = dice.sample(unseen, dice.randint(1, 3))
+        singles += dice.sample(others, 10 - len(singles))
+        dice.shuffle(singles)
         sizes = dice.choices(SIZES, k=12)
     made = [(name,) for name in singles] + pairs
     return tuple(
@@ -162,7 +170,10 @@ class Verdict:
     source: str = ""
 
     def __repr__(self) -> str:
-        lines = [f"Case {self.case.number}: {_SIGNS[self.status][2:]}. {self.title}", self.message]
+        lines = [
+            f"{self.case.name.capitalize()}: {_SIGNS[self.status][2:]}. {self.title}",
+            self.message,
+        ]
         lines = [line for text in lines for line in textwrap.wrap(text, 80)]
         if self.source:
             caption, heads, rows = cost(self.case)
@@ -176,7 +187,7 @@ class Verdict:
         return "\n".join(lines).rstrip()
 
     def _repr_html_(self) -> str:
-        top = heading(f"{_SIGNS[self.status]}. {self.title}", f"case {self.case.number}")
+        top = heading(f"{_SIGNS[self.status]}. {self.title}", self.case.name)
         parts = [f"{top}<br>{prose(self.message)}"]
         code = ""
         if self.source:
@@ -219,7 +230,7 @@ def accuse(number: int, *mistakes: str, seed: int = 0) -> Verdict | Panel:
         require(known, "accuse", rule, expected="an id from sentences()", got=repr(name))
     most = len(suspect._mistakes)
     rule = f"this case has at most {'one' if most == 1 else 'two'}"
-    few, got = len(mistakes) <= most, ", ".join(mistakes)
+    few, got = len(mistakes) <= (1 if INNOCENT in mistakes else most), ", ".join(mistakes)
     require(few, "accuse", rule, expected="an id for each", got=got)
     return _judge(suspect, {*mistakes})
 
@@ -244,15 +255,17 @@ def _judge(suspect: Case, accused: set[str]) -> Verdict:
     right, wrong = sorted(accused & real), sorted(accused - real)
     choices = _choices.setdefault((suspect.seed, suspect.number), [])
     again = set() in choices  # not the first wrong one
-    if set().union(*choices) != real:
+    known = set().union(*choices)
+    if known != real and (wrong or not {*right} <= known):
         choices.append({*right})
     named = " ".join(SAID[name].title for name in right)
     if wrong:
         against = _acquittal(suspect, wrong[0], again)
+        against += "".join(f" Nor is it “{SAID[name].title[:-1]}”." for name in wrong[1:])
         title = SAID[wrong[0]].title
         if right:
             return Verdict(suspect, "near", named, f"But not “{title[:-1]}”. {against}")
-        return Verdict(suspect, "wrong", title, against)
+        return Verdict(suspect, "wrong", f"“{title}”", against)
     why = " ".join(SAID[name].why for name in right)
     if set().union(*choices) < real:
         return Verdict(suspect, "near", named, f"{why} And there is another mistake.")
@@ -261,18 +274,20 @@ def _judge(suspect: Case, accused: set[str]) -> Verdict:
 
 @cache
 def _readings(suspect: Case) -> dict[str, Reading]:
-    """Return what every probe finds, each of a module of its own."""
-    return {name: _read(suspect, name) for name in PROBES}
+    """Return what every call of a probe gives, each of a module of its own."""
+    return {call: _read(suspect, call) for call in CALLS}
 
 
-def _read(suspect: Case, probe: str) -> Reading:
+def _read(suspect: Case, call: str) -> Reading:
     with seeded(0):
-        return PROBES[probe](suspect.module)
+        return CALLS[call](suspect.module)
 
 
 def _telling(suspect: Case) -> dict[str, Reading]:
-    """Return the readings in which a number is not 0 that should be."""
-    return {name: reading for name, reading in _readings(suspect).items() if reading.finds}
+    """Return what the probes give that no right module gives."""
+    readings = _readings(suspect)
+    found = {name: readings[f"{name}(module)"] for name in PROBES}
+    return {name: reading for name, reading in found.items() if reading.finds}
 
 
 def _acquittal(suspect: Case, name: str, again: bool) -> str:
@@ -284,50 +299,45 @@ def _acquittal(suspect: Case, name: str, again: bool) -> str:
     found = _against(suspect, name)
     if found is None:
         return "It is not one of the two."
-    probe, label, off = found
-    would, is_here = ("not be 0", "is") if off else ("be 0", "is not")
+    call, would = found
     which = "one of the two" if len(suspect._mistakes) > 1 else "this"
-    return (
-        f"If it were {which}, the number “{label}” of the probe `{probe}` would {would}. "
-        f"Here it {is_here}."
-    )
+    here = _readings(suspect)[call]
+    gives = f"gives {here.written}" if here.finds else "does"
+    return f"If it were {which}, `{call}` would {would}. Here it {gives}."
 
 
-def _against(suspect: Case, name: str) -> tuple[str, str, bool] | None:
-    """Return a number that is otherwise with this mistake, by its probe and label, and whether it
-    would then not be 0. Of two mistakes either may be why a number is not 0, so what counts there
-    is a number that is never 0 with this one, whatever the other.
+def _against(suspect: Case, name: str) -> tuple[str, str] | None:
+    """Return a call of a probe that gives another number with this mistake, and what it would give.
+    Of two mistakes either may be why a number is not that of a right module, so what counts there
+    is a number that is never that with this one, whatever the other.
     """
-    here, found = _readings(suspect), []
-    for probe, reading in _readings(replace(suspect, _made=(name,))).items():
-        there = dict(here[probe].pattern)
-        for label, off in reading.pattern:
-            if off != there[label]:
-                found.append((off and label in reading.zero, off, probe, label))
-    found.sort(key=lambda one: one[:2], reverse=True)  # best: 0 here, and should not be
+    found = []
+    for call, there in _readings(replace(suspect, _made=(name,))).items():
+        here = _readings(suspect)[call]
+        if there.pattern != here.pattern:
+            would = f"give {there.written}" if here.finds else f"not give {here.expected}"
+            off, plain = there.finds and not here.finds, call in PLAIN
+            found.append((plain, off, not there.finds, call, would))
+    found.sort(key=lambda one: one[:3], reverse=True)  # best: right here, and would not be
     two = len(suspect._mistakes) > 1
-    for _, off, probe, label in found:
-        if not two or (off and _stays(name, probe, label, suspect.sizes)):
-            return probe, label, off
+    for _, off, _, call, would in found:
+        if not two or (off and _stays(name, call, suspect.sizes)):
+            return call, would
     return None
 
 
 @cache
-def _stays(name: str, probe: str, label: str, sizes: tuple[int, int, int]) -> bool:
-    """Return whether a number is not 0 with this mistake and any other beside it."""
+def _stays(name: str, call: str, sizes: tuple[int, int, int]) -> bool:
+    """Return whether a probe finds this mistake with any other beside it."""
     own = {*faulty_attention.methods(name)}
     others = [other for other in SINGLE if own.isdisjoint(faulty_attention.methods(other))]
-    pairs = (Case(0, 0, (name, other), sizes) for other in others)
-    return all(dict(_read(pair, probe).pattern)[label] for pair in pairs)
+    return all(_read(Case(0, 0, (name, other), sizes), call).finds for other in others)
 
 
 def _told(suspect: Case) -> list[str]:
-    """Say which probes tell, the first three each with its first number that is not 0."""
+    """Say which probes tell, the first three with their numbers."""
     telling = _telling(suspect)
-    lines = []
-    for name, reading in [*telling.items()][:3]:
-        label = next(label for label, off in reading.pattern if off)
-        lines.append(f"`{name}`, {label}: {written(reading.zero[label])}")
+    lines = [f"`{name}`, {one.label}: {one.written}" for name, one in [*telling.items()][:3]]
     if more := [f"`{name}`" for name in telling][3:]:
         lines.append(f"and {', '.join(more)}")
     return lines or ["no probe: nothing is wrong"]
@@ -340,8 +350,8 @@ def cost(suspect: Case) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
     records = {"this case": suspect.record, "the right one": costs.load()[costs.RIGHT]}
     return (
         "What it costs a small language model, in nats per word on held-out sentences: the mean of "
-        "three runs, and their range. Word by word means padded in front, with a cache. (The curve "
-        "is the loss in training.)",
+        "three runs, and their range. Word by word means padded in front, with a cache. The right "
+        "parameters are those that the right one learned.",
         ("", "read at once", "word by word", "right parameters"),
         [(name, *map(_loss, record[1:])) for name, record in records.items()],
     )
@@ -459,6 +469,9 @@ def _stops_or_accuses(probe: Callable[[CausalAttention], Any], module: CausalAtt
         return True
 
 
+SCORE = ("Case", "State", "Choices")
+
+
 @dataclass(frozen=True)
 class Score:
     """Which cases of a sheet are found, with how many choices."""
@@ -467,10 +480,10 @@ class Score:
     total: str
 
     def __repr__(self) -> str:
-        return f"{columns(self.rows)}\n{self.total}"
+        return f"{columns([SCORE, *self.rows])}\n{self.total}"
 
     def _repr_html_(self) -> str:
-        return table(self.total, ("Case", "State", "Choices"), map(row, self.rows))
+        return table(self.total, SCORE, map(row, self.rows))
 
 
 def score(seed: int = 0) -> Score:

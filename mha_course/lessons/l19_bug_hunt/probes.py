@@ -1,5 +1,5 @@
-"""What is true of every right attention of ``faulty_attention``, as probes: they call a module and
-return numbers, those that are 0 for every right module apart from those that are clues.
+"""What is true of every right attention of ``faulty_attention``, as probes: each calls a module and
+returns one number, with what it is of a right module.
 
 Axes: B sentences, S tokens, C width, H heads, G heads of k and v, D = C / H.
 """
@@ -9,77 +9,78 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from mha_course.caching import KVCache
+from mha_course.errors import require
 from mha_course.experiments.faulty_attention import CausalAttention
 from mha_course.models import seeded
 
 NOTHING = 1e-9  # what is smaller is rounding, in float64
-HALF = "outputs in half precision minus in double, 0 up to 0.05"
 
 
 @dataclass(frozen=True, repr=False)
 class Reading:
-    """The numbers of a probe: those that are 0 for every right module, and clues."""
+    """The number of a probe. Of a right module it is ``right``."""
 
-    zero: dict[str, float]
-    clues: dict[str, float] = field(default_factory=dict)  # a 0 says what there is instead
+    value: float
+    label: str
+    right: float = 0.0
+    total: int = 0  # what is counted, else 0
 
     @property
     def finds(self) -> bool:
-        """Whether a number is not 0 that should be."""
-        return any(map(is_off, self.zero.values()))
+        """Whether no right module gives this number; NaN is of none."""
+        return not abs(self.value - self.right) <= NOTHING
 
     @property
-    def pattern(self) -> tuple[tuple[str, bool], ...]:
-        """Which numbers are not 0, whatever the parameters."""
-        return tuple((label, is_off(value)) for label, value in {**self.zero, **self.clues}.items())
+    def pattern(self) -> float:
+        """What the number is whatever the parameters: a count, 0, 1 for any other, or infinity for
+        NaN.
+        """
+        if math.isnan(self.value):
+            return math.inf
+        return self.value if self.total else float(self.finds)
 
     def __repr__(self) -> str:
-        lines = [f"{written(value):>8}  {label}" for label, value in self.zero.items()]
-        if self.clues:
-            lines.append("a 0 here is a clue:")
-        lines += [f"{written(value):>8}  {label}" for label, value in self.clues.items()]
-        return "\n".join(lines)
+        return f"{self.written:>8}  {self.label}"
 
+    @property
+    def written(self) -> str:
+        """The number, as it is shown.
 
-class Count(int):
-    """How many of some things are true."""
+        >>> [Reading(value, "").written for value in (1e-12, 0.12345, 0.000123, math.nan)]
+        ['0', '0.123', '1e-04', 'NaN']
+        >>> Reading(6, "", total=7).written
+        '6 of 7'
+        """
+        return self._write(self.value)
 
-    total: int
+    @property
+    def expected(self) -> str:
+        """The number of a right module."""
+        return self._write(self.right)
 
-    def __new__(cls, found: Tensor) -> Count:
-        """Count what is true in found."""
-        count = super().__new__(cls, found.sum().item())
-        count.total = found.numel()
-        return count
+    def _write(self, value: float) -> str:
+        if math.isnan(value):
+            return "NaN"
+        if self.total:
+            return f"{value} of {self.total}"
+        if not abs(value) > NOTHING:
+            return "0"
+        return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"
 
 
 Probe = Callable[[CausalAttention], Reading]
 
 
-def is_off(value: float) -> bool:
-    """Return whether a number is not 0 but for rounding; NaN is not."""
-    return not abs(value) <= NOTHING
-
-
-def written(value: float) -> str:
-    """Write a number of a probe.
-
-    >>> [written(value) for value in (1e-12, Count(torch.eye(3) > 0), 0.12345, 0.000123, math.nan)]
-    ['0', '3 of 9', '0.123', '1e-04', 'NaN']
-    """
-    if isinstance(value, Count):
-        return f"{value:d} of {value.total}"
-    if math.isnan(value):
-        return "NaN"
-    if not is_off(value) or value == int(value):
-        return f"{value:.0f}"
-    return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"
+def count(found: Tensor, label: str, right: int = 0) -> Reading:
+    """Count what is true in found."""
+    return Reading(int(found.sum()), label, right, found.numel())
 
 
 def tokens(module: CausalAttention, batch: int = 2, length: int = 7, seed: int = 0) -> Tensor:
@@ -101,170 +102,144 @@ def difference(one: Tensor, other: Tensor) -> float:
     return (one - other).detach().abs().amax().item()
 
 
-def one_by_one(module: CausalAttention, x: Tensor) -> Tensor:
-    """Give tokens (B, S, C) one at a time, with a new cache, and return all outputs (B, S, C)."""
-    cache = KVCache()
-    return torch.cat([module(x[:, s : s + 1], None, cache) for s in range(x.size(1))], dim=1)
-
-
-def repeat(module: CausalAttention) -> Reading:
-    """Call it twice with the same tokens."""
-    x = tokens(module)
-    return Reading({"the second call minus the first": difference(module(x), module(x))})
+def _with_cache(
+    module: CausalAttention, x: Tensor, sizes: tuple[int, ...], before: Tensor | None = None
+) -> Tensor:
+    """Give a copy of the module tokens (B, S, C) in pieces, with a new cache, and return all
+    outputs (B, S, C). It may have read another text before, token by token, with another cache.
+    """
+    module, cache = copy.deepcopy(module), KVCache()
+    if before is not None:
+        old = KVCache()
+        for token in before.split(1, dim=1):
+            module(token, None, old)
+    return torch.cat([module(part, None, cache) for part in x.split(sizes, dim=1)], dim=1)
 
 
 def alone(module: CausalAttention) -> Reading:
-    """Take each sentence out of a batch of three."""
+    """Take each sentence out of a batch of three, each with padding of its own in front."""
     x = tokens(module, batch=3)
-    masks = torch.arange(7) >= torch.tensor([[0], [2], [3]])  # (3, 7), padding in front
-    pairs = zip(x.split(1), masks.split(1), strict=True)
-    without, masked = zip(*((module(one), module(one, mask)) for one, mask in pairs), strict=True)
-    real = masks[..., None]
-    return Reading(
-        {
-            "sentences in a batch minus alone": difference(torch.cat(without), module(x)),
-            "sentences in a batch minus alone, with a mask for each": difference(
-                torch.cat(masked).where(real, 0.0), module(x, masks).where(real, 0.0)
-            ),
-        }
-    )
+    mask = torch.arange(7) >= torch.tensor([[0], [2], [3]])  # (3, 7)
+    singles = [module(*pair) for pair in zip(x.split(1), mask.split(1), strict=True)]
+    real = mask[..., None]
+    off = difference(torch.cat(singles).where(real, 0.0), module(x, mask).where(real, 0.0))
+    return Reading(off, "sentences in a batch against alone")
+
+
+def lengths(module: CausalAttention) -> Reading:
+    """Cut the last three of seven tokens off."""
+    x = tokens(module)
+    off = difference(module(x)[:, :4], module(x[:, :4]))
+    return Reading(off, "first four outputs, with seven tokens against with four")
 
 
 def leaks(module: CausalAttention) -> Reading:
-    """Change each token, and count which outputs change."""
-    x = tokens(module)
-    shown = torch.ones(x.shape[:2], dtype=torch.bool)
-    with_mask = _felt(lambda changed: module(changed, shown), x)
-    masked = {f"{label}, with a mask that hides nothing": n for label, n in with_mask.items()}
-    return Reading({**_felt(module, x), **masked})
-
-
-def _felt(call: Callable[[Tensor], Tensor], x: Tensor, window: int = 7) -> dict[str, float]:
-    """Count the pairs of output and token that a right module has otherwise."""
-    before, columns = call(x), []
-    for s in range(x.size(1)):
-        changed = x.clone()
-        changed[:, s] *= -1
-        columns.append(~((call(changed) - before).abs().amax((0, 2)) <= NOTHING))  # NaN is off
-    feels = torch.stack(columns, dim=1)  # (S, S)
-    place = torch.arange(x.size(1))
-    back = place[:, None] - place  # (S, S), how far
-    counts = {
-        "outputs that feel the next token": feels[back == -1],
-        "tokens farther ahead that are felt": feels[back < -1],
-        "outputs that do not feel their own token": ~feels[back == 0],
-        "earlier tokens that are not felt": ~feels[(back > 0) & (back < window)],
-    }
-    if window < 7:
-        counts["tokens before the window that are felt"] = feels[back >= window]
-    return {label: Count(found) for label, found in counts.items()}
+    """Change each of seven tokens, and count the outputs that change."""
+    shown = torch.ones(2, 7, dtype=torch.bool)
+    return _felt(lambda x: module(x, shown), tokens(module), "with all tokens shown", 28)
 
 
 def window(module: CausalAttention) -> Reading:
     """Set its window to 3, and count as ``leaks`` does."""
     twin = copy.deepcopy(module)
     twin.window = 3
-    return Reading(_felt(twin, tokens(module), 3))
+    return _felt(twin, tokens(module), "with a window of 3", 18)
 
 
-def lengths(module: CausalAttention) -> Reading:
-    """Cut the last three of seven tokens off."""
-    x = tokens(module)
-    return Reading(
-        {
-            "outputs 0 to 3, of seven tokens minus of four": difference(
-                module(x)[:, :4], module(x[:, :4])
-            )
-        }
-    )
+def cached_leaks(module: CausalAttention) -> Reading:
+    """Give three tokens, then four, with a cache, and count as ``leaks`` does."""
+    pieces = "in pieces of 3 and 4 tokens with a cache"
+    return _felt(lambda x: _with_cache(module, x, (3, 4)), tokens(module), pieces, 28)
 
 
-def texts(module: CausalAttention) -> Reading:
-    """Pack a text of four tokens and one of three into one row."""
-    x = tokens(module)
-    parts, numbers = x.split((4, 3), dim=1), torch.tensor([[1, 1, 1, 1, 2, 2, 2]]).expand(2, 7)
-    packed = module(x, texts=numbers).split((4, 3), dim=1)
-    first, second = (difference(got, module(part)) for got, part in zip(packed, parts, strict=True))
-    labels = (f"the {place} text, packed minus alone" for place in ("first", "second"))
-    return Reading(dict(zip(labels, (first, second), strict=True)))
+def _felt(call: Callable[[Tensor], Tensor], x: Tensor, how: str, right: int) -> Reading:
+    """Count the pairs of an output and a token whose change it feels."""
+    before, columns = call(x), []
+    for s in range(x.size(1)):
+        changed = x.clone()
+        changed[:, s] *= -1
+        columns.append(~((call(changed) - before).abs().amax((0, 2)) <= NOTHING))  # NaN is off
+    label = f"pairs of an output and a token that changes it, {how}"
+    return count(torch.stack(columns), label, right)
 
 
 def padding(module: CausalAttention) -> Reading:
-    """Put three hidden tokens in front, and others in their place."""
-    x = tokens(module)
-    padded = torch.cat((tokens(module, length=3, seed=1), x), dim=1)  # (B, 3+S, C)
-    mask = (torch.arange(10) >= 3).expand(2, 10)
+    """Put three hidden tokens in front, and give all with an empty cache."""
+    x, padded, mask = _padded(module)
+    off = difference(copy.deepcopy(module)(padded, mask, KVCache())[:, 3:], module(x))
+    return Reading(
+        off, "outputs with hidden tokens in front and an empty cache, against a plain call"
+    )
+
+
+def hidden(module: CausalAttention) -> Reading:
+    """Put other hidden tokens in place of three."""
+    _, padded, mask = _padded(module)
     other = padded.clone()
     other[:, :3] *= -2
-    out = module(padded, mask)[:, 3:]
-    return Reading(
-        {
-            "change of the outputs when hidden tokens change": difference(
-                out, module(other, mask)[:, 3:]
-            ),
-            "outputs with hidden tokens in front minus without": difference(out, module(x)),
-        }
-    )
+    off = difference(module(padded, mask)[:, 3:], module(other, mask)[:, 3:])
+    return Reading(off, "outputs after the hidden tokens are replaced, against before")
+
+
+def _padded(module: CausalAttention) -> tuple[Tensor, Tensor, Tensor]:
+    x = tokens(module)
+    padded = torch.cat((tokens(module, length=3, seed=1), x), dim=1)  # (B, 3+S, C)
+    return x, padded, (torch.arange(10) >= 3).expand(2, 10)
 
 
 def empty_rows(module: CausalAttention) -> Reading:
     """Hide all that a token may attend to: its context is 0."""
-    x = tokens(module).requires_grad_()
     mask = (torch.arange(7) >= 3).expand(2, 7)
-    out = module(x, mask)
-    (gradient,) = torch.autograd.grad(out[:, 3:].sum(), x)
-    empty = module.out_proj.bias.expand_as(out[:, :3])
-    return Reading(
-        {
-            "outputs of tokens that see nothing minus the bias of W_O": difference(
-                out[:, :3], empty
-            ),
-            "numbers of the gradient that are NaN": Count(gradient.isnan()),
-        }
-    )
+    out = module(tokens(module), mask)[:, :3] - module.out_proj.bias
+    other = ~(out.abs().amax((0, 2)) <= NOTHING)  # (3,)
+    return count(other, "outputs other than the bias of W_O, of tokens that see nothing")
 
 
 def alike(module: CausalAttention) -> Reading:
     """Give one token seven times: each output is that of the token alone."""
     one = tokens(module, length=1)
     out = module(one.expand(-1, 7, -1).contiguous()) - module(one)
-    return Reading(
-        {
-            "the last output minus that of one token alone": out[:, -1].abs().max().item(),
-            "the first six outputs minus that of one token alone": out[:, :-1].abs().max().item(),
-        }
-    )
+    other = ~(out.abs().amax((0, 2)) <= NOTHING)  # (7,)
+    return count(other, "outputs of equal tokens that differ from that of one alone")
 
 
 def one_token(module: CausalAttention) -> Reading:
-    """Give one token alone: all weight is on it, so W_O gets its own values."""
+    """Give one token alone: all weight is on it, so the output is W_O of its own values."""
+    x = tokens(module, length=1)
+    values = _heads(module, module.v_proj(x)[:, 0])
+    off = difference(module(x)[:, 0], module.out_proj(values.flatten(1)))
+    return Reading(off, "the output of one token against W_O of its values")
+
+
+LIKE = {
+    "values": "its values",
+    "keys": "its keys",
+    "values sorted": "its values, both sorted by size",
+    "heads sorted": "its values, of each head the first number, both sorted by size",
+}
+
+
+def merged(module: CausalAttention, like: str = "values") -> Reading:
+    """Give one token alone, and compare what W_O gets with the token's own values.
+
+    Args: like is "values", "keys" for its keys, "values sorted" if both are sorted by size first,
+        or "heads sorted" if of each head only the first number is taken, and these are sorted.
+    """
+    rule = "like says what is compared"
+    require(like in LIKE, "merged", rule, expected=", ".join(LIKE), got=repr(like))
     x = tokens(module, length=1)
     bare = copy.deepcopy(module)
     bare.out_proj.load_state_dict(
         {"weight": torch.eye(x.size(-1)), "bias": torch.zeros(x.size(-1))}
     )
-    got = bare(x)[:, 0]  # (B, C), what W_O gets
-    values, keys = (_heads(module, part(x)[:, 0]) for part in (module.v_proj, module.k_proj))
-    expected = values.flatten(1)  # (B, C)
-    firsts = got.unflatten(1, values.shape[1:])[:, :, 0].sort().values  # (B, H)
-    return Reading(
-        {
-            "the output minus W_O of the token's values": difference(
-                module(x)[:, 0], module.out_proj(expected)
-            )
-        },
-        {
-            "the output minus what W_O gets": difference(module(x)[:, 0], got),
-            "what W_O gets minus the token's keys": difference(got, keys.flatten(1)),
-            "the largest number that W_O gets; 0 if nothing reaches W_O": got.abs().max().item(),
-            "what W_O gets minus the token's values, both sorted by size": difference(
-                got.sort().values, expected.sort().values
-            ),
-            "first number of each head at W_O minus that of the values, both sorted": difference(
-                firsts, values[:, :, 0].sort().values
-            ),
-        },
-    )
+    part = module.k_proj if like == "keys" else module.v_proj
+    own = _heads(module, part(x)[:, 0])  # (B, H, D)
+    got = bare(x)[:, 0].unflatten(1, own.shape[1:])  # (B, H, D), what W_O gets
+    if like == "heads sorted":
+        got, own = (heads[:, :, 0].sort().values for heads in (got, own))
+    elif like == "values sorted":
+        got, own = (heads.flatten(1).sort().values for heads in (got, own))
+    return Reading(difference(got, own), f"what W_O gets of one token against {LIKE[like]}")
 
 
 def _heads(module: CausalAttention, x: Tensor) -> Tensor:
@@ -275,76 +250,51 @@ def _heads(module: CausalAttention, x: Tensor) -> Tensor:
 def cached(module: CausalAttention) -> Reading:
     """Give token by token, with a cache."""
     x = tokens(module)
+    off = difference(_with_cache(module, x, (1,) * 7), module(x))
+    return Reading(off, "token by token with a cache against all at once")
 
-    def steps(given: Tensor) -> Tensor:
-        return one_by_one(copy.deepcopy(module), given)
 
-    at_once = copy.deepcopy(module)(x, None, KVCache())
+def second_text(module: CausalAttention) -> Reading:
+    """Give a text token by token, and then a second one with a cache of its own."""
+    x, first = tokens(module), tokens(module, seed=1)
+    off = difference(_with_cache(module, x, (1,) * 7, first), module(x))
+    return Reading(off, "a second text, token by token with its own cache, against all at once")
+
+
+def texts(module: CausalAttention) -> Reading:
+    """Pack a text of four tokens and one of three into one row."""
+    x = tokens(module)
+    numbers = torch.tensor([[1, 1, 1, 1, 2, 2, 2]]).expand(2, 7)
+    singles = torch.cat([module(part) for part in x.split((4, 3), dim=1)], dim=1)
     return Reading(
-        {
-            "token by token with a cache minus all at once": difference(steps(x), module(x)),
-            "all at once with an empty cache minus without": difference(at_once, module(x)),
-            **_felt(steps, x),
-        }
-    )
-
-
-def new_cache(module: CausalAttention) -> Reading:
-    """Give a second text after a first, each with a new cache."""
-    twin, x = copy.deepcopy(module), tokens(module)
-    one_by_one(twin, tokens(module, seed=1))
-    second, alone = one_by_one(twin, x), one_by_one(copy.deepcopy(module), x)
-    return Reading(
-        {"the second text, with a new cache, minus the same alone": difference(second, alone)}
+        difference(module(x, texts=numbers), singles), "two packed texts against each alone"
     )
 
 
 def gradients(module: CausalAttention) -> Reading:
-    """Go backward, and count the parameters of each Linear that no gradient reaches."""
-    twin = copy.deepcopy(module)
-    twin(tokens(module)).square().sum().backward()
-    found: dict[str, float] = {}
-    for name, part in twin.named_children():
-        grads = [p.grad for p in part.parameters()]
-        reached = [grad is not None and is_off(grad.abs().max().item()) for grad in grads]
-        found[f"parameters of {name} without a gradient"] = Count(~torch.tensor(reached))
-    return Reading(found)
+    """Hide three tokens, go backward, and count the parameters that get no gradient, or NaN."""
+    twin, mask = copy.deepcopy(module), (torch.arange(7) >= 3).expand(2, 7)
+    twin(tokens(module), mask).square().sum().backward()
+    grads = [parameter.grad for parameter in twin.parameters()]
+    missing = [grad is None or not bool(grad.abs().max() > NOTHING) for grad in grads]
+    return count(torch.tensor(missing), "weights and biases whose gradient is 0 or NaN")
 
 
-def divisor(module: CausalAttention) -> Reading:
-    """Compare the last output, which sees all seven tokens, with right ones of other divisors."""
-    x = tokens(module)
-    width = module.q_proj.in_features // module.num_heads
-    names = {"√D": width**0.5, "1": 1.0, "√C": x.size(-1) ** 0.5}
-    names |= {"D": width, "√S": 7**0.5}
-    found: dict[str, float] = {}
-    for name, value in names.items():
-        twin = right(module)
-        for parameter in twin.q_proj.parameters():
-            parameter.data *= math.sqrt(width) / value
-        found[f"the last output minus one with scores divided by {name}"] = difference(
-            module(x)[:, -1], twin(x)[:, -1]
-        )
-    first = next(iter(found))
-    return Reading({first: found.pop(first)}, found)
+def divisor(module: CausalAttention, by: float | None = None) -> Reading:
+    """Compare the last output, which sees all seven tokens, with that of the right module whose
+    scores are divided by a number.
 
-
-def half(module: CausalAttention) -> Reading:
-    """Run it in half precision."""
-    x = tokens(module)
-    try:
-        out = copy.deepcopy(module).half()(x.half()).double()
-    except RuntimeError:
-        return Reading({"it raises an error": 1, HALF: 0})
-    off = difference(out, module(x))
-    return Reading({"it raises an error": 0, HALF: 0 if off < 0.05 else off})
-
-
-def large(module: CausalAttention) -> Reading:
-    """Give tokens a thousand times as large."""
-    return Reading(
-        {"numbers of the outputs that are NaN": Count(module(1000 * tokens(module)).isnan())}
-    )
+    Args: by is √D unless given.
+    """
+    root = math.sqrt(module.q_proj.in_features // module.num_heads)
+    by = root if by is None else by
+    valid = isinstance(by, int | float) and by > 0
+    require(valid, "divisor", "by is a number", expected="such as 24 ** 0.5", got=repr(by))
+    x, twin = tokens(module), right(module)
+    for parameter in twin.q_proj.parameters():
+        parameter.data *= root / by
+    off = difference(module(x)[:, -1], twin(x)[:, -1])
+    return Reading(off, f"the last output against one with scores divided by {by:.3g}")
 
 
 def exchange(module: CausalAttention) -> Reading:
@@ -358,7 +308,7 @@ def exchange(module: CausalAttention) -> Reading:
     twin.out_proj.weight.data = twin.out_proj.weight.data[:, order]
     x = tokens(module)
     return Reading(
-        {"outputs with heads exchanged minus as they were": difference(twin(x), module(x))}
+        difference(twin(x), module(x)), "outputs after heads are exchanged, against before"
     )
 
 
@@ -366,14 +316,29 @@ def same_as_right(module: CausalAttention) -> Reading:
     """Compare it with the right one of the same parameters."""
     x = tokens(module)
     return Reading(
-        {"outputs minus those of the right one": difference(module(x), right(module)(x))}
+        difference(module(x), right(module)(x)), "outputs against those of the right one"
     )
 
 
 PROBES: dict[str, Probe] = {
     probe.__name__: probe
     for probe in (
-        repeat, alone, leaks, lengths, padding, empty_rows, alike, one_token, cached, new_cache,
-        window, texts, gradients, divisor, half, large, exchange, same_as_right,
+        alone, lengths, leaks, padding, hidden, empty_rows, alike, one_token, merged, cached,
+        cached_leaks, second_text, window, texts, gradients, divisor, exchange, same_as_right,
     )
 }  # fmt: skip
+DIVISORS = ("1", "C ** 0.5", "D", "7 ** 0.5")
+
+
+def _divided(module: CausalAttention, by: str) -> Reading:
+    width = module.q_proj.in_features
+    numbers = (1.0, width**0.5, width / module.num_heads, 7**0.5)
+    return divisor(module, dict(zip(DIVISORS, numbers, strict=True))[by])
+
+
+PLAIN = {f"{name}(module)": probe for name, probe in PROBES.items()}
+CALLS: dict[str, Probe] = {  # as a learner writes them
+    **PLAIN,
+    **{f'merged(module, "{like}")': partial(merged, like=like) for like in [*LIKE][1:]},
+    **{f"divisor(module, {by})": partial(_divided, by=by) for by in DIVISORS},
+}

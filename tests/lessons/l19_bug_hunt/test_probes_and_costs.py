@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from mha_course.attention import fused_attention, merge_heads
 from mha_course.caching import KVCache, repeat_kv
+from mha_course.errors import ShapeError
 from mha_course.experiments.faulty_attention import (
     INNOCENTS,
     MADE,
@@ -90,37 +91,41 @@ def test_a_mistake_is_told_by_a_probe_and_replaces_one_method(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "probe", "says"),
+    ("name", "call", "gives"),
     [
-        ("scale-missing", "divisor", "0  the last output minus one with scores divided by 1"),
-        ("scale-d-model", "divisor", "0  the last output minus one with scores divided by √C"),
-        ("scale-no-root", "divisor", "0  the last output minus one with scores divided by D"),
-        ("scale-by-length", "divisor", "0  the last output minus one with scores divided by √S"),
-        ("causal-leaks-next", "leaks", "6 of 6  outputs that feel the next token"),
-        ("mask-after-softmax", "leaks", "15 of 15  tokens farther ahead that are felt"),
-        (
-            "masks-or-instead-of-and",
-            "leaks",
-            "15 of 15  tokens farther ahead that are felt, with a mask",
-        ),
-        ("sees-itself-alone", "cached", "21 of 21  earlier tokens that are not felt"),
-        ("decode-first-key-only", "cached", "6 of 7  outputs that do not feel their own token"),
-        ("keys-detached", "gradients", "2 of 2  parameters of k_proj without"),
-        ("rope-on-queries-only", "gradients", "1 of 2  parameters of k_proj without"),
-        ("key-value-swapped", "one_token", "0  what W_O gets minus the token's keys"),
-        ("kv-repeat-interleaved-wrongly", "one_token", "0  first number of each head"),
-        (
-            "masked-row-nan",
-            "empty_rows",
-            "NaN  outputs of tokens that see nothing minus the bias of W_O",
-        ),
-        ("masked-row-uniform", "half", "1  it raises an error"),
-        ("softmax-half-precision", "large", "numbers of the outputs that are NaN"),
-        ("window-off-by-one", "window", "4 of 10  tokens before the window that are felt"),
+        ("scale-missing", "divisor(module, 1)", "0"),
+        ("scale-d-model", "divisor(module, C ** 0.5)", "0"),
+        ("scale-no-root", "divisor(module, D)", "0"),
+        ("scale-by-length", "divisor(module, 7 ** 0.5)", "0"),
+        ("causal-leaks-next", "leaks(module)", "34 of 49"),
+        ("mask-after-softmax", "leaks(module)", "49 of 49"),
+        ("masks-or-instead-of-and", "leaks(module)", "49 of 49"),
+        ("mask-inverted", "leaks(module)", "0 of 49"),
+        ("sees-itself-alone", "cached_leaks(module)", "16 of 49"),
+        ("keys-detached", "gradients(module)", "2 of 8"),
+        ("rope-on-queries-only", "gradients(module)", "1 of 8"),
+        ("key-value-swapped", 'merged(module, "keys")', "0"),
+        ("output-projection-missing", "merged(module)", "0"),
+        ("rope-on-values", 'merged(module, "values sorted")', "0"),
+        ("kv-repeat-interleaved-wrongly", 'merged(module, "heads sorted")', "0"),
+        ("masked-row-nan", "empty_rows(module)", "3 of 3"),
+        ("masked-row-nan", "gradients(module)", "4 of 8"),
+        ("window-off-by-one", "window(module)", "22 of 49"),
     ],
 )
-def test_what_a_probe_says_is_what_was_done(name, probe, says):
-    assert says in repr(probes.PROBES[probe](module(name)))
+def test_what_a_probe_gives_is_what_was_done(name, call, gives):
+    assert probes.CALLS[call](module(name)).written == gives
+
+
+def test_a_call_is_written_as_a_learner_would():
+    suspect = module("scale-d-model")
+    space = {**vars(probes), "module": suspect, "C": 24, "D": 6}
+    for call, probe in probes.CALLS.items():
+        assert repr(eval(call, space)) == repr(probe(suspect))
+    with pytest.raises(ShapeError, match="divisor: by is a number"):
+        probes.divisor(suspect, "D")
+    with pytest.raises(ShapeError, match="merged: like"):
+        probes.merged(suspect, "banana")
 
 
 def test_everything_was_measured():

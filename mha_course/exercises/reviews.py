@@ -1,0 +1,135 @@
+"""``review`` asks again what earlier lessons taught, at intervals that grow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from html import escape
+from typing import Any
+
+from mha_course.errors import ShapeError
+from mha_course.exercises.predictions import VERDICTS
+from mha_course.exercises.progress_store import kept, update
+from mha_course.exercises.reading import read_answer
+from mha_course.exercises.spec import Question, question
+from mha_course.markup import box
+from mha_course.questions import all_questions, due, histories, is_due
+
+NONE_DUE = (
+    "Nothing to review now. Questions on a lesson come when its exercises are done, and come "
+    "again later; a week takes ten minutes at most."
+)
+
+
+@cache
+def review_questions() -> Mapping[str, Question]:
+    """Return the questions of all lessons by their ids."""
+    return {each.name: question(each.text, *each.answers) for each in all_questions().values()}
+
+
+class Review:
+    """At most eight questions that are due; shows itself in a notebook."""
+
+    def __init__(self, now: datetime | None) -> None:
+        self._now = now
+        try:
+            content = kept() or {}
+        except OSError:  # progress() says so
+            content = {}
+        self.due = due({"exercises": {}} | content, self._seconds())
+        self._right = list[bool]()
+
+    def _seconds(self) -> float:
+        return (self._now or datetime.now().astimezone()).timestamp()
+
+    def answer(self, name: str, choice: object) -> bool:
+        """Keep the answer to a question, and return whether it is right.
+
+        Only the first answer counts, until the question is due again.
+        Args: name is its id; choice is a choice, or its letter.
+        Raises: ShapeError.
+        """
+        place = "Review.answer"
+        asked = review_questions().get(str(name))
+        if asked is None:
+            known = ", ".join(self.due or review_questions())
+            raise ShapeError(place, "no review question has this id", known, repr(name))
+        meant = read_answer(asked, str(choice))
+        if meant is None:
+            choices = " / ".join(asked.choices)
+            raise ShapeError(place, f"{name} has no such choice", choices, repr(choice))
+        right = meant == asked.right
+
+        def record(content: dict[str, Any]) -> None:
+            """Another notebook may have asked the same since."""
+            now = self._seconds()
+            history = histories(content).get(name, [])
+            if is_due(history, now):
+                reviewed = content.get("review")
+                others = reviewed if isinstance(reviewed, dict) else {}
+                content["review"] = others | {name: [*history, (now, right)]}
+
+        update(record)
+        if name in self.due:
+            self.due = [each for each in self.due if each != name]
+            self._right.append(right)
+        return right
+
+    def __repr__(self) -> str:
+        lines = []
+        for name in self.due:
+            asked = review_questions()[name]
+            choices = zip("abcde", asked.choices, strict=False)
+            lines += [asked.text, *(f"  ({letter}) {choice}" for letter, choice in choices)]
+            lines.append(f'Answer with review().answer("{name}", "a").')
+        return "\n".join(lines or [NONE_DUE])
+
+    def _repr_html_(self) -> str:
+        return box("#2f6fdb", f'<div style="white-space:pre-wrap">{escape(repr(self))}</div>')
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        try:
+            return self._card(len(self.due)).view() if self.due else {}
+        except ImportError:  # there are no widgets
+            return {}
+
+    def _card(self, count: int) -> Any:
+        """Make the card of the next question, which brings the one after it when it is answered."""
+        from mha_course.widgets.card import Card  # noqa: PLC0415 (slow to load, seldom needed)
+
+        name = self.due[0]
+        asked = review_questions()[name]
+
+        def respond(_: str, choice: str) -> dict[str, Any]:
+            if name not in self.due:  # only the first click counts
+                return {}
+            self.answer(name, choice)
+            if self.due:
+                return {"widgets": [self._card(count)]}
+            return {"parts": [f"<p>Done: {sum(self._right)} of {count} are right.</p>"]}
+
+        verdicts = {
+            choice: f"<strong>{VERDICTS[choice == asked.right]}</strong> {escape(reason)}"
+            for choice, reason in asked.answers.items()
+        }
+        html = f"<strong>Review {count - len(self.due) + 1} of {count}.</strong> "
+        choices = [
+            {"text": choice, "right": choice == asked.right, "reason": verdicts[choice]}
+            for choice in asked.choices
+        ]
+        content = {"html": html + escape(asked.text), "choices": choices, "sends": True}
+        return Card("question", content, respond)
+
+
+def review(now: datetime | None = None) -> Review:
+    """Ask questions on lessons that are done, each again after 1, 3, 8, 21 and 60 days.
+
+    A wrong answer begins again. A card takes two minutes, and a week no more than ten.
+
+    Args: now is a time to take for the present one; without a time zone it is local.
+    Raises: ShapeError.
+    """
+    if now is not None and not isinstance(now, datetime):
+        raise ShapeError("review", "now must be a time", "a datetime, or nothing", repr(now)[:60])
+    return Review(now)
