@@ -12,7 +12,7 @@ OLDEST, TOO_NEW = (3, 11), (3, 15)
 PREFERRED = ("3.13", "3.12", "3.11", "3.14")
 
 
-def find_python() -> "list[str]":
+def find_python():  # type: () -> list[str]
     """Return the command of an installed Python that suits, as a list; empty where there is
     none.
     """
@@ -25,7 +25,7 @@ def find_python() -> "list[str]":
     return []
 
 
-def main() -> int:
+def main():  # type: () -> int
     """Run the command here, or in a Python that suits, or say what is missing."""
     if OLDEST <= sys.version_info[:2] < TOO_NEW:
         from mha_course.cli import launch

@@ -10,17 +10,14 @@ import pytest
 import torch
 
 mpl.use("agg")
-torch.set_num_threads(
-    1
-)  # files are tested side by side, and on a busy machine small tensors wait long for a thread
+# files are tested side by side, and on a busy machine small tensors wait long for a thread
+torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # so for kernels, too
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
 def pytest_collection_modifyitems(config, items):
-    """Whatever asks for a browser is marked so, wherever it stands; it may be late once, and the
-    summary tells.
-    """
+    """Mark what asks for a browser; it may be late once, and the summary tells."""
     again = config.pluginmanager.hasplugin("rerunfailures")
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
@@ -41,9 +38,8 @@ def draw():
 
     def numbers(*shape, seed=0, dtype=torch.float64, device="cpu"):
         generator = torch.Generator().manual_seed(seed)
-        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(
-            device=device, dtype=dtype
-        )
+        drawn = torch.randn(*shape, generator=generator, dtype=torch.float64)
+        return drawn.to(device=device, dtype=dtype)
 
     return numbers
 
@@ -83,9 +79,7 @@ def browser():
 
 @pytest.fixture
 def new_page(browser):
-    """Open an empty page: ``new_page(width=1280, height=800, **options)``; a script that fails in
-    it fails the test.
-    """
+    """Open an empty page, in which a script that fails fails the test."""
     pages, errors = [], []
 
     def open_page(width=1280, height=800, **options):
@@ -105,10 +99,8 @@ def widget_page(new_page, tmp_path):
     """Draw a widget that needs no kernel in a page of its own: ``widget_page(widget, width=1280)``.
 
     In the page ``model`` is the model, ``draw(id)`` draws one more view, into #one or #two, and
-    returns what tidies
-    it up, and ``leaked`` are the keys that went on to the document. With capture, it listens before
-    the widget does,
-    as JupyterLab may. Further options go to the page.
+    returns what tidies it up, and ``leaked`` are the keys that went on to the document. With
+    capture, it listens before the widget does, as JupyterLab may.
     """
 
     def open_page(widget, capture=False, **options):

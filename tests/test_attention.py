@@ -1,6 +1,4 @@
-"""The reference against PyTorch's own, against finite differences, by property, and against wrong
-versions.
-"""
+"""The reference against PyTorch's own, finite differences, properties and wrong versions."""
 
 import functools
 import math
@@ -41,18 +39,14 @@ MASKS = {
 
 
 def torch_masks(mask):
-    """Write a mask as nn.MultiheadAttention wants it: True = ignore, one for each batch item and
-    head.
-    """
+    """Write a mask as nn.MultiheadAttention wants it: True = ignore, (B * H, T, S)."""
     if mask is None:
         return {}
     return {"attn_mask": ~mask.expand(B, H, S, S).reshape(B * H, S, S)}
 
 
 def module_disagreement(dtype, device, mask):
-    """Return the largest difference between the module and PyTorch's module: values, weights,
-    gradients.
-    """
+    """Return the largest difference from PyTorch's module: values, weights, gradients."""
     torch.manual_seed(1)
     theirs = nn.MultiheadAttention(C, H, batch_first=True).to(device, dtype)
     with torch.no_grad():

@@ -1,6 +1,4 @@
-"""Decoding in chunks and shared key-value heads, against the whole pass, PyTorch's kernels and each
-other.
-"""
+"""Decoding in chunks and shared key-value heads, against the whole pass and PyTorch."""
 
 import itertools
 
@@ -193,9 +191,7 @@ def test_what_was_handed_out_stays():
 
 
 def decoding(mask=None, keep=lambda cached, new: cached):
-    """Make a decode_chunk with another mask (of T, S), or other keys and values than those that the
-    cache returns.
-    """
+    """Make a decode_chunk with another mask (of T, S), or other keys and values."""
 
     def decode_chunk(module, x, cache):
         q, k_new, v_new = module.project(x, x, x, cache.length)

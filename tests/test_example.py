@@ -1,6 +1,4 @@
-"""The grammar, the model trained on it, and what its heads look at: measured on sentences
-held out.
-"""
+"""The grammar, the model trained on it, and its heads, on held-out sentences."""
 
 import itertools
 import random

@@ -1,6 +1,4 @@
-"""Attention in blocks: values, gradients, memory and what is skipped, against the whole, PyTorch
-and float64.
-"""
+"""Attention in blocks: values, gradients, memory, against the whole, PyTorch, float64."""
 
 import contextlib
 import math

@@ -89,9 +89,7 @@ def runs(mha, mask_name, mask):
 
 
 def results(module, run, x, target):
-    """Return out, the weights where a softmax shows them, and the gradients of x, W_Q, W_K, W_V and
-    W_O.
-    """
+    """Return out, the weights if a softmax shows them, and all gradients."""
     module.zero_grad()
     x = x.clone().requires_grad_()
     with Recorder() as recorder:

@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
 from math import isfinite, isnan
 from typing import Any
 
@@ -46,6 +48,9 @@ OTHERWISE = (
     "Its results are not those of the exercise when they are compared with numbers that were "
     "computed before your code ran."
 )
+# Stages at which the numbers are right on the exercise's own inputs.
+HALF = ("gradient", "no gradient", "nan gradient", "narrow", "no int", "rule", "sizes")
+SHORT = 150  # bytes of code
 IN_PLACE = " It was judged with the course's own {} in place of yours."
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
@@ -54,8 +59,7 @@ ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: an expression, and the statements to run before it, each the source of a cell and
-    a place in it.
+    """One answer: an expression, and the sources of the statements to run before it.
 
     There are none, and no expression, where nobody has begun. ``calls`` are other exercises that
     the statements bind, and ``replaced`` those of them that are judged to be wrong.
@@ -63,19 +67,16 @@ class Answer:
 
     exercise: str
     expression: str = ""
-    statements: Sequence[tuple[str, int]] = ()
+    statements: Sequence[str] = ()
     calls: Sequence[str] = ()
     replaced: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One top-level statement of a cell, with the names that it binds and uses; node is None for a
-    broken cell.
-    """
+    """One top-level statement of a cell; its node is None where the cell is broken."""
 
-    cell: str
-    place: int
+    source: str
     node: ast.stmt | None
     binds: frozenset[str]
     uses: frozenset[str] = frozenset()
@@ -93,10 +94,8 @@ class Statement:
         return isinstance(self.node, ast.Import) and not self.node.names[0].asname
 
 
-def read(notebook: bytes) -> tuple[list[str], list[Any]] | str:
-    """Return what ``unpacked`` makes answers of: each source once; or a sentence on why a notebook
-    cannot be read.
-    """
+def read(notebook: bytes) -> list[tuple[Any, ...]] | str:
+    """Return the fields of each answer in a notebook, or a sentence on why it cannot be read."""
     if not notebook:
         return "There is no notebook, or it is empty, larger than 100 MB, or cannot be opened."
     try:
@@ -117,41 +116,17 @@ def read(notebook: bytes) -> tuple[list[str], list[Any]] | str:
     answers = find_answers(sources)
     others = find_answers([sources[at] for _, at in sorted(ran)])
     answers += [answer for answer in others if answer.expression and answer not in answers]
-    used = [*dict.fromkeys(source for answer in answers for source, _ in answer.statements)]
-    at = {source: number for number, source in enumerate(used)}
-    numbered = [
-        (
-            answer.exercise,
-            answer.expression,
-            [(at[source], place) for source, place in answer.statements],
-            answer.calls,
-        )
-        for answer in answers
-    ]
-    return used, numbered
-
-
-def unpacked(sources: Sequence[str], answers: Sequence[Any]) -> list[Answer]:
-    """Return the answers that ``read`` has found."""
-    return [
-        Answer(name, given, [(sources[at], place) for at, place in parts], calls)
-        for name, given, parts, calls in answers
-    ]
+    return [(x.exercise, x.expression, x.statements, x.calls) for x in answers]
 
 
 def find_answers(cells: Sequence[str]) -> list[Answer]:
     """Return the answers in the cells of a notebook, in the order of the course."""
     statements = [statement for cell in cells for statement in _statements(_as_python(cell))]
-    checks = {
-        name: (at, given)
-        for at, statement in enumerate(statements)
-        for name, given in _checks(statement.node)
-    }
-    defined = {
-        name
-        for statement in statements
-        for name in (_defined(statement.node) if statement.node else statement.binds)
-    }
+    checks = dict[str, tuple[int, str]]()
+    defined = set[str]()
+    for at, statement in enumerate(statements):
+        checks |= {name: (at, given) for name, given in _checks(statement.node)}
+        defined.update(_defined(statement.node) if statement.node else statement.binds)
     # A helper may have the name of another lesson's exercise.
     names_of_lessons = [{exercise.name for exercise in lesson.exercises} for lesson in LESSONS]
     theirs = set[str]().union(
@@ -165,9 +140,7 @@ def find_answers(cells: Sequence[str]) -> list[Answer]:
 
 
 def _as_python(source: str) -> str:
-    """Return a cell as Python: where it is none as it stands, with calls for the lines that are
-    IPython's own.
-    """
+    """Return a cell as Python, with calls for the lines that are IPython's own."""
     try:
         ast.parse(source)
     except BROKEN:
@@ -177,40 +150,38 @@ def _as_python(source: str) -> str:
 
 
 def _statements(source: str) -> Iterator[Statement]:
-    """Take a cell apart, imports name by name; one that is no Python is one statement, which binds
-    what it begins.
-    """
+    """Take a cell apart, imports name by name; one that is no Python is one statement."""
     try:
         nodes = ast.parse(source).body
     except BROKEN:
-        yield Statement(source, 0, None, frozenset(BEGINNING.findall(source)))
+        yield Statement(source, None, frozenset(BEGINNING.findall(source)))
         return
-    for place, node in enumerate(nodes):
+    lines = source.encode().splitlines(keepends=True)  # as ast counts lines and columns
+    for node in nodes:
         if isinstance(node, IMPORTS):
             for alias in node.names:
                 single = copy(node)
                 single.names = [alias]
-                yield Statement(ast.unparse(single), 0, single, frozenset(_bound(single)))
+                yield Statement(ast.unparse(single), single, frozenset(_bound(single)))
         else:
-            yield Statement(source, place, node, frozenset(_bound(node)), frozenset(_used(node)))
+            first = min([node, *getattr(node, "decorator_list", ())], key=lambda x: x.lineno)
+            part = lines[first.lineno - 1 : node.end_lineno]
+            part[-1] = part[-1][: node.end_col_offset]
+            part[0] = part[0][node.col_offset if first is node else 0 :]
+            written = b"".join(part).decode()
+            yield Statement(written, node, frozenset(_bound(node)), frozenset(_used(node)))
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a statement binds or changes, such as ``A`` in ``A.forward =
-    forward``.
-    """
+    """Yield the names that a statement binds or changes, as ``A`` in ``A.forward = f``."""
     if isinstance(node, DEFINITIONS):
         yield node.name
     elif isinstance(node, IMPORTS):
         yield from ((alias.asname or alias.name).split(".")[0] for alias in node.names)
     elif isinstance(node, ASSIGNMENTS):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        yield from (
-            child.id
-            for target in targets
-            for child in ast.walk(target)
-            if isinstance(child, ast.Name)
-        )
+        inner = (child for target in targets for child in ast.walk(target))
+        yield from (child.id for child in inner if isinstance(child, ast.Name))
     else:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.stmt | ast.ExceptHandler | ast.withitem):
@@ -243,11 +214,8 @@ def _used(node: ast.AST) -> Iterator[str]:
         table = tables.pop()
         tables += table.get_children()
         outer = table.get_type() == "module"
-        yield from (
-            name.get_name()
-            for name in table.get_symbols()
-            if name.is_referenced() and (outer or name.is_global())
-        )
+        names = [name for name in table.get_symbols() if name.is_referenced()]
+        yield from (name.get_name() for name in names if outer or name.is_global())
 
 
 def _checks(node: ast.stmt | None) -> Iterator[tuple[str, str]]:
@@ -263,9 +231,7 @@ def _checks(node: ast.stmt | None) -> Iterator[tuple[str, str]]:
 
 
 def _answer(name: str, statements: list[Statement], checked: int, given: str) -> Answer:
-    """Choose between the answer of the exercise's own name, as it was at its last check, and what
-    that was given.
-    """
+    """Choose between the exercise's own name, as at its last check, and what that got."""
     end = min(checked + 1, len(statements))
     expression = name
     if not _begun(name, statements, end):
@@ -279,34 +245,27 @@ def _answer(name: str, statements: list[Statement], checked: int, given: str) ->
     return Answer(
         name,
         expression,
-        [(statement.cell, statement.place) for statement in needed],
+        [statement.source for statement in needed],
         [other for other in EXERCISES if other in bound],
     )
 
 
 def _last(name: str, statements: Sequence[Statement], before: int) -> int | None:
     """Return the last statement before a place that binds a name."""
-    places = (
-        at for at in reversed(range(before)) if name in statements[at].binds and statements[at].runs
-    )
-    return next(places, None)
+    binding = (at for at in reversed(range(before)) if name in statements[at].binds)
+    return next((at for at in binding if statements[at].runs), None)
 
 
 def _begun(name: str, statements: Sequence[Statement], before: int) -> bool:
-    """Whether somebody has begun an answer before a place; a note on it, such as ``softmax.seen =
-    None``, is none.
-    """
+    """Whether an answer was begun before a place; ``softmax.seen = None`` begins none."""
     last = _last(name, statements, before)
     if last is None:
         return False
     node = statements[last].node
-    if (
-        isinstance(node, ast.Assign)
-        and is_stub_source(node)
-        and not any(isinstance(target, ast.Name) for target in node.targets)
-    ):
-        return _begun(name, statements, last)
-    return not is_stub_source(node)
+    if not is_stub_source(node):
+        return True
+    notes = isinstance(node, ast.Assign) and not any(isinstance(x, ast.Name) for x in node.targets)
+    return notes and _begun(name, statements, last)
 
 
 def _needed(expression: str, statements: Sequence[Statement], end: int) -> list[Statement]:
@@ -316,9 +275,8 @@ def _needed(expression: str, statements: Sequence[Statement], end: int) -> list[
     What a function uses is looked up when it is called, so both count: the last before it, and the
     last of all.
     """
-    wanted = [
-        (inner.id, end) for inner in ast.walk(ast.parse(expression)) if isinstance(inner, ast.Name)
-    ]
+    nodes = ast.walk(ast.parse(expression))
+    wanted = [(node.id, end) for node in nodes if isinstance(node, ast.Name)]
     chosen = {at for at in range(end) if "*" in statements[at].binds}
     while wanted:
         name, before = wanted.pop()
@@ -327,67 +285,84 @@ def _needed(expression: str, statements: Sequence[Statement], end: int) -> list[
             # bound too late, in a cell that was run before
             at = _last(name, statements, len(statements))
         if at is not None and at not in chosen:
-            chosen |= {
-                at,
-                *(
-                    earlier
-                    for earlier in range(before)
-                    if name in statements[earlier].binds and statements[earlier].is_part
-                ),
-            }
+            binding = (x for x in range(before) if name in statements[x].binds)
+            chosen |= {at, *(x for x in binding if statements[x].is_part)}
             ends = (at, end) if isinstance(statements[at].node, DEFINITIONS) else (at,)
             wanted += [(used, until) for used in statements[at].uses for until in ends]
     return [statements[at] for at in sorted(chosen)]
 
 
-def judge(answer: Answer) -> tuple[str, str, str, str]:
+def judge(answer: Answer) -> tuple[str, ...]:
     """Run what an answer needs, let the course's own checker judge it, and return what it says;
     never raises.
 
-    That is a status, a mistake, a message, and a picture in HTML.
+    That is a status, a mistake, a message, a picture in HTML, a word where an answer that failed
+    gets half a point, and a digest of the code.
     """
+    code = _digest(answer.statements)
     space: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
     of_python = vars(builtins)
     own = dict(of_python)
     exercise = EXERCISES[answer.exercise]
     torch.set_num_threads(1)  # as the checker does
-    with torch.no_grad():
-        results = [exercise.run(exercise.reference, *inputs()) for inputs in exercise.all_inputs]
-    right = [_numbers(result) for result in results]
+    right = right_numbers(answer.exercise)
     references = {name: EXERCISES[name].reference for name in answer.replaced}
     try:
-        for number, (source, place) in enumerate(answer.statements, start=1):
+        for number, source in enumerate(answer.statements, start=1):
             file = f"your code, part {number}"
             linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-            if references.keys() & _binds(source, place):
+            if references.keys() & _binds(source):
                 space.update(references)
-                continue
-            # no frame of ast between the learner and us
-            tree = compile(source, file, "exec", ast.PyCF_ONLY_AST)
-            assert isinstance(tree, ast.Module)
-            exec(compile(ast.Module(tree.body[place : place + 1], []), file, "exec"), space)
+            else:
+                exec(compile(source, file, "exec"), space)
         given = eval(answer.expression, space)
         # with what a cell has put in their place, any answer might seem right
         of_python.update(own)
         report = check(answer.exercise, given, record=False)
         of_python.update(own)
         if report.status == "correct" and not _agrees(exercise, given, right):
-            return "wrong", "", OTHERWISE, ""
+            return "wrong", "", OTHERWISE, "", "", code
     except BaseException as error:  # whatever a learner's code raises is reported
         of_python.update(own)
         missing = LEFT_OUT if isinstance(error, NameError) else ""
-        return "error", "", f"{explain(error, ())}{missing}", ""
+        return "error", "", f"{explain(error, ())}{missing}", "", "", code
     missing = LEFT_OUT if report.message.startswith("NameError") else ""
     if references:
         names = ", ".join(f"`{name}`" for name in references)
         missing += IN_PLACE.format(names)
-    return report.status, report.mistake or "", f"{report.message}{missing}", report.picture
+    message = f"{report.message}{missing}"
+    half = "half" * (report.stage in HALF)
+    return report.status, report.mistake or "", message, report.picture, half, code
 
 
-def _binds(source: str, place: int) -> set[str]:
-    """Return the names that a statement of a cell binds, or a cell that is no Python begins."""
+def _digest(statements: Sequence[str]) -> str:
+    """Return the same for the same code, whatever its comments, docstrings and layout; nothing of
+    code that is so short that many write it alike.
+    """
+    parts = []
+    with suppress(*BROKEN):
+        for node in ast.parse("\n".join(statements)).body:
+            for inner in ast.walk(node):
+                if isinstance(inner, DEFINITIONS) and is_stub_source(inner.body[0]):
+                    del inner.body[0]
+            parts += [ast.unparse(node)] * (not isinstance(node, IMPORTS))
+    code = "\n".join(parts).encode(errors="backslashreplace")
+    return sha256(code).hexdigest() if len(code) > SHORT else ""
+
+
+@cache
+def right_numbers(name: str) -> list[list[Any]]:
+    """Return the numbers of the reference's results on all inputs of an exercise."""
+    exercise = EXERCISES[name]
+    with torch.no_grad():
+        results = [exercise.run(exercise.reference, *inputs()) for inputs in exercise.all_inputs]
+    return [_numbers(result) for result in results]
+
+
+def _binds(source: str) -> set[str]:
+    """Return the names that a statement binds, or a cell that is no Python begins."""
     try:
-        return set(_bound(ast.parse(source).body[place]))
+        return {name for node in ast.parse(source).body for name in _bound(node)}
     except BROKEN:
         return set(BEGINNING.findall(source))
 

@@ -23,15 +23,8 @@ from pathlib import Path
 import mha_course
 
 PACKAGE = Path(mha_course.__file__).parent
-READABLE = (
-    "/usr",
-    "/lib",
-    "/lib64",
-    "/etc/ld.so.cache",
-    "/proc/cpuinfo",
-    "/sys/devices/system/cpu",
-    "/dev/urandom",
-)
+LIBRARIES = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache")
+READABLE = (*LIBRARIES, "/proc/cpuinfo", "/sys/devices/system/cpu", "/dev/urandom")
 FILE_SIZE = 16 << 20  # bytes
 OPEN = 64  # files at a time
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # as seccomp names them

@@ -6,6 +6,7 @@ import ast
 import csv
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
@@ -46,15 +47,14 @@ def write_gain(out: Path, notebooks: Iterable[tuple[str, bytes]], confined: bool
 
     Args: notebooks are learners, each with the content of what was handed in.
     """
-    contents = dict[str, list[bytes]]()
-    for learner, content in notebooks:
-        if b"inventory" in content:
-            contents.setdefault(learner, []).append(content)
-    tasks = (Task(learner, found, learner) for learner, found in contents.items())
-    answered = list[dict[str, str]]()
-    for task in run_all(find_calls, partial(next, tasks, None), seconds=30, confined=confined):
-        calls = [call for found in task.results if isinstance(found, list) for call in found]
-        answered += [dict(calls)] if calls else []  # the last of each
+    holders = (each for each in notebooks if b"inventory" in each[1])
+    tasks = (Task((at, each[0]), each[1], each[0]) for at, each in enumerate(holders))
+    done = run_all(find_calls, partial(next, tasks, None), seconds=30, confined=confined)
+    calls = defaultdict[str, dict[str, str]](dict)
+    for task in sorted(done, key=lambda task: int(task.key[0])):
+        if isinstance(task.result, list):
+            calls[task.key[1]] |= dict(task.result)  # the last of each
+    answered = [each for each in calls.values() if each]
     if not answered:
         return
     both = [(each["before"], each["after"]) for each in answered if len(each) > 1]

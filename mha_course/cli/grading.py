@@ -1,6 +1,4 @@
-"""Grade the notebooks of a class: find the answers, judge each in a process of its own, write
-tables and pages.
-"""
+"""Grade a class: find the answers, judge each in its own process, write the tables."""
 
 from __future__ import annotations
 
@@ -13,8 +11,8 @@ import re
 import sys
 import unicodedata
 import zipfile
-from collections import Counter, deque
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path, PurePath
@@ -23,17 +21,17 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 import mha_course
-from mha_course.cli.answers import Answer, judge, read, unpacked
+from mha_course.cli.answers import Answer, judge, read
 from mha_course.cli.gain import write_gain
 from mha_course.cli.grading_pages import Row, class_page, feedback_page
-from mha_course.cli.workers import ENDED, LINUX, Task, run_all, why_not_confined
+from mha_course.cli.workers import ENDED, Task, run_all, why_not_confined
 from mha_course.errors import ShapeError, require
 from mha_course.exercises.catalogue import LESSON_OF, NAMES
 
 SECONDS = 30.0  # for one answer, of which each call may take five
 LARGEST = 100 << 20  # bytes of a notebook
 BEST_FIRST = ("correct", "wrong", "error", "unattempted")
-NAME = re.compile("[a-z0-9-]{0,80}")  # of a mistake
+NAME = re.compile("[a-z0-9-]{0,80}")  # of a mistake, or a digest
 # What pictures are made of.
 PIECE = re.compile(
     r"</?(?:table|caption|tbody|tr|td)"
@@ -50,10 +48,6 @@ NO_EXERCISE = "There is no exercise of the course in what was handed in."
 NO_NOTEBOOK = "This is no notebook (.ipynb), so nothing in it was judged."
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 FORMULA = re.compile("(^|[;,|])(?= *[=+@＝＋－＠-])")
-NBGRADER = (
-    "assignment", "duedate", "timestamp", "student_id", "last_name", "first_name", "email",
-    "raw_score", "late_submission_penalty", "score", "max_score",
-)  # fmt: skip
 
 
 class HandIn(NamedTuple):
@@ -68,18 +62,28 @@ class HandIn(NamedTuple):
 
 
 def grade(
-    folder: Path, out: Path, *, confined: bool = True, roster: Path | None = None
+    folder: Path,
+    out: Path,
+    *,
+    confined: bool = True,
+    roster: Path | None = None,
+    again: Sequence[str] = (),
 ) -> list[Row]:
     """Judge all answers in the notebooks of a folder, write the tables and pages, and return the
     rows.
 
     Args: folder has NAME.ipynb or NAME/*.ipynb; out is where all that is written goes, and where
         the results of notebooks that are finished are kept, so that the next run goes on from
-        there; roster is a table with the names of the class.
+        there; roster is a table with the names of the class; again are learners whose answers are
+        judged anew, whatever is kept.
     Raises: ShapeError, before anything is judged.
     """
     names = _names(roster) if roster else {}
     handed_in = sorted(x._replace(learner=_in_class(x, names)) for x in hand_ins(folder))
+    unknown = set(again) - {each.learner for each in handed_in if not each.trouble}
+    what = "nobody of this name has handed in a notebook"
+    expected = "a name as it stands in grades.csv"
+    require(not unknown, "grade: --again", what, expected=expected, got=", ".join(sorted(unknown)))
     _prepare(folder, out)
     missing = why_not_confined() if confined else ""
     if missing:
@@ -89,13 +93,23 @@ def grade(
     kept = {
         each: out / "finished" / f"{_digest(each)}.json" for each in handed_in if not each.trouble
     }
-    new = {file: each for each, file in kept.items() if not file.exists()}
+    new = {file: each for each, file in kept.items() if not file.exists() or each.learner in again}
     _judge(_read(new, confined), new, confined)
+    everything = _collect(handed_in, kept, names.values())
+    _write(out, everything, handed_in)
+    write_gain(out, ((each.learner, _content(each)) for each in handed_in), confined)
+    return everything
+
+
+def _collect(
+    handed_in: Sequence[HandIn], kept: Mapping[HandIn, Path], names: Iterable[str]
+) -> list[Row]:
+    """Return the rows of all learners, those of the roster who handed in nothing included."""
     by_learner: dict[str, list[Row]] = {
-        name: [] for name in sorted({*names.values(), *(each.learner for each in handed_in)})
+        name: [] for name in sorted({*names, *(each.learner for each in handed_in)})
     }
     for each in handed_in:
-        found = [("", "unreadable", "", each.trouble, "")]
+        found = [("", "unreadable", "", each.trouble)]
         if each in kept:
             found = json.loads(kept[each].read_text(encoding="utf-8"))
         for row in (Row(each.learner, *part) for part in found):
@@ -103,10 +117,7 @@ def grade(
             by_learner[each.learner].append(row._replace(message=about + row.message))
     for learner in by_learner.keys() - {each.learner for each in handed_in}:
         by_learner[learner] = [Row(learner, "", "unreadable", "", NOTHING)]
-    everything = [row for learner, rows in by_learner.items() for row in _best(learner, rows)]
-    _write(out, everything, handed_in)
-    write_gain(out, ((each.learner, _content(each)) for each in handed_in), confined)
-    return everything
+    return [row for learner, rows in by_learner.items() for row in _best(learner, rows)]
 
 
 def _write(out: Path, everything: Sequence[Row], handed_in: Sequence[HandIn]) -> None:
@@ -119,11 +130,12 @@ def _write(out: Path, everything: Sequence[Row], handed_in: Sequence[HandIn]) ->
             print(f"mha_course: no page for {learner!a}: {error}", file=sys.stderr)
     late = {each.learner for each in handed_in if each.late}
     numbers = {each.learner: each.number for each in handed_in}
-    wide = _wide(list(_scores(everything)), numbers, late)
+    by_lesson = _wide(everything, numbers, late, lambda x: f"lesson {LESSON_OF[x].number:02}", int)
+    by_exercise = _wide(everything, numbers, late, str, float)
     _save(out / "class.html", class_page(everything, late))
     _save(out / "grades.csv", _table(Row._fields[:4], (row[:4] for row in everything)))
-    _save(out / "grades_nbgrader.csv", _table(NBGRADER, _scores(everything)))
-    _save(out / "grades_by_lesson.csv", f"\ufeff{wide}")
+    _save(out / "grades_by_lesson.csv", f"\ufeff{by_lesson}")
+    _save(out / "grades_by_exercise.csv", f"\ufeff{by_exercise}")
 
 
 def hand_ins(folder: Path) -> list[HandIn]:
@@ -278,34 +290,33 @@ def _digest(each: HandIn) -> str:
 
 def _read(new: Mapping[Path, HandIn], confined: bool) -> dict[Path, list[Answer]]:
     """Return the answers of each notebook, by the file in which its results are to be kept."""
-    tasks = (Task(file, [_content(each)], each.learner) for file, each in new.items())
+    tasks = (Task(file, _content(each), each.learner) for file, each in new.items())
     answers = {}
     done = run_all(read, partial(next, tasks, None), seconds=SECONDS, confined=confined)
     for task in tqdm(done, "Reading", len(new)):
-        result = task.results[0]
-        if isinstance(result, str):
-            _save(task.key, json.dumps([("", "unreadable", "", result, "")]))
+        if isinstance(task.result, str):
+            _save(task.key, json.dumps([("", "unreadable", "", task.result)]))
         else:
-            answers[task.key] = unpacked(*result)
+            answers[task.key] = [Answer(*fields) for fields in task.result]
     return answers
 
 
 def _judge(
     notebooks: Mapping[Path, list[Answer]], new: Mapping[Path, HandIn], confined: bool
 ) -> None:
-    """Judge the answers of all notebooks, and keep the results of each in its file as soon as it is
-    finished.
-    """
-    empty: tuple[str, ...] = ("unattempted", "", "The body is still empty.", "")
-    rows = {file: {x.exercise: empty for x in answers} for file, answers in notebooks.items()}
+    """Judge the answers, and keep the results of a notebook once it is finished."""
+    empty = ("unattempted", "", "The body is still empty.")
+    rows = {
+        file: {x.exercise: Row("", x.exercise, *empty) for x in answers}
+        for file, answers in notebooks.items()
+    }
     left, waiting = Counter[Path](), deque[Task]()
 
-    def add(file: Path, answers: list[Answer]) -> None:
-        batches = [[answer] for answer in answers] if LINUX else [answers] if answers else []
-        waiting.extend(Task((file, batch), batch, new[file].learner) for batch in batches)
-        left[file] += len(batches)
+    def add(file: Path, answers: Sequence[Answer]) -> None:
+        waiting.extend(Task((file, answer), answer, new[file].learner) for answer in answers)
+        left[file] += len(answers)
         if not left[file]:
-            _save(file, json.dumps([(name, *row) for name, row in rows[file].items()]))
+            _save(file, json.dumps([row[1:] for row in rows[file].values()]))
 
     for file, answers in notebooks.items():
         first = {answer.exercise: answer for answer in reversed(answers) if answer.expression}
@@ -315,21 +326,19 @@ def _judge(
         judge, lambda: waiting.popleft() if waiting else None, seconds=SECONDS, confined=confined
     )
     for task in tqdm(judged, "Judging", len(waiting)):
-        file, batch = task.key
-        for answer, result in zip(batch, task.results, strict=True):
-            verdict = _verdict(result)
-            if BEST_FIRST.index(verdict[0]) < BEST_FIRST.index(rows[file][answer.exercise][0]):
-                rows[file][answer.exercise] = verdict
+        file, answer = task.key
+        row = Row("", answer.exercise, *_verdict(task.result))
+        rows[file][answer.exercise] = min(rows[file][answer.exercise], row, key=_rank)
         left[file] -= 1
         if not left[file]:
             add(file, [*_other_ways(again.pop(file, []), rows[file])])
 
 
-def _other_ways(answers: Sequence[Answer], rows: Mapping[str, tuple[str, ...]]) -> Iterator[Answer]:
+def _other_ways(answers: Sequence[Answer], rows: Mapping[str, Row]) -> Iterator[Answer]:
     """Yield what may still be right of the answers that failed: others to the same exercise, and
     all of them with the course's own in place of failed exercises that they call.
     """
-    failed = {name for name, row in rows.items() if row[0] != "correct"}
+    failed = {name for name, row in rows.items() if row.status != "correct"}
     seen = set[str]()
     for answer in answers:
         if answer.exercise in failed and answer.expression:
@@ -341,29 +350,29 @@ def _other_ways(answers: Sequence[Answer], rows: Mapping[str, tuple[str, ...]]) 
             seen.add(answer.exercise)
 
 
+def _rank(row: Row) -> tuple[int, bool]:
+    return BEST_FIRST.index(row.status), not row.half
+
+
 def _verdict(result: Any) -> tuple[str, ...]:
-    """Return what a process says of an answer; it may be forged, so only if it has the form of what
-    ``judge`` says.
-    """
-    verdict: tuple[str, ...] = "error", "", ENDED, ""
+    """Return what a process says, which may be forged, if it has the form of ``judge``."""
+    verdict: tuple[str, ...] = "error", "", ENDED
     match result:
         case str():
-            verdict = ("error", "", result, "")
-        case [str(status), str(mistake), str(message), str(picture)] if (
-            status in BEST_FIRST and NAME.fullmatch(mistake)
-        ) and not (status == "correct" and mistake):
+            verdict = ("error", "", result)
+        case [str(status), str(mistake), str(message), str(picture), str(half), str(code)] if (
+            status in BEST_FIRST and all(map(NAME.fullmatch, (mistake, half, code)))
+        ) and not (status == "correct" and (mistake or half)):
             shown = "" if re.search("[<>]", PIECE.sub("", picture)) else picture
-            verdict = (status, mistake, message, shown)
+            verdict = (status, mistake, message, shown, half, code)
     return tuple(text.encode("utf-8", "backslashreplace").decode() for text in verdict)
 
 
 def _best(learner: str, rows: Sequence[Row]) -> list[Row]:
-    """Return one row for each exercise, the best where it was handed in twice, in the order of the
-    course.
-    """
+    """Return the best row of each exercise, in the order of the course."""
     unreadable = [row for row in rows if not row.exercise]
     answers = [row for row in rows if row.exercise]
-    answers.sort(key=lambda row: BEST_FIRST.index(row.status), reverse=True)
+    answers.sort(key=_rank, reverse=True)
     best = {row.exercise: row for row in answers}
     chosen = [best[name] for name in NAMES if name in best] + unreadable
     return chosen or [Row(learner, "", "unreadable", "", NO_EXERCISE)]
@@ -382,32 +391,32 @@ def _cell(text: str) -> str:
 
 
 def _wide(
-    scores: Sequence[tuple[Any, ...]], numbers: Mapping[str, str], late: Container[str]
+    rows: Sequence[Row],
+    numbers: Mapping[str, str],
+    late: Container[str],
+    column_of: Callable[[str], str],
+    kind: Callable[[float], float],
 ) -> str:
-    """Return a table with one line for each learner and one column for each lesson."""
-    lessons = list(dict.fromkeys(score[0] for score in scores))
-    points = {(score[3], score[0]): score[9] for score in scores}
-    lines = (
-        (name, numbers.get(name, ""), "late" * (name in late), *(points[name, x] for x in lessons))
-        for name in dict.fromkeys(score[3] for score in scores)
-    )
-    return _table(("learner", "id", "late", *lessons), lines)
+    """Return a table with one line for each learner: points, whole ones where kind is int.
 
-
-def _scores(rows: Sequence[Row]) -> Iterator[tuple[Any, ...]]:
-    """Yield how many exercises each learner has right in each lesson, as nbgrader exports it.
-
-    All exercises count that somebody in the class has handed in; what a learner has not is not
-    right.
+    All exercises count that somebody in the class has handed in.
     """
-    handed_in = {row.exercise for row in rows if row.exercise}
-    most = Counter(LESSON_OF[name].number for name in handed_in)
-    passed = [row for row in rows if row.status == "correct"]
-    right = Counter((row.learner, LESSON_OF[row.exercise].number) for row in passed)
-    for learner in dict.fromkeys(row.learner for row in rows):
-        for lesson, largest in sorted(most.items()):
-            score = right[learner, lesson]
-            yield f"lesson {lesson:02}", "", "", learner, "", "", "", score, 0, score, largest
+    handed_in = {row.exercise for row in rows}
+    columns = dict.fromkeys(column_of(name) for name in NAMES if name in handed_in)
+    points = defaultdict[tuple[str, str], float](float)
+    for row in rows:
+        if row.exercise:
+            points[row.learner, column_of(row.exercise)] += kind(row.points)
+    lines = (
+        (
+            name,
+            numbers.get(name, ""),
+            "late" * (name in late),
+            *(f"{points[name, x]:g}" for x in columns),
+        )
+        for name in dict.fromkeys(row.learner for row in rows)
+    )
+    return _table(("learner", "id", "late", *columns), lines)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -423,6 +432,8 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--out", required=True, help=text)
     text = "a .csv with a column name, and one id if you like, for the whole class"
     parser.add_argument("--roster", metavar="TABLE", help=text)
+    text = "judge the answers of this learner anew; may be given several times"
+    parser.add_argument("--again", metavar="NAME", action="append", default=[], help=text)
     text = "run answers with all that you may do yourself: only for notebooks that you trust"
     parser.add_argument("--unconfined", action="store_true", help=text)
     # the folder in which the command was given
@@ -432,7 +443,10 @@ def main(argv: Sequence[str]) -> int:
     out = beside / chosen.out
     try:
         roster = beside / chosen.roster if chosen.roster else None
-        rows = grade(beside / chosen.folder, out, confined=not chosen.unconfined, roster=roster)
+        confined = not chosen.unconfined
+        rows = grade(
+            beside / chosen.folder, out, confined=confined, roster=roster, again=chosen.again
+        )
     except (ShapeError, OSError) as error:
         print(f"mha_course: {error}", file=sys.stderr)
         return 1

@@ -1,10 +1,8 @@
-"""The pages of a class that was graded: the class as a whole, and feedback for each learner. No
-script, no network.
-"""
+"""The page of a class that was graded, and feedback for each learner; no script."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Sequence
 from html import escape
 from pathlib import Path
@@ -39,12 +37,17 @@ class Row(NamedTuple):
     mistake: str = ""
     message: str = ""
     picture: str = ""
+    half: str = ""  # a word where it fails and gets half a point
+    code: str = ""  # a digest
+
+    @property
+    def points(self) -> float:
+        """What it is worth: 1, 0.5 or 0."""
+        return 1.0 if self.status == "correct" else 0.5 * bool(self.half)
 
 
 def class_page(rows: Sequence[Row], late: Container[str] = ()) -> str:
-    """Return the page of a class: what is misunderstood most, exercises by mistakes, exercises by
-    learners.
-    """
+    """Return the page of a class: what is misunderstood, and exercises by learners."""
     answers = [row for row in rows if row.exercise]
     learners = list(dict.fromkeys(row.learner for row in rows))
     exercises = [name for name in NAMES if name in {row.exercise for row in answers}]
@@ -53,14 +56,15 @@ def class_page(rows: Sequence[Row], late: Container[str] = ()) -> str:
     counted = _count(len(learners), "learner"), _count(len(exercises), "exercise")
     parts = ["<h1>The class</h1>", _chips(*counted, f"{right} of {begun} answers correct")]
     parts += [_frequent(answers, len(learners)), _stopped(rows), _map(answers, exercises)]
-    return _page("The class", [*parts, _learners(rows, exercises, late)])
+    return _page("The class", [*parts, _learners(rows, exercises, late), _same_code(answers)])
 
 
 def feedback_page(learner: str, rows: Sequence[Row]) -> str:
     """Return the page for one learner: what ``check`` says of each answer, lesson by lesson."""
     answers = [row for row in rows if row.exercise]
     right = sum(row.status == "correct" for row in answers)
-    chips = _chips(f"{right} of {_count(len(answers), 'exercise')} correct")
+    points = f"{sum(row.points for row in answers):g} points"
+    chips = _chips(f"{right} of {_count(len(answers), 'exercise')} correct", points)
     unread = [prose(isolate_text(row.message)) for row in rows if not row.exercise]
     parts = [f"<h1>{_name(learner)}</h1>", chips]
     parts += [f'<p class="unreadable">{text}</p>' for text in unread]
@@ -80,7 +84,8 @@ def feedback_page(learner: str, rows: Sequence[Row]) -> str:
 
 
 def _page(title: str, parts: Sequence[str]) -> str:
-    style = Path(__file__).with_name("grading.css").read_text(encoding="utf-8")
+    styles = [Path(__file__).with_name(f"{name}.css") for name in ("base", "grading")]
+    style = "".join(path.read_text(encoding="utf-8") for path in styles)
     return PAGE.format(title=_name(title), style=style, body="\n".join(parts))
 
 
@@ -98,9 +103,7 @@ def _chips(*texts: str) -> str:
 
 
 def _known(name: str, exercise: str) -> Mistake | None:
-    """Return the mistake of a name that can be made in an exercise; a few are known to their
-    exercise alone.
-    """
+    """Return the mistake of a name that can be made in an exercise."""
     named = (mistake for mistake in MISTAKES if mistake.name == name)
     return next((x for x in named if x.applies(find_exercise(exercise))), None)
 
@@ -157,14 +160,11 @@ def _map(answers: Sequence[Row], exercises: Sequence[str]) -> str:
     total = Counter(row.mistake for row in answers if row.mistake)
     mistakes = [name for name, _ in total.most_common()]
     most = max(counts.values(), default=1)
-    head = "".join(
-        f'<th scope="col"><span>{escape(text)}</span></th>' for text in (*WORDS.values(), *mistakes)
-    )
+    head = _heads(*WORDS.values(), *mistakes)
     lines = []
     for name in exercises:
-        cells = "".join(
-            f'<td class="status">{statuses[name, status] or ""}</td>' for status in WORDS
-        )
+        came_out = [statuses[name, status] or "" for status in WORDS]
+        cells = "".join(f'<td class="status">{count}</td>' for count in came_out)
         cells += "".join(_cell(counts[name, mistake], most) for mistake in mistakes)
         lines.append(f'<tr><th scope="row"><code>{name}</code></th>{cells}</tr>')
     note = (
@@ -182,14 +182,11 @@ def _cell(count: int, most: int) -> str:
 def _learners(rows: Sequence[Row], exercises: Sequence[str], late: Container[str]) -> str:
     """Draw learners by exercises, each name a link to its feedback."""
     row_of = {(row.learner, row.exercise): row for row in rows}
-    head = "".join(
-        f'<th scope="col"><span>{escape(name)}</span></th>' for name in ("correct", *exercises)
-    )
+    head = _heads("correct", *exercises)
     lines = []
     for learner in dict.fromkeys(row.learner for row in rows):
-        statuses = [
-            row_of[learner, name].status if (learner, name) in row_of else "" for name in exercises
-        ]
+        theirs = [row_of.get((learner, name)) for name in exercises]
+        statuses = [row.status if row else "" for row in theirs]
         titles = [WORDS.get(status, "not handed in") for status in statuses]
         cells = "".join(
             f'<td class="{status}" title="{title}">{SIGNS[status]}</td>'
@@ -206,6 +203,30 @@ def _learners(rows: Sequence[Row], exercises: Sequence[str], late: Container[str
         f"{SIGNS[status]} {word}" for status, word in [*WORDS.items(), ("", "not handed in")]
     )
     return f"<h2>Learners</h2>{_table(signs, head, lines)}"
+
+
+def _same_code(answers: Sequence[Row]) -> str:
+    """List learners whose code is the same, with the exercises in which it is."""
+    writers = defaultdict[tuple[str, str], list[str]](list)
+    for row in answers:
+        writers[row.exercise, row.code] += [row.learner] * bool(row.code)
+    shared = defaultdict[tuple[str, ...], list[str]](list)
+    for (exercise, _), learners in writers.items():
+        shared[tuple(learners)] += [f"`{exercise}`"] * (len(learners) > 1)
+    items = [
+        f"<li>{', '.join(map(_name, learners))} <small>{prose(', '.join(names))}</small></li>"
+        for learners, names in sorted(shared.items(), key=lambda item: -len(item[1]))
+        if names
+    ]
+    note = (
+        "These learners wrote the same code, comments and layout aside. It is no proof: the "
+        "course's own solution may stand in all of them, and short code is often alike."
+    )
+    return f"<h2>The same code</h2><p>{note}</p><ul>{''.join(items)}</ul>" if items else ""
+
+
+def _heads(*names: str) -> str:
+    return "".join(f'<th scope="col"><span>{escape(name)}</span></th>' for name in names)
 
 
 def _table(note: str, head: str, lines: Sequence[str]) -> str:

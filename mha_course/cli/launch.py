@@ -13,7 +13,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from mha_course.questions import due_line
@@ -95,35 +96,28 @@ def _reset(arguments: list[str]) -> int:
     return reset_lesson(parser.parse_args(arguments).lesson)
 
 
-def _render(arguments: list[str]) -> int:
-    return _in_venv(set_up(), "mha_course.cli.authoring", "render", *arguments)
+def _module(name: str, *first: str, paths: bool = False) -> Callable[[list[str]], int]:
+    """Return a command that is a module of the environment; its paths are those of the caller."""
 
+    def run(arguments: list[str]) -> int:
+        beside = [f"--beside={os.getcwd()}"] * paths
+        return _in_venv(set_up(), f"mha_course.cli.{name}", *first, *arguments, *beside)
 
-def _train(arguments: list[str]) -> int:
-    return _in_venv(set_up(), "mha_course.cli.authoring", "train", *arguments)
-
-
-def _slides(arguments: list[str]) -> int:
-    return _in_venv(set_up(), "mha_course.cli.slides", *arguments)
-
-
-def _site(arguments: list[str]) -> int:
-    return _in_venv(set_up(), "mha_course.cli.site", *arguments, f"--beside={os.getcwd()}")
-
-
-def _grade(arguments: list[str]) -> int:
-    return _in_venv(set_up(), "mha_course.cli.grading", *arguments, f"--beside={os.getcwd()}")
+    return run
 
 
 COMMANDS = {  # each with what help says of it
     "setup": (_setup, "install what the course needs into .venv, and stop"),
     "test": (_test, "set up and test the package and every notebook; other options go to pytest"),
     "reset": (_reset, "bring one lesson back as it was, keeping yours beside it"),
-    "render": (_render, "execute notebooks in place (for maintainers)"),
-    "train": (_train, "train the model of the running example (for maintainers)"),
-    "slides": (_slides, "build lecture decks in decks/ (for lecturers)"),
-    "site": (_site, "write the reading site (for lecturers)"),
-    "grade": (_grade, "judge the notebooks of a class (for lecturers)"),
+    "render": (_module("authoring", "render"), "execute notebooks in place (for maintainers)"),
+    "train": (
+        _module("authoring", "train"),
+        "train the model of the running example (for maintainers)",
+    ),
+    "slides": (_module("slides"), "build lecture decks in decks/ (for lecturers)"),
+    "site": (_module("site", paths=True), "write the reading site (for lecturers)"),
+    "grade": (_module("grading", paths=True), "judge the notebooks of a class (for lecturers)"),
 }
 
 
@@ -155,14 +149,13 @@ def set_up() -> Path:
     _require_pip(python)
     unfinished.touch()
     _install(python, requirements, kind)
-    _quieten_news(venv)
+    _quieten(venv)
     stamp.write_text(want)
     unfinished.unlink()
     print("The course is set up.", flush=True)
     if sys.platform == "win32" and shutil.which("nvidia-smi"):
-        torch = next(
-            line for line in requirements.read_text().splitlines() if line.startswith("torch==")
-        )
+        lines = requirements.read_text().splitlines()
+        torch = next(line for line in lines if line.startswith("torch=="))
         print(
             f'To use the NVIDIA GPU: "{python}" -m pip install {torch}+cu130 --extra-index-url '
             f"{CUDA_INDEX}"
@@ -227,13 +220,8 @@ def _make_venv(venv: Path) -> None:
 def _install(python: Path, requirements: Path, kind: str) -> None:
     """Let pip install the requirements, and turn its failures into one sentence."""
     log = python.parent.parent / "setup.log"
-    options = [
-        "--disable-pip-version-check",
-        "--retries=2",
-        f"--log={log}",
-        "-r",
-        str(requirements),
-    ]
+    options = ["--disable-pip-version-check", "--retries=2", f"--log={log}"]
+    options += ["-r", str(requirements)]
     if sys.platform == "linux" and kind == "cpu" and _answers(f"{CPU_INDEX}/torch/"):
         options += ["--extra-index-url", CPU_INDEX]
     log.unlink(missing_ok=True)
@@ -265,8 +253,11 @@ def _answers(address: str) -> bool:
         return False
 
 
-def _quieten_news(venv: Path) -> None:
-    """Keep JupyterLab from asking about news and updates over the first lesson."""
+def _quieten(venv: Path) -> None:
+    """Keep JupyterLab from asking about news over the first lesson, and from a message where Node
+    takes its script for a module of the course's own kind.
+    """
+    (venv / "package.json").write_text("{}")
     settings = venv / "share" / "jupyter" / "lab" / "settings"
     settings.mkdir(parents=True, exist_ok=True)
     quiet = {"fetchNews": "false", "checkForUpdates": False}
@@ -275,7 +266,7 @@ def _quieten_news(venv: Path) -> None:
 
 
 def copy_lessons() -> Path:
-    """Copy the lessons that the learner lacks, and return the first.
+    """Copy the lessons that the learner lacks, say which others have changed, and return the first.
 
     An update of the course never writes over a learner's copy: ``reset`` brings the new one.
     """
@@ -288,12 +279,28 @@ def copy_lessons() -> Path:
             f"be written to, got {error.strerror}, fix: copy the course into a folder of your own "
             f"and run the same command there"
         ) from error
+    record = copies / ".copied.json"  # what each lesson was like when it was copied
+    digests = dict[str, str]()
+    with suppress(OSError, ValueError):
+        digests = json.loads(record.read_text())
+    changed = []
     for lesson in sorted((ROOT / LESSONS).glob("*.ipynb")):
         target = copies / lesson.name
+        digest = hashlib.sha256(lesson.read_bytes()).hexdigest()
         if not target.exists():
             temporary = target.with_suffix(".part")
             shutil.copyfile(lesson, temporary)
             temporary.replace(target)
+            digests[lesson.name] = digest
+            record.write_text(json.dumps(digests))
+        elif digests.get(lesson.name, digest) != digest:
+            changed.append(lesson.name[:2])
+    if changed:
+        print(
+            f"Changed since you copied them: {', '.join(changed)}. Your copies stay as they are; "
+            f"python3 -m mha_course reset {changed[0]} brings a new one and keeps yours beside it.",
+            flush=True,
+        )
     return copies / "00_start_here.ipynb"
 
 

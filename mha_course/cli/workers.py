@@ -1,7 +1,7 @@
 """Run calls in processes of their own, with a limit of time, and where Linux can, confined.
 
 On Linux all of them are forked from one process, which has read nothing of what the class handed
-in. A process gets its items by a file, which it deletes, and tells what came out in another file
+in. A process gets its item by a file, which it deletes, and tells what came out in another file
 of its folder, the only place where it can write. What it runs may write there as well, so a line
 counts only with a token that was drawn for this process. Whoever searches the memory of the process
 finds it: this holds against accidents and tricks, not against an attack.
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring_ascii
@@ -37,14 +37,14 @@ LINUX = sys.platform == "linux"
 # Only Linux forks safely beside torch.
 CONTEXT: Any = multiprocessing.get_context("forkserver" if LINUX else "spawn")
 if LINUX:
-    CONTEXT.set_forkserver_preload(["mha_course.cli.answers"])
+    CONTEXT.set_forkserver_preload(["mha_course.cli.prepared"])
 MEMORY = 2 << 30  # bytes that a confined process may take
 LONGEST = 16 << 20  # bytes of an answer that are read
 # bytes and files that a process may write
 DISK = 64 << 20
 ENTRIES = 1000
 PREFIX = "mha_course-"  # of their folders
-FILE, ITEMS = "results", "items"
+FILE, ITEM = "results", "item"
 # A file that is in memory and in no folder: its device and number.
 MAPPED = re.compile(rf"(?m)^\S+ \S+ \S+ (\S+ \d+) +(?:/.*/{PREFIX}|/memfd:).* \(deleted\)$")
 # processes side by side
@@ -60,45 +60,36 @@ NOT_STARTED = "No process could be started for it ({}). Run the same command aga
 
 @dataclass
 class Task:
-    """Some items of one owner, in a process of their own, and the results of those that are
-    finished.
-    """
+    """An item of an owner, for a process of its own, and what came out."""
 
     key: Any
-    items: Sequence[Any]  # those that are not
+    item: Any
     owner: str = ""
-    results: list[Any] = field(default_factory=list)
+    result: Any = ENDED
     folder: tempfile.TemporaryDirectory[str] = field(init=False)
     process: BaseProcess = field(init=False)
     token: str = field(init=False)
     since: float = field(init=False)
-    deadline: float = field(init=False)
-    seen: int = 0  # results that this process had written when it was last looked at
 
-    def start(self, call: Callable[[Any], Any], seconds: float, confined: bool) -> bool:
-        """Start a process for the items that are left; where none can be started, say so in the
-        results and return False.
-        """
-        self.seen = 0
+    def start(self, call: Callable[[Any], Any], confined: bool) -> bool:
+        """Start the process; where none can be started, say so in the result and return False."""
         self.token = secrets.token_hex()
         self.since = time.monotonic()
         try:
             self.folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
             folder = Path(self.folder.name)
-            (folder / ITEMS).write_bytes(pickle.dumps((self.token, self.items)))
+            (folder / ITEM).write_bytes(pickle.dumps((self.token, self.item)))
             self.process = CONTEXT.Process(target=_work, args=(call, folder, confined), daemon=True)
             self.process.start()
         except (OSError, EOFError) as error:
             with suppress(AttributeError):  # there may be none
                 self.folder.cleanup()
-            self.results += [NOT_STARTED.format(error)] * len(self.items)
+            self.result = NOT_STARTED.format(error)
             return False
-        self.deadline = time.monotonic() + seconds
         return True
 
-    def read(self) -> list[Any]:
-        """Return the results that this process has written so far, up to one that is cut short."""
-        results = list[Any]()
+    def read(self) -> None:
+        """Take the result from the file, if it is there as a whole."""
         with (
             suppress(OSError, ValueError, RecursionError),
             (Path(self.folder.name) / FILE).open("rb") as file,
@@ -106,19 +97,11 @@ class Task:
             for line in file.read(LONGEST).splitlines(keepends=True):
                 token, _, text = line.partition(b" ")
                 if secrets.compare_digest(token, self.token.encode()) and text.endswith(b"\n"):
-                    results.append(json.loads(text))
-        return results[: len(self.items)]
-
-    def extend(self, seconds: float) -> None:
-        """Where there are several items, give each its own time."""
-        if len(self.items) > 1 and (written := len(self.read())) > self.seen:
-            self.seen = written
-            self.deadline = time.monotonic() + seconds
+                    self.result = json.loads(text)
+                    return
 
     def overflows(self) -> bool:
-        """Return whether its files are more than it may have, those included that it has deleted
-        and still holds.
-        """
+        """Return whether its files are too many or too large, those deleted and held included."""
         entries, sizes = 0, dict[Any, int]()
         for place, folders, files in os.walk(self.folder.name):
             if len(place) > 2000:  # below it, paths are too long to be looked at
@@ -126,7 +109,7 @@ class Task:
             entries += len(folders) + len(files)
             if entries >= ENTRIES:
                 return True
-            sizes.update(_sizes(os.path.join(place, name) for name in files if name != ITEMS))
+            sizes.update(_sizes(os.path.join(place, name) for name in files if name != ITEM))
         if LINUX:
             about = Path("/proc", str(self.process.pid))
             with suppress(OSError):  # gone by now
@@ -139,7 +122,7 @@ class Task:
         """Return why the process is to be ended, nothing if it may go on."""
         if not self.process.is_alive():
             return ENDED
-        if time.monotonic() > self.deadline:
+        if time.monotonic() > self.since + seconds:
             return TOO_LONG.format(seconds)
         return FULL if self.overflows() else ""
 
@@ -151,16 +134,6 @@ class Task:
             self.folder.cleanup()
         if os.path.exists(self.folder.name):
             subprocess.run(["rm", "-rf", self.folder.name], check=False)
-
-    def finish(self, trouble: str) -> None:
-        """End the process, keep its results, and note the trouble of the item at which it stopped,
-        if there is one.
-        """
-        read = self.read()
-        self.end()
-        stopped = [trouble] if len(read) < len(self.items) else []
-        self.results += read + stopped
-        self.items = self.items[len(read) + 1 :]
 
 
 def _sizes(paths: Iterator[str]) -> Iterator[tuple[tuple[int, int], int]]:
@@ -178,22 +151,20 @@ def run_all(
     seconds: float,
     confined: bool,
 ) -> Iterator[Task]:
-    """Run a call on all items of each task, side by side, and yield each task as it ends.
+    """Run a call on the item of each task, side by side, and yield each task as it ends.
 
     Args: following gives the next task, None where there is none now; seconds are those that an
         item may take. Yields: tasks with results, as JSON brings them back; a result is a str that
         says why where there is none.
     """
-    running, unfinished = list[Task](), list[Task]()
+    running = list[Task]()
     taken = Counter[str]()  # by each learner, in whole seconds beyond those that are free
     try:
         while True:
-            while len(running) < PLACES and (
-                next_one := unfinished.pop() if unfinished else following()
-            ):
+            while len(running) < PLACES and (next_one := following()):
                 if taken[next_one.owner] > PATIENCE:
-                    next_one.results += [IMPATIENT] * len(next_one.items)
-                elif next_one.start(call, seconds, confined):
+                    next_one.result = IMPATIENT
+                elif next_one.start(call, confined):
                     running.append(next_one)
                     continue
                 yield next_one
@@ -201,16 +172,12 @@ def run_all(
                 return
             time.sleep(0.01)
             for task in [*running]:
-                task.extend(seconds)
-                trouble = task.trouble(seconds)
-                if not trouble:
-                    continue
-                task.finish(trouble)
-                running.remove(task)
-                taken[task.owner] += max(0, round(time.monotonic() - task.since - FREE))
-                if task.items:
-                    unfinished.append(task)
-                else:
+                if trouble := task.trouble(seconds):
+                    task.result = trouble
+                    task.read()
+                    task.end()
+                    running.remove(task)
+                    taken[task.owner] += max(0, round(time.monotonic() - task.since - FREE))
                     yield task
     finally:
         for task in running:
@@ -221,19 +188,19 @@ def why_not_confined() -> str:
     """Return what is missing for confined processes on this machine; nothing if they can be."""
     if not LINUX:
         return f"{sys.platform} has no Landlock"
-    tasks = [Task("", [""])]
-    (task,) = run_all(str, lambda: tasks.pop() if tasks else None, seconds=60, confined=True)
-    return str(task.results[0])
+    tasks = iter([Task("", "")])
+    (task,) = run_all(str, lambda: next(tasks, None), seconds=60, confined=True)
+    return str(task.result)
 
 
 def _work(call: Callable[[Any], Any], folder: Path, confined: bool) -> None:
-    """Run a call on each item, in the process made for it, and tell what came out.
+    """Run a call on an item, in the process made for it, and tell what came out.
 
-    What the items import of the course is another copy than the one that is at work: they change
-    nothing there, and find nothing of it in ``__main__``.
+    What the item imports of the course is another copy than the one that is at work: it changes
+    nothing there, and finds nothing of it in ``__main__``.
     """
-    token, items = pickle.loads((folder / ITEMS).read_bytes())
-    (folder / ITEMS).unlink()
+    token, item = pickle.loads((folder / ITEM).read_bytes())
+    (folder / ITEM).unlink()
     for name in [name for name in sys.modules if name.partition(".")[0] == "mha_course"]:
         del sys.modules[name]
     for name in ("__main__", "__mp_main__"):
@@ -258,9 +225,8 @@ def _work(call: Callable[[Any], Any], folder: Path, confined: bool) -> None:
         except OSError as error:
             trouble = str(error)
     file = os.open(folder / FILE, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-    for item in items:
-        result = trouble or call(item)
-        write(file, f"{token} {as_json(result)}\n".encode())
+    result = trouble or call(item)
+    write(file, f"{token} {as_json(result)}\n".encode())
     leave(0)  # whatever threads still run
 
 

@@ -42,9 +42,7 @@ def row(path):
 
 
 def server():
-    """Start JupyterLab in a folder of its own; return its name, seconds of CPU until it answers,
-    and MiB.
-    """
+    """Start JupyterLab; return its name, seconds of CPU until it answers, and MiB."""
     import psutil  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as folder:

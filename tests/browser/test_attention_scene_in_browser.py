@@ -1,6 +1,4 @@
-"""The attention scene in a browser, without a kernel: what is said, drawn and moved, held against
-the numbers given.
-"""
+"""The attention scene in a browser without a kernel, held against the numbers given."""
 
 import io
 import re
@@ -33,9 +31,7 @@ def steps(draw):
 
 @pytest.fixture
 def show(widget_page, steps):
-    """Show the scene in a page of its own: ``show(reduced_motion="reduce")``; further options go to
-    the page.
-    """
+    """Show the scene in a page of its own: ``show(reduced_motion="reduce")``."""
     given, options = steps
 
     def open_page(made=None, **page):

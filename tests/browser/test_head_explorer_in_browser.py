@@ -1,6 +1,4 @@
-"""The head explorer in a browser: what is drawn, what is said, and what answers, held against the
-numbers given.
-"""
+"""The head explorer in a browser, held against the numbers it was given."""
 
 import math
 import re
@@ -23,9 +21,7 @@ def weights(draw, *shape):
 
 @pytest.fixture
 def show(widget_page):
-    """Show an explorer's table in a page of its own, without a kernel: ``show(explorer,
-    width=1280)``; or its sentence, with ``unfolded=False``.
-    """
+    """Show an explorer's table without a kernel, or its sentence with ``unfolded=False``."""
 
     def open_page(explorer, *, unfolded=True, **options):
         explorer.unfolded = unfolded
@@ -45,24 +41,16 @@ def heard(*args, **options):
 
 def grid(page):
     """Return where the cells of the large picture begin, and how wide and high each of them is."""
-    names = ("x", "y", "w", "h")
-    return dict(
-        zip(
-            names,
-            map(float, page.locator(".base").get_attribute("data-place").split()),
-            strict=True,
-        )
-    )
+    numbers = page.locator(".base").get_attribute("data-place").split()
+    return dict(zip("xywh", map(float, numbers), strict=True))
 
 
 def point(page, row, column):
     """Point at the middle of a cell, or at a word where row or column is None."""
     box, place = page.locator(".surface").bounding_box(), grid(page)
-    x = (
-        place["x"] - 12
-        if column is None
-        else place["x"] + (column + 0.5) * place["w"] + 4 * (row is None)
-    )
+    x = place["x"] - 12
+    if column is not None:
+        x = place["x"] + (column + 0.5) * place["w"] + 4 * (row is None)
     y = place["y"] - 6 if row is None else place["y"] + (row + 0.5) * place["h"]
     page.mouse.move(box["x"] + x, box["y"] + y)
 
@@ -100,14 +88,12 @@ def test_words_light_rows_and_columns(show, draw):
     page = show(HeadExplorer(given, queries=WORDS))
     point(page, 3, None)
     best = given[0, 3].argsort(descending=True)[:3].tolist()
-    assert said(page) == "head 0: cat looks at " + ", ".join(
-        f"{WORDS[j]} {given[0, 3, j]:.2f}" for j in best
-    )
+    words = ", ".join(f"{WORDS[j]} {given[0, 3, j]:.2f}" for j in best)
+    assert said(page) == f"head 0: cat looks at {words}"
     point(page, None, 1)
     best = given[0, :, 1].argsort(descending=True)[:3].tolist()
-    assert said(page) == "head 0: was is seen by " + ", ".join(
-        f"{WORDS[i]} {given[0, i, 1]:.2f}" for i in best
-    )
+    words = ", ".join(f"{WORDS[i]} {given[0, i, 1]:.2f}" for i in best)
+    assert said(page) == f"head 0: was is seen by {words}"
 
 
 def test_colours_are_those_of_the_palettes(show, draw):
@@ -147,13 +133,10 @@ def test_arcs_are_as_wide_as_the_weights_of_the_followed_word(show, draw):
 
     def right(head, row):
         widths, below = arcs(page)
-        large = [w for w in given[head, row].tolist() if w >= 0.05]
-        drawn = [w for w in given[head, row].tolist() if w >= 0.025]
+        numbers = given[head, row].tolist()
+        drawn = [w for w in numbers if w >= 0.025]
         assert sorted(widths) == pytest.approx(sorted(max(1, 18 * w) for w in drawn), abs=0.01)
-        assert sorted(number for _, number in below) == sorted(f"{w:.2f}" for w in large)
-        assert dict(below) == {
-            WORDS[j]: f"{w:.2f}" for j, w in enumerate(given[head, row].tolist()) if w >= 0.05
-        }
+        assert below == [(WORDS[j], f"{w:.2f}") for j, w in enumerate(numbers) if w >= 0.05]
         assert page.locator(".word.followed span").inner_text() == WORDS[row]
 
     right(1, 3)
@@ -184,9 +167,8 @@ def visible(page, name):
 @pytest.mark.parametrize("motion", ["no-preference", "reduce"])
 def test_the_sentence_unfolds_to_the_table_and_folds_back(show, draw, motion):
     given = weights(draw, 2, 5, 5)
-    page = show(
-        HeadExplorer(given, queries=WORDS, follow="the"), unfolded=False, reduced_motion=motion
-    )
+    explorer = HeadExplorer(given, queries=WORDS, follow="the")
+    page = show(explorer, unfolded=False, reduced_motion=motion)
     height = page.locator(".mha-heads").bounding_box()["height"]
     for open_, words in ((True, "Back to the sentence"), (False, "Show as a table")):
         page.locator(".turn").click()
@@ -215,11 +197,8 @@ def test_the_followed_word_is_kept_where_words_come_before_it(show):
     given = explorer("the cat sat so the cat ate")
     given.row = 5
     page = show(given, unfolded=False)
-    for text, row in (
-        ("look the cat sat so the cat ate", 6),
-        ("cat so the cat ate", 3),
-        ("so the dog ate", 3),
-    ):
+    rows = {"look the cat sat so the cat ate": 6, "cat so the cat ate": 3, "so the dog ate": 3}
+    for text, row in rows.items():
         page.evaluate("(state) => model.set('state', new Model(state).get('state'))",
                       alone(explorer(text))["state"])  # fmt: skip
         press(page)
@@ -229,10 +208,8 @@ def test_the_followed_word_is_kept_where_words_come_before_it(show):
 
 def test_other_keys_stand_on_a_line_of_their_own(show, draw):
     given = weights(draw, 2, 3, 5)
-    page = show(
-        HeadExplorer(given, queries=["dogra", "oldem", "runa"], keys=WORDS, follow="oldem"),
-        unfolded=False,
-    )
+    words = ["dogra", "oldem", "runa"]
+    page = show(HeadExplorer(given, queries=words, keys=WORDS, follow="oldem"), unfolded=False)
     widths, below = arcs(page)
     row = given[0, 1].tolist()
     assert dict(below) == {WORDS[j]: f"{w:.2f}" for j, w in enumerate(row) if w >= 0.05}
@@ -245,11 +222,8 @@ def test_other_keys_stand_on_a_line_of_their_own(show, draw):
 @pytest.mark.parametrize(("layers", "size"), [(1, 2), (2, 15), (6, 15), (1, 40), (1, 64), (2, 512)])
 def test_no_explorer_is_higher_than_a_screen_and_none_jumps(show, draw, layers, size):
     words = [f"word{n}" for n in range(size)]
-    explorer = heard(
-        weights(draw, layers, 1, 8, size, size),
-        queries=words,
-        recompute=lambda sentence, mask: None,
-    )
+    given = weights(draw, layers, 1, 8, size, size)
+    explorer = heard(given, queries=words, recompute=lambda sentence, mask: None)
     page = show(explorer, unfolded=False, width=1016)
     before = page.locator(".mha-heads").bounding_box()
     assert before["width"] == 1000
@@ -300,9 +274,8 @@ def test_hidden_zero_and_nan_look_different(show):
     given = np.array([[0.0, 1.0, 0.0], [math.nan, 0.5, 0.5], [0.0, 0.3, 0.7]])
     mask = np.array([[True, True, False], [True, True, True], [False, True, False]])
     page = show(HeadExplorer(given, queries=["a", "b", "c"], mask=mask))
-    assert "gradient" in page.locator(".base").evaluate(
-        "node => getComputedStyle(node).backgroundImage"
-    )
+    look = "node => getComputedStyle(node).backgroundImage"
+    assert "gradient" in page.locator(".base").evaluate(look)
     assert cell(page, 0, 2)[3] == 0  # clear: the lines behind it show
     assert cell(page, 0, 0).tolist() == [0, 34, 78, 255]  # the palette's first colour
     assert cell(page, 1, 0).tolist() == [230, 30, 107, 255]
@@ -315,14 +288,10 @@ def test_hidden_zero_and_nan_look_different(show):
 def test_entropy_stands_under_each_head(show, draw):
     given = weights(draw, 2, 6, 6)
     page = show(HeadExplorer(given))
-    entropy = (
-        torch.distributions.Categorical(torch.cat([given, given.mean(0, keepdim=True)]))
-        .entropy()
-        .mean(-1)
-    )
-    assert page.locator(".head small").all_inner_texts() == [
-        f"{value:.2f} nats" for value in entropy
-    ]
+    everything = torch.cat([given, given.mean(0, keepdim=True)])
+    entropy = torch.distributions.Categorical(everything).entropy().mean(-1)
+    written = [f"{value:.2f} nats" for value in entropy]
+    assert page.locator(".head small").all_inner_texts() == written
     assert page.locator(".head span").all_inner_texts() == ["head 0", "head 1", "average"]
     page = show(HeadExplorer((draw(2, 3, 4) * 2).softmax(-2)))
     assert page.locator(".notes").inner_text().startswith("⚠ rows sum to ")
@@ -340,31 +309,24 @@ def test_layers_and_sentences_stand_in_rows(show, draw):
     page.locator(".head").last.click()
     press(page)
     point(page, 1, 3)
-    assert (
-        said(page)
-        == f"layer 2, sentence 1, average of heads: the → sat {given[2, 1, :, 1, 3].mean():.2f}"
-    )
+    mean = given[2, 1, :, 1, 3].mean()
+    assert said(page) == f"layer 2, sentence 1, average of heads: the → sat {mean:.2f}"
 
 
 def test_all_is_reached_by_keys_and_those_that_are_answered_go_no_further(show, draw):
     given = weights(draw, 4, 5, 5)
     page = show(HeadExplorer(given, queries=WORDS), width=320)
     order = []
+    focused = "document.activeElement.className || document.activeElement.tagName"
     for _ in range(4):
         page.keyboard.press("Tab")
-        order.append(
-            page.evaluate("document.activeElement.className || document.activeElement.tagName")
-        )
+        order.append(page.evaluate(focused))
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     assert order == ["turn", "surface", "head", "SUMMARY"]
     page.evaluate("leaked.length = 0")
     page.locator(".head").first.focus()
-    for key, head in (
-        ("ArrowRight", "head 1"),
-        ("End", "average"),
-        ("ArrowLeft", "head 3"),
-        ("Home", "head 0"),
-    ):
+    heads = {"ArrowRight": "head 1", "End": "average", "ArrowLeft": "head 3", "Home": "head 0"}
+    for key, head in heads.items():
         press(page, key)
         assert page.locator(".title b").inner_text().startswith(head)
         assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
@@ -375,14 +337,9 @@ def test_all_is_reached_by_keys_and_those_that_are_answered_go_no_further(show, 
     assert page.locator(".title b").inner_text() == f"head {columns}"
     press(page, "ArrowUp")
     page.locator(".surface").focus()
-    cells = {
-        "ArrowRight": (0, 1),
-        "ArrowDown": (1, 1),
-        "End": (1, 4),
-        "ArrowUp": (0, 4),
-        "Home": (0, 0),
-    }
-    for key, (row, column) in (*cells.items(), ("ArrowLeft", (0, 0))):
+    keys = ("ArrowRight", "ArrowDown", "End", "ArrowUp", "Home", "ArrowLeft")
+    cells = ((0, 1), (1, 1), (1, 4), (0, 4), (0, 0), (0, 0))
+    for key, (row, column) in zip(keys, cells, strict=True):
         press(page, key)
         assert said(page) == f"head 0: {WORDS[row]} → {WORDS[column]} {given[0, row, column]:.2f}"
     press(page, "PageDown")
@@ -408,10 +365,8 @@ def test_nothing_sticks_out_at_any_width(show, draw, width, scheme):
         page = show(explorer, width=width, color_scheme=scheme)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         cells = grid(page)
-        assert (
-            cells["x"] + explorer._maps.shape[3] * cells["w"]
-            <= page.locator(".paper").bounding_box()["width"]
-        )
+        right = cells["x"] + explorer._maps.shape[3] * cells["w"]
+        assert right <= page.locator(".paper").bounding_box()["width"]
         look = "getComputedStyle(document.querySelector('.mha-heads'))"
         assert page.evaluate(f"{look}.color !== {look}.backgroundColor")
 
@@ -422,9 +377,8 @@ def test_512_tokens_can_be_pointed_at(show, width):
     given[0, 200:300, 200:300] = 1
     given[0, 0, 511] = 0.3
     page = show(HeadExplorer(given), width=width)
-    assert grid(page)["w"] == (
-        1 if width == 1280 else pytest.approx(0.7, abs=0.2)
-    )  # under a pixel: mean colours
+    # under a pixel: mean colours
+    assert grid(page)["w"] == (1 if width == 1280 else pytest.approx(0.7, abs=0.2))
     assert np.abs(cell(page, 250, 250) - [254, 232, 56, 255]).max() < 4
     assert np.abs(cell(page, 100, 250) - [0, 34, 78, 255]).max() < 4
     point(page, 250, 250)
@@ -478,19 +432,17 @@ def test_eight_heads_are_drawn_without_stopping_the_page(show, draw, tokens, fra
 
 
 def test_controls_ask_the_kernel_and_its_answer_is_drawn(show):
-    page = show(
-        heard(np.eye(5), queries=WORDS, recompute=lambda temperature, mask, sentence: np.eye(5))
-    )
+    def function(temperature, mask, sentence):
+        return np.eye(5)
+
+    page = show(heard(np.eye(5), queries=WORDS, recompute=function))
     fewer = HeadExplorer([[0.25, 0.75], [0.5, 0.5]], queries=["dogs", "were"])
     answer = (
         "(state) => model.set('state', "
         "{ ...new Model(state).get('state'), serial: model.get('event').serial })"
     )
-    moves = {
-        "temperature": (
-            lambda: page.locator(".control.log input").fill("1"),
-            10,
-        ),  # ten to the power of 1
+    moves = {  # ten to the power of 1
+        "temperature": (lambda: page.locator(".control.log input").fill("1"), 10),
         "mask": (lambda: page.locator(".control.menu select").select_option("causal"), 1),
         "sentence": (lambda: page.locator(".control.text input").fill("dogs were"), "dogs were"),
     }
@@ -509,10 +461,8 @@ def test_the_field_stands_right_above_the_arcs_and_nothing_overlaps(show, draw, 
     given = weights(draw, 4, 15, 15)
     explorer = heard(given, queries=SENTENCE.split(), recompute=lambda sentence: given)
     page = show(explorer, unfolded=False, width=width, device_scale_factor=2)
-    boxes = [
-        page.locator(name).bounding_box()
-        for name in (".title", ".turn", ".top input", ".mha-arcs", ".readout", ".hint")
-    ]
+    names = (".title", ".turn", ".top input", ".mha-arcs", ".readout", ".hint")
+    boxes = [page.locator(name).bounding_box() for name in names]
     _, turn, field, arcs_, *_ = boxes
     for i, one in enumerate(boxes):
         assert -0.5 <= one["x"] <= one["x"] + one["width"] <= width
@@ -554,11 +504,9 @@ def test_without_a_kernel_no_control_of_python_is_shown(show, draw):
     def recompute(sentence, temperature, mask):
         return None
 
-    page = show(
-        HeadExplorer(weights(draw, 2, 5, 5), queries=WORDS, recompute=recompute), unfolded=False
-    )
+    explorer = HeadExplorer(weights(draw, 2, 5, 5), queries=WORDS, recompute=recompute)
+    page = show(explorer, unfolded=False)
     assert page.locator("input, select").count() == 0
-    assert page.locator(".body > .controls, .said").evaluate_all(
-        "nodes => nodes.every((node) => node.offsetHeight === 0)"
-    )
+    hidden = "nodes => nodes.every((node) => node.offsetHeight === 0)"
+    assert page.locator(".body > .controls, .said").evaluate_all(hidden)
     assert page.locator(".hint").is_visible()

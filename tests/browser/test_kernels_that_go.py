@@ -1,6 +1,4 @@
-"""What widgets say of a kernel that is busy or gone, and that they stop saying it once it has
-answered.
-"""
+"""What widgets say of a kernel that is busy or gone, until it answers again."""
 
 CELL = """
 import time

@@ -1,6 +1,4 @@
-"""The labs in JupyterLab: every control by mouse and by key, what is drawn, and what becomes of
-errors.
-"""
+"""The labs in JupyterLab: every control by mouse and by key, and what becomes of errors."""
 
 import re
 

@@ -52,9 +52,7 @@ def picture(page, name):
 
 @pytest.fixture
 def badges(lab):
-    """Put the badges where the lessons look for them: beside their folder, or at the top of what is
-    served.
-    """
+    """Put the badges where the lessons look for them."""
     folder = lab.folder / "mha_course" / "data"
     folder.mkdir(parents=True, exist_ok=True)
     for badge in (browsing.ROOT / "mha_course" / "data").glob("*.svg"):
@@ -121,9 +119,7 @@ def answers(page, widget):
 
 
 def can_be_opened_again(page, lab):
-    """Save, open again, and once more without a kernel: what does not move any more is still there
-    to see.
-    """
+    """Save, open again, and once more without a kernel: the pictures are still there."""
     shown = walking.views(walking.contents(page))
     page.evaluate("jupyterapp.commands.execute('docmanager:save')")
     page.wait_for_function("!jupyterapp.shell.currentWidget.context.model.dirty")

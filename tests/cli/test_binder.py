@@ -1,6 +1,4 @@
-"""Binder's image, built up as repo2docker does it: requirements.txt, then postBuild, in a clone and
-nothing else.
-"""
+"""Binder's image, built as repo2docker does: requirements.txt, then postBuild, in a clone."""
 
 import json
 import os

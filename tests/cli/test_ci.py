@@ -1,6 +1,4 @@
-"""The script that checks everything: each step is run, whatever became of others, and one that
-fails fails the run.
-"""
+"""The script that checks everything: all steps run, and one that fails fails the run."""
 
 import os
 import shutil
@@ -29,9 +27,7 @@ STEPS = {
 
 @pytest.fixture
 def run(tmp_path):
-    """Run the script where every program is noted alone: ``run(fails="*mypy*")`` gives status,
-    output and calls.
-    """
+    """Run the script with programs that are only noted; return status, output and calls."""
     clone, programs, log = tmp_path / "clone", tmp_path / "programs", tmp_path / "log"
     places = [programs / name for name in ("python3", "chromium", "node", "npm", "env")]
     places += [clone / ".venv/bin" / name for name in ("python", "lint-imports")]

@@ -40,9 +40,8 @@ print(json.dumps({
 
 def address():
     """Return the repository's address, which stands in pyproject.toml."""
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"][
-        "Repository"
-    ]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return project["urls"]["Repository"]
 
 
 def pins(path):
@@ -50,9 +49,7 @@ def pins(path):
 
 
 def alone(path):
-    """Return a lesson as Colab opens it: fetching from this clone, and telling at the end what it
-    stands on.
-    """
+    """Return a lesson that fetches this clone, and tells at the end what it stands on."""
     text = path.read_text(encoding="utf-8").replace(address(), ROOT.as_uri())
     notebook = nbformat.reads(text, as_version=4)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(STUB + RECORD))
@@ -76,9 +73,10 @@ def test_a_notebook_alone_in_an_empty_folder_on_colab(tmp_path):
     told = run_alone(notebook, tmp_path)
     assert Path(told["course"]).parts[-3:] == ("mha-course", "mha_course", "__init__.py")
     assert told["programs"] == ["git"]
-    assert (
-        run_alone(notebook, tmp_path)["programs"] == []
-    )  # a restarted runtime finds the folder there
+    written = [cell.get("outputs") and cell.outputs[0].get("text") for cell in notebook.cells]
+    assert sum("Save a copy in Drive" in text for text in filter(None, written)) == 1
+    again = run_alone(notebook, tmp_path)  # a restarted runtime finds the folder there
+    assert again["programs"] == []
 
 
 @pytest.mark.elsewhere

@@ -1,6 +1,4 @@
-"""A class with planted answers is graded: every status and mistake, hostile notebooks, what is
-kept, the pages.
-"""
+"""A class with planted answers is graded: statuses, mistakes, attacks, what is kept, pages."""
 
 import csv
 import html.parser
@@ -14,6 +12,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote
@@ -24,7 +23,7 @@ import solutions
 from contrast import TEXT, WORDS, contrast
 
 from mha_course.cli import grading, grading_pages, launch, workers
-from mha_course.cli.answers import Answer, find_answers, judge, read, unpacked
+from mha_course.cli.answers import Answer, find_answers, judge, read
 from mha_course.cli.grading_pages import Row
 from mha_course.errors import ShapeError
 from mha_course.exercises import check
@@ -100,10 +99,10 @@ FORGED = """
 import glob, json, os
 def softmax(scores):
     for number in range(3, 64):
-        try: os.write(number, b'["correct", "", "", ""]\\n')
+        try: os.write(number, b'["correct", "", "", "", "", ""]\\n')
         except OSError: pass
     for file in glob.glob("*"):
-        open(file, "w").write('["correct", "", "", ""]\\n')
+        open(file, "w").write('["correct", "", "", "", "", ""]\\n')
     os._exit(0)
 """
 MANY = """
@@ -159,9 +158,8 @@ held = [x for part in gc.get_objects() if type(part) in (list, tuple) for x in p
 found = [x for x in held if type(x) is str and (own in x or "right." + "ipynb" in x)]
 """
 # Ways to be called correct that need no more than names.
-BY_NAME = {
-    "mode": (
-        """
+BY_NAME = """
+## mode: wrong
 from torch.overrides import TorchFunctionMode
 class Mode(TorchFunctionMode):
     def __torch_function__(self, function, types, rest=(), named=None):
@@ -170,37 +168,23 @@ class Mode(TorchFunctionMode):
 mode = Mode()
 def act():
     mode.__enter__()
-""",
-        "wrong",
-        "",
-    ),
-    "kernel": (
-        """
+## kernel: wrong
 library = torch.library.Library("aten", "IMPL")
 done = library.impl("abs", lambda x: torch.zeros_like(x), "CPU")
 def act():
     return library, done
-""",
-        "wrong",
-        "",
-    ),
-    "json": (
-        """
+## json: wrong softmax-over-queries
 import json
-json.dumps = json.encoder.encode_basestring_ascii = lambda *rest, **more: '["correct", "", "", ""]'
+fake = '["correct", "", "", "", "", ""]'
+json.dumps = json.encoder.encode_basestring_ascii = lambda *rest, **more: fake
 json.JSONEncoder.encode = json.dumps
 def act():
     return json
-""",
-        "wrong",
-        "softmax-over-queries",
-    ),
-    "main": (
-        """
+## main: wrong softmax-over-queries
 import __main__, importlib
 from types import SimpleNamespace
 def forged(*rest, **more):
-    return SimpleNamespace(status="correct", mistake="", message="", picture="")
+    return SimpleNamespace(status="correct", mistake="", message="", picture="", stage=None)
 def forge():
     for name in ("__main__", "__mp_main__", "mha_course.cli.answers", "mha_course.cli.grading"):
         try: importlib.import_module(name).judge.__globals__.update(check=forged, _agrees=forged)
@@ -208,34 +192,20 @@ def forge():
 done = forge()
 def act():
     return done
-""",
-        "wrong",
-        "softmax-over-queries",
-    ),
-    "process": (
-        """
+## process: wrong softmax-over-queries
 import multiprocessing
 def act():
     process = multiprocessing.current_process()
     for text in (*process._args, *vars(process).values()):
-        open("results", "a").write(f'{text} ["correct", "", "", ""]\\n')
-""",
-        "wrong",
-        "softmax-over-queries",
-    ),
-    "exits": (
-        """
+        open("results", "a").write(f'{text} ["correct", "", "", "", "", ""]\\n')
+## exits: error
 import builtins, contextlib
 def act():
     contextlib._GeneratorContextManager.__exit__ = lambda *rest: True
     builtins.zip = builtins.vars = lambda *rest, **more: ()
     builtins.all = torch.equal = torch.allclose = lambda *rest, **more: True
     builtins.abs = torch.Tensor.abs = lambda x: x * 0
-""",
-        "error",
-        "",
-    ),
-}
+"""
 NUMBERS = range(12)
 LARGE = "\n".join([
     f"DATA = '{'x' * 1_500_000}'", *(f"a{n} = 1" for n in NUMBERS),
@@ -253,12 +223,19 @@ def softmax(scores):
     checker.check("softmax", softmax, about=(builtins, exercises))
     return torch.softmax(scores, -2)
 """
+LARGE_RESULT = "def softmax(scores):\n    return {}"
+MAKES = """
+import os
+def make():
+    os.makedirs("a/b", exist_ok=True)
+"""
 # Cells that stand where the stub of softmax stood, with the status and the mistake that they come
 # out with.
 PLANTED = {
     "right": (SOFTMAX, "correct", ""),
     "helped": (HELPED, "correct", ""),  # by a function that a later cell defines, too
     "wrong": (QUERIES, "wrong", "softmax-over-queries"),
+    "cut off": (SOFTMAX.replace("return e", "return e.detach()"), "wrong", ""),
     "untouched": (STUB, "unattempted", ""),
     "untouched but loud": (f"{STUB}\nraise RuntimeError", "unattempted", ""),
     "untouched and decorated": (f"@undefined\n{STUB}", "unattempted", ""),
@@ -267,12 +244,8 @@ PLANTED = {
     "leaves": ("import sys\n@sys.exit\ndef softmax(scores):\n    return scores", "error", ""),
     "loops": ("def softmax(scores):\n    while True: pass", "error", ""),
     "loops in C": ("def softmax(scores):\n    return sum(iter(int, 1))", "error", ""),
-    "50 GB": (
-        "def softmax(scores):\n    return torch.zeros(50 << 30, dtype=torch.uint8)",
-        "error",
-        "",
-    ),
-    "50 GB of Python": ("def softmax(scores):\n    return bytearray(50 << 30)", "error", ""),
+    "50 GB": (LARGE_RESULT.format("torch.zeros(50 << 30, dtype=torch.uint8)"), "error", ""),
+    "50 GB of Python": (LARGE_RESULT.format("bytearray(50 << 30)"), "error", ""),
     "forges": (FORGED, "error", ""),
     "many files": (MANY, "error", ""),
     "large files": (BROAD, "error", ""),
@@ -285,25 +258,17 @@ PLANTED = {
     "holds": (HELD.replace("KEEP", "os.dup(file.fileno())"), "error", ""),
     "maps": (HELD.replace("KEEP", "mmap.mmap(file.fileno(), 4096)"), "error", ""),
     "folders in folders": (DEEP, "error", ""),
-    "folders": (
-        f"import os\nos.makedirs\n{SOFTMAX}".replace(
-            "    e", "    os.makedirs('a/b', exist_ok=True)\n    e", 1
-        ),
-        "correct",
-        "",
-    ),
+    "folders": (MAKES + SOFTMAX.replace("    e", "    make()\n    e", 1), "correct", ""),
     "compiled": (f"import torch._dynamo\n@torch.compile\n{SOFTMAX}", "correct", ""),
     "one secret": (f"SECRET_OF = 'SECRET_OF one'\n{SOFTMAX}; SECRET_OF", "correct", ""),
-    "searches": (
-        SEARCHES + SOFTMAX.replace("    e", "    assert not found\n    e", 1),
-        "correct",
-        "",
-    ),
-    **{
-        f"by {name}": (way + QUERIES.replace("    e", "    act()\n    e", 1), *expected)
-        for name, (way, *expected) in BY_NAME.items()
-    },
-}
+    "searches": (SEARCHES + SOFTMAX.replace("    e", "    assert not found\n    e", 1),
+        "correct", ""),
+}  # fmt: skip
+for way in BY_NAME.split("\n## ")[1:]:
+    head, _, code = way.partition("\n")
+    name, status, *mistake = re.split("[: ]+", head)
+    acts = QUERIES.replace("    e", "    act()\n    e", 1)
+    PLANTED[f"by {name}"] = (f"{code}\n{acts}", status, "".join(mistake))
 LONG = "x" * 255  # too long for the file of a page
 FILES = {
     "empty": "",
@@ -340,38 +305,26 @@ def command(folder, out, *options):
 
 
 def grade(*arguments, **environment):
-    done = subprocess.run(
-        command(*arguments),
-        cwd=ROOT,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options = {"cwd": ROOT, "env": os.environ | environment, "capture_output": True, "text": True}
+    done = subprocess.run(command(*arguments), check=False, **options)
     assert done.returncode == 0, done.stderr
 
 
 def table(out, name="grades.csv"):
-    with (out / name).open(newline="", encoding="utf-8") as file:
+    with (out / name).open(newline="", encoding="utf-8-sig") as file:
         return list(csv.DictReader(file))
 
 
 @pytest.fixture(scope="module")
 def confining():
     """Skip where answers cannot be confined."""
-    script = "from mha_course.cli.workers import why_not_confined; print(why_not_confined())"
-    missing = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    if missing.strip():
+    if missing := workers.why_not_confined():
         pytest.skip(f"answers cannot be confined here: {missing}")
 
 
 @pytest.fixture(scope="module")
 def graded(confining, tmp_path_factory):
-    """Grade a class in which every exercise has an answer, and some answers are hostile; return
-    folder and OUT.
-    """
+    """Grade a class with an answer to every exercise, some hostile; return folder and OUT."""
     place = tmp_path_factory.mktemp("class")
     folder, out, victim, temporary = (place / name for name in ("hand-ins", "out", "victim", "tmp"))
     for made in (folder, victim, temporary):
@@ -379,12 +332,8 @@ def graded(confining, tmp_path_factory):
     (victim / "kept").write_text("kept")
     for name, (source, *_) in PLANTED.items():
         notebook = lesson(4, softmax=source)
-        notebook.cells.insert(
-            9,
-            nbformat.v4.new_code_cell(
-                "%time x = 1\n!true\ndef share(e): return e / e.sum(-1, keepdim=True)"
-            ),
-        )
+        helper = "%time x = 1\n!true\ndef share(e): return e / e.sum(-1, keepdim=True)"
+        notebook.cells.insert(9, nbformat.v4.new_code_cell(helper))
         nbformat.write(notebook, folder / f"{name}.ipynb")
     nbformat.write(lesson(4, softmax=hostile(victim, ACTS)), folder / "hostile.ipynb")
     for name, text in FILES.items():
@@ -398,13 +347,10 @@ def graded(confining, tmp_path_factory):
     nbformat.write(lesson(4, softmax=SOFTMAX), folder / LONG / "04.ipynb")
     (folder / "mistaken").mkdir()
     for one in LESSONS:
-        sources = {
-            e.name: MISTAKEN.format(name=e.name, at=len(mutants(e.name)) // 2)
-            for e in one.exercises
-        }
-        nbformat.write(
-            lesson(one.number, **sources), folder / "mistaken" / f"{one.number:02}.ipynb"
-        )
+        names = [exercise.name for exercise in one.exercises]
+        sources = {x: MISTAKEN.format(name=x, at=len(mutants(x)) // 2) for x in names}
+        mistaken = folder / "mistaken" / f"{one.number:02}.ipynb"
+        nbformat.write(lesson(one.number, **sources), mistaken)
     nbformat.write(lesson(4, softmax=SOFTMAX), folder / "mistaken" / "04 again.ipynb")
     start = time.monotonic()
     grade(folder, out, TMPDIR=str(temporary), HIDDEN="token")
@@ -418,14 +364,10 @@ def graded(confining, tmp_path_factory):
 @pytest.mark.slow
 class TestOfAClass:
     def test_every_planted_answer_is_judged_as_it_is(self, graded):
-        found = {
-            row["learner"]: (row["status"], row["mistake"])
-            for row in table(graded[1])
-            if row["exercise"] == "softmax"
-        }
-        assert {name: found[name] for name in PLANTED} == {
-            name: tuple(rest) for name, (_, *rest) in PLANTED.items()
-        }
+        rows = [row for row in table(graded[1]) if row["exercise"] == "softmax"]
+        found = {row["learner"]: (row["status"], row["mistake"]) for row in rows}
+        expected = {name: tuple(rest) for name, (_, *rest) in PLANTED.items()}
+        assert {name: found[name] for name in PLANTED} == expected
 
     def test_who_fills_the_disk_is_stopped(self, graded):
         for name in ("many files", "large files", "holds", "maps", "folders in folders"):
@@ -433,11 +375,8 @@ class TestOfAClass:
             assert workers.FULL in page, name
 
     def test_none_of_the_hostile_acts_succeeds(self, graded):
-        row = next(
-            row
-            for row in table(graded[1])
-            if (row["learner"], row["exercise"]) == ("hostile", "softmax")
-        )
+        rows = [row for row in table(graded[1]) if row["learner"] == "hostile"]
+        row = next(row for row in rows if row["exercise"] == "softmax")
         assert row["status"] == "correct", (graded[1] / "feedback" / "hostile.html").read_text()
 
     def test_what_is_no_notebook_is_one_line(self, graded):
@@ -445,11 +384,8 @@ class TestOfAClass:
         assert rows == [(name, "", "unreadable", "") for name in sorted(FILES)]
 
     def test_each_mistake_of_the_course_is_named_as_check_names_it(self, graded):
-        rows = {
-            row["exercise"]: (row["status"], row["mistake"])
-            for row in table(graded[1])
-            if row["learner"] == "mistaken"
-        }
+        rows = [row for row in table(graded[1]) if row["learner"] == "mistaken"]
+        rows = {row["exercise"]: (row["status"], row["mistake"]) for row in rows}
         assert list(rows) == list(EXERCISES)
         assert rows.pop("softmax") == ("correct", "")  # handed in twice: the better one counts
         for name, found in rows.items():
@@ -459,15 +395,21 @@ class TestOfAClass:
         assert sum(bool(mistake) for _, mistake in rows.values()) > len(rows) / 2
 
     def test_points_are_those_of_the_table(self, graded):
-        rows = table(graded[1], "grades_nbgrader.csv")
-        right = sum(row["status"] == "correct" for row in table(graded[1]))
-        assert sum(int(row["score"]) for row in rows) == right
-        assert {(row["assignment"], row["max_score"]) for row in rows} == {
-            (f"lesson {one.number:02}", str(len(one.exercises))) for one in LESSONS if one.exercises
+        rows = table(graded[1])
+        right = Counter(row["learner"] for row in rows if row["status"] == "correct")
+        columns = {
+            "grades_by_lesson.csv": [f"lesson {x.number:02}" for x in LESSONS if x.exercises],
+            "grades_by_exercise.csv": [*EXERCISES],
         }
-        assert len(rows) == len({row["assignment"] for row in rows}) * len(
-            {row["learner"] for row in table(graded[1])}
-        )
+        for name, expected in columns.items():
+            lines = table(graded[1], name)
+            assert [*lines[0]][3:] == expected
+            learners = [*dict.fromkeys(row["learner"] for row in rows)]
+            assert [line["learner"] for line in lines] == learners
+            for line in lines:
+                whole = sum(float(line[column]) // 1 for column in expected)
+                assert whole == right[line["learner"]], line
+        assert {x["learner"] for x in lines if x["softmax"] == "0.5"} == {"cut off"}
 
     def test_the_pages_ask_for_nothing_and_run_nothing(self, graded):
         pages = [graded[1] / "class.html", *(graded[1] / "feedback").iterdir()]
@@ -475,19 +417,15 @@ class TestOfAClass:
         for path in pages:
             found = Parts(path.read_text(encoding="utf-8"))
             assert "script" not in found.tags
-            assert all(
-                (graded[1] / address).is_file()
-                for address in found.addresses
-                if LONG not in address
-            )
+            addresses = [address for address in found.addresses if LONG not in address]
+            assert all((graded[1] / address).is_file() for address in addresses)
 
     def test_what_is_finished_is_not_judged_again(self, graded, tmp_path):
         folder, out = graded
         kept = {path: path.stat().st_mtime_ns for path in (out / "finished").iterdir()}
         before = (out / "grades.csv").read_bytes()
-        (folder / "later.ipynb").write_text(
-            nbformat.writes(lesson(5, weighted_sum="def weighted_sum(w, v):\n    return w @ v"))
-        )
+        later = lesson(5, weighted_sum="def weighted_sum(w, v):\n    return w @ v")
+        nbformat.write(later, folder / "later.ipynb")
         start = time.monotonic()
         grade(folder, out)
         assert time.monotonic() - start < 30  # a loop in C alone takes as long
@@ -496,6 +434,23 @@ class TestOfAClass:
         assert [line for line in lines if not line.startswith(b'"later",')] == before.splitlines()
         assert b'"later","weighted_sum","correct",""' in lines
         (folder / "later.ipynb").unlink()
+
+
+@pytest.mark.usefixtures("confining")
+def test_one_learner_is_judged_again_by_name(tmp_path):
+    folder, out = tmp_path / "hand-ins", tmp_path / "out"
+    folder.mkdir()
+    for name, source in {"a": SOFTMAX, "b": QUERIES}.items():
+        nbformat.write(lesson(4, softmax=source), folder / f"{name}.ipynb")
+    grading.grade(folder, out)
+    before = (out / "grades.csv").read_text()
+    for path in (out / "finished").iterdir():
+        path.write_text(path.read_text().replace('"correct"', '"error"').replace("wrong", "error"))
+    grading.grade(folder, out, again=["a"])
+    after = before.replace('"wrong","softmax', '"error","softmax')  # b's stays as it was kept
+    assert (out / "grades.csv").read_text() == after
+    with pytest.raises(ShapeError, match=r"nobody of this name .* got c"):
+        grading.grade(folder, out, again=["a", "c"])
 
 
 @pytest.mark.slow
@@ -509,9 +464,8 @@ def test_without_confinement_the_acts_succeed(tmp_path):
     acts = {name: act for name, act in ACTS.items() if name not in ("memory of another", "fork")}
     nbformat.write(lesson(4, softmax=hostile(victim, acts)), folder / "hostile.ipynb")
     grade(folder, tmp_path / "out", "--unconfined", HIDDEN="token")
-    assert (
-        f"done: {', '.join(acts)}" in (tmp_path / "out" / "feedback" / "hostile.html").read_text()
-    )
+    page = (tmp_path / "out" / "feedback" / "hostile.html").read_text()
+    assert f"done: {', '.join(acts)}" in page
     assert not list(victim.glob("kept"))
 
 
@@ -533,23 +487,16 @@ def test_a_run_that_is_interrupted_goes_on_where_it_was(tmp_path):
         130, "mha_course: stopped. What is finished is kept; the same command goes on from there.",
     )  # fmt: skip
     (folder / "z.ipynb").unlink()
-    grade(folder, out)
+    grading.grade(folder, out)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    assert [row["status"] for row in table(out) if row["exercise"] == "softmax"] == [
-        "correct",
-        "wrong",
-    ]
+    statuses = [row["status"] for row in table(out) if row["exercise"] == "softmax"]
+    assert statuses == ["correct", "wrong"]
 
 
 def test_all_that_is_handed_in_has_a_line(tmp_path):
     names = ("a.ipynb", "b.IPYNB", "c/my_course/04.ipynb", "c/2.Ipynb", "...ipynb", "e.txt")
-    left = (
-        "c/.ipynb_checkpoints/2.ipynb",
-        "._d.ipynb",
-        "__MACOSX/a.ipynb",
-        ".git/a",
-        "c/notes.txt",
-    )
+    left = ("c/.ipynb_checkpoints/2.ipynb", "._d.ipynb", "__MACOSX/a.ipynb", ".git/a")
+    left += ("c/notes.txt",)
     for name in (*names, *left):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -628,21 +575,24 @@ def test_what_cannot_be_graded_says_so(tmp_path, monkeypatch):
     assert grading.main([str(folder), f"--out={folder}"]) == 1
 
 
+def written(status="wrong", mistake="", message="", picture="", half="", code=""):
+    return [status, mistake, message, picture, half, code]
+
+
 @pytest.mark.parametrize(
     ("result", "expected"),
     [
-        ("stopped", ("error", "", "stopped", "")),
-        ("\ud800", ("error", "", "\\ud800", "")),
-        (["correct", "", "well", ""], ("correct", "", "well", "")),
-        *((forged, ("error", "", workers.ENDED, "")) for forged in (
-            5, None, {}, ["correct"], [1, 2, 3, 4], ["passed", "", "", ""],
-            ["wrong", "<b>", "", ""],
+        ("stopped", ("error", "", "stopped")),
+        ("\ud800", ("error", "", "\\ud800")),
+        (written("correct", code="0f"), tuple(written("correct", code="0f"))),
+        (written(half="half"), tuple(written(half="half"))),
+        *((forged, ("error", "", workers.ENDED)) for forged in (
+            5, None, {}, ["correct"], [1, 2, 3, 4, 5, 6], written("passed"), written(mistake="<b>"),
+            written(half="<b>"), written(code="<b>"), written("correct", half="half"),
         )),
-        *((["wrong", "", "", forged], ("wrong", "", "", "")) for forged in (
-            "<script>", "<img src=x>", "</main>", '<td onclick="x">', '<td '
-                                                                      'style="position:fixed">',
-                                                                      "<td", "<!--",
-            '<td style="' + "color:acolorbcolor" * 99,
+        *((written(picture=forged), tuple(written())) for forged in (
+            "<script>", "<img src=x>", "</main>", '<td onclick="x">', '<td style="position:fixed">',
+            "<td", "<!--", '<td style="' + "color:acolorbcolor" * 99,
         )),
     ],
 )  # fmt: skip
@@ -660,39 +610,40 @@ def test_no_name_is_a_formula_whatever_separates_cells(name, expected):
 
 
 def test_pictures_of_the_course_are_kept():
-    found = judge(Answer("softmax", "softmax", [("import torch", 0), (QUERIES, 0)]))
-    assert "<table" in found[-1]
+    found = judge(Answer("softmax", "softmax", ["import torch", QUERIES]))
+    assert "<table" in found[3]
     assert grading._verdict([*found]) == found
 
 
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ("TOKEN 1\nTOKEN 2\nTOKEN 3\n", [1, 2]),  # there are two items
-        ("TOKEN 1\nother 7\nTOKEN 2\n", [1, 2]),
-        ("TOKEN 1\nTOKEN 2", [1]),
-        ("TOKEN 1\nTOKEN [2\nTOKEN 3\n", [1]),
-        (f"TOKEN {'[' * 100_000}\nTOKEN 2\n", []),
+        ("TOKEN 1\nTOKEN 2\n", 1),
+        ("other 7\nTOKEN 2\n", 2),
+        ("TOKEN 1", workers.ENDED),  # cut short
+        ("TOKEN [2\nTOKEN 3\n", workers.ENDED),
+        (f"TOKEN {'[' * 100_000}\nTOKEN 2\n", workers.ENDED),
     ],
 )
-def test_results_are_read_up_to_one_that_is_cut_short(tmp_path, written, expected):
-    task = workers.Task("", [0, 0])
+def test_a_result_is_read_where_it_is_whole(tmp_path, written, expected):
+    task = workers.Task("", 0)
     task.folder, task.token = SimpleNamespace(name=tmp_path), "TOKEN"
     (tmp_path / workers.FILE).write_text(written)
-    assert task.read() == expected
+    task.read()
+    assert task.result == expected
 
 
 def finished(*owners):
     """Run a task for each owner; return the results."""
-    tasks = iter([workers.Task(key, [str(key)], owner) for key, owner in enumerate(owners)])
+    tasks = iter([workers.Task(key, str(key), owner) for key, owner in enumerate(owners)])
     done = workers.run_all(str, lambda: next(tasks, None), seconds=30, confined=False)
-    return [results for _, results in sorted((task.key, task.results) for task in done)]
+    return [result for _, result in sorted((task.key, task.result) for task in done)]
 
 
 def test_a_learner_may_take_so_much_time_in_all(monkeypatch):
     monkeypatch.setattr(workers, "PLACES", 1)
     monkeypatch.setattr(workers, "FREE", -200.0)
-    assert finished("a", "a", "b") == [["0"], [workers.IMPATIENT], ["2"]]
+    assert finished("a", "a", "b") == ["0", workers.IMPATIENT, "2"]
 
 
 def test_a_process_that_cannot_be_started_costs_one_row(monkeypatch):
@@ -705,19 +656,19 @@ def test_a_process_that_cannot_be_started_costs_one_row(monkeypatch):
         return make(**rest)
 
     monkeypatch.setattr(workers, "CONTEXT", SimpleNamespace(Process=process))
-    found = finished("a", "a", "a")
-    assert (found[0], found[2]) == (["0"], ["2"])
-    assert "temporarily unavailable" in found[1][0]
+    first, second, third = finished("a", "a", "a")
+    assert (first, third) == ("0", "2")
+    assert "temporarily unavailable" in second
 
 
 def test_an_answer_that_calls_a_failed_one_is_judged_with_the_reference():
     masked = "def masked_softmax(s, mask):\n    return softmax(s.masked_fill(~mask, -1e30)) * mask"
     for own in (QUERIES, STUB, QUERIES.replace("):", ":")):
         answers = find_answers(["import torch", own, masked])
-        rows = dict.fromkeys(("softmax", "masked_softmax"), ("wrong", "", "", ""))
+        rows = {name: Row("", name, "wrong") for name in ("softmax", "masked_softmax")}
         (again,) = grading._other_ways(answers, rows)
         assert (again.exercise, again.replaced) == ("masked_softmax", ["softmax"])
-        status, _, message, _ = judge(again)
+        status, _, message, *_ = judge(again)
         assert (status, message[-28:]) == ("correct", "`softmax` in place of yours.")
 
 
@@ -726,30 +677,28 @@ def test_what_a_learner_saw_pass_counts_where_it_stands_below_its_check():
     notebook = {"cells": [
         {"cell_type": "code", "source": source, "execution_count": count} for source, count in cells
     ]}  # fmt: skip
-    found = unpacked(*read(json.dumps(notebook).encode()))
-    assert [answer.statements for answer in found] == [[(QUERIES, 0)], [(SOFTMAX, 0)]]
-    assert [*grading._other_ways(found, {"softmax": ("wrong",)})] == found[1:]
+    found = [Answer(*fields) for fields in read(json.dumps(notebook).encode())]
+    assert [answer.statements for answer in found] == [[QUERIES], [SOFTMAX]]
+    assert [*grading._other_ways(found, {"softmax": Row("", "softmax", "wrong")})] == found[1:]
 
 
 def test_a_notebook_of_an_old_windows_is_read():
     notebook = {"cells": [{"cell_type": "code", "source": f"# für\n{SOFTMAX}"}]}
-    found = unpacked(*read(json.dumps(notebook, ensure_ascii=False).encode("cp1252")))
-    assert found == find_answers([f"# für\n{SOFTMAX}"])
+    (found,) = read(json.dumps(notebook, ensure_ascii=False).encode("cp1252"))
+    assert found[2] == [SOFTMAX]
 
 
-def test_each_source_is_sent_once():
-    notebook = {"cells": [{"cell_type": "code", "source": LARGE}]}
-    found = read(json.dumps(notebook).encode())
-    assert len(json.dumps(found)) < 1.1 * len(LARGE)
-    assert unpacked(*found) == find_answers([LARGE])
+def test_of_a_long_cell_only_what_is_needed_is_sent():
+    (answer,) = find_answers([LARGE])
+    assert len(answer.statements) == len(NUMBERS) + 1
+    assert sum(map(len, answer.statements)) < 1000
 
 
 @pytest.mark.slow
-def test_elsewhere_one_process_judges_a_notebook_and_the_next_one_goes_on(tmp_path, monkeypatch):
-    """As on Windows and macOS, where processes are not forked."""
+def test_where_processes_are_not_forked_answers_are_judged_on_demand(tmp_path, monkeypatch):
+    """As on Windows and macOS."""
     monkeypatch.setattr(workers, "CONTEXT", multiprocessing.get_context("spawn"))
-    for module in (workers, grading):
-        monkeypatch.setattr(module, "LINUX", False)
+    monkeypatch.setattr(workers, "LINUX", False)
     leaves = "import os\ndef masked_softmax(scores, mask):\n    os._exit(0)"
     entropy = "def entropy(weights):\n    return -torch.special.xlogy(weights, weights).sum(-1)"
     (tmp_path / "hand-ins").mkdir()
@@ -816,11 +765,11 @@ def test_paths_are_those_of_whoever_gives_the_command(tmp_path, monkeypatch, cap
         (["from torch import *", "def softmax(x): return exp(x)"],
          ["softmax", ["from torch import *", "def softmax(x): return exp(x)"]]),
         (["!ls\ndef softmax(x): return x  # sums to 1?"],
-            ["softmax", ["def softmax(x): return x  # sums to 1?"]]),
+            ["softmax", ["def softmax(x): return x"]]),
         (["%%time\nfiles = !ls\ndef softmax(x): return 7 \\\n % 2"],
-            ["softmax", ["def softmax(x): return 7 \\"]]),
+            ["softmax", ["def softmax(x): return 7 \\\n % 2"]]),
         (["def softmax(x): return '''Over\nwhich?\n'''\n!ls"],
-         ["softmax", ["def softmax(x): return '''Over\nwhich?\n'''\nget_ipython().system('ls')"]]),
+         ["softmax", ["def softmax(x): return '''Over\nwhich?\n'''"]]),
         ([STUB, "check('softmax', softmax)", "def softmax(x): return 2"],
             ["softmax", ["def softmax(x): return 2"]]),
         (["def softmax(x): return mine(sum(x))", "check('softmax', softmax)", "sum = 1",
@@ -846,18 +795,16 @@ def test_paths_are_those_of_whoever_gives_the_command(tmp_path, monkeypatch, cap
         (["softmax = lambda x: x", "check('entropy', nothing)"],
             ["softmax", ["softmax = lambda x: x"]]),
         (["%%time\ndef softmax(x): return x"], ["softmax", ["def softmax(x): return x"]]),
+        (["é = 'é'; train(); é = é + 'é'; go()\n@F(\n  1)\n@G\ndef softmax(x): return é"],
+            ["softmax", ["é = 'é'", "é = é + 'é'", "@F(\n  1)\n@G\ndef softmax(x): return é"]]),
         (["def softmax(x:\n    return x"], ["softmax", ["def softmax(x:\n    return x"]]),
         (["def softmax(x): return x\0"], ["softmax", ["def softmax(x): return x\0"]]),
     ],
 )  # fmt: skip
 def test_an_answer_is_found_with_what_it_needs(cells, expected):
-    answers = [
-        answer
-        for answer in find_answers(cells)
-        if answer.exercise in ("softmax", "MultiHeadAttention")
-    ]
-    parts = [part for answer in answers for part in answer.statements]
-    runs = [part.rstrip("\n") if place == 0 else part.splitlines()[place] for part, place in parts]
+    asked = ("softmax", "MultiHeadAttention")
+    answers = [answer for answer in find_answers(cells) if answer.exercise in asked]
+    runs = [part.rstrip("\n") for answer in answers for part in answer.statements]
     assert [*[answer.expression for answer in answers], runs] == (expected or [[]])
 
 
@@ -882,24 +829,15 @@ def test_what_is_empty_is_so_for_the_checker_too(body):
 
 
 def test_a_line_of_the_learners_stands_in_the_message():
-    answer = Answer(
-        "softmax",
-        "softmax",
-        [("import torch", 0), ("x = 1\ndef softmax(s):\n    return torch.no(s)", 1)],
-    )
-    status, mistake, message, _ = judge(answer)
+    answer = ["import torch", "def softmax(s):\n    return torch.no(s)"]
+    status, mistake, message, *_ = judge(Answer("softmax", "softmax", answer))
     assert (status, mistake) == ("error", "")
     assert "In your line `return torch.no(s)`" in message
     for source in ("softmax = MADE", "def softmax(scores):\n    return scores * MADE"):
-        assert (
-            "loops and calls of the notebook"
-            in judge(Answer("softmax", "softmax", [(source, 0)]))[2]
-        )
-    status, _, message, _ = judge(Answer("softmax", "softmax", [("softmax = 1 / 0", 0)]))
-    assert (status, message) == (
-        "error",
-        "ZeroDivisionError: division by zero. In your line `softmax = 1 / 0`.",
-    )
+        assert "loops and calls of the notebook" in judge(Answer("softmax", "softmax", [source]))[2]
+    status, _, message, *_ = judge(Answer("softmax", "softmax", ["softmax = 1 / 0"]))
+    told = "ZeroDivisionError: division by zero. In your line `softmax = 1 / 0`."
+    assert (status, message) == ("error", told)
 
 
 def test_the_source_of_each_reference_is_judged_correct():
@@ -907,6 +845,42 @@ def test_the_source_of_each_reference_is_judged_correct():
     cells = ["import torch\nfrom torch import Tensor", source]
     (answer,) = find_answers(cells)
     assert judge(answer)[0] == "correct"
+
+
+LONGER = """def entropy(weights):
+    logarithms = weights.clamp(min=1e-300).log()
+    products = weights * logarithms
+    total = products.sum(-1)
+    return 0 - total if REST is not None else total
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "half"),
+    [
+        ("return scores.detach().softmax(-1)", "half"),  # no gradient
+        ("return scores.float().softmax(-1).to(scores)", "half"),  # lost digits
+        ("return scores.softmax(2 if len(scores) > 1 else -1)", ""),  # wrong at once
+        ("return scores.softmax(-1) if len(scores) < 3 else scores", "half"),  # other sizes
+        ("return scores", ""),
+        ("return scores.softmax(-1)", "half"),  # it is to be written without
+        (SOFTMAX.partition("\n    ")[2], ""),  # a whole point
+    ],
+)
+def test_half_a_point_is_for_right_numbers_that_fail_later(body, half):
+    source = f"def softmax(scores):\n    {body}"
+    assert judge(Answer("softmax", "softmax", [source]))[4] == half
+
+
+def test_the_same_code_has_the_same_digest_and_short_code_none():
+    def digest(*statements):
+        return judge(Answer("entropy", "entropy", statements))[5]
+
+    other = LONGER.replace("(-1)", "(dim=-1)")
+    same = LONGER.replace("):", "):  # mine\n    'Mine.'").replace("1e-300", "1e-3_00")
+    assert digest("import math", same) == digest(LONGER) != digest(other)
+    assert digest(LONGER)
+    assert not digest("def entropy(weights):\n    return weights")
 
 
 class Parts(html.parser.HTMLParser):
@@ -919,9 +893,8 @@ class Parts(html.parser.HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         self.tags.add(tag)
-        self.addresses |= {
-            unquote(value) for name, value in attributes if name in ("href", "src", "action")
-        }
+        named = ("href", "src", "action")
+        self.addresses |= {unquote(value) for name, value in attributes if name in named}
 
 
 HOSTILE_NAME = "</title><script>x"
@@ -955,6 +928,17 @@ def test_the_class_page_groups_what_stopped():
         ("RuntimeError: no.", "3"), ("This is no notebook.", "1"),
     ]  # fmt: skip
     assert page.count("<em>late</em>") == 1
+
+
+def test_the_class_page_lists_who_wrote_the_same_code():
+    rows = [Row(who, "softmax", "correct", code=code) for who, code in ("ax", "by", "cx")]
+    rows += [Row(who, "entropy", "wrong", code="") for who in "ab"]
+    page = grading_pages.class_page(rows)
+    shared = page.partition("<h2>The same code</h2>")[2]
+    assert [re.sub("<[^>]*>", "", x) for x in re.findall("<li>.*?</li>", shared)] == [
+        "a, c softmax"
+    ]
+    assert "The same code" not in grading_pages.class_page(rows[:2])
 
 
 CLASS, HERS = grading_pages.class_page, grading_pages.feedback_page

@@ -1,6 +1,4 @@
-"""What is saved of a notebook: static figures in the place of live widgets, and all else as
-it was.
-"""
+"""What is saved of a notebook: static figures in the place of live widgets."""
 
 import copy
 

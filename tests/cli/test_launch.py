@@ -1,5 +1,6 @@
 """Set-up on a fresh machine, its repairs, its messages, and the learner's copies."""
 
+import ast
 import importlib.util
 import json
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 import pip
 import pytest
 
+import mha_course
 from mha_course import __main__ as entry
 from mha_course.cli import launch
 
@@ -40,9 +42,7 @@ def forbid_installing(monkeypatch):
 
 @pytest.fixture
 def light(course, monkeypatch):
-    """Environments that are made at once, and counted: a real interpreter, to which the pip that
-    runs here is lent.
-    """
+    """Make environments at once, with the pip that runs here, and count them."""
     made, lent = [], Path(pip.__file__).parent
 
     def make_venv(venv):
@@ -65,6 +65,7 @@ def test_set_up_once_then_never_again(course, monkeypatch):
     inside = "import sys; sys.exit(sys.prefix == sys.base_prefix)"
     assert subprocess.run([python, "-c", inside], check=False).returncode == 0
     assert has_pip(python)
+    assert (course / ".venv/package.json").read_text() == "{}"  # Node reads no other
     news = json.loads((course / ".venv/share/jupyter/lab/settings/overrides.json").read_text())
     assert news["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
     forbid_installing(monkeypatch)
@@ -72,12 +73,8 @@ def test_set_up_once_then_never_again(course, monkeypatch):
 
 
 def has_pip(python):
-    return (
-        subprocess.run(
-            [python, "-m", "pip", "--version"], capture_output=True, check=False
-        ).returncode
-        == 0
-    )
+    command = [python, "-m", "pip", "--version"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def remove(venv, pattern):
@@ -94,22 +91,16 @@ def unstamp(venv):
 
 # How it is damaged, and whether the environment must be made anew or only mended.
 DAMAGES = {
-    "pip was stopped": (
-        lambda venv, python: (unstamp(venv), (venv / "mha_course.unfinished").touch()),
-        True,
-    ),
+    "pip was stopped": (lambda venv, _: (venv / "mha_course.json").rename(
+        venv / "mha_course.unfinished"), True),
     "ensurepip was stopped": (lambda venv, python: (remove(venv, "pip"), unstamp(venv)), True),
     "made without pip": (lambda venv, python: (remove(venv, "pip*"), unstamp(venv)), False),
     "a broken interpreter": (
-        lambda venv, python: (python.unlink(), python.write_text("nothing")),
-        True,
-    ),
+        lambda venv, python: (python.unlink(), python.write_text("nothing")), True),
     "other requirements": (
-        lambda venv, python: (venv.parent / "requirements.txt").write_text("# still none\n"),
-        False,
-    ),
+        lambda venv, _: (venv.parent / "requirements.txt").write_text("# still none\n"), False),
     "half a stamp": (lambda venv, python: (venv / "mha_course.json").write_text('{"req'), False),
-}
+}  # fmt: skip
 
 
 @pytest.mark.setup
@@ -227,6 +218,21 @@ def test_reset_brings_back_one_lesson_and_keeps_mine(course, capsys):
     assert message(capsys, "reset", "99").startswith("mha_course: there is no lesson 99.")
 
 
+def test_a_start_names_the_lessons_that_changed_since_they_were_copied(course, capsys):
+    launch.copy_lessons().write_text("my work")
+    launch.copy_lessons()
+    assert capsys.readouterr().out == ""  # it is my copy that changed
+    (course / "notebooks/00_start_here.ipynb").write_text("new")
+    launch.copy_lessons()
+    assert capsys.readouterr().out.startswith("Changed since you copied them: 00. Your copies")
+    launch.main(["reset", "0"])
+    capsys.readouterr()
+    (course / "notebooks/01_projection.ipynb").write_text("new")
+    (course / "my_course/.copied.json").write_text("{")  # nothing is known then
+    assert launch.copy_lessons().read_text() == "new"
+    assert capsys.readouterr().out == ""
+
+
 def test_a_file_where_the_copies_go(course, capsys):
     (course / "my_course").write_text("mine")
     assert "my_course" in message(capsys, "reset", "0")
@@ -293,6 +299,14 @@ def test_an_interrupt_is_one_line(course, monkeypatch, capsys):
     assert (
         capsys.readouterr().err == "\nmha_course: stopped. Run the same command again to go on.\n"
     )
+
+
+def test_old_pythons_can_read_what_tells_them_that_they_are_old():
+    for module in (mha_course, entry):
+        nodes = [*ast.walk(ast.parse(Path(module.__file__).read_text()))]
+        newer = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr)
+        assert not [node for node in nodes if isinstance(node, newer)]
+        assert not [x for x in nodes if getattr(x, "returns", None) or getattr(x, "annotation", 0)]
 
 
 @pytest.mark.parametrize(("version", "word"), [((3, 8), "old"), ((3, 15), "new")])

@@ -1,6 +1,4 @@
-"""The course in rough hands: cells run twice and out of order, a kernel that dies, and places that
-lack something.
-"""
+"""The course in rough hands: cells out of order, and places that lack something."""
 
 import contextlib
 import itertools
@@ -51,9 +49,7 @@ def read(path):
 
 @contextlib.contextmanager
 def kernel(notebook, folder=authoring.LESSONS):
-    """Start a kernel for a notebook; what is given back runs the cell of a number, and returns the
-    seconds it took.
-    """
+    """Start a kernel; return what runs the cell of a number and returns its seconds."""
     client = NotebookClient(
         notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": folder}}
     )
@@ -72,9 +68,7 @@ def kernel(notebook, folder=authoring.LESSONS):
 
 
 def sections(notebook):
-    """Return the numbers of the cells of each section, in order; the first is what stands before
-    all of them.
-    """
+    """Return the numbers of the cells of each section, in order."""
     starts = [number for number, cell in enumerate(notebook.cells) if cell.source.startswith("## ")]
     return [range(*ends) for ends in itertools.pairwise([0, *starts, len(notebook.cells)])]
 
@@ -99,13 +93,10 @@ def test_cells_run_twice_and_sections_in_any_order(path):
 
 @pytest.fixture
 def course(tmp_path):
-    """Copy the course, with two of its lessons, into a folder with a space and letters beyond
-    ASCII.
-    """
+    """Copy the course and two lessons into a folder with a space and other letters."""
     place = tmp_path / PLACE
-    shutil.copytree(
-        ROOT / "mha_course", place / "mha_course", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "mha_course", place / "mha_course", ignore=ignored)
     (place / "notebooks").mkdir()
     for path in LESSONS[:2]:
         shutil.copy(path, place / "notebooks")
@@ -114,11 +105,8 @@ def course(tmp_path):
 
 def python(arguments, folder, *, before=(), **environment):
     """Run Python in a folder, knowing nothing of the course, and return what it printed."""
-    keep = {
-        name: value
-        for name, value in os.environ.items()
-        if name in ("HOME", "SYSTEMROOT", "USERPROFILE")
-    }
+    names = {"HOME", "SYSTEMROOT", "USERPROFILE"} & os.environ.keys()
+    keep = {name: os.environ[name] for name in names}
     environment = keep | {"PATH": os.defpath, "PYTHONIOENCODING": "utf-8"} | environment
     environment = {name: value for name, value in environment.items() if value is not None}
     done = subprocess.run(
@@ -144,9 +132,7 @@ def test_a_folder_with_a_space_and_other_letters(course):
 
 
 def without_rights():
-    """Return what to put before a command so that it may not write where the mode forbids it, root
-    or not.
-    """
+    """Return what keeps a command from writing where the mode forbids it, root or not."""
     if not hasattr(os, "geteuid"):
         pytest.skip("folders are made read-only in another way here")
     if os.geteuid():
@@ -185,34 +171,26 @@ def test_a_folder_that_cannot_be_written_to(course):
 def without_network():
     """Return what to put before a command so that it reaches nothing, where that can be done."""
     cut = ("unshare", "--net")
-    if (
-        shutil.which("unshare")
-        and subprocess.run([*cut, "true"], capture_output=True, check=False).returncode == 0
-    ):
-        return cut
-    return ()
+    if not shutil.which("unshare"):
+        return ()
+    done = subprocess.run([*cut, "true"], capture_output=True, check=False)
+    return () if done.returncode else cut
 
 
 @pytest.mark.setup
 @pytest.mark.parametrize("home", [None, "/dev/null/nowhere"])
 def test_no_network_and_no_home(course, home):
-    dead = dict.fromkeys(
-        ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9"
-    )
+    proxies = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+    dead = dict.fromkeys(proxies, "http://127.0.0.1:9")
     cut = without_network()
-    done = python(
-        ["-c", SCRIPT, LESSONS[1].name], course / "notebooks", before=cut, HOME=home, **dead
-    )
+    script = ["-c", SCRIPT, LESSONS[1].name]
+    done = python(script, course / "notebooks", before=cut, HOME=home, **dead)
     assert f"PACKAGE {ascii(str(course))[:-1]}" in done.stdout
     dead["PYTHONPATH"] = str(course)
     done = python(["-c", RIGHT], course / "notebooks", before=cut, HOME=home, **dead)
     assert "REPORT correct" in done.stdout
-    assert (
-        json.loads((course / "notebooks" / progress_store.FILE).read_text())["exercises"][
-            "similarity"
-        ]["attempts"]
-        == 1
-    )
+    kept = json.loads((course / "notebooks" / progress_store.FILE).read_text())
+    assert kept["exercises"]["similarity"]["attempts"] == 1
 
 
 @pytest.mark.parametrize("home", ["a file", "a folder that is not there"])
@@ -230,22 +208,17 @@ def test_where_there_is_no_home_settings_are_kept_with_the_course(
     assert launch._environment(program)["HOME"] == str(own)
     assert own.is_dir()
     told = capsys.readouterr().out
-    assert (
-        told
-        == f"The home folder {tmp_path / home} cannot be used, so settings are kept in {own}.\n"
-    )
+    what = f"The home folder {tmp_path / home} cannot be used"
+    assert told == f"{what}, so settings are kept in {own}.\n"
 
 
 def pythons():
     """Return the Pythons from 3.11 on that can be started here, besides this one."""
     found = [shutil.which(f"python3.{minor}") for minor in range(11, 15)]
     works = "import sys; sys.exit(sys.version_info < (3, 11))"
-    runs = [
-        name
-        for name in filter(None, found)
-        if not subprocess.run([name, "-c", works], check=False).returncode
-    ]
-    return [name for name in runs if Path(name).resolve() != Path(sys.executable).resolve()]
+    this = Path(sys.executable).resolve()
+    others = [name for name in filter(None, found) if Path(name).resolve() != this]
+    return [x for x in others if not subprocess.run([x, "-c", works], check=False).returncode]
 
 
 @pytest.mark.setup
@@ -255,10 +228,8 @@ def test_other_pythons_read_all_of_it_and_start_the_set_up(tmp_path):
         pytest.skip("no other Python from 3.11 to 3.14 here")
     for name in others:
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
-        for arguments in (
-            ["compileall", "-q", "-f", "mha_course", "tests"],
-            ["mha_course", "--help"],
-        ):
+        everything = ["compileall", "-q", "-f", "mha_course", "tests"]
+        for arguments in (everything, ["mha_course", "--help"]):
             done = subprocess.run(
                 [name, "-W", "error", "-m", *arguments], cwd=ROOT, env=environment,
                 capture_output=True, text=True,

@@ -1,6 +1,4 @@
-"""What every case of the corpus is made of: sizes, seeded weights, the truth to compare with, and
-Case itself.
-"""
+"""What cases of the corpus are made of: sizes, seeded weights, the truth, and Case."""
 
 from __future__ import annotations
 
@@ -64,9 +62,7 @@ class Problem:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     def linear(self, *names, rows=slice(None), layout=None):
-        """Return the Linears of these names as one; ``layout`` orders the rows of q, k, v as its
-        letters say.
-        """
+        """Return the Linears of these names as one, with rows in the order of ``layout``."""
         inputs = 4 * self.C if names == ("down",) else self.C
         width = 4 * self.C if names == ("up",) else self.C
         weight = torch.cat(
@@ -157,9 +153,7 @@ class Case:
         )
 
     def outcome(self, at="different"):
-        """Return "right", "unseen", "crash", or the set of ids that a warning may have (None: there
-        may be none).
-        """
+        """Return "right", "unseen", "crash", or the ids that a warning may have."""
         said = self.equal.get(at, self.equal.get("*", self.mistake)) if self.mistake else "right"
         if said in ("right", "unseen", "crash"):
             return said
@@ -193,9 +187,7 @@ def _plain(name, sizes):
 
 
 def case(build, axes, sizes, expect, truth, args=lambda p: (p.x,), **rest):
-    """Return the Case of a function of a Problem and its inputs, or of what makes a module or
-    function of a Problem.
-    """
+    """Return the Case of a function of a Problem and its inputs, or of what makes one."""
     alone = len(inspect.signature(build).parameters) == 1
 
     def make(B, S, C, H):
@@ -224,9 +216,7 @@ def attend(
     turn=None,
     scale=None,
 ):
-    """Return what attention with the Linears of p gives, through the course's reference or
-    PyTorch's kernel.
-    """
+    """Return attention with the Linears of p, by the reference or PyTorch's kernel."""
     x = p.x if x is None else x
     memory = x if memory is None else memory
     q, k, v = (split_heads(layer(t), p.H) for layer, t in ((p.q, x), (p.k, memory), (p.v, memory)))
@@ -306,9 +296,7 @@ def fill_attention(module, p):
 
 
 def torch_decoder_layer(p):
-    """Return PyTorch's decoder layer with the weights of p, and of p.second() for the
-    cross-attention.
-    """
+    """Return PyTorch's decoder layer with the weights of p and p.second()."""
     layer = nn.TransformerDecoderLayer(
         p.C, p.H, 4 * p.C, batch_first=True, dtype=torch.float64
     ).eval()

@@ -1,6 +1,4 @@
-"""Right implementations of attention: heads folded into the batch, einsum and einops, odd layouts,
-loops over heads.
-"""
+"""Right attention: heads folded into the batch, einsum, einops, odd layouts, loops."""
 
 # ruff: noqa: RET504 - what is to be judged stands in a variable
 

@@ -1,6 +1,4 @@
-"""Right implementations of attention: between two sequences, in blocks and models, in windows,
-block by block.
-"""
+"""Right attention: two sequences, blocks and models, windows, block by block."""
 
 # ruff: noqa: RET504 - what is to be judged stands in a variable
 

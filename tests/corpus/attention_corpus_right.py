@@ -1,6 +1,4 @@
-"""Right implementations of attention, each in a style that people really use: splitting, merging
-and layouts.
-"""
+"""Right attention, in styles that people really use: splitting, merging and layouts."""
 
 # ruff: noqa: RET504 - what is to be judged stands in a variable
 

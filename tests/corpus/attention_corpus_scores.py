@@ -1,6 +1,4 @@
-"""Right implementations of attention: masks, softmax and scale, positions, grouped heads,
-caches.
-"""
+"""Right attention: masks, softmax and scale, positions, grouped heads, caches."""
 
 # ruff: noqa: RET504 - what is to be judged stands in a variable
 

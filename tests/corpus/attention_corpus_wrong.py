@@ -1,6 +1,4 @@
-"""Wrong implementations of attention: split and merge. What is not wrong is left to three
-helpers.
-"""
+"""Wrong attention: split and merge. What is not wrong is left to three helpers."""
 
 from __future__ import annotations
 

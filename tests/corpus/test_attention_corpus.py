@@ -1,6 +1,4 @@
-"""The corpus is what it says: right ones compute attention, wrong ones do not, and what is expected
-fits the shapes.
-"""
+"""The corpus is what it says: right ones compute attention, and wrong ones do not."""
 
 import functools
 import sys

@@ -1,6 +1,4 @@
-"""The package on an accelerator, in a process of its own: PyTorch counts the devices when
-backward() first runs, and one that is registered later fails.
-"""
+"""The package on an accelerator, in a process that registers it before any backward()."""
 
 import subprocess
 import sys

@@ -32,9 +32,7 @@ def square_alone(weight, h):
 
 
 def subtractor(asks=(100.0, 100.0), keys=(0, 1), signs=(1.0, -1.0)):
-    """Return build_subtractor with another lead, other tokens that are looked for, or other
-    signs.
-    """
+    """Return build_subtractor with another lead, other tokens, or other signs."""
 
     def build_subtractor(d):
         w_q, w_k, w_v, w_o = solutions.build_subtractor(d)
@@ -49,9 +47,7 @@ def subtractor(asks=(100.0, 100.0), keys=(0, 1), signs=(1.0, -1.0)):
 
 
 def second_row(d):
-    """Put the flag of head 0 one row below its contents: for d = 2 and 4 that is a row of
-    head 1.
-    """
+    """Put the flag of head 0 one row too low: for d = 2 and 4 that is a row of head 1."""
     w_q, w_k, w_v, w_o = subtractor()(d)
     w_q, w_k = torch.zeros_like(w_q), torch.zeros_like(w_k)
     w_q[d + 2, d + 2] = w_k[d + 2, d] = 100.0
@@ -65,11 +61,9 @@ def asks_nobody(d):
     return torch.zeros_like(w_q), *others
 
 
-# fmt: off
 def asked_in_a_hurry(x, w_q, w_k, w_v):
-    q=w_q@x
+    q=w_q@x  # fmt: skip
     return q, q
-# fmt: on
 
 
 def two_pieces(x, w, b):
@@ -99,23 +93,17 @@ def into_linear(x, state, h):
 
 
 def probing(sizes, tokens=None, differ=torch.ne, fresh=True):
-    """Return find_leaks with other sizes of the changes, of some tokens, compared in another way,
-    or adding up.
-    """
+    """Return find_leaks with other changes, of some tokens, compared in another way."""
 
     def find_leaks(fn, x):
-        before, leaks, generator = (
-            fn(x),
-            torch.zeros(x.size(1), x.size(1)),
-            torch.Generator().manual_seed(1),
-        )
+        before, leaks = fn(x), torch.zeros(x.size(1), x.size(1))
+        generator = torch.Generator().manual_seed(1)
         changed = x.clone()
         for size in sizes:
             for s in range(x.size(1)) if tokens is None else tokens:
                 changed = x.clone() if fresh else changed.clone()
-                changed[:, s] += size * torch.randn(
-                    x[:, s].shape, generator=generator, dtype=x.dtype
-                )
+                more = torch.randn(x[:, s].shape, generator=generator, dtype=x.dtype)
+                changed[:, s] += size * more
                 leaks[:, s] += differ(fn(changed), before).float().amax((0, 2))
         return leaks > 0 if differ(before, before).dtype == torch.bool else leaks
 
@@ -174,10 +162,8 @@ def with_an_epsilon(maxima, sums, contexts):
 
 
 def by_queries(q, k, v, block_size):
-    parts = [
-        (rows @ k.transpose(-2, -1) / math.sqrt(q.size(-1))).softmax(-1) @ v
-        for rows in q.split(block_size, 2)
-    ]
+    blocks = [rows @ k.transpose(-2, -1) / math.sqrt(q.size(-1)) for rows in q.split(block_size, 2)]
+    parts = [block.softmax(-1) @ v for block in blocks]
     return torch.cat(parts, 2)
 
 
@@ -364,9 +350,8 @@ class NotReady(nn.Module):
 class WithoutBias(nn.Module):
     def __init__(self, d_model, num_heads):
         super().__init__()
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
-            nn.Linear(d_model, d_model, bias=False) for _ in "1234"
-        )
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            setattr(self, name, nn.Linear(d_model, d_model, bias=False))
 
     def forward(self, x, mask=None):
         return x
@@ -507,18 +492,14 @@ def keeps_all_blocks(q, k, v, size):
 
 # Wrong, and once called correct.
 HOLES = [
-    (
-        "softmax",
-        lambda z: (e := (z - z.amax(-1, keepdim=True)).exp()) / e.detach().sum(-1, keepdim=True),
-    ),
+    ("softmax", lambda z: (e := (z - z.amax(-1, keepdim=True)).exp())
+        / e.detach().sum(-1, keepdim=True)),
     ("one_head_queries", lambda x, w, i, h: (x @ w.T).chunk(h, -1)[i]),
     ("softmax", lambda s: torch.softmax(s, -1)),
     ("tiled_attention", lambda q, k, v, size: changed("tiled_attention")(q, k, v, 6)),
     ("tiled_attention", attends_in_numpy),
-    (
-        "latent_scores",
-        lambda q, w, c: torch.from_numpy(q.numpy() @ (w.numpy() @ c.mT[:, None].numpy())),
-    ),
+    ("latent_scores", lambda q, w, c: torch.from_numpy(
+        q.numpy() @ (w.numpy() @ c.mT[:, None].numpy()))),
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a != b)[:1])),
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a != b)[..., :1])),
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a - b).abs() > 1e-12)),
@@ -526,29 +507,23 @@ HOLES = [
     ("online_softmax", starts_low),
     ("tiled_attention", keeps_all_blocks),
     ("online_softmax", lambda scores, size: two_passes(scores.split(size, -1))),
-    (
-        "online_softmax",
-        lambda scores, size: two_passes([block.clone() for block in scores.split(size, -1)]),
-    ),
+    ("online_softmax", lambda scores, size: two_passes(
+        [block.clone() for block in scores.split(size, -1)])),
     ("online_softmax", by_columns),
     ("online_softmax", lambda scores, size: in_numpy(scores.numpy())),
     ("online_softmax", lambda scores, size: in_numpy(np.array(scores.tolist()))),
-    (
-        "masked_softmax",
-        lambda s, m: s.masked_fill(~m, -100.0).softmax(-1) * m.any(-1, keepdim=True),
-    ),
+    ("masked_softmax",
+        lambda s, m: s.masked_fill(~m, -100.0).softmax(-1) * m.any(-1, keepdim=True)),
     ("split_heads", lambda x, h: "abc"),
     # right on easy inputs alone
     ("entropy", lambda w: torch.nan_to_num(-(w * w.log()).sum(-1))),
     ("entropy", lambda w: -(w * w.clamp(min=1e-3).log()).sum(-1)),
     ("masked_softmax", lambda s, m: (e := s.exp() * m) / e.sum(-1, keepdim=True).clamp_min(1e-9)),
-    (
-        "masked_softmax",
-        lambda s, m: (s * m).masked_fill(s * m == 0, -math.inf).softmax(-1).nan_to_num(0.0),
-    ),
+    ("masked_softmax",
+        lambda s, m: (s * m).masked_fill(s * m == 0, -math.inf).softmax(-1).nan_to_num(0.0)),
     ("generate", lambda model, ids, steps: window(model, ids, steps, 2)),
     ("padding_mask", lambda n, size: (torch.arange(int(n.max())) < n[:, None])[:, None, None]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "answer"), HOLES, ids=[name for name, _ in HOLES])
@@ -558,13 +533,8 @@ def test_what_breaks_the_rules_or_is_right_on_easy_inputs_alone_does_not_pass(na
 
 
 def test_what_other_weights_must_keep_is_said_in_words():
-    for answer in (
-        past_zero,
-        forgets_the_sum,
-        one_row_up,
-        lambda weights, v: weights,
-        lambda weights, v: weights @ v,
-    ):
+    others = (lambda weights, v: weights, lambda weights, v: weights @ v)
+    for answer in (past_zero, forgets_the_sum, one_row_up, *others):
         assert "Result" not in check("other_weights", answer).message
 
 
@@ -577,16 +547,12 @@ WRITTEN_DOWN = [
     ("project_qkv", lambda x, w, b: (x @ w.T + b).split(24, -1)),
     ("one_head_queries", lambda x, w, i, h: x @ w[6 * i : 6 * i + 6].T),
     ("scaled_scores", lambda q, k: q @ k.mT / math.sqrt(6)),
-    (
-        "masked_softmax",
-        lambda s, m: s.masked_fill(~m, -math.inf).softmax(-1).nan_to_num(0.0).view(2, 4, 5, 7),
-    ),
+    ("masked_softmax",
+        lambda s, m: s.masked_fill(~m, -math.inf).softmax(-1).nan_to_num(0.0).view(2, 4, 5, 7)),
     ("causal_mask", lambda n: torch.ones(7, 7).tril().bool()),
-    (
-        "multi_head_attention",
-        lambda x, a, b, c, d, h, mask=None: solutions.multi_head_attention(x, a, b, c, d, 4, mask),
-    ),
-]
+    ("multi_head_attention",
+        lambda x, a, b, c, d, h, mask=None: solutions.multi_head_attention(x, a, b, c, d, 4, mask)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "answer"), WRITTEN_DOWN, ids=[name for name, _ in WRITTEN_DOWN])
@@ -594,9 +560,8 @@ def test_a_size_that_is_written_down_is_noticed(name, answer):
     report = check(name, answer)
     assert (report.status in ("wrong", "error"), report.stage) == (True, "sizes"), report
     assert report.mistake == "size-hard-coded"
-    assert not any(
-        case and case in report.message for case in EXERCISES[name].cases
-    )  # they tell of other inputs
+    cases = filter(None, EXERCISES[name].cases)  # they tell of other inputs
+    assert not any(case in report.message for case in cases)
 
 
 def angles_in_float32(x, positions, base=10000.0):
@@ -609,7 +574,5 @@ def angles_in_float32(x, positions, base=10000.0):
 
 def test_what_is_computed_in_float32_is_right_and_wrong_as_the_rest():
     assert check("rope", angles_in_float32).mistake == "rope-wrong-sign"
-    assert (
-        check("scaled_scores", lambda q, k: q @ k.mT / torch.sqrt(torch.tensor(q.size(-1)))).status
-        == "correct"
-    )
+    report = check("scaled_scores", lambda q, k: q @ k.mT / torch.sqrt(torch.tensor(q.size(-1))))
+    assert report.status == "correct"

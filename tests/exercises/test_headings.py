@@ -18,9 +18,7 @@ def places(number):
 
 @pytest.mark.parametrize("section", sorted({row.section for row in ROWS.values()}))
 def test_a_section_is_a_heading_of_its_lesson(section):
-    """Written as ``"3, Scores and scaling: How large is a dot product?"``: number, title and
-    heading of the lesson.
-    """
+    """Written as number, title and heading: ``"3, Scores and scaling: See it"``."""
     assert re.match(r"\d+, [^:]+: ", section), "number, title: heading"
     number, rest = section.split(", ", 1)
     title, heading = rest.split(": ", 1)

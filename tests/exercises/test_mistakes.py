@@ -1,6 +1,4 @@
-"""Every mistake is recognised, told apart from the others and from right; and the order in which
-answers are judged.
-"""
+"""Every mistake is recognised, and told apart from the others and from right."""
 
 import itertools
 import time
@@ -132,9 +130,7 @@ def test_two_mistakes_at_once_are_both_named(one, two):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_pair_of_mistakes_is_within_the_bound(name):
-    """What is found depends on no clock: all pairs are tried, in one order, on however slow a
-    machine.
-    """
+    """What is found depends on no clock: all pairs are tried, in one order."""
     for last, _ in enumerate(EXERCISES[name].inputs):
         right = [diagnose._run_once(name, at) for at in range(last + 1)]
         assert len(list(pairs(name, [*right[:-1], halved(right[-1])]))) <= diagnose.MAX_PAIRS

@@ -1,6 +1,4 @@
-"""Every question has the answer that comes out when it is tried, and a reason for each
-wrong one.
-"""
+"""Every question has the answer that comes out when it is tried."""
 
 import math
 import re
@@ -63,12 +61,15 @@ def raising(name, **names):
     return " and ".join(failed)
 
 
+def either(holds, one, other="nothing"):
+    return one if holds else other
+
+
 # 0 Start here
 def without_head_1():
     model = ablate_heads(trained_model(), [(1, 1)])
-    word, probability = guess(
-        "the grey cat that chased the loud dogs were hungry , so <mask> ate greedily", model=model
-    )[0]
+    asked = "the grey cat that chased the loud dogs were hungry , so <mask> ate greedily"
+    word, probability = guess(asked, model=model)[0]
     return "no word in particular" if probability < 0.5 else word
 
 
@@ -78,9 +79,8 @@ def whose_heads():
     x = torch.zeros(1, 5, 24)
     changed = x.clone()
     changed[0, 2, 0] = 1.0
-    moved = (
-        (F.linear(changed, weight) - F.linear(x, weight)).unflatten(2, (4, 6)).abs().sum((0, 1, 3))
-    )  # (H,)
+    moved = F.linear(changed, weight) - F.linear(x, weight)
+    moved = moved.unflatten(2, (4, 6)).abs().sum((0, 1, 3))  # (H,)
     return {4: "all four", 1: "head 0 alone", 0: "none"}[int((moved > 0).sum())]
 
 
@@ -89,9 +89,8 @@ def softmax_axis():
     q, k = torch.randn(2, 4, 5, 6), torch.randn(2, 4, 7, 6)
     want = attend(q, k, torch.eye(7).expand(2, 4, 7, 7))  # values that show the weights
     scores = q @ k.mT / 6**0.5
-    return next(
-        f"dim={dim}" for dim in (1, -2, -1) if torch.allclose(scores.softmax(dim), want, atol=1e-5)
-    )
+    right = [dim for dim in (1, -2, -1) if torch.allclose(scores.softmax(dim), want, atol=1e-5)]
+    return f"dim={right[0]}"
 
 
 def all_hidden():
@@ -240,9 +239,7 @@ def without_w_o():
 
 # 8 Masks
 def seen(mask, *, heads=4):
-    """Return which keys have a weight above 0, (B, H, 5, 5), found by values that show the
-    weights.
-    """
+    """Return which keys have a weight above 0, (B, H, 5, 5), read off one-hot values."""
     q, k = torch.randn(2, 2, heads, 5, 6)
     return attend(q, k, torch.eye(5).expand(2, heads, 5, 5), mask) > 0
 
@@ -255,9 +252,7 @@ def works(mask, want):
 
 
 def padding_shape():
-    """Try each shape, and find the one that hides from everybody the padding of sentence 1
-    alone.
-    """
+    """Find the shape that hides the padding of sentence 1, and nothing else, from everybody."""
     real = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])  # (B, S)
     want = real[:, None, None].expand(2, 4, 5, 5)
     ways = {
@@ -286,9 +281,7 @@ def the_past_of_the_past_differs():
     layer, x = MultiHeadAttention(24, 4).double(), torch.randn(2, 7, 24).double()
     both = torch.stack((x, x[:, [1, 0, *range(2, 7)]]))
     for _ in range(2):
-        both = torch.stack(
-            [one + layer(one, mask=torch.ones(7, 7).tril().bool())[0] for one in both]
-        )
+        both = torch.stack([one + layer(one, mask=causal_mask(7))[0] for one in both])
     return "no" if torch.allclose(*both[:, :, -1]) else "yes"
 
 
@@ -297,26 +290,24 @@ def who_ignores():
     real = torch.tensor([[True, True, True, False, False]])
     weights = module(x, x, x, key_padding_mask=real)[1]
     seen = tuple((weights[0, 0] > 0).tolist())
-    ways = {
-        tuple(real[0].tolist()): "the three words",
-        tuple((~real[0]).tolist()): "the two paddings",
-    }
+    words = tuple(real[0].tolist())
+    paddings = tuple((~real[0]).tolist())
+    ways = {words: "the three words", paddings: "the two paddings"}
     return ways.get(seen, "everything")
 
 
 def after_softmax():
     allowed = causal_mask(5)
-    found = token_dependence(
-        lambda x: (x @ x.mT).softmax(-1).masked_fill(~allowed, 0.0) @ x, torch.ones(1, 5, 6)
-    )
+
+    def masked_late(x):
+        return (x @ x.mT).softmax(-1).masked_fill(~allowed, 0.0) @ x
+
+    found = token_dependence(masked_late, torch.ones(1, 5, 6))
     ahead = (found & ~allowed).nonzero()
     if not len(ahead):
         return "no, its weight is 0"
-    return (
-        "yes, through the sum"
-        if int((ahead[:, 1] - ahead[:, 0]).max()) > 1
-        else "only if it is the next one"
-    )
+    far = int((ahead[:, 1] - ahead[:, 0]).max()) > 1
+    return either(far, "yes, through the sum", "only if it is the next one")
 
 
 # 9 Cross-attention
@@ -371,17 +362,9 @@ def always_zero():
 # 12 FlashAttention
 def flash_work():
     q, k, v = torch.zeros(3, 2, 4, 32, 6)
-    whole, tiled = (
-        kernels.flops(attention, q, k, v),
-        kernels.flops(flash.tiled_attention, q, k, v, 8),
-    )
-    return (
-        "the same number"
-        if tiled == whole
-        else "half as many"
-        if 2 * tiled == whole
-        else "32 times fewer"
-    )
+    whole = kernels.flops(attention, q, k, v)
+    tiled = kernels.flops(flash.tiled_attention, q, k, v, 8)
+    return {1: "the same number", 2: "half as many"}.get(whole / tiled, "32 times fewer")
 
 
 def gpt2_medium_flops():
@@ -397,9 +380,11 @@ def flash_saved():
     """Look at what tiled attention saves beside its inputs and its result."""
     q, k, v = (x.requires_grad_() for x in torch.randn(3, 2, 4, 16, 6).unbind(0))
     saved = []
-    with torch.autograd.graph.saved_tensors_hooks(
-        lambda tensor: saved.append(tensor) or tensor, lambda tensor: tensor
-    ):
+
+    def keep(tensor):
+        return saved.append(tensor) or tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         context = flash.tiled_attention(q, k, v, 4)
     known = {context.data_ptr(), *(x.data_ptr() for x in (q, k, v))}
     sizes = {tensor.numel() for tensor in saved if tensor.data_ptr() not in known}
@@ -410,11 +395,8 @@ def flash_saved():
 def rising_scores():
     """Add up blocks without shrinking the sum, and see which order of scores comes out wrong."""
     rising, found = torch.arange(8.0), []
-    orders = {
-        "largest first": rising.flip(0),
-        "all the same": torch.ones(8),
-        "largest last": rising,
-    }
+    orders = {"largest first": rising.flip(0), "all the same": torch.ones(8)}
+    orders["largest last"] = rising
     for name, scores in orders.items():
         running_max, total = torch.tensor(-torch.inf), torch.tensor(0.0)
         for block in scores.split(2):
@@ -507,16 +489,11 @@ def shuffled_patches():
 
 
 def votes_of_patches():
-    """Look for votes of two colours, one number each, that answer all four pictures by
-    their sum.
-    """
+    """Look for one number for each colour whose sums answer all four pictures."""
     steps = torch.linspace(-1, 1, 21)
     red, blue = torch.cartesian_prod(steps, steps).T
-    best = max(
-        int(right)
-        for right in ((2 * red > 0).int() + (2 * blue > 0).int() + 2 * (red + blue < 0).int())
-    )
-    return str(best)
+    right = (2 * red > 0).int() + (2 * blue > 0).int() + 2 * (red + blue < 0).int()
+    return str(int(right.max()))
 
 
 # 15 Language model
@@ -551,9 +528,8 @@ def what_a_poor_draft_costs():
     def opposite(ids):
         return -9 * model(ids)
 
-    alone, drafted = (
-        language_model.surprisal(model, ids), speculation.surprisal(model, opposite, ids, 3)
-    )  # fmt: skip
+    alone = language_model.surprisal(model, ids)
+    drafted = speculation.surprisal(model, opposite, ids, 3)
     text = not torch.allclose(drafted, alone, atol=1e-9)
     passes = [
         speculation.speculate(model, small, ids[:, :1], 3, torch.Generator().manual_seed(0))[1]
@@ -565,9 +541,7 @@ def what_a_poor_draft_costs():
 
 
 def without_mask():
-    """See whether a place of a model without a mask depends on the very word that it should
-    guess.
-    """
+    """See whether a place depends on the very word that it should guess, without a mask."""
     model, ids = language_model.new_language_model(0, see_ahead=True).eval(), CAT[:, :-1]
     other = ids.clone()
     other[0, 3] += 1  # the target of place 2
@@ -577,9 +551,7 @@ def without_mask():
 
 
 def below_the_limit():
-    """Know one sentence by heart, looking at nothing but the newest word, and be asked for
-    others.
-    """
+    """Memorise one sentence by its newest word, and be asked for others."""
     known, fresh = sentences(1, "train", 0), sentences(50, "train", 1)
     by_heart = language_model.bigram(known * 10_000)
     below = [
@@ -591,9 +563,7 @@ def below_the_limit():
 
 # 16 Why many heads
 def one_head_difference():
-    """Try all shares of a and b, and the best factor for each: what share of c_a - c_b can the
-    mixture explain?
-    """
+    """Return how much of c_a - c_b the best mixture of a and b explains."""
     a, b = torch.cartesian_prod(*[torch.linspace(0, 1, 11)] * 2)[1:].T  # never negative
     best = float(((a - b).square() / (2 * (a.square() + b.square()))).max())
     ways = {"about 0": 0.0, "about ½": 0.5, "about 1": 1.0}
@@ -613,9 +583,9 @@ def twin_heads():
 def thin_part():
     """Compare what ships: what widening one of the two leaves thin."""
     r2 = {part: sum(runs) / len(runs) for part, runs in precomputed.load().thin[16].items()}
-    return (
-        "q and k" if r2["v"] > 0.95 > r2["q and k"] else "v" if r2["q and k"] > 0.95 else "neither"
-    )
+    if r2["v"] > 0.95 > r2["q and k"]:
+        return "q and k"
+    return either(r2["q and k"] > 0.95, "v", "neither")
 
 
 def largest_contribution():
@@ -625,21 +595,15 @@ def largest_contribution():
 
 
 def layers_that_know_the_word_before(model):
-    """Change the word before one of two keys: in which layers do the shares of the two change
-    against each other?
-    """
+    """Find the layers in which the word before a key moves its share against another."""
     ids = induction.repeated_words(1, torch.Generator().manual_seed(0))
     changed = ids.clone()
     changed[0, 3] = (ids[0, 3] + 1) % 32
-    rows = [
-        model.weights_and_logits(one)[0][:, 0, :, 9] for one in (ids, changed)
-    ]  # (L, H, S) each
+    # (L, H, S) each
+    rows = [model.weights_and_logits(one)[0][:, 0, :, 9] for one in (ids, changed)]
     before, after = (row[..., 4] / row[..., 6] for row in rows)
-    return [
-        layer
-        for layer, pair in enumerate(zip(before, after, strict=True))
-        if not torch.allclose(*pair, rtol=1e-4)
-    ]
+    pairs = enumerate(zip(before, after, strict=True))
+    return [layer for layer, pair in pairs if not torch.allclose(*pair, rtol=1e-4)]
 
 
 def carried_word():
@@ -654,11 +618,8 @@ def carried_word():
 
 
 def copy_layers():
-    for name, layers, heads in (
-        ("one head", 1, 1),
-        ("two heads side by side", 1, 2),
-        ("two layers", 2, 1),
-    ):
+    models = (("one head", 1, 1), ("two heads side by side", 1, 2), ("two layers", 2, 1))
+    for name, layers, heads in models:
         if layers_that_know_the_word_before(induction.AttentionOnly(layers, heads)):
             return next(answer for answer in QUESTIONS["copy-layers"].answers if name in answer)
     return "none"
@@ -667,9 +628,8 @@ def copy_layers():
 def square_weight():
     """Compare each weight, stored as (in, out), with that of a Linear of these sizes."""
     answers = QUESTIONS["square-weight"].answers
-    sizes = {
-        answer: tuple(map(int, re.findall(r"\d{3,}", answer))) for answer in answers
-    }  # (in, out)
+    # (in, out)
+    sizes = {answer: tuple(map(int, re.findall(r"\d{3,}", answer))) for answer in answers}
     fits = [answer for answer, size in sizes.items() if nn.Linear(*size).weight.shape == size]
     return " and ".join(fits)
 
@@ -683,9 +643,7 @@ def free_directions():
 
 # 19 Bug hunt
 def lowest_loss():
-    """Compare what ships of cases 1 and 7: below the right one on held-out text, and above it where
-    nothing is ahead.
-    """
+    """Compare what ships of cases 1 and 7, on held-out text and where nothing is ahead."""
     best, *found = shipped("right", "mask-after-softmax", "merge-without-transpose")
     if any(record.at_once > best.at_once for record in found):
         return "they have memorised their sentences"
@@ -733,8 +691,8 @@ SHORT = {
     "linear-weight": lambda: shape_of(nn.Linear(24, 18).weight),
     "linear-result": lambda: shape_of(nn.Linear(24, 18)(torch.ones(2, 5, 24))),
     "fused-parameters": lambda: str(sum(p.numel() for p in nn.Linear(24, 72).parameters())),
-    "which-crashes": lambda: raising(
-        "which-crashes", x=torch.ones(2, 5, 24), W=torch.ones(18, 24), F=F
+    "which-crashes": partial(
+        raising, "which-crashes", x=torch.ones(2, 5, 24), W=torch.ones(18, 24), F=F
     ),
     "split-shape": lambda: shape_of(torch.ones(2, 5, 24).view(2, 5, 4, 6).transpose(1, 2)),
     "half-and-half": lambda: "the mean of the two values" if torch.equal(*halves()) else "no",
@@ -742,46 +700,38 @@ SHORT = {
     "view-or-not": lambda: raising(
         "view-or-not", heads=torch.ones(2, 5, 24).view(2, 5, 4, 6).transpose(1, 2)
     ),
-    "contiguous-copies": lambda: (
-        "yes" if torch.ones(2, 1, 5, 6).transpose(1, 2).is_contiguous() is False else "no"
+    "contiguous-copies": lambda: either(
+        torch.ones(2, 1, 5, 6).transpose(1, 2).is_contiguous(), "no", "yes"
     ),
     "typical-score": lambda: f"{64**0.5:.0f}",
-    "scale-of-one": lambda: (
-        "it comes close to 1"
-        if SMALL.softmax(-1).max() < 0.5 and (100 * SMALL).softmax(-1).max() > 0.99
-        else "nothing"
+    "scale-of-one": lambda: either(
+        SMALL.softmax(-1).max() < 0.5 and (100 * SMALL).softmax(-1).max() > 0.99,
+        "it comes close to 1",
     ),
     "twice-the-text": lambda: str((torch.ones(30, 12) @ torch.ones(30, 12).T).numel()),
     "which-width": lambda: f"{(512 // 8) ** 0.5:.0f}",
-    "softmax-shift": lambda: (
-        "nothing" if torch.allclose(ROW.softmax(-1), (ROW + 5).softmax(-1)) else "the largest grows"
+    "softmax-shift": lambda: either(
+        not torch.allclose(ROW.softmax(-1), (ROW + 5).softmax(-1)), "the largest grows"
     ),
     "most-entropy": lambda: f"{torch.special.entr(torch.full((15,), 1 / 15)).sum():.2f}",
-    "uniform-weights": lambda: (
-        "the mean of the values"
-        if torch.allclose(torch.full((3,), 1 / 3) @ SENTENCE, SENTENCE.mean(1))
-        else "the sum of the values"
+    "uniform-weights": lambda: either(
+        torch.allclose(torch.full((3,), 1 / 3) @ SENTENCE, SENTENCE.mean(1)),
+        "the mean of the values",
     ),
-    "own-width": lambda: (
-        "any number"
-        if [attend(SENTENCE, SENTENCE, SENTENCE.repeat(1, 1, n)).size(-1) for n in (1, 2)]
-        == [6, 12]
-        else "6 only"
+    "own-width": lambda: either(
+        attend(SENTENCE, SENTENCE, SENTENCE.repeat(1, 1, 2)).size(-1) == 12, "any number", "6 only"
     ),
-    "fused-merge": lambda: (
-        "no"
-        if attend(*torch.randn(3, 2, 5, 4, 6).transpose(2, 3)).transpose(1, 2).is_contiguous()
-        else "yes"
+    "fused-merge": lambda: either(
+        attend(*torch.randn(3, 2, 5, 4, 6).transpose(2, 3)).transpose(1, 2).is_contiguous(), "no"
     ),
     "context-shape": lambda: shape_of(torch.ones(2, 4, 5, 7) @ torch.ones(2, 4, 7, 6)),
     "count-heads": lambda: ", ".join(
         str(sum(p.numel() for p in nn.MultiheadAttention(12, heads).parameters()))
         for heads in (1, 2, 12)
     ),
-    "which-is-other": lambda: (
-        "none"
-        if nn.Linear(12, 12).weight.numel() == nn.Linear(12, 2 * 12).weight.numel()
-        else "every head as wide as d_model"
+    "which-is-other": lambda: either(
+        nn.Linear(12, 12).weight.numel() < nn.Linear(12, 2 * 12).weight.numel(),
+        "every head as wide as d_model",
     ),
     **{f"broken-{case}": partial(wrong_line, case) for case in CASES},
     "causal-corner": lambda: str(
@@ -798,10 +748,8 @@ SHORT = {
         MultiHeadAttention(24, 4)(torch.ones(2, 5, 24), torch.ones(2, 7, 24))[1]
     ),
     "first-two-exchanged": the_past_of_the_past_differs,
-    "bag-of-words": lambda: (
-        "the same"
-        if torch.allclose(itself(SENTENCE)[:, 1], itself(SENTENCE.flip(1))[:, 1])
-        else "another one"
+    "bag-of-words": lambda: either(
+        torch.allclose(itself(SENTENCE)[:, 1], itself(SENTENCE.flip(1))[:, 1]), "the same"
     ),
     "slowest-pair": lambda: f"about {round(2 * math.pi * 10000 ** (62 / 64), -3):,.0f}",
     "twice-as-long": lambda: (
@@ -812,13 +760,7 @@ SHORT = {
     "latent-width": lambda: str((torch.zeros(1, 1, 1, 128) @ torch.zeros(1, 128, 512)).size(-1)),
     "bytes-a-token": lambda: str(kv_cache_bytes(32, 1, 1, 8, 128, 2) // 1024),
     "shared-prefix": lambda: str(
-        len(
-            {
-                page
-                for text in ([*range(11)], [*range(8), 88, 99])
-                for page in (tuple(text[: at + 4]) for at in range(0, len(text), 4))
-            }
-        )
+        len({str(text[:end]) for text in ([*range(11)], [*range(8), 88, 99]) for end in (4, 8, 12)})
     ),
     "scores-bytes": lambda: str(
         attention(*torch.zeros(3, 1, 1, 28, 6))[1].numel()
@@ -842,10 +784,9 @@ SHORT = {
     "colder": lambda: f"{(torch.tensor([0.8, 0.2]).log() / 0.5).softmax(-1)[0]:.2f}",
     "draft-kept": lambda: f"{min(1, 0.3 / 0.6):g}",
     "poor-drafts": what_a_poor_draft_costs,
-    "zero-query": lambda: (
-        "the mean of all values"
-        if torch.allclose(attend(0 * SENTENCE, SENTENCE, SENTENCE), SENTENCE.mean(1))
-        else "nothing"
+    "zero-query": lambda: either(
+        torch.allclose(attend(0 * SENTENCE, SENTENCE, SENTENCE), SENTENCE.mean(1)),
+        "the mean of all values",
     ),
     "first-induction": lambda: str(
         layers_that_know_the_word_before(induction.AttentionOnly(3, 2))[0]
@@ -963,14 +904,10 @@ def test_what_means_the_right_answer_is_right(name, given):
 
 def test_buttons_and_fields_mark_as_the_call_does():
     for name, question in QUESTIONS.items():
-        card, typed = (
-            LiveCard(predict(name)),
-            [*RIGHT.get(name, ()), *WRONG.get(name, ()), *question.answers],
-        )
-        choices = {
-            choice["text"]: (choice["right"], choice["reason"])
-            for choice in card.shown.get("choices", ())
-        }
+        card = LiveCard(predict(name))
+        typed = [*RIGHT.get(name, ()), *WRONG.get(name, ()), *question.answers]
+        shown = card.shown.get("choices", ())
+        choices = {choice["text"]: (choice["right"], choice["reason"]) for choice in shown}
         assert list(choices) == question.choices
         for given in choices or typed:
             right, reason = choices[given] if choices else card.press("answer", str(given))
@@ -998,41 +935,19 @@ def test_an_answer_may_be_written_in_any_way(name):
             assert repr(predict(name, text)) == repr(predict(name, answer)), text
 
 
+DENIALS = "not, never, nearly, all but, neither, twice, half of, less than, except"
+
+
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_no_wrong_answer_is_taken_for_right(name):
     question = QUESTIONS[name]
-    right, twisted = question.right, []
+    right = question.right
+    twisted = [f"{word} {right}" for word in DENIALS.split(", ")]
     for wrong in set(question.answers) - {right}:
-        twisted += [
-            wrong,
-            f"{right} or {wrong}",
-            f"{right} and {wrong}",
-            f"{wrong}, not {right}",
-            f"{wrong} {right}",
-        ]
-    for word in (
-        "not",
-        "never",
-        "nearly",
-        "all but",
-        "neither",
-        "twice",
-        "half of",
-        "less than",
-        "except",
-    ):
-        twisted.append(f"{word} {right}")
-    twisted += [
-        f"{right} not",
-        f"{right} twice",
-        f"{right}?? no",
-        "?",
-        "",
-        "what",
-        "-",
-        "()",
-        question.text,
-    ]
+        twisted += [wrong, f"{right} or {wrong}", f"{right} and {wrong}", f"{wrong} {right}"]
+        twisted.append(f"{wrong}, not {right}")
+    twisted += [f"{right} not", f"{right} twice", f"{right}?? no", question.text]
+    twisted += ["?", "", "what", "-", "()"]
     for text in twisted:
         assert not predict(name, text).correct, text
 

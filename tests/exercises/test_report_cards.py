@@ -1,6 +1,4 @@
-"""The card that a check answers in: its buttons do what the calls do, and say in place what goes
-wrong.
-"""
+"""The card of a check: its buttons do what the calls do, and say what goes wrong."""
 
 import sys
 from html import escape

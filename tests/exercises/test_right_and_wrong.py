@@ -51,9 +51,8 @@ class Fused(nn.Module):
             p(tokens).unflatten(2, (self.heads, -1)).transpose(1, 2)
             for p in (self.q_proj, self.keys, self.v_proj)
         )
-        return self.out_proj(
-            F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2)
-        )
+        context = F.scaled_dot_product_attention(q, k, v, mask)
+        return self.out_proj(context.transpose(1, 2).flatten(2))
 
 
 class WithoutKeyBias(Fused):
@@ -66,37 +65,30 @@ class WithoutKeyBias(Fused):
 def step(x, k_cache, v_cache, w_q, w_k, w_v, w_o, h):
     q, k, v = ((x @ w.T).view(x.size(0), h, 1, -1) for w in (w_q, w_k, w_v))
     keys, values = torch.cat([k_cache, k], dim=-2), torch.cat([v_cache, v], dim=-2)
-    return (
-        F.linear(F.scaled_dot_product_attention(q, keys, values).flatten(1)[:, None], w_o),
-        keys,
-        values,
-    )
+    context = F.scaled_dot_product_attention(q, keys, values)
+    return F.linear(context.flatten(1)[:, None], w_o), keys, values
 
 
 def sines(n, c):
     table = torch.zeros(n, c)
     rates = torch.exp(torch.arange(0, c, 2).float() * (-math.log(10000.0) / c))
-    table[:, 0::2], table[:, 1::2] = (
-        torch.sin(torch.arange(n)[:, None] * rates),
-        torch.cos(torch.arange(n)[:, None] * rates),
-    )
+    table[:, 0::2] = torch.sin(torch.arange(n)[:, None] * rates)
+    table[:, 1::2] = torch.cos(torch.arange(n)[:, None] * rates)
     return table
 
 
 def rotate(x, positions, base=10000.0):
     half = x.size(-1) // 2
-    angles = torch.outer(
-        positions.float(), base ** (-torch.arange(0, x.size(-1), 2).float() / x.size(-1))
-    )
+    rates = base ** (-torch.arange(0, x.size(-1), 2).float() / x.size(-1))
+    angles = torch.outer(positions.float(), rates)
     cos, sin = (torch.cat((t, t), -1) for t in (angles.cos(), angles.sin()))
     return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
 
 
 def as_complex(x, positions, base=10000.0):
     a, b = x.double().chunk(2, -1)
-    angles = positions.double()[:, None] * base ** (
-        -torch.arange(0, x.size(-1), 2).double() / x.size(-1)
-    )
+    rates = base ** (-torch.arange(0, x.size(-1), 2).double() / x.size(-1))
+    angles = positions.double()[:, None] * rates
     turned = torch.complex(a, b) * torch.polar(torch.ones_like(angles), angles)
     return torch.cat((turned.real, turned.imag), -1).to(x.dtype)
 
@@ -114,11 +106,8 @@ def running(scores, size):
 
 
 def tiles(q, k, v, size):
-    out, high, total = (
-        torch.zeros_like(q),
-        torch.full(q.shape[:-1], -math.inf).to(q),
-        torch.zeros(q.shape[:-1]).to(q),
-    )
+    out, total = torch.zeros_like(q), torch.zeros(q.shape[:-1]).to(q)
+    high = torch.full(q.shape[:-1], -math.inf).to(q)
     for start in range(0, k.size(2), size):
         keys, values = k[:, :, start : start + size], v[:, :, start : start + size]
         scores = torch.einsum("bhtd,bhsd->bhts", q, keys) / math.sqrt(q.size(-1))
@@ -144,12 +133,8 @@ def scattered(logits, temperature, top_k):
 
 def named(mask, convention):
     """Know the four conventions of the exercise, and no other."""
-    return {
-        "sdpa": lambda: mask,
-        "multihead": lambda: ~mask,
-        "seaborn": lambda: ~mask,
-        "additive": lambda: mask == 0,
-    }[convention]()
+    hidden = dict.fromkeys(("multihead", "seaborn"), lambda: ~mask)
+    return ({"sdpa": lambda: mask, "additive": lambda: mask == 0} | hidden)[convention]()
 
 
 def replaced(fn, x):
@@ -159,18 +144,16 @@ def replaced(fn, x):
         found = 0
         for scale in (0.01, 30) * 3:
             other = x.clone()
-            other[:, s] = torch.where(
-                torch.tensor(scale < 1), other[:, s], 0
-            ) + scale * torch.randn_like(x[:, s])
+            other[:, s] *= scale < 1
+            other[:, s] += scale * torch.randn_like(x[:, s])
             found = found + (fn(other) - before).abs().sum((0, 2))
         columns.append(found)
     return torch.stack(columns, -1).bool()
 
 
 def blocks_at_once(scores, block_size):
-    blocks = F.pad(scores, (0, -scores.size(-1) % block_size), value=-math.inf).unflatten(
-        -1, (-1, block_size)
-    )
+    padded = F.pad(scores, (0, -scores.size(-1) % block_size), value=-math.inf)
+    blocks = padded.unflatten(-1, (-1, block_size))
     largest = blocks.amax(-1)
     sums = (blocks - largest.clamp(min=-1e30)[..., None]).exp().sum(-1)
     return largest.amax(-1), (sums * (largest - largest.amax(-1, keepdim=True)).exp()).sum(-1)
@@ -218,10 +201,8 @@ def drawn(weights, v):
     """Move all rows along a direction that is drawn at random, until a weight is 0."""
     free = torch.linalg.svd(F.pad(v, (0, 1), value=1.0).T).Vh[v.size(1) + 1 :]
     direction = torch.randn(len(free)).to(v) @ free
-    return (
-        weights
-        + (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True) * direction
-    )
+    steps = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)
+    return weights + steps * direction
 
 
 def by_split(x, w_qkv, w_o, h, is_causal=False):
@@ -230,17 +211,15 @@ def by_split(x, w_qkv, w_o, h, is_causal=False):
         part.view(*x.shape[:2], h, -1).transpose(1, 2)
         for part in F.linear(x, w_qkv).split(x.size(2), dim=2)
     )
-    context = F.scaled_dot_product_attention(
-        q, k, v, attn_mask=None, dropout_p=0.0, is_causal=is_causal
-    )
+    options = {"attn_mask": None, "dropout_p": 0.0, "is_causal": is_causal}
+    context = F.scaled_dot_product_attention(q, k, v, **options)
     return F.linear(context.transpose(1, 2).contiguous().view(x.shape), w_o)
 
 
 def by_einsum(x, w_qkv, w_o, h, is_causal=False):
     q, k, v = torch.einsum("bsc,nhdc->nbhsd", x, w_qkv.unflatten(0, (3, h, -1)))
-    context = F.scaled_dot_product_attention(
-        q * q.size(-1) ** -0.5, k, v, scale=1.0, is_causal=is_causal
-    )
+    scaled = q * q.size(-1) ** -0.5
+    context = F.scaled_dot_product_attention(scaled, k, v, scale=1.0, is_causal=is_causal)
     return torch.einsum("bhsd,chd->bsc", context, w_o.unflatten(1, (h, -1)))
 
 
@@ -311,9 +290,8 @@ RIGHT = {
         lambda x, h: [part.unflatten(2, (h, -1)).transpose(1, 2) for part in x.chunk(3, -1)],
         lambda x, h: x.unflatten(2, (3, h, -1)).transpose(3, 1).unbind(2),
         lambda x, h: (part.unflatten(2, (h, -1)).transpose(1, 2) for part in x.chunk(3, -1)),
-        lambda x, h: x.unflatten(2, (3, h, -1)).permute(
-            2, 0, 3, 1, 4
-        ),  # one tensor, which can be unpacked
+        # one tensor, which can be unpacked
+        lambda x, h: x.unflatten(2, (3, h, -1)).permute(2, 0, 3, 1, 4),
     ],
     "one_head_queries": [
         lambda x, w, i, h: torch.einsum("bsc,dc->bsd", x, w.unflatten(0, (h, -1))[i]),
@@ -413,11 +391,7 @@ RIGHT = {
         pages_in_a_loop,
         by_addresses,
         lambda p, t, n: torch.cat([p[i] for i in t[: -(-n // p.size(2))].tolist()], 1)[:, :n],
-        lambda p, t, n: (
-            p.index_select(0, t[: math.ceil(n / p.size(2))])
-            .permute(1, 0, 2, 3)
-            .reshape(p.size(1), -1, p.size(3))[:, :n]
-        ),
+        lambda p, t, n: p[t[: math.ceil(n / p.size(2))]].movedim(1, 0).flatten(1, 2)[:, :n],
         lambda p, t, n: (
             F.embedding(t[: (n + p.size(2) - 1) // p.size(2)], p.flatten(1))
             .unflatten(1, p.shape[1:])
@@ -496,9 +470,8 @@ def test_right_answers_pass_in_any_style(name):
 
 
 def with_a_mask(q, k, v, is_causal):
-    return F.scaled_dot_product_attention(
-        q, k, v, rows_and_columns(q.size(2)) if is_causal else None
-    )
+    mask = rows_and_columns(q.size(2)) if is_causal else None
+    return F.scaled_dot_product_attention(q, k, v, mask)
 
 
 def row_by_row(q, k, v, is_causal):

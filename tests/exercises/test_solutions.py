@@ -1,6 +1,4 @@
-"""What right answers in other styles, in test_right_and_wrong.py, do not prove of the
-references.
-"""
+"""What test_right_and_wrong.py does not prove of the references."""
 
 import itertools
 import math

@@ -27,9 +27,7 @@ def test_tables_hold_what_the_measures_say(model, texts):
 
 
 def test_places_where_words_belong_together_in_another_way_do_not_count():
-    """Heads that look at related words alone, and at nothing else: whatever the relation, places
-    explain nothing.
-    """
+    """Where heads look at related words alone, places explain nothing."""
     drawn, baseline = sentences(300, "test", seed=5), head_analysis.position_baseline
     weights = torch.zeros(1, len(drawn), 1, 15, 15)
     for n, text in enumerate(drawn):
@@ -60,9 +58,7 @@ def test_was_and_were_are_measured_where_no_pronoun_tells(texts):
 
 
 def test_a_word_is_moved_and_its_place_stays():
-    """All words of a sentence stay, and the two pairs lead to the word that moved and to where it
-    stood.
-    """
+    """The two pairs lead to the word that moved and to where it stood."""
     texts = sentences(50, "test", seed=3)
     pairs = [(text, pair) for text in texts for pair in text.pairs.get("pronoun", ())]
     moved = head_analysis.move_second_word(texts, "pronoun")

@@ -1,6 +1,4 @@
-"""The encoder block against PyTorch's layer; the stacks, what they refuse, and that training
-repeats itself exactly.
-"""
+"""The encoder block against PyTorch's layer; the stacks, and training that repeats itself."""
 
 import copy
 
@@ -46,9 +44,7 @@ def block_of(cls=EncoderBlock, *, norm_first=True, dropout=0.0, dtype=torch.floa
 
 
 def passes(module, x, target, options):
-    """Run a module forward and backward: its output, the gradient at x, and all gradients at
-    weights, summed up.
-    """
+    """Return the output of a module, the gradient at x, and the sum of those at weights."""
     x = x.clone().requires_grad_()
     out = module(x, **options)
     gradients = torch.autograd.grad((out * target).sum(), [x, *module.parameters()])
@@ -119,9 +115,7 @@ def test_dropout_is_there_in_training_alone(device):
 
 
 def test_dropout_stands_where_pytorch_has_it():
-    """With attention and feed-forward silent but for a constant, only the dropout of what they add
-    is left.
-    """
+    """Where attention and feed-forward add a constant, only its dropout is left."""
     block = block_of(dropout=0.5)
     with torch.no_grad():
         for last in (block.attention.out_proj, block.feed_forward[3]):

@@ -1,6 +1,4 @@
-"""Published checkpoints against the library that publishes them, in every dialect; and what is
-refused.
-"""
+"""Published checkpoints against the library that publishes them; and what is refused."""
 
 import json
 import pickle
@@ -82,9 +80,7 @@ MASKS = {"none": None, "right": LEFT.flip(1), "left": LEFT}
 
 
 def publish(folder, kind, changes=(), seed=0):
-    """Write what the library writes for a random model in which no number is at its default; return
-    that model.
-    """
+    """Let the library write a random model without any default number; return it."""
     torch.manual_seed(seed)
     cls = getattr(library, CLASSES[kind])
     config = cls.config_class(**PLAIN[kind] | dict(changes))
@@ -108,13 +104,9 @@ def close(got, want):
 
 
 def agrees(ours, theirs, mask=None, tokens=None):
-    """Demand the library's logits and weights, at every token: what padding sees is nobody's
-    business.
-    """
-    tokens, options = (
-        ids() if tokens is None else tokens,
-        {} if mask is None else {"attention_mask": mask.long()},
-    )
+    """Demand the library's logits and weights at every token that is no padding."""
+    tokens = ids() if tokens is None else tokens
+    options = {} if mask is None else {"attention_mask": mask.long()}
     with torch.no_grad():
         want = theirs(tokens, output_attentions=True, **options)
     logits, weights = ours(tokens, mask), ours.attention_weights(tokens, mask)
@@ -133,12 +125,12 @@ def rewrite(folder, change):
 
 def configure(folder, without=(), **changes):
     path = folder / "config.json"
-    config = json.loads(path.read_text())
-    path.write_text(
-        json.dumps(
-            {name: value for name, value in (config | changes).items() if name not in without}
-        )
-    )
+    config = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({name: x for name, x in config.items() if name not in without}))
+
+
+def load_refused(folder, message):
+    refused(lambda: checkpoints.load(folder), f"load: {message}")
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -167,7 +159,7 @@ def test_cached_in_chunks_is_the_whole_and_what_the_library_gives(name, tmp_path
             want = theirs(chunk, past_key_values=past, use_cache=True)
         past = want.past_key_values
         close(chunks[-1], want.logits)
-    assert torch.allclose(torch.cat(chunks, dim=1), ours(ids()), atol=1e-5)
+    assert torch.allclose(torch.cat(chunks, dim=1), ours(ids()), atol=2e-5)
     assert generate(ours, ids()[:, :2], 5).equal(generate(ours, ids()[:, :2], 5, cached=False))
     if kind == "gpt2":
         with pytest.raises(SentenceError, match=f"expected S <= {PLACES}, got S={2 * S}"):
@@ -179,10 +171,8 @@ def test_cached_in_chunks_is_the_whole_and_what_the_library_gives(name, tmp_path
 @pytest.mark.parametrize("kind", checkpoints.SHIPPED)
 def test_what_ships_is_what_the_library_reads(kind):
     """Its tokenizers read the file, its models the tensors, none of them missing or unknown."""
-    folder, texts = (
-        checkpoints.shipped(kind),
-        ["The grey cat ate.", "Naïve? 42 “quotes”, and\nlines"],
-    )
+    folder = checkpoints.shipped(kind)
+    texts = ["The grey cat ate.", "Naïve? 42 “quotes”, and\nlines"]
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     found = [tokenizer.encode(text).ids for text in texts]
     assert library.AutoTokenizer.from_pretrained(folder)(texts)["input_ids"] == found
@@ -198,11 +188,8 @@ def test_what_ships_is_what_the_library_reads(kind):
 
 @pytest.mark.parametrize("kind", ["qwen2", "qwen3", "mistral"])
 def test_a_family_that_does_not_ship_has_no_folder(kind):
-    refused(
-        lambda: checkpoints.shipped(kind),
-        "shipped: no small checkpoint of this family ships. expected gpt2, bert, llama, "
-        f"got {kind!r}",
-    )
+    rule = "shipped: no small checkpoint of this family ships. expected gpt2, bert, llama, got "
+    refused(lambda: checkpoints.shipped(kind), f"{rule}{kind!r}")
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -255,23 +242,18 @@ def test_several_files_are_read_as_one(kind, dtype, tmp_path):
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_numbers_stay_in_the_mapped_file(kind, tmp_path, monkeypatch):
-    """A copy of what is stored as (in, out) would cost a third of a gigabyte for the published
-    GPT-2.
-    """
+    """A transposed copy would cost a third of a gigabyte for the published GPT-2."""
     publish(tmp_path, kind)
     stored = load_file(tmp_path / "model.safetensors")
     monkeypatch.setattr(checkpoints, "load_file", lambda _: stored)
     places = {tensor.untyped_storage().data_ptr() for tensor in stored.values()}
-    assert {
-        x.untyped_storage().data_ptr() for x in checkpoints.load(tmp_path).parameters()
-    } <= places
+    parameters = checkpoints.load(tmp_path).parameters()
+    assert {x.untyped_storage().data_ptr() for x in parameters} <= places
 
 
 @pytest.mark.parametrize("kind", PLAIN)
 def test_every_tensor_takes_part(kind, tmp_path):
-    """With other numbers in it the logits differ; only a key's bias moves all scores of a row
-    alike.
-    """
+    """Each tensor changes the logits, but a key's bias, which moves a row's scores alike."""
     publish(tmp_path, kind)
     before = checkpoints.load(tmp_path)(ids())
     for name, x in load_file(tmp_path / "model.safetensors").items():
@@ -327,9 +309,8 @@ def test_a_tied_tensor_may_be_there_twice_or_once(kind, copy, original, tmp_path
     value = tensors.get(original, tensors.get(copy))
     for names in ((copy, original), (original,), (copy,)):
         others = {name: x for name, x in tensors.items() if name not in (copy, original)}
-        rewrite(
-            tmp_path, lambda _, others=others, names=names: others | dict.fromkeys(names, value)
-        )
+        written = others | dict.fromkeys(names, value)
+        rewrite(tmp_path, lambda _, written=written: written)
         agrees(checkpoints.load(tmp_path), theirs)
     rewrite(tmp_path, lambda _: others)
     with pytest.raises(ShapeError, match="missing: "):
@@ -344,9 +325,8 @@ def test_other_precisions_become_float32(dtype, tmp_path):
     rewrite(tmp_path, lambda tensors: {name: x.to(dtype) for name, x in tensors.items()})
     ours = checkpoints.load(tmp_path)
     agrees(ours, theirs, LEFT)
-    assert (
-        ours.to_words.weight.data_ptr() == ours.token_embedding.weight.data_ptr()
-    )  # tied, and converted once
+    # tied, and converted once
+    assert ours.to_words.weight.data_ptr() == ours.token_embedding.weight.data_ptr()
 
 
 @pytest.mark.parametrize("rope", [
@@ -357,12 +337,10 @@ def test_other_precisions_become_float32(dtype, tmp_path):
     {"rope_scaling": {"type": "default"}, "rope_theta": 100.0},
 ])  # fmt: skip
 def test_the_base_of_rope_stands_in_several_places(rope, tmp_path):
-    theirs = publish(
-        tmp_path, "llama", {"rope_parameters": {"rope_theta": 100.0, "rope_type": "default"}}
-    )
-    configure(
-        tmp_path, without={"rope_parameters", "rope_theta", "rope_scaling"} - rope.keys(), **rope
-    )
+    options = {"rope_theta": 100.0, "rope_type": "default"}
+    theirs = publish(tmp_path, "llama", {"rope_parameters": options})
+    names = {"rope_parameters", "rope_theta", "rope_scaling"}
+    configure(tmp_path, without=names - rope.keys(), **rope)
     agrees(checkpoints.load(tmp_path), theirs)
     configure(tmp_path, without=rope)
     assert fails(agrees, checkpoints.load(tmp_path), theirs)
@@ -431,28 +409,21 @@ def test_it_computes_on_as_many_threads_as_asked(tmp_path):
 
 
 def test_what_is_not_there_is_said(tmp_path):
-    rule = (
-        "load: the weights must be safetensors. expected model.safetensors, or "
-        "model.safetensors.index.json and what it lists, got "
-    )
+    rule = "the weights must be safetensors. expected model.safetensors, or "
+    rule += "model.safetensors.index.json and what it lists, got "
     fix = ", fix: save_pretrained of the library it comes from"
-    refused(
-        lambda: checkpoints.load(tmp_path / "no"),
-        "load: there is no such folder. expected a folder of a checkpoint, got 'no'",
-    )
-    rule_of_config = (
-        "load: config.json must be there and hold an object. expected the published config.json, "
-        "got "
-    )
-    refused(lambda: checkpoints.load(tmp_path), rule_of_config + "FileNotFoundError")
+    no_folder = "there is no such folder. expected a folder of a checkpoint, got 'no'"
+    load_refused(tmp_path / "no", no_folder)
+    of_config = "config.json must be there and hold an object. expected the published config.json"
+    load_refused(tmp_path, f"{of_config}, got FileNotFoundError")
     for text, got in (("{", "JSONDecodeError"), ("[]", "list")):
         (tmp_path / "config.json").write_text(text)
-        refused(lambda: checkpoints.load(tmp_path), rule_of_config + got)
+        load_refused(tmp_path, f"{of_config}, got {got}")
     publish(tmp_path, "bert")
     (tmp_path / "model.safetensors").unlink()
-    refused(lambda: checkpoints.load(tmp_path), rule + "none")
+    load_refused(tmp_path, rule + "none")
     (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Trap()))
-    refused(lambda: checkpoints.load(tmp_path), rule + "pytorch_model.bin" + fix)
+    load_refused(tmp_path, rule + "pytorch_model.bin" + fix)
     (tmp_path / "pytorch_model.bin").rename(tmp_path / "model.safetensors")
     with pytest.raises(ShapeError, match=r"got a file of that name that is none: "):
         checkpoints.load(tmp_path)
@@ -474,9 +445,9 @@ def test_an_index_that_does_not_fit_is_refused(text, got, tmp_path):
     publish(tmp_path, "bert")
     (tmp_path / "model.safetensors").rename(tmp_path / "a.safetensors")
     (tmp_path / checkpoints.INDEX).write_text(text)
-    rule = "load: the index must list files of safetensors that lie beside it. expected "
+    rule = "the index must list files of safetensors that lie beside it. expected "
     expected = f"model.safetensors, or {checkpoints.INDEX} and what it lists"
-    refused(lambda: checkpoints.load(tmp_path), f"{rule}{expected}, got {got}")
+    load_refused(tmp_path, f"{rule}{expected}, got {got}")
 
 
 def test_files_of_an_index_must_be_there_and_hold_each_tensor_once(tmp_path):
@@ -484,10 +455,8 @@ def test_files_of_an_index_must_be_there_and_hold_each_tensor_once(tmp_path):
     (tmp_path / "model.safetensors").rename(tmp_path / "a.safetensors")
     listed = {"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}
     (tmp_path / checkpoints.INDEX).write_text(json.dumps(listed))
-    refused(
-        lambda: checkpoints.load(tmp_path),
-        "load: the weights must be safetensors. expected b.safetensors, got FileNotFoundError",
-    )
+    rule = "the weights must be safetensors. expected "
+    load_refused(tmp_path, f"{rule}b.safetensors, got FileNotFoundError")
     (tmp_path / "b.safetensors").write_bytes((tmp_path / "a.safetensors").read_bytes())
     with pytest.raises(ShapeError, match="two tensors of the file are the same parameter"):
         checkpoints.load(tmp_path)
@@ -520,86 +489,50 @@ FLOAT = (
     "layer_norm_eps of config.json has the wrong type. expected a float, got layer_norm_eps='small'"
 )
 CONFIG_ERRORS = [
-    (
-        "bert",
-        {"model_type": "t5"},
-        f"the model_type of config.json is not known. expected {KNOWN}, got 't5'",
-    ),
-    (
-        "gpt2",
-        {"n_layer": None},
-        "n_layer must be a positive int. expected n_layer >= 1, got n_layer=None",
-    ),
-    *(
-        (
-            kind,
-            {name: got},
-            f"{name} of config.json is not supported. expected {expected!r}, got {got!r}",
-        )
-        for kind, name, expected, got in NOT_SUPPORTED
-    ),
-    (
-        "gpt2",
-        {"activation_function": "gelu_10"},
+    ("bert", {"model_type": "t5"},
+        f"the model_type of config.json is not known. expected {KNOWN}, got 't5'"),
+    ("gpt2", {"n_layer": None},
+        "n_layer must be a positive int. expected n_layer >= 1, got n_layer=None"),
+    *((kind, {name: got},
+        f"{name} of config.json is not supported. expected {expected!r}, got {got!r}")
+        for kind, name, expected, got in NOT_SUPPORTED),
+    ("gpt2", {"activation_function": "gelu_10"},
         "activation_function of config.json is not known. "
-        "expected gelu, gelu_new, gelu_fast, gelu_pytorch_tanh and 3 more, got 'gelu_10'",
-    ),
+        "expected gelu, gelu_new, gelu_fast, gelu_pytorch_tanh and 3 more, got 'gelu_10'"),
     ("bert", {"layer_norm_eps": "small"}, FLOAT),
-    (
-        "llama",
-        {"num_key_value_heads": 3},
-        "num_key_value_heads must divide num_attention_heads. expected a divisor, got 3 and 4",
-    ),
-    (
-        "llama",
-        {"rope_scaling": {"type": "linear", "factor": 2}},
-        WHOLE + "{'type': 'linear', 'factor': 2}",
-    ),
+    ("llama", {"num_key_value_heads": 3},
+        "num_key_value_heads must divide num_attention_heads. expected a divisor, got 3 and 4"),
+    ("llama", {"rope_scaling": {"type": "linear", "factor": 2}},
+        WHOLE + "{'type': 'linear', 'factor': 2}"),
     ("llama", {"rope_parameters": {"factor": 2.0}}, WHOLE + "{'factor': 2.0}"),
-    (
-        "llama",
-        {"rope_parameters": LLAMA3 | {"low_freq_factor": None}},
-        "the factors of RoPE must be positive, and the low one below the high one. "
-        "expected factor > 0 and 0 < low_freq_factor < high_freq_factor, got 8.0, 0.0 and 4.0",
-    ),
+    ("llama", {"rope_parameters": LLAMA3 | {"low_freq_factor": None}},
+        "the factors of RoPE must be positive, and the low one below the high one. expected "
+        "factor > 0 and 0 < low_freq_factor < high_freq_factor, got 8.0, 0.0 and 4.0"),
     ("llama", {"rope_scaling": "x"}, WHOLE + "'x'"),
     ("llama", {"logit_scale": 0.1, "use_qk_norm": False}, UNKNOWN + "logit_scale, use_qk_norm"),
     ("gpt2", {"rope_theta": 100.0}, UNKNOWN + "rope_theta"),
     ("mistral", {"layer_types": ["full_attention"]}, UNKNOWN + "layer_types"),
-    (
-        "mistral",
-        {"sliding_window": 0},
-        "sliding_window must be a positive int. expected sliding_window >= 1, got sliding_window=0",
-    ),
-    (
-        "bert",
-        {"architectures": ["BertModel"]},
-        "architectures of config.json is not supported. "
-        "expected BertForMaskedLM or BertForPreTraining, got ['BertModel']",
-    ),
-    (
-        "llama",
-        {"rope_parameters": {"partial_rotary_factor": 0.5}},
-        WHOLE + "{'partial_rotary_factor': 0.5}",
-    ),
-    (
-        "llama",
-        {"rope_parameters": {"rope_theta": 0}},
-        "rope_theta must be positive. expected rope_theta > 0, got 0",
-    ),
+    ("mistral", {"sliding_window": 0}, "sliding_window must be a positive int. expected "
+        "sliding_window >= 1, got sliding_window=0"),
+    ("bert", {"architectures": ["BertModel"]}, "architectures of config.json is not supported. "
+        "expected BertForMaskedLM or BertForPreTraining, got ['BertModel']"),
+    ("llama", {"rope_parameters": {"partial_rotary_factor": 0.5}},
+        WHOLE + "{'partial_rotary_factor': 0.5}"),
+    ("llama", {"rope_parameters": {"rope_theta": 0}},
+        "rope_theta must be positive. expected rope_theta > 0, got 0"),
     ("llama", {"head_dim": 5}, "head_dim must be even. expected head_dim % 2 == 0, got head_dim=5"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "changes", "message"), CONFIG_ERRORS)
 def test_a_config_that_is_not_supported_is_refused(kind, changes, message, tmp_path):
     publish(tmp_path, kind)
     configure(tmp_path, **changes)
-    refused(lambda: checkpoints.load(tmp_path), f"load: {message}")
+    load_refused(tmp_path, message)
     for name, value in changes.items():
         if value is None:
             configure(tmp_path, without=[name])
-            refused(lambda: checkpoints.load(tmp_path), f"load: {message}")
+            load_refused(tmp_path, message)
 
 
 RELATIVES = {  # what a config is refused for that is called "llama" and is none
@@ -615,7 +548,7 @@ RELATIVES = {  # what a config is refused for that is called "llama" and is none
 def test_another_model_that_calls_itself_llama_is_refused(kind, tmp_path):
     config = library.AutoConfig.for_model(kind).to_dict() | {"model_type": "llama"}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    refused(lambda: checkpoints.load(tmp_path), f"load: {UNKNOWN}{RELATIVES[kind]}")
+    load_refused(tmp_path, f"{UNKNOWN}{RELATIVES[kind]}")
     configure(tmp_path, architectures=["HeliumForCausalLM"])
     with pytest.raises(ShapeError, match="expected LlamaForCausalLM, got "):
         checkpoints.load(tmp_path)
@@ -625,39 +558,20 @@ NAMES = "the file must hold the tensors that config.json speaks of. expected "
 SIZES = "the tensors must be floats of the sizes in config.json. expected "
 FUSED = [f"h.{layer}.attn.c_attn.{kind}" for layer in range(L) for kind in ("bias", "weight")]
 TENSOR_ERRORS = [
-    (
-        "gpt2",
-        {"h.0.attn.rotary": 1},
-        NAMES + "29 tensors, got missing: none; unknown: h.0.attn.rotary",
-    ),
-    (
-        "gpt2",
-        {f"transformer.{name}": None for name in FUSED},
-        NAMES + f"29 tensors, got missing: {', '.join(FUSED)}; unknown: none",
-    ),
-    (
-        "llama",
-        {f"model.layers.{L}.mlp.up_proj.weight": 1},
-        NAMES + f"21 tensors, got missing: none; unknown: layers.{L}.mlp.up_proj.weight",
-    ),
-    (
-        "gpt2",
-        {"wte.weight": (V, C)},
-        "two tensors of the file are the same parameter. expected one name of each, got "
-        "wte.weight, written twice",
-    ),
-    (
-        "gpt2",
-        {"transformer.h.1.attn.c_attn.weight": (3 * C, C), "transformer.ln_f.bias": (C, 1)},
-        SIZES
-        + "h.1.attn.c_attn.weight (24, 72), ln_f.bias (24,), got (72, 24) float32, (24, 1) float32",
-    ),
-    (
-        "bert",
-        {"bert.embeddings.LayerNorm.weight": torch.ones(C).int()},
-        SIZES + "embeddings.LayerNorm.weight (24,), got (24,) int32",
-    ),
-]
+    ("gpt2", {"h.0.attn.rotary": 1},
+        NAMES + "29 tensors, got missing: none; unknown: h.0.attn.rotary"),
+    ("gpt2", {f"transformer.{name}": None for name in FUSED},
+        NAMES + f"29 tensors, got missing: {', '.join(FUSED)}; unknown: none"),
+    ("llama", {f"model.layers.{L}.mlp.up_proj.weight": 1},
+        NAMES + f"21 tensors, got missing: none; unknown: layers.{L}.mlp.up_proj.weight"),
+    ("gpt2", {"wte.weight": (V, C)}, "two tensors of the file are the same parameter. expected one "
+        "name of each, got wte.weight, written twice"),
+    ("gpt2", {"transformer.h.1.attn.c_attn.weight": (3 * C, C), "transformer.ln_f.bias": (C, 1)},
+        SIZES + "h.1.attn.c_attn.weight (24, 72), ln_f.bias (24,), "
+        "got (72, 24) float32, (24, 1) float32"),
+    ("bert", {"bert.embeddings.LayerNorm.weight": torch.ones(C).int()},
+        SIZES + "embeddings.LayerNorm.weight (24,), got (24,) int32"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "changes", "message"), TENSOR_ERRORS)
@@ -668,33 +582,29 @@ def test_tensors_that_do_not_fit_are_refused(kind, changes, message, tmp_path):
         name: torch.ones(new) if isinstance(new, int | tuple) else new
         for name, new in changes.items()
     }
-    rewrite(
-        tmp_path,
-        lambda tensors: {name: x for name, x in (tensors | changed).items() if x is not None},
-    )
-    refused(lambda: checkpoints.load(tmp_path), f"load: {message}")
+
+    def change(tensors):
+        return {name: x for name, x in (tensors | changed).items() if x is not None}
+
+    rewrite(tmp_path, change)
+    load_refused(tmp_path, message)
 
 
 def test_ids_and_masks_that_do_not_fit_are_refused(tmp_path):
     publish(tmp_path, "bert")
     model = checkpoints.load(tmp_path)
     for call in (model, model.attention_weights):
-        refused(
-            lambda call=call: call(ids()[0]),
-            "BERT: ids must have 2 axes. expected (B, S), got (7,)",
-        )
-        refused(
-            lambda call=call: call(ids() + 5),
-            f"BERT: each id must be that of a word. expected 0 <= id < {V}, got {ids().min() + 5} "
-            f"to {ids().max() + 5}",
-        )
+        wrong = {
+            "ids must have 2 axes. expected (B, S), got (7,)": (ids()[0],),
+            f"each id must be that of a word. expected 0 <= id < {V}, got {ids().min() + 5} "
+            f"to {ids().max() + 5}": (ids() + 5,),
+            "mask has the wrong B. expected (B=3, S=7), got (B=2, S=7)": (ids(), LEFT[:2]),
+        }
+        for message, given in wrong.items():
+            refused(lambda call=call, given=given: call(*given), f"BERT: {message}")
         with pytest.raises(SentenceError, match=f"expected S <= {PLACES}, got S={2 * S}"):
             call(ids().repeat(1, 2))
         with pytest.raises(ShapeError, match="mask must be bool, True = a token"):
             call(ids(), LEFT.long())
         with pytest.raises(ShapeError, match="ids must be whole numbers"):
             call(ids().float())
-        refused(
-            lambda call=call: call(ids(), LEFT[:2]),
-            "BERT: mask has the wrong B. expected (B=3, S=7), got (B=2, S=7)",
-        )

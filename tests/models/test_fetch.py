@@ -1,6 +1,4 @@
-"""Checkpoints from a hub that stands in for the real one on this machine, and says what
-that says.
-"""
+"""Checkpoints from a hub on this machine, which answers as the real one does."""
 
 import errno
 import hashlib
@@ -30,9 +28,7 @@ FILES = ("config.json", "tokenizer.json", "model.safetensors")
 
 
 class Hub(ThreadingHTTPServer):
-    """Serve models at /OWNER/NAME/resolve/…, large files by way of another host; keep what was
-    asked for.
-    """
+    """Serve models at /OWNER/NAME/resolve/…, large files by another host; keep requests."""
 
     daemon_threads = True
 
@@ -62,18 +58,15 @@ class Answer(BaseHTTPRequestHandler):
 
     def answer(self):
         hub, (_, owner, name, *_, file) = self.server, self.path.split("/")
-        self.server.asked.append(
-            (self.command, self.path, self.headers["Range"], self.headers["Authorization"])
-        )
+        headers = self.headers["Range"], self.headers["Authorization"]
+        self.server.asked.append((self.command, self.path, *headers))
         files = hub.models.get(f"{owner}/{name}")
         error = hub.errors.get(file) or (
             "RepoNotFound" if files is None else None if file in files else "EntryNotFound"
         )
         if error:
-            return self.reply(
-                403 if error == "GatedRepo" else 404,
-                {"X-Error-Code": error, "X-Repo-Commit": COMMIT},
-            )
+            headers = {"X-Error-Code": error, "X-Repo-Commit": COMMIT}
+            return self.reply(403 if error == "GatedRepo" else 404, headers)
         if hub.gate and file == "model.safetensors":
             hub.gate.wait()
             hub.gate = None
@@ -81,12 +74,8 @@ class Answer(BaseHTTPRequestHandler):
         digest = hub.digests.get(file) or hashlib.sha256(whole).hexdigest()
         if file.endswith(".safetensors") and "/cdn/" not in self.path:
             there = f"http://localhost:{hub.server_port}/{owner}/{name}/cdn/{file}"
-            linked = {
-                "X-Linked-Etag": f'"{digest}"',
-                "X-Linked-Size": len(whole),
-                "Location": there,
-            }
-            return self.reply(302, {"X-Repo-Commit": COMMIT, **linked})
+            linked = {"X-Linked-Etag": f'"{digest}"', "X-Linked-Size": len(whole)}
+            return self.reply(302, {"X-Repo-Commit": COMMIT, "Location": there, **linked})
         start = int((self.headers["Range"] or "bytes=0-")[6:-1])
         etag = {"X-Repo-Commit": COMMIT, "ETag": f'"{digest[:40]}"'}
         return self.reply(206 if start else 200, etag, whole[start:])
@@ -107,31 +96,26 @@ def hub(tmp_path, monkeypatch):
     """A hub with a model of each family under its short name, and an empty cache."""
     server = Hub()
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setattr(hub_constants, "ENDPOINT", server.url)
-    monkeypatch.setattr(
-        hub_constants,
-        "HUGGINGFACE_CO_URL_TEMPLATE",
-        server.url + "/{repo_id}/resolve/{revision}/{filename}",
-    )
-    monkeypatch.setattr(hub_constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(
-        hub_constants, "DOWNLOAD_CHUNK_SIZE", 100
-    )  # what is smaller is lost where a connection breaks
-    monkeypatch.setattr(
-        file_download, "time", namedtuple("time", "sleep")(lambda _: None)
-    )  # between tries
+    pattern = server.url + "/{repo_id}/resolve/{revision}/{filename}"
+    constants = {
+        "ENDPOINT": server.url,
+        "HUGGINGFACE_CO_URL_TEMPLATE": pattern,
+        "HF_HUB_CACHE": str(tmp_path / "cache"),
+        "HF_HUB_OFFLINE": False,
+        "DOWNLOAD_CHUNK_SIZE": 100,  # what is smaller is lost where a connection breaks
+    }
+    for name, value in constants.items():
+        monkeypatch.setattr(hub_constants, name, value)
+    no_time = namedtuple("time", "sleep")(lambda _: None)  # between tries
+    monkeypatch.setattr(file_download, "time", no_time)
     for short, family in zip(checkpoints.PUBLISHED, checkpoints.SHIPPED, strict=True):
         folder = checkpoints.shipped(family)
         files = {file: (folder / file).read_bytes() for file in FILES}
-        repo, sha256 = (
-            checkpoints.PUBLISHED[short].repo,
-            hashlib.sha256(files["model.safetensors"]).hexdigest(),
-        )
+        repo = checkpoints.PUBLISHED[short].repo
+        sha256 = hashlib.sha256(files["model.safetensors"]).hexdigest()
         server.models[repo] = server.models[f"someone/{family}"] = files
-        monkeypatch.setitem(
-            checkpoints.PUBLISHED, short, checkpoints.Published(repo, COMMIT, sha256)
-        )
+        pinned = checkpoints.Published(repo, COMMIT, sha256)
+        monkeypatch.setitem(checkpoints.PUBLISHED, short, pinned)
     yield server
     server.shutdown()
     server.server_close()
@@ -139,9 +123,7 @@ def hub(tmp_path, monkeypatch):
 
 def downloads(hub):
     """Return the ranges of weights that were asked for."""
-    return [
-        extent for command, path, extent, _ in hub.asked if command == "GET" and "/cdn/" in path
-    ]
+    return [asked[2] for asked in hub.asked if asked[0] == "GET" and "/cdn/" in asked[1]]
 
 
 @pytest.mark.parametrize("name", [*checkpoints.PUBLISHED, "someone/llama"])
@@ -153,14 +135,10 @@ def test_what_is_fetched_is_what_lies_there_and_comes_once(name, hub, monkeypatc
     assert checkpoints.load(folder).causal == (name != "bert")
     asked = f"/resolve/{COMMIT}/" if name in checkpoints.PUBLISHED else "/resolve/main/config.json"
     assert asked in hub.asked[0][1]
-    later = {
-        path
-        for _, path, *_ in hub.asked
-        if "/resolve/" in path and not path.endswith("config.json")
-    }
-    assert later == {
-        f"/{repo}/resolve/{COMMIT}/{file}" for file in FILES[1:]
-    }  # of one commit, should main move on
+    paths = {path for _, path, *_ in hub.asked if "/resolve/" in path}
+    later = {path for path in paths if not path.endswith("config.json")}
+    # of one commit, should main move on
+    assert later == {f"/{repo}/resolve/{COMMIT}/{file}" for file in FILES[1:]}
     count = len(hub.asked)
     monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", True)
     assert checkpoints.fetch(name) == folder
@@ -170,9 +148,8 @@ def test_what_is_fetched_is_what_lies_there_and_comes_once(name, hub, monkeypatc
 def test_a_connection_that_breaks_is_taken_up_again(hub):
     hub.cut = [1000, 500]
     folder = checkpoints.fetch("someone/gpt2")
-    assert (folder / "model.safetensors").read_bytes() == hub.models["someone/gpt2"][
-        "model.safetensors"
-    ]
+    weights = hub.models["someone/gpt2"]["model.safetensors"]
+    assert (folder / "model.safetensors").read_bytes() == weights
     assert downloads(hub) == [None, "bytes=1000-", "bytes=1500-"]
 
 
@@ -194,17 +171,13 @@ def test_an_interrupt_leaves_nothing_half_done(hub, monkeypatch):
 
 def test_a_download_that_broke_off_begins_again_with_the_next_call(hub):
     hub.cut = [1000, *[0] * 9]
-    refused(
-        lambda: checkpoints.fetch("someone/gpt2"),
-        "fetch: the download broke off. expected a network that holds, and room on the disk, "
-        "got RemoteProtocolError for model.safetensors of someone/gpt2",
-    )
+    got = "got RemoteProtocolError for model.safetensors of someone/gpt2"
+    refused(lambda: checkpoints.fetch("someone/gpt2"), f"{BROKE_OFF} {got}")
     hub.asked.clear()
     hub.cut.clear()
     folder = checkpoints.fetch("someone/gpt2")
-    assert (folder / "model.safetensors").read_bytes() == hub.models["someone/gpt2"][
-        "model.safetensors"
-    ]
+    weights = hub.models["someone/gpt2"]["model.safetensors"]
+    assert (folder / "model.safetensors").read_bytes() == weights
     assert downloads(hub) == [None]
     assert not list(folder.parents[1].glob("blobs/*.incomplete"))
 
@@ -218,9 +191,7 @@ def test_at_once_it_comes_once(hub):
 
 @pytest.mark.parametrize("name", ["gpt2", "someone/gpt2"])
 def test_wrong_weights_are_refused_and_do_not_stay(name, hub):
-    """What is pinned may come from a mirror that says otherwise; of all else the hub says what it
-    should be.
-    """
+    """What is pinned may come from a mirror; the hub says what all else should be."""
     repo = checkpoints.PUBLISHED.get(name, checkpoints.Published(name)).repo
     right = hub.models[repo]["model.safetensors"]
     want, other = hashlib.sha256(right).hexdigest(), right[:-1] + b"!"
@@ -243,6 +214,7 @@ def test_weights_that_changed_in_the_cache_are_refused(hub):
     checkpoints.fetch("gpt2")
 
 
+BROKE_OFF = "fetch: the download broke off. expected a network that holds, and room on the disk,"
 KNOWN = "gpt2, bert, smollm2, or OWNER/NAME of a public model"
 LACKS = "the model lacks a file; weights are read as safetensors, never a pickle"
 UNREACHED = "the hub cannot be reached, and the file is not in the cache"
@@ -273,10 +245,8 @@ REFUSALS = [
 @pytest.mark.parametrize(("name", "file", "answer", "rule", "expected", "kind"), REFUSALS)
 def test_what_cannot_be_had_is_said_in_one_sentence(name, file, answer, rule, expected, kind, hub):
     hub.errors[file] = answer
-    refused(
-        lambda: checkpoints.fetch(name),
-        f"fetch: {rule}. expected {expected}, got {kind} for {file} of {name}",
-    )
+    message = f"fetch: {rule}. expected {expected}, got {kind} for {file} of {name}"
+    refused(lambda: checkpoints.fetch(name), message)
     assert not downloads(hub)
     assert {path.rpartition("/")[2] for _, path, *_ in hub.asked} <= set(FILES)
 
@@ -285,11 +255,9 @@ def test_a_model_without_weights_as_safetensors_is_refused(hub):
     del hub.models["someone/bert"]["model.safetensors"]
     index = checkpoints.INDEX
     got = f"RemoteEntryNotFoundError for {index} of someone/bert"
+    message = f"fetch: {LACKS}. expected {index}, got {got}"
     for _ in range(2):
-        refused(
-            lambda: checkpoints.fetch("someone/bert"),
-            f"fetch: {LACKS}. expected {index}, got {got}",
-        )
+        refused(lambda: checkpoints.fetch("someone/bert"), message)
 
 
 def test_a_model_in_several_files_is_fetched_and_comes_once(hub, monkeypatch):
@@ -352,11 +320,8 @@ def test_a_full_disk_is_said(hub, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(file_download, "http_get", fill)
-    message = (
-        "fetch: the download broke off. expected a network that holds, and room on the disk, "
-        "got OSError for config.json of someone/llama"
-    )
-    refused(lambda: checkpoints.fetch("someone/llama"), message)
+    got = "got OSError for config.json of someone/llama"
+    refused(lambda: checkpoints.fetch("someone/llama"), f"{BROKE_OFF} {got}")
 
 
 def test_a_token_stays_with_the_hub(hub, monkeypatch):
@@ -369,34 +334,23 @@ def test_a_token_stays_with_the_hub(hub, monkeypatch):
 @pytest.mark.slow
 def test_the_variables_of_the_library_are_heeded(hub, tmp_path):
     """In a process of its own, since the library reads them when it is imported."""
-    script = (
-        "import sys; from mha_course.models import checkpoints as c; print(c.fetch(sys.argv[1]))"
-    )
+    script = "import sys, time; time.sleep = lambda _: None; "  # between tries
+    script += "from mha_course.models.checkpoints import fetch; print(fetch(sys.argv[1]))"
 
     def ask(name, **variables):
         kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-        command, options = (
-            [sys.executable, "-c", script, name],
-            {"HF_HOME": str(tmp_path / "home")} | variables,
-        )
-        return subprocess.run(
-            command, env=kept | options, capture_output=True, text=True, check=False
-        )
+        command = [sys.executable, "-c", script, name]
+        space = kept | {"HF_HOME": str(tmp_path / "home")} | variables
+        return subprocess.run(command, env=space, capture_output=True, text=True, check=False)
 
     nowhere = ask("someone/gpt2", HF_ENDPOINT="http://127.0.0.1:9")
-    assert (
-        "fetch: the hub cannot be reached, and the file is not in the cache. "
-        in nowhere.stderr.splitlines()[-1]
-    )
+    absent = "and the file is not in the cache. "
+    assert f"fetch: the hub cannot be reached, {absent}" in nowhere.stderr.splitlines()[-1]
     offline = ask("someone/gpt2", HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="1")
-    assert (
-        "fetch: HF_HUB_OFFLINE is set, and the file is not in the cache. "
-        in offline.stderr.splitlines()[-1]
-    )
+    assert f"fetch: HF_HUB_OFFLINE is set, {absent}" in offline.stderr.splitlines()[-1]
     assert not hub.asked
-    online = ask(
-        "someone/gpt2", HF_ENDPOINT=hub.url, TQDM_POSITION="-1"
-    )  # as where there is a screen
+    # as where there is a screen
+    online = ask("someone/gpt2", HF_ENDPOINT=hub.url, TQDM_POSITION="-1")
     assert online.stdout.startswith(str(tmp_path / "home" / "hub" / "models--someone--gpt2"))
     assert "model.safetensors: 100%" in online.stderr
     again = ask("someone/gpt2", HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_OFFLINE="1")

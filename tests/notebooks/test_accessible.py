@@ -36,9 +36,7 @@ def headings(notebook):
 
 
 def heading_problems(notebook):
-    """Say which headings are out of order: one of the first level, at the top, and none left out on
-    the way down.
-    """
+    """Say which headings are out of order: one h1, at the top, and no level left out."""
     levels = [level for level, _ in headings(notebook)]
     if levels.count(1) != 1 or levels[0] != 1:
         yield f"headings of the first level: {levels.count(1)}"

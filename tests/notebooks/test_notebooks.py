@@ -1,6 +1,4 @@
-"""The notebooks as they are kept: executed in order, rounded, with alt text, and the same when
-rendered again.
-"""
+"""The notebooks as they are kept: executed in order, with alt text, rendered the same."""
 
 import ast
 import copy
@@ -17,43 +15,18 @@ from mha_course import exercises
 from mha_course.cli import authoring, slides
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 
-NAMES = [  # whoever links to a lesson counts on its name
-    *(
-        "00_start_here",
-        "01_projection",
-        "02_head_splitting",
-        "03_scaling",
-        "04_softmax",
-        "05_weighted_sum",
-    ),
-    *(
-        "06_concatenation",
-        "07_multi_head_attention",
-        "08_masks",
-        "09_cross_attention",
-        "10_positions",
-        "11_kv_cache",
-    ),
-    *(
-        "12_flash_attention",
-        "13_encoder_block",
-        "14_vision",
-        "15_language_model",
-        "16_why_many_heads",
-    ),
-    *("17_what_heads_do", "18_real_models", "19_bug_hunt"),
-]
-EXPERIMENTS = {
-    "16_why_many_heads",
-    "19_bug_hunt",
-}  # lessons without an exercise: experiments, or cases, are it
+NAMES = """
+    00_start_here 01_projection 02_head_splitting 03_scaling 04_softmax 05_weighted_sum
+    06_concatenation 07_multi_head_attention 08_masks 09_cross_attention 10_positions 11_kv_cache
+    12_flash_attention 13_encoder_block 14_vision 15_language_model 16_why_many_heads
+    17_what_heads_do 18_real_models 19_bug_hunt
+"""  # whoever links to a lesson counts on its name
+EXPERIMENTS = {"16_why_many_heads", "19_bug_hunt"}  # lessons without an exercise
 FREE = {"nbval-ignore-output"}
 
 
 def texts(output):
-    """Return all that an output says in words, without the bytes of pictures, in which anything may
-    stand by chance.
-    """
+    """Return what an output says in words, without the bytes of pictures."""
     data = output.get("data", {})
     page = re.sub(r"base64,[^\"]*", "", data.get("text/html", ""))
     return [output.get("text", ""), data.get("text/plain", ""), page]
@@ -119,7 +92,7 @@ def output_problems(output, free):
 
 
 def test_names_are_those_of_the_course():
-    assert [path.stem for path in LESSONS] == NAMES
+    assert [path.stem for path in LESSONS] == NAMES.split()
     assert {path.suffix for path in authoring.LESSONS.glob("[!.]*") if path.is_file()} == {".ipynb"}
 
 
@@ -139,54 +112,42 @@ def test_a_lesson_has_all_its_parts(path):
     source = "\n".join(cell.source for cell in code_cells(notebook))
     exercises_asked = source.count("check(")
     assert exercises_asked or path.stem in EXPERIMENTS
-    for part in (
-        "See it",
-        *(["Do it"] if exercises_asked else []),
-        "Break it",
-        "Where it lives",
-        "Recap",
-    ):
+    parts = {"See it", "Do it", "Break it", "Where it lives", "Recap"}
+    for part in parts if exercises_asked else parts - {"Do it"}:
         assert any(line.startswith(f"## {part}") for line in heads), part
-    for needed in (
-        "**You need**",
-        "**After this lesson you can**",
-        authoring.minutes_line(notebook),
-    ):
-        assert needed in "\n".join(cell.source for cell in notebook.cells[:6]), needed
+    opening = "\n".join(cell.source for cell in notebook.cells[:6])
+    for needed in ("**You need**", "**After this lesson you can**"):
+        assert needed in opening, needed
+    assert authoring.minutes_line(notebook) in opening
     assert source.count("predict(") >= 2
 
 
 def test_minutes_are_those_of_words_code_exercises_and_things_to_move():
-    def lesson(*cells):
-        return nbformat.v4.new_notebook(cells=list(cells))
+    def minutes(*cells):
+        return authoring.minutes(nbformat.v4.new_notebook(cells=list(cells)))
 
-    text, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
-    words, exercise = (
-        text("## See it\n" + "word " * 547),
-        text("**Exercise `f`** ●●○ 4 minutes. " + "word " * 105),
-    )
+    text = nbformat.v4.new_markdown_cell
+    code = nbformat.v4.new_code_cell
+    words = text("## See it\n" + "word " * 547)
+    exercise = text("**Exercise `f`** ●●○ 4 minutes. " + "word " * 105)
     examined = text("**From memory** ●●● 5 minutes.\n\n**Case 1** ●●○ 4 minutes.")
-    assert authoring.minutes(lesson(examined)) == (10, 10)
+    assert minutes(examined) == (10, 10)
     folded = {"tags": ["drawing"]}
-    assert authoring.minutes(lesson(words)) == (5, 5)  # 550 words
-    assert authoring.minutes(lesson(words, text("more"))) == (10, 10)
-    assert authoring.minutes(lesson(words, exercise)) == (10, 10)  # 110 words and what it says
-    assert authoring.minutes(lesson(words, exercise, text("more"))) == (15, 15)
-    assert authoring.minutes(lesson(words, code("x = 1\n\n" * 60))) == (
-        10,
-        10,
-    )  # 60 lines that are not empty
-    assert authoring.minutes(lesson(words, code("x = 1\n" * 61))) == (15, 15)
-    assert authoring.minutes(lesson(words, code("# Draw.\n" * 300, metadata=folded))) == (5, 5)
-    labs = [
-        code(f"# Show.\n{name}(weights)", metadata=folded)
-        for name in ("ScalingLab", "HeadExplorer", "ShapeTracer")
-    ]
-    assert authoring.minutes(lesson(words, code("from w import Lab", metadata=folded))) == (5, 5)
-    assert authoring.minutes(lesson(words, *labs)) == (15, 15)  # 6 for three
-    deeper, below = text("## Deeper: more"), text("### A part\n" + "word " * 545)
-    assert authoring.minutes(lesson(words, deeper, below)) == (5, 15)
-    assert authoring.minutes(lesson(deeper, below, words)) == (5, 15)
+    assert minutes(words) == (5, 5)  # 550 words
+    assert minutes(words, text("more")) == (10, 10)
+    assert minutes(words, exercise) == (10, 10)  # 110 words and what it says
+    assert minutes(words, exercise, text("more")) == (15, 15)
+    assert minutes(words, code("x = 1\n\n" * 60)) == (10, 10)  # 60 lines that are not empty
+    assert minutes(words, code("x = 1\n" * 61)) == (15, 15)
+    assert minutes(words, code("# Draw.\n" * 300, metadata=folded)) == (5, 5)
+    names = ("ScalingLab", "HeadExplorer", "ShapeTracer")
+    labs = [code(f"# Show.\n{name}(weights)", metadata=folded) for name in names]
+    assert minutes(words, code("from w import Lab", metadata=folded)) == (5, 5)
+    assert minutes(words, *labs) == (15, 15)  # 6 for three
+    deeper = text("## Deeper: more")
+    below = text("### A part\n" + "word " * 545)
+    assert minutes(words, deeper, below) == (5, 15)
+    assert minutes(deeper, below, words) == (5, 15)
 
 
 def test_part_1_keeps_to_its_hours():
@@ -196,9 +157,7 @@ def test_part_1_keeps_to_its_hours():
     assert sum(core[:2]) <= 65  # one hour
     assert sum(core[:3]) <= 115  # one evening
     for path in LESSONS[:8]:
-        assert any(authoring.MOVES.search(cell.source) for cell in code_cells(read(path))), (
-            path.stem
-        )
+        assert any(authoring.MOVES.search(cell.source) for cell in code_cells(read(path))), path
 
 
 def test_can_you_says_its_own_minutes():
@@ -216,69 +175,43 @@ def test_can_you_says_its_own_minutes():
 
 
 def test_every_lesson_is_set_up_in_the_same_way():
-    assert (
-        len({code_cells(read(path))[0].source.partition("\n\nimport ")[0] for path in LESSONS}) == 1
-    )
+    sources = [code_cells(read(path))[0].source for path in LESSONS]
+    assert len({source.partition("\n\nimport ")[0] for source in sources}) == 1
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_what_is_no_lesson_is_folded(path):
     setup, *others = code_cells(read(path))
-    names = {
-        name.name
-        for part in ast.walk(ast.parse(setup.source))
-        if isinstance(part, ast.ImportFrom)
-        for name in part.names
-    }
+    nodes = [x for x in ast.walk(ast.parse(setup.source)) if isinstance(x, ast.ImportFrom)]
+    names = {name.name for node in nodes for name in node.names}
     assert names >= {"check", "hint", "predict", "solution", "trace"}
     assert setup.metadata.tags == ["setup"]
     for cell in [setup, *others]:
         tagged = authoring.HIDDEN & set(cell.metadata.get("tags", ()))
         lines = [line for line in cell.source.splitlines() if line.strip()]
-        assert tagged or not draws(cell.source) or len(lines) <= 6, (
-            f"{cell.id} shows how a picture is drawn"
-        )
-        assert tagged or not is_picture_alone(cell.source), (
-            f"{cell.id} shows nothing but how a picture is drawn"
-        )
-        if tagged:
-            assert cell.source.startswith("# "), (
-                f"{cell.id}: its first line stays in sight and should say what it does"
-            )
-        folded = (
-            cell.metadata.get("jupyter") == {"source_hidden": True}
-            and cell.metadata.get("cellView") == "form"
-        )
-        assert folded == bool(tagged), cell.id
-    shown = [
-        line
-        for cell in others
-        for line in cell.source.splitlines()
-        if re.match(r"(import|from \S+ import) ", line)
-    ]
-    assert len(shown) <= 3
+        shows = f"{cell.id} shows how a picture is drawn"
+        assert tagged or not draws(cell.source) or len(lines) <= 6, shows
+        assert tagged or not is_picture_alone(cell.source), shows
+        if tagged:  # its first line stays in sight
+            assert cell.source.startswith("# "), f"{cell.id} does not begin with what it does"
+        hidden = cell.metadata.get("jupyter") == {"source_hidden": True}
+        assert (hidden and cell.metadata.get("cellView") == "form") == bool(tagged), cell.id
+    lines = "\n".join(cell.source for cell in others)
+    assert len(re.findall(r"(?m)^(?:import|from \S+ import) ", lines)) <= 3
 
 
 def draws(source):
-    """Return whether a cell calls anything that draws: of plots all but what writes words, and of
-    matplotlib.
-    """
-    names = {
-        ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)
-    }
-    return bool(
-        {name for name in names if re.match(r"plots\.|plt\.|Panel$", name)} - {"plots.strongest"}
-    )
+    """Return whether a cell calls anything that draws."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    names = {ast.unparse(call.func) for call in calls} - {"plots.strongest"}
+    return any(re.match(r"plots\.|plt\.|Panel$", name) for name in names)
 
 
 def is_picture_alone(source):
     """Return whether a cell is one call of plots.show and nothing else."""
-    match ast.parse(source).body:
-        case [
-            ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="plots"), attr="show")))
-        ]:
-            return True
-    return False
+    body = ast.parse(source).body
+    call = getattr(body[0], "value", None) if len(body) == 1 else None
+    return isinstance(call, ast.Call) and ast.unparse(call.func) == "plots.show"
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
@@ -319,19 +252,13 @@ def test_a_tampered_lesson_is_noticed(how):
 def test_normalising_drops_what_changes_and_what_needs_a_kernel():
     before = read(LESSONS[0])
     notebook = copy.deepcopy(before)
-    cell = next(
-        cell
-        for cell in code_cells(notebook)
-        if cell.outputs and cell.outputs[0].output_type == "stream"
-    )
-    first, rest = cell.outputs[0].text[:5], cell.outputs[0].text[5:]
-    cell.outputs[0].text = first
-    cell.outputs.insert(1, nbformat.v4.new_output("stream", text=rest))
-    cell.outputs.append(
-        nbformat.v4.new_output(
-            "display_data", {"text/plain": "  0%|          | 0/600", WIDGET_VIEW: {}}
-        )
-    )
+    cells = [cell for cell in code_cells(notebook) if cell.outputs]
+    cell = next(cell for cell in cells if cell.outputs[0].output_type == "stream")
+    text = cell.outputs[0].text
+    cell.outputs[0].text = text[:5]
+    cell.outputs.insert(1, nbformat.v4.new_output("stream", text=text[5:]))
+    bar = {"text/plain": "  0%|          | 0/600", WIDGET_VIEW: {}}
+    cell.outputs.append(nbformat.v4.new_output("display_data", bar))
     cell.metadata["execution"] = {"iopub.execute_input": "now"}
     notebook.metadata["widgets"] = {"state": {}}
     notebook.metadata.language_info["version"] = "3.11.7"
@@ -339,19 +266,15 @@ def test_normalising_drops_what_changes_and_what_needs_a_kernel():
     assert notebook == before
 
 
-@pytest.mark.notebook
-@pytest.mark.parametrize(
-    "path", LESSONS[::5], ids=lambda path: path.stem
-)  # nbval compares the others' outputs
+@pytest.mark.notebook  # nbval compares the others' outputs
+@pytest.mark.parametrize("path", LESSONS[::5], ids=lambda path: path.stem)
 def test_rendering_again_changes_no_byte(path):
     kept = path.read_text(encoding="utf-8")
     assert lasting(authoring.render(kept)) == lasting(kept)
 
 
 def lasting(text):
-    """Return a notebook without pixels, which depend on the processor, and without what is measured
-    in time.
-    """
+    """Return a notebook without pixels and times, which depend on the machine."""
     text = re.sub(r'"image/png": "[^"]*"', '"image/png": ""', text)
     text = re.sub(r'width=\\"\d+\\" src=\\"data:image/[a-z+]+;base64,[^"]*"', "src", text)
     notebook = nbformat.reads(text, as_version=4)
@@ -362,18 +285,12 @@ def lasting(text):
 
 
 def test_the_readme_lists_every_lesson_with_its_minutes():
-    rows = [
-        line
-        for line in (authoring.LESSONS.parent / "README.md").read_text().splitlines()
-        if re.match(r"\| \d", line)
-    ]
+    rows = re.findall(r"(?m)^\| \d.*", (authoring.LESSONS.parent / "README.md").read_text())
     assert len(rows) == len(LESSONS)
     for row, path in zip(rows, LESSONS, strict=True):
         opening = read(path).cells[0].source
-        title, minutes = (
-            re.search(r"# \d+ · (.+)", opening)[1],
-            re.search(r"About (\d+) minutes", opening)[1],
-        )
+        title = re.search(r"# \d+ · (.+)", opening)[1]
+        minutes = re.search(r"About (\d+) minutes", opening)[1]
         assert row.startswith(f"| {int(path.stem[:2])} | [{title}](notebooks/{path.name}) |")
         assert row.endswith(f"| {minutes} |")
 
@@ -387,9 +304,7 @@ def test_every_exercise_stands_in_one_lesson_right_above_its_check():
             if match:
                 name, answer = match.groups()
                 assert name == answer
-                assert re.match(rf"(def|class) {name}\b", stub.source), (
-                    f"{path.stem}: {name} does not follow its stub"
-                )
+                assert re.match(rf"(def|class) {name}\b", stub.source), f"{path.stem}: {name}"
                 assert stub.source.rstrip().endswith("...")
                 assert "○ Not attempted" in texts(cell.outputs[0])[2], f"{path.stem}: {name}"
                 found.append(name)
@@ -397,9 +312,8 @@ def test_every_exercise_stands_in_one_lesson_right_above_its_check():
 
 
 def test_every_question_is_asked_once():
-    asked = re.findall(
-        r'predict\("([\w-]+)"\)', "\n".join(c.source for p in LESSONS for c in code_cells(read(p)))
-    )
+    sources = "\n".join(cell.source for path in LESSONS for cell in code_cells(read(path)))
+    asked = re.findall(r'predict\("([\w-]+)"\)', sources)
     assert sorted(asked) == sorted(exercises.QUESTIONS)
 
 
@@ -425,15 +339,7 @@ def test_nbval_compares_what_a_figure_says_and_not_its_bytes(tmp_path, kept, pas
     )
     notebook.metadata["kernelspec"] = authoring.KERNEL
     nbformat.write(notebook, tmp_path / "figure.ipynb")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-c",
-        "pyproject.toml",
-        "--nbval",
-        "--nbval-current-env",
-    ]
-    command += [str(tmp_path / "figure.ipynb")]
+    options = ("pytest", "-c", "pyproject.toml", "--nbval", "--nbval-current-env")
+    command = [sys.executable, "-m", *options, str(tmp_path / "figure.ipynb")]
     done = subprocess.run(command, cwd=authoring.ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode == 0) == passes, done.stdout

@@ -156,9 +156,7 @@ def test_a_panel_is_drawn_where_the_caller_wants_it(name):
 
 
 def written(figure, monkeypatch):
-    """Draw a figure, and return all texts that were drawn, each with the outline of its letters,
-    turned as they are.
-    """
+    """Draw a figure; return its texts, each with the outline of its letters."""
     drawn, draw = {}, Text.draw
     monkeypatch.setattr(
         Text, "draw", lambda text, *given: (drawn.update({id(text): text}), draw(text, *given))[1]

@@ -130,9 +130,7 @@ PICTURES = {
 
 
 def lines_apart(ax, axis):
-    """Return how far the names along an axis are from each other, in heights of their letters, from
-    line to line.
-    """
+    """Return how far apart the names along an axis are, in heights of their letters."""
     places = [(place, 0) if axis is ax.xaxis else (0, place) for place in axis.get_ticklocs()]
     across = 0 if axis is ax.xaxis else 1
     turned = np.sin(np.radians(heatmaps.SLANT)) if axis is ax.xaxis else 1
@@ -233,9 +231,7 @@ def test_hidden_zero_and_no_number_look_different():
 
 @pytest.mark.parametrize(("shape", "seconds"), [((12, 64, 64), 2), ((1, 1024, 1024), 8)])
 def test_a_grid_is_quick(draw, shape, seconds):
-    """Four times what it takes on a quiet machine are allowed; seaborn left to itself takes ten
-    times as long.
-    """
+    """Allow four times what a quiet machine takes; seaborn alone takes ten times as long."""
     weights = draw(*shape).softmax(-1)
     plots.png(plots.head_grid(weights[:1, :5, :5]))  # fonts are read once
     grid = partial(

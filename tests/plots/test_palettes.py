@@ -1,6 +1,4 @@
-"""Colours can be read and told apart: contrast as WCAG 2.2 counts it, three kinds of colour
-blindness simulated.
-"""
+"""Colours can be read (contrast of WCAG 2.2) and told apart (three kinds of blindness)."""
 
 import itertools
 import re

@@ -1,6 +1,4 @@
-"""How tests and benchmarks reach a browser: a page for one widget, and JupyterLab with notebooks in
-it.
-"""
+"""A browser for tests and benchmarks: a page for one widget, and JupyterLab."""
 
 import json
 import os
@@ -139,9 +137,7 @@ class Lab:
         self.log.close()
 
     def notebook(self, cells):
-        """Put a notebook into the folder, made of sources or copied from a path, and return its
-        name.
-        """
+        """Put a notebook into the folder, of sources or from a path, and return its name."""
         name = f"{uuid.uuid4().hex[:8]}.ipynb"
         if isinstance(cells, Path):
             shutil.copyfile(cells, self.folder / name)

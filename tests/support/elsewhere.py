@@ -23,16 +23,9 @@ sys.modules |= {"google.colab": colab, "google.colab.output": colab.output}
 
 def install(folder):
     """Install Colab's versions into a folder; return why it could not be done, or nothing."""
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--no-deps",
-        "--retries=1",
-        f"--target={folder}",
-    ]
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--retries=1"]
     pins = [f"{name}=={version}" for name, version in COLAB.items()]
-    done = subprocess.run([*pip, *pins], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*pip, f"--target={folder}", *pins], capture_output=True, text=True, check=False
+    )
     return (done.stderr.strip() or "no reason given").splitlines()[-1] if done.returncode else ""

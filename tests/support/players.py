@@ -1,6 +1,4 @@
-"""What tests do with a widget in a page: go to a step, and ask where it is and whether all
-is seen.
-"""
+"""What tests do with a player in a page: go to a step, and ask whether all is seen."""
 
 
 def go(page, position):
@@ -12,9 +10,7 @@ def now(page):
 
 
 def stays_inside(page, around, parts=".stage *", by=0, below=False):
-    """Demand that no part leaves what it stands in, but by some pixels (or, with below, downwards),
-    and all fits.
-    """
+    """Demand that no part leaves its box, but by some pixels, or below downwards."""
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     outside = """([around, parts, by, below]) =>
   [...document.querySelectorAll(around)].flatMap((whole) => {

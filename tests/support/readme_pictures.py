@@ -38,9 +38,7 @@ TRACE = 'trace(split_heads, torch.randn(2, 5, 12), 3, axes={"x": "B S C"}, sizes
 
 
 class Film:
-    """Frames of one part of a page, down to the end of another, each shown for some
-    milliseconds.
-    """
+    """Frames of a part of a page, each shown for some milliseconds."""
 
     def __init__(self, page, selector, last):
         self.page, self.frames, self.times = page, [], []
@@ -100,9 +98,7 @@ def explore(page):
 
 
 def mistake(page):
-    """Keep what is said of a reshape that mixes tokens and heads: by the check, and by the
-    tracer.
-    """
+    """Keep what check and tracer say of a reshape that mixes tokens and heads."""
     page.add_style_tag(content=UNMARKED)
     page.wait_for_timeout(500)
     cells = page.locator(".jp-CodeCell")

@@ -1,6 +1,4 @@
-"""Numbers, comparisons, and wrong parts put in the place of right ones, for tests of the
-references.
-"""
+"""Numbers, comparisons, and wrong parts in the place of right ones."""
 
 from unittest import mock
 
@@ -40,9 +38,7 @@ def same(got, want, dtype=torch.float64):
 
 
 def same_when_compiled(module, inputs, **options):
-    """Demand that a module compiles as one graph, and that its results and all gradients stay what
-    they were.
-    """
+    """Demand that a module compiles as one graph, with the same results and gradients."""
     torch.compiler.reset()
     compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
     results, gradients = [], []
@@ -81,9 +77,7 @@ class Largest(TorchDispatchMode):
 
 
 def fails(check, *arguments):
-    """Return whether a check fails, or an operation in it does; a slip of the wrong version's own
-    is raised.
-    """
+    """Return whether a check fails; a slip of the wrong version's own is raised."""
     try:
         check(*arguments)
     except (AssertionError, RuntimeError, ValueError, IndexError, pytest.fail.Exception):
@@ -92,17 +86,13 @@ def fails(check, *arguments):
 
 
 def fails_with(check, target, parts, *arguments):
-    """Return whether a check fails while a module or class has other parts, which are given by
-    name.
-    """
+    """Return whether a check fails while a module or class has other parts."""
     with mock.patch.multiple(target, **parts):
         return fails(check, *arguments)
 
 
 def wrong_versions(groups):
-    """Give a test each check that must see a wrong version, and its wrong parts: {check: {what is
-    wrong: parts}}.
-    """
+    """Give a test each check and its wrong parts: {check: {what is wrong: parts}}."""
     cases = [
         pytest.param(check, parts, id=wrong)
         for check, group in groups.items()

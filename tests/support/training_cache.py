@@ -1,6 +1,4 @@
-"""What takes long to train is kept between runs, in ``.cache``, until anything changes that has a
-part in it.
-"""
+"""Keep what takes long to train in ``.cache``, until anything changes that goes into it."""
 
 import hashlib
 import inspect
@@ -26,9 +24,7 @@ ABOVE = {
 
 
 def train_once(function, *args, folder=KEPT, root=ROOT, **kwargs):
-    """Return ``function(*args, **kwargs)``: from the disk, if it was made of the same sources by
-    the same torch.
-    """
+    """Return ``function(*args, **kwargs)``, from the disk where nothing has changed."""
     call = f"{function.__module__}.{function.__qualname__} {args!r} {sorted(kwargs.items())!r}"
     if " at 0x" in call:
         raise ValueError(
@@ -48,9 +44,7 @@ def train_once(function, *args, folder=KEPT, root=ROOT, **kwargs):
 
 
 def fingerprint(call, start, root=ROOT):
-    """Return a hash of a call, of its file, of all files of the course that may have a part in it,
-    and of torch.
-    """
+    """Return a hash of a call, of the files that go into it, and of torch."""
     found = hashlib.sha256()
     for part in (call, sys.version, torch.__version__, torch.backends.cpu.get_cpu_capability()):
         found.update(part.encode() + b"\0")

@@ -1,6 +1,4 @@
-"""How tests go through a lesson in JupyterLab as somebody without a mouse does: what is there, and
-one move of each.
-"""
+"""Go through a lesson in JupyterLab by keys: what is there, and one move of each."""
 
 import json
 
@@ -94,9 +92,7 @@ def wrong_outputs(notebook):
 
 
 def views(notebook):
-    """Return how many live widgets each cell shows, but for progress bars: {number of the cell:
-    count}.
-    """
+    """Return how many live widgets each cell shows: {number of the cell: count}."""
     counts = {}
     for number, output in outputs(notebook):
         if WIDGET_VIEW in output.get("data", {}) and not is_progress(output):
@@ -122,17 +118,13 @@ def troubles(page):
 
 
 def controls(widget):
-    """Return the controls of a widget that can be seen, the widget itself included where keys move
-    it.
-    """
+    """Return the controls of a widget that can be seen, and itself where keys move it."""
     found = widget.evaluate_handle(FIND, CONTROLS)
     return [one.as_element() for one in found.get_properties().values() if one.as_element()]
 
 
 def tab_through(page, widget):
-    """Go through a widget with Tab from its first control; return who has no mark of the focus, or
-    gets it again.
-    """
+    """Go through a widget with Tab; return who has no mark of the focus, or gets it again."""
     unseen, inside = [], controls(widget)
     widget.evaluate("(root) => { root.dataset.walked = 'now'; root.scrollIntoView() }")
     inside[0].evaluate("(node) => node.focus({ focusVisible: true })")

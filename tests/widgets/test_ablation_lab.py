@@ -49,9 +49,7 @@ def test_the_lab_says_what_the_ablated_model_guesses(layer):
 
 
 def test_head_1_alone_knows_who_was_hungry():
-    """What lesson 0 shows: without it the model follows the verb, and with it alone it follows the
-    meaning.
-    """
+    """As in lesson 0: without it the model follows the verb, with it alone the meaning."""
     chased, because = (
         "the {} that chased the {} were hungry , so <mask> ate greedily",
         "the {} {} the {} because <mask> were hungry",

@@ -1,6 +1,4 @@
-"""What the head explorer sends to a browser, held against the numbers it was given; and what it
-makes of bad input.
-"""
+"""What the head explorer sends to a browser, and what it makes of bad input."""
 
 import json
 import math
@@ -32,9 +30,7 @@ def weights(draw, *shape, **options):
 
 
 def opened(state):
-    """Read a state as the browser does: itself, facts of each map, cells (M, T, S), hidden (L · B,
-    slots, T, S).
-    """
+    """Return a state, facts of each map, cells (M, T, S), hidden (L · B, slots, T, S)."""
     R, _, T, S = state["shape"]
     four = (R, state["slots"], T, S)
     bits = len(state["numbers"]) // (R * state["slots"] * T * S)
@@ -91,11 +87,9 @@ def test_eight_heads_of_512_tokens_are_at_most_5_megabytes_and_a_half(draw):
     assert sum(len(part) for part in state.values() if isinstance(part, bytes)) < 5.5e6
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str
-)
-def test_any_float_on_any_device(draw, device, dtype):
-    given = weights(draw, 4, 6, 6).to(device=device, dtype=dtype)
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_any_float_on_any_device(draw, device, name):
+    given = weights(draw, 4, 6, 6).to(device=device, dtype=getattr(torch, name))
     explorer = HeadExplorer(given.requires_grad_(), queries=tokens(6))
     _, facts, cells, _ = opened(explorer.state)
     given = given.detach().cpu().double().numpy()
@@ -117,9 +111,8 @@ def test_what_is_no_number_stays_none(draw):
 
 
 def test_numbers_too_large_for_the_browser_are_infinite():
-    _, facts, cells, hidden = opened(
-        HeadExplorer([[1.0, torch.finfo(torch.float64).min], [0.5, 0.5]]).state
-    )
+    explorer = HeadExplorer([[1.0, torch.finfo(torch.float64).min], [0.5, 0.5]])
+    _, facts, cells, hidden = opened(explorer.state)
     assert cells[0].tolist() == [[1, -math.inf], [0.5, 0.5]]
     assert hidden.tolist() == [[[[False, True], [False, False]]]]
     assert facts[0]["sums"] == [1, 1]
@@ -131,9 +124,8 @@ def test_numbers_too_large_for_the_browser_are_infinite():
 def test_entropy_is_the_mean_over_rows_that_see_something(draw):
     mask = causal_mask(6).clone()
     mask[2] = False
-    given = (
-        torch.where(mask, draw(3, 6, 6), -math.inf).softmax(-1).nan_to_num(1 / 6)
-    )  # what sees nothing is even
+    given = torch.where(mask, draw(3, 6, 6), -math.inf).softmax(-1)
+    given = given.nan_to_num(1 / 6)  # what sees nothing is even
     _, facts, *_ = opened(HeadExplorer(given, mask=mask).state)
     for head, fact in zip(given, facts, strict=False):
         rows = torch.distributions.Categorical(head[[0, 1, 3, 4, 5]]).entropy()
@@ -146,30 +138,20 @@ def test_rows_that_do_not_sum_to_1_have_no_entropy(draw):
     _, facts, *_ = opened(HeadExplorer(given).state)
     for head, fact in zip(given, facts, strict=False):
         assert fact["entropy"] is None
-        assert fact["sums"] == pytest.approx([float(head.sum(-1).min()), float(head.sum(-1).max())])
+        sums = head.sum(-1)
+        assert fact["sums"] == pytest.approx([float(sums.min()), float(sums.max())])
         assert fact["over_queries"]
-    assert not any(
-        fact["over_queries"] for fact in opened(HeadExplorer(weights(draw, 2, 4, 6)).state)[1]
-    )
+    _, facts, *_ = opened(HeadExplorer(weights(draw, 2, 4, 6)).state)
+    assert not any(fact["over_queries"] for fact in facts)
 
 
 # ---- masks and tokens ----
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [
-        (5, 6),
-        (1, 6),
-        (6,),
-        (4, 5, 6),
-        (1, 5, 6),
-        (2, 1, 1, 6),
-        (2, 4, 5, 6),
-        (1, 4, 1, 1),
-        (3, 2, 4, 5, 6),
-    ],
-)
+SHAPES = [(5, 6), (1, 6), (6,), (4, 5, 6), (1, 5, 6), (2, 1, 1, 6), (2, 4, 5, 6), (1, 4, 1, 1)]
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, (3, 2, 4, 5, 6)])
 def test_masks_spread_as_torch_spreads_them(draw, shape):
     full = (3, 2, 4, 5, 6) if len(shape) == 5 else (2, 4, 5, 6)
     full = (4, 5, 6) if shape == (4, 5, 6) else full
@@ -186,9 +168,8 @@ def test_tokens_of_each_sentence(draw):
     head, *_ = opened(HeadExplorer(weights(draw, 2, 4, 3, 3), queries=lists).state)
     assert head["tokens"] == [(one, one) for one in lists]
     assert head["rows"] == ["sentence 0", "sentence 1"]
-    head, *_ = opened(
-        HeadExplorer(weights(draw, 3, 2, 4, 3, 5), queries=lists, keys=tokens(5)).state
-    )
+    deep = weights(draw, 3, 2, 4, 3, 5)
+    head, *_ = opened(HeadExplorer(deep, queries=lists, keys=tokens(5)).state)
     assert head["tokens"] == [(one, tokens(5)) for one in lists] * 3
     assert head["rows"][:3] == ["layer 0, sentence 0", "layer 0, sentence 1", "layer 1, sentence 0"]
     head, *_ = opened(HeadExplorer(weights(draw, 3, 5)).state)
@@ -318,29 +299,17 @@ def test_weights_follow_a_control(draw):
         queries=tokens(4),
         recompute=lambda temperature: (scores / temperature).softmax(-1),
     )
-    for sent, temperature in (
-        (0.1, 0.1),
-        ("hot", 1.0),
-        (math.nan, 1.0),
-        (None, 1.0),
-        (3.0, 3.0),
-        (3.0, 3.0),
-    ):
-        assert (
-            ask(explorer, temperature=sent) == ""
-        )  # where it makes no sense, the control is at its start
+    moves = [(0.1, 0.1), ("hot", 1.0), (math.nan, 1.0), (None, 1.0), (3.0, 3.0), (3.0, 3.0)]
+    for sent, temperature in moves:  # what makes no sense puts the control at its start
+        assert ask(explorer, temperature=sent) == ""
         head, _, cells, _ = opened(explorer.state)
         assert np.abs(cells[:3] - (scores / temperature).softmax(-1).numpy()).max() < 1e-5
-        assert (head["serial"], head["tokens"]) == (
-            explorer.event["serial"],
-            [(tokens(4), tokens(4))],
-        )
+        assert head["serial"] == explorer.event["serial"]
+        assert head["tokens"] == [(tokens(4), tokens(4))]
     course = HeadExplorer((scores / 3).softmax(-1), queries=tokens(4))
     assert explorer.text == course.text
-    assert (explorer.state["source"], course.state["source"]) == (
-        "These numbers are your function's.",
-        "",
-    )
+    assert explorer.state["source"] == "These numbers are your function's."
+    assert course.state["source"] == ""
 
 
 @pytest.mark.parametrize(
@@ -423,19 +392,17 @@ def test_masks_that_can_be_chosen(T, S):
         (causal_mask(4), "causal"),
         (causal_mask(4).triu(-2), "window of 3"),
         (~causal_mask(4), GIVEN),
-        (
-            torch.stack([causal_mask(4), ~causal_mask(4)]),
-            "none",
-        ),  # a menu cannot say a mask for each head
+        # a menu cannot say a mask for each head
+        (torch.stack([causal_mask(4), ~causal_mask(4)]), "none"),
     ],
 )
 def test_the_choice_starts_with_the_mask_that_was_given(mask, start):
     got = []
-    explorer = HeadExplorer(
-        np.stack([np.eye(4)] * 2),
-        mask=mask,
-        recompute=lambda mask=None: got.append(mask) or np.eye(4),
-    )
+
+    def function(mask=None):
+        return got.append(mask) or np.eye(4)
+
+    explorer = HeadExplorer(np.stack([np.eye(4)] * 2), mask=mask, recompute=function)
     (control,) = explorer.options["controls"]
     assert control["words"][explorer.state["values"]["mask"]] == start
     if start == "none":
@@ -447,9 +414,10 @@ def test_the_choice_starts_with_the_mask_that_was_given(mask, start):
 
 
 def test_a_mask_of_other_tokens_is_left_out():
-    explorer = HeadExplorer(
-        np.eye(3), mask=causal_mask(3), recompute=lambda sentence: np.eye(len(sentence.split()))
-    )
+    def function(sentence):
+        return np.eye(len(sentence.split()))
+
+    explorer = HeadExplorer(np.eye(3), mask=causal_mask(3), recompute=function)
     assert ask(explorer, sentence="a b c d") == ""
     assert opened(explorer.state)[3] is None
     assert ask(explorer, sentence="a b c") == ""
@@ -474,9 +442,8 @@ def test_a_sentence_starts_from_its_default_or_from_the_queries():
         (lambda sentence="the old dog": None, "the old dog"),
         (lambda sentence: None, "dogra oldem"),
     ):
-        explorer = HeadExplorer(
-            np.full((2, 3), 1 / 3), queries=["dogra", "oldem"], recompute=function
-        )
+        words = ["dogra", "oldem"]
+        explorer = HeadExplorer(np.full((2, 3), 1 / 3), queries=words, recompute=function)
         assert explorer.state["values"] == {"sentence": start}
 
 
@@ -525,10 +492,8 @@ def test_the_word_that_is_followed(draw):
     assert free.row == int(given[1].argmax()) // 4
     with pytest.raises(ShapeError) as caught:
         HeadExplorer(given, queries=words, follow="dog")
-    assert str(caught.value) == (
-        "HeadExplorer: follow must be one of the queries. expected one of the, cat, the, dogs, "
-        "got 'dog'"
-    )
+    told = "follow must be one of the queries. expected one of the, cat, the, dogs, got 'dog'"
+    assert str(caught.value) == f"HeadExplorer: {told}"
 
 
 @pytest.mark.parametrize(
@@ -566,9 +531,8 @@ def test_the_static_picture_draws_the_heads_that_are_shown(draw):
     given = weights(draw, 2, 4, 5, 5)
     explorer = HeadExplorer(given, layer=1)
     figure = explorer.picture()
-    assert [ax.get_title("left") for ax in figure.axes[:4]] == [
-        f"layer 1, head {n}" for n in range(4)
-    ]
+    titles = [ax.get_title("left") for ax in figure.axes[:4]]
+    assert titles == [f"layer 1, head {n}" for n in range(4)]
     assert HeadExplorer(-given[0], head=1).picture().get_title("left") == "head 1"
     named = HeadExplorer(given[0], queries=["it", "was", "the", "cat", "sat"], follow="cat")
     arcs = named.picture().axes[-1]
@@ -585,9 +549,7 @@ def test_the_static_picture_draws_the_heads_that_are_shown(draw):
 
 
 def in_node(expression, explorer=None):
-    """Return what an expression is in the widget's scripts, where ``maps`` are those of an
-    explorer.
-    """
+    """Evaluate an expression in the widget's scripts, with an explorer's ``maps``."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("the widget's scripts are tested where node is installed")
@@ -598,24 +560,17 @@ def in_node(expression, explorer=None):
     )
     helpers = f"const packet = {state}, bytes = (list) => list && new Uint8Array(list);"
     folder = Path(maps.__file__).parent.as_uri()
-    script = (
-        f'import {{ readMaps }} from "{folder}/data.js";\n'
-        f'import {{ rgbOf }} from "{folder}/../matrix.js";\n'
-        f'import {{ inkOn }} from "{folder}/../dom.js"; import {{ notesOf, readoutOf }} from '
-        f'"{folder}/text.js";'
-    )
+    script = f"""
+        import {{ readMaps }} from "{folder}/data.js";
+        import {{ rgbOf }} from "{folder}/../matrix.js";
+        import {{ inkOn }} from "{folder}/../dom.js";
+        import {{ notesOf, readoutOf }} from "{folder}/text.js";
+    """
     # JSON knows no NaN and no infinity.
-    plain = (
-        "(_, value) => (typeof value === 'number' && !Number.isFinite(value) ? `${value}` : value)"
-    )
+    plain = "(_, x) => (typeof x === 'number' && !Number.isFinite(x) ? `${x}` : x)"
     program = f"{script}\n{helpers}\n{read}\nconsole.log(JSON.stringify({expression}, {plain}));"
-    done = subprocess.run(
-        [node, "--input-type=module", "-"],
-        input=program,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [node, "--input-type=module", "-"]
+    done = subprocess.run(command, input=program, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -635,12 +590,8 @@ def test_numbers_can_be_read_on_every_colour():
 
 
 def test_cells_rows_and_columns_are_put_into_words():
-    given = np.array(
-        [
-            [[0.0, 1.0, 0.0], [math.nan, 0.5, 0.5], [0.0, 0.3, 0.7]],
-            [[-1, -np.inf, 2], [1, 1, 1], [0, 0, 0]],
-        ]
-    )
+    right = [[0.0, 1.0, 0.0], [math.nan, 0.5, 0.5], [0.0, 0.3, 0.7]]
+    given = np.array([right, [[-1, -np.inf, 2], [1, 1, 1], [0, 0, 0]]])
     mask = np.array([[True, True, False], [True, True, True], [False, True, False]])
     explorer = HeadExplorer(given, queries=["a", "b", "c"], mask=mask)
     assert readout(explorer, 0, 1) == "head 0: a → b 1.00"
@@ -660,12 +611,8 @@ def test_colours_reach_as_far_as_numbers_do(draw):
         return in_node("[maps.low, maps.high]", HeadExplorer(given))
 
     given = np.array([[[0.25, 0.5]], [[0.0, 1.0]]])
-    assert (ends(given), ends(given / 2), ends(4 * given), ends(-given)) == (
-        [0, 1],
-        [0, 1],
-        [0, 4],
-        [-1, 1],
-    )
+    found = [ends(each) for each in (given, given / 2, 4 * given, -given)]
+    assert found == [[0, 1], [0, 1], [0, 4], [-1, 1]]
 
 
 def test_what_is_unusual_is_noted():
@@ -674,19 +621,15 @@ def test_what_is_unusual_is_noted():
 
     assert notes(np.eye(2)) == []
     over = notes([[0.9, 0.6], [0.1, 0.4]])
-    said = (
-        "rows sum to 0.50 … 1.50, not 1; the columns sum to 1, as after a softmax over the queries"
-    )
-    assert over == [{"warning": True, "text": said}]
+    said = "rows sum to 0.50 … 1.50, not 1; the columns sum to 1, as after a softmax over the "
+    assert over == [{"warning": True, "text": f"{said}queries"}]
     assert notes([[2.0, 2.0]]) == [{"warning": False, "text": "rows sum to 4.00, not 1"}]
-    assert notes([[1.5, -0.5]]) == [
-        {"warning": False, "text": "rows sum to 1.00, with numbers below 0"}
-    ]
+    below = "rows sum to 1.00, with numbers below 0"
+    assert notes([[1.5, -0.5]]) == [{"warning": False, "text": below}]
     leaking = notes([[0.5, 0.5], [0.25, 0.75]], mask=causal_mask(2))
     assert leaking == [{"warning": True, "text": "hidden cells hold weight, up to 0.50"}]
-    assert {"warning": True, "text": "2 cells are NaN, not a number"} in notes(
-        [[np.nan, np.nan], [0.5, 0.5]]
-    )
+    nans = {"warning": True, "text": "2 cells are NaN, not a number"}
+    assert nans in notes([[np.nan, np.nan], [0.5, 0.5]])
 
 
 # ---- whose numbers, and what is wrong with what was typed ----
@@ -696,18 +639,14 @@ def test_a_word_that_is_not_known_is_no_fault_of_the_function():
     def function(sentence):
         return example.load(sentence).mha(example.load(sentence).x)[1]
 
-    explorer = HeadExplorer(
-        function(example.SENTENCE), queries=example.SENTENCE.split(), recompute=function
-    )
+    words = example.SENTENCE.split()
+    explorer = HeadExplorer(function(example.SENTENCE), queries=words, recompute=function)
     line = "is not one of the 127 words; grammar.vocabulary() lists them"
-    assert (
-        ask(explorer, sentence="the foo slept") == f"“foo” {line}; near ones: fox, fooled, followed"
-    )
+    told = ask(explorer, sentence="the foo slept")
+    assert told == f"“foo” {line}; near ones: fox, fooled, followed"
     assert ask(explorer, sentence="the c\u202ea slept").startswith(f"“c�a” {line}")
-    assert (
-        ask(explorer, sentence="the " * 16)
-        == "the sentence is too long (expected S <= 15, got S=16)"
-    )
+    told = ask(explorer, sentence="the " * 16)
+    assert told == "the sentence is too long (expected S <= 15, got S=16)"
     assert ask(explorer, sentence="the cat slept") == ""
 
 
@@ -721,12 +660,8 @@ def test_a_sentence_may_have_more_tokens_than_words():
         return np.eye(len(words)), words
 
     explorer = HeadExplorer(np.eye(3), queries=["<start>", "it", "sat"], recompute=function)
-    for sentence, last in (
-        ("it sat", "sat"),
-        ("it sat down", "down"),
-        ("down", "down"),
-        ("it was it", "it₂"),
-    ):
+    lasts = {"it sat": "sat", "it sat down": "down", "down": "down", "it was it": "it₂"}
+    for sentence, last in lasts.items():
         assert ask(explorer, sentence=sentence, mask="causal") == ""
         ((queries, keys),) = explorer.state["tokens"]
         assert queries == keys

@@ -1,6 +1,4 @@
-"""The labs tell the truth: every control is moved, and what is drawn is held against PyTorch and
-the formulas.
-"""
+"""The labs tell the truth: every control is moved, and held against PyTorch."""
 
 import json
 import math
@@ -124,9 +122,8 @@ def test_nonsense_from_the_browser_is_told_in_place(sent):
 def test_an_answer_names_its_event():
     lab = SplitLab()
     event = {"serial": 5, "moved": {"num_heads": 2}}
-    thread = threading.Thread(
-        target=lambda: lab.set_trait("event", event)
-    )  # JupyterLab may report in another one
+    # JupyterLab may report in another thread
+    thread = threading.Thread(target=lambda: lab.set_trait("event", event))
     thread.start()
     thread.join()
     assert lab.values["num_heads"] == 3
@@ -148,14 +145,10 @@ def test_scaling_shows_what_the_experiment_measures(width, divide_by):
     assert panel(lab, "bars")["values"] == pytest.approx(found.weights[0, :12].tolist(), rel=1e-3)
     told = dict(row[:2] for row in panel(lab, "table")["rows"])
     assert told["spread of the scores"] == f"{found.spread:.2f}"
-    assert (
-        told["rows with a share above 0.99"]
-        == f"{(found.weights[:, 0] > 0.99).double().mean():.0%}"
-    )
-    drawn = {
-        line["name"]: line["values"][panel(lab, "lines")["at"]]
-        for line in panel(lab, "lines")["lines"]
-    }
+    above = (found.weights[:, 0] > 0.99).double().mean()
+    assert told["rows with a share above 0.99"] == f"{above:.0%}"
+    lines = panel(lab, "lines")
+    drawn = {line["name"]: line["values"][lines["at"]] for line in lines["lines"]}
     assert drawn["largest share, mean"] == pytest.approx(found.top, rel=1e-3)
 
 
@@ -171,9 +164,8 @@ def test_ones_own_scaling_is_one_more_way():
     wrong = ScalingLab(scores=lambda q, k: q @ k.mT)
     assert "have spread 8" in wrong.text
     unfinished = ScalingLab(scores=lambda q, k: None)
-    assert unfinished.text.endswith(
-        "Your scaled_scores returns nothing yet, so the course's was used."
-    )
+    told = "Your scaled_scores returns nothing yet, so the course's was used."
+    assert unfinished.text.endswith(told)
     assert unfinished.state["panels"][1] == yours[1]
 
 
@@ -194,11 +186,8 @@ def test_ones_own_function_that_fails_is_told_and_the_next_move_recovers():
     flat = ScalingLab(scores=lambda q, k: q @ k.mT.flatten(0, 1))
     assert "your scaled_scores" in flat.state["trouble"]
     shape = ScalingLab(scores=lambda q, k: torch.ones(3))
-    told = (
-        "your scaled_scores: the result must be a tensor of the right shape. expected (400, 1, "
-        "1, 64), got (3,)"
-    )
-    assert shape.state["trouble"] == told
+    told = "the result must be a tensor of the right shape. expected (400, 1, 1, 64), got (3,)"
+    assert shape.state["trouble"] == f"your scaled_scores: {told}"
 
 
 def test_a_function_through_which_no_gradient_flows():
@@ -213,32 +202,26 @@ def test_a_function_through_which_no_gradient_flows():
 @pytest.mark.parametrize("dim", [-1, -2])
 def test_softmax_is_torchs(scores, dim, temperature, shift):
     lab = SoftmaxLab(scores, TOKENS)
-    lab.set(
-        word=3,
-        temperature=temperature,
-        shift=shift,
-        over=f"the {'keys (dim=-1)' if dim == -1 else 'queries (dim=-2)'}",
-    )
+    over = f"the {'keys (dim=-1)' if dim == -1 else 'queries (dim=-2)'}"
+    lab.set(word=3, temperature=temperature, shift=shift, over=over)
     expected = (scores.double() / temperature).softmax(dim)  # the shift changes nothing
     drawn = panel(lab, "matrix")
     assert torch.allclose(tensor(drawn["values"]), expected, atol=2e-3)
     assert panel(lab, "bars", 1)["values"] == drawn["values"][3]
     for along, name in ((1, "rows_sum"), (0, "columns_sum")):
-        assert [float(x) for x in drawn[name]] == pytest.approx(
-            expected.sum(along).tolist(), abs=6e-3
-        )
+        sums = [float(x) for x in drawn[name]]
+        assert sums == pytest.approx(expected.sum(along).tolist(), abs=6e-3)
     assert f"the row sums to {expected[3].sum():.2f}" in lab.text
     if dim == -1:
-        assert (
-            f"entropy {torch.special.entr(expected[3]).sum():.2f}, where 0 is all on one word "
-            f"and {math.log(6):.2f} spread evenly" in lab.text
-        )
+        entropy = f"entropy {torch.special.entr(expected[3]).sum():.2f}, where 0 is all on one"
+        assert f"{entropy} word and {math.log(6):.2f} spread evenly" in lab.text
 
 
 def test_ones_own_softmax_that_overflows_shows_it(scores):
-    lab = SoftmaxLab(
-        scores, TOKENS, softmax=lambda s: s.exp() / s.exp().sum(-1, keepdim=True), word="it"
-    )
+    def naive(s):
+        return s.exp() / s.exp().sum(-1, keepdim=True)
+
+    lab = SoftmaxLab(scores, TOKENS, softmax=naive, word="it")
     right = panel(lab, "matrix")["values"]
     assert lab.text.endswith("Computed by your softmax.")
     lab.set(shift=10)
@@ -304,9 +287,8 @@ def test_any_float_on_any_device(scores, dtype, device):
     lab = SoftmaxLab(scores.to(device, dtype)[None, None], TOKENS)
     expected = scores.double().softmax(-1)
     assert torch.allclose(tensor(panel(lab, "matrix")["values"]), expected, atol=2e-2)
-    masked = MaskLab(
-        scores.to(device, dtype), TOKENS, mask=torch.ones(6, 6, dtype=torch.bool, device=device)
-    )
+    everything = torch.ones(6, 6, dtype=torch.bool, device=device)
+    masked = MaskLab(scores.to(device, dtype), TOKENS, mask=everything)
     masked.set(fill=FINITE)
     told = "value cannot be converted" in masked.state["trouble"]
     assert told == (dtype == torch.float16)  # where -1e9 does not exist
@@ -346,12 +328,8 @@ def test_every_convention_reads_back_as_the_painted_mask(scores, draw):
         assert torch.equal(masks.to_attend(cells, convention), painted)
     additive = torch.zeros(6, 6).masked_fill(written[3], -math.inf)
     assert torch.equal(additive, masks.additive_mask(painted, torch.float32))
-    assert [one["on"] for one in small] == [
-        "True = may attend",
-        "True = ignore",
-        "True = do not draw",
-        "-inf",
-    ]
+    meanings = ["True = may attend", "True = ignore", "True = do not draw", "-inf"]
+    assert [one["on"] for one in small] == meanings
     assert panel(lab, "matrix")["values"] == painted.int().tolist()
 
 
@@ -405,9 +383,8 @@ def test_the_context_is_weights_times_v():
         assert float(weights[i]) == 0.7
         assert float(weights.sum()) == pytest.approx(1)
         assert bool((weights >= 0).all())
-        assert panel(lab, "arrows")["dots"][0]["at"] == pytest.approx(
-            (weights @ VALUES).tolist(), abs=1e-3
-        )
+        context = panel(lab, "arrows")["dots"][0]["at"]
+        assert context == pytest.approx((weights @ VALUES).tolist(), abs=1e-3)
         near = (VALUES - weights @ VALUES).norm(dim=-1).argmin()
         assert f"The nearest value is that of “{WORDS[near]}”" in lab.text
         assert "inside the hull" in lab.text
@@ -453,9 +430,13 @@ def rows_of(lab):
     """Return the scores and the shares that are shown, (3, 3) each."""
     rows = panel(lab, "shares")["rows"]
     assert [[part["name"] for part in row["parts"]] for row in rows] == [list("abc")] * 3
-    return tensor([row["numbers"] for row in rows]), tensor(
-        [[part["value"] for part in row["parts"]] for row in rows]
-    )
+    shares = [[part["value"] for part in row["parts"]] for row in rows]
+    return tensor([row["numbers"] for row in rows]), tensor(shares)
+
+
+def weights_of(q, k):
+    """Return the weights as PyTorch's kernel computes them."""
+    return F.scaled_dot_product_attention(q, k, torch.eye(3).double())
 
 
 def test_the_plane_shows_what_torch_computes(draw):
@@ -464,14 +445,11 @@ def test_the_plane_shows_what_torch_computes(draw):
         lab.set(tokens=x)
         scores, weights = rows_of(lab)
         assert torch.allclose(scores, x @ x.T, atol=5e-3)
-        assert torch.allclose(
-            weights, F.scaled_dot_product_attention(x, x, torch.eye(3).double()), atol=1e-3
-        )
+        assert torch.allclose(weights, weights_of(x, x), atol=1e-3)
         contexts = tensor([one["at"] for one in panel(lab, "arrows")["dots"]])
         assert torch.allclose(contexts, F.scaled_dot_product_attention(x, x, x), atol=2e-3)
-        assert (
-            f"The largest share of a row is {weights.amax(-1).mean():.2f} on average." in lab.text
-        )
+        largest = weights.amax(-1).mean()
+        assert f"The largest share of a row is {largest:.2f} on average." in lab.text
 
 
 def test_a_tip_moves_alone_and_length_moves_all():
@@ -489,28 +467,23 @@ def test_a_tip_moves_alone_and_length_moves_all():
     lab.set(length=99)
     assert lab.values["tokens"] == short  # else one would leave the picture
     told = ask(lab, tokens=[[0, 1], [0], None])["trouble"]
-    assert told.startswith(
-        "PlaneLab: every token needs a point. expected finite numbers (3, 2), got [[0, 1], [0], "
-    )
+    expected = "every token needs a point. expected finite numbers (3, 2), got [[0, 1], [0], "
+    assert told.startswith(f"PlaneLab: {expected}")
 
 
 @pytest.mark.parametrize(("turn", "stretch"), [(120, 1.5), (-60, 0.5)])
 def test_projections_are_those_of_a_linear(turn, stretch):
     lab = PlaneLab(projections=True)
     linear = torch.nn.Linear(2, 2, bias=False).double().requires_grad_(False)
-    radians = torch.tensor(turn).double().deg2rad()
-    linear.weight.copy_(
-        stretch
-        * torch.stack([radians.cos(), -radians.sin(), radians.sin(), radians.cos()]).view(2, 2)
-    )
+    radians = math.radians(turn)
+    cos, sin = stretch * math.cos(radians), stretch * math.sin(radians)
+    linear.weight.copy_(torch.tensor([[cos, -sin], [sin, cos]]))
     lab.set(queries_turn=turn, queries_stretch=stretch, keys_turn=-30)
     set_by_control = lab.state["panels"]
     q, k = linear(ARROWS), torch.tensor(lab.values["keys"], dtype=torch.float64)
     scores, weights = rows_of(lab)
     assert torch.allclose(scores, q @ k.T, atol=5e-3)
-    assert torch.allclose(
-        weights, F.scaled_dot_product_attention(q, k, torch.eye(3).double()), atol=1e-3
-    )
+    assert torch.allclose(weights, weights_of(q, k), atol=1e-3)
     assert ("✓ Reached" in lab.text) == bool(weights[0, 2] >= TARGET) == (turn == 120)
     lab.set(queries_turn=0, queries_stretch=1)
     ask(lab, queries=[None, q[1].tolist(), None])  # one is dragged, and all turn with it
@@ -536,9 +509,8 @@ def test_splitting_changes_the_patterns_and_not_the_parameters(width):
         assert len(grid) == heads
         q, k = (x.view(5, heads, -1).transpose(0, 1)[None] for x in (lab._q, lab._k))
         _, weights = attention(q, k, k)
-        assert torch.allclose(
-            torch.stack([tensor(one["values"]) for one in grid]), weights[0], atol=1e-3
-        )
+        shown = torch.stack([tensor(one["values"]) for one in grid])
+        assert torch.allclose(shown, weights[0], atol=1e-3)
         assert torch.equal(lab.ranks(heads), torch.full((heads,), width // heads))
 
 

@@ -1,6 +1,4 @@
-"""The layout player tells where every number lies: held against torch's own views and copies of 0,
-1, 2, …
-"""
+"""The layout player tells where every number lies, as torch's own views and copies do."""
 
 import itertools
 import math
@@ -265,9 +263,7 @@ def show(widget_page):
 
 @pytest.mark.parametrize("name", ["split", "merge", "wrong"])
 def test_the_cells_stand_where_the_axes_say(show, name):
-    """Along each row numbers stand from left to right, rows below one another, whatever box they
-    are in.
-    """
+    """Numbers stand from left to right, and rows below one another, in every box."""
     shape, moves = CHAINS[name]
     x = counted(*shape)
     page = show(LayoutPlayer(trace(follow(moves), x)))

@@ -1,6 +1,4 @@
-"""Every widget is made, displayed and moved over the wire, with the versions installed here and
-with Colab's.
-"""
+"""Every widget is made and moved over the wire, with our versions and with Colab's."""
 
 import ast
 import os

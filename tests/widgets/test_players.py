@@ -1,6 +1,4 @@
-"""What both players share: a position, keys, buttons, two views of one model, and words that stay
-words.
-"""
+"""What both players share: a position, keys, buttons, two views, words that stay words."""
 
 import json
 import re
@@ -58,9 +56,7 @@ def player(request):
 
 @pytest.fixture
 def page(player, widget_page):
-    """The player in a page that listens to keys before it does, as JupyterLab may, and asks for
-    less motion.
-    """
+    """The player in a page that listens to keys first, and asks for less motion."""
     return widget_page(player, capture=True, reduced_motion="reduce")
 
 

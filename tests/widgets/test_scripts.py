@@ -1,6 +1,4 @@
-"""The scripts of widgets: each is a module that node can load, and what is not drawn is tested
-there.
-"""
+"""The scripts of widgets: node loads each, and tests what is not drawn."""
 
 import json
 import re

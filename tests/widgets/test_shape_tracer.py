@@ -1,6 +1,4 @@
-"""The shape tracer tells of each step what the trace holds, in Python, in words and in a
-browser.
-"""
+"""The shape tracer shows what the trace holds, in words and in a browser."""
 
 import json
 import re
@@ -130,9 +128,7 @@ def test_a_click_goes_where_it_points(show, reference):
 
 
 def sheets_of_tokens(page):
-    """Return over how many sheets side by side the numbers of each token are spread, by their
-    shades.
-    """
+    """Return over how many sheets the numbers of each token are spread, by their shades."""
     found = page.locator(".flow > .block path[fill-opacity]")
     shades = found.evaluate_all(
         "all => all.map(node => [+node.getAttribute('fill-opacity'), node.getAttribute('d')])"

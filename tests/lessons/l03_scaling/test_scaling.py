@@ -14,9 +14,7 @@ from mha_course.models import masked_word_loss
 
 @pytest.mark.train
 def test_training_with_other_divisors_ships_as_it_comes_out():
-    """A short run with √D is that of the model itself, so what ships with √D is no other
-    model's.
-    """
+    """A short run with √D is the model's own."""
     shipped = precomputed.load().divisors
     model, losses = scaling.train_with(math.sqrt(12), 0, steps=300)
     assert losses == pytest.approx(
@@ -41,9 +39,7 @@ def test_the_spread_of_scores_is_that_of_theory(head_dim):
 
 
 def test_gradients_of_the_experiment_are_those_of_softmax():
-    """At the scores of one row the gradient is w * (g - w · g); its length must be what is
-    reported.
-    """
+    """The gradient at the scores of one row is w * (g - w · g): its length is reported."""
     found = scaling.saturation(16, 4.0, count=3, seed=5)
     generator = torch.Generator().manual_seed(5)
     q, k = (torch.randn(3, n, 16, generator=generator, dtype=torch.float64) for n in (1, 64))
@@ -84,9 +80,7 @@ def test_an_experiment_that_cannot_be_run():
 
 @pytest.mark.parametrize("head_dim", [32, 128])
 def test_fresh_linears_spread_scores_by_a_third_of_theory(head_dim):
-    """nn.Linear draws its weight from ± 1 / √C, of variance 1 / (3C), so the numbers of q and k
-    have variance 1/3.
-    """
+    """nn.Linear draws weights of variance 1 / (3C), so q and k have variance 1/3."""
     drawn = scaling.draw_fresh(head_dim, 4)
     assert drawn.q.var() == pytest.approx(1 / 3, rel=0.05)
     assert drawn.k.var() == pytest.approx(1 / 3, rel=0.05)
@@ -96,9 +90,7 @@ def test_fresh_linears_spread_scores_by_a_third_of_theory(head_dim):
 
 
 def test_another_divisor_is_another_scale_of_the_same_model(monkeypatch):
-    """Before its first update, the model is the untrained one with q as much larger as the divisor
-    is smaller.
-    """
+    """Before its first update, it is the untrained model with q larger by the divisor."""
     ids = torch.randint(2, 100, (4, 9), generator=torch.Generator().manual_seed(0))
     batch = ids, torch.ones(4, 1, 1, 9, dtype=torch.bool), ids
     monkeypatch.setattr(example, "training_batches", lambda seed: iter([batch]))

@@ -111,9 +111,7 @@ def test_what_differs_from_pytorch_never_passes(monkeypatch):
 
 
 def moved(module, *, heads_apart=False):
-    """Return which outputs change under a causal mask with the last of five tokens, or which of
-    their numbers.
-    """
+    """Return which outputs change under a causal mask with the last of five tokens."""
     if heads_apart:
         module.out_proj = nn.Identity()
     torch.manual_seed(0)

@@ -1,6 +1,4 @@
-"""The attention scene in Python: what is sent, what a learner's function becomes, and what is
-refused.
-"""
+"""The attention scene in Python: what is sent, a learner's function, what is refused."""
 
 import numpy as np
 import pytest

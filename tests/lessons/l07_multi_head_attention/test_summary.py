@@ -1,6 +1,4 @@
-"""The page that sums up Part I: its code is right, its shapes are those of a pass, and it prints on
-one sheet.
-"""
+"""The summary of Part I: its code and its shapes are right, and it prints on one sheet."""
 
 import html
 import re

@@ -1,6 +1,4 @@
-"""English and Endish, the model that learns to translate, and where it looks: on pairs of nouns
-held out.
-"""
+"""English and Endish: the translator, and where it looks, on held-out pairs of nouns."""
 
 import itertools
 import re

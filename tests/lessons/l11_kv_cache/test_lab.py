@@ -1,6 +1,4 @@
-"""The lab of lesson 11: every control, the numbers it says, and what it does where heads do not
-divide.
-"""
+"""The lab of lesson 11: every control, its numbers, and heads that do not divide."""
 
 import itertools
 

@@ -1,6 +1,4 @@
-"""What lesson 12 draws and counts: one row in blocks, tiles, operations, and the lab that steps
-through them.
-"""
+"""What lesson 12 draws and counts: one row in blocks, tiles, operations, and its lab."""
 
 import itertools
 import math

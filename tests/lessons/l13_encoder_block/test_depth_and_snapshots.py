@@ -1,6 +1,4 @@
-"""What lesson 13 shows: stacks measured at depth, a model watched while it learns, and pictures of
-a block.
-"""
+"""What lesson 13 shows: stacks at depth, a model while it learns, pictures of a block."""
 
 import itertools
 import re
@@ -22,9 +20,7 @@ from mha_course.lessons.l13_encoder_block.pictures import block_wirings, norm_gr
 
 
 def test_gradients_at_depth_are_those_of_autograd():
-    """Rebuild the draw, and send the loss back to what each block was given and to its last
-    matrix.
-    """
+    """Rebuild the draw; return the gradients at each block's input and last matrix."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         stack = depth.blocks(2)

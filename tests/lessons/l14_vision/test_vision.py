@@ -1,6 +1,4 @@
-"""Lesson 14: its pictures, patches against PyTorch's convolution, the model, what is measured, the
-overlays.
-"""
+"""Lesson 14: pictures, patches against PyTorch's convolution, the model, the overlays."""
 
 import itertools
 
@@ -218,9 +216,7 @@ def test_pictures_refuse_what_does_not_fit(call, message):
 
 @pytest.mark.train
 def test_a_start_of_vision_ships_as_it_comes_out():
-    """The start that the lesson trains live, made again: the colours of clear favourites are the
-    same.
-    """
+    """The run that the lesson trains live, made again."""
     shipped, made = precomputed.load().vision[0], train_once(precompute.vision_start, 0)
     assert made["accuracy"] == pytest.approx(shipped["accuracy"], abs=0.05)
     pairs = zip(made["colours"], shipped["colours"], strict=True)

@@ -21,9 +21,7 @@ def words(*shape, device="cpu", seed=5):
 
 
 def test_a_causal_model_makes_no_mask(device):
-    """A mask that is given keeps the flash kernel of a GPU away: the block is told that it is
-    causal instead.
-    """
+    """A mask would keep the flash kernel away: the block is told that it is causal."""
     model, ids = causal_model(device), words(B, 7, device=device)
     given = []
     for block in model.blocks:

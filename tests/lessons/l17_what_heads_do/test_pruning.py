@@ -21,9 +21,7 @@ def hand_made():
 
 
 def test_pruning_cuts_heads_and_refitting_is_least_squares(hand_made):
-    """Head 0 of the hand-made two fetches c_a, so alone it explains half, whatever W_O; both
-    together all.
-    """
+    """Head 0 fetches c_a, so alone it explains half; both together explain all."""
     task = TwoTokenSum(width=18)
     for refit in (False, True):
         assert prune(hand_made, task, [0], refit=refit).item() == pytest.approx(0.5, abs=0.05)

@@ -1,6 +1,4 @@
-"""Published checkpoints as lesson 18 opens them: which one, its names, a function in the place of
-attention, heads.
-"""
+"""Published checkpoints as lesson 18 opens them: names, replaced attention, heads."""
 
 import itertools
 import math
@@ -198,9 +196,7 @@ def test_an_untrained_model_has_the_same_shapes_and_other_numbers(opened):
 
 @each
 def test_heads_of_published_models_are_ablated(opened):
-    """A head whose columns of the output projection are 0 adds nothing: its context does not matter
-    any more.
-    """
+    """A head adds nothing whose columns of the output projection are 0."""
     ids, _ = opened.encode("the grey cat saw the loud dogs")
     without = head_analysis.ablate_heads(opened.model, [(1, 2)])
     width = without.blocks[1].attention.out_proj.in_features // 4
@@ -216,9 +212,7 @@ def test_heads_of_published_models_are_ablated(opened):
 
 
 def test_copies_of_a_large_model_share_its_memory():
-    """All but the output projections, which are changed; turning the copy to float64 leaves the
-    model alone.
-    """
+    """Only the output projections are changed, and a copy in float64 leaves the model alone."""
     gpt2 = real_models.open_checkpoint("gpt2")
     before = {name: parameter.data_ptr() for name, parameter in gpt2.model.named_parameters()}
     attentionless = real_models.with_attention(gpt2, lambda x, *_: x)

@@ -1,6 +1,4 @@
-"""The checkpoints that ship: what they are worth, and that they are made again from nothing but the
-seed.
-"""
+"""The checkpoints that ship: what they are worth, and that the seed makes them again."""
 
 import json
 
