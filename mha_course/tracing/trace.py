@@ -173,10 +173,7 @@ def _prepare(
 
 
 def _namer(
-    rows: patterns.Words,
-    tensors: patterns.Tensors,
-    sizes: dict[str, int],
-    hints: dict[str, int],
+    rows: patterns.Words, tensors: patterns.Tensors, sizes: dict[str, int], hints: dict[str, int]
 ) -> AxisNamer:
     """Return what names axes by the patterns, their sizes and those that modules declare."""
     known = patterns.solve(rows, tensors, sizes, hints)

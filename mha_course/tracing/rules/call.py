@@ -134,3 +134,8 @@ def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
 
 
 Rule = Callable[[OpCall], Sequence[list[Axis]]]
+
+
+def rules(*rows: tuple[str, Rule]) -> dict[str, Rule]:
+    """Return the rule of each operation, from rows that have torch's names for several."""
+    return {name: rule for names, rule in rows for name in names.split()}

@@ -9,7 +9,7 @@ import torch
 
 from mha_course.tracing.axes import Axis, AxisNamer, Origin, size_of, unique, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import PIECE, OpCall, Rule, TensorInfo
+from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo, rules
 
 Letters = list[Any]
 
@@ -344,13 +344,12 @@ def module(call: OpCall) -> list[list[Axis]]:
     return [out, *rest]
 
 
-CONTRACTIONS: dict[str, Rule] = {
-    "linear": linear,
-    **dict.fromkeys(("matmul", "linalg_matmul", "bmm", "mm", "mv", "dot"), matmul),
-    **dict.fromkeys(("addmm", "baddbmm", "addmv"), matmul),
-    "einsum": einsum,
-    **dict.fromkeys(("tensordot", "inner"), tensordot),
-    **dict.fromkeys(("gru_cell", "rnn_tanh_cell", "rnn_relu_cell"), cell),
-    **dict.fromkeys(("scaled_dot_product_attention", "flex_attention"), fused),
-    **dict.fromkeys(("multi_head_attention_forward", "_native_multi_head_attention"), module),
-}
+CONTRACTIONS = rules(
+    ("linear", linear),
+    ("matmul linalg_matmul bmm mm mv dot addmm baddbmm addmv", matmul),
+    ("einsum", einsum),
+    ("tensordot inner", tensordot),
+    ("gru_cell rnn_tanh_cell rnn_relu_cell", cell),
+    ("scaled_dot_product_attention flex_attention", fused),
+    ("multi_head_attention_forward _native_multi_head_attention", module),
+)

@@ -6,9 +6,9 @@ import torch
 
 from mha_course.tracing.axes import Axis, Factor, Origin, size_of, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import SCORES, OpCall, Rule, TensorInfo
+from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo, rules
 from mha_course.tracing.rules.contraction import of_sum
-from mha_course.tracing.rules.moves import meet_mask
+from mha_course.tracing.rules.moves import keys_of, meet_mask
 
 
 def same(call: OpCall) -> list[list[Axis]]:
@@ -36,13 +36,10 @@ def stored(call: OpCall) -> list[list[Axis]]:
     """
     target, key, source = call.args[:3]
     axes = call.axes(target)
-    keys = list(key) if isinstance(key, tuple) else [key]
-    whole = [k for k in keys if k is not Ellipsis]
     meet_mask(call, key, axes)
-    if not isinstance(source, torch.Tensor) or not all(isinstance(k, (int, slice)) for k in whole):
+    keys = keys_of(key, len(axes))
+    if not isinstance(source, torch.Tensor) or not all(isinstance(k, (int, slice)) for k in keys):
         return [axes]
-    at = next((n for n, k in enumerate(keys) if k is Ellipsis), len(keys))
-    keys = [*keys[:at], *[slice(None)] * (len(axes) - len(whole)), *keys[at + 1 :]]
     left = [n for n, k in enumerate(keys) if isinstance(k, slice)]
     for n, new in zip(reversed(left), reversed(call.axes(source)), strict=False):
         axes[n] = _written(call, axes[n], new)
@@ -234,16 +231,16 @@ REDUCE = """
     nanmean vector_norm linalg_vector_norm count_nonzero var_mean std_mean cosine_similarity
     kthvalue mode
 """
-ELEMENTWISE: dict[str, Rule] = {
-    **dict.fromkeys(SAME.split(), same),
-    **dict.fromkeys(LIKE.split(), like),
-    **dict.fromkeys(REDUCE.split(), reduce),
-    **dict.fromkeys(("softmax", "log_softmax", "_softmax", "gumbel_softmax"), softmax),
-    **dict.fromkeys(("copy_", "index_copy", "index_add"), copied),
-    "setitem": stored,
-    "topk": topk,
-    "embedding": embedding,
-    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), convolve),
-    **dict.fromkeys(("outer", "ger"), outer),
-    "one_hot": one_hot,
-}
+ELEMENTWISE = rules(
+    (SAME, same),
+    (LIKE, like),
+    (REDUCE, reduce),
+    ("softmax log_softmax _softmax gumbel_softmax", softmax),
+    ("copy_ index_copy index_add", copied),
+    ("setitem", stored),
+    ("topk", topk),
+    ("embedding", embedding),
+    ("conv1d conv2d conv3d", convolve),
+    ("outer ger", outer),
+    ("one_hot", one_hot),
+)

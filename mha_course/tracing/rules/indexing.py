@@ -6,7 +6,7 @@ import torch
 
 from mha_course.tracing.axes import Axis, Factor, size_of, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import OpCall, Rule
+from mha_course.tracing.rules.call import OpCall, rules
 from mha_course.tracing.rules.moves import PIECES
 
 
@@ -168,10 +168,9 @@ def index_select(call: OpCall) -> list[list[Axis]]:
     return [axes]
 
 
-INDEXING: dict[str, Rule] = {
-    **PIECES,
-    **dict.fromkeys(("cat", "concat", "concatenate"), cat),
-    "stack": stack,
-    "index_select": index_select,
-    **dict.fromkeys(("gather", "take_along_dim"), gather),
-}
+INDEXING = PIECES | rules(
+    ("cat concat concatenate", cat),
+    ("stack", stack),
+    ("index_select", index_select),
+    ("gather take_along_dim", gather),
+)

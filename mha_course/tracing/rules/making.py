@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from mha_course.tracing.axes import Axis, Size, axis_of
-from mha_course.tracing.rules.call import OpCall, Rule
+from mha_course.tracing.rules.call import OpCall, rules
 
 
 def filled(call: OpCall) -> list[list[Axis]]:
@@ -33,9 +33,8 @@ def identity(call: OpCall) -> list[list[Axis]]:
     return [[axis_of(rows), axis_of(rows if columns is None else columns)]]
 
 
-MAKING: dict[str, Rule] = {
-    **dict.fromkeys(("zeros", "ones", "empty", "full", "rand", "randn", "randint"), filled),
-    **dict.fromkeys(("new_zeros", "new_ones", "new_empty", "new_full"), filled),
-    "arange": counted,
-    "eye": identity,
-}
+MAKING = rules(
+    ("zeros ones empty full rand randn randint new_zeros new_ones new_empty new_full", filled),
+    ("arange", counted),
+    ("eye", identity),
+)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mha_course.mistakes import ROWS, Row
 from mha_course.tracing.axes import Axis, AxisNamer, Factor, Origin, in_another_order, size_of
-from mha_course.tracing.rules.factors import Cut
 
 if TYPE_CHECKING:
     from mha_course.tracing.rules.call import TensorInfo
@@ -29,6 +28,14 @@ READ_IN_ANOTHER_ORDER = {  # the factors of one axis, in the order in which it w
     ("3", "H"): "fused-heads-outermost",
     ("3", "H", "D"): "fused-three-innermost",
 }
+
+
+class Cut(NamedTuple):
+    """Factors that a reshape mixed: the boundaries of the new axes do not lie on theirs."""
+
+    factors: list[Factor]
+    axes: list[int]  # of which input axis each factor was
+    sizes: list[int]  # of the new axes
 
 
 class Question(str):
