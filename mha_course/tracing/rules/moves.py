@@ -274,7 +274,7 @@ def getitem(call: OpCall) -> list[list[Axis]]:
             plain.append(slice(start, start + 1) if start < stop <= start + step else key)
         elif key is None or isinstance(key, int):
             plain.append(key)
-        elif not is_bool(key) and not key.dim():
+        elif isinstance(key, torch.Tensor) and not key.dim() and not is_bool(key):
             plain.append(0)
         else:
             meet_mask(call, key, axes[dim:])
@@ -288,7 +288,7 @@ def getitem(call: OpCall) -> list[list[Axis]]:
     if advanced:  # one gives its own axes, several give unknown ones
         place, key = advanced[0]
         missing = call.outs[0].dim() - len(out)
-        own = len(advanced) == 1 and not is_bool(key)
+        own = len(advanced) == 1 and isinstance(key, torch.Tensor) and not is_bool(key)
         shape = call.outs[0].shape[place : place + missing]
         out[place:place] = call.axes(key) if own else list(map(unknown, shape))
     return [out]
