@@ -18,7 +18,7 @@ def linear(call: OpCall) -> list[list[Axis]]:
     """Map the last axis: its new name is that of the weight's rows, or follows from the width."""
     x, weight = call.first(), call.arg(1, "weight")
     rows = call.axes(weight)[0] if weight.dim() == 2 else ()
-    call.names.use(call.axes(x)[-1])
+    call.names.confirm([call.axes(x)[-1]], Origin.LINEAR)
     if call.names.label(rows) == "?":
         rows = _made_of(call.names, call.axes(x), call.outs[0].shape[-1])
     for parameter, axes in ((weight, [rows, call.axes(x)[-1]]), (call.arg(2, "bias"), [rows])):
@@ -117,8 +117,7 @@ def contract(
                 _warn_of_mismatch(call, summed, before, axis, tensors)
     axes = [met[letter] for letter in out]
     gone = [letter for letter in met if letter not in out]
-    for letter in gone:
-        call.names.use(met[letter])
+    call.names.confirm([met[letter] for letter in gone], Origin.LINEAR)
     _infer_stage(call, tensors, terms, seen, gone, axes)
     return axes
 

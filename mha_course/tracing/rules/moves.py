@@ -66,7 +66,7 @@ def regroup(
     if axes and size_of(axes[-1]) == shape[-1]:  # it stays
         readings[-1] = [axes[-1]]
     for axis, ways in zip(axes, readings, strict=True):
-        names.use(axis if ways != [axis] else ())
+        names.confirm([axis] if ways != [axis] else (), Origin.LINEAR)
     laid = [_lay(names, choice, shape, like) for choice in product(*readings)]
     return min(laid, key=lambda one: (len(one[1]), [*map(names.label, one[0])].count("?")))
 
