@@ -121,7 +121,7 @@ def reduce(call: OpCall) -> list[list[Axis]]:
     gone = [call.names.label(axes[dim]) for dim in dims]
     left = [axis for dim, axis in enumerate(axes) if dim not in dims]
     summed = gone if call.op in ("mean", "sum") else []
-    of_sum(call, x, summed, [call.names.label(axis) for axis in left])
+    of_sum(call, call.info(x), summed, [call.names.label(axis) for axis in left])
     if call.op == "sum" and len(gone) == 1 and call.info(x).stage in (*SCORES, "weights"):
         call.results[0].reduced = gone[0]
     reduced = [() if dim in dims else axis for dim, axis in enumerate(axes)] if kept else left
