@@ -206,8 +206,7 @@ class AxisNamer:
             return (unique(size, Origin.LINEAR),)
         return axis if axis != (Factor("D", size),) else (unique(size, Origin.TAKEN, "D"),)
 
-    def _widths(self, heads: int, width: int) -> dict[int, Axis]:
-        """Return what has a known width; of two that are as wide, what is entered last."""
+    def _widths(self, heads: int, width: int) -> dict[int, Axis]:  # what is entered later wins
         full = self.sizes.get("C", 0)
 
         def several(number: int, name: str, size: int) -> Axis:
@@ -462,7 +461,6 @@ class AxisNamer:
         return self.labels[axis]
 
     def _write(self, axis: Axis) -> str:
-        """Join the names of the factors, heads and their width to C."""
         names = [factor.name for factor in axis]
         if "?" in names:
             return "?"

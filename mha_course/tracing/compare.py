@@ -34,7 +34,6 @@ class Comparison:
         self.differs = tuple(part.stage for part in self.parts if part.differs)
 
     def _part(self, stage: str) -> Part:
-        """Compare one stage: what it ends with, and what it did to memory on the way."""
         traces = self.traces.values()
         steps = tuple(tuple(s for s in trace.steps if s.stage == stage) for trace in traces)
         lacking = [name for name, mine in zip(self.traces, steps, strict=True) if not mine]
@@ -84,7 +83,6 @@ class Comparison:
 
 
 def _last(steps: tuple[Step, ...]) -> str:
-    """Write the shape that a stage ends with."""
     return render.shape_text(steps[-1].shape, steps[-1].axes) if steps else "–"
 
 
@@ -97,12 +95,10 @@ def _html_cell(steps: tuple[Step, ...]) -> str:
 
 
 def _filled(steps: Sequence[Step]) -> int:
-    """Count how often memory was filled anew."""
     return sum((step.storage in ("copy", "new")) + step.hidden_copies for step in steps)
 
 
 def _total(trace: render.Reports) -> str:
-    """Say how often a whole trace filled memory anew."""
     counted = [step for step in trace.steps if not (step.storage == "copy" and step.hidden_copies)]
     return render.count(_filled(counted), "time")
 

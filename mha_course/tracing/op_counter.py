@@ -15,7 +15,6 @@ Flops = Callable[..., int]  # of the arguments of an operation, and of what came
 
 
 def _product(offset: int) -> Flops:
-    """Count a matrix product whose factors are two neighbours among the arguments."""
     return lambda *args, out_val, **_: 2 * out_val.numel() * args[offset].shape[-1]
 
 

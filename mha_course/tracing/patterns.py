@@ -148,7 +148,6 @@ def guessed(rows: Words) -> str:
 
 
 def _by_name(axes: str | Sequence[Any] | Mapping[str, Any], tensors: Tensors) -> Mapping[str, Any]:
-    """Return the patterns by the names of the arguments they are for."""
     if not isinstance(axes, (str, Mapping, Sequence)):
         rule = "axes must be patterns"
         raise ShapeError("trace", rule, expected='"B S C", or several', got=repr(axes))
@@ -174,7 +173,6 @@ def _by_name(axes: str | Sequence[Any] | Mapping[str, Any], tensors: Tensors) ->
 
 
 def _words(text: str, all_text: str) -> tuple[str, ...]:
-    """Read one of the patterns, and refuse what is no pattern."""
     words = tuple(text.replace(",", " ").strip("() ").split()) if isinstance(text, str) else ("",)
     if not words or not all(NAME.fullmatch(part) for word in words for part in word.split("*")):
         rule = "a pattern names each axis once"
@@ -185,7 +183,6 @@ def _words(text: str, all_text: str) -> tuple[str, ...]:
 
 
 def _read(part: str, words: Sequence[str], torchs: bool) -> str:
-    """Return the course's name for a letter; d is a head's width where heads stand beside it."""
     if {"H", "W"} <= {word.upper() for word in words}:
         return IMAGE.get(part.upper(), LETTERS.get(part, part))
     if torchs:
@@ -283,7 +280,6 @@ def positive(name: str, size: Any) -> int:
 
 
 def _bind(word: str, size: int, solved: dict[str, int]) -> None:
-    """Read one axis: bind its one unknown name, or check that the sizes agree."""
     if word == "?":
         return
     parts = word.split("*")

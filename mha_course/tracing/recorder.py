@@ -135,7 +135,6 @@ class Recorder(TorchFunctionMode):
     def _diagnose(
         self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
     ) -> None:
-        """Find the mistake behind a call that raised."""
         tensors = filter(internals.has_shape, tensors_in((*args, *kwargs.values())))
         self.failure = warnings.of_crash(op, str(error), list(map(self.info, tensors)), self.names)
 
@@ -193,7 +192,6 @@ class Recorder(TorchFunctionMode):
     def _record(
         self, op: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
     ) -> None:
-        """Write a step for every tensor that came out."""
         outs = [out] if isinstance(out, torch.Tensor) else tensors_in(out)
         if not outs:
             return
@@ -241,7 +239,6 @@ class Recorder(TorchFunctionMode):
             self.aliases[name] = step.index
 
     def _axes(self, call: OpCall, outs: list[torch.Tensor]) -> list[list[Axis]]:
-        """Name the axes of the results; they stay unknown where no rule fits."""
         base = call.op[:-1] if call.op.endswith("_") and not call.op.startswith("_") else call.op
         rule = RULES.get(call.op) or RULES.get(base)
         copies = self.counter.copies
@@ -254,7 +251,6 @@ class Recorder(TorchFunctionMode):
         return [self._checked(axes, tensor) for axes, tensor in zip(named, outs, strict=True)]
 
     def _kept(self, call: OpCall) -> list[list[Axis]]:
-        """Return the axes of a tensor that was changed in place."""
         in_place = call.op.endswith("_") and call.args and call.outs[0] is call.args[0]
         return [call.axes(call.outs[0])] if in_place else []
 
@@ -298,7 +294,6 @@ class Recorder(TorchFunctionMode):
         ))  # fmt: skip
 
     def _flops(self, call: OpCall) -> int:
-        """Return the FLOPs that were counted, for fused attention those of its two products."""
         if call.op == "scaled_dot_product_attention":
             q = call.arg(0, "query")
             k = call.arg(1, "key")

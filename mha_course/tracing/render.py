@@ -131,7 +131,6 @@ class Reports:
         return told
 
     def _closing(self) -> list[str]:
-        """Return the notes, each once, and why the call stopped."""
         notes = dict.fromkeys(f"{step.op}: {step.note}" for step in self.steps if step.note)
         texts = [*self.notes, *notes]
         if self.failure:
@@ -264,7 +263,6 @@ def folded(steps: Sequence[Step]) -> Iterator[tuple[list[Step], list[str]]]:
 
 
 def _did(step: Step) -> Any:
-    """Return what must be alike for a step to repeat another one."""
     return step.op, step.shape, step.axes, step.storage, step.flops, step.line, remarks(step)
 
 
@@ -294,7 +292,6 @@ def _cells(step: Step) -> tuple[str, str, str, str, str]:
 
 
 def _cell(text: str) -> str:
-    """Make a text fit into a cell of a Markdown table."""
     return spell_out(text.replace("\\", "\\\\")).replace("|", "\\|").replace("\n", " ")
 
 
@@ -315,5 +312,4 @@ def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
 
 
 def _wide(content: str, style: str) -> str:
-    """Write a row of one cell; its content is HTML."""
     return f'<tr><td></td><td colspan="{len(HEADS) - 1}" style="{style}">{content}</td></tr>'

@@ -129,7 +129,6 @@ def _cut_at(ends: Sequence[int], row: list[Digit]) -> Iterator[Digit]:
 
 
 def _line(numbers: torch.Tensor, dim: int) -> list[int]:
-    """Return the numbers along one axis, at the begin of all others."""
     line = numbers[tuple(slice(None) if n == dim else 0 for n in range(numbers.dim()))]
     return list(map(int, line.tolist()))
 

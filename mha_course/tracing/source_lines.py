@@ -102,7 +102,6 @@ class Frames:
         return line or fallback
 
     def _module_of(self, frame: FrameType) -> str | None:
-        """Return the path of the module whose method this is, if it has one."""
         if frame.f_code.co_varnames[:1] != ("self",):
             return None
         return self.paths.get(id(frame.f_locals.get("self")))

@@ -139,7 +139,6 @@ def _prepare(
     axes: Patterns,
     sizes: dict[str, int],
 ) -> Recorder:
-    """Read the patterns, and name the arguments by them."""
     bound = patterns.bind(fn, args, kwargs)
     # F=128: then no other name is read off 128
     own = {size for name, size in sizes.items() if name not in {*"BCDHST"}}
@@ -175,7 +174,6 @@ def _prepare(
 def _namer(
     rows: patterns.Words, tensors: patterns.Tensors, sizes: dict[str, int], hints: dict[str, int]
 ) -> AxisNamer:
-    """Return what names axes by the patterns, their sizes and those that modules declare."""
     known = patterns.solve(rows, tensors, sizes, hints)
     words = [word for row in rows.values() for word in row]
     parts = [part for word in words for part in word.split("*")]
@@ -232,7 +230,6 @@ def _run(
 
 
 def _has_fast_path(part: Any) -> bool:
-    """Return whether torch would run another path of a module if it were not traced."""
     kinds = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer)
     if not isinstance(part, kinds) or part.training:
         return False
@@ -260,7 +257,6 @@ def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
 
 
 def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str | None) -> Trace:
-    """Make the steps, with lines, variables and warnings."""
     warnings = _warnings_of(recorder)
     later = inspect.isgenerator(result) or inspect.isawaitable(result) or inspect.isasyncgen(result)
     custom = dict.fromkeys(f"{step.op}: {CUSTOM}" for step in recorder.steps if "::" in step.op)
@@ -292,7 +288,6 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
 
 
 def _warnings_of(recorder: Recorder) -> dict[int, str]:
-    """Return the warnings and questions of steps, without those that only repeat another."""
     warnings = {i: text for i, text in recorder.pending.items() if i not in recorder.settled}
     warnings |= recorder.warnings
     if any(text.startswith("heads-innermost") for text in warnings.values()):
@@ -321,7 +316,6 @@ def _add_lines(recorder: Recorder) -> tuple[Source, ...]:
 
 
 def _named(operand: Operand, known: Mapping[int | str, tuple[str, ...]]) -> Operand:
-    """Return an operand with the names that its step or argument has in the end."""
     axes = known.get(operand.source, operand.axes)
     return operand._replace(axes=axes) if len(axes) == len(operand.shape) else operand
 
@@ -339,5 +333,4 @@ def _of_some_alone(steps: list[Step], warnings: dict[int, str]) -> dict[int, str
 
 
 def _title(code: CodeType) -> str:
-    """Name a piece of code for people."""
     return "cell" if code.co_name == "<module>" else code.co_qualname.replace(".<locals>", "")

@@ -184,7 +184,6 @@ def _axes_of_factor(
 
 
 def _warn_of_mismatch(call: OpCall, summed: bool, left: Axis, right: Axis, products: bool) -> None:
-    """Warn where two axes met that only have the same size."""
     names = call.names
     words = {"left": names.label(left), "right": names.label(right)}
     if not summed or "H" in words.values():
@@ -242,7 +241,6 @@ def _warn_of_pieces(call: OpCall, values: list[TensorInfo]) -> None:
 
 
 def _check_weighted_sum(call: OpCall, weights: TensorInfo, summed: list[str]) -> None:
-    """Compare the axis along which weights sum to 1 with the one over which values are summed."""
     over = weights.over
     tokens = list(filter(call.names.counts_tokens, summed))
     # The one of "+1" may be a sink, which has no value.

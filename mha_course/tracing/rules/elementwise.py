@@ -52,7 +52,6 @@ def stored(call: OpCall) -> list[list[Axis]]:
 
 
 def _written(call: OpCall, old: Axis, new: Axis) -> Axis:
-    """Return the name of an axis that was written whole."""
     if size_of(old) != size_of(new):
         return old
     call.names.meet(old, new)
@@ -142,7 +141,6 @@ def softmax(call: OpCall) -> list[list[Axis]]:
 
 
 def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) -> None:
-    """Compare the axis of a softmax with that of the keys."""
     names = call.names
     value = call.info(call.first())
     result = call.results[0]

@@ -49,7 +49,6 @@ def _are_heads(call: OpCall, parts: list[torch.Tensor]) -> bool:
 
 
 def _shared_axis(call: OpCall, column: list[Axis]) -> Axis:
-    """Name an axis that all share."""
     shared = column[0]
     for axis in column[1:]:
         if size_of(shared) == size_of(axis):
@@ -61,7 +60,6 @@ def _shared_axis(call: OpCall, column: list[Axis]) -> Axis:
 
 
 def _concatenated(call: OpCall, along: list[Axis], beside: list[str], size: int) -> Axis:
-    """Name an axis that was put together, beside others of these names."""
     names = call.names
     labels = [call.names.label(axis) for axis in along]
     heads = names.sizes.get("H", 0)
@@ -124,7 +122,6 @@ def stack(call: OpCall) -> list[list[Axis]]:
 
 
 def _stacked(call: OpCall, parts: list[torch.Tensor], axes: list[Axis]) -> Axis:
-    """Name the new axis: heads where heads were picked or are as many, else the plain number."""
     picked = _picked(call, parts)
     if picked:
         return picked

@@ -96,7 +96,6 @@ def _lay(
 
 
 def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[list[Axis], Cut | None]:
-    """Name the new axes of one block."""
     block = tuple([factor for factor, _ in pairs])
     came_from = [axis for _, axis in pairs]
     if len(sizes) == 1:

@@ -160,7 +160,6 @@ def _is_part_of_width(factor: Factor) -> bool:
 
 
 def _written(names: AxisNamer, factor: Factor) -> str:
-    """Write a factor for a sentence."""
     if _is_part_of_width(factor) or factor.name == "C":
         return "the width"
     if names.is_token((factor,)):
@@ -193,7 +192,6 @@ def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> str:
 
 
 def _spell(axis: Axis) -> str:
-    """Write an axis with the copies in it, and what each part is of."""
     words = []
     for factor in axis:
         word = "copies" if factor.origin is Origin.COPIES else factor.name
