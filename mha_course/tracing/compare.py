@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from mha_course import markup
@@ -51,11 +51,12 @@ class Comparison:
         }
         return Part(stage, steps, tuple(name for name, differs in checks.items() if differs))
 
+    def _rows(self, cell: Callable[[tuple[Step, ...]], str]) -> list[tuple[str, ...]]:
+        rows = [(p.stage, *map(cell, p.steps), ", ".join(p.differs)) for p in self.parts]
+        return [*rows, ("filled anew", *map(_total, self.traces.values()), "")]
+
     def __str__(self) -> str:
-        rows = [("stage", *self.traces, "differ in")]
-        for part in self.parts:
-            rows.append((part.stage, *map(_last, part.steps), ", ".join(part.differs)))
-        rows.append(("filled anew", *map(_total, self.traces.values()), ""))
+        rows = [("stage", *self.traces, "differ in"), *self._rows(_last)]
         return f"{markup.columns(rows)}\n{self.summary()}"
 
     def __repr__(self) -> str:
@@ -71,15 +72,11 @@ class Comparison:
         return f"The traces part in {stages}, first at {first.stage}: {what}."
 
     def _repr_html_(self) -> str:
-        pair = len(self.traces) == 2  # more columns would not fit a page
-        total = ["filled anew", *map(_total, self.traces.values()), *[""] * pair]
-        heads = ("stage", *self.traces, *["differ in"] * pair)
-        rows = []
-        for part in self.parts:
-            differs = [markup.escaped(", ".join(part.differs))] * pair
-            cells = [markup.escaped(part.stage), *map(_html_cell, part.steps), *differs]
-            rows.append(markup.row(cells, WRAPPED))
-        return markup.table(self.summary(), heads, [*rows, markup.row(total)])
+        shown = len(self.traces) + 1 + (len(self.traces) == 2)  # more would not fit a page
+        rows = [[*row[:-1], markup.escaped(row[-1])][:shown] for row in self._rows(_html_cell)]
+        lines = [markup.row(cells, WRAPPED) for cells in rows[:-1]]
+        heads = ("stage", *self.traces, "differ in")[:shown]
+        return markup.table(self.summary(), heads, [*lines, markup.row(rows[-1])])
 
 
 def _last(steps: tuple[Step, ...]) -> str:

@@ -25,11 +25,10 @@ from mha_course.tracing.rules.call import OpCall, Rule, TensorInfo, tensors_in
 from mha_course.tracing.rules.contraction import CONTRACTIONS, after_linear
 from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
-from mha_course.tracing.rules.making import MAKING
 from mha_course.tracing.rules.moves import VIEWS
 from mha_course.tracing.source_lines import Frames, UserFrame
 
-RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE, **MAKING}
+RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE}
 SHAPE_ONLY = {*VIEWS, *INDEXING}
 LATER = {"projection": "split", "context": "merged"}  # what a change of shape makes of a stage
 UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "bfloat16", "data"}

@@ -13,10 +13,8 @@ from mha_course.errors import ShapeError
 from mha_course.markup import CELL, escaped, row, spell_out, table
 from mha_course.tracing.records import Argument, Source, Step, color
 
-STAGES = (
-    "projection", "split", "scores", "scaled_scores", "masked_scores", "weights", "context",
-    "merged", "out",
-)  # fmt: skip
+_STAGES = "projection split scores scaled_scores masked_scores weights context merged out"
+STAGES = tuple(_STAGES.split())
 WIDTH = 88  # characters that fit beside JupyterLab's file list
 FEW = 3  # steps: a layer of no more is shown again
 WARN, ASK = "⚠", "?"
@@ -47,10 +45,11 @@ def count(number: int, word: str) -> str:
 
 
 class Line(NamedTuple):
-    """A line of a report that is no step: where a statement stands, or which steps are folded."""
+    """A line of a report that is no step: a statement, a remark, or which steps are folded."""
 
-    place: str
+    text: str
     code: str = ""
+    sign: str = ""  # of a remark
 
 
 class Reports:
@@ -67,17 +66,16 @@ class Reports:
         lines = [self.summary()]
         rows = {step.index: _cells(step) for step in self.steps}
         widths = [min(max(map(len, column)), 40) for column in zip(*rows.values(), strict=True)]
-        told = self._remarks()
         for part in self._layout():
-            if isinstance(part, Line):
-                text = f"{part.place}: {part.code}" if part.code else part.place
-                lines += textwrap.wrap(text, WIDTH, subsequent_indent=" " * 6)
+            if isinstance(part, Step):
+                cells = map(str.ljust, rows[part.index], widths)
+                lines.append(f"  {'  '.join(cells)}".rstrip())
                 continue
-            lines.append(("  " + "  ".join(map(str.ljust, rows[part.index], widths))).rstrip())
-            for sign, text in told.get(part.index, ()):
-                lines += textwrap.wrap(
-                    f"{sign} {text}", WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8
-                )
+            indent = " " * 6 * bool(part.sign)
+            text = f"{part.text}: {part.code}" if part.code else f"{part.sign} {part.text}".strip()
+            lines += textwrap.wrap(
+                text, WIDTH, initial_indent=indent, subsequent_indent=" " * (8 if indent else 6)
+            )
         for text in self._closing():
             lines += textwrap.wrap(text, WIDTH, subsequent_indent="  ")
         return "\n".join(lines)
@@ -86,6 +84,7 @@ class Reports:
         """Yield each statement before its steps; layers that repeat the one before in one line."""
         said: dict[Line, int] = {}
         now = None
+        begun = self._begun()
         for steps, of in folded(self.steps):
             if of:
                 last = f" to {of[-1]}" if len(of) > 1 else ""
@@ -97,10 +96,24 @@ class Reports:
                 line = Line(self.place(step), step.line)
                 if line != now:
                     again = line.code and line in said
-                    yield Line(f"{line.place}, as in step {said[line] + 1}") if again else line
+                    yield Line(f"{line.text}, as in step {said[line] + 1}") if again else line
                     said.setdefault(line, step.index)
                 now = line
                 yield step
+                first = begun.get(step.index, step.index)
+                for sign, text in remarks(step):
+                    after = f": this may only follow from step {first + 1}"
+                    known = first < step.index
+                    yield Line(f"{text.partition(':')[0]}{after}" if known else text, "", sign)
+
+    def _begun(self) -> dict[int, int]:
+        """Return for steps behind a warning the first of those, from which they may follow."""
+        begun: dict[int | str, int] = {}
+        for step in self.steps:
+            before = [begun[i.source] for i in step.inputs if i.source in begun]
+            if before or step.warning:
+                begun[step.index] = min([*before, step.index])
+        return {index: first for index, first in begun.items() if isinstance(index, int)}
 
     def place(self, step: Step) -> str:
         """Say where the code of a step stands: ``attention.py:31 in split_heads``."""
@@ -111,24 +124,6 @@ class Reports:
         if file.is_file():  # that of a notebook's cell is none
             return f"{file.name}:{step.lineno} in {source.name}"
         return f"{source.name}, line {step.lineno}"
-
-    def _remarks(self) -> dict[int, list[tuple[str, str]]]:
-        """Return the remarks of steps; what stands behind a warning may only follow from it."""
-        told: dict[int, list[tuple[str, str]]] = {}
-        begun: dict[int, int] = {}  # by step: the first step with a warning that led to it
-        for step in self.steps:
-            before = [begun[i.source] for i in step.inputs if i.source in begun]
-            if before:
-                begun[step.index] = min(before)
-            elif step.warning:
-                begun[step.index] = step.index
-            if found := remarks(step):
-                after = f": this may only follow from step {min(before) + 1}" if before else ""
-                told[step.index] = [
-                    (sign, f"{text.partition(':')[0]}{after}" if after else text)
-                    for sign, text in found
-                ]
-        return told
 
     def _closing(self) -> list[str]:
         notes = dict.fromkeys(f"{step.op}: {step.note}" for step in self.steps if step.note)
@@ -143,10 +138,9 @@ class Reports:
     def summary(self) -> str:
         """Say in one sentence how many steps there were, and what they did to memory."""
         storage = Counter(step.storage for step in self.steps)
-        made = [f"{storage['new']} new"] if storage["new"] else []
-        for kind, word in (("view", "view"), ("copy", "copy"), ("same", "same object")):
-            if storage[kind]:
-                made.append(count(storage[kind], word))
+        words = {"view": "view", "copy": "copy", "same": "same object"}
+        made = [f"{storage['new']} new"] * bool(storage["new"])
+        made += [count(storage[kind], word) for kind, word in words.items() if storage[kind]]
         parts = [f"{count(len(self.steps), 'step')}: {', '.join(made)}" if made else "no steps"]
         hidden = sum(step.hidden_copies for step in self.steps)
         flops = sum(step.flops for step in self.steps)
@@ -200,33 +194,31 @@ class Reports:
     def to_markdown(self) -> str:
         """Return a Markdown table of all steps."""
         lines: list[tuple[str, ...]] = []
-        told = self._remarks()
         for part in self._layout():
-            if isinstance(part, Line):
-                code = f" `{_cell(part.code)}`" if part.code else ""
-                lines.append(("", f"{_cell(part.place)}{code}", "", "", ""))
+            if isinstance(part, Step):
+                lines.append(tuple(map(_cell, _cells(part))))
                 continue
-            lines.append(tuple(map(_cell, _cells(part))))
-            lines += [
-                ("", f"{sign} {_cell(text)}", "", "", "") for sign, text in told.get(part.index, ())
-            ]
+            code = f" `{_cell(part.code)}`" if part.code else ""
+            lines.append(("", f"{part.sign} {_cell(part.text)}".strip() + code, "", "", ""))
         table = [f"| {' | '.join(cells)} |" for cells in (HEADS, *lines)]
         table.insert(1, f"|{'---|' * len(HEADS)}")
         return "\n\n".join([self.summary(), "\n".join(table), *self._closing()])
 
     def _repr_html_(self) -> str:
-        told = self._remarks()
         rows = []
         for part in self._layout():
-            if isinstance(part, Line):
-                code = f'<span style="{CODE}">{escaped(part.code)}</span> ' if part.code else ""
-                place = f'<span style="{QUIET}">{escaped(part.place)}</span>'
-                rows.append(_wide(code + place, PLACE))
+            if isinstance(part, Step):
+                number, called, _, *rest = map(escaped, _cells(part))
+                rows.append(row((number, called, chips(part.shape, part.axes), *rest)))
                 continue
-            number, called, _, *rest = map(escaped, _cells(part))
-            rows.append(row((number, called, chips(part.shape, part.axes), *rest)))
-            for sign, text in told.get(part.index, ()):
-                rows.append(_wide(f"{sign} <strong>{escaped(text)}</strong>", ALERT))
+            text = f'<span style="{QUIET}">{escaped(part.text)}</span>'
+            if part.code:
+                text = f'<span style="{CODE}">{escaped(part.code)}</span> {text}'
+            elif part.sign:
+                text = f"{part.sign} <strong>{escaped(part.text)}</strong>"
+            style = ALERT if part.sign else PLACE
+            wide = f'<td colspan="{len(HEADS) - 1}" style="{style}">{text}</td>'
+            rows.append(f"<tr><td></td>{wide}</tr>")
         notes = "".join(f"<p>{escaped(text)}</p>" for text in self._closing())
         return table(self.summary(), HEADS, rows) + notes
 
@@ -278,17 +270,12 @@ def remarks(step: Step) -> list[tuple[str, str]]:
     return [(sign, text) for sign, text in ((WARN, step.warning), (ASK, step.question)) if text]
 
 
-def _cells(step: Step) -> tuple[str, str, str, str, str]:
+def _cells(step: Step) -> tuple[str, ...]:
     """Return what a row says: number, name and op, shape, memory, FLOPs."""
     called = f"{step.name} = {step.op}" if step.name else step.op
     shape = shape_text(step.shape, step.axes)
-    return (
-        str(step.index + 1),
-        called,
-        shape,
-        memory_text(step),
-        f"{step.flops:,}" * bool(step.flops),
-    )
+    flops = f"{step.flops:,}" * bool(step.flops)
+    return str(step.index + 1), called, shape, memory_text(step), flops
 
 
 def _cell(text: str) -> str:
@@ -309,7 +296,3 @@ def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
         text = str(size) if name.isdigit() else f"{escaped(name)}&nbsp;{size}"
         spans.append(f'<span style="background:{color(name)};{CHIP}">{text}</span>')
     return " ".join(spans) or "a number"
-
-
-def _wide(content: str, style: str) -> str:
-    return f'<tr><td></td><td colspan="{len(HEADS) - 1}" style="{style}">{content}</td></tr>'

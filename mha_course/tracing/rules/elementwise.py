@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import torch
 
-from mha_course.tracing.axes import Axis, Factor, Origin, size_of, unknown
+from mha_course.tracing.axes import Axis, Factor, Origin, Size, axis_of, size_of, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo, rules
 from mha_course.tracing.rules.contraction import of_sum
@@ -13,8 +15,7 @@ from mha_course.tracing.rules.moves import keys_of, meet_mask
 
 def same(call: OpCall) -> list[list[Axis]]:
     """Keep the axes of the first tensor."""
-    axes = call.axes(call.first())
-    return [list(axes) for _ in call.outs]
+    return [call.axes(call.first()) for _ in call.outs]
 
 
 def copied(call: OpCall) -> list[list[Axis]]:
@@ -63,7 +64,7 @@ def topk(call: OpCall) -> list[list[Axis]]:
     axes = call.axes(call.first())
     dim = call.arg(2, "dim", default=-1)
     axes[dim] = unknown(call.outs[0].shape[dim])
-    return [list(axes) for _ in call.outs]
+    return [axes for _ in call.outs]
 
 
 def like(call: OpCall) -> list[list[Axis]]:
@@ -74,11 +75,9 @@ def like(call: OpCall) -> list[list[Axis]]:
     axes: list[Axis] = [unknown(size) for size in call.outs[0].shape]
     for position in range(rank):
         column = [row[position] for row in rows if len(row) == rank]
-        axes[position] = column[0] if column else axes[position]
-        for axis in column[1:]:
-            axes[position] = call.broadcast(axes[position], axis)
+        axes[position] = reduce(call.broadcast, column) if column else axes[position]
     _infer_stage(call, [call.info(part) for part in parts], rows)
-    return [list(axes) for _ in call.outs]
+    return [axes for _ in call.outs]
 
 
 def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[list[Axis]]) -> None:
@@ -87,16 +86,16 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[list[Axis]])
     main = next((value for value in values if value.stage in (*SCORES, "weights")), None)
     if main is None:
         return
-    sums = next((value for value in values if value.reduced), None)
     divides = call.op in ("div", "true_divide", "divide")
+    over = next((value.reduced for value in values if value.reduced and divides), "")
     if main.stage == "weights":
-        if sums and divides:  # they sum to 1 along another axis from here on
-            result.over = sums.reduced
+        if over:  # they sum to 1 along another axis from here on
+            result.over = over
             result.softmax = call.index
-    elif sums and divides:
+    elif over:
         axes = call.axes(call.first())
-        axis = next((axis for axis in axes if call.names.label(axis) == sums.reduced), ())
-        _check_softmax_axis(call, sums.reduced, axis, axes)
+        axis = next((axis for axis in axes if call.names.label(axis) == over), ())
+        _check_softmax_axis(call, over, axis, axes)
         result.stage = "weights"
     elif divides or call.op in ("mul", "multiply"):
         result.stage = "scaled_scores" if main.stage != "masked_scores" else main.stage
@@ -109,22 +108,23 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[list[Axis]])
             call.warn(warnings.warn("mask-on-queries"))
 
 
-def reduce(call: OpCall) -> list[list[Axis]]:
+def reduced(call: OpCall) -> list[list[Axis]]:
     """Drop axes, or keep them with size 1."""
     x = call.first()
-    axes = call.axes(x)
-    dims = call.dims(call.arg(1, "dim", "axis"), x.dim())
-    if isinstance(call.arg(1, "dim", "axis"), torch.Tensor):  # max(a, b)
+    value = call.info(x)
+    given = call.arg(1, "dim", "axis")
+    if isinstance(given, torch.Tensor):  # max(a, b)
         return like(call)
-    kept = call.outs[0].dim() == x.dim()
-    gone = [call.names.label(axes[dim]) for dim in dims]
-    left = [axis for dim, axis in enumerate(axes) if dim not in dims]
-    summed = gone if call.op in ("mean", "sum") else []
-    of_sum(call, call.info(x), summed, [call.names.label(axis) for axis in left])
-    if call.op == "sum" and len(gone) == 1 and call.info(x).stage in (*SCORES, "weights"):
+    dims = call.dims(given, x.dim())
+    gone = [call.names.label(value.axes[dim]) for dim in dims]
+    left = [axis for dim, axis in enumerate(value.axes) if dim not in dims]
+    if call.op in ("mean", "sum"):
+        of_sum(call, value, gone, [call.names.label(axis) for axis in left])
+    if call.op == "sum" and len(gone) == 1 and value.stage in (*SCORES, "weights"):
         call.results[0].reduced = gone[0]
-    reduced = [() if dim in dims else axis for dim, axis in enumerate(axes)] if kept else left
-    return [list(reduced) for _ in call.outs]
+    if call.outs[0].dim() == x.dim():
+        left = [() if dim in dims else axis for dim, axis in enumerate(value.axes)]
+    return [left for _ in call.outs]
 
 
 def softmax(call: OpCall) -> list[list[Axis]]:
@@ -132,11 +132,10 @@ def softmax(call: OpCall) -> list[list[Axis]]:
     x = call.first()
     axes = call.axes(x)
     dim = call.arg(1, "dim", "axis")
-    names = call.names
     if dim is None:
         dim = 0 if x.dim() in (1, 3) else 1
     if x.dim():
-        _check_softmax_axis(call, names.label(axes[dim]), axes[dim], axes)
+        _check_softmax_axis(call, call.names.label(axes[dim]), axes[dim], axes)
     return [axes]
 
 
@@ -144,9 +143,8 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) 
     names = call.names
     value = call.info(call.first())
     result = call.results[0]
-    if not value.stage:
-        for info in value.family:
-            info.stage = "scores"
+    for info in () if value.stage else value.family:
+        info.stage = "scores"
     labels = [names.label(one) for one in axes]
     tokens = [names.label(one) for one in axes if names.is_token(one)]
     together = [factor.name for factor in axis if names.is_token((factor,))]
@@ -156,9 +154,7 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) 
         result.softmax = call.index
     if value.summed == "C" and names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", C=names.sizes["C"], H=names.sizes["H"]))
-    rows = [one for one in axes if one and all(names.is_token((factor,)) for factor in one)]
-    keys_are_pixels = len(rows) > 1  # such as Y*X
-    if len(together) > 1 and not keys_are_pixels and value.stage in SCORES:
+    if len(together) > 1 and len(tokens) < 2 and value.stage in SCORES:  # pixels Y*X have both
         call.warn(warnings.warn("softmax-over-everything", axes=" and ".join(together)))
     elif len(tokens) > 1 and label in tokens[:-1]:
         call.pending[call.index] = warnings.of_softmax("softmax-over-queries", labels, tokens[-1])
@@ -199,9 +195,33 @@ def outer(call: OpCall) -> list[list[Axis]]:
 def one_hot(call: OpCall) -> list[list[Axis]]:
     """Add an axis of classes, which is named where a size of that name was given."""
     size = call.outs[0].shape[-1]
-    names = [name for name, known in call.names.extra.items() if known == size]
-    classes = (Factor(names[0], size),) if names else unknown(size)
-    return [[*call.axes(call.first()), classes]]
+    name = next((name for name, known in call.names.extra.items() if known == size), "")
+    return [[*call.axes(call.first()), (Factor(name, size),) if name else unknown(size)]]
+
+
+def filled(call: OpCall) -> list[list[Axis]]:
+    """Make a tensor of a shape: zeros, full, randn, new_ones, randint …"""
+    values = (*call.args, *call.kwargs.values())
+    given = [value for value in values if not isinstance(value, torch.Tensor)]
+    shapes = [value for value in given if isinstance(value, (tuple, list))]
+    return [[axis_of(size) for size in (shapes[0] if shapes else given[: call.outs[0].dim()])]]
+
+
+def counted(call: OpCall) -> list[list[Axis]]:
+    """Count the elements of an axis, or every second of a head's width: arange."""
+    length = call.outs[0].size(0)
+    end = call.arg(1 if len(call.args) > 1 else 0, "end")
+    if not isinstance(end, Size) or (len(call.args) > 1 and call.args[0] != 0):
+        return []
+    if call.names.is_width(end.axis) and end == 2 * length:
+        return [[call.names.half(end.axis)]]
+    return [[end.axis]] if end == length else []
+
+
+def identity(call: OpCall) -> list[list[Axis]]:
+    """Make a square matrix, or one with as many columns as are asked for."""
+    rows, columns = call.arg(0, "n"), call.arg(1, "m")
+    return [[axis_of(rows), axis_of(rows if columns is None else columns)]]
 
 
 SAME = """
@@ -232,7 +252,7 @@ REDUCE = """
 ELEMENTWISE = rules(
     (SAME, same),
     (LIKE, like),
-    (REDUCE, reduce),
+    (REDUCE, reduced),
     ("softmax log_softmax _softmax gumbel_softmax", softmax),
     ("copy_ index_copy index_add", copied),
     ("setitem", stored),
@@ -241,4 +261,7 @@ ELEMENTWISE = rules(
     ("conv1d conv2d conv3d", convolve),
     ("outer ger", outer),
     ("one_hot", one_hot),
+    ("zeros ones empty full rand randn randint new_zeros new_ones new_empty new_full", filled),
+    ("arange", counted),
+    ("eye", identity),
 )
