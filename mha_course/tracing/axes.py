@@ -44,6 +44,8 @@ class Factor(NamedTuple):
 
 
 Axis = tuple[Factor, ...]  # an empty product is an axis of size 1
+Axes = list[Axis]  # of a tensor
+Names = Iterable[str]
 _numbers = itertools.count(1)
 
 
@@ -139,7 +141,7 @@ def _begin_of_whole(factors: Sequence[Factor]) -> int | None:
     return None
 
 
-def kept(axes: Sequence[Axis], shape: Sequence[int]) -> list[Axis]:
+def kept(axes: Sequence[Axis], shape: Sequence[int]) -> Axes:
     """Return the axes as they were where they have kept their length; the others are new."""
     return [
         axis if size_of(axis) == size else unknown(size)
@@ -151,11 +153,7 @@ class AxisNamer:
     """The vocabulary of one trace: the size of each name, and which names mean the same tokens."""
 
     def __init__(
-        self,
-        sizes: dict[str, int],
-        given: Iterable[str],
-        from_sizes: Iterable[str],
-        whole: Iterable[str],
+        self, sizes: dict[str, int], given: Names, from_sizes: Names, whole: Names
     ) -> None:
         """Take all known sizes and the names in patterns, in ``sizes=`` and of whole sequences."""
         self.sizes = dict(sizes)
@@ -168,11 +166,11 @@ class AxisNamer:
         self.widths: dict[tuple[int, int], dict[int, Axis]] = {}  # of Linears, by H and D
         self.confirmed: set[Factor] = set()  # of what was taken for a width: what was used as one
         # What ran beside a factor without a name, and what such factors turned out to be.
-        self.met: defaultdict[Factor, list[Axis]] = defaultdict(list)
+        self.met: defaultdict[Factor, Axes] = defaultdict(list)
         self.found: dict[Factor, Axis] = {}
         # Of a factor that was joined to itself: what it is half of, and the other way round.
         self.halves: dict[Factor, Factor] = {}
-        self.pieces: dict[tuple[str, int], list[Axis]] = {}  # of tokens that were joined
+        self.pieces: dict[tuple[str, int], Axes] = {}  # of tokens that were joined
         self.doubles: dict[Factor, Factor] = {}
 
     def width(self) -> Axis:
@@ -229,7 +227,7 @@ class AxisNamer:
         table.pop(0, None)
         return table
 
-    def readings(self, factor: Factor) -> list[Axis]:
+    def readings(self, factor: Factor) -> Axes:
         """Return the ways to read a new axis such as 3*C, the usual order (3, H, D) first."""
         times, _, rest = factor.name.partition("*")
         if factor.origin is Origin.LINEAR and factor.name == "C":
@@ -244,7 +242,7 @@ class AxisNamer:
         read = [(count, heads, width), (heads, count, width), (width, count, heads)]
         return [*read, (heads, width, count)]
 
-    def parts(self, whole: Factor, sizes: tuple[int, ...]) -> list[Axis]:
+    def parts(self, whole: Factor, sizes: tuple[int, ...]) -> Axes:
         """Name the parts into which one factor is split."""
         if whole.size in sizes:
             return [(whole,) if size == whole.size else () for size in sizes]
@@ -483,7 +481,7 @@ class AxisNamer:
         """Return the name under which these tokens first came."""
         return "*".join([self.roots.get(part, part) for part in label.split("*")])
 
-    def separate_tokens(self, axes: list[Axis]) -> list[Axis]:
+    def separate_tokens(self, axes: Axes) -> Axes:
         """Tell query and key tokens apart: of two equal token axes the first becomes T."""
         if sum([bool(axis) and axis[0].name in self.tokens for axis in axes]) < 2:
             return axes

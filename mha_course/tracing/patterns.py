@@ -19,6 +19,7 @@ from mha_course.tracing.torch_internals import has_shape
 
 Patterns = str | Sequence[str | None] | Mapping[str, str] | None
 Words = dict[str, tuple[str, ...]]  # by argument
+Sizes = Mapping[str, int]
 Tensors = dict[str, torch.Tensor]
 HEADS = ("num_heads", "n_heads", "n_head", "nhead", "num_attention_heads", "heads")
 KV_HEADS = ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "n_kv_head")
@@ -95,7 +96,7 @@ def assign(axes: Patterns, tensors: Tensors) -> Words:
     return chosen
 
 
-def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Mapping[str, int]) -> Words:
+def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Sizes) -> Words:
     """Return the patterns that tensors have by what modules or a call declare of their sizes.
 
     Args: ``hints`` has H, or C and D, as ``declared`` finds them; without them nothing is guessed.
@@ -192,7 +193,7 @@ def _read(part: str, words: Sequence[str], torchs: bool) -> str:
     return LETTERS.get(part, part)
 
 
-def channels(patterns: Words, tensors: Tensors, known: Mapping[str, int]) -> None:
+def channels(patterns: Words, tensors: Tensors, known: Sizes) -> None:
     """Read C as the channels of a picture where it cannot be the width."""
     for name, words in patterns.items():
         sizes = dict(zip(words, tensors[name].shape, strict=True))
@@ -225,9 +226,7 @@ def _words_and_sizes(patterns: Words, tensors: Tensors) -> list[tuple[str, int]]
     ]
 
 
-def whole_widths(
-    patterns: Words, tensors: Tensors, sizes: Mapping[str, int], hints: Mapping[str, int]
-) -> None:
+def whole_widths(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> None:
     """Read D or E as C where it can only be the whole width: several heads, but no axis H."""
     pairs = _words_and_sizes(patterns, tensors)
     written = {part for word, _ in pairs for part in word.split("*")}
@@ -244,9 +243,7 @@ def whole_widths(
             )
 
 
-def solve(
-    patterns: Words, tensors: Tensors, sizes: Mapping[str, int], hints: Mapping[str, int]
-) -> dict[str, int]:
+def solve(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> dict[str, int]:
     """Find the size of every name, and D = C / H; a hint gives way where it does not fit."""
     pairs = _words_and_sizes(patterns, tensors)
     written = [part for word, _ in pairs for part in word.split("*")]

@@ -16,7 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from mha_course.tracing import torch_internals as internals
-from mha_course.tracing.axes import Axis, AxisNamer, Size, kept, size_of, unknown
+from mha_course.tracing.axes import Axes, AxisNamer, Size, kept, size_of, unknown
 from mha_course.tracing.dispatch import EXPLICIT_COPIES, MOVES, NOTES, op_name
 from mha_course.tracing.op_counter import OpCounter
 from mha_course.tracing.records import Argument, Operand, Step
@@ -27,6 +27,7 @@ from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
 from mha_course.tracing.rules.moves import VIEWS
 from mha_course.tracing.source_lines import Frames, UserFrame
+from mha_course.tracing.torch_internals import Args, Kwargs
 
 RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE}
 SHAPE_ONLY = {*VIEWS, *INDEXING}
@@ -77,13 +78,7 @@ class Recorder(TorchFunctionMode):
         self.running = Frames(self._bind, modules)
         self.failure: str | None = None
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Args = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self.compiles:
             self.run_as_written()
@@ -115,7 +110,7 @@ class Recorder(TorchFunctionMode):
             self.compiles = False
             self.as_written.enter_context(torch.compiler.set_stance("force_eager"))
 
-    def _sizes(self, axes: list[Axis], out: Any, dim: Any = None, *_: Any) -> Any:
+    def _sizes(self, axes: Axes, out: Any, dim: Any = None, *_: Any) -> Any:
         """Return a shape, or one size of it, that remembers its axes."""
         if isinstance(out, torch.Size) and len(out) == len(axes):
             return torch.Size(map(Size, out, axes, itertools.repeat(self.names.is_token)))
@@ -131,9 +126,7 @@ class Recorder(TorchFunctionMode):
             line = f"{type(error).__name__}: {error}".splitlines()[0]
             self.notes[f"the tracer failed at {op} ({line}), so this step is not shown"] = None
 
-    def _diagnose(
-        self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
-    ) -> None:
+    def _diagnose(self, op: str, args: Args, kwargs: Kwargs, error: Exception) -> None:
         tensors = filter(internals.has_shape, tensors_in((*args, *kwargs.values())))
         self.failure = warnings.of_crash(op, str(error), list(map(self.info, tensors)), self.names)
 
@@ -147,7 +140,7 @@ class Recorder(TorchFunctionMode):
         return value
 
     def add_argument(
-        self, name: str, tensor: torch.Tensor, axes: list[Axis], labels: tuple[str, ...] = ()
+        self, name: str, tensor: torch.Tensor, axes: Axes, labels: tuple[str, ...] = ()
     ) -> TensorInfo:
         """Take note of a tensor that no step made."""
         base = name
@@ -188,9 +181,7 @@ class Recorder(TorchFunctionMode):
             if not self.readers[value.key]:
                 del self.memories[value.key], self.readers[value.key]
 
-    def _record(
-        self, op: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
-    ) -> None:
+    def _record(self, op: str, func: Any, args: Args, kwargs: Kwargs, out: Any) -> None:
         outs = [out] if isinstance(out, torch.Tensor) else tensors_in(out)
         if not outs:
             return
@@ -237,7 +228,7 @@ class Recorder(TorchFunctionMode):
         elif step.name != name:
             self.aliases[name] = step.index
 
-    def _axes(self, call: OpCall, outs: list[torch.Tensor]) -> list[list[Axis]]:
+    def _axes(self, call: OpCall, outs: list[torch.Tensor]) -> list[Axes]:
         base = call.op[:-1] if call.op.endswith("_") and not call.op.startswith("_") else call.op
         rule = RULES.get(call.op) or RULES.get(base)
         copies = self.counter.copies
@@ -249,11 +240,11 @@ class Recorder(TorchFunctionMode):
         named += [[] for _ in outs[len(named) :]]
         return [self._checked(axes, tensor) for axes, tensor in zip(named, outs, strict=True)]
 
-    def _kept(self, call: OpCall) -> list[list[Axis]]:
+    def _kept(self, call: OpCall) -> list[Axes]:
         in_place = call.op.endswith("_") and call.args and call.outs[0] is call.args[0]
         return [call.axes(call.outs[0])] if in_place else []
 
-    def _checked(self, axes: list[Axis], tensor: torch.Tensor) -> list[Axis]:
+    def _checked(self, axes: Axes, tensor: torch.Tensor) -> Axes:
         """Drop names that do not fit the shape, and keep query and key tokens apart."""
         if len(axes) != tensor.dim():
             return [unknown(size) for size in tensor.shape]

@@ -17,13 +17,14 @@ from mha_course.errors import ShapeError
 from mha_course.tracing import patterns, render, stages
 from mha_course.tracing.axes import AxisNamer
 from mha_course.tracing.compare import Comparison, Ledger
-from mha_course.tracing.patterns import Patterns
+from mha_course.tracing.patterns import Patterns, Sizes, Tensors, Words
 from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Argument, Operand, Source, Step
 from mha_course.tracing.rules import warnings as diagnosis
 from mha_course.tracing.source_lines import HERE, code_lines, statements
-from mha_course.tracing.torch_internals import MACHINERY
+from mha_course.tracing.torch_internals import MACHINERY, Args, Kwargs
 
+Fn = Callable[..., Any]
 COMPILED = (
     "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
 )
@@ -132,13 +133,7 @@ def trace(
     return _run(fn, args, kwargs, _prepare(fn, args, kwargs, axes, known))
 
 
-def _prepare(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    axes: Patterns,
-    sizes: dict[str, int],
-) -> Recorder:
+def _prepare(fn: Fn, args: Args, kwargs: Kwargs, axes: Patterns, sizes: dict[str, int]) -> Recorder:
     bound = patterns.bind(fn, args, kwargs)
     # F=128: then no other name is read off 128
     own = {size for name, size in sizes.items() if name not in {*"BCDHST"}}
@@ -171,9 +166,7 @@ def _prepare(
     return recorder
 
 
-def _namer(
-    rows: patterns.Words, tensors: patterns.Tensors, sizes: dict[str, int], hints: dict[str, int]
-) -> AxisNamer:
+def _namer(rows: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> AxisNamer:
     known = patterns.solve(rows, tensors, sizes, hints)
     words = [word for row in rows.values() for word in row]
     parts = [part for word in words for part in word.split("*")]
@@ -191,9 +184,7 @@ def _namer(
     return AxisNamer(known, parts, counts, whole)
 
 
-def _run(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder
-) -> Trace:
+def _run(fn: Fn, args: Args, kwargs: Kwargs, recorder: Recorder) -> Trace:
     """Call under both modes, and put the trace together, of a call that raises too."""
     inner = [part for module in patterns.modules_of(fn) for part in module.modules()]
     parts = [fn, *patterns.referred(fn), *inner]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-import torch
+from torch import Tensor
 
-from mha_course.tracing.axes import Axis, AxisNamer, Origin, size_of, unique, unknown
+from mha_course.tracing.axes import Axes, Axis, AxisNamer, Origin, size_of, unique, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo, rules
 
 Letters = list[Any]
 
 
-def linear(call: OpCall) -> list[list[Axis]]:
+def linear(call: OpCall) -> list[Axes]:
     """Map the last axis: its new name is that of the weight's rows, or follows from the width."""
     x, weight = call.first(), call.arg(1, "weight")
     rows = call.axes(weight)[0] if weight.dim() == 2 else ()
@@ -22,12 +22,12 @@ def linear(call: OpCall) -> list[list[Axis]]:
     if call.names.label(rows) == "?":
         rows = _made_of(call.names, call.axes(x), call.outs[0].shape[-1])
     for parameter, axes in ((weight, [rows, call.axes(x)[-1]]), (call.arg(2, "bias"), [rows])):
-        if isinstance(parameter, torch.Tensor) and call.info(parameter).weight:
+        if isinstance(parameter, Tensor) and call.info(parameter).weight:
             call.info(parameter).learn(axes, call.names)
     return [[*call.axes(x)[:-1], rows][-call.outs[0].dim() :]]
 
 
-def _made_of(names: AxisNamer, axes: list[Axis], size: int) -> Axis:
+def _made_of(names: AxisNamer, axes: Axes, size: int) -> Axis:
     """Name what a weight makes of a last axis: tokens and heads are mixed, a width has a size."""
     last = axes[-1] if axes else ()
     label = names.label(last)
@@ -38,7 +38,7 @@ def _made_of(names: AxisNamer, axes: list[Axis], size: int) -> Axis:
     return (unique(size, Origin.LATENT),) if label == "kv_rank" else names.linear(size)
 
 
-def matmul(call: OpCall) -> list[list[Axis]]:
+def matmul(call: OpCall) -> list[Axes]:
     """Matrix products: @, matmul, bmm, mm, mv, dot; addmm and baddbmm add a bias."""
     offset = 1 if call.op in ("addmm", "baddbmm", "addbmm", "addmv") else 0
     left = call.arg(offset, "batch1", "mat1", "mat", "input")
@@ -54,7 +54,7 @@ def matmul(call: OpCall) -> list[list[Axis]]:
     return [axes]
 
 
-def tensordot(call: OpCall) -> list[list[Axis]]:
+def tensordot(call: OpCall) -> list[Axes]:
     """Sum products over pairs of axes; inner sums over the last axis of both."""
     left = call.arg(0, "a", "input")
     right = call.arg(1, "b", "other")
@@ -68,7 +68,7 @@ def tensordot(call: OpCall) -> list[list[Axis]]:
     return [contract(call, [left, right], [one, two], out)]
 
 
-def einsum(call: OpCall) -> list[list[Axis]]:
+def einsum(call: OpCall) -> list[Axes]:
     """Sum products as the letters say."""
     equation, operands = call.args[0], call.args[1:]
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
@@ -82,9 +82,7 @@ def einsum(call: OpCall) -> list[list[Axis]]:
     return [_spelled(call, list(operands), inputs.split(","), output)]
 
 
-def _spelled(
-    call: OpCall, tensors: list[torch.Tensor], terms: list[str], output: str
-) -> list[Axis]:
+def _spelled(call: OpCall, tensors: list[Tensor], terms: list[str], output: str) -> Axes:
     """Replace the dots of terms by as many letters as they stand for, and contract."""
     dots = [x.dim() - len(term.replace("...", "")) for term, x in zip(terms, tensors, strict=True)]
     depth = max(dots)
@@ -95,16 +93,14 @@ def _spelled(
     return contract(call, tensors, spelled[:-1], spelled[-1])
 
 
-def contract(
-    call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], out: Letters
-) -> list[Axis]:
+def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Letters) -> Axes:
     """Name the axes of a sum of products; warn of sums over axes that only agree in size."""
     names = call.names
     values = list(map(call.info, tensors))
     for value, term in zip(values, terms, strict=True):
         _turn_roles(names, value, [letter not in out for letter in term])
     met: dict[Any, Axis] = {}
-    seen: dict[Any, list[Axis]] = defaultdict(list)
+    seen: dict[Any, Axes] = defaultdict(list)
     products = not any(value.over for value in values)
     for number, term in enumerate(terms):
         factor = _axes_of_factor(call, tensors, terms, number, out)
@@ -150,8 +146,8 @@ def _turn_roles(names: AxisNamer, weights: TensorInfo, summed: list[bool]) -> No
 
 
 def _axes_of_factor(
-    call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], number: int, out: Letters
-) -> list[Axis]:
+    call: OpCall, tensors: list[Tensor], terms: list[Letters], number: int, out: Letters
+) -> Axes:
     """Return the axes of a factor, those of a weight named as a Linear's output is."""
     axes = call.axes(tensors[number])
     names = call.names
@@ -195,11 +191,7 @@ def _warn_of_mismatch(call: OpCall, summed: bool, left: Axis, right: Axis, produ
 
 
 def _stage_of(
-    call: OpCall,
-    values: list[TensorInfo],
-    terms: list[Letters],
-    gone: dict[Any, list[Axis]],
-    axes: list[Axis],
+    call: OpCall, values: list[TensorInfo], terms: list[Letters], gone: dict[Any, Axes], axes: Axes
 ) -> str:
     """Tell the stage: tokens times tokens give scores, weights times values the context."""
     names = call.names
@@ -265,7 +257,7 @@ def after_linear(values: list[Any]) -> str:
     return "out" if any(value.stage in ("context", "merged") for value in values) else "projection"
 
 
-def cell(call: OpCall) -> list[list[Axis]]:
+def cell(call: OpCall) -> list[Axes]:
     """Take one step of a recurrent network: the state's width is named as a Linear's."""
     *before, width = call.axes(call.arg(1, "hx"))
     named = call.names.linear(size_of(width))
@@ -273,7 +265,7 @@ def cell(call: OpCall) -> list[list[Axis]]:
     return [[*before, named]]
 
 
-def fused(call: OpCall) -> list[list[Axis]]:
+def fused(call: OpCall) -> list[Axes]:
     """Attention in one call, from q, k and v."""
     names = call.names
     q, k, v = (call.axes(call.arg(n, name)) for n, name in enumerate(("query", "key", "value")))
@@ -290,7 +282,7 @@ def fused(call: OpCall) -> list[list[Axis]]:
     queries, keys = size_of(full[-2]), size_of(full[-1])
     if call.arg(5, "is_causal", default=False) and queries < keys:
         call.warn(warnings.warn("causal-top-left", T=queries, S=keys))
-    if isinstance(mask, torch.Tensor):
+    if isinstance(mask, Tensor):
         for left, right in zip(full[::-1], call.axes(mask)[::-1], strict=False):
             call.broadcast(left, right)
     batch = [names.unify(*pair)[0] for pair in zip(full[:-2], k[:-2], strict=False)]
@@ -298,7 +290,7 @@ def fused(call: OpCall) -> list[list[Axis]]:
     return [[*batch, full[-2], v[-1]]]
 
 
-def module(call: OpCall) -> list[list[Axis]]:
+def module(call: OpCall) -> list[Axes]:
     """``nn.MultiheadAttention`` in one call: tokens first, or after the batch on its fast path."""
     names = call.names
     query = call.axes(call.arg(0, "query"))
@@ -311,9 +303,9 @@ def module(call: OpCall) -> list[list[Axis]]:
     batch = [axis for dim, axis in enumerate(query[:-1]) if dim != position]
     heads = names.read("H", names.sizes["H"]) if "H" in names.sizes else None
     mask = call.kwargs.get("attn_mask")
-    if heads and isinstance(mask, torch.Tensor) and mask.dim() == 3:
+    if heads and isinstance(mask, Tensor) and mask.dim() == 3:
         call.broadcast((*batch[0], *heads), call.axes(mask)[0])
-    rest: list[list[Axis]] = []
+    rest: list[Axes] = []
     for result, weights in zip(call.results[1:], call.outs[1:], strict=True):
         between = [heads] if heads and weights.dim() == len(batch) + 3 else []
         rest.append([*batch, *between, queries, keys])

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from functools import reduce
 
-import torch
+from torch import Tensor
 
-from mha_course.tracing.axes import Axis, Factor, Origin, Size, axis_of, size_of, unknown
+from mha_course.tracing.axes import Axes, Axis, Factor, Origin, Size, axis_of, size_of, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo, rules
 from mha_course.tracing.rules.contraction import of_sum
 from mha_course.tracing.rules.moves import keys_of, meet_mask
 
 
-def same(call: OpCall) -> list[list[Axis]]:
+def same(call: OpCall) -> list[Axes]:
     """Keep the axes of the first tensor."""
     return [call.axes(call.first()) for _ in call.outs]
 
 
-def copied(call: OpCall) -> list[list[Axis]]:
+def copied(call: OpCall) -> list[Axes]:
     """Copy into a tensor or its rows: axes written whole take the names of what was copied."""
     target = call.first()
     source = call.arg(3, "source") if "index" in call.op else call.arg(1, "src")
@@ -30,7 +30,7 @@ def copied(call: OpCall) -> list[list[Axis]]:
     return [axes]
 
 
-def stored(call: OpCall) -> list[list[Axis]]:
+def stored(call: OpCall) -> list[Axes]:
     """Write into a part of a tensor: axes written whole take the names of what was written.
 
     An element written with the like element of another axis shows that the two axes are the same.
@@ -39,7 +39,7 @@ def stored(call: OpCall) -> list[list[Axis]]:
     axes = call.axes(target)
     meet_mask(call, key, axes)
     keys = keys_of(key, len(axes))
-    if not isinstance(source, torch.Tensor) or not all(isinstance(k, (int, slice)) for k in keys):
+    if not isinstance(source, Tensor) or not all(isinstance(k, (int, slice)) for k in keys):
         return [axes]
     left = [n for n, k in enumerate(keys) if isinstance(k, slice)]
     for n, new in zip(reversed(left), reversed(call.axes(source)), strict=False):
@@ -59,7 +59,7 @@ def _written(call: OpCall, old: Axis, new: Axis) -> Axis:
     return new if call.names.label(old) == "?" else old
 
 
-def topk(call: OpCall) -> list[list[Axis]]:
+def topk(call: OpCall) -> list[Axes]:
     """Keep the largest along an axis, which then counts something else."""
     axes = call.axes(call.first())
     dim = call.arg(2, "dim", default=-1)
@@ -67,12 +67,12 @@ def topk(call: OpCall) -> list[list[Axis]]:
     return [axes for _ in call.outs]
 
 
-def like(call: OpCall) -> list[list[Axis]]:
+def like(call: OpCall) -> list[Axes]:
     """Broadcast all tensors that go in; the first tensor with an axis names it."""
     parts = [tensor for tensor in call.tensors if tensor.dim()]
     rank = call.outs[0].dim()
     rows = [[()] * (rank - part.dim()) + call.axes(part) for part in parts]
-    axes: list[Axis] = [unknown(size) for size in call.outs[0].shape]
+    axes: Axes = [unknown(size) for size in call.outs[0].shape]
     for position in range(rank):
         column = [row[position] for row in rows if len(row) == rank]
         axes[position] = reduce(call.broadcast, column) if column else axes[position]
@@ -80,7 +80,7 @@ def like(call: OpCall) -> list[list[Axis]]:
     return [axes for _ in call.outs]
 
 
-def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[list[Axis]]) -> None:
+def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[Axes]) -> None:
     """Say what the arithmetic means: scaling, masking, or a softmax by hand."""
     result = call.results[0]
     main = next((value for value in values if value.stage in (*SCORES, "weights")), None)
@@ -108,12 +108,12 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[list[Axis]])
             call.warn(warnings.warn("mask-on-queries"))
 
 
-def reduced(call: OpCall) -> list[list[Axis]]:
+def reduced(call: OpCall) -> list[Axes]:
     """Drop axes, or keep them with size 1."""
     x = call.first()
     value = call.info(x)
     given = call.arg(1, "dim", "axis")
-    if isinstance(given, torch.Tensor):  # max(a, b)
+    if isinstance(given, Tensor):  # max(a, b)
         return like(call)
     dims = call.dims(given, x.dim())
     gone = [call.names.label(value.axes[dim]) for dim in dims]
@@ -127,7 +127,7 @@ def reduced(call: OpCall) -> list[list[Axis]]:
     return [left for _ in call.outs]
 
 
-def softmax(call: OpCall) -> list[list[Axis]]:
+def softmax(call: OpCall) -> list[Axes]:
     """Normalise along an axis, which should be that of the keys."""
     x = call.first()
     axes = call.axes(x)
@@ -139,7 +139,7 @@ def softmax(call: OpCall) -> list[list[Axis]]:
     return [axes]
 
 
-def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) -> None:
+def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: Axes) -> None:
     names = call.names
     value = call.info(call.first())
     result = call.results[0]
@@ -164,7 +164,7 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) 
             call.warn(warnings.of_softmax(mistakes[label], labels, tokens[-1]))
 
 
-def embedding(call: OpCall) -> list[list[Axis]]:
+def embedding(call: OpCall) -> list[Axes]:
     """Look up a vector for every number."""
     ids = call.arg(0, "input")
     weight = call.arg(1, "weight")
@@ -173,7 +173,7 @@ def embedding(call: OpCall) -> list[list[Axis]]:
     return [[*call.axes(ids), rows if named else call.names.width()]]
 
 
-def convolve(call: OpCall) -> list[list[Axis]]:
+def convolve(call: OpCall) -> list[Axes]:
     """Keep the batch, cut shortened axes into patches, name the channels by their number."""
     shape = call.outs[0].shape
     axes = call.axes(call.first())
@@ -187,27 +187,27 @@ def convolve(call: OpCall) -> list[list[Axis]]:
     return [[axes[0], channels, *patches]]
 
 
-def outer(call: OpCall) -> list[list[Axis]]:
+def outer(call: OpCall) -> list[Axes]:
     """Multiply every number of one vector with every number of another."""
     return [[call.axes(vector)[0] for vector in (call.first(), call.arg(1, "vec2"))]]
 
 
-def one_hot(call: OpCall) -> list[list[Axis]]:
+def one_hot(call: OpCall) -> list[Axes]:
     """Add an axis of classes, which is named where a size of that name was given."""
     size = call.outs[0].shape[-1]
     name = next((name for name, known in call.names.extra.items() if known == size), "")
     return [[*call.axes(call.first()), (Factor(name, size),) if name else unknown(size)]]
 
 
-def filled(call: OpCall) -> list[list[Axis]]:
+def filled(call: OpCall) -> list[Axes]:
     """Make a tensor of a shape: zeros, full, randn, new_ones, randint …"""
     values = (*call.args, *call.kwargs.values())
-    given = [value for value in values if not isinstance(value, torch.Tensor)]
+    given = [value for value in values if not isinstance(value, Tensor)]
     shapes = [value for value in given if isinstance(value, (tuple, list))]
     return [[axis_of(size) for size in (shapes[0] if shapes else given[: call.outs[0].dim()])]]
 
 
-def counted(call: OpCall) -> list[list[Axis]]:
+def counted(call: OpCall) -> list[Axes]:
     """Count the elements of an axis, or every second of a head's width: arange."""
     length = call.outs[0].size(0)
     end = call.arg(1 if len(call.args) > 1 else 0, "end")
@@ -218,7 +218,7 @@ def counted(call: OpCall) -> list[list[Axis]]:
     return [[end.axis]] if end == length else []
 
 
-def identity(call: OpCall) -> list[list[Axis]]:
+def identity(call: OpCall) -> list[Axes]:
     """Make a square matrix, or one with as many columns as are asked for."""
     rows, columns = call.arg(0, "n"), call.arg(1, "m")
     return [[axis_of(rows), axis_of(rows if columns is None else columns)]]

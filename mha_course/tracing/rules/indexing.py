@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import torch
+from torch import Tensor
 
-from mha_course.tracing.axes import Axis, Factor, size_of, unknown
+from mha_course.tracing.axes import Axes, Axis, Factor, size_of, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall, rules
 from mha_course.tracing.rules.moves import PIECES
 
 
-def cat(call: OpCall) -> list[list[Axis]]:
+def cat(call: OpCall) -> list[Axes]:
     """Lay tensors one after another along an axis that they have."""
     names = call.names
     rank = call.outs[0].dim()
@@ -35,7 +35,7 @@ def cat(call: OpCall) -> list[list[Axis]]:
     return [out]
 
 
-def _are_heads(call: OpCall, parts: list[torch.Tensor]) -> bool:
+def _are_heads(call: OpCall, parts: list[Tensor]) -> bool:
     """Return whether attention, or a Linear of a head's width, made these head by head."""
     values = [call.info(part) for part in parts]
     labels = values[0].labels
@@ -48,7 +48,7 @@ def _are_heads(call: OpCall, parts: list[torch.Tensor]) -> bool:
     return True
 
 
-def _shared_axis(call: OpCall, column: list[Axis]) -> Axis:
+def _shared_axis(call: OpCall, column: Axes) -> Axis:
     shared = column[0]
     for axis in column[1:]:
         if size_of(shared) == size_of(axis):
@@ -59,7 +59,7 @@ def _shared_axis(call: OpCall, column: list[Axis]) -> Axis:
     return shared
 
 
-def _concatenated(call: OpCall, along: list[Axis], beside: list[str], size: int) -> Axis:
+def _concatenated(call: OpCall, along: Axes, beside: list[str], size: int) -> Axis:
     names = call.names
     labels = [names.label(axis) for axis in along]
     heads, width = (names.sizes.get(name, 0) for name in "HD")
@@ -80,7 +80,7 @@ def _concatenated(call: OpCall, along: list[Axis], beside: list[str], size: int)
 
 
 def _concatenated_tokens(
-    call: OpCall, along: list[Axis], labels: list[str], size: int, heads: bool
+    call: OpCall, along: Axes, labels: list[str], size: int, heads: bool
 ) -> Axis:
     """Name tokens joined to tokens, or in heads to what is unknown: they are the keys."""
     names = call.names
@@ -110,7 +110,7 @@ def _concatenated_tokens(
     return (Factor(f"{label}+1", size, tokens[0][0]),)
 
 
-def stack(call: OpCall) -> list[list[Axis]]:
+def stack(call: OpCall) -> list[Axes]:
     """Lay tensors side by side along a new axis: heads if they are, else the plain number."""
     parts = list(call.arg(0, "tensors"))
     dim = call.arg(1, "dim", default=0) % call.outs[0].dim()
@@ -127,7 +127,7 @@ def stack(call: OpCall) -> list[list[Axis]]:
     return [[*out[:dim], new or unknown(len(parts)), *out[dim:]]]
 
 
-def _picked(call: OpCall, parts: list[torch.Tensor]) -> Axis:
+def _picked(call: OpCall, parts: list[Tensor]) -> Axis:
     """Return the axis of which these are all elements, in order, or ()."""
     values = [call.info(part) for part in parts]
     for pick in values[0].selections:
@@ -138,7 +138,7 @@ def _picked(call: OpCall, parts: list[torch.Tensor]) -> Axis:
     return ()
 
 
-def gather(call: OpCall) -> list[list[Axis]]:
+def gather(call: OpCall) -> list[Axes]:
     """Pick elements along an axis, which is then named as that of the index is."""
     axes = call.axes(call.first())
     last = call.op == "take_along_dim"

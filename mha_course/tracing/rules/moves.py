@@ -9,22 +9,33 @@ from operator import mul
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from mha_course.tracing import axes as factors
 from mha_course.tracing import replay
-from mha_course.tracing.axes import Axis, AxisNamer, Factor, Origin, Size, axis_of, size_of, unknown
+from mha_course.tracing.axes import (
+    Axes,
+    Axis,
+    AxisNamer,
+    Factor,
+    Origin,
+    Size,
+    axis_of,
+    size_of,
+    unknown,
+)
 from mha_course.tracing.replay import Digit, Moved
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import PIECE, OpCall, Selection, rules
 from mha_course.tracing.rules.warnings import Cut
 
 ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
-Laid = tuple[list[Axis], list[Cut]]
+Laid = tuple[Axes, list[Cut]]
 Pairs = list[tuple[Factor, int]]  # each factor with the axis it was in
 
 
-def reshape(call: OpCall) -> list[list[Axis]]:
+def reshape(call: OpCall) -> list[Axes]:
     """Lay the same numbers, in order, into a new shape; some leave other axes alone."""
     before = call.axes(call.first())
     shape = call.outs[0].shape
@@ -81,7 +92,7 @@ def _lay(
     have_ends = list(accumulate((factor.size for factor, _ in solid), mul))
     want_ends = list(accumulate(wanted, mul))
     common = sorted({*have_ends} & {*want_ends})
-    groups: list[Axis] = []
+    groups: Axes = []
     cuts: list[Cut] = []
     for begin, end in zip([0, *common], common, strict=False):  # the smallest blocks of equal size
         block = [pair for pair, at in zip(solid, have_ends, strict=True) if begin < at <= end]
@@ -95,7 +106,7 @@ def _lay(
     return list(map(names.tidy, placed)), cuts
 
 
-def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[list[Axis], Cut | None]:
+def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut | None]:
     block = tuple([factor for factor, _ in pairs])
     came_from = [axis for _, axis in pairs]
     if len(sizes) == 1:
@@ -126,11 +137,11 @@ def _place_ones(
     flat: list[Factor],
     out: list[Axis | None],
     like: Sequence[Axis],
-) -> list[Axis]:
+) -> Axes:
     """Give the new axes of size 1 to the named factors of size 1; neighbours take the rest."""
     ones = [(position, factor) for position, factor in enumerate(flat) if factor.size == 1]
     free = [position for position, axis in enumerate(out) if axis is None]
-    axes: list[Axis] = [axis or () for axis in out]
+    axes: Axes = [axis or () for axis in out]
     for slot, axis in enumerate(like):  # an axis whose size was written is there
         root = names.root(names.label(axis))
         named = [pair for pair in ones if names.root(pair[1].name) == root]
@@ -155,7 +166,7 @@ def _before_width(flat: list[Factor], position: int) -> bool:
 
 
 def _attach(
-    axes: list[Axis], old: Sequence[Axis], flat: list[Factor], position: int, one: Factor
+    axes: Axes, old: Sequence[Axis], flat: list[Factor], position: int, one: Factor
 ) -> None:
     """Join a factor of size 1 that lost its axis: heads to their width, others to the left."""
     after = flat[position + 1] if position + 1 < len(flat) else None
@@ -174,7 +185,7 @@ def _attach(
             return
 
 
-def view(call: OpCall) -> list[list[Axis]]:
+def view(call: OpCall) -> list[Axes]:
     """Show the numbers in another order, or some of them: transpose, chunk, select, expand …"""
     if call.func is functional.unfold:
         return rearrange(call)
@@ -184,13 +195,13 @@ def view(call: OpCall) -> list[list[Axis]]:
     return _named(call, axes, replay.of_views(call.again, list(map(size_of, axes)), *kind))
 
 
-def expand(call: OpCall) -> list[list[Axis]]:
+def expand(call: OpCall) -> list[Axes]:
     """Show one number several times without a copy, along an axis that the caller's size names."""
     names = call.names
     other = call.arg(1, "other")
-    sized = not isinstance(other, torch.Tensor)
+    sized = not isinstance(other, Tensor)
     like = list(map(axis_of, call.ints(1, "size"))) if sized else call.axes(other)
-    out: list[Axis] = []
+    out: Axes = []
     for old, new in zip(view(call)[0], like, strict=True):
         axis = old
         if old and old[0].origin is Origin.COPIES:
@@ -204,7 +215,7 @@ def expand(call: OpCall) -> list[list[Axis]]:
     return [out]
 
 
-def repeat(call: OpCall) -> list[list[Axis]]:
+def repeat(call: OpCall) -> list[Axes]:
     """Lay copies side by side, of the whole (repeat, tile) or of each number (interleaved)."""
     axes = call.axes(call.first())
     if call.op == "repeat_interleave" and call.arg(2, "dim") is None and len(axes) > 1:
@@ -213,7 +224,7 @@ def repeat(call: OpCall) -> list[list[Axis]]:
     return _named(call, axes, [replay.of_copies(call.again, sizes, call.outs[0].shape)])
 
 
-def rearrange(call: OpCall) -> list[list[Axis]]:
+def rearrange(call: OpCall) -> list[Axes]:
     """Lay the digits of several axes together in another order, as pixel_shuffle does."""
     x = call.first()
     axes = call.axes(x)
@@ -237,7 +248,7 @@ def rearrange(call: OpCall) -> list[list[Axis]]:
 
 def is_bool(key: Any) -> bool:
     """Return whether an index is a mask."""
-    return isinstance(key, torch.Tensor) and key.dtype in (torch.bool, torch.uint8)
+    return isinstance(key, Tensor) and key.dtype in (torch.bool, torch.uint8)
 
 
 def keys_of(key: Any, rank: int) -> list[Any]:
@@ -249,13 +260,13 @@ def keys_of(key: Any, rank: int) -> list[Any]:
     return keys
 
 
-def meet_mask(call: OpCall, key: Any, axes: list[Axis]) -> None:
+def meet_mask(call: OpCall, key: Any, axes: Axes) -> None:
     """Take note that a mask which picks elements has the axes that it picks from."""
     for mask, axis in zip(call.axes(key) if is_bool(key) else (), axes, strict=False):
         call.names.meet(mask, axis)
 
 
-def getitem(call: OpCall) -> list[list[Axis]]:
+def getitem(call: OpCall) -> list[Axes]:
     """Index with numbers, slices and None; one index tensor brings its own axes."""
     axes = call.axes(call.args[0])
     plain: list[Any] = []  # with slices for index tensors
@@ -265,7 +276,7 @@ def getitem(call: OpCall) -> list[list[Axis]]:
     for key in keys_of(call.args[1], len(axes)):
         dim = len([k for k in plain if k is not None])
         place = len([k for k in plain if not isinstance(k, int)])
-        unseen |= isinstance(key, torch.Tensor)
+        unseen |= isinstance(key, Tensor)
         if isinstance(key, slice):
             start, stop, step = key.indices(size_of(axes[dim]))
             if (start, step, key.stop) == (0, 1, stop) and call.names.label(axes[dim]) == "?":
@@ -273,7 +284,7 @@ def getitem(call: OpCall) -> list[list[Axis]]:
             plain.append(slice(start, start + 1) if start < stop <= start + step else key)
         elif key is None or isinstance(key, int):
             plain.append(key)
-        elif isinstance(key, torch.Tensor) and not key.dim() and not is_bool(key):
+        elif isinstance(key, Tensor) and not key.dim() and not is_bool(key):
             plain.append(0)
         else:
             meet_mask(call, key, axes[dim:])
@@ -287,15 +298,13 @@ def getitem(call: OpCall) -> list[list[Axis]]:
     if advanced:  # one gives its own axes, several give unknown ones
         place, key = advanced[0]
         missing = call.outs[0].dim() - len(out)
-        own = len(advanced) == 1 and isinstance(key, torch.Tensor) and not is_bool(key)
+        own = len(advanced) == 1 and isinstance(key, Tensor) and not is_bool(key)
         shape = call.outs[0].shape[place : place + missing]
         out[place:place] = call.axes(key) if own else list(map(unknown, shape))
     return [out]
 
 
-def _named(
-    call: OpCall, axes: list[Axis], moved: Sequence[Moved], unseen: bool = False
-) -> list[list[Axis]]:
+def _named(call: OpCall, axes: Axes, moved: Sequence[Moved], unseen: bool = False) -> list[Axes]:
     """Name results each of whose axes has digits of one axis only; note what was selected."""
     pairs = [_name(call, axes, result, number) for number, result in enumerate(moved)]
     call.selections = [() if unseen else selected for _, selected in pairs]
@@ -303,8 +312,8 @@ def _named(
 
 
 def _name(
-    call: OpCall, axes: list[Axis], moved: Moved, number: int
-) -> tuple[list[Axis], tuple[Selection, ...]]:
+    call: OpCall, axes: Axes, moved: Moved, number: int
+) -> tuple[Axes, tuple[Selection, ...]]:
     names = call.names
     seen = set(chain(*moved.axes))
     linear = len(call.outs) > 1 and call.info(call.first()).linear
@@ -355,7 +364,7 @@ def _sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) ->
     return unknown(size)
 
 
-def _windows(names: AxisNamer, axis: Axis, stride: int, digits: list[Digit]) -> list[Axis]:
+def _windows(names: AxisNamer, axis: Axis, stride: int, digits: list[Digit]) -> Axes:
     """Name how many windows slide along an axis, and how long each is."""
     count, window = digits
     disjoint = window.stride == stride and count.stride == window.size * stride
@@ -367,7 +376,7 @@ def _windows(names: AxisNamer, axis: Axis, stride: int, digits: list[Digit]) -> 
     return parts
 
 
-def complex_pairs(call: OpCall) -> list[list[Axis]]:
+def complex_pairs(call: OpCall) -> list[Axes]:
     """Read pairs of numbers as complex numbers, or write complex numbers as pairs."""
     axes = call.axes(call.first())
     if call.op == "view_as_real":
@@ -381,7 +390,7 @@ def complex_pairs(call: OpCall) -> list[list[Axis]]:
     return [left]
 
 
-def pad(call: OpCall) -> list[list[Axis]]:
+def pad(call: OpCall) -> list[Axes]:
     """Grow or shrink some axes: these are new."""
     return [factors.kept(call.axes(call.first()), call.outs[0].shape)]
 
