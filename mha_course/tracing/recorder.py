@@ -22,7 +22,7 @@ from mha_course.tracing.op_counter import OpCounter
 from mha_course.tracing.records import Argument, Operand, Step
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall, Rule, TensorInfo, tensors_in
-from mha_course.tracing.rules.contraction import CONTRACTIONS, after_linear
+from mha_course.tracing.rules.contraction import CONTRACTIONS
 from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
 from mha_course.tracing.rules.moves import VIEWS
@@ -72,8 +72,7 @@ class Recorder(TorchFunctionMode):
         self.lines: list[UserFrame | None] = []  # for each step
         self.aliases: dict[str, int] = {}  # further variables that held a result
         self.warnings: dict[int, str] = {}
-        self.pending: dict[int, str] = {}
-        self.settled: set[int] = set()
+        self.pending: dict[int, str] = {}  # until a later step settles them
         self.notes: dict[str, None] = {}  # what could not be seen, in order
         self.running = Frames(self._bind, modules)
         self.failure: str | None = None
@@ -197,9 +196,8 @@ class Recorder(TorchFunctionMode):
         values = [self.values.get(key) or self.info(tensor) for key, tensor in by_id.items()]
         call = OpCall(
             op, func, args, kwargs, outs, self.names, self.info, len(self.steps), read,
-            self.pending, self.settled,
+            self.pending, self.warnings, [TensorInfo([]) for _ in outs],
         )  # fmt: skip
-        call.results = [TensorInfo([]) for _ in outs]
         for result, axes in zip(call.results, self._axes(call, outs), strict=True):
             result.axes = axes
         inherit(call, values)
@@ -212,8 +210,6 @@ class Recorder(TorchFunctionMode):
             self._remember(call.results[number], tensor, step)
             if number == 0 or op not in ONE_ROW:
                 self._add_step(call, number, inputs, before, line)
-        for index, text in call.warnings.items():
-            self.warnings.setdefault(index, text)
 
     def _bind(self, name: str, held: object, first: int) -> None:
         """Give a variable's name to the step, not before the first one, that made what it holds."""
@@ -233,16 +229,14 @@ class Recorder(TorchFunctionMode):
         rule = RULES.get(call.op) or RULES.get(base)
         copies = self.counter.copies
         try:
-            named = [list(axes) for axes in rule(call)] if rule else self._kept(call)
+            in_place = call.op.endswith("_") and call.args and outs[0] is call.args[0]
+            made = rule(call) if rule else [call.axes(outs[0])] if in_place else []
+            named = list(map(list, made))
         except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
             named = []  # arguments of a kind that the rule does not know
         self.counter.copies = copies  # without those of the rule
         named += [[] for _ in outs[len(named) :]]
         return [self._checked(axes, tensor) for axes, tensor in zip(named, outs, strict=True)]
-
-    def _kept(self, call: OpCall) -> list[Axes]:
-        in_place = call.op.endswith("_") and call.args and call.outs[0] is call.args[0]
-        return [call.axes(call.outs[0])] if in_place else []
 
     def _checked(self, axes: Axes, tensor: torch.Tensor) -> Axes:
         """Drop names that do not fit the shape, and keep query and key tokens apart."""
@@ -284,39 +278,29 @@ class Recorder(TorchFunctionMode):
         ))  # fmt: skip
 
     def _flops(self, call: OpCall) -> int:
-        if call.op == "scaled_dot_product_attention":
-            q = call.arg(0, "query")
-            k = call.arg(1, "key")
-            v = call.arg(2, "value")
-            rows = math.prod(call.outs[0].shape[:-1])
-            return 2 * rows * k.shape[-2] * (q.shape[-1] + v.shape[-1])
-        return self.counter.flops
+        if call.op != "scaled_dot_product_attention":
+            return self.counter.flops
+        q, k, v = (call.arg(n, name) for n, name in enumerate(("query", "key", "value")))
+        rows = math.prod(call.outs[0].shape[:-1])
+        return int(2 * rows * k.shape[-2] * (q.shape[-1] + v.shape[-1]))
 
 
 def inherit(call: OpCall, values: list[TensorInfo]) -> None:
     """Let the results keep what is known of the inputs, unless a rule set it."""
     picked = [value.selections for value in values if value.selections] or [()]
     shared = tuple([element for element in picked[0] if all(element in row for row in picked)])
-    if shared or call.selections:
-        for number, result in enumerate(call.results):
-            result.selections = (*call.selections[number], *shared) if call.selections else shared
-    if call.op in CONTRACTIONS:
-        if call.op == "linear":
-            call.results[0].stage = after_linear(values)
-            call.results[0].linear = True
+    own = call.selections or [()] * len(call.results)
+    for result, selections in zip(call.results, own, strict=True):
+        result.selections = (*selections, *shared)
+    if call.op in CONTRACTIONS or not values:
         return
-    if not values:
-        return
-    main = values[0]
-    weights = None
-    for value in reversed(values):
-        main = value if value.stage else main
-        weights = value if value.over else weights
+    main = next((value for value in values if value.stage), values[0])
+    weights = next((value for value in values if value.over), None)
     shapes = call.op in SHAPE_ONLY
     for result in call.results:
-        if shapes and not main.stage:
-            result.stage = _begun(call.names, main, result)
-        result.stage = result.stage or (LATER.get(main.stage, main.stage) if shapes else main.stage)
+        begun = shapes and not main.stage
+        later = LATER.get(main.stage, main.stage) if shapes else main.stage
+        result.stage = result.stage or (_begun(call.names, main, result) if begun else later)
         result.summed = main.summed
         if main.family:
             result.family = main.family

@@ -19,7 +19,7 @@ from mha_course.tracing.axes import AxisNamer
 from mha_course.tracing.compare import Comparison, Ledger
 from mha_course.tracing.patterns import Patterns, Sizes, Tensors, Words
 from mha_course.tracing.recorder import Recorder
-from mha_course.tracing.records import Argument, Operand, Source, Step
+from mha_course.tracing.records import Argument, Source, Step
 from mha_course.tracing.rules import warnings as diagnosis
 from mha_course.tracing.source_lines import HERE, code_lines, statements
 from mha_course.tracing.torch_internals import MACHINERY, Args, Kwargs
@@ -251,40 +251,50 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     warnings = _warnings_of(recorder)
     later = inspect.isgenerator(result) or inspect.isawaitable(result) or inspect.isasyncgen(result)
     custom = dict.fromkeys(f"{step.op}: {CUSTOM}" for step in recorder.steps if "::" in step.op)
-    unknown = recorder.names.sizes.get("H", 1) > 1 and not {"C", "D"} & recorder.names.sizes.keys()
+    names = recorder.names
+    unknown = names.sizes.get("H", 1) > 1 and not {"C", "D"} & names.sizes.keys()
     codes = {id(line.code): line.code for line in recorder.lines if line}.values()
     typed = [SIZES.format(_title(code)) for code in codes if {"type", "int"} <= {*code.co_names}]
     notes = (*notes, *recorder.notes, *custom, *typed, *[LATER] * later, *[WIDTH_UNKNOWN] * unknown)
     recorder.running.finish()
-    final = recorder.names.final
     arguments = tuple(
-        replace(made, axes=made.axes or final(value.axes))
+        replace(made, axes=made.axes or names.final(value.axes))
         for made, value in recorder.arguments.values()
     )
-    known_axes: dict[int | str, tuple[str, ...]] = {made.name: made.axes for made in arguments}
+    known: dict[int | str, tuple[str, ...]] = {made.name: made.axes for made in arguments}
     for step, info in zip(recorder.steps, recorder.infos, strict=True):
-        step.axes = known_axes[step.index] = final(info.axes)
-        step.inputs = tuple(_named(operand, known_axes) for operand in step.inputs)
-    stages.settle(recorder.steps, recorder.infos, recorder.names)
-    for step in recorder.steps:
+        step.axes = known[step.index] = names.final(info.axes)
+        told = [known.get(operand.source, operand.axes) for operand in step.inputs]
+        step.inputs = tuple(
+            operand._replace(axes=axes) if len(axes) == len(operand.shape) else operand
+            for operand, axes in zip(step.inputs, told, strict=True)
+        )
         text = warnings.get(step.index)
-        if isinstance(text, diagnosis.Question):
-            step.question = text
-        else:
-            step.warning = text
+        asked = isinstance(text, diagnosis.Question)
+        step.question = text if asked else None
+        step.warning = None if asked else text
+    stages.settle(recorder.steps, recorder.infos, names)
     sources = _add_lines(recorder)
     steps = tuple(recorder.steps)
-    sizes = dict(recorder.names.sizes)
-    return Trace(steps, result, arguments, sources, sizes, notes, failure, recorder.aliases)
+    return Trace(
+        steps, result, arguments, sources, dict(names.sizes), notes, failure, recorder.aliases
+    )
 
 
 def _warnings_of(recorder: Recorder) -> dict[int, str]:
-    warnings = {i: text for i, text in recorder.pending.items() if i not in recorder.settled}
-    warnings |= recorder.warnings
-    if any(text.startswith("heads-innermost") for text in warnings.values()):
+    found = recorder.pending | recorder.warnings
+    if any(text.startswith("heads-innermost") for text in found.values()):
         again = "merge-dim-before-heads"  # a merge then only repeats the order
-        warnings = {i: text for i, text in warnings.items() if not text.startswith(again)}
-    return warnings | _of_some_alone(recorder.steps, warnings)
+        found = {i: text for i, text in found.items() if not text.startswith(again)}
+    name = "view-without-transpose"
+    both = "only-one-of-qkv-wrongly-split"  # of q, k and v
+    wrong = {i: text for i, text in found.items() if text.startswith(name)}
+    splits = [s.axes[-3:] for s in recorder.steps if s.op in ("view", "reshape", "unflatten")]
+    if len(wrong) < 3 and ("S", "H", "D") in splits:
+        more = diagnosis.row_of(both).title
+        for i, text in wrong.items():
+            found[i] = f"{text.replace(name, f'{name} ({both})', 1)} {more}"
+    return found
 
 
 def _add_lines(recorder: Recorder) -> tuple[Source, ...]:
@@ -304,23 +314,6 @@ def _add_lines(recorder: Recorder) -> tuple[Source, ...]:
             step.line = text or linecache.getline(line.code.co_filename, step.lineno).strip()
             step.source = shown.index(key) if key in shown else None
     return tuple(known[key] for key in shown)
-
-
-def _named(operand: Operand, known: Mapping[int | str, tuple[str, ...]]) -> Operand:
-    axes = known.get(operand.source, operand.axes)
-    return operand._replace(axes=axes) if len(axes) == len(operand.shape) else operand
-
-
-def _of_some_alone(steps: list[Step], warnings: dict[int, str]) -> dict[int, str]:
-    """Say it too where of q, k and v some were split well and some not."""
-    name = "view-without-transpose"
-    both = "only-one-of-qkv-wrongly-split"
-    wrong = {i: text for i, text in warnings.items() if text.startswith(name)}
-    splits = [step.axes[-3:] for step in steps if step.op in ("view", "reshape", "unflatten")]
-    if len(wrong) > 2 or ("S", "H", "D") not in splits:
-        return {}
-    more = diagnosis.row_of(both).title
-    return {i: f"{text.replace(name, f'{name} ({both})', 1)} {more}" for i, text in wrong.items()}
 
 
 def _title(code: CodeType) -> str:

@@ -64,10 +64,9 @@ class OpCall:
     index: int  # of the step that the first output becomes
     tensors: list[Tensor]  # that went in
     pending: dict[int, str]  # warnings that a later step may settle
-    settled: set[int]
+    warnings: dict[int, str]  # the first of each step counts
+    results: list[TensorInfo]  # what a rule knows beyond the axes
     selections: list[tuple[Selection, ...]] = field(default_factory=list)  # of each output
-    results: list[TensorInfo] = field(default_factory=list)  # what a rule knows beyond the axes
-    warnings: dict[int, str] = field(default_factory=dict)  # the first of each step counts
 
     def axes(self, tensor: Tensor) -> Axes:
         """Return the axes of an input."""

@@ -18,6 +18,8 @@ def linear(call: OpCall) -> list[Axes]:
     """Map the last axis: its new name is that of the weight's rows, or follows from the width."""
     x, weight = call.first(), call.arg(1, "weight")
     rows = call.axes(weight)[0] if weight.dim() == 2 else ()
+    call.results[0].stage = after_linear(list(map(call.info, call.tensors)))
+    call.results[0].linear = True
     call.names.confirm([call.axes(x)[-1]], Origin.LINEAR)
     if call.names.label(rows) == "?":
         rows = _made_of(call.names, call.axes(x), call.outs[0].shape[-1])
@@ -237,7 +239,7 @@ def _check_weighted_sum(call: OpCall, weights: TensorInfo, summed: list[str]) ->
     tokens = list(filter(call.names.counts_tokens, summed))
     # The one of "+1" may be a sink, which has no value.
     if not tokens or over in tokens or over.removesuffix("+1") in tokens:
-        call.settled.add(weights.softmax)
+        call.pending.pop(weights.softmax, None)
     elif call.names.root(over) != over or over == "T":
         text = warnings.of_softmax("softmax-over-queries", weights.labels, tokens[0])
         call.warn(text, weights.softmax)
