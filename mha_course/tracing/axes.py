@@ -453,21 +453,17 @@ class AxisNamer:
         )
 
     def label(self, axis: Axis) -> str:
-        """Write an axis as the field does."""
-        if axis not in self.labels:
-            self.labels[axis] = self._write(axis)
-        return self.labels[axis]
-
-    def _write(self, axis: Axis) -> str:
+        """Write an axis as the field does: heads and their width are C."""
+        if axis in self.labels:
+            return self.labels[axis]
         names = [factor.name for factor in axis]
-        if "?" in names:
-            return "?"
         heads = names.index("H") if "H" in names else -1
         if heads >= 0 and names[heads + 1 : heads + 2] == ["D"]:
             merged = axis[heads].size * axis[heads + 1].size
             if self.sizes.get("C", merged if len(names) == 2 else 0) == merged:
                 names[heads : heads + 2] = ["C"]
-        return "*".join(names) or "1"
+        text = self.labels[axis] = "?" if "?" in names else "*".join(names) or "1"
+        return text
 
     def is_token(self, axis: Axis) -> bool:
         """Return whether an axis counts tokens."""

@@ -1,16 +1,17 @@
-"""A trace as text, HTML and Markdown."""
+"""What a trace holds, as text, HTML and Markdown, beside other traces, and as a short ledger."""
 
 from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mha_course.errors import ShapeError
-from mha_course.markup import CELL, escaped, row, spell_out, table
+from mha_course.markup import CELL, columns, escaped, row, spell_out, table
 from mha_course.tracing.records import Argument, Source, Step, color
 
 _STAGES = "projection split scores scaled_scores masked_scores weights context merged out"
@@ -52,15 +53,52 @@ class Line(NamedTuple):
     sign: str = ""  # of a remark
 
 
-class Reports:
-    """What every trace can be turned into."""
+@dataclass(frozen=True, repr=False)
+class Trace:
+    """What happened in one call, step by step.
+
+    Attributes: steps (one for each tensor that was made), result (of the call), arguments (tensors
+    that existed before), sources (the code that ran), sizes (of each name), notes (what could not
+    be seen), failure (why the call stopped), aliases (further variables that held a step's result).
+    """
 
     steps: tuple[Step, ...]
+    result: Any
     arguments: tuple[Argument, ...]
     sources: tuple[Source, ...]
-    notes: tuple[str, ...]
-    failure: str | None
-    aliases: Mapping[str, int]
+    sizes: dict[str, int]
+    notes: tuple[str, ...] = ()
+    failure: str | None = None
+    aliases: Mapping[str, int] = field(default_factory=dict)
+
+    def compare(self, other: Trace) -> Comparison:
+        """Set another trace beside this one, stage by stage, and say where they part."""
+        return Comparison({"left": self, "right": other})
+
+    def ledger(self, *names: str) -> Ledger:
+        """Return a short table of variables, stages or arguments by name; all stages if none.
+
+        >>> import torch
+        >>> from mha_course.attention import split_heads
+        >>> from mha_course.tracing import trace
+        >>> trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C").ledger("x", "split")
+        x      (B, S, C)     (2, 5, 24)
+        split  (B, H, S, D)  (2, 4, 5, 6)
+        """
+        rows: dict[str, Step | Argument] = {a.name: a for a in self.arguments if a.name in names}
+        names = names or tuple(dict.fromkeys(step.stage for step in self.steps if step.stage))
+        return Ledger(
+            {
+                name if name in rows else self._which(name): rows.get(name) or self.step(name)
+                for name in names
+            }
+        )
+
+    def _which(self, name: str) -> str:
+        """Say that a row has the last of several: layers, or q, k and v."""
+        steps = [step for step in self.steps if name in (step.name, step.stage)]
+        alike = [step for step in steps if (step.op, step.name) == (steps[-1].op, steps[-1].name)]
+        return f"{name} (last of {len(alike)})" if len(alike) > 1 else name
 
     def __str__(self) -> str:
         lines = [self.summary()]
@@ -164,8 +202,8 @@ class Reports:
 
     def step(self, name: str) -> Step:
         """Return the last step of a variable or of a stage, or the step whose result it held."""
-        for field in ("name", "stage"):
-            steps = [step for step in self.steps if getattr(step, field) == name]
+        for attribute in ("name", "stage"):
+            steps = [step for step in self.steps if getattr(step, attribute) == name]
             if steps:
                 return steps[-1]
         if name in self.aliases:
@@ -286,6 +324,7 @@ CODE = "font-family:monospace;white-space:pre-wrap"
 CHIP = "color:#1f2430;border:1px solid #8a8f99;border-radius:3px;padding:0 4px"
 ALERT = f"{CELL};white-space:normal;border-left:4px solid #d95f02"
 QUIET = "opacity:0.75;font-size:90%"
+WRAPPED = CELL.replace("nowrap", "normal") + ";padding:3px 5px"
 PLACE = f"{CELL};white-space:normal;border-top:1px solid #8a8f99"
 
 
@@ -296,3 +335,108 @@ def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
         text = str(size) if name.isdigit() else f"{escaped(name)}&nbsp;{size}"
         spans.append(f'<span style="background:{color(name)};{CHIP}">{text}</span>')
     return " ".join(spans) or "a number"
+
+
+class Part(NamedTuple):
+    """One stage in all traces, and in what they differ there."""
+
+    stage: str
+    steps: tuple[tuple[Step, ...], ...]
+    differs: tuple[str, ...]
+
+
+class Comparison:
+    """What traces have in common and where they differ: axes, their order, shapes and memory.
+
+    Args: traces by the name that heads their column.
+    Attributes: ``parts``, one for each stage of any trace; ``differs``, the stages that differ.
+    """
+
+    def __init__(self, traces: Mapping[str, Trace]) -> None:
+        self.traces = dict(traces)
+        present = {step.stage for trace in self.traces.values() for step in trace.steps}
+        self.parts = tuple(self._part(stage) for stage in STAGES if stage in present)
+        self.differs = tuple(part.stage for part in self.parts if part.differs)
+
+    def _part(self, stage: str) -> Part:
+        traces = self.traces.values()
+        steps = tuple(tuple(s for s in trace.steps if s.stage == stage) for trace in traces)
+        lacking = [name for name, mine in zip(self.traces, steps, strict=True) if not mine]
+        if lacking:
+            return Part(stage, steps, (f"not in {', '.join(lacking)}",))
+        last = [mine[-1] for mine in steps]
+        alike = len({tuple(sorted(step.axes)) for step in last}) == 1
+        shapes = {step.shape for step in last}
+        checks = {
+            "axes": not alike,
+            "order of axes": alike and len({step.axes for step in last}) > 1,
+            "shape": len(shapes) > 1,
+            "strides": len(shapes) == 1 and len({step.strides for step in last}) > 1,
+            "memory": len({_filled(mine) for mine in steps}) > 1,
+        }
+        return Part(stage, steps, tuple(name for name, differs in checks.items() if differs))
+
+    def _rows(self, cell: Callable[[tuple[Step, ...]], str]) -> list[tuple[str, ...]]:
+        rows = [(p.stage, *map(cell, p.steps), ", ".join(p.differs)) for p in self.parts]
+        return [*rows, ("filled anew", *map(_total, self.traces.values()), "")]
+
+    def __str__(self) -> str:
+        rows = [("stage", *self.traces, "differ in"), *self._rows(_last)]
+        return f"{columns(rows)}\n{self.summary()}"
+
+    def __repr__(self) -> str:
+        return f"Comparison: {self.summary()}"
+
+    def summary(self) -> str:
+        """Say in one sentence where the traces part."""
+        if not self.differs:
+            return "The traces do the same at every stage."
+        first = next(part for part in self.parts if part.differs)
+        what = ", ".join(first.differs)
+        stages = count(len(self.differs), "stage")
+        return f"The traces part in {stages}, first at {first.stage}: {what}."
+
+    def _repr_html_(self) -> str:
+        shown = len(self.traces) + 1 + (len(self.traces) == 2)  # more would not fit a page
+        rows = [[*row[:-1], escaped(row[-1])][:shown] for row in self._rows(_html_cell)]
+        lines = [row(cells, WRAPPED) for cells in rows[:-1]]
+        heads = ("stage", *self.traces, "differ in")[:shown]
+        return table(self.summary(), heads, [*lines, row(rows[-1])])
+
+
+def _last(steps: tuple[Step, ...]) -> str:
+    return shape_text(steps[-1].shape, steps[-1].axes) if steps else "–"
+
+
+def _html_cell(steps: tuple[Step, ...]) -> str:
+    """Write the shape at the end of a stage, and below it what was done to memory."""
+    if not steps:
+        return "–"
+    memory = ", ".join(dict.fromkeys(map(memory_text, steps)))
+    return f"{chips(steps[-1].shape, steps[-1].axes)}<br>{memory}"
+
+
+def _filled(steps: Sequence[Step]) -> int:
+    return sum((step.storage in ("copy", "new")) + step.hidden_copies for step in steps)
+
+
+def _total(trace: Trace) -> str:
+    counted = [step for step in trace.steps if not (step.storage == "copy" and step.hidden_copies)]
+    return count(_filled(counted), "time")
+
+
+class Ledger:
+    """A short table: names, axes and shapes of some of the tensors of a trace."""
+
+    def __init__(self, rows: Mapping[str, Step | Argument]) -> None:
+        self.rows = dict(rows)
+
+    def __repr__(self) -> str:
+        rows = self.rows.items()
+        return columns([(name, f"({', '.join(t.axes)})", str(t.shape)) for name, t in rows])
+
+    def _repr_html_(self) -> str:
+        cells = [
+            (escaped(name), chips(t.shape, t.axes), str(t.shape)) for name, t in self.rows.items()
+        ]
+        return table("", ("step", "axes", "shape"), map(row, cells))

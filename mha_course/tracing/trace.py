@@ -7,19 +7,19 @@ import linecache
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import CodeType, TracebackType
 from typing import Any
 
 import torch
 
 from mha_course.errors import ShapeError
-from mha_course.tracing import patterns, render, stages
+from mha_course.tracing import patterns, stages
 from mha_course.tracing.axes import AxisNamer
-from mha_course.tracing.compare import Comparison, Ledger
 from mha_course.tracing.patterns import Patterns, Sizes, Tensors, Words
 from mha_course.tracing.recorder import Recorder
-from mha_course.tracing.records import Argument, Source, Step
+from mha_course.tracing.records import Source
+from mha_course.tracing.render import Trace
 from mha_course.tracing.rules import warnings as diagnosis
 from mha_course.tracing.source_lines import HERE, code_lines, statements
 from mha_course.tracing.torch_internals import MACHINERY, Args, Kwargs
@@ -47,54 +47,6 @@ SIZES = (
     "type(n) is int does not, and {} may ask for it"
 )
 SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lines cannot be seen"
-
-
-@dataclass(frozen=True, repr=False)
-class Trace(render.Reports):
-    """What happened in one call, step by step.
-
-    Attributes: steps (one for each tensor that was made), result (of the call), arguments (tensors
-    that existed before), sources (the code that ran), sizes (of each name), notes (what could not
-    be seen), failure (why the call stopped), aliases (further variables that held a step's result).
-    """
-
-    steps: tuple[Step, ...]
-    result: Any
-    arguments: tuple[Argument, ...]
-    sources: tuple[Source, ...]
-    sizes: dict[str, int]
-    notes: tuple[str, ...] = ()
-    failure: str | None = None
-    aliases: Mapping[str, int] = field(default_factory=dict)
-
-    def compare(self, other: Trace) -> Comparison:
-        """Set another trace beside this one, stage by stage, and say where they part."""
-        return Comparison({"left": self, "right": other})
-
-    def ledger(self, *names: str) -> Ledger:
-        """Return a short table of variables, stages or arguments by name; all stages if none.
-
-        >>> import torch
-        >>> from mha_course.attention import split_heads
-        >>> from mha_course.tracing import trace
-        >>> trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C").ledger("x", "split")
-        x      (B, S, C)     (2, 5, 24)
-        split  (B, H, S, D)  (2, 4, 5, 6)
-        """
-        rows: dict[str, Step | Argument] = {a.name: a for a in self.arguments if a.name in names}
-        names = names or tuple(dict.fromkeys(step.stage for step in self.steps if step.stage))
-        return Ledger(
-            {
-                name if name in rows else self._which(name): rows.get(name) or self.step(name)
-                for name in names
-            }
-        )
-
-    def _which(self, name: str) -> str:
-        """Say that a row has the last of several: layers, or q, k and v."""
-        steps = [step for step in self.steps if name in (step.name, step.stage)]
-        alike = [step for step in steps if (step.op, step.name) == (steps[-1].op, steps[-1].name)]
-        return f"{name} (last of {len(alike)})" if len(alike) > 1 else name
 
 
 def trace(

@@ -21,13 +21,12 @@ def same(call: OpCall) -> list[Axes]:
 def copied(call: OpCall) -> list[Axes]:
     """Copy into a tensor or its rows: axes written whole take the names of what was copied."""
     target = call.first()
-    source = call.arg(3, "source") if "index" in call.op else call.arg(1, "src")
-    axes = call.axes(target)
-    dim = call.arg(1, "dim") % len(axes) if "index" in call.op else None
-    for n, new in zip(reversed(range(len(axes))), reversed(call.info(source).axes), strict=False):
-        axes[n] = axes[n] if n == dim else _written(call, axes[n], new)
-    call.info(target).learn(axes, call.names)
-    return [axes]
+    rows = "index" in call.op
+    source = call.axes(call.arg(3, "source") if rows else call.arg(1, "src"))
+    dims = list(range(target.dim()))[::-1]
+    skipped = call.arg(1, "dim") % target.dim() if rows else None
+    pairs = zip(dims, source[::-1], strict=False)
+    return _written(call, target, {dim: axis for dim, axis in pairs if dim != skipped})
 
 
 def stored(call: OpCall) -> list[Axes]:
@@ -42,21 +41,21 @@ def stored(call: OpCall) -> list[Axes]:
     if not isinstance(source, Tensor) or not all(isinstance(k, (int, slice)) for k in keys):
         return [axes]
     left = [n for n, k in enumerate(keys) if isinstance(k, slice)]
-    for n, new in zip(reversed(left), reversed(call.axes(source)), strict=False):
-        axes[n] = _written(call, axes[n], new)
+    new = dict(zip(left[::-1], call.axes(source)[::-1], strict=False))
     picked = {(size_of(one.axis), one.position): one.axis for one in call.info(source).selections}
     for n in set(range(len(axes))) - set(left):
-        element = (size_of(axes[n]), keys[n] % size_of(axes[n]))
-        axes[n] = _written(call, axes[n], picked.get(element, ()))
+        new[n] = picked.get((size_of(axes[n]), keys[n] % size_of(axes[n])), ())
+    return _written(call, target, new)
+
+
+def _written(call: OpCall, target: Tensor, new: dict[int, Axis]) -> list[Axes]:
+    axes = call.axes(target)
+    for dim, axis in new.items():
+        if size_of(axes[dim]) == size_of(axis):
+            call.names.meet(axes[dim], axis)
+            axes[dim] = axis if call.names.label(axes[dim]) == "?" else axes[dim]
     call.info(target).learn(axes, call.names)
     return [axes]
-
-
-def _written(call: OpCall, old: Axis, new: Axis) -> Axis:
-    if size_of(old) != size_of(new):
-        return old
-    call.names.meet(old, new)
-    return new if call.names.label(old) == "?" else old
 
 
 def topk(call: OpCall) -> list[Axes]:

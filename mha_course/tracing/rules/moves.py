@@ -14,17 +14,7 @@ from torch.nn import functional
 
 from mha_course.tracing import axes as factors
 from mha_course.tracing import replay
-from mha_course.tracing.axes import (
-    Axes,
-    Axis,
-    AxisNamer,
-    Factor,
-    Origin,
-    Size,
-    axis_of,
-    size_of,
-    unknown,
-)
+from mha_course.tracing.axes import Axes, Axis, AxisNamer, Factor, Origin, size_of, unknown
 from mha_course.tracing.replay import Digit, Moved
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import PIECE, OpCall, Selection, rules
@@ -47,7 +37,7 @@ def reshape(call: OpCall) -> list[Axes]:
         stop = end % len(before) + 1
     given = call.arg(1, "size", "shape") if call.op in ("view", "reshape") else None
     known = isinstance(given, (int, tuple, list))
-    like = list(map(axis_of, call.ints(1, "size", "shape"))) if known else []
+    like = list(map(factors.axis_of, call.ints(1, "size", "shape"))) if known else []
     new_shape = shape[start : len(shape) - len(before) + stop]
     new_axes, cuts = regroup(call.names, before[start:stop], new_shape, like)
     if call.op == "flatten":  # what a Linear made keeps its free order
@@ -200,7 +190,7 @@ def expand(call: OpCall) -> list[Axes]:
     names = call.names
     other = call.arg(1, "other")
     sized = not isinstance(other, Tensor)
-    like = list(map(axis_of, call.ints(1, "size"))) if sized else call.axes(other)
+    like = list(map(factors.axis_of, call.ints(1, "size"))) if sized else call.axes(other)
     out: Axes = []
     for old, new in zip(view(call)[0], like, strict=True):
         axis = old
@@ -280,7 +270,9 @@ def getitem(call: OpCall) -> list[Axes]:
         if isinstance(key, slice):
             start, stop, step = key.indices(size_of(axes[dim]))
             if (start, step, key.stop) == (0, 1, stop) and call.names.label(axes[dim]) == "?":
-                axes[dim] = axis_of(key.stop) if isinstance(key.stop, Size) else axes[dim]
+                axes[dim] = (
+                    factors.axis_of(key.stop) if isinstance(key.stop, factors.Size) else axes[dim]
+                )
             plain.append(slice(start, start + 1) if start < stop <= start + step else key)
         elif key is None or isinstance(key, int):
             plain.append(key)
