@@ -13,11 +13,11 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import NamedTuple
 
 
-class Origin(Enum):
+class Origin(IntEnum):  # the hash of an int is fast
     """Where a factor comes from."""
 
     NAMED = auto()
@@ -446,11 +446,12 @@ class AxisNamer:
 
     def is_doubtful(self, axis: Axis) -> bool:
         """Return whether this only looks like a head's width, not yet used as one."""
-        return any(
-            (factor.origin is Origin.TAKEN and factor not in self.confirmed)
-            or (factor.whole and self.is_doubtful((factor.whole,)))
-            for factor in axis
-        )
+        for factor in axis:
+            if factor.origin is Origin.TAKEN and factor not in self.confirmed:
+                return True
+            if factor.whole and self.is_doubtful((factor.whole,)):
+                return True
+        return False
 
     def label(self, axis: Axis) -> str:
         """Write an axis as the field does: heads and their width are C."""

@@ -84,10 +84,11 @@ def _lay(
     common = sorted({*have_ends} & {*want_ends})
     groups: Axes = []
     cuts: list[Cut] = []
-    for begin, end in zip([0, *common], common, strict=False):  # the smallest blocks of equal size
-        block = [pair for pair, at in zip(solid, have_ends, strict=True) if begin < at <= end]
-        sizes = [size for size, at in zip(wanted, want_ends, strict=True) if begin < at <= end]
-        made, cut = _fill(names, block, sizes)
+    done = [0, 0]
+    for end in common:  # the smallest blocks of equal size
+        ends = [have_ends.index(end) + 1, want_ends.index(end) + 1]
+        made, cut = _fill(names, solid[done[0] : ends[0]], wanted[done[1] : ends[1]])
+        done = ends
         groups += made
         cuts += [cut] if cut else []
     filled = iter(groups)

@@ -127,14 +127,14 @@ def of_merge(names: AxisNamer, before: Sequence[Axis], after: Sequence[Axis]) ->
     """Ask about whole axes that became one that makes no sense."""
     flat = [factor.name for axis in before for factor in axis]
     late = "merge-batch-mixed" if flat[:2] == ["H", "B"] else "merge-without-transpose"
-    for axis in after:
+    for axis in [axis for axis in after if len(axis) > 1 and axis not in before]:
         labels = tuple([factor.name for factor in axis if factor.size > 1])
         name = SENSELESS.get(labels[-2:])
         others = [factor for other in after if other != axis for factor in other]
         apart = any(factor.name == "H" and factor.size > 1 for factor in others)
         if apart and len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)):
             name = name or late
-        if name and len(axis) > 1 and axis not in before:
+        if name:
             return Question(warn(name, axes="tokens and head width"))
     return None
 
