@@ -17,7 +17,7 @@ from enum import IntEnum, auto
 from typing import NamedTuple
 
 
-class Origin(IntEnum):  # the hash of an int is fast
+class Origin(IntEnum):  # ints are hashed fast
     """Where a factor comes from."""
 
     NAMED = auto()
@@ -119,14 +119,13 @@ def _alone(axis: Axis) -> Factor | None:
 
 def in_another_order(left: Axis, right: Axis) -> bool:
     """Return whether a factor that both axes have lies elsewhere in the other one."""
-    strides = [
+    if len(left) < 2 or len(right) < 2:
+        return False
+    one, two = (
         {f: size_of(axis[n + 1 :]) for n, f in enumerate(axis) if f.name != "?" and f.size > 1}
         for axis in (left, right)
-        if len(axis) > 1
-    ]
-    return len(strides) == 2 and any(
-        strides[0][factor] != strides[1][factor] for factor in strides[0].keys() & strides[1].keys()
     )
+    return any(one[factor] != two[factor] for factor in one.keys() & two.keys())
 
 
 def _begin_of_whole(factors: Sequence[Factor]) -> int | None:
@@ -433,15 +432,14 @@ class AxisNamer:
         factors = [factor for axis in axes for factor in axis]
         unsure = [f for f in factors if f.name == "?" or self.is_doubtful((f,))]
         if unsure:
-            sure = [
-                sum([self._find(f) if f in unsure else (f,) for f in axis], ()) for axis in axes
-            ]
+            found = [[self._find(f) if f in unsure else (f,) for f in axis] for axis in axes]
+            sure = [tuple(itertools.chain(*parts)) for parts in found]
             axes = self.separate_tokens(sure) if sure != list(axes) else axes
         unused = {f for f in factors if f.origin is Origin.LINEAR and "*" in f.name}
         unused -= self.confirmed
-        hidden = [self.is_doubtful(axis) or not unused.isdisjoint(axis) for axis in axes]
+        doubts = [self.is_doubtful(axis) or not unused.isdisjoint(axis) for axis in axes]
         return tuple(
-            "?" if doubt else self.label(axis) for doubt, axis in zip(hidden, axes, strict=True)
+            ["?" if doubt else self.label(a) for doubt, a in zip(doubts, axes, strict=True)]
         )
 
     def is_doubtful(self, axis: Axis) -> bool:

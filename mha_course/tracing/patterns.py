@@ -73,6 +73,11 @@ def named_tensors(bound: dict[str, Any]) -> Tensors:
     return {name: tensor for name, tensor in tensors.items() if has_shape(tensor)}
 
 
+def is_ids(x: torch.Tensor) -> bool:
+    """Return whether a tensor may have numbers of words."""
+    return not x.is_floating_point() and x.dtype != torch.bool
+
+
 def assign(axes: Patterns, tensors: Tensors) -> Words:
     """Return the pattern of each argument that has one."""
     if axes is None:
@@ -110,7 +115,7 @@ def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Sizes) -> Words
         last = x.shape[-1] if x.dim() else 0
         fits = last == width if width else bool(heads)
         fits = fits and last > 0 == last % max(heads, 1) and (last in inputs or not inputs)
-        if x.dim() == 2 and embeds and not x.is_floating_point() and x.dtype != torch.bool:
+        if x.dim() == 2 and embeds and is_ids(x):
             rows[name] = ("B", "S")
         elif x.dim() == 4 and x.shape[1] in channels:
             rows[name] = ("B", "C", "Y", "X")

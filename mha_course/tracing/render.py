@@ -87,12 +87,8 @@ class Trace:
         """
         rows: dict[str, Step | Argument] = {a.name: a for a in self.arguments if a.name in names}
         names = names or tuple(dict.fromkeys(step.stage for step in self.steps if step.stage))
-        return Ledger(
-            {
-                name if name in rows else self._which(name): rows.get(name) or self.step(name)
-                for name in names
-            }
-        )
+        pairs = [(n, rows[n]) if n in rows else (self._which(n), self.step(n)) for n in names]
+        return Ledger(dict(pairs))
 
     def _which(self, name: str) -> str:
         """Say that a row has the last of several: layers, or q, k and v."""

@@ -123,15 +123,9 @@ def _namer(rows: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> AxisNam
     words = [word for row in rows.values() for word in row]
     parts = [part for word in words for part in word.split("*")]
     joined = {part for word in words if "*" in word for part in word.split("*")}
-    ids = {
-        name for name, x in tensors.items() if not x.is_floating_point() and x.dtype != torch.bool
-    }
-    whole = [
-        word
-        for name, row in rows.items()
-        if name in ids or {"C", "D", "3*C"} & set(row)
-        for word in row
-    ]
+    ids = {name for name, x in tensors.items() if patterns.is_ids(x)}
+    rows_of_all = [row for name, row in rows.items() if name in ids or {"C", "D", "3*C"} & {*row}]
+    whole = [word for row in rows_of_all for word in row]
     counts = [name for name in {**hints, **sizes} if name in known and name not in joined]
     return AxisNamer(known, parts, counts, whole)
 
@@ -141,14 +135,13 @@ def _run(fn: Fn, args: Args, kwargs: Kwargs, recorder: Recorder) -> Trace:
     inner = [part for module in patterns.modules_of(fn) for part in module.modules()]
     parts = [fn, *patterns.referred(fn), *inner]
     marks = ("_torchdynamo_orig_callable", "_orig_mod")
-    compiled = any(hasattr(part, mark) for part in parts for mark in marks)
     kinds = (torch.jit.ScriptModule, torch.jit.ScriptFunction)
-    scripted = any(isinstance(part, kinds) for part in parts)
-    notes = (
-        *[COMPILED] * compiled,
-        *[SCRIPTED] * scripted,
-        *[FAST_PATH] * any(map(_has_fast_path, parts)),
-    )
+    known = {
+        COMPILED: any(hasattr(part, mark) for part in parts for mark in marks),
+        SCRIPTED: any(isinstance(part, kinds) for part in parts),
+        FAST_PATH: any(map(_has_fast_path, parts)),
+    }
+    notes = tuple([text for text, holds in known.items() if holds])
     recorder.top = sys._getframe()
     profile = threading.getprofile()
 
@@ -162,11 +155,9 @@ def _run(fn: Fn, args: Args, kwargs: Kwargs, recorder: Recorder) -> Trace:
             recorder.run_as_written()
             result = fn(*args, **kwargs)
     except Exception as error:
-        failed = _finish(recorder, None, notes, recorder.failure)
-        _attach(error, failed)
+        _attach(error, _finish(recorder, None, notes, recorder.failure))
         raise
-    # No context manager of Python's: it sets the traceback of what was raised, which may refuse.
-    finally:
+    finally:  # no context manager: it sets the traceback of what was raised, which may refuse
         threading.setprofile(profile)
         recorder.as_written.close()
     return _finish(recorder, result, notes, None)
@@ -194,9 +185,8 @@ def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
     if entry is None:
         return None
     rest = _without_tracer(entry.tb_next)
-    if entry.tb_frame.f_code.co_filename.startswith((HERE, *MACHINERY)):
-        return rest
-    return TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    own = entry.tb_frame.f_code.co_filename.startswith((HERE, *MACHINERY))
+    return rest if own else TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
 
 
 def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str | None) -> Trace:
@@ -262,8 +252,10 @@ def _add_lines(recorder: Recorder) -> tuple[Source, ...]:
     for step, line in zip(recorder.steps, recorder.lines, strict=True):
         if line is not None:
             key = id(line.code)
-            text = written[key].get(step.lineno)
-            step.line = text or linecache.getline(line.code.co_filename, step.lineno).strip()
+            file = line.code.co_filename
+            step.line = (
+                written[key].get(step.lineno) or linecache.getline(file, step.lineno).strip()
+            )
             step.source = shown.index(key) if key in shown else None
     return tuple(known[key] for key in shown)
 
