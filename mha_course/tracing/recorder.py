@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -272,17 +271,10 @@ class Recorder(TorchFunctionMode):
         self.steps.append(Step(
             len(self.steps), op, inputs, tuple(tensor.shape), result.labels, tensor.stride(),
             tensor.is_contiguous(), storage, tensor.dtype, tensor.device, tensor.nbytes,
-            0 if number else self._flops(call), "", at.lineno if at else 0, hidden,
+            0 if number else self.counter.flops, "", at.lineno if at else 0, hidden,
             note=NOTES.get(op), stage=result.stage, offset=int(tensor.storage_offset()),
             memory=result.memory, module=self.running.module,
         ))  # fmt: skip
-
-    def _flops(self, call: OpCall) -> int:
-        if call.op != "scaled_dot_product_attention":
-            return self.counter.flops
-        q, k, v = (call.arg(n, name) for n, name in enumerate(("query", "key", "value")))
-        rows = math.prod(call.outs[0].shape[:-1])
-        return int(2 * rows * k.shape[-2] * (q.shape[-1] + v.shape[-1]))
 
 
 def inherit(call: OpCall, values: list[TensorInfo]) -> None:
