@@ -162,7 +162,7 @@ def _axes_of_factor(
         for letter, axis in zip(letters, call.axes(tensors[n]), strict=True)
         if n != number and size_of(axis) > 1
     }
-    own = [position for position, letter in enumerate(term) if letter in out and letter not in rest]
+    own = [n for n, letter in enumerate(term) if letter in out and letter not in rest]
     free = [position for position in own if names.label(axes[position]) == "?"]
     summed = [rest[letter] for letter in term if letter in rest and letter not in out]
     beside = [axis for letter, axis in rest.items() if letter in out]
@@ -171,13 +171,8 @@ def _axes_of_factor(
     if len(free) > 1 and sizes == [{"3": 3, **names.sizes}.get(name) for name in usual]:
         for position, name, size in zip(free, usual, sizes, strict=True):
             axes[position] = names.read(name, size)
-        return axes
-    for position, size in zip(free, sizes, strict=True):
-        fits = [name for name in "CDH" if names.sizes.get(name) == size and sizes.count(size) == 1]
-        if len(free) == 1 and len(axes) <= 2:
-            axes[position] = _made_of(names, beside + summed[:1], size)
-        elif len(fits) == 1 and len(own) + len(summed) == len(term):  # the size leaves no doubt
-            axes[position] = names.read(fits[0], size)
+    elif len(free) == 1 and len(axes) <= 2:
+        axes[free[0]] = _made_of(names, beside + summed[:1], sizes[0])
     return axes
 
 

@@ -68,8 +68,6 @@ def _concatenated(call: OpCall, along: Axes, beside: list[str], size: int) -> Ax
     whole, *others = {axis[0].whole for axis in along if len(axis) == 1} or {None}
     if whole is not None and not others and whole.size == size:
         return names.width() if whole.name == "C" else (whole,)
-    if set(labels) == {"D/2"} and size == width:
-        return (Factor("D", width),)
     if set(labels) == {"D"} and _are_heads(call, list(call.arg(0, "tensors"))):
         return (Factor("H", heads), Factor("D", width))
     if set(labels) == {"C"} and len(along) in (2, 3):

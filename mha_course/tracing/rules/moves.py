@@ -106,9 +106,8 @@ def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut |
         return names.parts(block[0], tuple(sizes)), None
     tidied = names.tidy(block)
     if len(tidied) < len(block):  # what was put together is no part of one of the axes
-        axis_of_factor = dict(pairs)
-        joined = [(f, axis_of_factor.get(f, -1 - n)) for n, f in enumerate(tidied)]
-        return _fill(names, joined, sizes)
+        axis_of = dict(pairs)
+        return _fill(names, [(f, axis_of.get(f, -1 - n)) for n, f in enumerate(tidied)], sizes)
     permuted = sorted(factor.size for factor in block) == sorted(sizes)
     whole_first = sizes[0] % block[0].size == 0 and not permuted
     if whole_first and len(set(came_from[1:])) == 1 and came_from[0] not in came_from[1:]:
