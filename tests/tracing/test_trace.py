@@ -70,6 +70,7 @@ OF_X = {  # from (B, S, C)
     "index": (lambda x: x[:, -1], "B C"),
     "index_with_none": (lambda x: x[:, None], "B 1 S C"),
     "index_with_tensor": (lambda x: x[:, torch.tensor([0, 2])], "B ? C"),
+    "index_with_a_list": (lambda x: x[..., [1, 2], :], "B ? C"),
     "index_with_mask": (lambda x: x[x > 0], "?"),
     "index_with_mask_of_tokens": (lambda x: x[x[..., 0] > 0], "? C"),
     "every_second_token": (lambda x: x[:, ::2], "B ? C"),

@@ -48,7 +48,7 @@ def matmul(call: OpCall) -> list[Axes]:
     row = "r" if left.dim() > 1 else ""
     column = "c" if right.dim() > 1 else ""
     terms = [f"...{row}s" if row else "s", f"...s{column}" if column else "s"]
-    axes = _spelled(call, [left, right], terms, f"...{row}{column}")
+    axes = spelled(call, [left, right], terms, f"...{row}{column}")
     if offset:
         axes = call.names.separate_tokens(axes)
         for position, axis in enumerate(reversed(call.axes(call.first())), 1):  # of the bias
@@ -81,10 +81,10 @@ def einsum(call: OpCall) -> list[Axes]:
     if not arrow:
         once = [letter for letter in sorted({*inputs} - {*",."}) if inputs.count(letter) == 1]
         output = "".join(["..." * ("..." in inputs), *once])
-    return [_spelled(call, list(operands), inputs.split(","), output)]
+    return [spelled(call, list(operands), inputs.split(","), output)]
 
 
-def _spelled(call: OpCall, tensors: list[Tensor], terms: list[str], output: str) -> Axes:
+def spelled(call: OpCall, tensors: list[Tensor], terms: list[str], output: str) -> Axes:
     """Replace the dots of terms by as many letters as they stand for, and contract."""
     dots = [x.dim() - len(term.replace("...", "")) for term, x in zip(terms, tensors, strict=True)]
     depth = max(dots)
