@@ -151,14 +151,12 @@ def kept(axes: Sequence[Axis], shape: Sequence[int]) -> Axes:
 class AxisNamer:
     """The vocabulary of one trace: the size of each name, and which names mean the same tokens."""
 
-    def __init__(
-        self, sizes: dict[str, int], given: Names, from_sizes: Names, whole: Names
-    ) -> None:
+    def __init__(self, sizes: dict[str, int], given: Names, counts: Names, whole: Names) -> None:
         """Take all known sizes and the names in patterns, in ``sizes=`` and of whole sequences."""
         self.sizes = dict(sizes)
-        self.extra = {name: sizes[name] for name in from_sizes if name not in FEATURES | {"T", "S"}}
+        self.extra = {name: sizes[name] for name in counts if name not in FEATURES | {"T", "S"}}
         letters = {name for name in given if name[0].isalpha()}  # no "?", no "3"
-        self.tokens = letters - FEATURES - set(from_sizes) | {"T", "S"}
+        self.tokens = letters - FEATURES - set(counts) | {"T", "S"}
         self.reserved = set(whole) & self.tokens
         self.roots: dict[str, str] = {}
         self.labels: dict[Axis, str] = {}

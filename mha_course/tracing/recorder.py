@@ -43,15 +43,15 @@ SHAPELESS = (
 IN_NUMPY = (
     "a tensor went to NumPy: what is done there cannot be seen, and what comes back is not known"
 )
+Paths = dict[int, str]  # by the id of what has them
+Labels = tuple[str, ...]
 ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention", "flex_attention"}
 
 
 class Recorder(TorchFunctionMode):
     """Note every call that makes a tensor, without keeping the tensor."""
 
-    def __init__(
-        self, names: AxisNamer, parameters: dict[int, str], modules: dict[int, str]
-    ) -> None:
+    def __init__(self, names: AxisNamer, parameters: Paths, modules: Paths) -> None:
         super().__init__()
         self.names, self.parameters = names, parameters
         self.top: FrameType | None = None  # where the traced call begins
@@ -138,7 +138,7 @@ class Recorder(TorchFunctionMode):
         return value
 
     def add_argument(
-        self, name: str, tensor: torch.Tensor, axes: Axes, labels: tuple[str, ...] = ()
+        self, name: str, x: torch.Tensor, axes: Axes, labels: Labels = ()
     ) -> TensorInfo:
         """Take note of a tensor that no step made."""
         base = name
@@ -146,11 +146,11 @@ class Recorder(TorchFunctionMode):
             self.namesakes[base] += 1
             name = f"{base}_{self.namesakes[base] + 1}"
         value = TensorInfo(axes)
-        self._remember(value, tensor, name)
-        strided = tensor.layout == torch.strided
-        strides = tuple(tensor.stride()) if strided else ()
-        offset = int(tensor.storage_offset()) if strided else 0
-        argument = Argument(name, tuple(tensor.shape), labels, strides, offset, value.memory)
+        self._remember(value, x, name)
+        strided = x.layout == torch.strided
+        strides = tuple(x.stride()) if strided else ()
+        offset = int(x.storage_offset()) if strided else 0
+        argument = Argument(name, tuple(x.shape), labels, strides, offset, value.memory)
         self.arguments[name] = argument, value
         return value
 

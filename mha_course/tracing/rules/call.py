@@ -23,6 +23,9 @@ class Selection(NamedTuple):
     position: int
 
 
+Selections = tuple[Selection, ...]
+
+
 @dataclass(slots=True)
 class TensorInfo:
     """What the trace knows about one tensor."""
@@ -41,7 +44,7 @@ class TensorInfo:
     # scores: all that was made of them, up to the weights
     family: list[TensorInfo] = field(default_factory=list)
     reduced: str = ""  # a sum: the axis over which it runs
-    selections: tuple[Selection, ...] = ()  # the elements that it was picked from, the last first
+    selections: Selections = ()  # the elements that it was picked from, the last first
 
     def learn(self, axes: Axes, names: AxisNamer) -> None:
         """Name the axes of a parameter by what it is used for, where they have no name yet."""
@@ -66,7 +69,7 @@ class OpCall:
     pending: dict[int, str]  # warnings that a later step may settle
     warnings: dict[int, str]  # the first of each step counts
     results: list[TensorInfo]  # what a rule knows beyond the axes
-    selections: list[tuple[Selection, ...]] = field(default_factory=list)  # of each output
+    selections: list[Selections] = field(default_factory=list)  # of each output
 
     def axes(self, tensor: Tensor) -> Axes:
         """Return the axes of an input."""

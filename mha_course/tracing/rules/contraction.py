@@ -12,6 +12,8 @@ from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo, rules
 
 Letters = list[Any]
+Seen = dict[Any, Axes]  # by letter
+Infos = list[TensorInfo]
 
 
 def linear(call: OpCall) -> list[Axes]:
@@ -187,9 +189,7 @@ def _warn_of_mismatch(call: OpCall, summed: bool, left: Axis, right: Axis, produ
         call.warn(warnings.warn(name, **words))
 
 
-def _stage_of(
-    call: OpCall, values: list[TensorInfo], terms: list[Letters], gone: dict[Any, Axes], axes: Axes
-) -> str:
+def _stage_of(call: OpCall, values: Infos, terms: list[Letters], gone: Seen, axes: Axes) -> str:
     """Tell the stage: tokens times tokens give scores, weights times values the context."""
     names = call.names
     result = call.results[0]

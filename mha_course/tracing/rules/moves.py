@@ -17,10 +17,11 @@ from mha_course.tracing import replay
 from mha_course.tracing.axes import Axes, Axis, AxisNamer, Factor, Origin, size_of, unknown
 from mha_course.tracing.replay import Digit, Moved
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import PIECE, OpCall, Selection, rules
+from mha_course.tracing.rules.call import PIECE, OpCall, Selection, Selections, rules
 from mha_course.tracing.rules.warnings import Cut
 
 ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
+Row = Sequence[Axis]
 Laid = tuple[Axes, list[Cut]]
 Pairs = list[tuple[Factor, int]]  # each factor with the axis it was in
 
@@ -54,9 +55,7 @@ def _warn_of(call: OpCall, cuts: list[Cut], rank: int) -> None:
         call.warn(warnings.of_cut(call.names, cut, rank, call.info(call.first()).linear))
 
 
-def regroup(
-    names: AxisNamer, axes: Sequence[Axis], shape: Sequence[int], like: Sequence[Axis] = ()
-) -> Laid:
+def regroup(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row = ()) -> Laid:
     """Lay the factors of the axes, in order, into a new shape, if possible without a cut.
 
     Args: like has the axes that the new sizes were read from, as far as they are known.
@@ -72,9 +71,7 @@ def regroup(
     return min(laid, key=lambda one: (len(one[1]), [*map(names.label, one[0])].count("?")))
 
 
-def _lay(
-    names: AxisNamer, axes: Sequence[Axis], shape: Sequence[int], like: Sequence[Axis]
-) -> Laid:
+def _lay(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row) -> Laid:
     """Lay one reading; axes of size 1 have no place in memory and go where they are needed."""
     flat = [(factor, number) for number, axis in enumerate(axes) for factor in axis or (ONE,)]
     solid = [pair for pair in flat if pair[0].size > 1]
@@ -93,7 +90,7 @@ def _lay(
         cuts += [cut] if cut else []
     filled = iter(groups)
     out = [next(filled) if size > 1 else None for size in shape]
-    placed = _place_ones(names, axes, [factor for factor, _ in flat], out, like)
+    placed = _place_ones(names, axes, tuple([factor for factor, _ in flat]), out, like)
     return list(map(names.tidy, placed)), cuts
 
 
@@ -121,13 +118,7 @@ def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut |
     return [(factors.unique(n, origin),) for n in sizes], Cut(list(block), came_from, sizes)
 
 
-def _place_ones(
-    names: AxisNamer,
-    old: Sequence[Axis],
-    flat: list[Factor],
-    out: list[Axis | None],
-    like: Sequence[Axis],
-) -> Axes:
+def _place_ones(names: AxisNamer, old: Row, flat: Axis, out: list[Axis | None], like: Row) -> Axes:
     """Give the new axes of size 1 to the named factors of size 1; neighbours take the rest."""
     ones = [(position, factor) for position, factor in enumerate(flat) if factor.size == 1]
     free = [position for position, axis in enumerate(out) if axis is None]
@@ -151,13 +142,11 @@ def _place_ones(
     return axes
 
 
-def _before_width(flat: list[Factor], position: int) -> bool:
+def _before_width(flat: Axis, position: int) -> bool:
     return position + 1 < len(flat) and flat[position + 1].name == "D"
 
 
-def _attach(
-    axes: Axes, old: Sequence[Axis], flat: list[Factor], position: int, one: Factor
-) -> None:
+def _attach(axes: Axes, old: Row, flat: Axis, position: int, one: Factor) -> None:
     """Join a factor of size 1 that lost its axis: heads to their width, others to the left."""
     after = flat[position + 1] if position + 1 < len(flat) else None
     before = flat[position - 1] if position else None
@@ -303,9 +292,7 @@ def _named(call: OpCall, axes: Axes, moved: Sequence[Moved], unseen: bool = Fals
     return [named for named, _ in pairs]
 
 
-def _name(
-    call: OpCall, axes: Axes, moved: Moved, number: int
-) -> tuple[Axes, tuple[Selection, ...]]:
+def _name(call: OpCall, axes: Axes, moved: Moved, number: int) -> tuple[Axes, Selections]:
     names = call.names
     seen = set(chain(*moved.axes))
     linear = len(call.outs) > 1 and call.info(call.first()).linear
