@@ -45,6 +45,8 @@ IN_NUMPY = (
 )
 Paths = dict[int, str]  # by the id of what has them
 Labels = tuple[str, ...]
+Inputs = tuple[Operand, ...]
+Place = UserFrame | None
 ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention", "flex_attention"}
 
 
@@ -68,7 +70,7 @@ class Recorder(TorchFunctionMode):
         self.arguments: dict[str, tuple[Argument, TensorInfo]] = {}
         self.steps: list[Step] = []
         self.infos: list[TensorInfo] = []  # what is known of each step's tensor
-        self.lines: list[UserFrame | None] = []  # for each step
+        self.lines: list[Place] = []  # for each step
         self.aliases: dict[str, int] = {}  # further variables that held a result
         self.warnings: dict[int, str] = {}
         self.pending: dict[int, str] = {}  # until a later step settles them
@@ -246,12 +248,7 @@ class Recorder(TorchFunctionMode):
         return self.names.separate_tokens(kept(axes, tensor.shape))
 
     def _add_step(
-        self,
-        call: OpCall,
-        number: int,
-        inputs: tuple[Operand, ...],
-        before: dict[int, int],
-        at: UserFrame | None,
+        self, call: OpCall, number: int, inputs: Inputs, before: dict[int, int], at: Place
     ) -> None:
         """Write one step; ``before`` has the inputs' ids and their pieces of memory."""
         tensor = call.outs[number]

@@ -11,11 +11,13 @@ from mha_course.tracing.rules.contraction import CONTRACTIONS
 from mha_course.tracing.rules.indexing import INDEXING
 from mha_course.tracing.rules.moves import VIEWS
 
+Steps = Sequence[Step]
+Infos = Sequence[TensorInfo]
 BEFORE = ("projection", "split")
 PASSING = {*VIEWS, *INDEXING, "dropout", "contiguous", "clone", "to"}  # keep a Linear's output
 
 
-def settle(steps: Sequence[Step], infos: Sequence[TensorInfo], names: AxisNamer) -> None:
+def settle(steps: Steps, infos: Infos, names: AxisNamer) -> None:
     """Write the stages into the steps: projections and splits count only before a product.
 
     Without such a product, as in a function that splits heads, all that was guessed stands. The
@@ -30,7 +32,7 @@ def settle(steps: Sequence[Step], infos: Sequence[TensorInfo], names: AxisNamer)
     needed = list(products)
     for step in reversed(steps):
         if needed[step.index] and made[step.index] <= products[step.index]:
-            _go_back(step, steps, infos, names, needed, products[step.index])
+            _go_back(step, steps, infos, names, needed)
     for step in steps:
         sources = [steps[i.source].stage for i in step.inputs if isinstance(i.source, int)]
         passed = made[step.index] or (step.op in PASSING and sources == ["out"])
@@ -39,14 +41,7 @@ def settle(steps: Sequence[Step], infos: Sequence[TensorInfo], names: AxisNamer)
             step.stage = ""
 
 
-def _go_back(
-    step: Step,
-    steps: Sequence[Step],
-    infos: Sequence[TensorInfo],
-    names: AxisNamer,
-    needed: list[bool],
-    is_product: bool,
-) -> None:
+def _go_back(step: Step, steps: Steps, infos: Infos, names: AxisNamer, needed: list[bool]) -> None:
     """Mark what led to a step: on the way from a Linear it is the split, kᵀ is of the scores."""
     for operand in step.inputs:
         if not isinstance(operand.source, int) or steps[operand.source].stage not in BEFORE:
@@ -54,7 +49,7 @@ def _go_back(
         needed[operand.source] = True
         factor = infos[operand.source].labels
         result = infos[step.index].labels
-        is_kt = is_product and len(factor) > 1 and factor[-2] not in result
+        is_kt = len(factor) > 1 and factor[-2] not in result
         is_kt = is_kt and names.root(factor[-1]) == names.root(result[-1])
         if step.stage == "scores" and (is_kt or factor == result):
             steps[operand.source].stage = "scores"
