@@ -100,6 +100,8 @@ class Recorder(TorchFunctionMode):
             rows = list(out)
             self._guard(self._record, "unbind", torch.unbind, args, kwargs, rows)
             out = iter(rows)
+        elif getattr(func, "__self__", None) is torch.Tensor.data:  # it was set: other memory
+            self._let_go(id(args[0]))
         elif type(out).__module__ == "numpy":
             self.notes[IN_NUMPY] = None
         return out
