@@ -1,7 +1,7 @@
 """Trace any attention code: what every step does to shapes, to the names of axes and to memory."""
 
-from mha_course.tracing.compare import Comparison, Ledger
 from mha_course.tracing.records import Argument, Operand, Source, Step
-from mha_course.tracing.trace import Trace, trace
+from mha_course.tracing.render import Comparison, Ledger, Trace
+from mha_course.tracing.trace import trace
 
 __all__ = ["Argument", "Comparison", "Ledger", "Operand", "Source", "Step", "Trace", "trace"]

@@ -13,11 +13,11 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import NamedTuple
 
 
-class Origin(Enum):
+class Origin(IntEnum):  # ints are hashed fast
     """Where a factor comes from."""
 
     NAMED = auto()
@@ -44,11 +44,13 @@ class Factor(NamedTuple):
 
 
 Axis = tuple[Factor, ...]  # an empty product is an axis of size 1
+Axes = list[Axis]  # of a tensor
+Names = Iterable[str]
 _numbers = itertools.count(1)
 
 
 class Size(int):
-    """A size read from a shape. It knows its axis, so that what is made with it has that axis."""
+    """A size read from a shape, with its axis, so that what is made with it has that axis."""
 
     axis: Axis
     is_token: Callable[[Axis], bool]
@@ -66,16 +68,16 @@ class Size(int):
     def __add__(self, other: int) -> int:
         """Return the sum; more than one added to tokens makes the tokens of keys and values."""
         total = super().__add__(other)
+        tokens = self.is_token(self.axis)
         if not isinstance(other, Size):
-            more_tokens = isinstance(other, int) and other not in (0, 1)
-            if more_tokens and self.is_token(self.axis):
+            if tokens and isinstance(other, int) and other not in (0, 1):
                 return Size(total, (Factor("S", total),), self.is_token)
             return self if total == self else total  # an empty cache adds 0
-        if not self.is_token(self.axis) and not self.is_token(other.axis):
+        if not tokens and not self.is_token(other.axis):
             return total
-        names = [factor.name for factor in self.axis]
-        same = len(names) == 1 and names == [factor.name for factor in other.axis]
-        return Size(total, (Factor(names[0] if same else "S", total),), self.is_token)
+        names = {factor.name for factor in (*self.axis, *other.axis)}
+        name = names.pop() if len(names) == len(self.axis) == len(other.axis) == 1 else "S"
+        return Size(total, (Factor(name, total),), self.is_token)
 
     __radd__ = __add__
 
@@ -117,14 +119,13 @@ def _alone(axis: Axis) -> Factor | None:
 
 def in_another_order(left: Axis, right: Axis) -> bool:
     """Return whether a factor that both axes have lies elsewhere in the other one."""
-    strides = [
+    if len(left) < 2 or len(right) < 2:
+        return False
+    one, two = (
         {f: size_of(axis[n + 1 :]) for n, f in enumerate(axis) if f.name != "?" and f.size > 1}
         for axis in (left, right)
-        if len(axis) > 1
-    ]
-    return len(strides) == 2 and any(
-        strides[0][factor] != strides[1][factor] for factor in strides[0].keys() & strides[1].keys()
     )
+    return any(one[factor] != two[factor] for factor in one.keys() & two.keys())
 
 
 def _begin_of_whole(factors: Sequence[Factor]) -> int | None:
@@ -139,7 +140,7 @@ def _begin_of_whole(factors: Sequence[Factor]) -> int | None:
     return None
 
 
-def kept(axes: Sequence[Axis], shape: Sequence[int]) -> list[Axis]:
+def kept(axes: Sequence[Axis], shape: Sequence[int]) -> Axes:
     """Return the axes as they were where they have kept their length; the others are new."""
     return [
         axis if size_of(axis) == size else unknown(size)
@@ -147,37 +148,26 @@ def kept(axes: Sequence[Axis], shape: Sequence[int]) -> list[Axis]:
     ]
 
 
-def _several(number: int, name: str, size: int) -> Axis:
-    """Return what a Linear made as wide as several others."""
-    return (Factor(f"{number}*{name}", size, origin=Origin.LINEAR),)
-
-
 class AxisNamer:
     """The vocabulary of one trace: the size of each name, and which names mean the same tokens."""
 
-    def __init__(
-        self,
-        sizes: dict[str, int],
-        given: Iterable[str],
-        from_sizes: Iterable[str],
-        whole: Iterable[str],
-    ) -> None:
+    def __init__(self, sizes: dict[str, int], given: Names, counts: Names, whole: Names) -> None:
         """Take all known sizes and the names in patterns, in ``sizes=`` and of whole sequences."""
         self.sizes = dict(sizes)
-        self.extra = {name: sizes[name] for name in from_sizes if name not in FEATURES | {"T", "S"}}
+        self.extra = {name: sizes[name] for name in counts if name not in FEATURES | {"T", "S"}}
         letters = {name for name in given if name[0].isalpha()}  # no "?", no "3"
-        self.tokens = letters - FEATURES - set(from_sizes) | {"T", "S"}
+        self.tokens = letters - FEATURES - set(counts) | {"T", "S"}
         self.reserved = set(whole) & self.tokens
         self.roots: dict[str, str] = {}
         self.labels: dict[Axis, str] = {}
-        # Of what was taken for a head's width, what was used as only one is.
-        self.confirmed: set[Factor] = set()
+        self.widths: dict[tuple[int, int], dict[int, Axis]] = {}  # of Linears, by H and D
+        self.confirmed: set[Factor] = set()  # of what was taken for a width: what was used as one
         # What ran beside a factor without a name, and what such factors turned out to be.
-        self.met: defaultdict[Factor, list[Axis]] = defaultdict(list)
+        self.met: defaultdict[Factor, Axes] = defaultdict(list)
         self.found: dict[Factor, Axis] = {}
         # Of a factor that was joined to itself: what it is half of, and the other way round.
         self.halves: dict[Factor, Factor] = {}
-        self.pieces: dict[tuple[str, int], list[Axis]] = {}  # of tokens that were joined
+        self.pieces: dict[tuple[str, int], Axes] = {}  # of tokens that were joined
         self.doubles: dict[Factor, Factor] = {}
 
     def width(self) -> Axis:
@@ -202,27 +192,39 @@ class AxisNamer:
         return tuple(factors)
 
     def linear(self, size: int) -> Axis:
-        """Name the output of a Linear by its width: the first that is so long."""
-        full, heads, width = (self.sizes.get(name, 0) for name in "CHD")
-        shared = len(self.width()) == 1 and self.sizes.get("H_kv", 0) * width == full
-        own = (Factor("C", full, origin=Origin.LINEAR),) if shared else self.width()
-        free = (unique(size, Origin.LINEAR),)
-        latents = self.extra.get("kv_rank", 0)
-        widths = [(latents and latents + self.extra.get("D_rope", 0), free), (full, own)]
-        for text, whole in (("H*D", heads * width), ("C", full)):
-            if text == "C" or whole not in (0, full):
-                widths += [(whole, self.read(text, whole))] if text != "C" else []
-                widths += [(n * whole, _several(n, text, n * whole)) for n in (2, 3)]
-        widths.append((width, (unique(width, Origin.TAKEN, "D"),)))
-        counts = list(self.extra.values())
-        for name, value in self.extra.items():
-            alone = value if counts.count(value) == 1 else 0
-            factor = Factor(name, value)
-            widths += [(alone, (factor,)), (value * width, (factor, Factor("D", width)))]
-        widths.append((4 * full, _several(4, "C", 4 * full)))
-        return next((axis for known, axis in widths if size == known), free)
+        """Name the output of a Linear by its width."""
+        known = (self.sizes.get("H", 0), self.sizes.get("D", 0))
+        if known not in self.widths:
+            self.widths[known] = self._widths(*known)
+        axis = self.widths[known].get(size)
+        if axis is None:
+            return (unique(size, Origin.LINEAR),)
+        return axis if axis != (Factor("D", size),) else (unique(size, Origin.TAKEN, "D"),)
 
-    def readings(self, factor: Factor) -> list[Axis]:
+    def _widths(self, heads: int, width: int) -> dict[int, Axis]:  # what is entered later wins
+        full = self.sizes.get("C", 0)
+
+        def several(number: int, name: str, size: int) -> Axis:
+            return (Factor(f"{number}*{name}", number * size, origin=Origin.LINEAR),)
+
+        table = {4 * full: several(4, "C", full)}
+        for name, size in reversed(self.extra.items()):
+            table[size * width] = (Factor(name, size), Factor("D", width))
+            if [*self.extra.values()].count(size) == 1:
+                table[size] = (Factor(name, size),)
+        table[width] = (Factor("D", width),)
+        table |= {n * full: several(n, "C", full) for n in (2, 3)}
+        if heads * width != full:
+            table |= {n * heads * width: several(n, "H*D", heads * width) for n in (2, 3)}
+            table[heads * width] = (Factor("H", heads), Factor("D", width))
+        shared = len(self.width()) == 1 and self.sizes.get("H_kv", 0) * width == full
+        table[full] = (Factor("C", full, origin=Origin.LINEAR),) if shared else self.width()
+        if latents := self.extra.get("kv_rank", 0):
+            table.pop(latents + self.extra.get("D_rope", 0), None)
+        table.pop(0, None)
+        return table
+
+    def readings(self, factor: Factor) -> Axes:
         """Return the ways to read a new axis such as 3*C, the usual order (3, H, D) first."""
         times, _, rest = factor.name.partition("*")
         if factor.origin is Origin.LINEAR and factor.name == "C":
@@ -234,57 +236,45 @@ class AxisNamer:
         if len(inner) == 1:
             return [(count, *inner), (*inner, count)]
         heads, width = inner  # in (3, D, H) and (H, D, 3) heads would be innermost, or q, k and v
-        return [
-            (count, heads, width),
-            (heads, count, width),
-            (width, count, heads),
-            (heads, width, count),
-        ]
+        read = [(count, heads, width), (heads, count, width), (width, count, heads)]
+        return [*read, (heads, width, count)]
 
-    def parts(self, whole: Factor, sizes: tuple[int, ...]) -> list[Axis]:
+    def parts(self, whole: Factor, sizes: tuple[int, ...]) -> Axes:
         """Name the parts into which one factor is split."""
         if whole.size in sizes:
             return [(whole,) if size == whole.size else () for size in sizes]
-        names = ["?"] * len(sizes)
         if sizes == (2, 2) and self.is_width((whole,)):  # their use will tell which one is D/2
             number = next(_numbers)
             return [(Factor("?", 2, whole, n, Origin.EITHER, number),) for n in (2, 1)]
-        if len(sizes) == 2 and whole.name == "D" and 2 in sizes:
-            names = ["2" if size == 2 else "D/2" for size in sizes]
-        elif len(sizes) == 2 and whole.name == "H":
-            fewer = [name for name, size in self.extra.items() if size == sizes[0]]
-            names = [fewer[0], f"H/{fewer[0]}"] if fewer else names
-        elif len(sizes) == 2 and whole.name in self.tokens:  # windows and what is in each
-            names = [f"{whole.name}/{sizes[1]}", str(sizes[1])]
-        elif (
-            whole.name == "?"
-            and whole.origin is Origin.LINEAR
-            and sizes[:-2] in ((), (3,))
-            and "H" in self.sizes
-        ):
-            names = [*map(str, sizes[:-2]), *self._heads_and_width(*sizes[-2:])]
-        elif (
-            whole.origin in (Origin.LATENT, Origin.LINEAR)
-            and len(sizes) == 2
-            and sizes[1] != self.sizes.get("C")
-        ):
-            names[0] = "H" if sizes[0] == self.sizes.get("H") else "?"
-        made = [
-            Factor(name, size, whole, math.prod(sizes[n + 1 :]))
-            for n, (name, size) in enumerate(zip(names, sizes, strict=True))
-        ]
+        names = self._names_of_parts(whole, sizes)
+        strides = [math.prod(sizes[n + 1 :]) for n in range(len(sizes))]
+        made = list(map(Factor, names, sizes, itertools.repeat(whole), strides))
         if names[-2:] == ["?", "D"]:  # is it the width of some heads?
             made[-1] = made[-1]._replace(origin=Origin.TAKEN)
         return [(factor,) if factor.size > 1 else () for factor in made]
 
-    def _heads_and_width(self, number: int, width: int) -> list[str]:
-        """Name what a Linear's output was split into; without C, the first heads give D."""
-        heads = self.sizes["H"]
-        counts = {"H": heads, "H+2": heads + 2} | self.extra  # + 2: a key and a value for all heads
-        name = next((name for name, size in counts.items() if size == number), "?")
-        if name == "H" and "C" not in self.sizes:
-            self.sizes.setdefault("D", width)
-        return [name, "D" if width == self.sizes.get("D") else "?"]
+    def _names_of_parts(self, whole: Factor, sizes: tuple[int, ...]) -> list[str]:
+        free = whole.origin is Origin.LINEAR
+        heads = self.sizes.get("H")
+        first, last = sizes[0], sizes[-1]
+        if free and whole.name == "?" and heads and sizes[:-2] in ((), (3,)):
+            # + 2: a key and a value for all heads
+            counts = {"H": heads, "H+2": heads + 2} | self.extra
+            name = next((name for name, size in counts.items() if size == sizes[-2]), "?")
+            if name == "H" and "C" not in self.sizes:  # the first heads give D
+                self.sizes.setdefault("D", last)
+            return [*map(str, sizes[:-2]), name, "D" if last == self.sizes.get("D") else "?"]
+        if len(sizes) != 2:
+            return ["?"] * len(sizes)
+        if whole.name == "D" and 2 in sizes:
+            return ["2" if size == 2 else "D/2" for size in sizes]
+        if whole.name == "H":
+            fewer = next((name for name, size in self.extra.items() if size == first), "?")
+            return [fewer, "?" if fewer == "?" else f"H/{fewer}"]
+        if whole.name in self.tokens:  # windows and what is in each
+            return [f"{whole.name}/{last}", str(last)]
+        made = free or whole.origin is Origin.LATENT
+        return ["H" if made and first == heads and last != self.sizes.get("C") else "?", "?"]
 
     def slice_of(self, axis: Axis, start: int, size: int) -> Axis:
         """Name a piece of an axis: tokens and whole factors keep their names."""
@@ -292,28 +282,28 @@ class AxisNamer:
             return axis
         if piece := self._piece(axis, start, size):
             return piece
+        whole = axis[0] if len(axis) == 1 else Factor(self.label(axis), size_of(axis))
         if len(axis) == 1 and self.is_token(axis):
-            without_class = axis[0].whole if axis[0].name.endswith("+1") else None
-            return ((without_class or axis[0])._replace(size=size),)
-        if len(axis) == 1 and axis[0].origin is Origin.LINEAR:
-            self.use(axis)
+            without_class = whole.whole if whole.name.endswith("+1") else None
+            return ((without_class or whole)._replace(size=size),)
+        if len(axis) == 1 and whole.origin is Origin.LINEAR:
+            self.confirm([axis], Origin.LINEAR)
             return self.linear(size)
-        if len(axis) == 1 and axis[0].name == "H+2" and start == 0 and size == self.sizes["H"]:
+        if whole.name == "H+2" and (start, size) == (0, self.sizes["H"]):
             return self.read("H", size)
         for cut in range(1, len(axis)):
             if size_of(axis[cut:]) == size and start % size == 0:
                 return axis[cut:]
         if size == 1:
             return ()
-        whole = axis[0] if len(axis) == 1 else Factor(self.label(axis), size_of(axis))
         if whole in self.doubles and 2 * size == whole.size:
             return (self.doubles[whole],)
-        width = whole.name == "C" and size == self.sizes.get("D") and start % size == 0
         declared = [name for name, n in self.extra.items() if n == size and name.startswith("D")]
         if len(declared) == 1 and whole.name in ("D", "?") and start == 0:
             return (Factor(declared[0], size, whole),)
         if self.is_width((whole,)) and 2 * size == whole.size:
             return self.half((whole,))
+        width = whole.name == "C" and size == self.sizes.get("D") and start % size == 0
         return (Factor("D" if width else "?", size, whole),)
 
     def _piece(self, axis: Axis, start: int, size: int) -> Axis:
@@ -325,13 +315,9 @@ class AxisNamer:
             if whole.origin is Origin.LINEAR:
                 names = ("kv_rank", "D_rope")
             pieces = [(Factor(name, self.extra.get(name, 0), whole),) for name in names]
-        if sum(map(size_of, pieces)) != size_of(axis):
-            return ()
-        for piece in pieces:
-            if (start, size) == (0, size_of(piece)):
-                return piece
-            start -= size_of(piece)
-        return ()
+        begins = list(itertools.accumulate(map(size_of, pieces), initial=0))
+        found = zip(pieces, begins, strict=False) if begins[-1] == size_of(axis) else ()
+        return next((p for p, begin in found if (begin, size_of(p)) == (start, size)), ())
 
     def is_width(self, axis: Axis) -> bool:
         """Return whether this is D, or a declared part of it such as D_rope."""
@@ -383,26 +369,16 @@ class AxisNamer:
         is_two = two.name == "2" or (two.size == 2 and two is right)
         if is_two and half.name == f"{whole.name}/2" and self.is_width((whole,)):
             return [whole]
-        few, copies, order = right, left, Origin.TILED
-        if right.origin is Origin.COPIES:
-            few, copies, order = left, right, Origin.GROUPED
-        if (
-            copies.origin is Origin.COPIES
-            and few.name in self.extra
-            and few.size * copies.size == heads
-        ):
-            return [Factor("H", heads, origin=order)]
+        grouped = right.origin is Origin.COPIES
+        few = left if grouped else right
+        copied = grouped or left.origin is Origin.COPIES
+        if copied and few.name in self.extra and left.size * right.size == heads:
+            return [Factor("H", heads, origin=Origin.GROUPED if grouped else Origin.TILED)]
         return [left, right]
 
-    def confirm(self, axes: Iterable[Axis]) -> None:
-        """Take note that what was taken for a head's width is used as one."""
-        self.confirmed.update(
-            factor for axis in axes for factor in axis if factor.origin is Origin.TAKEN
-        )
-
-    def use(self, axis: Axis) -> None:
-        """Take note that something was made of a Linear's output, which then has its name."""
-        self.confirmed.update(factor for factor in axis if factor.origin is Origin.LINEAR)
+    def confirm(self, axes: Iterable[Axis], origin: Origin = Origin.TAKEN) -> None:
+        """Take note that what was taken for a head's width, or what a Linear made, was used."""
+        self.confirmed.update(f for axis in axes for f in axis if f.origin is origin)
 
     def meet(self, left: Axis, right: Axis) -> None:
         """Note that two axes run side by side: an unnamed one later takes the other's name."""
@@ -454,15 +430,14 @@ class AxisNamer:
         factors = [factor for axis in axes for factor in axis]
         unsure = [f for f in factors if f.name == "?" or self.is_doubtful((f,))]
         if unsure:
-            sure = [
-                sum([self._find(f) if f in unsure else (f,) for f in axis], ()) for axis in axes
-            ]
+            found = [[self._find(f) if f in unsure else (f,) for f in axis] for axis in axes]
+            sure = [tuple(itertools.chain(*parts)) for parts in found]
             axes = self.separate_tokens(sure) if sure != list(axes) else axes
         unused = {f for f in factors if f.origin is Origin.LINEAR and "*" in f.name}
         unused -= self.confirmed
-        hidden = [self.is_doubtful(axis) or not unused.isdisjoint(axis) for axis in axes]
+        doubts = [self.is_doubtful(axis) or not unused.isdisjoint(axis) for axis in axes]
         return tuple(
-            "?" if doubt else self.label(axis) for doubt, axis in zip(hidden, axes, strict=True)
+            ["?" if doubt else self.label(a) for doubt, a in zip(doubts, axes, strict=True)]
         )
 
     def is_doubtful(self, axis: Axis) -> bool:
@@ -475,22 +450,17 @@ class AxisNamer:
         return False
 
     def label(self, axis: Axis) -> str:
-        """Write an axis as the field does."""
-        if axis not in self.labels:
-            self.labels[axis] = self._write(axis)
-        return self.labels[axis]
-
-    def _write(self, axis: Axis) -> str:
-        """Join the names of the factors, heads and their width to C."""
+        """Write an axis as the field does: heads and their width are C."""
+        if axis in self.labels:
+            return self.labels[axis]
         names = [factor.name for factor in axis]
-        if "?" in names:
-            return "?"
         heads = names.index("H") if "H" in names else -1
         if heads >= 0 and names[heads + 1 : heads + 2] == ["D"]:
             merged = axis[heads].size * axis[heads + 1].size
             if self.sizes.get("C", merged if len(names) == 2 else 0) == merged:
                 names[heads : heads + 2] = ["C"]
-        return "*".join(names) or "1"
+        text = self.labels[axis] = "?" if "?" in names else "*".join(names) or "1"
+        return text
 
     def is_token(self, axis: Axis) -> bool:
         """Return whether an axis counts tokens."""
@@ -504,7 +474,7 @@ class AxisNamer:
         """Return the name under which these tokens first came."""
         return "*".join([self.roots.get(part, part) for part in label.split("*")])
 
-    def separate_tokens(self, axes: list[Axis]) -> list[Axis]:
+    def separate_tokens(self, axes: Axes) -> Axes:
         """Tell query and key tokens apart: of two equal token axes the first becomes T."""
         if sum([bool(axis) and axis[0].name in self.tokens for axis in axes]) < 2:
             return axes

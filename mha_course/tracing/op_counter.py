@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mha_course.tracing import torch_internals as internals
+from mha_course.tracing.torch_internals import Args, Kwargs, OpOverload
 
 COPIES = {"clone", "_to_copy", "copy_", "contiguous", "_reshape_copy"}
 # Kernels that copy an input with strides.
@@ -15,7 +16,6 @@ Flops = Callable[..., int]  # of the arguments of an operation, and of what came
 
 
 def _product(offset: int) -> Flops:
-    """Count a matrix product whose factors are two neighbours among the arguments."""
     return lambda *args, out_val, **_: 2 * out_val.numel() * args[offset].shape[-1]
 
 
@@ -44,7 +44,7 @@ _Rules = tuple[str, bool, Flops | None]
 _known: dict[int, _Rules] = {}  # by id: operations live on, and their hash is slow
 
 
-def _rules_of(func: internals.OpOverload) -> _Rules:
+def _rules_of(func: OpOverload) -> _Rules:
     """Return the name of an operation, whether it copies, and how its FLOPs are counted."""
     if id(func) not in _known:
         packet = getattr(func, "overloadpacket", func)  # a higher-order operator has none
@@ -81,9 +81,7 @@ class OpCounter(internals.DispatchMode):
         self.copies = 0
         self.flops_by_op.clear()
 
-    def ran(
-        self, func: internals.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
-    ) -> None:
+    def ran(self, func: OpOverload, args: Args, kwargs: Kwargs, out: Any) -> None:
         """Add one operation."""
         name, copies, count = _known.get(id(func)) or _rules_of(func)
         self.copies += copies

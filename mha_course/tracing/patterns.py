@@ -19,6 +19,7 @@ from mha_course.tracing.torch_internals import has_shape
 
 Patterns = str | Sequence[str | None] | Mapping[str, str] | None
 Words = dict[str, tuple[str, ...]]  # by argument
+Sizes = Mapping[str, int]
 Tensors = dict[str, torch.Tensor]
 HEADS = ("num_heads", "n_heads", "n_head", "nhead", "num_attention_heads", "heads")
 KV_HEADS = ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "n_kv_head")
@@ -36,16 +37,17 @@ DECLARED = (  # what arguments, modules and their configs say of sizes
     ("q_rank", ("q_lora_rank",)),
     ("d_ff", ("intermediate_size", "d_ff", "ffn_dim", "d_inner", "n_inner", "encoder_ffn_dim")),
 )
-LETTERS = {  # of other people
-    **dict.fromkeys(("b", "bs", "batch", "batch_size"), "B"),
-    **dict.fromkeys(
-        ("c", "dim", "embed", "embed_dim", "d_model", "hidden", "hidden_size", "width"), "C"
-    ),
-    **dict.fromkeys(("h", *HEADS), "H"),
-    **dict.fromkeys(("dh", "d_head", "head_dim", "d_k"), "D"),
-    **dict.fromkeys(KV_HEADS, "H_kv"),
-    **dict(zip("tse", "TSE", strict=True)),
+_LETTERS = {  # of other people
+    "B": "b bs batch batch_size",
+    "C": "c dim embed embed_dim d_model hidden hidden_size width",
+    "H": " ".join(("h", *HEADS)),
+    "D": "dh d_head head_dim d_k",
+    "H_kv": " ".join(KV_HEADS),
+    "T": "t",
+    "S": "s",
+    "E": "e",
 }
+LETTERS = {word: name for name, words in _LETTERS.items() for word in words.split()}
 MASKS = ("T S", "B S", "B T S", "H T S", "B 1 T S", "B 1 1 S", "1 1 T S", "B H T S")
 IMAGE = {"N": "B", "H": "Y", "W": "X"}  # where H and W stand together they are no heads
 TORCH = {"N": "B", "E": "C"}  # where they stand together, as in what torch says of its modules
@@ -65,11 +67,15 @@ def named_tensors(bound: dict[str, Any]) -> Tensors:
     """Return the tensors among the arguments by name."""
     tensors: Tensors = {}
     for name, value in bound.items():
-        if isinstance(value, torch.Tensor):
-            tensors[name] = value
-        else:
-            tensors |= {f"{name}[{i}]": tensor for i, tensor in enumerate(tensors_in([value]))}
+        single = isinstance(value, torch.Tensor)
+        for i, tensor in enumerate(tensors_in([value])):
+            tensors[name if single else f"{name}[{i}]"] = tensor
     return {name: tensor for name, tensor in tensors.items() if has_shape(tensor)}
+
+
+def is_ids(x: torch.Tensor) -> bool:
+    """Return whether a tensor may have numbers of words."""
+    return not x.is_floating_point() and x.dtype != torch.bool
 
 
 def assign(axes: Patterns, tensors: Tensors) -> Words:
@@ -78,11 +84,8 @@ def assign(axes: Patterns, tensors: Tensors) -> Words:
         return {}
     given = _by_name(axes, tensors)
     every = " ".join(text for text in given.values() if isinstance(text, str))
-    chosen = {
-        name: _words(text or "", every)
-        for name, text in given.items()
-        if text or isinstance(axes, str)
-    }
+    texts = {name: text or "" for name, text in given.items() if text or isinstance(axes, str)}
+    chosen = {name: _words(text, every) for name, text in texts.items()}
     for name, words in chosen.items():
         if len(words) != tensors[name].dim():
             rule = f"the pattern of {name} must name each axis"
@@ -95,7 +98,7 @@ def assign(axes: Patterns, tensors: Tensors) -> Words:
     return chosen
 
 
-def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Mapping[str, int]) -> Words:
+def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Sizes) -> Words:
     """Return the patterns that tensors have by what modules or a call declare of their sizes.
 
     Args: ``hints`` has H, or C and D, as ``declared`` finds them; without them nothing is guessed.
@@ -111,23 +114,21 @@ def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Mapping[str, in
     for name, x in tensors.items():
         last = x.shape[-1] if x.dim() else 0
         fits = last == width if width else bool(heads)
-        fits = fits and last > 0 == last % max(heads, 1)
-        if x.dim() == 2 and embeds and not x.is_floating_point() and x.dtype != torch.bool:
+        fits = fits and last > 0 == last % max(heads, 1) and (last in inputs or not inputs)
+        if x.dim() == 2 and embeds and is_ids(x):
             rows[name] = ("B", "S")
         elif x.dim() == 4 and x.shape[1] in channels:
             rows[name] = ("B", "C", "Y", "X")
-        elif not x.is_floating_point() or not (fits and (last in inputs or not inputs)):
-            continue
-        elif x.dim() == 3:
+        elif x.dim() == 3 and x.is_floating_point() and fits:
             rows[name] = ("S", "B", "C") if first else ("B", "S", "C")
-    tokens = {tensors[n].shape[words.index("S")] for n, words in rows.items() if "S" in words}
-    if len(tokens) > 1:  # queries of their own come first
-        own = next(name for name, words in rows.items() if "S" in words)
+    with_tokens = [name for name, words in rows.items() if "S" in words]
+    if len({tensors[name].shape[rows[name].index("S")] for name in with_tokens}) > 1:
+        own = with_tokens[0]  # queries of their own come first
         rows[own] = tuple("T" if word == "S" else word for word in rows[own])
-    sizes = set(_words_and_sizes(rows, tensors))
-    if len(sizes) > len(dict(sizes)):  # a name has one size
+    sizes = dict(_words_and_sizes(rows, tensors))
+    if len(set(_words_and_sizes(rows, tensors))) > len(sizes):  # a name has one size
         return {}
-    known = {"H": heads, "T": dict(sizes).get("S", 0), "1": 1} | dict(sizes)
+    known = {"H": heads, "T": sizes.get("S", 0), "1": 1} | sizes
     for name, x in tensors.items():
         shape = tuple(x.shape)
         like = [row for row in map(str.split, MASKS) if tuple(map(known.get, row)) == shape]
@@ -148,7 +149,6 @@ def guessed(rows: Words) -> str:
 
 
 def _by_name(axes: str | Sequence[Any] | Mapping[str, Any], tensors: Tensors) -> Mapping[str, Any]:
-    """Return the patterns by the names of the arguments they are for."""
     if not isinstance(axes, (str, Mapping, Sequence)):
         rule = "axes must be patterns"
         raise ShapeError("trace", rule, expected='"B S C", or several', got=repr(axes))
@@ -174,8 +174,7 @@ def _by_name(axes: str | Sequence[Any] | Mapping[str, Any], tensors: Tensors) ->
 
 
 def _words(text: str, all_text: str) -> tuple[str, ...]:
-    """Read one of the patterns, and refuse what is no pattern."""
-    words = tuple(text.replace(",", " ").strip("() ").split()) if isinstance(text, str) else ("",)
+    words = _written(text) if isinstance(text, str) else ("",)
     if not words or not all(NAME.fullmatch(part) for word in words for part in word.split("*")):
         rule = "a pattern names each axis once"
         raise ShapeError("trace", rule, expected='names such as "B S C"', got=repr(text))
@@ -184,39 +183,37 @@ def _words(text: str, all_text: str) -> tuple[str, ...]:
     return tuple("*".join(_read(part, words, torchs) for part in word.split("*")) for word in words)
 
 
+def _written(text: str) -> tuple[str, ...]:
+    return tuple(text.replace(",", " ").strip("() ").split())
+
+
 def _read(part: str, words: Sequence[str], torchs: bool) -> str:
-    """Return the course's name for a letter; d is a head's width where heads stand beside it."""
+    read = LETTERS.get(part, part)
     if {"H", "W"} <= {word.upper() for word in words}:
-        return IMAGE.get(part.upper(), LETTERS.get(part, part))
+        return IMAGE.get(part.upper(), read)
     if torchs:
-        return TORCH.get(part.upper(), LETTERS.get(part, part))
-    if part == "d":
+        return TORCH.get(part.upper(), read)
+    if part == "d":  # a head's width where heads stand beside it
         return "D" if {"h", "H", "heads"} & set(words) else "C"
-    return LETTERS.get(part, part)
+    return read
 
 
-def channels(patterns: Words, tensors: Tensors, known: Mapping[str, int]) -> None:
+def channels(patterns: Words, tensors: Tensors, known: Sizes) -> None:
     """Read C as the channels of a picture where it cannot be the width."""
     for name, words in patterns.items():
         sizes = dict(zip(words, tensors[name].shape, strict=True))
         number = sizes.get("C", 0)
         is_width = "D" in known or number % known.get("H", 1) == 0
-        if "C" in known:
-            is_width = number == known["C"]
-        if {"Y", "X"} <= sizes.keys() and not is_width:
+        if {"Y", "X"} <= sizes.keys() and not (number == known["C"] if "C" in known else is_width):
             patterns[name] = tuple("Ch" if word == "C" else word for word in words)
 
 
 def translated(axes: Patterns, patterns: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Return a note where the caller's letters are read as others."""
-    given = list(axes.values() if isinstance(axes, Mapping) else axes or ())
-    read = list(patterns.values())
-    if isinstance(axes, str):
-        given = [axes]
-        read = read[:1]
-    written = [tuple(text.replace(",", " ").strip("() ").split()) for text in given if text]
-    pairs = [pair for pair in zip(written, read, strict=False) if pair[0] != tuple(pair[1])]
-    notes = [f"{' '.join(theirs)} was read as {' '.join(ours)}" for theirs, ours in pairs]
+    given = [axes] if isinstance(axes, str) else axes or ()
+    texts = given.values() if isinstance(given, Mapping) else given
+    pairs = zip([_written(text) for text in texts if text], patterns.values(), strict=False)
+    notes = [f"{' '.join(one)} was read as {' '.join(two)}" for one, two in pairs if one != two]
     return tuple(dict.fromkeys(notes))
 
 
@@ -228,9 +225,7 @@ def _words_and_sizes(patterns: Words, tensors: Tensors) -> list[tuple[str, int]]
     ]
 
 
-def whole_widths(
-    patterns: Words, tensors: Tensors, sizes: Mapping[str, int], hints: Mapping[str, int]
-) -> None:
+def whole_widths(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> None:
     """Read D or E as C where it can only be the whole width: several heads, but no axis H."""
     pairs = _words_and_sizes(patterns, tensors)
     written = {part for word, _ in pairs for part in word.split("*")}
@@ -238,18 +233,15 @@ def whole_widths(
     for letter in sorted({"D", "E"} & {row[-1] for row in patterns.values()} - sizes.keys()):
         size = dict(pairs)[letter]
         several = "H" not in written and heads > 1 and not size % heads and hints.get("D") != size
-        is_width = {**hints, **sizes}.get("C", size) == size and (letter == "E" or several)
-        if "C" in written or not is_width:
-            continue
-        for name, row in patterns.items():
+        fits = {**hints, **sizes}.get("C", size) == size and (letter == "E" or several)
+        for name, row in patterns.items() if fits and "C" not in written else ():
+            split = [word.split("*") for word in row]
             patterns[name] = tuple(
-                "*".join("C" if p == letter else p for p in word.split("*")) for word in row
+                "*".join("C" if part == letter else part for part in parts) for parts in split
             )
 
 
-def solve(
-    patterns: Words, tensors: Tensors, sizes: Mapping[str, int], hints: Mapping[str, int]
-) -> dict[str, int]:
+def solve(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> dict[str, int]:
     """Find the size of every name, and D = C / H; a hint gives way where it does not fit."""
     pairs = _words_and_sizes(patterns, tensors)
     written = [part for word, _ in pairs for part in word.split("*")]
@@ -283,7 +275,6 @@ def positive(name: str, size: Any) -> int:
 
 
 def _bind(word: str, size: int, solved: dict[str, int]) -> None:
-    """Read one axis: bind its one unknown name, or check that the sizes agree."""
     if word == "?":
         return
     parts = word.split("*")
@@ -314,10 +305,10 @@ def modules_of(fn: Callable[..., Any], given: Iterable[Any] = ()) -> list[nn.Mod
     """Return the modules that a callable is, belongs to, or refers to, else those it is given."""
     fn = fn.func if isinstance(fn, partial) else fn
     owner = fn if isinstance(fn, nn.Module) else getattr(fn, "__self__", None)
-    if isinstance(owner, nn.Module):
-        return [owner]
-    known = [value for value in referred(fn) if isinstance(value, nn.Module)]
-    return known or [value for value in given if isinstance(value, nn.Module)]
+    for values in ([owner], referred(fn), given):
+        if modules := [value for value in values if isinstance(value, nn.Module)]:
+            return modules
+    return []
 
 
 def referred(fn: Callable[..., Any]) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -16,20 +15,20 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from mha_course.tracing import torch_internals as internals
-from mha_course.tracing.axes import Axis, AxisNamer, Size, kept, size_of, unknown
+from mha_course.tracing.axes import Axes, AxisNamer, Size, kept, size_of, unknown
 from mha_course.tracing.dispatch import EXPLICIT_COPIES, MOVES, NOTES, op_name
 from mha_course.tracing.op_counter import OpCounter
 from mha_course.tracing.records import Argument, Operand, Step
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall, Rule, TensorInfo, tensors_in
-from mha_course.tracing.rules.contraction import CONTRACTIONS, after_linear
+from mha_course.tracing.rules.contraction import CONTRACTIONS
 from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
-from mha_course.tracing.rules.making import MAKING
 from mha_course.tracing.rules.moves import VIEWS
 from mha_course.tracing.source_lines import Frames, UserFrame
+from mha_course.tracing.torch_internals import Args, Kwargs
 
-RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE, **MAKING}
+RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE}
 SHAPE_ONLY = {*VIEWS, *INDEXING}
 LATER = {"projection": "split", "context": "merged"}  # what a change of shape makes of a stage
 UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "bfloat16", "data"}
@@ -44,15 +43,17 @@ SHAPELESS = (
 IN_NUMPY = (
     "a tensor went to NumPy: what is done there cannot be seen, and what comes back is not known"
 )
+Paths = dict[int, str]  # by the id of what has them
+Labels = tuple[str, ...]
+Inputs = tuple[Operand, ...]
+Place = UserFrame | None
 ONE_ROW = {"multi_head_attention_forward", "_native_multi_head_attention", "flex_attention"}
 
 
 class Recorder(TorchFunctionMode):
     """Note every call that makes a tensor, without keeping the tensor."""
 
-    def __init__(
-        self, names: AxisNamer, parameters: dict[int, str], modules: dict[int, str]
-    ) -> None:
+    def __init__(self, names: AxisNamer, parameters: Paths, modules: Paths) -> None:
         super().__init__()
         self.names, self.parameters = names, parameters
         self.top: FrameType | None = None  # where the traced call begins
@@ -69,22 +70,15 @@ class Recorder(TorchFunctionMode):
         self.arguments: dict[str, tuple[Argument, TensorInfo]] = {}
         self.steps: list[Step] = []
         self.infos: list[TensorInfo] = []  # what is known of each step's tensor
-        self.lines: list[UserFrame | None] = []  # for each step
+        self.lines: list[Place] = []  # for each step
         self.aliases: dict[str, int] = {}  # further variables that held a result
         self.warnings: dict[int, str] = {}
-        self.pending: dict[int, str] = {}
-        self.settled: set[int] = set()
+        self.pending: dict[int, str] = {}  # until a later step settles them
         self.notes: dict[str, None] = {}  # what could not be seen, in order
         self.running = Frames(self._bind, modules)
         self.failure: str | None = None
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Args = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self.compiles:
             self.run_as_written()
@@ -106,6 +100,8 @@ class Recorder(TorchFunctionMode):
             rows = list(out)
             self._guard(self._record, "unbind", torch.unbind, args, kwargs, rows)
             out = iter(rows)
+        elif getattr(func, "__self__", None) is torch.Tensor.data:  # it was set: other memory
+            self._let_go(id(args[0]))
         elif type(out).__module__ == "numpy":
             self.notes[IN_NUMPY] = None
         return out
@@ -116,7 +112,7 @@ class Recorder(TorchFunctionMode):
             self.compiles = False
             self.as_written.enter_context(torch.compiler.set_stance("force_eager"))
 
-    def _sizes(self, axes: list[Axis], out: Any, dim: Any = None, *_: Any) -> Any:
+    def _sizes(self, axes: Axes, out: Any, dim: Any = None, *_: Any) -> Any:
         """Return a shape, or one size of it, that remembers its axes."""
         if isinstance(out, torch.Size) and len(out) == len(axes):
             return torch.Size(map(Size, out, axes, itertools.repeat(self.names.is_token)))
@@ -132,10 +128,7 @@ class Recorder(TorchFunctionMode):
             line = f"{type(error).__name__}: {error}".splitlines()[0]
             self.notes[f"the tracer failed at {op} ({line}), so this step is not shown"] = None
 
-    def _diagnose(
-        self, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
-    ) -> None:
-        """Find the mistake behind a call that raised."""
+    def _diagnose(self, op: str, args: Args, kwargs: Kwargs, error: Exception) -> None:
         tensors = filter(internals.has_shape, tensors_in((*args, *kwargs.values())))
         self.failure = warnings.of_crash(op, str(error), list(map(self.info, tensors)), self.names)
 
@@ -149,7 +142,7 @@ class Recorder(TorchFunctionMode):
         return value
 
     def add_argument(
-        self, name: str, tensor: torch.Tensor, axes: list[Axis], labels: tuple[str, ...] = ()
+        self, name: str, x: torch.Tensor, axes: Axes, labels: Labels = ()
     ) -> TensorInfo:
         """Take note of a tensor that no step made."""
         base = name
@@ -157,11 +150,11 @@ class Recorder(TorchFunctionMode):
             self.namesakes[base] += 1
             name = f"{base}_{self.namesakes[base] + 1}"
         value = TensorInfo(axes)
-        self._remember(value, tensor, name)
-        strided = tensor.layout == torch.strided
-        strides = tuple(tensor.stride()) if strided else ()
-        offset = int(tensor.storage_offset()) if strided else 0
-        argument = Argument(name, tuple(tensor.shape), labels, strides, offset, value.memory)
+        self._remember(value, x, name)
+        strided = x.layout == torch.strided
+        strides = tuple(x.stride()) if strided else ()
+        offset = int(x.storage_offset()) if strided else 0
+        argument = Argument(name, tuple(x.shape), labels, strides, offset, value.memory)
         self.arguments[name] = argument, value
         return value
 
@@ -190,10 +183,7 @@ class Recorder(TorchFunctionMode):
             if not self.readers[value.key]:
                 del self.memories[value.key], self.readers[value.key]
 
-    def _record(
-        self, op: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
-    ) -> None:
-        """Write a step for every tensor that came out."""
+    def _record(self, op: str, func: Any, args: Args, kwargs: Kwargs, out: Any) -> None:
         outs = [out] if isinstance(out, torch.Tensor) else tensors_in(out)
         if not outs:
             return
@@ -209,9 +199,8 @@ class Recorder(TorchFunctionMode):
         values = [self.values.get(key) or self.info(tensor) for key, tensor in by_id.items()]
         call = OpCall(
             op, func, args, kwargs, outs, self.names, self.info, len(self.steps), read,
-            self.pending, self.settled,
+            self.pending, self.warnings, [TensorInfo([]) for _ in outs],
         )  # fmt: skip
-        call.results = [TensorInfo([]) for _ in outs]
         for result, axes in zip(call.results, self._axes(call, outs), strict=True):
             result.axes = axes
         inherit(call, values)
@@ -224,8 +213,6 @@ class Recorder(TorchFunctionMode):
             self._remember(call.results[number], tensor, step)
             if number == 0 or op not in ONE_ROW:
                 self._add_step(call, number, inputs, before, line)
-        for index, text in call.warnings.items():
-            self.warnings.setdefault(index, text)
 
     def _bind(self, name: str, held: object, first: int) -> None:
         """Give a variable's name to the step, not before the first one, that made what it holds."""
@@ -240,25 +227,21 @@ class Recorder(TorchFunctionMode):
         elif step.name != name:
             self.aliases[name] = step.index
 
-    def _axes(self, call: OpCall, outs: list[torch.Tensor]) -> list[list[Axis]]:
-        """Name the axes of the results; they stay unknown where no rule fits."""
+    def _axes(self, call: OpCall, outs: list[torch.Tensor]) -> list[Axes]:
         base = call.op[:-1] if call.op.endswith("_") and not call.op.startswith("_") else call.op
         rule = RULES.get(call.op) or RULES.get(base)
         copies = self.counter.copies
         try:
-            named = [list(axes) for axes in rule(call)] if rule else self._kept(call)
+            in_place = call.op.endswith("_") and call.args and outs[0] is call.args[0]
+            made = rule(call) if rule else [call.axes(outs[0])] if in_place else []
+            named = list(map(list, made))
         except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
             named = []  # arguments of a kind that the rule does not know
         self.counter.copies = copies  # without those of the rule
         named += [[] for _ in outs[len(named) :]]
         return [self._checked(axes, tensor) for axes, tensor in zip(named, outs, strict=True)]
 
-    def _kept(self, call: OpCall) -> list[list[Axis]]:
-        """Return the axes of a tensor that was changed in place."""
-        in_place = call.op.endswith("_") and call.args and call.outs[0] is call.args[0]
-        return [call.axes(call.outs[0])] if in_place else []
-
-    def _checked(self, axes: list[Axis], tensor: torch.Tensor) -> list[Axis]:
+    def _checked(self, axes: Axes, tensor: torch.Tensor) -> Axes:
         """Drop names that do not fit the shape, and keep query and key tokens apart."""
         if len(axes) != tensor.dim():
             return [unknown(size) for size in tensor.shape]
@@ -267,12 +250,7 @@ class Recorder(TorchFunctionMode):
         return self.names.separate_tokens(kept(axes, tensor.shape))
 
     def _add_step(
-        self,
-        call: OpCall,
-        number: int,
-        inputs: tuple[Operand, ...],
-        before: dict[int, int],
-        at: UserFrame | None,
+        self, call: OpCall, number: int, inputs: Inputs, before: dict[int, int], at: Place
     ) -> None:
         """Write one step; ``before`` has the inputs' ids and their pieces of memory."""
         tensor = call.outs[number]
@@ -292,46 +270,28 @@ class Recorder(TorchFunctionMode):
         self.steps.append(Step(
             len(self.steps), op, inputs, tuple(tensor.shape), result.labels, tensor.stride(),
             tensor.is_contiguous(), storage, tensor.dtype, tensor.device, tensor.nbytes,
-            0 if number else self._flops(call), "", at.lineno if at else 0, hidden,
+            0 if number else self.counter.flops, "", at.lineno if at else 0, hidden,
             note=NOTES.get(op), stage=result.stage, offset=int(tensor.storage_offset()),
             memory=result.memory, module=self.running.module,
         ))  # fmt: skip
-
-    def _flops(self, call: OpCall) -> int:
-        """Return the FLOPs that were counted, for fused attention those of its two products."""
-        if call.op == "scaled_dot_product_attention":
-            q = call.arg(0, "query")
-            k = call.arg(1, "key")
-            v = call.arg(2, "value")
-            rows = math.prod(call.outs[0].shape[:-1])
-            return 2 * rows * k.shape[-2] * (q.shape[-1] + v.shape[-1])
-        return self.counter.flops
 
 
 def inherit(call: OpCall, values: list[TensorInfo]) -> None:
     """Let the results keep what is known of the inputs, unless a rule set it."""
     picked = [value.selections for value in values if value.selections] or [()]
     shared = tuple([element for element in picked[0] if all(element in row for row in picked)])
-    if shared or call.selections:
-        for number, result in enumerate(call.results):
-            result.selections = (*call.selections[number], *shared) if call.selections else shared
-    if call.op in CONTRACTIONS:
-        if call.op == "linear":
-            call.results[0].stage = after_linear(values)
-            call.results[0].linear = True
+    own = call.selections or [()] * len(call.results)
+    for result, selections in zip(call.results, own, strict=True):
+        result.selections = (*selections, *shared)
+    if call.op in CONTRACTIONS or not values:
         return
-    if not values:
-        return
-    main = values[0]
-    weights = None
-    for value in reversed(values):
-        main = value if value.stage else main
-        weights = value if value.over else weights
+    main = next((value for value in values if value.stage), values[0])
+    weights = next((value for value in values if value.over), None)
     shapes = call.op in SHAPE_ONLY
     for result in call.results:
-        if shapes and not main.stage:
-            result.stage = _begun(call.names, main, result)
-        result.stage = result.stage or (LATER.get(main.stage, main.stage) if shapes else main.stage)
+        begun = shapes and not main.stage
+        later = LATER.get(main.stage, main.stage) if shapes else main.stage
+        result.stage = result.stage or (_begun(call.names, main, result) if begun else later)
         result.summed = main.summed
         if main.family:
             result.family = main.family

@@ -1,22 +1,21 @@
-"""A trace as text, HTML and Markdown."""
+"""What a trace holds, as text, HTML and Markdown, beside other traces, and as a short ledger."""
 
 from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from mha_course.errors import ShapeError
-from mha_course.markup import CELL, escaped, row, spell_out, table
+from mha_course.markup import CELL, columns, escaped, row, spell_out, table
 from mha_course.tracing.records import Argument, Source, Step, color
 
-STAGES = (
-    "projection", "split", "scores", "scaled_scores", "masked_scores", "weights", "context",
-    "merged", "out",
-)  # fmt: skip
+_STAGES = "projection split scores scaled_scores masked_scores weights context merged out"
+STAGES = tuple(_STAGES.split())
 WIDTH = 88  # characters that fit beside JupyterLab's file list
 FEW = 3  # steps: a layer of no more is shown again
 WARN, ASK = "⚠", "?"
@@ -47,37 +46,70 @@ def count(number: int, word: str) -> str:
 
 
 class Line(NamedTuple):
-    """A line of a report that is no step: where a statement stands, or which steps are folded."""
+    """A line of a report that is no step: a statement, a remark, or which steps are folded."""
 
-    place: str
+    text: str
     code: str = ""
+    sign: str = ""  # of a remark
 
 
-class Reports:
-    """What every trace can be turned into."""
+@dataclass(frozen=True, repr=False)
+class Trace:
+    """What happened in one call, step by step.
+
+    Attributes: steps (one for each tensor that was made), result (of the call), arguments (tensors
+    that existed before), sources (the code that ran), sizes (of each name), notes (what could not
+    be seen), failure (why the call stopped), aliases (further variables that held a step's result).
+    """
 
     steps: tuple[Step, ...]
+    result: Any
     arguments: tuple[Argument, ...]
     sources: tuple[Source, ...]
-    notes: tuple[str, ...]
-    failure: str | None
-    aliases: Mapping[str, int]
+    sizes: dict[str, int]
+    notes: tuple[str, ...] = ()
+    failure: str | None = None
+    aliases: Mapping[str, int] = field(default_factory=dict)
+
+    def compare(self, other: Trace) -> Comparison:
+        """Set another trace beside this one, stage by stage, and say where they part."""
+        return Comparison({"left": self, "right": other})
+
+    def ledger(self, *names: str) -> Ledger:
+        """Return a short table of variables, stages or arguments by name; all stages if none.
+
+        >>> import torch
+        >>> from mha_course.attention import split_heads
+        >>> from mha_course.tracing import trace
+        >>> trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C").ledger("x", "split")
+        x      (B, S, C)     (2, 5, 24)
+        split  (B, H, S, D)  (2, 4, 5, 6)
+        """
+        rows: dict[str, Step | Argument] = {a.name: a for a in self.arguments if a.name in names}
+        names = names or tuple(dict.fromkeys(step.stage for step in self.steps if step.stage))
+        pairs = [(n, rows[n]) if n in rows else (self._which(n), self.step(n)) for n in names]
+        return Ledger(dict(pairs))
+
+    def _which(self, name: str) -> str:
+        """Say that a row has the last of several: layers, or q, k and v."""
+        steps = [step for step in self.steps if name in (step.name, step.stage)]
+        alike = [step for step in steps if (step.op, step.name) == (steps[-1].op, steps[-1].name)]
+        return f"{name} (last of {len(alike)})" if len(alike) > 1 else name
 
     def __str__(self) -> str:
         lines = [self.summary()]
         rows = {step.index: _cells(step) for step in self.steps}
         widths = [min(max(map(len, column)), 40) for column in zip(*rows.values(), strict=True)]
-        told = self._remarks()
         for part in self._layout():
-            if isinstance(part, Line):
-                text = f"{part.place}: {part.code}" if part.code else part.place
-                lines += textwrap.wrap(text, WIDTH, subsequent_indent=" " * 6)
+            if isinstance(part, Step):
+                cells = map(str.ljust, rows[part.index], widths)
+                lines.append(f"  {'  '.join(cells)}".rstrip())
                 continue
-            lines.append(("  " + "  ".join(map(str.ljust, rows[part.index], widths))).rstrip())
-            for sign, text in told.get(part.index, ()):
-                lines += textwrap.wrap(
-                    f"{sign} {text}", WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 8
-                )
+            indent = " " * 6 * bool(part.sign)
+            text = f"{part.text}: {part.code}" if part.code else f"{part.sign} {part.text}".strip()
+            lines += textwrap.wrap(
+                text, WIDTH, initial_indent=indent, subsequent_indent=" " * (8 if indent else 6)
+            )
         for text in self._closing():
             lines += textwrap.wrap(text, WIDTH, subsequent_indent="  ")
         return "\n".join(lines)
@@ -86,6 +118,7 @@ class Reports:
         """Yield each statement before its steps; layers that repeat the one before in one line."""
         said: dict[Line, int] = {}
         now = None
+        begun = self._begun()
         for steps, of in folded(self.steps):
             if of:
                 last = f" to {of[-1]}" if len(of) > 1 else ""
@@ -97,10 +130,24 @@ class Reports:
                 line = Line(self.place(step), step.line)
                 if line != now:
                     again = line.code and line in said
-                    yield Line(f"{line.place}, as in step {said[line] + 1}") if again else line
+                    yield Line(f"{line.text}, as in step {said[line] + 1}") if again else line
                     said.setdefault(line, step.index)
                 now = line
                 yield step
+                first = begun.get(step.index, step.index)
+                for sign, text in remarks(step):
+                    after = f": this may only follow from step {first + 1}"
+                    known = first < step.index
+                    yield Line(f"{text.partition(':')[0]}{after}" if known else text, "", sign)
+
+    def _begun(self) -> dict[int, int]:
+        """Return for steps behind a warning the first of those, from which they may follow."""
+        begun: dict[int | str, int] = {}
+        for step in self.steps:
+            before = [begun[i.source] for i in step.inputs if i.source in begun]
+            if before or step.warning:
+                begun[step.index] = min([*before, step.index])
+        return {index: first for index, first in begun.items() if isinstance(index, int)}
 
     def place(self, step: Step) -> str:
         """Say where the code of a step stands: ``attention.py:31 in split_heads``."""
@@ -112,26 +159,7 @@ class Reports:
             return f"{file.name}:{step.lineno} in {source.name}"
         return f"{source.name}, line {step.lineno}"
 
-    def _remarks(self) -> dict[int, list[tuple[str, str]]]:
-        """Return the remarks of steps; what stands behind a warning may only follow from it."""
-        told: dict[int, list[tuple[str, str]]] = {}
-        begun: dict[int, int] = {}  # by step: the first step with a warning that led to it
-        for step in self.steps:
-            before = [begun[i.source] for i in step.inputs if i.source in begun]
-            if before:
-                begun[step.index] = min(before)
-            elif step.warning:
-                begun[step.index] = step.index
-            if found := remarks(step):
-                after = f": this may only follow from step {min(before) + 1}" if before else ""
-                told[step.index] = [
-                    (sign, f"{text.partition(':')[0]}{after}" if after else text)
-                    for sign, text in found
-                ]
-        return told
-
     def _closing(self) -> list[str]:
-        """Return the notes, each once, and why the call stopped."""
         notes = dict.fromkeys(f"{step.op}: {step.note}" for step in self.steps if step.note)
         texts = [*self.notes, *notes]
         if self.failure:
@@ -144,10 +172,9 @@ class Reports:
     def summary(self) -> str:
         """Say in one sentence how many steps there were, and what they did to memory."""
         storage = Counter(step.storage for step in self.steps)
-        made = [f"{storage['new']} new"] if storage["new"] else []
-        for kind, word in (("view", "view"), ("copy", "copy"), ("same", "same object")):
-            if storage[kind]:
-                made.append(count(storage[kind], word))
+        words = {"view": "view", "copy": "copy", "same": "same object"}
+        made = [f"{storage['new']} new"] * bool(storage["new"])
+        made += [count(storage[kind], word) for kind, word in words.items() if storage[kind]]
         parts = [f"{count(len(self.steps), 'step')}: {', '.join(made)}" if made else "no steps"]
         hidden = sum(step.hidden_copies for step in self.steps)
         flops = sum(step.flops for step in self.steps)
@@ -171,8 +198,8 @@ class Reports:
 
     def step(self, name: str) -> Step:
         """Return the last step of a variable or of a stage, or the step whose result it held."""
-        for field in ("name", "stage"):
-            steps = [step for step in self.steps if getattr(step, field) == name]
+        for attribute in ("name", "stage"):
+            steps = [step for step in self.steps if getattr(step, attribute) == name]
             if steps:
                 return steps[-1]
         if name in self.aliases:
@@ -201,33 +228,31 @@ class Reports:
     def to_markdown(self) -> str:
         """Return a Markdown table of all steps."""
         lines: list[tuple[str, ...]] = []
-        told = self._remarks()
         for part in self._layout():
-            if isinstance(part, Line):
-                code = f" `{_cell(part.code)}`" if part.code else ""
-                lines.append(("", f"{_cell(part.place)}{code}", "", "", ""))
+            if isinstance(part, Step):
+                lines.append(tuple(map(_cell, _cells(part))))
                 continue
-            lines.append(tuple(map(_cell, _cells(part))))
-            lines += [
-                ("", f"{sign} {_cell(text)}", "", "", "") for sign, text in told.get(part.index, ())
-            ]
+            code = f" `{_cell(part.code)}`" if part.code else ""
+            lines.append(("", f"{part.sign} {_cell(part.text)}".strip() + code, "", "", ""))
         table = [f"| {' | '.join(cells)} |" for cells in (HEADS, *lines)]
         table.insert(1, f"|{'---|' * len(HEADS)}")
         return "\n\n".join([self.summary(), "\n".join(table), *self._closing()])
 
     def _repr_html_(self) -> str:
-        told = self._remarks()
         rows = []
         for part in self._layout():
-            if isinstance(part, Line):
-                code = f'<span style="{CODE}">{escaped(part.code)}</span> ' if part.code else ""
-                place = f'<span style="{QUIET}">{escaped(part.place)}</span>'
-                rows.append(_wide(code + place, PLACE))
+            if isinstance(part, Step):
+                number, called, _, *rest = map(escaped, _cells(part))
+                rows.append(row((number, called, chips(part.shape, part.axes), *rest)))
                 continue
-            number, called, _, *rest = map(escaped, _cells(part))
-            rows.append(row((number, called, chips(part.shape, part.axes), *rest)))
-            for sign, text in told.get(part.index, ()):
-                rows.append(_wide(f"{sign} <strong>{escaped(text)}</strong>", ALERT))
+            text = f'<span style="{QUIET}">{escaped(part.text)}</span>'
+            if part.code:
+                text = f'<span style="{CODE}">{escaped(part.code)}</span> {text}'
+            elif part.sign:
+                text = f"{part.sign} <strong>{escaped(part.text)}</strong>"
+            style = ALERT if part.sign else PLACE
+            wide = f'<td colspan="{len(HEADS) - 1}" style="{style}">{text}</td>'
+            rows.append(f"<tr><td></td>{wide}</tr>")
         notes = "".join(f"<p>{escaped(text)}</p>" for text in self._closing())
         return table(self.summary(), HEADS, rows) + notes
 
@@ -264,7 +289,6 @@ def folded(steps: Sequence[Step]) -> Iterator[tuple[list[Step], list[str]]]:
 
 
 def _did(step: Step) -> Any:
-    """Return what must be alike for a step to repeat another one."""
     return step.op, step.shape, step.axes, step.storage, step.flops, step.line, remarks(step)
 
 
@@ -280,21 +304,15 @@ def remarks(step: Step) -> list[tuple[str, str]]:
     return [(sign, text) for sign, text in ((WARN, step.warning), (ASK, step.question)) if text]
 
 
-def _cells(step: Step) -> tuple[str, str, str, str, str]:
+def _cells(step: Step) -> tuple[str, ...]:
     """Return what a row says: number, name and op, shape, memory, FLOPs."""
     called = f"{step.name} = {step.op}" if step.name else step.op
     shape = shape_text(step.shape, step.axes)
-    return (
-        str(step.index + 1),
-        called,
-        shape,
-        memory_text(step),
-        f"{step.flops:,}" * bool(step.flops),
-    )
+    flops = f"{step.flops:,}" * bool(step.flops)
+    return str(step.index + 1), called, shape, memory_text(step), flops
 
 
 def _cell(text: str) -> str:
-    """Make a text fit into a cell of a Markdown table."""
     return spell_out(text.replace("\\", "\\\\")).replace("|", "\\|").replace("\n", " ")
 
 
@@ -302,6 +320,7 @@ CODE = "font-family:monospace;white-space:pre-wrap"
 CHIP = "color:#1f2430;border:1px solid #8a8f99;border-radius:3px;padding:0 4px"
 ALERT = f"{CELL};white-space:normal;border-left:4px solid #d95f02"
 QUIET = "opacity:0.75;font-size:90%"
+WRAPPED = CELL.replace("nowrap", "normal") + ";padding:3px 5px"
 PLACE = f"{CELL};white-space:normal;border-top:1px solid #8a8f99"
 
 
@@ -314,6 +333,106 @@ def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
     return " ".join(spans) or "a number"
 
 
-def _wide(content: str, style: str) -> str:
-    """Write a row of one cell; its content is HTML."""
-    return f'<tr><td></td><td colspan="{len(HEADS) - 1}" style="{style}">{content}</td></tr>'
+class Part(NamedTuple):
+    """One stage in all traces, and in what they differ there."""
+
+    stage: str
+    steps: tuple[tuple[Step, ...], ...]
+    differs: tuple[str, ...]
+
+
+class Comparison:
+    """What traces have in common and where they differ: axes, their order, shapes and memory.
+
+    Args: traces by the name that heads their column.
+    Attributes: ``parts``, one for each stage of any trace; ``differs``, the stages that differ.
+    """
+
+    def __init__(self, traces: Mapping[str, Trace]) -> None:
+        self.traces = dict(traces)
+        present = {step.stage for trace in self.traces.values() for step in trace.steps}
+        self.parts = tuple(self._part(stage) for stage in STAGES if stage in present)
+        self.differs = tuple(part.stage for part in self.parts if part.differs)
+
+    def _part(self, stage: str) -> Part:
+        traces = self.traces.values()
+        steps = tuple(tuple(s for s in trace.steps if s.stage == stage) for trace in traces)
+        lacking = [name for name, mine in zip(self.traces, steps, strict=True) if not mine]
+        if lacking:
+            return Part(stage, steps, (f"not in {', '.join(lacking)}",))
+        last = [mine[-1] for mine in steps]
+        alike = len({tuple(sorted(step.axes)) for step in last}) == 1
+        shapes = {step.shape for step in last}
+        checks = {
+            "axes": not alike,
+            "order of axes": alike and len({step.axes for step in last}) > 1,
+            "shape": len(shapes) > 1,
+            "strides": len(shapes) == 1 and len({step.strides for step in last}) > 1,
+            "memory": len({_filled(mine) for mine in steps}) > 1,
+        }
+        return Part(stage, steps, tuple(name for name, differs in checks.items() if differs))
+
+    def _rows(self, cell: Callable[[tuple[Step, ...]], str]) -> list[tuple[str, ...]]:
+        rows = [(p.stage, *map(cell, p.steps), ", ".join(p.differs)) for p in self.parts]
+        return [*rows, ("filled anew", *map(_total, self.traces.values()), "")]
+
+    def __str__(self) -> str:
+        rows = [("stage", *self.traces, "differ in"), *self._rows(_last)]
+        return f"{columns(rows)}\n{self.summary()}"
+
+    def __repr__(self) -> str:
+        return f"Comparison: {self.summary()}"
+
+    def summary(self) -> str:
+        """Say in one sentence where the traces part."""
+        if not self.differs:
+            return "The traces do the same at every stage."
+        first = next(part for part in self.parts if part.differs)
+        what = ", ".join(first.differs)
+        stages = count(len(self.differs), "stage")
+        return f"The traces part in {stages}, first at {first.stage}: {what}."
+
+    def _repr_html_(self) -> str:
+        shown = len(self.traces) + 1 + (len(self.traces) == 2)  # more would not fit a page
+        rows = [[*row[:-1], escaped(row[-1])][:shown] for row in self._rows(_html_cell)]
+        lines = [row(cells, WRAPPED) for cells in rows[:-1]]
+        heads = ("stage", *self.traces, "differ in")[:shown]
+        return table(self.summary(), heads, [*lines, row(rows[-1])])
+
+
+def _last(steps: tuple[Step, ...]) -> str:
+    return shape_text(steps[-1].shape, steps[-1].axes) if steps else "–"
+
+
+def _html_cell(steps: tuple[Step, ...]) -> str:
+    """Write the shape at the end of a stage, and below it what was done to memory."""
+    if not steps:
+        return "–"
+    memory = ", ".join(dict.fromkeys(map(memory_text, steps)))
+    return f"{chips(steps[-1].shape, steps[-1].axes)}<br>{memory}"
+
+
+def _filled(steps: Sequence[Step]) -> int:
+    return sum((step.storage in ("copy", "new")) + step.hidden_copies for step in steps)
+
+
+def _total(trace: Trace) -> str:
+    counted = [step for step in trace.steps if not (step.storage == "copy" and step.hidden_copies)]
+    return count(_filled(counted), "time")
+
+
+class Ledger:
+    """A short table: names, axes and shapes of some of the tensors of a trace."""
+
+    def __init__(self, rows: Mapping[str, Step | Argument]) -> None:
+        self.rows = dict(rows)
+
+    def __repr__(self) -> str:
+        rows = self.rows.items()
+        return columns([(name, f"({', '.join(t.axes)})", str(t.shape)) for name, t in rows])
+
+    def _repr_html_(self) -> str:
+        cells = [
+            (escaped(name), chips(t.shape, t.axes), str(t.shape)) for name, t in self.rows.items()
+        ]
+        return table("", ("step", "axes", "shape"), map(row, cells))

@@ -2,8 +2,8 @@
 
 A move, such as a transpose, a slice or a repeat, makes no new numbers. So it needs no rule: it runs
 again on what tells only where each number lies, and every axis of the result is read as digits of
-these places. Nothing large is copied: views run on a tensor without memory, whose strides tell, and
-copies run along one axis at a time.
+these places. Views run on a tensor without memory, whose strides tell, copies along one axis at a
+time, so that nothing large is copied.
 """
 
 from __future__ import annotations
@@ -59,13 +59,8 @@ def of_views(again: Again, shape: Sequence[int], *call: Any) -> list[Moved]:
     key = (*shape, "of", *map(_hashable, call))
     if not call or key not in _known:
         places = torch.empty_strided(tuple(shape), spaced(tuple(shape)), device="meta")
-        _known[key] = [
-            Moved(
-                int(out.storage_offset()),
-                [[Digit(*p)] for p in zip(out.stride(), out.shape, strict=True)],
-            )
-            for out in again(places)
-        ]
+        made = [(out, zip(out.stride(), out.shape, strict=True)) for out in again(places)]
+        _known[key] = [Moved(int(x.storage_offset()), [[Digit(*p)] for p in ps]) for x, ps in made]
     return _known[key]
 
 
@@ -129,7 +124,6 @@ def _cut_at(ends: Sequence[int], row: list[Digit]) -> Iterator[Digit]:
 
 
 def _line(numbers: torch.Tensor, dim: int) -> list[int]:
-    """Return the numbers along one axis, at the begin of all others."""
     line = numbers[tuple(slice(None) if n == dim else 0 for n in range(numbers.dim()))]
     return list(map(int, line.tolist()))
 

@@ -102,7 +102,6 @@ class Frames:
         return line or fallback
 
     def _module_of(self, frame: FrameType) -> str | None:
-        """Return the path of the module whose method this is, if it has one."""
         if frame.f_code.co_varnames[:1] != ("self",):
             return None
         return self.paths.get(id(frame.f_locals.get("self")))
@@ -157,10 +156,7 @@ def code_lines(file: str, code: CodeType) -> tuple[int, tuple[str, ...]]:
 
 @lru_cache(maxsize=1024)
 def statements(file: str, code: CodeType) -> dict[int, str]:
-    """Return the lines of a function by number; each line of a statement stands for all of it.
-
-    Comments are left out.
-    """
+    """Return the lines of a function by number, without comments, each with all its statement."""
     first, lines = code_lines(file, code)
     by_number = {first + offset: line.strip() for offset, line in enumerate(lines)}
     try:
@@ -170,11 +166,10 @@ def statements(file: str, code: CodeType) -> dict[int, str]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.stmt) or hasattr(node, "body"):
             continue
-        if node.end_lineno == node.lineno:
-            line = lines[node.lineno - 1].encode()
-            if line[node.end_col_offset or 0 :].lstrip().startswith(b"#"):  # a comment, no code
-                by_number[first + node.lineno - 1] = line[: node.end_col_offset].decode().strip()
-        else:
-            numbers = range(first + node.lineno - 1, first + (node.end_lineno or node.lineno))
+        numbers = range(first + node.lineno - 1, first + (node.end_lineno or node.lineno))
+        line = lines[node.lineno - 1].encode()
+        if len(numbers) > 1:
             by_number |= dict.fromkeys(numbers, ast.unparse(node))
+        elif line[node.end_col_offset or 0 :].lstrip().startswith(b"#"):  # a comment, no code
+            by_number[numbers[0]] = line[: node.end_col_offset].decode().strip()
     return by_number

@@ -22,12 +22,14 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
 
 __all__ = [
-    "CPU_FLASH", "CPU_FLASH_BACKWARD", "MACHINERY", "DispatchMode", "OpOverload",
+    "CPU_FLASH", "CPU_FLASH_BACKWARD", "MACHINERY", "Args", "DispatchMode", "Kwargs", "OpOverload",
     "OpOverloadPacket", "WithoutSubclasses", "compiler_is_loaded", "flop_registry", "has_shape",
     "is_functorch_wrapped_tensor", "is_plain", "modes_as_before", "sdpa_backend",
     "sdpa_backward_flop_count", "sdpa_flop_count", "storage_key", "tree_leaves",
 ]  # fmt: skip
 
+Args = tuple[Any, ...]
+Kwargs = dict[str, Any]
 # The kernel that F.scaled_dot_product_attention runs on the CPU, forward and backward.
 CPU_FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 CPU_FLASH_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
@@ -58,19 +60,11 @@ class DispatchMode(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
 
-    def ran(
-        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
-    ) -> None:
+    def ran(self, func: OpOverload, args: Args, kwargs: Kwargs, out: Any) -> None:
         """Take note of one operation, its arguments and its result."""
         raise NotImplementedError
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Args = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         composite = _composites.get(id(func))
         if composite is None:

@@ -7,23 +7,24 @@ import linecache
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import CodeType, TracebackType
 from typing import Any
 
 import torch
 
 from mha_course.errors import ShapeError
-from mha_course.tracing import patterns, render, stages
+from mha_course.tracing import patterns, stages
 from mha_course.tracing.axes import AxisNamer
-from mha_course.tracing.compare import Comparison, Ledger
-from mha_course.tracing.patterns import Patterns
+from mha_course.tracing.patterns import Patterns, Sizes, Tensors, Words
 from mha_course.tracing.recorder import Recorder
-from mha_course.tracing.records import Argument, Operand, Source, Step
+from mha_course.tracing.records import Source
+from mha_course.tracing.render import Trace
 from mha_course.tracing.rules import warnings as diagnosis
 from mha_course.tracing.source_lines import HERE, code_lines, statements
-from mha_course.tracing.torch_internals import MACHINERY
+from mha_course.tracing.torch_internals import MACHINERY, Args, Kwargs
 
+Fn = Callable[..., Any]
 COMPILED = (
     "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
 )
@@ -46,54 +47,6 @@ SIZES = (
     "type(n) is int does not, and {} may ask for it"
 )
 SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lines cannot be seen"
-
-
-@dataclass(frozen=True, repr=False)
-class Trace(render.Reports):
-    """What happened in one call, step by step.
-
-    Attributes: steps (one for each tensor that was made), result (of the call), arguments (tensors
-    that existed before), sources (the code that ran), sizes (of each name), notes (what could not
-    be seen), failure (why the call stopped), aliases (further variables that held a step's result).
-    """
-
-    steps: tuple[Step, ...]
-    result: Any
-    arguments: tuple[Argument, ...]
-    sources: tuple[Source, ...]
-    sizes: dict[str, int]
-    notes: tuple[str, ...] = ()
-    failure: str | None = None
-    aliases: Mapping[str, int] = field(default_factory=dict)
-
-    def compare(self, other: Trace) -> Comparison:
-        """Set another trace beside this one, stage by stage, and say where they part."""
-        return Comparison({"left": self, "right": other})
-
-    def ledger(self, *names: str) -> Ledger:
-        """Return a short table of variables, stages or arguments by name; all stages if none.
-
-        >>> import torch
-        >>> from mha_course.attention import split_heads
-        >>> from mha_course.tracing import trace
-        >>> trace(split_heads, torch.zeros(2, 5, 24), 4, axes="B S C").ledger("x", "split")
-        x      (B, S, C)     (2, 5, 24)
-        split  (B, H, S, D)  (2, 4, 5, 6)
-        """
-        rows: dict[str, Step | Argument] = {a.name: a for a in self.arguments if a.name in names}
-        names = names or tuple(dict.fromkeys(step.stage for step in self.steps if step.stage))
-        return Ledger(
-            {
-                name if name in rows else self._which(name): rows.get(name) or self.step(name)
-                for name in names
-            }
-        )
-
-    def _which(self, name: str) -> str:
-        """Say that a row has the last of several: layers, or q, k and v."""
-        steps = [step for step in self.steps if name in (step.name, step.stage)]
-        alike = [step for step in steps if (step.op, step.name) == (steps[-1].op, steps[-1].name)]
-        return f"{name} (last of {len(alike)})" if len(alike) > 1 else name
 
 
 def trace(
@@ -132,14 +85,7 @@ def trace(
     return _run(fn, args, kwargs, _prepare(fn, args, kwargs, axes, known))
 
 
-def _prepare(
-    fn: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    axes: Patterns,
-    sizes: dict[str, int],
-) -> Recorder:
-    """Read the patterns, and name the arguments by them."""
+def _prepare(fn: Fn, args: Args, kwargs: Kwargs, axes: Patterns, sizes: dict[str, int]) -> Recorder:
     bound = patterns.bind(fn, args, kwargs)
     # F=128: then no other name is read off 128
     own = {size for name, size in sizes.items() if name not in {*"BCDHST"}}
@@ -172,45 +118,30 @@ def _prepare(
     return recorder
 
 
-def _namer(
-    rows: patterns.Words,
-    tensors: patterns.Tensors,
-    sizes: dict[str, int],
-    hints: dict[str, int],
-) -> AxisNamer:
-    """Return what names axes by the patterns, their sizes and those that modules declare."""
+def _namer(rows: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> AxisNamer:
     known = patterns.solve(rows, tensors, sizes, hints)
     words = [word for row in rows.values() for word in row]
     parts = [part for word in words for part in word.split("*")]
     joined = {part for word in words if "*" in word for part in word.split("*")}
-    ids = {
-        name for name, x in tensors.items() if not x.is_floating_point() and x.dtype != torch.bool
-    }
-    whole = [
-        word
-        for name, row in rows.items()
-        if name in ids or {"C", "D", "3*C"} & set(row)
-        for word in row
-    ]
+    ids = {name for name, x in tensors.items() if patterns.is_ids(x)}
+    rows_of_all = [row for name, row in rows.items() if name in ids or {"C", "D", "3*C"} & {*row}]
+    whole = [word for row in rows_of_all for word in row]
     counts = [name for name in {**hints, **sizes} if name in known and name not in joined]
     return AxisNamer(known, parts, counts, whole)
 
 
-def _run(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder
-) -> Trace:
+def _run(fn: Fn, args: Args, kwargs: Kwargs, recorder: Recorder) -> Trace:
     """Call under both modes, and put the trace together, of a call that raises too."""
     inner = [part for module in patterns.modules_of(fn) for part in module.modules()]
     parts = [fn, *patterns.referred(fn), *inner]
     marks = ("_torchdynamo_orig_callable", "_orig_mod")
-    compiled = any(hasattr(part, mark) for part in parts for mark in marks)
     kinds = (torch.jit.ScriptModule, torch.jit.ScriptFunction)
-    scripted = any(isinstance(part, kinds) for part in parts)
-    notes = (
-        *[COMPILED] * compiled,
-        *[SCRIPTED] * scripted,
-        *[FAST_PATH] * any(map(_has_fast_path, parts)),
-    )
+    known = {
+        COMPILED: any(hasattr(part, mark) for part in parts for mark in marks),
+        SCRIPTED: any(isinstance(part, kinds) for part in parts),
+        FAST_PATH: any(map(_has_fast_path, parts)),
+    }
+    notes = tuple([text for text, holds in known.items() if holds])
     recorder.top = sys._getframe()
     profile = threading.getprofile()
 
@@ -224,18 +155,15 @@ def _run(
             recorder.run_as_written()
             result = fn(*args, **kwargs)
     except Exception as error:
-        failed = _finish(recorder, None, notes, recorder.failure)
-        _attach(error, failed)
+        _attach(error, _finish(recorder, None, notes, recorder.failure))
         raise
-    # No context manager of Python's: it sets the traceback of what was raised, which may refuse.
-    finally:
+    finally:  # no context manager: it sets the traceback of what was raised, which may refuse
         threading.setprofile(profile)
         recorder.as_written.close()
     return _finish(recorder, result, notes, None)
 
 
 def _has_fast_path(part: Any) -> bool:
-    """Return whether torch would run another path of a module if it were not traced."""
     kinds = (torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer)
     if not isinstance(part, kinds) or part.training:
         return False
@@ -257,51 +185,58 @@ def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
     if entry is None:
         return None
     rest = _without_tracer(entry.tb_next)
-    if entry.tb_frame.f_code.co_filename.startswith((HERE, *MACHINERY)):
-        return rest
-    return TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    own = entry.tb_frame.f_code.co_filename.startswith((HERE, *MACHINERY))
+    return rest if own else TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
 
 
 def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str | None) -> Trace:
-    """Make the steps, with lines, variables and warnings."""
     warnings = _warnings_of(recorder)
     later = inspect.isgenerator(result) or inspect.isawaitable(result) or inspect.isasyncgen(result)
     custom = dict.fromkeys(f"{step.op}: {CUSTOM}" for step in recorder.steps if "::" in step.op)
-    unknown = recorder.names.sizes.get("H", 1) > 1 and not {"C", "D"} & recorder.names.sizes.keys()
+    names = recorder.names
+    unknown = names.sizes.get("H", 1) > 1 and not {"C", "D"} & names.sizes.keys()
     codes = {id(line.code): line.code for line in recorder.lines if line}.values()
     typed = [SIZES.format(_title(code)) for code in codes if {"type", "int"} <= {*code.co_names}]
     notes = (*notes, *recorder.notes, *custom, *typed, *[LATER] * later, *[WIDTH_UNKNOWN] * unknown)
     recorder.running.finish()
-    final = recorder.names.final
     arguments = tuple(
-        replace(made, axes=made.axes or final(value.axes))
+        replace(made, axes=made.axes or names.final(value.axes))
         for made, value in recorder.arguments.values()
     )
-    known_axes: dict[int | str, tuple[str, ...]] = {made.name: made.axes for made in arguments}
+    known: dict[int | str, tuple[str, ...]] = {made.name: made.axes for made in arguments}
     for step, info in zip(recorder.steps, recorder.infos, strict=True):
-        step.axes = known_axes[step.index] = final(info.axes)
-        step.inputs = tuple(_named(operand, known_axes) for operand in step.inputs)
-    stages.settle(recorder.steps, recorder.infos, recorder.names)
-    for step in recorder.steps:
+        step.axes = known[step.index] = names.final(info.axes)
+        told = [known.get(operand.source, operand.axes) for operand in step.inputs]
+        step.inputs = tuple(
+            operand._replace(axes=axes) if len(axes) == len(operand.shape) else operand
+            for operand, axes in zip(step.inputs, told, strict=True)
+        )
         text = warnings.get(step.index)
-        if isinstance(text, diagnosis.Question):
-            step.question = text
-        else:
-            step.warning = text
+        asked = isinstance(text, diagnosis.Question)
+        step.question = text if asked else None
+        step.warning = None if asked else text
+    stages.settle(recorder.steps, recorder.infos, names)
     sources = _add_lines(recorder)
     steps = tuple(recorder.steps)
-    sizes = dict(recorder.names.sizes)
-    return Trace(steps, result, arguments, sources, sizes, notes, failure, recorder.aliases)
+    return Trace(
+        steps, result, arguments, sources, dict(names.sizes), notes, failure, recorder.aliases
+    )
 
 
 def _warnings_of(recorder: Recorder) -> dict[int, str]:
-    """Return the warnings and questions of steps, without those that only repeat another."""
-    warnings = {i: text for i, text in recorder.pending.items() if i not in recorder.settled}
-    warnings |= recorder.warnings
-    if any(text.startswith("heads-innermost") for text in warnings.values()):
+    found = recorder.pending | recorder.warnings
+    if any(text.startswith("heads-innermost") for text in found.values()):
         again = "merge-dim-before-heads"  # a merge then only repeats the order
-        warnings = {i: text for i, text in warnings.items() if not text.startswith(again)}
-    return warnings | _of_some_alone(recorder.steps, warnings)
+        found = {i: text for i, text in found.items() if not text.startswith(again)}
+    name = "view-without-transpose"
+    both = "only-one-of-qkv-wrongly-split"  # of q, k and v
+    wrong = {i: text for i, text in found.items() if text.startswith(name)}
+    splits = [s.axes[-3:] for s in recorder.steps if s.op in ("view", "reshape", "unflatten")]
+    if len(wrong) < 3 and ("S", "H", "D") in splits:
+        more = diagnosis.row_of(both).title
+        for i, text in wrong.items():
+            found[i] = f"{text.replace(name, f'{name} ({both})', 1)} {more}"
+    return found
 
 
 def _add_lines(recorder: Recorder) -> tuple[Source, ...]:
@@ -317,30 +252,13 @@ def _add_lines(recorder: Recorder) -> tuple[Source, ...]:
     for step, line in zip(recorder.steps, recorder.lines, strict=True):
         if line is not None:
             key = id(line.code)
-            text = written[key].get(step.lineno)
-            step.line = text or linecache.getline(line.code.co_filename, step.lineno).strip()
+            file = line.code.co_filename
+            step.line = (
+                written[key].get(step.lineno) or linecache.getline(file, step.lineno).strip()
+            )
             step.source = shown.index(key) if key in shown else None
     return tuple(known[key] for key in shown)
 
 
-def _named(operand: Operand, known: Mapping[int | str, tuple[str, ...]]) -> Operand:
-    """Return an operand with the names that its step or argument has in the end."""
-    axes = known.get(operand.source, operand.axes)
-    return operand._replace(axes=axes) if len(axes) == len(operand.shape) else operand
-
-
-def _of_some_alone(steps: list[Step], warnings: dict[int, str]) -> dict[int, str]:
-    """Say it too where of q, k and v some were split well and some not."""
-    name = "view-without-transpose"
-    both = "only-one-of-qkv-wrongly-split"
-    wrong = {i: text for i, text in warnings.items() if text.startswith(name)}
-    splits = [step.axes[-3:] for step in steps if step.op in ("view", "reshape", "unflatten")]
-    if len(wrong) > 2 or ("S", "H", "D") not in splits:
-        return {}
-    more = diagnosis.row_of(both).title
-    return {i: f"{text.replace(name, f'{name} ({both})', 1)} {more}" for i, text in wrong.items()}
-
-
 def _title(code: CodeType) -> str:
-    """Name a piece of code for people."""
     return "cell" if code.co_name == "<module>" else code.co_qualname.replace(".<locals>", "")

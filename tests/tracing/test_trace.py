@@ -70,6 +70,7 @@ OF_X = {  # from (B, S, C)
     "index": (lambda x: x[:, -1], "B C"),
     "index_with_none": (lambda x: x[:, None], "B 1 S C"),
     "index_with_tensor": (lambda x: x[:, torch.tensor([0, 2])], "B ? C"),
+    "index_with_a_list": (lambda x: x[..., [1, 2], :], "B ? C"),
     "index_with_mask": (lambda x: x[x > 0], "?"),
     "index_with_mask_of_tokens": (lambda x: x[x[..., 0] > 0], "? C"),
     "every_second_token": (lambda x: x[:, ::2], "B ? C"),
@@ -850,7 +851,7 @@ class BareDispatch(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("name", ["FusedQKV", "FoldedHeads"])
-def test_a_trace_costs_at_most_six_times_the_bare_modes(name, x):
+def test_a_trace_costs_at_most_eight_times_the_bare_modes(name, x):
     """Both run in turn, so that they find the same caches and clock; other processes only make a
     run longer.
     """
@@ -869,7 +870,7 @@ def test_a_trace_costs_at_most_six_times_the_bare_modes(name, x):
             start = time.thread_time()
             run()
             shortest[run] = min(shortest[run], time.thread_time() - start)
-        if shortest[traced] <= 6 * shortest[bare]:
+        if shortest[traced] <= 8 * shortest[bare]:
             return
     pytest.fail(f"{shortest[traced] / shortest[bare]:.2f} times the two bare modes")
 

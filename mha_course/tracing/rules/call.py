@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import torch
+from torch import Tensor
 
-from mha_course.tracing.axes import Axis, AxisNamer
+from mha_course.tracing.axes import Axes, Axis, AxisNamer
 from mha_course.tracing.rules import warnings
 
 PIECE = "piece of step"  # the label of a Selection of one of several pieces
@@ -23,11 +23,14 @@ class Selection(NamedTuple):
     position: int
 
 
+Selections = tuple[Selection, ...]
+
+
 @dataclass(slots=True)
 class TensorInfo:
     """What the trace knows about one tensor."""
 
-    axes: list[Axis]
+    axes: Axes
     stage: str = ""
     source: int | str = "?"  # the step that made it, or the name of the argument
     labels: tuple[str, ...] = ()  # the axes as the field writes them
@@ -41,9 +44,9 @@ class TensorInfo:
     # scores: all that was made of them, up to the weights
     family: list[TensorInfo] = field(default_factory=list)
     reduced: str = ""  # a sum: the axis over which it runs
-    selections: tuple[Selection, ...] = ()  # the elements that it was picked from, the last first
+    selections: Selections = ()  # the elements that it was picked from, the last first
 
-    def learn(self, axes: list[Axis], names: AxisNamer) -> None:
+    def learn(self, axes: Axes, names: AxisNamer) -> None:
         """Name the axes of a parameter by what it is used for, where they have no name yet."""
         if set(self.labels) == {"?"} and len(axes) == len(self.labels):
             self.axes = axes
@@ -58,18 +61,17 @@ class OpCall:
     func: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    outs: list[torch.Tensor]
+    outs: list[Tensor]
     names: AxisNamer
-    info: Callable[[torch.Tensor], TensorInfo]
+    info: Callable[[Tensor], TensorInfo]
     index: int  # of the step that the first output becomes
-    tensors: list[torch.Tensor]  # that went in
+    tensors: list[Tensor]  # that went in
     pending: dict[int, str]  # warnings that a later step may settle
-    settled: set[int]
-    selections: list[tuple[Selection, ...]] = field(default_factory=list)  # of each output
-    results: list[TensorInfo] = field(default_factory=list)  # what a rule knows beyond the axes
-    warnings: dict[int, str] = field(default_factory=dict)  # the first of each step counts
+    warnings: dict[int, str]  # the first of each step counts
+    results: list[TensorInfo]  # what a rule knows beyond the axes
+    selections: list[Selections] = field(default_factory=list)  # of each output
 
-    def axes(self, tensor: torch.Tensor) -> list[Axis]:
+    def axes(self, tensor: Tensor) -> Axes:
         """Return the axes of an input."""
         return list(self.info(tensor).axes)
 
@@ -79,7 +81,7 @@ class OpCall:
             return self.args[position]
         return next((self.kwargs[name] for name in names if name in self.kwargs), default)
 
-    def again(self, places: torch.Tensor) -> list[torch.Tensor]:
+    def again(self, places: Tensor) -> list[Tensor]:
         """Return what the call makes of another tensor than the one that it was called on."""
         x = self.first()
         args = [places if value is x else value for value in self.args]
@@ -89,17 +91,16 @@ class OpCall:
         except RuntimeError as error:  # one argument goes with the numbers of another
             raise ValueError(self.op) from error
 
-    def first(self) -> torch.Tensor:
+    def first(self) -> Tensor:
         """Return the tensor that a method was called on."""
-        tensor: torch.Tensor = self.arg(0, "input", "self", "x")
+        tensor: Tensor = self.arg(0, "input", "self", "x")
         return tensor
 
     def ints(self, position: int, *names: str) -> list[int]:
         """Return sizes or dims that may come one by one or as a sequence."""
         given = self.arg(position, *names)
-        if isinstance(given, int):
-            given = [value for value in self.args[position:] if isinstance(value, int)] or [given]
-        return list(given)
+        one_by_one = [value for value in self.args[position:] if isinstance(value, int)] or [given]
+        return one_by_one if isinstance(given, int) else list(given)
 
     def dims(self, value: Any, rank: int) -> list[int]:
         """Return dims counted from the front; None is all of them."""
@@ -120,17 +121,20 @@ class OpCall:
             self.warnings.setdefault(self.index if step is None else step, text)
 
 
-def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
+def tensors_in(values: Iterable[Any]) -> list[Tensor]:
     """Return the tensors in arguments, however nested, in order."""
-    tensors: list[torch.Tensor] = []
+    tensors: list[Tensor] = []
     for item in values:
-        if isinstance(item, torch.Tensor):
+        if isinstance(item, Tensor):
             tensors.append(item)
-        elif isinstance(item, (list, tuple)):
-            tensors += tensors_in(item)
-        elif isinstance(item, dict):
-            tensors += tensors_in(item.values())
+        elif isinstance(item, (list, tuple, dict)):
+            tensors += tensors_in(item.values() if isinstance(item, dict) else item)
     return tensors
 
 
-Rule = Callable[[OpCall], Sequence[list[Axis]]]
+Rule = Callable[[OpCall], Sequence[Axes]]
+
+
+def rules(*rows: tuple[str, Rule]) -> dict[str, Rule]:
+    """Return the rule of each operation, from rows that have torch's names for several."""
+    return {name: rule for names, rule in rows for name in names.split()}

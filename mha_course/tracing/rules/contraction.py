@@ -5,49 +5,52 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-import torch
+from torch import Tensor
 
-from mha_course.tracing.axes import Axis, AxisNamer, Origin, size_of, unique, unknown
+from mha_course.tracing.axes import Axes, Axis, AxisNamer, Origin, size_of, unique, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import PIECE, OpCall, Rule, TensorInfo
+from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo, rules
 
 Letters = list[Any]
+Seen = dict[Any, Axes]  # by letter
+Infos = list[TensorInfo]
 
 
-def linear(call: OpCall) -> list[list[Axis]]:
+def linear(call: OpCall) -> list[Axes]:
     """Map the last axis: its new name is that of the weight's rows, or follows from the width."""
     x, weight = call.first(), call.arg(1, "weight")
     rows = call.axes(weight)[0] if weight.dim() == 2 else ()
-    call.names.use(call.axes(x)[-1])
+    call.results[0].stage = after_linear(list(map(call.info, call.tensors)))
+    call.results[0].linear = True
+    call.names.confirm([call.axes(x)[-1]], Origin.LINEAR)
     if call.names.label(rows) == "?":
         rows = _made_of(call.names, call.axes(x), call.outs[0].shape[-1])
     for parameter, axes in ((weight, [rows, call.axes(x)[-1]]), (call.arg(2, "bias"), [rows])):
-        if isinstance(parameter, torch.Tensor) and call.info(parameter).weight:
+        if isinstance(parameter, Tensor) and call.info(parameter).weight:
             call.info(parameter).learn(axes, call.names)
     return [[*call.axes(x)[:-1], rows][-call.outs[0].dim() :]]
 
 
-def _made_of(names: AxisNamer, axes: list[Axis], size: int) -> Axis:
+def _made_of(names: AxisNamer, axes: Axes, size: int) -> Axis:
     """Name what a weight makes of a last axis: tokens and heads are mixed, a width has a size."""
     last = axes[-1] if axes else ()
-    if "H" in map(names.label, axes[:-1]) and names.label(last) == "D" and size != size_of(last):
+    label = names.label(last)
+    if "H" in map(names.label, axes[:-1]) and label == "D" and size != size_of(last):
         return unknown(size)  # of each head something else
-    if names.is_token(last) or names.label(last) == "H":
+    if names.is_token(last) or label == "H":
         return last if size_of(last) == size else unknown(size)
-    return (unique(size, Origin.LATENT),) if names.label(last) == "kv_rank" else names.linear(size)
+    return (unique(size, Origin.LATENT),) if label == "kv_rank" else names.linear(size)
 
 
-def matmul(call: OpCall) -> list[list[Axis]]:
+def matmul(call: OpCall) -> list[Axes]:
     """Matrix products: @, matmul, bmm, mm, mv, dot; addmm and baddbmm add a bias."""
     offset = 1 if call.op in ("addmm", "baddbmm", "addbmm", "addmv") else 0
     left = call.arg(offset, "batch1", "mat1", "mat", "input")
     right = call.arg(offset + 1, "batch2", "mat2", "other", "vec", "tensor")
-    batch = [f"b{position}" for position in range(max(left.dim(), right.dim()) - 2, 0, -1)]
-    one = [*batch[len(batch) - max(left.dim() - 2, 0) :], "row", "sum"][-left.dim() :]
-    two = [*batch[len(batch) - max(right.dim() - 2, 0) :], "sum", "column"]
-    two = ["sum"] if right.dim() == 1 else two
-    out = [*batch, *(["row"] if left.dim() > 1 else []), *(["column"] if right.dim() > 1 else [])]
-    axes = contract(call, [left, right], [one, two], out)
+    row = "r" if left.dim() > 1 else ""
+    column = "c" if right.dim() > 1 else ""
+    terms = [f"...{row}s" if row else "s", f"...s{column}" if column else "s"]
+    axes = spelled(call, [left, right], terms, f"...{row}{column}")
     if offset:
         axes = call.names.separate_tokens(axes)
         for position, axis in enumerate(reversed(call.axes(call.first())), 1):  # of the bias
@@ -55,89 +58,88 @@ def matmul(call: OpCall) -> list[list[Axis]]:
     return [axes]
 
 
-def tensordot(call: OpCall) -> list[list[Axis]]:
+def tensordot(call: OpCall) -> list[Axes]:
     """Sum products over pairs of axes; inner sums over the last axis of both."""
     left = call.arg(0, "a", "input")
     right = call.arg(1, "b", "other")
-    dims = call.arg(2, "dims", default=2)
-    if call.op == "inner":
-        dims = [-1], [-1]
-    elif isinstance(dims, int):
+    dims = ([-1], [-1]) if call.op == "inner" else call.arg(2, "dims", default=2)
+    if isinstance(dims, int):
         dims = range(left.dim() - dims, left.dim()), range(dims)
-    pairs = {dim % left.dim(): other % right.dim() for dim, other in zip(*dims, strict=True)}
-    one = [f"sum{n}" if n in pairs else f"left{n}" for n in range(left.dim())]
-    two = {other: f"sum{n}" for n, other in pairs.items()}
-    letters = [two.get(n, f"right{n}") for n in range(right.dim())]
-    out = [letter for letter in (*one, *letters) if not letter.startswith("sum")]
-    return [contract(call, [left, right], [one, letters], out)]
+    pairs = {other % right.dim(): dim % left.dim() for dim, other in zip(*dims, strict=True)}
+    one = list(range(left.dim()))
+    two = [pairs.get(n, left.dim() + n) for n in range(right.dim())]
+    out = [letter for letter in (*one, *two) if letter not in pairs.values()]
+    return [contract(call, [left, right], [one, two], out)]
 
 
-def einsum(call: OpCall) -> list[list[Axis]]:
+def einsum(call: OpCall) -> list[Axes]:
     """Sum products as the letters say."""
     equation, operands = call.args[0], call.args[1:]
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     if not isinstance(equation, str):  # torch.einsum(x, [0, 1], …)
         return []
-    inputs, _, output = equation.replace(" ", "").partition("->")
-    terms = inputs.split(",")
-    if "->" not in equation:
-        letters = sorted(set(inputs) - {",", "."})
-        output = "..." if "..." in inputs else ""
-        output += "".join(letter for letter in letters if inputs.count(letter) == 1)
-    dots = [x.dim() - len(term.replace("...", "")) for term, x in zip(terms, operands, strict=True)]
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    if not arrow:
+        once = [letter for letter in sorted({*inputs} - {*",."}) if inputs.count(letter) == 1]
+        output = "".join(["..." * ("..." in inputs), *once])
+    return [spelled(call, list(operands), inputs.split(","), output)]
+
+
+def spelled(call: OpCall, tensors: list[Tensor], terms: list[str], output: str) -> Axes:
+    """Replace the dots of terms by as many letters as they stand for, and contract."""
+    dots = [x.dim() - len(term.replace("...", "")) for term, x in zip(terms, tensors, strict=True)]
     depth = max(dots)
-    spelled = [_spell(term, number, depth) for term, number in zip(terms, dots, strict=True)]
-    return [contract(call, list(operands), spelled, _spell(output, depth, depth))]
+    spelled: list[Letters] = []
+    for term, number in zip([*terms, output], [*dots, depth], strict=True):
+        before, ellipsis, after = term.partition("...")
+        spelled.append([*before, *(range(depth - number, depth) if ellipsis else ()), *after])
+    return contract(call, tensors, spelled[:-1], spelled[-1])
 
 
-def _spell(term: str, dots: int, depth: int) -> Letters:
-    """Replace the dots of a term by as many letters as they stand for."""
-    before, ellipsis, after = term.partition("...")
-    return [*before, *(range(depth - dots, depth) if ellipsis else ()), *after]
-
-
-def contract(
-    call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], out: Letters
-) -> list[Axis]:
+def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Letters) -> Axes:
     """Name the axes of a sum of products; warn of sums over axes that only agree in size."""
-    for tensor, term in zip(tensors, terms, strict=True):
-        _turn_roles(call.names, call.info(tensor), [letter not in out for letter in term])
+    names = call.names
+    values = list(map(call.info, tensors))
+    for value, term in zip(values, terms, strict=True):
+        _turn_roles(names, value, [letter not in out for letter in term])
     met: dict[Any, Axis] = {}
-    seen: dict[Any, list[Axis]] = defaultdict(list)
-    products = not any(call.info(tensor).over for tensor in tensors)
+    seen: dict[Any, Axes] = defaultdict(list)
+    products = not any(value.over for value in values)
     for number, term in enumerate(terms):
         factor = _axes_of_factor(call, tensors, terms, number, out)
         for letter, axis in zip(term, factor, strict=True):
             seen[letter].append(axis)
             summed = letter not in out
             before = met.get(letter, axis)
-            met[letter], differs = call.names.unify(before, axis, strict=products and summed)
+            met[letter], differs = names.unify(before, axis, strict=products and summed)
             if differs:
-                _warn_of_mismatch(call, summed, before, axis, tensors)
+                _warn_of_mismatch(call, summed, before, axis, products)
     axes = [met[letter] for letter in out]
-    gone = [letter for letter in met if letter not in out]
-    for letter in gone:
-        call.names.use(met[letter])
-    _infer_stage(call, tensors, terms, seen, gone, axes)
+    gone = {letter: found for letter, found in seen.items() if letter not in out}
+    names.confirm([met[letter] for letter in gone], Origin.LINEAR)
+    if len(values) > 1 and not any(value.weight for value in values):
+        names.confirm(axis for found in seen.values() for axis in found)
+    labels = list(map(names.label, axes))
+    if labels.count("H") > 1:
+        call.warn(warnings.warn("never-transposed"))
+    call.results[0].stage = _stage_of(call, values, terms, gone, axes)
     return axes
 
 
 def _turn_roles(names: AxisNamer, weights: TensorInfo, summed: list[bool]) -> None:
     """Swap T and S where a sum shows that scores were k @ q.mT, with the keys first."""
-    pairs = zip(weights.axes, summed, strict=True)
-    tokens = [(names.label(axis), axis, gone) for axis, gone in pairs if names.is_token(axis)]
-    keys = [axis for label, axis, gone in tokens if label == weights.over and gone]
-    queries = [axis for label, axis, gone in tokens if label != weights.over and not gone]
+    tokens = [pair for pair in zip(weights.axes, summed, strict=True) if names.is_token(pair[0])]
+    keys = [axis for axis, gone in tokens if gone and names.label(axis) == weights.over]
+    queries = [axis for axis, gone in tokens if not gone and names.label(axis) != weights.over]
     if not keys or not queries:
         return
     query = names.label(queries[0])
-    if names.root(weights.over) != names.root(query) or query == "T":
+    turned = weights.over == "T" or weights.over.endswith("'")
+    if names.root(weights.over) != names.root(query) or query == "T" or not turned:
         return
-    if weights.over != "T" and not weights.over.endswith("'"):
-        return
-    keys_to_queries = {k.name: q.name for k, q in zip(keys[0], queries[0], strict=True)}
-    swapped = keys_to_queries | {q: k for k, q in keys_to_queries.items()}
+    swapped = {k.name: q.name for k, q in zip(keys[0], queries[0], strict=True)}
+    swapped |= {q: k for k, q in swapped.items()}
     for info in weights.family:
         info.axes = [
             tuple([f._replace(name=swapped.get(f.name, f.name)) for f in axis])
@@ -148,123 +150,91 @@ def _turn_roles(names: AxisNamer, weights: TensorInfo, summed: list[bool]) -> No
 
 
 def _axes_of_factor(
-    call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], number: int, out: Letters
-) -> list[Axis]:
+    call: OpCall, tensors: list[Tensor], terms: list[Letters], number: int, out: Letters
+) -> Axes:
     """Return the axes of a factor, those of a weight named as a Linear's output is."""
     axes = call.axes(tensors[number])
     names = call.names
     term = terms[number]
     if not call.info(tensors[number]).weight:
         return axes
-    rest: dict[Any, Axis] = {}  # of the other factors
-    for n, (letters, tensor) in enumerate(zip(terms, tensors, strict=True)):
-        pairs = zip(letters, call.axes(tensor), strict=True)
-        if n != number:
-            rest |= {letter: axis for letter, axis in pairs if size_of(axis) > 1}
-    own = [position for position, letter in enumerate(term) if letter in out and letter not in rest]
+    rest = {  # of the other factors
+        letter: axis
+        for n, letters in enumerate(terms)
+        for letter, axis in zip(letters, call.axes(tensors[n]), strict=True)
+        if n != number and size_of(axis) > 1
+    }
+    own = [n for n, letter in enumerate(term) if letter in out and letter not in rest]
     free = [position for position in own if names.label(axes[position]) == "?"]
     summed = [rest[letter] for letter in term if letter in rest and letter not in out]
     beside = [axis for letter, axis in rest.items() if letter in out]
     sizes = [size_of(axes[position]) for position in free]
-    if len(free) > 1 and sizes == [3, names.sizes.get("H"), names.sizes.get("D")][-len(free) :]:
-        for position, name in zip(free, ("3", "H", "D")[-len(free) :], strict=True):
-            axes[position] = names.read(name, size_of(axes[position]))
-        return axes
-    for position, size in zip(free, sizes, strict=True):
-        fits = [
-            name
-            for name in ("C", "D", "H")
-            if names.sizes.get(name) == size and sizes.count(size) == 1
-        ]
-        if len(free) == 1 and len(axes) <= 2:
-            axes[position] = _made_of(names, beside + summed[:1], size)
-        elif len(fits) == 1 and len(own) + len(summed) == len(term):  # the size leaves no doubt
-            axes[position] = names.read(fits[0], size)
+    usual = "3HD"[-len(free) :]
+    if len(free) > 1 and sizes == [{"3": 3, **names.sizes}.get(name) for name in usual]:
+        for position, name, size in zip(free, usual, sizes, strict=True):
+            axes[position] = names.read(name, size)
+    elif len(free) == 1 and len(axes) <= 2:
+        axes[free[0]] = _made_of(names, beside + summed[:1], sizes[0])
     return axes
 
 
-def _warn_of_mismatch(
-    call: OpCall, summed: bool, left: Axis, right: Axis, tensors: list[torch.Tensor]
-) -> None:
-    """Warn where two axes met that only have the same size."""
+def _warn_of_mismatch(call: OpCall, summed: bool, left: Axis, right: Axis, products: bool) -> None:
     names = call.names
     words = {"left": names.label(left), "right": names.label(right)}
     if not summed or "H" in words.values():
         call.warn(warnings.of_broadcast(names, left, right))
-    elif any(call.info(tensor).over for tensor in tensors):
-        return  # judged by _check_weighted_sum
-    elif words["left"] == "D" and names.is_token(right):
-        call.warn(warnings.warn("key-not-transposed", **words))
-    else:
-        call.warn(warnings.warn("contraction-of-different-axes", **words))
+    elif products:  # weighted sums are judged by _check_weighted_sum
+        key = words["left"] == "D" and names.is_token(right)
+        name = "key-not-transposed" if key else "contraction-of-different-axes"
+        call.warn(warnings.warn(name, **words))
 
 
-def _infer_stage(
-    call: OpCall, tensors: list[torch.Tensor], terms: list[Letters], seen: dict[Any, list[Axis]],
-    summed: list[Any], axes: list[Axis],
-) -> None:  # fmt: skip
-    """Name the stage: tokens times tokens give scores, weights times values the context."""
+def _stage_of(call: OpCall, values: Infos, terms: list[Letters], gone: Seen, axes: Axes) -> str:
+    """Tell the stage: tokens times tokens give scores, weights times values the context."""
     names = call.names
-    values = [call.info(tensor) for tensor in tensors]
-    labels = [names.label(axis) for axis in axes]
-    of_data = len(values) > 1 and not any(value.weight for value in values)
-    if of_data:
-        names.confirm(axis for found in seen.values() for axis in found)
-    if labels.count("H") > 1:
-        call.warn(warnings.warn("never-transposed"))
+    result = call.results[0]
+    labels = list(map(names.label, axes))
+    weighted = any(value.weight for value in values)
     weights = next((i for i, value in enumerate(values) if value.over), None)
-    linears = len([value for value in values if value.linear])
+    both = len([value for value in values if value.linear]) > 1
     if weights is not None and len(values) > 1:
         place = 0 if weights == 0 else -1
-        over = [names.label(seen[letter][place]) for letter in summed if letter in terms[weights]]
-        _name_context(call, tensors, values[weights], over, labels)
-    elif of_data and len([axis for axis in axes if names.is_token(axis)]) > 1:
-        _name_scores(call, values, names.label(seen[summed[0]][0]) if summed else "", labels)
-    elif linears > 1 and labels[-2:] in (["D", "D"], ["C", "C"]):
-        # channels meet channels: scores, if a softmax follows
-        call.results[0].family = [call.results[0]]
-    elif any(value.weight for value in values):
-        call.results[0].stage = after_linear(values)
-        call.results[0].linear = True
-    elif len(values) == 1 and summed:
-        of_sum(call, tensors[0], [names.label(seen[letter][0]) for letter in summed], labels)
+        over = [names.label(gone[letter][place]) for letter in gone if letter in terms[weights]]
+        _check_weighted_sum(call, values[weights], over)
+        had = {label for value in values for label in map(names.label, value.axes)}
+        if names.sizes.get("H") != 1 and "H" in had - set(labels) and "D" in labels:
+            call.warn(warnings.warn("heads-averaged"))
+        return "context"
+    if len(values) > 1 and not weighted and len(list(filter(names.is_token, axes))) > 1:
+        summed = names.label(next(iter(gone.values()))[0]) if gone else ""
+        if summed == "H" and "D" in labels:  # they may have been turned on purpose
+            call.warn(warnings.Question(warnings.warn("heads-innermost")))
+        result.summed = summed if both else ""
+        result.family = [result]
+        _warn_of_pieces(call, values)
+        return "scores"
+    if both and labels[-2:] in (["D", "D"], ["C", "C"]):
+        result.family = [result]  # channels meet channels: scores, if a softmax follows
+    elif weighted:
+        result.linear = True
+        return after_linear(values)
+    elif len(values) == 1 and gone:
+        of_sum(call, values[0], [names.label(found[0]) for found in gone.values()], labels)
+    return ""
 
 
-def _name_context(
-    call: OpCall,
-    tensors: list[torch.Tensor],
-    weights: TensorInfo,
-    over: list[str],
-    labels: list[str],
-) -> None:
-    names = call.names
-    call.results[0].stage = "context"
-    _check_weighted_sum(call, weights, over)
-    had = {label for x in tensors for label in map(names.label, call.axes(x))}
-    if names.sizes.get("H") != 1 and "H" in had - set(labels) and "D" in labels:
-        call.warn(warnings.warn("heads-averaged"))
-
-
-def _name_scores(call: OpCall, values: list[TensorInfo], summed: str, labels: list[str]) -> None:
-    result = call.results[0]
-    result.stage = "scores"
-    if summed == "H" and "D" in labels:  # they may have been turned on purpose
-        call.warn(warnings.Question(warnings.warn("heads-innermost")))
-    both = len([value for value in values if value.linear]) > 1
-    result.summed = summed if both else ""
-    result.family = [result]
+def _warn_of_pieces(call: OpCall, values: list[TensorInfo]) -> None:
     pieces = [one for value in values for one in value.selections if one.label.startswith(PIECE)]
     if len({one.label for one in pieces}) == 1 < len({one.position for one in pieces}):
         call.warn(warnings.warn("qkv-cut-along-tokens"))
 
 
 def _check_weighted_sum(call: OpCall, weights: TensorInfo, summed: list[str]) -> None:
-    """Compare the axis along which weights sum to 1 with the one over which values are summed."""
     over = weights.over
     tokens = list(filter(call.names.counts_tokens, summed))
     # The one of "+1" may be a sink, which has no value.
     if not tokens or over in tokens or over.removesuffix("+1") in tokens:
-        call.settled.add(weights.softmax)
+        call.pending.pop(weights.softmax, None)
     elif call.names.root(over) != over or over == "T":
         text = warnings.of_softmax("softmax-over-queries", weights.labels, tokens[0])
         call.warn(text, weights.softmax)
@@ -272,10 +242,10 @@ def _check_weighted_sum(call: OpCall, weights: TensorInfo, summed: list[str]) ->
         call.warn(warnings.warn("weights-transposed", left=over, right=tokens[0]))
 
 
-def of_sum(call: OpCall, x: torch.Tensor, gone: list[str], left: list[str]) -> None:
+def of_sum(call: OpCall, value: TensorInfo, gone: list[str], left: list[str]) -> None:
     """Warn where heads are summed although their widths stay apart."""
     sums_heads = "H" in gone and "D" in left and call.names.sizes.get("H") != 1
-    if sums_heads and call.info(x).stage in ("context", "merged"):
+    if sums_heads and value.stage in ("context", "merged"):
         call.warn(warnings.warn("heads-averaged"))
 
 
@@ -284,7 +254,7 @@ def after_linear(values: list[Any]) -> str:
     return "out" if any(value.stage in ("context", "merged") for value in values) else "projection"
 
 
-def cell(call: OpCall) -> list[list[Axis]]:
+def cell(call: OpCall) -> list[Axes]:
     """Take one step of a recurrent network: the state's width is named as a Linear's."""
     *before, width = call.axes(call.arg(1, "hx"))
     named = call.names.linear(size_of(width))
@@ -292,65 +262,61 @@ def cell(call: OpCall) -> list[list[Axis]]:
     return [[*before, named]]
 
 
-def fused(call: OpCall) -> list[list[Axis]]:
+def fused(call: OpCall) -> list[Axes]:
     """Attention in one call, from q, k and v."""
-    q = call.axes(call.arg(0, "query"))
-    k = call.axes(call.arg(1, "key"))
-    v = call.axes(call.arg(2, "value"))
-    full = call.names.separate_tokens([*q[:-1], k[-2]])
-    call.names.confirm([q[-1], k[-1], v[-1]])
+    names = call.names
+    q, k, v = (call.axes(call.arg(n, name)) for n, name in enumerate(("query", "key", "value")))
+    full = names.separate_tokens([*q[:-1], k[-2]])
+    names.confirm([q[-1], k[-1], v[-1]])
     mask = call.arg(3, "attn_mask")
-    labels = [call.names.label(axis) for axis in full]
+    labels = [names.label(axis) for axis in full]
     if labels[-2:] == ["H", "H"]:
         call.warn(warnings.warn("never-transposed"))
     if labels[-1] == "B":
         call.warn(warnings.warn("attention-over-batch"))
-    if len(labels) == 3 and call.names.label(q[-1]) == "C" and call.names.sizes.get("H", 1) > 1:
-        call.warn(warnings.warn("no-split", **call.names.sizes))
+    if len(labels) == 3 and names.label(q[-1]) == "C" and names.sizes.get("H", 1) > 1:
+        call.warn(warnings.warn("no-split", **names.sizes))
     queries, keys = size_of(full[-2]), size_of(full[-1])
     if call.arg(5, "is_causal", default=False) and queries < keys:
         call.warn(warnings.warn("causal-top-left", T=queries, S=keys))
-    if isinstance(mask, torch.Tensor):
+    if isinstance(mask, Tensor):
         for left, right in zip(full[::-1], call.axes(mask)[::-1], strict=False):
             call.broadcast(left, right)
-    pairs = zip(full[:-2], k[:-2], strict=False)
-    batch = [call.names.unify(of_query, of_key)[0] for of_query, of_key in pairs]
+    batch = [names.unify(*pair)[0] for pair in zip(full[:-2], k[:-2], strict=False)]
     call.results[0].stage = "context"
     return [[*batch, full[-2], v[-1]]]
 
 
-def module(call: OpCall) -> list[list[Axis]]:
+def module(call: OpCall) -> list[Axes]:
     """``nn.MultiheadAttention`` in one call: tokens first, or after the batch on its fast path."""
+    names = call.names
     query = call.axes(call.arg(0, "query"))
     key = call.axes(call.arg(1, "key"))
-    position = 1 if call.op == "_native_multi_head_attention" else 0
-    if len(query) == 2:
-        position = 0
-    queries, keys = call.names.separate_tokens([query[position], key[position]])
-    if call.names.label(keys) == "B":
+    position = int(call.op == "_native_multi_head_attention" and len(query) > 2)
+    queries, keys = names.separate_tokens([query[position], key[position]])
+    if names.label(keys) == "B":
         call.warn(warnings.warn("attention-over-batch"))
     out = [*query[:position], queries, *query[position + 1 :]]
     batch = [axis for dim, axis in enumerate(query[:-1]) if dim != position]
-    heads = call.names.sizes.get("H", 0)
+    heads = names.read("H", names.sizes["H"]) if "H" in names.sizes else None
     mask = call.kwargs.get("attn_mask")
-    if isinstance(mask, torch.Tensor) and mask.dim() == 3 and heads:
-        call.broadcast((*batch[0], *call.names.read("H", heads)), call.axes(mask)[0])
-    rest: list[list[Axis]] = []
-    for weights in call.outs[1:]:
-        between = [call.names.read("H", heads)] if heads and weights.dim() == len(batch) + 3 else []
+    if heads and isinstance(mask, Tensor) and mask.dim() == 3:
+        call.broadcast((*batch[0], *heads), call.axes(mask)[0])
+    rest: list[Axes] = []
+    for result, weights in zip(call.results[1:], call.outs[1:], strict=True):
+        between = [heads] if heads and weights.dim() == len(batch) + 3 else []
         rest.append([*batch, *between, queries, keys])
-        call.results[len(rest)].stage = "weights"
+        result.stage = "weights"
     call.results[0].stage = "out"
     return [out, *rest]
 
 
-CONTRACTIONS: dict[str, Rule] = {
-    "linear": linear,
-    **dict.fromkeys(("matmul", "linalg_matmul", "bmm", "mm", "mv", "dot"), matmul),
-    **dict.fromkeys(("addmm", "baddbmm", "addmv"), matmul),
-    "einsum": einsum,
-    **dict.fromkeys(("tensordot", "inner"), tensordot),
-    **dict.fromkeys(("gru_cell", "rnn_tanh_cell", "rnn_relu_cell"), cell),
-    **dict.fromkeys(("scaled_dot_product_attention", "flex_attention"), fused),
-    **dict.fromkeys(("multi_head_attention_forward", "_native_multi_head_attention"), module),
-}
+CONTRACTIONS = rules(
+    ("linear", linear),
+    ("matmul linalg_matmul bmm mm mv dot addmm baddbmm addmv", matmul),
+    ("einsum", einsum),
+    ("tensordot inner", tensordot),
+    ("gru_cell rnn_tanh_cell rnn_relu_cell", cell),
+    ("scaled_dot_product_attention flex_attention", fused),
+    ("multi_head_attention_forward _native_multi_head_attention", module),
+)

@@ -2,105 +2,99 @@
 
 from __future__ import annotations
 
-import torch
+from functools import reduce
 
-from mha_course.tracing.axes import Axis, Factor, Origin, size_of, unknown
+from torch import Tensor
+
+from mha_course.tracing.axes import Axes, Axis, Factor, Origin, Size, axis_of, size_of, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import SCORES, OpCall, Rule, TensorInfo
+from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo, rules
 from mha_course.tracing.rules.contraction import of_sum
-from mha_course.tracing.rules.moves import meet_mask
+from mha_course.tracing.rules.moves import keys_of, meet_mask
 
 
-def same(call: OpCall) -> list[list[Axis]]:
+def same(call: OpCall) -> list[Axes]:
     """Keep the axes of the first tensor."""
-    axes = call.axes(call.first())
-    return [list(axes) for _ in call.outs]
+    return [call.axes(call.first()) for _ in call.outs]
 
 
-def copied(call: OpCall) -> list[list[Axis]]:
+def copied(call: OpCall) -> list[Axes]:
     """Copy into a tensor or its rows: axes written whole take the names of what was copied."""
     target = call.first()
-    source = call.arg(3, "source") if "index" in call.op else call.arg(1, "src")
-    axes = call.axes(target)
-    dim = call.arg(1, "dim") % len(axes) if "index" in call.op else None
-    for n, new in zip(reversed(range(len(axes))), reversed(call.info(source).axes), strict=False):
-        axes[n] = axes[n] if n == dim else _written(call, axes[n], new)
-    call.info(target).learn(axes, call.names)
-    return [axes]
+    rows = "index" in call.op
+    source = call.axes(call.arg(3, "source") if rows else call.arg(1, "src"))
+    dims = list(range(target.dim()))[::-1]
+    skipped = call.arg(1, "dim") % target.dim() if rows else None
+    pairs = zip(dims, source[::-1], strict=False)
+    return _written(call, target, {dim: axis for dim, axis in pairs if dim != skipped})
 
 
-def stored(call: OpCall) -> list[list[Axis]]:
+def stored(call: OpCall) -> list[Axes]:
     """Write into a part of a tensor: axes written whole take the names of what was written.
 
     An element written with the like element of another axis shows that the two axes are the same.
     """
     target, key, source = call.args[:3]
     axes = call.axes(target)
-    keys = list(key) if isinstance(key, tuple) else [key]
-    whole = [k for k in keys if k is not Ellipsis]
     meet_mask(call, key, axes)
-    if not isinstance(source, torch.Tensor) or not all(isinstance(k, (int, slice)) for k in whole):
+    keys = keys_of(key, len(axes))
+    if not isinstance(source, Tensor) or not all(isinstance(k, (int, slice)) for k in keys):
         return [axes]
-    at = next((n for n, k in enumerate(keys) if k is Ellipsis), len(keys))
-    keys = [*keys[:at], *[slice(None)] * (len(axes) - len(whole)), *keys[at + 1 :]]
     left = [n for n, k in enumerate(keys) if isinstance(k, slice)]
-    for n, new in zip(reversed(left), reversed(call.axes(source)), strict=False):
-        axes[n] = _written(call, axes[n], new)
+    new = dict(zip(left[::-1], call.axes(source)[::-1], strict=False))
     picked = {(size_of(one.axis), one.position): one.axis for one in call.info(source).selections}
     for n in set(range(len(axes))) - set(left):
-        element = (size_of(axes[n]), keys[n] % size_of(axes[n]))
-        axes[n] = _written(call, axes[n], picked.get(element, ()))
+        new[n] = picked.get((size_of(axes[n]), keys[n] % size_of(axes[n])), ())
+    return _written(call, target, new)
+
+
+def _written(call: OpCall, target: Tensor, new: dict[int, Axis]) -> list[Axes]:
+    axes = call.axes(target)
+    for dim, axis in new.items():
+        if size_of(axes[dim]) == size_of(axis):
+            call.names.meet(axes[dim], axis)
+            axes[dim] = axis if call.names.label(axes[dim]) == "?" else axes[dim]
     call.info(target).learn(axes, call.names)
     return [axes]
 
 
-def _written(call: OpCall, old: Axis, new: Axis) -> Axis:
-    """Return the name of an axis that was written whole."""
-    if size_of(old) != size_of(new):
-        return old
-    call.names.meet(old, new)
-    return new if call.names.label(old) == "?" else old
-
-
-def topk(call: OpCall) -> list[list[Axis]]:
+def topk(call: OpCall) -> list[Axes]:
     """Keep the largest along an axis, which then counts something else."""
     axes = call.axes(call.first())
     dim = call.arg(2, "dim", default=-1)
     axes[dim] = unknown(call.outs[0].shape[dim])
-    return [list(axes) for _ in call.outs]
+    return [axes for _ in call.outs]
 
 
-def like(call: OpCall) -> list[list[Axis]]:
+def like(call: OpCall) -> list[Axes]:
     """Broadcast all tensors that go in; the first tensor with an axis names it."""
     parts = [tensor for tensor in call.tensors if tensor.dim()]
     rank = call.outs[0].dim()
     rows = [[()] * (rank - part.dim()) + call.axes(part) for part in parts]
-    axes: list[Axis] = [unknown(size) for size in call.outs[0].shape]
+    axes: Axes = [unknown(size) for size in call.outs[0].shape]
     for position in range(rank):
         column = [row[position] for row in rows if len(row) == rank]
-        axes[position] = column[0] if column else axes[position]
-        for axis in column[1:]:
-            axes[position] = call.broadcast(axes[position], axis)
+        axes[position] = reduce(call.broadcast, column) if column else axes[position]
     _infer_stage(call, [call.info(part) for part in parts], rows)
-    return [list(axes) for _ in call.outs]
+    return [axes for _ in call.outs]
 
 
-def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[list[Axis]]) -> None:
+def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[Axes]) -> None:
     """Say what the arithmetic means: scaling, masking, or a softmax by hand."""
     result = call.results[0]
     main = next((value for value in values if value.stage in (*SCORES, "weights")), None)
     if main is None:
         return
-    sums = next((value for value in values if value.reduced), None)
     divides = call.op in ("div", "true_divide", "divide")
+    over = next((value.reduced for value in values if value.reduced and divides), "")
     if main.stage == "weights":
-        if sums and divides:  # they sum to 1 along another axis from here on
-            result.over = sums.reduced
+        if over:  # they sum to 1 along another axis from here on
+            result.over = over
             result.softmax = call.index
-    elif sums and divides:
+    elif over:
         axes = call.axes(call.first())
-        axis = next((axis for axis in axes if call.names.label(axis) == sums.reduced), ())
-        _check_softmax_axis(call, sums.reduced, axis, axes)
+        axis = next((axis for axis in axes if call.names.label(axis) == over), ())
+        _check_softmax_axis(call, over, axis, axes)
         result.stage = "weights"
     elif divides or call.op in ("mul", "multiply"):
         result.stage = "scaled_scores" if main.stage != "masked_scores" else main.stage
@@ -113,45 +107,43 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[list[Axis]])
             call.warn(warnings.warn("mask-on-queries"))
 
 
-def reduce(call: OpCall) -> list[list[Axis]]:
+def reduced(call: OpCall) -> list[Axes]:
     """Drop axes, or keep them with size 1."""
     x = call.first()
-    axes = call.axes(x)
-    dims = call.dims(call.arg(1, "dim", "axis"), x.dim())
-    if isinstance(call.arg(1, "dim", "axis"), torch.Tensor):  # max(a, b)
+    value = call.info(x)
+    given = call.arg(1, "dim", "axis")
+    if isinstance(given, Tensor):  # max(a, b)
         return like(call)
-    kept = call.outs[0].dim() == x.dim()
-    gone = [call.names.label(axes[dim]) for dim in dims]
-    left = [axis for dim, axis in enumerate(axes) if dim not in dims]
-    summed = gone if call.op in ("mean", "sum") else []
-    of_sum(call, x, summed, [call.names.label(axis) for axis in left])
-    if call.op == "sum" and len(gone) == 1 and call.info(x).stage in (*SCORES, "weights"):
+    dims = call.dims(given, x.dim())
+    gone = [call.names.label(value.axes[dim]) for dim in dims]
+    left = [axis for dim, axis in enumerate(value.axes) if dim not in dims]
+    if call.op in ("mean", "sum"):
+        of_sum(call, value, gone, [call.names.label(axis) for axis in left])
+    if call.op == "sum" and len(gone) == 1 and value.stage in (*SCORES, "weights"):
         call.results[0].reduced = gone[0]
-    reduced = [() if dim in dims else axis for dim, axis in enumerate(axes)] if kept else left
-    return [list(reduced) for _ in call.outs]
+    if call.outs[0].dim() == x.dim():
+        left = [() if dim in dims else axis for dim, axis in enumerate(value.axes)]
+    return [left for _ in call.outs]
 
 
-def softmax(call: OpCall) -> list[list[Axis]]:
+def softmax(call: OpCall) -> list[Axes]:
     """Normalise along an axis, which should be that of the keys."""
     x = call.first()
     axes = call.axes(x)
     dim = call.arg(1, "dim", "axis")
-    names = call.names
     if dim is None:
         dim = 0 if x.dim() in (1, 3) else 1
     if x.dim():
-        _check_softmax_axis(call, names.label(axes[dim]), axes[dim], axes)
+        _check_softmax_axis(call, call.names.label(axes[dim]), axes[dim], axes)
     return [axes]
 
 
-def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) -> None:
-    """Compare the axis of a softmax with that of the keys."""
+def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: Axes) -> None:
     names = call.names
     value = call.info(call.first())
     result = call.results[0]
-    if not value.stage:
-        for info in value.family:
-            info.stage = "scores"
+    for info in () if value.stage else value.family:
+        info.stage = "scores"
     labels = [names.label(one) for one in axes]
     tokens = [names.label(one) for one in axes if names.is_token(one)]
     together = [factor.name for factor in axis if names.is_token((factor,))]
@@ -161,9 +153,7 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) 
         result.softmax = call.index
     if value.summed == "C" and names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", C=names.sizes["C"], H=names.sizes["H"]))
-    rows = [one for one in axes if one and all(names.is_token((factor,)) for factor in one)]
-    keys_are_pixels = len(rows) > 1  # such as Y*X
-    if len(together) > 1 and not keys_are_pixels and value.stage in SCORES:
+    if len(together) > 1 and len(tokens) < 2 and value.stage in SCORES:  # pixels Y*X have both
         call.warn(warnings.warn("softmax-over-everything", axes=" and ".join(together)))
     elif len(tokens) > 1 and label in tokens[:-1]:
         call.pending[call.index] = warnings.of_softmax("softmax-over-queries", labels, tokens[-1])
@@ -173,7 +163,7 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: list[Axis]) 
             call.warn(warnings.of_softmax(mistakes[label], labels, tokens[-1]))
 
 
-def embedding(call: OpCall) -> list[list[Axis]]:
+def embedding(call: OpCall) -> list[Axes]:
     """Look up a vector for every number."""
     ids = call.arg(0, "input")
     weight = call.arg(1, "weight")
@@ -182,7 +172,7 @@ def embedding(call: OpCall) -> list[list[Axis]]:
     return [[*call.axes(ids), rows if named else call.names.width()]]
 
 
-def convolve(call: OpCall) -> list[list[Axis]]:
+def convolve(call: OpCall) -> list[Axes]:
     """Keep the batch, cut shortened axes into patches, name the channels by their number."""
     shape = call.outs[0].shape
     axes = call.axes(call.first())
@@ -196,17 +186,41 @@ def convolve(call: OpCall) -> list[list[Axis]]:
     return [[axes[0], channels, *patches]]
 
 
-def outer(call: OpCall) -> list[list[Axis]]:
+def outer(call: OpCall) -> list[Axes]:
     """Multiply every number of one vector with every number of another."""
     return [[call.axes(vector)[0] for vector in (call.first(), call.arg(1, "vec2"))]]
 
 
-def one_hot(call: OpCall) -> list[list[Axis]]:
+def one_hot(call: OpCall) -> list[Axes]:
     """Add an axis of classes, which is named where a size of that name was given."""
     size = call.outs[0].shape[-1]
-    names = [name for name, known in call.names.extra.items() if known == size]
-    classes = (Factor(names[0], size),) if names else unknown(size)
-    return [[*call.axes(call.first()), classes]]
+    name = next((name for name, known in call.names.extra.items() if known == size), "")
+    return [[*call.axes(call.first()), (Factor(name, size),) if name else unknown(size)]]
+
+
+def filled(call: OpCall) -> list[Axes]:
+    """Make a tensor of a shape: zeros, full, randn, new_ones, randint …"""
+    values = (*call.args, *call.kwargs.values())
+    given = [value for value in values if not isinstance(value, Tensor)]
+    shapes = [value for value in given if isinstance(value, (tuple, list))]
+    return [[axis_of(size) for size in (shapes[0] if shapes else given[: call.outs[0].dim()])]]
+
+
+def counted(call: OpCall) -> list[Axes]:
+    """Count the elements of an axis, or every second of a head's width: arange."""
+    length = call.outs[0].size(0)
+    end = call.arg(1 if len(call.args) > 1 else 0, "end")
+    if not isinstance(end, Size) or (len(call.args) > 1 and call.args[0] != 0):
+        return []
+    if call.names.is_width(end.axis) and end == 2 * length:
+        return [[call.names.half(end.axis)]]
+    return [[end.axis]] if end == length else []
+
+
+def identity(call: OpCall) -> list[Axes]:
+    """Make a square matrix, or one with as many columns as are asked for."""
+    rows, columns = call.arg(0, "n"), call.arg(1, "m")
+    return [[axis_of(rows), axis_of(rows if columns is None else columns)]]
 
 
 SAME = """
@@ -234,16 +248,19 @@ REDUCE = """
     nanmean vector_norm linalg_vector_norm count_nonzero var_mean std_mean cosine_similarity
     kthvalue mode
 """
-ELEMENTWISE: dict[str, Rule] = {
-    **dict.fromkeys(SAME.split(), same),
-    **dict.fromkeys(LIKE.split(), like),
-    **dict.fromkeys(REDUCE.split(), reduce),
-    **dict.fromkeys(("softmax", "log_softmax", "_softmax", "gumbel_softmax"), softmax),
-    **dict.fromkeys(("copy_", "index_copy", "index_add"), copied),
-    "setitem": stored,
-    "topk": topk,
-    "embedding": embedding,
-    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), convolve),
-    **dict.fromkeys(("outer", "ger"), outer),
-    "one_hot": one_hot,
-}
+ELEMENTWISE = rules(
+    (SAME, same),
+    (LIKE, like),
+    (REDUCE, reduced),
+    ("softmax log_softmax _softmax gumbel_softmax", softmax),
+    ("copy_ index_copy index_add", copied),
+    ("setitem", stored),
+    ("topk", topk),
+    ("embedding", embedding),
+    ("conv1d conv2d conv3d", convolve),
+    ("outer ger", outer),
+    ("one_hot", one_hot),
+    ("zeros ones empty full rand randn randint new_zeros new_ones new_empty new_full", filled),
+    ("arange", counted),
+    ("eye", identity),
+)

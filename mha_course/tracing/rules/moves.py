@@ -2,103 +2,208 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Sequence
+from itertools import accumulate, chain, product
+from operator import mul
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
+from mha_course.tracing import axes as factors
 from mha_course.tracing import replay
-from mha_course.tracing.axes import (
-    Axis,
-    AxisNamer,
-    Factor,
-    Origin,
-    Size,
-    axis_of,
-    kept,
-    size_of,
-    unique,
-    unknown,
-)
+from mha_course.tracing.axes import Axes, Axis, AxisNamer, Factor, Origin, size_of, unknown
 from mha_course.tracing.replay import Digit, Moved
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import PIECE, OpCall, Rule, Selection
-from mha_course.tracing.rules.factors import regroup
+from mha_course.tracing.rules.call import PIECE, OpCall, Selection, Selections, rules
+from mha_course.tracing.rules.warnings import Cut
+
+ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
+Row = Sequence[Axis]
+Laid = tuple[Axes, list[Cut]]
+Pairs = list[tuple[Factor, int]]  # each factor with the axis it was in
 
 
-def reshape(call: OpCall) -> list[list[Axis]]:
+def reshape(call: OpCall) -> list[Axes]:
     """Lay the same numbers, in order, into a new shape; some leave other axes alone."""
     before = call.axes(call.first())
     shape = call.outs[0].shape
     start = 0
     stop = len(before)
-    if call.op == "unflatten":
-        start = call.arg(1, "dim") % len(before)
-        stop = start + 1
-    elif call.op == "flatten" and before:
-        start = call.arg(1, "start_dim", default=0) % len(before)
-        stop = call.arg(2, "end_dim", default=-1) % len(before) + 1
-    given = call.op in ("view", "reshape") and isinstance(
-        call.arg(1, "size", "shape"), (int, tuple, list)
-    )
-    like = list(map(axis_of, call.ints(1, "size", "shape"))) if given else []
+    if call.op in ("flatten", "unflatten") and before:
+        start = call.arg(1, "dim", "start_dim", default=0) % len(before)
+        end = start if call.op == "unflatten" else call.arg(2, "end_dim", default=-1)
+        stop = end % len(before) + 1
+    given = call.arg(1, "size", "shape") if call.op in ("view", "reshape") else None
+    known = isinstance(given, (int, tuple, list))
+    like = list(map(factors.axis_of, call.ints(1, "size", "shape"))) if known else []
     new_shape = shape[start : len(shape) - len(before) + stop]
     new_axes, cuts = regroup(call.names, before[start:stop], new_shape, like)
     if call.op == "flatten":  # what a Linear made keeps its free order
-        new_axes = [call.names.tidy(tuple(itertools.chain(*before[start:stop])))]
+        new_axes = [call.names.tidy(tuple(chain(*before[start:stop])))]
     after = [*before[:start], *new_axes, *before[stop:]]
-    for cut in cuts:
-        call.warn(warnings.of_cut(call.names, cut, len(after), call.info(call.first()).linear))
+    _warn_of(call, cuts, len(after))
     if call.op != "unflatten":
         call.warn(warnings.of_merge(call.names, before, after))
     return [after]
 
 
-def view(call: OpCall) -> list[list[Axis]]:
+def _warn_of(call: OpCall, cuts: list[Cut], rank: int) -> None:
+    for cut in cuts:
+        call.warn(warnings.of_cut(call.names, cut, rank, call.info(call.first()).linear))
+
+
+def regroup(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row = ()) -> Laid:
+    """Lay the factors of the axes, in order, into a new shape, if possible without a cut.
+
+    Args: like has the axes that the new sizes were read from, as far as they are known.
+    """
+    if 0 in shape:
+        return [unknown(size) for size in shape], []
+    readings = [names.readings(axis[0]) if len(axis) == 1 else [axis] for axis in axes]
+    if axes and size_of(axes[-1]) == shape[-1]:  # it stays
+        readings[-1] = [axes[-1]]
+    for axis, ways in zip(axes, readings, strict=True):
+        names.confirm([axis] if ways != [axis] else (), Origin.LINEAR)
+    laid = [_lay(names, choice, shape, like) for choice in product(*readings)]
+    return min(laid, key=lambda one: (len(one[1]), [*map(names.label, one[0])].count("?")))
+
+
+def _lay(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row) -> Laid:
+    """Lay one reading; axes of size 1 have no place in memory and go where they are needed."""
+    flat = [(factor, number) for number, axis in enumerate(axes) for factor in axis or (ONE,)]
+    solid = [pair for pair in flat if pair[0].size > 1]
+    wanted = [size for size in shape if size > 1]
+    have_ends = list(accumulate((factor.size for factor, _ in solid), mul))
+    want_ends = list(accumulate(wanted, mul))
+    common = sorted({*have_ends} & {*want_ends})
+    groups: Axes = []
+    cuts: list[Cut] = []
+    done = [0, 0]
+    for end in common:  # the smallest blocks of equal size
+        ends = [have_ends.index(end) + 1, want_ends.index(end) + 1]
+        made, cut = _fill(names, solid[done[0] : ends[0]], wanted[done[1] : ends[1]])
+        done = ends
+        groups += made
+        cuts += [cut] if cut else []
+    filled = iter(groups)
+    out = [next(filled) if size > 1 else None for size in shape]
+    placed = _place_ones(names, axes, tuple([factor for factor, _ in flat]), out, like)
+    return list(map(names.tidy, placed)), cuts
+
+
+def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut | None]:
+    block = tuple([factor for factor, _ in pairs])
+    came_from = [axis for _, axis in pairs]
+    if len(sizes) == 1:
+        return [block], None
+    if len(block) == 1:
+        return names.parts(block[0], tuple(sizes)), None
+    tidied = names.tidy(block)
+    if len(tidied) < len(block):  # what was put together is no part of one of the axes
+        axis_of = dict(pairs)
+        return _fill(names, [(f, axis_of.get(f, -1 - n)) for n, f in enumerate(tidied)], sizes)
+    permuted = sorted(factor.size for factor in block) == sorted(sizes)
+    whole_first = sizes[0] % block[0].size == 0 and not permuted
+    if whole_first and len(set(came_from[1:])) == 1 and came_from[0] not in came_from[1:]:
+        inner, cut = _fill(names, pairs[1:], [sizes[0] // block[0].size, *sizes[1:]])
+        return [(block[0], *inner[0]), *inner[1:]], cut  # what stands before the others stays whole
+    if len(set(came_from)) == 1 and not permuted:  # one axis, divided in another way
+        whole = factors.unique(math.prod(sizes), name=names.label(block))
+        return names.parts(whole, tuple(sizes)), None
+    known = not factors.FEATURES.isdisjoint([factor.name for factor in block])
+    origin = Origin.MIXED if known else Origin.UNKNOWN
+    return [(factors.unique(n, origin),) for n in sizes], Cut(list(block), came_from, sizes)
+
+
+def _place_ones(names: AxisNamer, old: Row, flat: Axis, out: list[Axis | None], like: Row) -> Axes:
+    """Give the new axes of size 1 to the named factors of size 1; neighbours take the rest."""
+    ones = [(position, factor) for position, factor in enumerate(flat) if factor.size == 1]
+    free = [position for position, axis in enumerate(out) if axis is None]
+    axes: Axes = [axis or () for axis in out]
+    for slot, axis in enumerate(like):  # an axis whose size was written is there
+        root = names.root(names.label(axis))
+        named = [pair for pair in ones if names.root(pair[1].name) == root]
+        if slot in free and named and axis:
+            axes[slot] = named[0][1:]
+            free.remove(slot)
+            ones.remove(named[0])
+    if len(free) < len(ones):  # heads go first, to their width, then what has no name
+        inner = [pair for pair in ones if pair[1].name == "H" and _before_width(flat, pair[0])]
+        rest = [pair for pair in ones if pair not in inner]
+        ones = rest if len(rest) <= len(free) else [pair for pair in rest if pair[1] != ONE]
+        ones = [*ones[: len(free)], *inner, *ones[len(free) :]]
+    for slot, (_, factor) in zip(free, ones, strict=False):
+        axes[slot] = () if factor == ONE else (factor,)
+    for position, factor in ones[len(free) :]:
+        _attach(axes, old, flat, position, factor)
+    return axes
+
+
+def _before_width(flat: Axis, position: int) -> bool:
+    return position + 1 < len(flat) and flat[position + 1].name == "D"
+
+
+def _attach(axes: Axes, old: Row, flat: Axis, position: int, one: Factor) -> None:
+    """Join a factor of size 1 that lost its axis: heads to their width, others to the left."""
+    after = flat[position + 1] if position + 1 < len(flat) else None
+    before = flat[position - 1] if position else None
+    is_batch = before is not None and before.name == "B" and (before,) in axes
+    folded = is_batch and (before, one) not in old
+    joins_right = one.name == "H" and _before_width(flat, position) and not folded
+    if one.name == "B" and after is not None and after.name == "H" and (after,) in axes:
+        joins_right = True
+    for number, axis in enumerate(axes):
+        if (joins_right or before is None) and axis and axis[0] == after:
+            axes[number] = (one, *axis)
+            return
+        if not joins_right and axis and axis[-1] == before:
+            axes[number] = (*axis, one)
+            return
+
+
+def view(call: OpCall) -> list[Axes]:
     """Show the numbers in another order, or some of them: transpose, chunk, select, expand …"""
+    if call.func is functional.unfold:
+        return rearrange(call)
     axes = call.axes(call.first())  # its shape may have changed in place
     alone = len(call.tensors) == 1
     kind = (call.op, call.args[1:], list(call.kwargs.items())) if alone and call.args else ()
-    moved = replay.of_views(call.again, list(map(size_of, axes)), *kind)
-    return _named(call, axes, moved)
+    return _named(call, axes, replay.of_views(call.again, list(map(size_of, axes)), *kind))
 
 
-def expand(call: OpCall) -> list[list[Axis]]:
+def expand(call: OpCall) -> list[Axes]:
     """Show one number several times without a copy, along an axis that the caller's size names."""
+    names = call.names
     other = call.arg(1, "other")
-    if isinstance(other, torch.Tensor):
-        like = call.axes(other)
-    else:
-        like = list(map(axis_of, call.ints(1, "size")))
-    (shown,) = view(call)
-    out = [
-        new if old and old[0].origin is Origin.COPIES and call.names.label(new) != "?" else old
-        for old, new in zip(shown, like, strict=True)
-    ]
-    return [[_copies(call.names, axis, few) for axis, few in zip(out, [(), *out], strict=False)]]
+    sized = not isinstance(other, Tensor)
+    like = list(map(factors.axis_of, call.ints(1, "size"))) if sized else call.axes(other)
+    out: Axes = []
+    for old, new in zip(view(call)[0], like, strict=True):
+        axis = old
+        if old and old[0].origin is Origin.COPIES:
+            few = out[-1] if out else ()
+            label = names.label(few)
+            if names.label(new) != "?":
+                axis = new
+            elif label in names.extra and size_of(few) * size_of(old) == names.sizes.get("H"):
+                axis = (old[0]._replace(name=f"H/{label}"),)
+        out.append(axis)
+    return [out]
 
 
-def _copies(names: AxisNamer, axis: Axis, few: Axis) -> Axis:
-    """Name the copies that stand behind fewer heads, and make them as many as the queries have."""
-    label = names.label(few)
-    repeated = len(axis) == 1 and axis[0].origin is Origin.COPIES
-    if repeated and label in names.extra and size_of(few) * size_of(axis) == names.sizes.get("H"):
-        return (axis[0]._replace(name=f"H/{label}"),)
-    return axis
-
-
-def repeat(call: OpCall) -> list[list[Axis]]:
+def repeat(call: OpCall) -> list[Axes]:
     """Lay copies side by side, of the whole (repeat, tile) or of each number (interleaved)."""
     axes = call.axes(call.first())
-    shape = call.outs[0].shape
     if call.op == "repeat_interleave" and call.arg(2, "dim") is None and len(axes) > 1:
         return []  # of all numbers, in a row
-    return _named(call, axes, [replay.of_copies(call.again, list(map(size_of, axes)), shape)])
+    sizes = list(map(size_of, axes))
+    return _named(call, axes, [replay.of_copies(call.again, sizes, call.outs[0].shape)])
 
 
-def rearrange(call: OpCall) -> list[list[Axis]]:
+def rearrange(call: OpCall) -> list[Axes]:
     """Lay the digits of several axes together in another order, as pixel_shuffle does."""
     x = call.first()
     axes = call.axes(x)
@@ -108,101 +213,88 @@ def rearrange(call: OpCall) -> list[list[Axis]]:
     places = replay.dense(sizes) if call.op != "as_strided" else []
     out = []
     for moved in replay.of_indices(call.again, list(map(size_of, axes)), places):
-        digits = sorted(set(itertools.chain(*moved.axes)), reverse=True) if moved else []
+        digits = sorted(set(chain(*moved.axes)), reverse=True) if moved else []
         sizes = [digit.size for digit in digits]
         if moved is None or [digit.stride for digit in digits] != replay.dense(sizes):
             return []
         parts, cuts = regroup(call.names, axes, sizes)
-        for cut in cuts:
-            call.warn(warnings.of_cut(call.names, cut, len(moved.axes), call.info(x).linear))
+        _warn_of(call, cuts, len(moved.axes))
         named = dict(zip(digits, parts, strict=True))
         rows = [[factor for digit in row for factor in named[digit]] for row in moved.axes]
         out.append([call.names.tidy(tuple(row)) for row in rows])
     return out
 
 
-def getitem(call: OpCall) -> list[list[Axis]]:
-    """Index with numbers, slices, None and Ellipsis; index tensors bring their own axes."""
-    x, key = call.args[0], call.args[1]
-    keys = list(key) if isinstance(key, tuple) else [key]
-    indices = [k for k in keys if k is not None and k is not Ellipsis]
-    rest = x.dim() - sum(k.dim() if is_bool(k) else 1 for k in indices)
-    axes = call.axes(x)
-    plain: list[Any] = []  # with slices for index tensors
-    advanced: list[tuple[int, Any]] = []
-    gone: set[int] = set()
-    dim = position = 0
-    for given in keys:
-        k = given
-        if isinstance(given, slice):
-            start, stop, step = given.indices(size_of(axes[dim]))
-            axes[dim] = _first_ones(call, axes[dim], given)
-            k = slice(start, start + 1) if start < stop <= start + step else given
-        elif isinstance(given, torch.Tensor) and given.dim() == 0 and not is_bool(given):
-            k = 0
-        if k is None or k is Ellipsis or isinstance(k, (int, slice)):
-            plain.append(k)
-            dim += rest if k is Ellipsis else k is not None
-            position += rest if k is Ellipsis else not isinstance(k, int)
-            continue
-        meet_mask(call, k, axes[dim:])
-        advanced.append((position, k))
-        width = k.dim() if is_bool(k) else 1
-        plain += [slice(None)] * width
-        gone |= set(range(position, position + width))
-        dim += width
-        position += width
-    moved = replay.of_views(lambda x: [x[tuple(plain)]], list(map(size_of, axes)), "[]", plain)
-    (named,) = _named(call, axes, moved, any(isinstance(k, torch.Tensor) for k in indices))
-    return [_advanced(call, [a for n, a in enumerate(named) if n not in gone], advanced)]
-
-
-def _first_ones(call: OpCall, axis: Axis, key: slice) -> Axis:
-    """Return the axis of the size up to which a slice goes, where its own has no name."""
-    start, stop, step = key.indices(size_of(axis))
-    first_ones = isinstance(key.stop, Size) and (start, step) == (0, 1) and key.stop == stop
-    return axis_of(key.stop) if first_ones and call.names.label(axis) == "?" else axis
-
-
-def _advanced(call: OpCall, out: list[Axis], keys: list[tuple[int, Any]]) -> list[Axis]:
-    """Insert the axes of index tensors: one gives its own axes, several give unknown ones."""
-    if not keys:
-        return out
-    position, key = keys[0]
-    missing = call.outs[0].dim() - len(out)
-    new = list(map(unknown, call.outs[0].shape[position : position + missing]))
-    if len(keys) == 1 and isinstance(key, torch.Tensor) and not is_bool(key):
-        new = call.axes(key)
-    return [*out[:position], *new, *out[position:]]
-
-
 def is_bool(key: Any) -> bool:
     """Return whether an index is a mask."""
-    return isinstance(key, torch.Tensor) and key.dtype in (torch.bool, torch.uint8)
+    return isinstance(key, Tensor) and key.dtype in (torch.bool, torch.uint8)
 
 
-def meet_mask(call: OpCall, key: Any, axes: list[Axis]) -> None:
+def keys_of(key: Any, rank: int) -> list[Any]:
+    """Return an index with all of its slices, also those that Ellipsis stands for."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    read = [k.dim() if is_bool(k) else 1 for k in keys if k is not None and k is not Ellipsis]
+    at = next((n for n, k in enumerate(keys) if k is Ellipsis), len(keys))
+    keys[at : at + 1] = [slice(None)] * (rank - sum(read))
+    return keys
+
+
+def meet_mask(call: OpCall, key: Any, axes: Axes) -> None:
     """Take note that a mask which picks elements has the axes that it picks from."""
-    if not is_bool(key):
-        return
-    for mask, axis in zip(call.axes(key), axes, strict=False):
+    for mask, axis in zip(call.axes(key) if is_bool(key) else (), axes, strict=False):
         call.names.meet(mask, axis)
 
 
-def _named(
-    call: OpCall, axes: list[Axis], moved: Sequence[Moved], unseen: bool = False
-) -> list[list[Axis]]:
+def getitem(call: OpCall) -> list[Axes]:
+    """Index with numbers, slices and None; one index tensor brings its own axes."""
+    axes = call.axes(call.args[0])
+    plain: list[Any] = []  # with slices for index tensors
+    advanced: list[tuple[int, Any]] = []
+    gone: set[int] = set()
+    unseen = False
+    for key in keys_of(call.args[1], len(axes)):
+        dim = len([k for k in plain if k is not None])
+        place = len([k for k in plain if not isinstance(k, int)])
+        unseen |= isinstance(key, Tensor)
+        if isinstance(key, slice):
+            start, stop, step = key.indices(size_of(axes[dim]))
+            if (start, step, key.stop) == (0, 1, stop) and call.names.label(axes[dim]) == "?":
+                axes[dim] = (
+                    factors.axis_of(key.stop) if isinstance(key.stop, factors.Size) else axes[dim]
+                )
+            plain.append(slice(start, start + 1) if start < stop <= start + step else key)
+        elif key is None or isinstance(key, int):
+            plain.append(key)
+        elif isinstance(key, Tensor) and not key.dim() and not is_bool(key):
+            plain.append(0)
+        else:
+            meet_mask(call, key, axes[dim:])
+            advanced.append((place, key))
+            width = key.dim() if is_bool(key) else 1
+            plain += [slice(None)] * width
+            gone |= set(range(place, place + width))
+    moved = replay.of_views(lambda x: [x[tuple(plain)]], list(map(size_of, axes)), "[]", plain)
+    (named,) = _named(call, axes, moved, unseen)
+    out = [axis for n, axis in enumerate(named) if n not in gone]
+    if advanced:  # one gives its own axes, several give unknown ones
+        place, key = advanced[0]
+        missing = call.outs[0].dim() - len(out)
+        own = len(advanced) == 1 and isinstance(key, Tensor) and not is_bool(key)
+        shape = call.outs[0].shape[place : place + missing]
+        out[place:place] = call.axes(key) if own else list(map(unknown, shape))
+    return [out]
+
+
+def _named(call: OpCall, axes: Axes, moved: Sequence[Moved], unseen: bool = False) -> list[Axes]:
     """Name results each of whose axes has digits of one axis only; note what was selected."""
     pairs = [_name(call, axes, result, number) for number, result in enumerate(moved)]
     call.selections = [() if unseen else selected for _, selected in pairs]
     return [named for named, _ in pairs]
 
 
-def _name(
-    call: OpCall, axes: list[Axis], moved: Moved, number: int
-) -> tuple[list[Axis], tuple[Selection, ...]]:
+def _name(call: OpCall, axes: Axes, moved: Moved, number: int) -> tuple[Axes, Selections]:
     names = call.names
-    seen = set(itertools.chain(*moved.axes))
+    seen = set(chain(*moved.axes))
     linear = len(call.outs) > 1 and call.info(call.first()).linear
     named: dict[Digit, Axis] = {}
     selected: list[Selection] = []
@@ -230,7 +322,7 @@ def _name(
             names.take_apart(axis)
             selected.append(Selection(axis, label, start))
     rows = [[_of(digit, named) for digit in row] for row in reversed(moved.axes)]
-    out = [row[0] if len(row) == 1 else names.tidy(tuple(itertools.chain(*row))) for row in rows]
+    out = [row[0] if len(row) == 1 else names.tidy(tuple(chain(*row))) for row in rows]
     return out[::-1], tuple(selected)
 
 
@@ -239,7 +331,7 @@ def _of(digit: Digit, named: dict[Digit, Axis]) -> Axis:
     if digit.size == 1:
         return named.pop(digit, ())
     origin = Origin.UNKNOWN if digit.stride else Origin.COPIES
-    return named.get(digit) or (unique(digit.size, origin),)
+    return named.get(digit) or (factors.unique(digit.size, origin),)
 
 
 def _sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) -> Axis:
@@ -251,12 +343,11 @@ def _sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) ->
     return unknown(size)
 
 
-def _windows(names: AxisNamer, axis: Axis, stride: int, digits: list[Digit]) -> list[Axis]:
+def _windows(names: AxisNamer, axis: Axis, stride: int, digits: list[Digit]) -> Axes:
     """Name how many windows slide along an axis, and how long each is."""
     count, window = digits
-    disjoint = len(axis) == 1 and window.stride == stride
-    disjoint = disjoint and count.stride == window.size * stride
-    if not disjoint or count.size * window.size != size_of(axis):
+    disjoint = window.stride == stride and count.stride == window.size * stride
+    if len(axis) != 1 or not disjoint or count.size * window.size != size_of(axis):
         return [unknown(digit.size) for digit in digits]
     parts = names.parts(axis[0], (count.size, window.size))
     if names.is_token(axis):
@@ -264,7 +355,7 @@ def _windows(names: AxisNamer, axis: Axis, stride: int, digits: list[Digit]) -> 
     return parts
 
 
-def complex_pairs(call: OpCall) -> list[list[Axis]]:
+def complex_pairs(call: OpCall) -> list[Axes]:
     """Read pairs of numbers as complex numbers, or write complex numbers as pairs."""
     axes = call.axes(call.first())
     if call.op == "view_as_real":
@@ -278,50 +369,23 @@ def complex_pairs(call: OpCall) -> list[list[Axis]]:
     return [left]
 
 
-def pad(call: OpCall) -> list[list[Axis]]:
+def pad(call: OpCall) -> list[Axes]:
     """Grow or shrink some axes: these are new."""
-    return [kept(call.axes(call.first()), call.outs[0].shape)]
+    return [factors.kept(call.axes(call.first()), call.outs[0].shape)]
 
 
-def unfold(call: OpCall) -> list[list[Axis]]:
-    """Slide a window along an axis, or over pictures."""
-    return rearrange(call) if call.func is functional.unfold else view(call)
-
-
-VIEWS: dict[str, Rule] = {
-    **dict.fromkeys(("view", "reshape", "view_as", "reshape_as", "_unsafe_view"), reshape),
-    **dict.fromkeys(("ravel", "flatten", "unflatten"), reshape),
-    **dict.fromkeys(
-        [
-            "transpose",
-            "swapaxes",
-            "swapdims",
-            "permute",
-            "movedim",
-            "moveaxis",
-            "t",
-            "T",
-            "mT",
-            "mH",
-            "H",
-            "adjoint",
-        ],
-        view,
-    ),
-    **dict.fromkeys(("squeeze", "unsqueeze"), view),
-    **dict.fromkeys(("expand", "expand_as", "broadcast_to"), expand),
-    **dict.fromkeys(("repeat", "tile", "repeat_interleave"), repeat),
-    **dict.fromkeys(
-        ("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "as_strided"), rearrange
-    ),
-    **dict.fromkeys(("view_as_complex", "view_as_real"), complex_pairs),
-    **dict.fromkeys(("pad", "diff"), pad),
-}
-PIECES: dict[str, Rule] = {
-    **dict.fromkeys(
-        ["chunk", "split", "split_with_sizes", "tensor_split", "hsplit", "vsplit", "dsplit"], view
-    ),
-    **dict.fromkeys(("narrow", "unbind", "select", "diagonal"), view),
-    "getitem": getitem,
-    "unfold": unfold,
-}
+VIEWS = rules(
+    ("view reshape view_as reshape_as _unsafe_view ravel flatten unflatten", reshape),
+    ("transpose swapaxes swapdims permute movedim moveaxis t T mT mH H adjoint", view),
+    ("squeeze unsqueeze", view),
+    ("expand expand_as broadcast_to", expand),
+    ("repeat tile repeat_interleave", repeat),
+    ("pixel_shuffle pixel_unshuffle channel_shuffle as_strided", rearrange),
+    ("view_as_complex view_as_real", complex_pairs),
+    ("pad diff", pad),
+)
+PIECES = rules(
+    ("chunk split split_with_sizes tensor_split hsplit vsplit dsplit", view),
+    ("narrow unbind select diagonal unfold", view),
+    ("getitem", getitem),
+)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mha_course.mistakes import ROWS, Row
 from mha_course.tracing.axes import Axis, AxisNamer, Factor, Origin, in_another_order, size_of
-from mha_course.tracing.rules.factors import Cut
 
 if TYPE_CHECKING:
     from mha_course.tracing.rules.call import TensorInfo
@@ -29,6 +28,18 @@ READ_IN_ANOTHER_ORDER = {  # the factors of one axis, in the order in which it w
     ("3", "H"): "fused-heads-outermost",
     ("3", "H", "D"): "fused-three-innermost",
 }
+SENSELESS: dict[tuple[str, ...], str] = {  # merges, by their last factors
+    ("D", "H"): "merge-dim-before-heads",
+    ("B", "D"): "fold-order-mixed",
+}
+
+
+class Cut(NamedTuple):
+    """Factors that a reshape mixed: the boundaries of the new axes do not lie on theirs."""
+
+    factors: list[Factor]
+    axes: list[int]  # of which input axis each factor was
+    sizes: list[int]  # of the new axes
 
 
 class Question(str):
@@ -53,46 +64,40 @@ def of_softmax(name: str, labels: Sequence[str], keys: str) -> str:
 
 
 def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> str | None:
-    """Name the mistake behind a reshape to so many axes whose boundaries do not lie on those of the
-    old ones.
+    """Name the mistake behind a reshape, to so many axes, that does not keep to the old ones.
 
     Args: ``free``, whether a Linear made these numbers, whose order it then may choose.
     """
     labels = [factor.name for factor in cut.factors]
+    sizes = [factor.size for factor in cut.factors]
     known = [factor for factor in cut.factors if factor.name != "?" or _is_part_of_width(factor)]
     if len(known) < 2:
         return None
     if len(set(cut.axes)) == 1:
-        name = READ_IN_ANOTHER_ORDER.get(tuple(labels))
-        if name:
-            return (Question if free else str)(warn(name))
-        if free or "?" in labels or cut.sizes == [factor.size for factor in cut.factors]:
+        order = READ_IN_ANOTHER_ORDER.get(tuple(labels))
+        if order:
+            return (Question if free else str)(warn(order))
+        if free or "?" in labels or cut.sizes == sizes:
             return None
         return warn("reshape-across-axes", axes=" and ".join(labels))
-    if rank == 4 and _is_key_reshaped(names, cut):
-        return warn("key-reshaped")
     heads = _index_of_heads(cut)
     tokens = [i for i, factor in enumerate(cut.factors) if names.is_token((factor,))]
-    words = {"axes": " and ".join(dict.fromkeys(_written(names, factor) for factor in cut.factors))}
-    if _joins_tokens(names, cut, rank):
-        return warn("tokens-joined", **words)
-    if heads is None or not tokens:
-        if labels[-1] == "D" and "B" in labels:
-            return warn("merge-batch-mixed")
-        if len(tokens) == 2 and cut.sizes == [
-            factor.size for factor in cut.factors[::-1]
-        ]:  # shifts each row by more
-            return Question(warn("reshape-across-axes", **words))
-        return (
-            warn("fold-order-mixed")
-            if {"B", "H"} <= set(labels)
-            else warn("reshape-across-axes", **words)
-        )
-    if heads > tokens[0]:
-        return warn("view-without-transpose", **words)
-    return (
-        warn("merge-batch-mixed") if "B" in labels[1:] else warn("merge-without-transpose", **words)
+    others = heads is None or not tokens
+    shifted = len(tokens) == 2 and cut.sizes == sizes[::-1]  # each row by more
+    mistakes = (
+        (rank == 4 and _is_key_reshaped(names, cut), "key-reshaped"),
+        (_joins_tokens(names, cut, rank), "tokens-joined"),
+        (others and labels[-1] == "D" and "B" in labels, "merge-batch-mixed"),
+        (others and {"B", "H"} <= {*labels} and not shifted, "fold-order-mixed"),
+        (others, "reshape-across-axes"),
+        (tokens and (heads or 0) > tokens[0], "view-without-transpose"),
+        ("B" in labels[1:], "merge-batch-mixed"),
+        (True, "merge-without-transpose"),
     )
+    name = next(name for holds, name in mistakes if holds)
+    words = dict.fromkeys(_written(names, factor) for factor in cut.factors)
+    text = warn(name, axes=" and ".join(words))
+    return Question(text) if shifted and name == "reshape-across-axes" else text
 
 
 def _joins_tokens(names: AxisNamer, cut: Cut, rank: int) -> bool:
@@ -111,9 +116,7 @@ def _is_key_reshaped(names: AxisNamer, cut: Cut) -> bool:
 
 
 def _index_of_heads(cut: Cut) -> int | None:
-    """Return where the heads stand among the factors, or the width that they are in, or q, k and v
-    in one.
-    """
+    """Return where the heads stand, or the width that they are in, or q, k and v in one."""
     for position, factor in enumerate(cut.factors):
         if factor.name in ("H", "C") or _is_part_of_width(factor):
             return position
@@ -122,27 +125,15 @@ def _index_of_heads(cut: Cut) -> int | None:
 
 def of_merge(names: AxisNamer, before: Sequence[Axis], after: Sequence[Axis]) -> str | None:
     """Ask about whole axes that became one that makes no sense."""
-    made = [axis for axis in after if len(axis) > 1 and axis not in before]
-    for axis in made:
-        labels = [factor.name for factor in axis if factor.size > 1]
-        apart = any(
-            factor.name == "H" and factor.size > 1
-            for other in after
-            if other != axis
-            for factor in other
-        )
-        batch_late = [factor.name for axis in before for factor in axis][:2] == ["H", "B"]
-        name = {"D*H": "merge-dim-before-heads", "B*D": "fold-order-mixed"}.get(
-            "*".join(labels[-2:])
-        )
-        if (
-            not name
-            and len(labels) == 2
-            and labels[-1] == "D"
-            and names.is_token((axis[-2],))
-            and apart
-        ):
-            name = "merge-batch-mixed" if batch_late else "merge-without-transpose"
+    flat = [factor.name for axis in before for factor in axis]
+    late = "merge-batch-mixed" if flat[:2] == ["H", "B"] else "merge-without-transpose"
+    for axis in [axis for axis in after if len(axis) > 1 and axis not in before]:
+        labels = tuple([factor.name for factor in axis if factor.size > 1])
+        name = SENSELESS.get(labels[-2:])
+        others = [factor for other in after if other != axis for factor in other]
+        apart = any(factor.name == "H" and factor.size > 1 for factor in others)
+        if apart and len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)):
+            name = name or late
         if name:
             return Question(warn(name, axes="tokens and head width"))
     return None
@@ -153,7 +144,6 @@ def _is_part_of_width(factor: Factor) -> bool:
 
 
 def _written(names: AxisNamer, factor: Factor) -> str:
-    """Write a factor for a sentence."""
     if _is_part_of_width(factor) or factor.name == "C":
         return "the width"
     if names.is_token((factor,)):
@@ -163,30 +153,29 @@ def _written(names: AxisNamer, factor: Factor) -> str:
 
 def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> str:
     """Name the mistake where broadcasting laid one axis on another."""
-    pair = {names.label(left), names.label(right)}
-    if in_another_order(left, right):
-        if {"B", "H"} <= {factor.name for factor in (*left, *right)}:
-            return warn("fold-order-mixed")
-        return warn("broadcast-of-different-axes", left=_spell(left), right=_spell(right))
-    if len(pair) == 1:
-        return warn("groups-mixed")
-    other = next(iter(pair - {"B"}), "B")
-    if "H" in pair and (pair - {"H"}) & names.tokens:
-        return warn("never-transposed")
-    if "B" in pair and other == "H":
-        return warn("mask-missing-head-axis")
-    if "B" in pair and other in names.tokens:
-        return warn("padding-broadcast-raw", other=other)
-    if any("H" in label.split("*") and "B" in label.split("*") for label in pair):
-        return warn("fold-order-mixed")
-    text = warn("broadcast-of-different-axes", left=names.label(left), right=names.label(right))
-    return (
-        Question(text) if all(map(names.counts_tokens, pair)) else text
-    )  # positions may have a name of their own
+    labels = [names.label(left), names.label(right)]
+    pair = {*labels}
+    turned = in_another_order(left, right)
+    folded = [{"B", "H"} <= {*label.split("*")} for label in labels]
+    both = {"B", "H"} <= {factor.name for factor in (*left, *right)}
+    mistakes = (
+        (turned and both, "fold-order-mixed"),
+        (turned, "broadcast-of-different-axes"),
+        (len(pair) == 1, "groups-mixed"),
+        ("H" in pair and (pair - {"H"}) & names.tokens, "never-transposed"),
+        (pair == {"B", "H"}, "mask-missing-head-axis"),
+        ("B" in pair and pair & names.tokens, "padding-broadcast-raw"),
+        (any(folded), "fold-order-mixed"),
+        (True, "broadcast-of-different-axes"),
+    )
+    name = next(name for holds, name in mistakes if holds)
+    one, two = map(_spell, (left, right)) if turned else labels
+    text = warn(name, left=one, right=two, other=next(iter(pair - {"B"}), "B"))
+    positions = name == "broadcast-of-different-axes" and not turned  # may have names of their own
+    return Question(text) if positions and all(map(names.counts_tokens, pair)) else text
 
 
 def _spell(axis: Axis) -> str:
-    """Write an axis with the copies in it, and what each part is of."""
     words = []
     for factor in axis:
         word = "copies" if factor.origin is Origin.COPIES else factor.name
@@ -201,9 +190,8 @@ def of_crash(op: str, message: str, parts: Sequence[TensorInfo], names: AxisName
     rows = [value.axes for value in parts]
     if op == "view" and "stride" in message:
         return warn("view-on-non-contiguous")
-    if op == "linear" and any(
-        factor.name == "H" for axis in rows[0][:-1] if len(axis) > 1 for factor in axis
-    ):
+    merged = [axis for axis in rows[0][:-1] if len(axis) > 1] if op == "linear" else []
+    if any(factor.name == "H" for axis in merged for factor in axis):
         return warn("heads-on-sequence-axis")
     products = op in ("matmul", "bmm", "einsum", "baddbmm")
     if products and [one[-1:] for one in labels[-2:]] == [("D",), ("D",)]:
@@ -213,8 +201,8 @@ def of_crash(op: str, message: str, parts: Sequence[TensorInfo], names: AxisName
     if len(rows) < 2 or products:
         return None
     aligned = list(
-        zip(reversed(rows[0]), reversed(rows[1]), strict=False)
-    )  # from the last axis, as in broadcasting
+        zip(rows[0][::-1], rows[1][::-1], strict=False)
+    )  # from the last, as broadcasting
     for left, right in reversed(aligned):
         differ = size_of(left) != size_of(right) and left and right
         if differ and "B" in (names.label(left), names.label(right)):
