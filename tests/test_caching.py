@@ -327,7 +327,6 @@ ERRORS = {
 
 
 def appended(*parts):
-    """Append keys one after the other."""
     cache = caching.KVCache()
     for part in parts:
         cache.append(part, part)

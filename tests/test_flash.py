@@ -20,7 +20,6 @@ BLOCKS = (1, (2, 3), (4, 1), 20)
 
 
 def drawn(queries=T, keys=S, dtype=torch.float64):
-    """Draw q, k and v that ask for gradients."""
     sizes = ((queries, D), (keys, D), (keys, WIDTH))
     return [
         numbers(B, H, *size, seed=seed, dtype=dtype).requires_grad_()

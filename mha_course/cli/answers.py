@@ -191,7 +191,6 @@ def _bound(node: ast.AST) -> Iterator[str]:
 
 
 def _defined(node: ast.AST) -> Iterator[str]:
-    """Yield the names of the functions and classes that a statement defines."""
     match node:
         case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
             yield name

@@ -144,7 +144,6 @@ def confine(folder: Path, memory: int) -> None:
 
 
 def _call(what: str, function: ctypes._NamedFuncPointer, *arguments: int | bytes | None) -> int:
-    """Make a system call. Raises: OSError where it fails."""
     wide = [ctypes.c_long(x) if isinstance(x, int) else x for x in arguments]
     result = int(function(*wide))
     if result < 0:

@@ -121,7 +121,6 @@ def _collect(
 
 
 def _write(out: Path, everything: Sequence[Row], handed_in: Sequence[HandIn]) -> None:
-    """Write the tables and pages."""
     for learner in dict.fromkeys(row.learner for row in everything):
         try:
             page = feedback_page(learner, [row for row in everything if row.learner == learner])
@@ -239,7 +238,6 @@ def _letters(text: str) -> str:
 
 
 def _prepare(folder: Path, out: Path) -> None:
-    """Make the folders that are written to. Raises: ShapeError."""
     place = "grade: OUT"
     inside = folder.resolve() in (out.resolve(), *out.resolve().parents)
     expected = f"a folder outside of {folder}"

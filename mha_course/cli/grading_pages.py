@@ -103,13 +103,11 @@ def _chips(*texts: str) -> str:
 
 
 def _known(name: str, exercise: str) -> Mistake | None:
-    """Return the mistake of a name that can be made in an exercise."""
     named = (mistake for mistake in MISTAKES if mistake.name == name)
     return next((x for x in named if x.applies(find_exercise(exercise))), None)
 
 
 def _frequent(answers: Sequence[Row], learners: int) -> str:
-    """List the mistakes that most learners make, each with the section that answers it."""
     made: dict[str, list[Row]] = {}
     for row in answers:
         if row.mistake:

@@ -49,7 +49,6 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    """Run the command that the first word names; without one, open the course."""
     if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
         return open_lab(set_up(), argv)
     lines = [f"  {name:8}{text}" for name, (_, text) in COMMANDS.items()]
@@ -178,7 +177,6 @@ def _require_disk(gib: float) -> None:
 
 
 def _runs(python: Path, *arguments: str) -> bool:
-    """Return whether this Python starts, and ends without an error."""
     try:
         return (
             subprocess.run([python, *arguments], capture_output=True, check=False).returncode == 0

@@ -226,7 +226,6 @@ def _link(page: Page, rel: str, word: str) -> str:
 
 
 def _index(pages: Sequence[Page], address: str) -> str:
-    """List the lessons, below the first picture of the course."""
     readme = (launch.ROOT / "README.md").read_text(encoding="utf-8")
     about = {name: (text, minutes) for name, text, minutes in _ROW.findall(readme)}
     first = next((block for block in pages[0].blocks if block.startswith('<div class="live"')), "")
@@ -252,7 +251,6 @@ def _index(pages: Sequence[Page], address: str) -> str:
 
 
 def _preview() -> bytes:
-    """Draw the first picture of the course."""
     words = example.SENTENCE.split()
     shown = HeadExplorer(Look()(example.SENTENCE)[0], queries=words, head=1, follow="it")
     return shown.png()

@@ -124,7 +124,6 @@ def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> lis
 
 
 def _of(cell: NotebookNode) -> dict[str, Any]:
-    """Return what a lecturer wrote for a cell."""
     return dict(cell.metadata.get("lecture", {}))
 
 
@@ -167,7 +166,6 @@ def _add(found: list[Slide], cell: NotebookNode, kind: str, lecture: dict[str, A
 
 
 def _begin(found: list[Slide], new: Slide, kind: str) -> None:
-    """Begin a slide, behind one that has something to show."""
     last = found[-1] if found else new
     if last.parts or last.title or last is new:
         found.append(new)
@@ -209,7 +207,6 @@ def _parts(cell: NotebookNode, lecture: dict[str, Any]) -> tuple[list[Part], lis
 
 
 def _section(slide: Slide) -> str:
-    """Write one slide as HTML."""
     heading = rendering.line(slide.heading)  # there may be code or mathematics in it
     title, level = (' class="title"', 1) if slide.title else ("", 2)
     notes = f'<aside class="notes" hidden>{"".join(slide.notes)}</aside>' if slide.notes else ""
@@ -223,7 +220,6 @@ def _section(slide: Slide) -> str:
 
 
 def _index(folder: Path) -> str:
-    """List the decks that lie in a folder."""
     rows = ""
     for path in sorted(folder.glob("[0-9][0-9]_*.html")):
         title = path.read_text(encoding="utf-8").partition("<title>")[2].partition("</title>")[0]

@@ -43,7 +43,6 @@ def show(widget_page, steps):
 
 
 def settle(page):
-    """Wait until it is drawn, and a transition is over."""
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     page.wait_for_function(
         "!document.querySelector('.picture').getAnimations({ subtree: true }).length"
@@ -55,7 +54,6 @@ def state(page):
 
 
 def place(page, name, row, column, head=0):
-    """Return where a cell is on the page."""
     made = """([name, row, column, head]) => {
       const boxes = model.get('state').plan.parts[name].boxes[model.get('head')];
       const { x, y, w, h, rows, columns } = boxes[head];
@@ -77,7 +75,6 @@ def numbers(text):
 
 
 def seek(page, position):
-    """Drag the scrubber to a position."""
     drag = """(position) => {
       const scrub = document.querySelector('.scrub');
       scrub.value = position;
@@ -96,12 +93,10 @@ def drawn(page):
 
 
 def shot(page):
-    """Return the pixels of the picture."""
     return plt.imread(io.BytesIO(page.locator(".board").screenshot()))[:, :, :3]
 
 
 def with_kernel(page):
-    """Draw it again, as where a kernel listens."""
     page.evaluate("model.send = () => {}; tidy(); draw('one'); null")
     settle(page)
 

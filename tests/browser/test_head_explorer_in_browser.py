@@ -60,7 +60,6 @@ def said(page):
 
 
 def cell(page, row, column):
-    """Return red, green, blue and alpha of a cell."""
     read = "(canvas, [x, y]) => [...canvas.getContext('2d').getImageData(x, y, 1, 1).data]"
     return np.array(page.locator(".base").evaluate(read, [column, row]))
 

@@ -52,7 +52,6 @@ def picture(page, name):
 
 @pytest.fixture
 def badges(lab):
-    """Put the badges where the lessons look for them."""
     folder = lab.folder / "mha_course" / "data"
     folder.mkdir(parents=True, exist_ok=True)
     for badge in (browsing.ROOT / "mha_course" / "data").glob("*.svg"):
@@ -86,7 +85,6 @@ def test_a_lesson_in_a_browser(path, lab_page, lab):
 
 
 def runs(page):
-    """Run all of it; nothing fails, warns or stays blank."""
     page.evaluate(walking.LISTEN)
     assert page.evaluate(walking.RUN), "not run within ten minutes"
     walking.settle(page)
@@ -112,7 +110,6 @@ def can_be_reached(page, widget):
 
 
 def answers(page, widget):
-    """Move each control once."""
     for control in walking.controls(widget):
         stuck = walking.move(page, control)
         assert not stuck, f"it did not move: {stuck}"

@@ -35,7 +35,6 @@ print(json.dumps([mha_course.__file__, torch.version.cuda, version, all(signed),
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory):
-    """Build it, and return how to run something in it."""
     if not (ROOT / ".git").exists() or shutil.which("bash") is None:
         pytest.skip("a clone and bash are needed")
     home = tmp_path_factory.mktemp("jovyan")

@@ -291,7 +291,6 @@ def hostile(victim, acts):
 
 
 def lesson(number, **answers):
-    """Return a lesson whose stubs are replaced."""
     notebook = nbformat.read(next((ROOT / "notebooks").glob(f"{number:02}_*")), 4)
     for cell in notebook.cells:
         found = re.match(r"(?:def|class) (\w+)", cell.source)
@@ -634,7 +633,6 @@ def test_a_result_is_read_where_it_is_whole(tmp_path, written, expected):
 
 
 def finished(*owners):
-    """Run a task for each owner; return the results."""
     tasks = iter([workers.Task(key, str(key), owner) for key, owner in enumerate(owners)])
     done = workers.run_all(str, lambda: next(tasks, None), seconds=30, confined=False)
     return [result for _, result in sorted((task.key, task.result) for task in done)]

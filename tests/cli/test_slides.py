@@ -78,7 +78,6 @@ def check_claims(found, topics):
 
 
 def plain(page):
-    """Return the text of a page, without its tags."""
     return html.unescape(re.sub("<[^>]+>", "", page))
 
 

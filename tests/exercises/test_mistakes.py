@@ -137,7 +137,6 @@ def test_every_pair_of_mistakes_is_within_the_bound(name):
 
 
 def halved(outcome):
-    """Change a result in a way that no mistake explains."""
     results = outcome.result if isinstance(outcome.result, tuple) else (outcome.result,)
     results = tuple(
         x / 2 if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in results

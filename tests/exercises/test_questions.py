@@ -46,7 +46,6 @@ def itself(x):
 
 
 def shape_of(tensor):
-    """Write a shape as a learner types it."""
     return ", ".join(map(str, tensor.shape))
 
 

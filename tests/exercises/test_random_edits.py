@@ -144,7 +144,6 @@ def results_and_gradients(exercise, answer, arguments):
 
 
 def agree(one, other):
-    """Return whether two lists hold the same."""
     if len(one) != len(other):
         return False
     for a, b in zip(one, other, strict=True):

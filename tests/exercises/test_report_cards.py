@@ -16,7 +16,6 @@ from mha_course.widgets import ShapeTracer
 
 @pytest.fixture(autouse=True)
 def fresh():
-    """Begin each test as a new session."""
     checker._failures.clear()
     hint_ladder._calls.clear()
     yield

@@ -34,7 +34,6 @@ def fresh(tmp_path, monkeypatch):
 
 
 def finish(*numbers):
-    """Do what the review of these lessons needs."""
     for number in numbers:
         lesson = LESSONS[number]
         for name in lesson.questions if not lesson.exercises else ():

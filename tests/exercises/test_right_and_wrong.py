@@ -206,7 +206,6 @@ def drawn(weights, v):
 
 
 def by_split(x, w_qkv, w_o, h, is_causal=False):
-    """Write it as nanoGPT does."""
     q, k, v = (
         part.view(*x.shape[:2], h, -1).transpose(1, 2)
         for part in F.linear(x, w_qkv).split(x.size(2), dim=2)
@@ -224,7 +223,6 @@ def by_einsum(x, w_qkv, w_o, h, is_causal=False):
 
 
 def by_module(x, state, h):
-    """Put the tensors into PyTorch's module."""
     module = nn.MultiheadAttention(x.size(2), h, batch_first=True, dtype=x.dtype).eval()
     parameters = {"in_proj_weight": state["c_attn.weight"].T, "in_proj_bias": state["c_attn.bias"],
                   "out_proj.weight": state["c_proj.weight"].T,
@@ -242,7 +240,6 @@ def pages_in_a_loop(pages, table, length):
 
 
 def by_addresses(pages, table, length):
-    """Look up the page and the place in it of each token."""
     token = torch.arange(length)
     return pages[table[token // pages.size(2)], :, token % pages.size(2)].transpose(0, 1)
 
@@ -475,7 +472,6 @@ def with_a_mask(q, k, v, is_causal):
 
 
 def row_by_row(q, k, v, is_causal):
-    """Hold the scores of one query at a time."""
     rows = []
     for t in range(q.size(2)):
         end = t + 1 if is_causal else q.size(2)

@@ -34,7 +34,6 @@ MASKS = {
 
 
 def block_of(cls=EncoderBlock, *, norm_first=True, dropout=0.0, dtype=torch.float64, device="cpu"):
-    """Make a block in which no number is at its default."""
     torch.manual_seed(0)
     block = cls(C, H, D_FF, norm_first=norm_first, dropout=dropout)
     with torch.no_grad():
@@ -178,7 +177,6 @@ def test_a_masked_word_model_reads_both_ways_and_no_padding(device):
 
 
 def trained(seed=7, steps=12):
-    """Train a small model on words in a circle."""
     torch.manual_seed(seed)
     model = MaskedWordModel(V, 11, d_model=C, num_heads=H, d_ff=D_FF, num_layers=L).double()
     generator = torch.Generator().manual_seed(seed)

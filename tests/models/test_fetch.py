@@ -122,7 +122,6 @@ def hub(tmp_path, monkeypatch):
 
 
 def downloads(hub):
-    """Return the ranges of weights that were asked for."""
     return [asked[2] for asked in hub.asked if asked[0] == "GET" and "/cdn/" in asked[1]]
 
 

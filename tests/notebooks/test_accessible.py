@@ -71,7 +71,6 @@ class Pictures(HTMLParser):
 
 
 def picture_problems(notebook):
-    """Say which pictures and tables have no words."""
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             yield from (f"{cell.id}: {problem}" for problem in Pictures(cell.source).found)
@@ -85,7 +84,6 @@ def picture_problems(notebook):
 
 
 def link_problems(text):
-    """Say which links have words that tell nothing."""
     prose = re.sub(r"(?s)```.*?```|`[^`]*`", "code", text)
     for words, target in re.findall(
         r"(?<!!)\[((?:!\[[^\]]*\]\([^)]*\)|[^\[\]])*)\]\(([^)\s]+)\)", prose

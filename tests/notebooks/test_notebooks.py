@@ -55,7 +55,6 @@ def problems(notebook):
 
 
 def lecture_problems(cell):
-    """Say what a lecturer would miss in a cell."""
     if cell.metadata.get("slideshow", {}).get("slide_type") not in slides.TYPES:
         yield "no slide type"
     lecture = cell.metadata.get("lecture", {})
@@ -69,7 +68,6 @@ def lecture_problems(cell):
 
 
 def output_problems(output, free):
-    """Say what is wrong with one output."""
     if output.output_type == "error":
         yield "error"
     if output.get("name") == "stderr":
@@ -201,7 +199,6 @@ def test_what_is_no_lesson_is_folded(path):
 
 
 def draws(source):
-    """Return whether a cell calls anything that draws."""
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     names = {ast.unparse(call.func) for call in calls} - {"plots.strongest"}
     return any(re.match(r"plots\.|plt\.|Panel$", name) for name in names)
@@ -221,7 +218,6 @@ def test_links_between_lessons_lead_somewhere(path):
 
 
 def adds(kind, *data, **content):
-    """Add an output to a lesson."""
     return lambda n: code_cells(n)[3].outputs.append(nbformat.v4.new_output(kind, *data, **content))
 
 

@@ -38,7 +38,6 @@ def test_a_picture_is_drawn_for_a_page_unless_told_otherwise():
 
 
 def size_of(png):
-    """Return the pixels of a PNG: width and height."""
     return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
 
 

@@ -113,13 +113,11 @@ class Lab:
         self._await()
 
     def _set(self, name, values):
-        """Set what a plugin of JupyterLab's lets people set."""
         path = self.settings / "@jupyterlab" / f"{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values))
 
     def _await(self, seconds=60):
-        """Wait until it answers."""
         for _ in range(seconds * 5):
             try:
                 if self.process.poll() is not None:
@@ -131,7 +129,6 @@ class Lab:
         raise TimeoutError(f"JupyterLab does not answer: {Path(self.log.name).read_text()[-2000:]}")
 
     def stop(self):
-        """End the server, and its kernels with it."""
         self.process.terminate()
         self.process.wait(20)
         self.log.close()
@@ -172,7 +169,6 @@ class Lab:
             page.locator(IDLE).wait_for(timeout=90_000)
 
     def end_kernels(self):
-        """End what runs, without a page that looks on."""
         with urllib.request.urlopen(f"{self.address}/api/sessions", timeout=20) as answer:
             for session in json.load(answer):
                 gone = urllib.request.Request(
@@ -181,5 +177,4 @@ class Lab:
                 urllib.request.urlopen(gone, timeout=20).close()
 
     def leave(self, page):
-        """End the kernels."""
         page.evaluate("jupyterapp.serviceManager.sessions.shutdownAll()")

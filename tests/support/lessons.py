@@ -22,7 +22,6 @@ def code_cells(notebook):
 
 
 def prose(notebook):
-    """Return the text between the cells of code."""
     return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
 
 

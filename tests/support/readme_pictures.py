@@ -54,7 +54,6 @@ class Film:
         self.times.append(milliseconds)
 
     def follow(self, seconds):
-        """Take what moves, as fast as pictures can be taken."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             start = time.monotonic()

@@ -22,7 +22,6 @@ def is_float(x):
 
 
 def mapped(change, result):
-    """Change each of one or several results."""
     if isinstance(result, tuple | list):
         return tuple(mapped(change, x) for x in result)
     return change(result)
@@ -225,7 +224,6 @@ class Relatives:
                 yield f"{one} and {other} the other way round", compared
 
     def floats(self):
-        """Return floats where ints or bools are asked for."""
         if self.has_floats:
             return
 
@@ -279,7 +277,6 @@ FAMILIES = (
 
 
 def off(x):
-    """Change a result in all places."""
     if isinstance(x, bool) or (torch.is_tensor(x) and x.dtype == torch.bool):
         return ~x if torch.is_tensor(x) else not x
     return x + 1

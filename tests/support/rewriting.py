@@ -16,7 +16,6 @@ def generator(seed=0):
 
 
 def numbers(*shape, seed=0, dtype=torch.float64):
-    """Draw normal numbers, the same in every run."""
     return torch.randn(*shape, generator=generator(seed), dtype=torch.float64).to(dtype)
 
 
@@ -31,7 +30,6 @@ def top_left(queries, keys, device=None):
 
 
 def same(got, want, dtype=torch.float64):
-    """Demand the dtype, the shape and the values."""
     assert got.dtype == dtype
     assert got.shape == want.shape
     assert torch.allclose(got, want.to(dtype), rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
@@ -54,7 +52,6 @@ def same_when_compiled(module, inputs, **options):
 
 
 def refused(call, message):
-    """Demand a ShapeError with this whole message."""
     with pytest.raises(ShapeError) as caught:
         call()
     assert str(caught.value) == message

@@ -69,19 +69,16 @@ KIND = """(node) => node.matches('[type=range], [role=slider]') ? 'slider' :
 
 
 def contents(page):
-    """Return the notebook as it is in the page."""
     return page.evaluate("jupyterapp.shell.currentWidget.content.model.toJSON()")
 
 
 def outputs(notebook):
-    """Give each output with the number of its cell."""
     for number, cell in enumerate(notebook["cells"]):
         for output in cell.get("outputs", ()):
             yield number, output
 
 
 def wrong_outputs(notebook):
-    """Say what a reader would see go wrong."""
     found = []
     for number, output in outputs(notebook):
         if output["output_type"] == "error":
@@ -164,7 +161,6 @@ def names(page, widget):
 
 
 def press(page, control, *keys):
-    """Focus a control and press keys."""
     control.focus()
     for key in keys:
         page.keyboard.press(key)

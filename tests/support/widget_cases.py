@@ -42,7 +42,6 @@ MOVED_IN_LABS = {
 
 
 def call_of(lab):
-    """Return how a lab is made."""
     needed = [
         each.name
         for each in inspect.signature(lab).parameters.values()

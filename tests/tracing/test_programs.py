@@ -149,7 +149,6 @@ for letters in ("b s d", "B T D", "batch seq embed"):  # of other people
 
 
 def program(table, axes="B S C", **sizes):
-    """Enter a program of several statements."""
 
     def enter(fn):
         table[fn.__name__] = fn, axes, sizes

@@ -211,7 +211,6 @@ def test_names_follow_the_operations(fn, expected, x):
 
 
 def channels(x):
-    """Compare channels as heads are compared."""
     q, k = (nn.Conv2d(x.size(1), 4, 1, dtype=x.dtype)(x).flatten(2) for _ in range(2))
     return q.mT * (q.mT @ k).sum(-1, keepdim=True)
 

@@ -46,7 +46,6 @@ exec(START, SPACE)
 
 
 def make(name):
-    """Make a lab as all tests of widgets do."""
     return eval(CASES[name][0], SPACE)
 
 

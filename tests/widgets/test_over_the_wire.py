@@ -54,7 +54,6 @@ class Kernel:
         return sent
 
     def value(self, expression):
-        """Return the repr of an expression."""
         sent = self.run(f"print(repr({expression}))")
         return "".join(
             one["content"]["text"] for one in sent if one["msg_type"] == "stream"
@@ -79,7 +78,6 @@ class Kernel:
         }
 
     def _until_idle(self, parent, seconds=60):
-        """Return what is sent on behalf of a message."""
         sent, end = [], time.monotonic() + seconds
         while time.monotonic() < end:
             message = self.client.get_iopub_msg(timeout=seconds)

@@ -36,7 +36,6 @@ def sent(made):
 
 
 def ask(made, **moved):
-    """Ask to recompute, and return what went wrong."""
     serial = made.state["serial"] + 1
     made.event = {"serial": serial, "moved": moved}
     assert made.state["serial"] == serial

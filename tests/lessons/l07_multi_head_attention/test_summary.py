@@ -13,7 +13,6 @@ SIZES = {"B": 2, "S": 5, "T": 5, "C": 24, "H": 4, "D": 6}
 
 
 def written():
-    """Return the function that stands on the page."""
     code = html.unescape(
         re.search(r"<pre>(.*?)</pre>", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
     )
