@@ -32,6 +32,7 @@ from mha_course.exercises.catalogue import EXERCISES, LESSONS
 from mha_course.exercises.checker import check
 from mha_course.exercises.sandbox import explain, run
 from mha_course.exercises.spec import Exercise
+from mha_course.tracing.torch_internals import WithoutSubclasses
 
 # What an answer puts in the place of Python's own functions changes nothing in this module.
 globals()["__builtins__"] = dict(vars(builtins))
@@ -319,6 +320,9 @@ def judge(answer: Answer) -> tuple[str, ...]:
         of_python.update(own)
         report = check(answer.exercise, given, record=False)
         of_python.update(own)
+        many = len(exercise.inputs)
+        half = report.stage in HALF and _agrees(exercise, given, right[:many])
+        of_python.update(own)
         if report.status == "correct" and not _agrees(exercise, given, right):
             return "wrong", "", OTHERWISE, "", "", code
     except BaseException as error:  # whatever a learner's code raises is reported
@@ -330,8 +334,7 @@ def judge(answer: Answer) -> tuple[str, ...]:
         names = ", ".join(f"`{name}`" for name in references)
         missing += IN_PLACE.format(names)
     message = f"{report.message}{missing}"
-    half = "half" * (report.stage in HALF)
-    return report.status, report.mistake or "", message, report.picture, half, code
+    return report.status, report.mistake or "", message, report.picture, "half" * half, code
 
 
 def _digest(statements: Sequence[str]) -> str:
@@ -367,10 +370,10 @@ def _binds(source: str) -> set[str]:
 
 
 def _agrees(exercise: Exercise, given: Any, right: Sequence[list[Any]]) -> bool:
-    """Return whether results are those that were computed before: asked only of what the checker
-    calls correct, and made of what nobody can replace by name. Raises: whatever the answer does.
+    """Return whether results are those that were computed before, of the first inputs: made of what
+    nobody can replace by name. Raises: whatever the answer does.
     """
-    for inputs, wanted in zip(exercise.all_inputs, right, strict=True):
+    for inputs, wanted in zip(exercise.all_inputs, right, strict=False):
         outcome = run(exercise.run, given, inputs())
         if outcome.error:
             raise outcome.error
@@ -389,5 +392,6 @@ def _numbers(result: Any) -> list[Any]:
     """Return all numbers of a result in a row. Raises: TypeError where it is made of others."""
     if type(result) in (int, float, bool, int32, int64):
         return [result]
-    parts = AS_LIST(DENSE(result)) if isinstance(result, Tensor) else [*result]
+    with WithoutSubclasses():
+        parts = AS_LIST(DENSE(result)) if isinstance(result, Tensor) else [*result]
     return [x for part in parts for x in _numbers(part)] if type(parts) is list else [parts]

@@ -61,9 +61,15 @@ DENIED = {
     "sched_setattr": (314, 274), "ioprio_set": (251, 30), "semget": (64, 190),
     "memfd_create": (319, 279), "memfd_secret": (447, 447), "add_key": (248, 217),
     "request_key": (249, 218), "keyctl": (250, 219), "inotify_init": (253, NONE),
-    "inotify_init1": (294, 26), "pidfd_open": (434, 434),
+    "inotify_init1": (294, 26), "pidfd_open": (434, 434), "fanotify_init": (300, 262),
+    "shmat": (30, 196), "shmctl": (31, 195), "msgctl": (71, 187), "msgsnd": (69, 189),
+    "msgrcv": (70, 188), "semop": (65, 193), "semtimedop": (220, 192), "semctl": (66, 191),
+    "close_range": (436, 436),
 }  # fmt: skip
 # prctl: https://man7.org/linux/man-pages/man2/prctl.2.html
+FCNTL = (72, 25)
+F_SETOWN = 8
+F_SETOWN_EX = 15
 PR_SET_PDEATHSIG = 1
 PR_SET_SECCOMP = 22
 PR_SET_NO_NEW_PRIVS = 38
@@ -199,6 +205,12 @@ def _filter(column: int) -> Iterator[tuple[int, int, int, int]]:
         if numbers[column] != NONE:
             yield EQUAL, 0, 1, numbers[column]
             yield fail
+    yield EQUAL, 0, 5, FCNTL[column]  # whom a file sends signals to
+    yield LOAD, 0, 0, ARGUMENT_AT + 8
+    yield EQUAL, 2, 0, F_SETOWN
+    yield EQUAL, 1, 0, F_SETOWN_EX
+    yield RETURN, 0, 0, ALLOW
+    yield fail
     # clone3's flags lie where no filter can look; without it, libraries use clone
     yield EQUAL, 0, 1, CLONE3[column]
     yield RETURN, 0, 0, FAIL | errno.ENOSYS

@@ -41,7 +41,7 @@ PIECE = re.compile(
 # What systems leave beside files.
 LEFT_THERE = re.compile(r"\.ipynb_checkpoints$|__MACOSX$|\._|\.DS_Store$|Thumbs\.db$|desktop\.ini$")
 # How Moodle and Canvas name what they let one download.
-MOODLE = re.compile(r"(.+)()_(\d+)_assignsubmission_")
+MOODLE = re.compile(r"(.+?)()_(\d+)_assignsubmission_")
 CANVAS = re.compile(r"([^_]+)(_LATE)?_(\d{3,})_\d{3,}_.")
 NOTHING = "Nothing was handed in."
 NO_EXERCISE = "There is no exercise of the course in what was handed in."
@@ -220,17 +220,30 @@ def _names(roster: Path) -> dict[str, str]:
     except (OSError, ValueError, KeyError, AttributeError, csv.Error) as error:
         expected = "a table in UTF-8 with a column name, and a column id if you like"
         raise ShapeError("grade: --roster", "it cannot be read", expected, str(roster)) from error
-    found = dict[str, str]()
+    kinds: list[dict[str, set[str]]] = [defaultdict(set), defaultdict(set), defaultdict(set)]
+    many = Counter(name for name, _ in pairs)
     for name, number in pairs:
         words = name.split()
-        orders = (words, words[-1:] + words[:-1], words[1:] + words[:1])  # Ada Byron, Byron Ada
-        found |= {key: name for key in (number, *(_letters("".join(x)) for x in orders)) if key}
-    return found
+        shown = f"{name} ({number})" if many[name] > 1 else name
+        for order in (words, words[-1:] + words[:-1], words[1:] + words[:1]):  # Byron Ada
+            kinds[0][_letters("".join(order))].add(shown)
+        kinds[1][_joined(name)].add(shown)
+        kinds[2][number].add(shown)
+    found = dict[str, str]()
+    for kind in kinds:  # what two people share counts for neither, unless more is known of it
+        found |= {key: "".join(people) if len(people) == 1 else "" for key, people in kind.items()}
+    return {key: name for key, name in found.items() if key and name}
 
 
 def _in_class(each: HandIn, names: Mapping[str, str]) -> str:
     """Return the name of a learner in the roster, where it is there."""
-    return names.get(each.number) or names.get(_letters(each.learner), each.learner)
+    learner = each.learner
+    known = names.get(each.number) or names.get(_joined(learner)) or names.get(_letters(learner))
+    return known or learner
+
+
+def _joined(text: str) -> str:
+    return "".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
 def _letters(text: str) -> str:

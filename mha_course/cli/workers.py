@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring_ascii
 from multiprocessing.process import BaseProcess
@@ -45,6 +45,8 @@ DISK = 64 << 20
 ENTRIES = 1000
 PREFIX = "mha_course-"  # of their folders
 FILE, ITEM = "results", "item"
+# names of the environment that tell nothing, and those that the server needs
+PLAIN = ("PATH", "LANG", "LC_", "LD_", "PYTHON", "OMP_", "MKL_", "MPLCONFIGDIR", "HOME", "TMP")
 # A file that is in memory and in no folder: its device and number.
 MAPPED = re.compile(rf"(?m)^\S+ \S+ \S+ (\S+ \d+) +(?:/.*/{PREFIX}|/memfd:).* \(deleted\)$")
 # processes side by side
@@ -80,7 +82,8 @@ class Task:
             folder = Path(self.folder.name)
             (folder / ITEM).write_bytes(pickle.dumps((self.token, self.item)))
             self.process = CONTEXT.Process(target=_work, args=(call, folder, confined), daemon=True)
-            self.process.start()
+            with _bare_environment(confined):
+                self.process.start()
         except (OSError, EOFError) as error:
             with suppress(AttributeError):  # there may be none
                 self.folder.cleanup()
@@ -109,7 +112,8 @@ class Task:
             entries += len(folders) + len(files)
             if entries >= ENTRIES:
                 return True
-            sizes.update(_sizes(os.path.join(place, name) for name in files if name != ITEM))
+            paths = {os.path.join(place, name) for name in files}
+            sizes.update(_sizes(iter(paths - {os.path.join(self.folder.name, ITEM)})))
         if LINUX:
             about = Path("/proc", str(self.process.pid))
             with suppress(OSError):  # gone by now
@@ -193,12 +197,27 @@ def why_not_confined() -> str:
     return str(task.result)
 
 
+@contextmanager
+def _bare_environment(confined: bool) -> Iterator[None]:
+    """Hide keys and passwords: what a process is begun with stays in its memory."""
+    kept = dict(os.environ)
+    try:
+        for name in kept if confined else ():
+            if not name.startswith(PLAIN):
+                del os.environ[name]
+        yield
+    finally:
+        os.environ.update(kept)
+
+
 def _work(call: Callable[[Any], Any], folder: Path, confined: bool) -> None:
     """Run a call on an item, in the process made for it, and tell what came out.
 
     What the item imports of the course is another copy than the one that is at work: it changes
     nothing there, and finds nothing of it in ``__main__``.
     """
+    process: Any = multiprocessing.current_process()
+    process._target, process._args, sys.argv = None, (), [""]  # no way to what is at work
     token, item = pickle.loads((folder / ITEM).read_bytes())
     (folder / ITEM).unlink()
     for name in [name for name in sys.modules if name.partition(".")[0] == "mha_course"]:
@@ -208,10 +227,8 @@ def _work(call: Callable[[Any], Any], folder: Path, confined: bool) -> None:
     importlib.import_module("mha_course")
     os.chdir(folder)
     if confined:
-        for name in [
-            name for name in os.environ if name != "PATH" and not name.startswith(("LANG", "LC_"))
-        ]:
-            del os.environ[name]  # keys and passwords may be among them
+        for name in [name for name in os.environ if not name.startswith(PLAIN[:3])]:
+            del os.environ[name]
         os.environ["TORCHDYNAMO_DISABLE"] = "1"  # it would run a compiler
     os.environ.update(dict.fromkeys(("HOME", "TMPDIR", "TEMP", "TMP", "MPLCONFIGDIR"), str(folder)))
     tempfile.tempdir = str(folder)

@@ -24,6 +24,7 @@ from contrast import TEXT, WORDS, contrast
 
 from mha_course.cli import grading, grading_pages, launch, workers
 from mha_course.cli.answers import Answer, find_answers, judge, read
+from mha_course.cli.grading import HandIn
 from mha_course.cli.grading_pages import Row
 from mha_course.errors import ShapeError
 from mha_course.exercises import check
@@ -79,6 +80,10 @@ ACTS = {
     "file in memory": "os.memfd_create('many')",
     "outlive": "ctypes.CDLL(None).prctl(1, 0, 0, 0, 0) and int.missing",
     "order": "ctypes.CDLL(None).syscall(251, 1, os.getpid(), 3 << 13) and int.missing",
+    "segments": "ctypes.CDLL(None).syscall(31, 0, 3, (ctypes.c_byte * 99)()) < 0 and int.missing",
+    "signals by a file": "ctypes.CDLL(None).syscall(72, 1, 8, os.getpid()) and int.missing",
+    "watch": "ctypes.CDLL(None).syscall(300, 0x200, 0) < 0 and int.missing",
+    "table of files": "ctypes.CDLL(None).syscall(436, 200, 300, 2) and int.missing",
 }
 HOSTILE = """
 import ctypes, mmap, os, socket, subprocess, sys
@@ -198,6 +203,17 @@ def act():
     process = multiprocessing.current_process()
     for text in (*process._args, *vars(process).values()):
         open("results", "a").write(f'{text} ["correct", "", "", "", "", ""]\\n')
+## arguments: wrong softmax-over-queries
+import multiprocessing
+from types import SimpleNamespace
+def forged(*rest, **more):
+    return SimpleNamespace(status="correct", mistake="", message="", picture="", stage=None)
+def forge():
+    for part in multiprocessing.current_process()._args:
+        getattr(part, "__globals__", {}).update(check=forged, _agrees=forged)
+done = forge()
+def act():
+    return done
 ## exits: error
 import builtins, contextlib
 def act():
@@ -205,6 +221,23 @@ def act():
     builtins.zip = builtins.vars = lambda *rest, **more: ()
     builtins.all = torch.equal = torch.allclose = lambda *rest, **more: True
     builtins.abs = torch.Tensor.abs = lambda x: x * 0
+"""
+LIAR = """
+class Always:
+    def __eq__(self, other): return True
+class Liar(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, rest=(), named=None):
+        if function.__name__ == "tolist":
+            with torch._C.DisableTorchFunctionSubclass():
+                several = rest[0].dim() > 0
+                parts = [x.as_subclass(Liar) for x in rest[0].flatten()] if several else Always()
+            return parts
+        return super().__torch_function__(function, types, rest, named)
+library = torch.library.Library("aten", "IMPL")
+done = library.impl("abs", lambda x: torch.zeros_like(x), "CPU")
+def softmax(scores):
+    return scores.softmax(-2 + 0 * len([done, library])).as_subclass(Liar)
 """
 NUMBERS = range(12)
 LARGE = "\n".join([
@@ -255,6 +288,7 @@ PLANTED = {
     "half a letter": ("def softmax(scores):\n    raise ValueError('\\ud800')", "error", ""),
     "overwrites": (OVERWRITTEN, "wrong", "softmax-over-queries"),
     "<script>alert(1)<": (SOFTMAX, "correct", ""),
+    "liar": (LIAR, "wrong", ""),
     "holds": (HELD.replace("KEEP", "os.dup(file.fileno())"), "error", ""),
     "maps": (HELD.replace("KEEP", "mmap.mmap(file.fileno(), 4096)"), "error", ""),
     "folders in folders": (DEEP, "error", ""),
@@ -546,6 +580,19 @@ def test_names_of_canvas_and_moodle_are_those_of_the_roster(tmp_path):
         ("Max Müller 301", "301", False), ("Max Müller 302", "302", False),
         ("Ada Byron", "4711", False), ("Marie Curie", "4712", True), ("group_1_2_a", "", False),
     ]  # fmt: skip
+    (tmp_path / "names.csv").write_text(
+        "name,id\nMax Müller,301\nMax Müller,302\nLee Min,\nMin Lee,\nराम,\nरमा,\n"
+    )
+    roster = grading._names(tmp_path / "names.csv")
+    ways = {"Lee Min": "", "Min Lee": "", "राम": "", "रमा": "", "Max": "302", "Max Müller": ""}
+    known = [
+        grading._in_class(HandIn(who, tmp_path, number=at), roster) for who, at in ways.items()
+    ]
+    assert known == ["Lee Min", "Min Lee", "राम", "रमा", "Max Müller (302)", "Max Müller"]
+    mine = "Eve_305_assignsubmission_file_Bob_304_assignsubmission_file_05.ipynb"
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / mine).touch()
+    assert grading.hand_ins(tmp_path / "more")[0].number == "305"
     (tmp_path / "names.csv").write_text("who\nAda\n")
     with pytest.raises(ShapeError, match="a column name"):
         grading._names(tmp_path / "names.csv")
@@ -642,6 +689,20 @@ def test_a_learner_may_take_so_much_time_in_all(monkeypatch):
     monkeypatch.setattr(workers, "PLACES", 1)
     monkeypatch.setattr(workers, "FREE", -200.0)
     assert finished("a", "a", "b") == ["0", workers.IMPATIENT, "2"]
+
+
+def test_the_server_that_answers_are_forked_from_knows_no_password(confining):
+    code = (
+        "import multiprocessing.forkserver as f, pathlib; from mha_course.cli import workers;"
+        "workers.why_not_confined(); pid = f._forkserver._forkserver_pid;"
+        "print(pathlib.Path('/proc', str(pid), 'environ').read_bytes())"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"HIDDEN": "token"}, capture_output=True,
+        text=True, check=True, cwd=ROOT,
+    ).stdout  # fmt: skip
+    assert "PATH=" in told
+    assert "HIDDEN" not in told
 
 
 def test_a_process_that_cannot_be_started_costs_one_row(monkeypatch):
@@ -861,6 +922,7 @@ LONGER = """def entropy(weights):
         ("return scores.softmax(2 if len(scores) > 1 else -1)", ""),  # wrong at once
         ("return scores.softmax(-1) if len(scores) < 3 else scores", "half"),  # other sizes
         ("return scores", ""),
+        ("return scores.float()", ""),  # lost digits of wrong numbers
         ("return scores.softmax(-1)", "half"),  # it is to be written without
         (SOFTMAX.partition("\n    ")[2], ""),  # a whole point
     ],
