@@ -222,6 +222,7 @@ def test_a_lesson_that_uses_a_gpu_says_the_same_on_the_device(name, accelerator)
         load = '__import__("second_device").load()'
         chooses[0].source = chooses[0].source.replace(CHOICE, load)
     authoring.execute(notebook, PYTHONPATH=str(Path(second_device.__file__).parents[1]))
+    authoring.link_to_site(notebook)
     assert [texts(cell) for cell in code_cells(notebook)] == kept
 
 
