@@ -367,7 +367,7 @@ def test_only_the_current_slide_is_exposed(open_deck):
     assert [place for place, state in enumerate(exposed) if state] == [1]
     assert page.evaluate("slides.every((slide) => slide.inert === (slide.ariaHidden === 'true'))")
     label = page.locator("section.current").get_attribute("aria-label")
-    assert re.match(r"Slide 2 of \d+: See it: look for what you need", label)
+    assert re.match(r"Slide 2 of \d+: Each arrow makes a query and a key", label)
     assert page.evaluate("document.activeElement === slides[1]")
 
 
