@@ -329,7 +329,7 @@ def test_a_question_shows_its_choices_and_keeps_its_answer_and_what_follows(open
 def test_the_speaker_sees_notes_minutes_and_what_comes_next(open_deck):
     page = open_deck("04_softmax", color_scheme="light")
     place = page.evaluate(
-        "slides.findIndex((slide) => slide.textContent.startsWith('Hiding words'))"
+        "slides.findIndex((slide) => slide.textContent.startsWith('A causal mask'))"
     )
     page.evaluate(f"show({place + 1}, true)")
     with page.expect_popup() as popup:
