@@ -329,7 +329,7 @@ def test_a_question_shows_its_choices_and_keeps_its_answer_and_what_follows(open
 def test_the_speaker_sees_notes_minutes_and_what_comes_next(open_deck):
     page = open_deck("04_softmax", color_scheme="light")
     place = page.evaluate(
-        "slides.findIndex((slide) => slide.textContent.startsWith('Hiding words'))"
+        "slides.findIndex((slide) => slide.textContent.startsWith('A causal mask'))"
     )
     page.evaluate(f"show({place + 1}, true)")
     with page.expect_popup() as popup:
@@ -367,7 +367,7 @@ def test_only_the_current_slide_is_exposed(open_deck):
     assert [place for place, state in enumerate(exposed) if state] == [1]
     assert page.evaluate("slides.every((slide) => slide.inert === (slide.ariaHidden === 'true'))")
     label = page.locator("section.current").get_attribute("aria-label")
-    assert re.match(r"Slide 2 of \d+: See it: look for what you need", label)
+    assert re.match(r"Slide 2 of \d+: Each arrow makes a query and a key", label)
     assert page.evaluate("document.activeElement === slides[1]")
 
 
