@@ -100,29 +100,35 @@ def read(notebook: bytes) -> list[tuple[Any, ...]] | str:
     if not notebook:
         return "There is no notebook, or it is empty, larger than 100 MB, or cannot be opened."
     try:
-        try:
-            parsed = json.loads(notebook)
-        except UnicodeDecodeError:  # as an old Windows writes it
-            parsed = json.loads(notebook.decode("cp1252"))
-        cells = [cell for cell in parsed["cells"] if cell["cell_type"] == "code"]
-        sources = ["".join(cell["source"]) for cell in cells]
-        counts = [cell.get("execution_count") for cell in cells]
-        ran = [(n if type(n) is int else sys.maxsize, at) for at, n in enumerate(counts)]
+        cells = code_cells(notebook)
     except Exception as error:  # whatever it is, it is no notebook
         return f"This is no notebook that can be read ({type(error).__name__})."
+    sources = [source for _, source in cells]
     if not any(map(str.strip, sources)):
         return "There is no code in this notebook."
     # What a learner saw pass may stand below its check: the order in which cells were run counts
     # as well as that in which they stand.
     answers = find_answers(sources)
-    others = find_answers([sources[at] for _, at in sorted(ran)])
+    others = find_answers([source for _, source in sorted(cells, key=lambda cell: cell[0])])
     answers += [answer for answer in others if answer.expression and answer not in answers]
     return [(x.exercise, x.expression, x.statements, x.calls) for x in answers]
 
 
+def code_cells(notebook: bytes) -> list[tuple[int, str]]:
+    """Return when each cell of code was run, and its source. Raises: an error where it is none."""
+    try:
+        parsed = json.loads(notebook)
+    except UnicodeDecodeError:  # as an old Windows writes it
+        parsed = json.loads(notebook.decode("cp1252"))
+    cells = [cell for cell in parsed["cells"] if cell["cell_type"] == "code"]
+    counts = [cell.get("execution_count") for cell in cells]
+    places = [count if type(count) is int else sys.maxsize for count in counts]
+    return [(at, "".join(cell["source"])) for at, cell in zip(places, cells, strict=True)]
+
+
 def find_answers(cells: Sequence[str]) -> list[Answer]:
     """Return the answers in the cells of a notebook, in the order of the course."""
-    statements = [statement for cell in cells for statement in _statements(_as_python(cell))]
+    statements = [statement for cell in cells for statement in _statements(as_python(cell))]
     checks = dict[str, tuple[int, str]]()
     defined = set[str]()
     for at, statement in enumerate(statements):
@@ -140,7 +146,7 @@ def find_answers(cells: Sequence[str]) -> list[Answer]:
     return answers
 
 
-def _as_python(source: str) -> str:
+def as_python(source: str) -> str:
     """Return a cell as Python, with calls for the lines that are IPython's own."""
     try:
         ast.parse(source)

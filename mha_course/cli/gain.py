@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 import csv
-import json
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from mha_course.cli.answers import as_python, code_cells
 from mha_course.cli.workers import Task, run_all
 from mha_course.exercises import concept_inventory as course
 from mha_course.markup import prose, row, table
@@ -25,10 +24,9 @@ def find_calls(notebook: bytes) -> list[tuple[str, str]]:
     """Return the calls of ``inventory`` that would be kept: when, and the letters."""
     nodes = list[ast.AST]()
     with suppress(*BROKEN):
-        for cell in json.loads(notebook)["cells"]:
-            with suppress(*BROKEN):  # lines that are IPython's own are left out
-                source = re.sub("(?m)^ *[%!].*", "", "".join(cell["source"]))
-                nodes += ast.walk(ast.parse(source)) if cell["cell_type"] == "code" else ()
+        for _, source in code_cells(notebook):
+            with suppress(*BROKEN):
+                nodes += ast.walk(ast.parse(as_python(source)))
     found = list[tuple[str, str]]()
     for node in nodes:
         match node:

@@ -45,8 +45,11 @@ DISK = 64 << 20
 ENTRIES = 1000
 PREFIX = "mha_course-"  # of their folders
 FILE, ITEM = "results", "item"
-# names of the environment that tell nothing, and those that the server needs
-PLAIN = ("PATH", "LANG", "LC_", "LD_", "PYTHON", "OMP_", "MKL_", "MPLCONFIGDIR", "HOME", "TMP")
+# what of the environment is left to an answer, and to the process that it is forked from
+OF_ANSWERS = re.compile("PATH|LANG.*|LC_.*")
+OF_SERVER = re.compile(
+    rf"{OF_ANSWERS.pattern}|HOME|TMPDIR|MPLCONFIGDIR|PYTHON[A-Z]*|LD_LIBRARY_PATH|LD_PRELOAD"
+)
 # A file that is in memory and in no folder: its device and number.
 MAPPED = re.compile(rf"(?m)^\S+ \S+ \S+ (\S+ \d+) +(?:/.*/{PREFIX}|/memfd:).* \(deleted\)$")
 # processes side by side
@@ -203,7 +206,7 @@ def _bare_environment(confined: bool) -> Iterator[None]:
     kept = dict(os.environ)
     try:
         for name in kept if confined else ():
-            if not name.startswith(PLAIN):
+            if not OF_SERVER.fullmatch(name):
                 del os.environ[name]
         yield
     finally:
@@ -227,7 +230,7 @@ def _work(call: Callable[[Any], Any], folder: Path, confined: bool) -> None:
     importlib.import_module("mha_course")
     os.chdir(folder)
     if confined:
-        for name in [name for name in os.environ if not name.startswith(PLAIN[:3])]:
+        for name in [name for name in os.environ if not OF_ANSWERS.fullmatch(name)]:
             del os.environ[name]
         os.environ["TORCHDYNAMO_DISABLE"] = "1"  # it would run a compiler
     os.environ.update(dict.fromkeys(("HOME", "TMPDIR", "TEMP", "TMP", "MPLCONFIGDIR"), str(folder)))

@@ -135,7 +135,6 @@ def test_an_update_without_network_leaves_what_was_there(course, light, monkeypa
 
 
 def message(capsys, *arguments):
-    """Run a command that must fail, and return what it says."""
     assert launch.main(arguments) == 1
     said = capsys.readouterr().err
     assert "Traceback" not in said

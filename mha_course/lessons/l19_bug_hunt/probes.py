@@ -327,18 +327,22 @@ PROBES: dict[str, Probe] = {
         cached_leaks, second_text, window, texts, gradients, divisor, exchange, same_as_right,
     )
 }  # fmt: skip
-DIVISORS = ("1", "C ** 0.5", "D", "7 ** 0.5")
+DIVISORS: dict[str, Callable[[int, int], float]] = {  # of C and D
+    "1": lambda c, d: 1.0,
+    "C ** 0.5": lambda c, d: c**0.5,
+    "D": lambda c, d: d,
+    "7 ** 0.5": lambda c, d: 7**0.5,
+}
 
 
-def _divided(module: CausalAttention, by: str) -> Reading:
+def _divided(module: CausalAttention, by: Callable[[int, int], float]) -> Reading:
     width = module.q_proj.in_features
-    numbers = (1.0, width**0.5, width / module.num_heads, 7**0.5)
-    return divisor(module, dict(zip(DIVISORS, numbers, strict=True))[by])
+    return divisor(module, by(width, width // module.num_heads))
 
 
 PLAIN = {f"{name}(module)": probe for name, probe in PROBES.items()}
 CALLS: dict[str, Probe] = {  # as a learner writes them
     **PLAIN,
     **{f'merged(module, "{like}")': partial(merged, like=like) for like in [*LIKE][1:]},
-    **{f"divisor(module, {by})": partial(_divided, by=by) for by in DIVISORS},
+    **{f"divisor(module, {name})": partial(_divided, by=by) for name, by in DIVISORS.items()},
 }
