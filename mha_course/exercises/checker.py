@@ -22,7 +22,7 @@ from mha_course.exercises.report import Report
 from mha_course.exercises.sandbox import Outcome, as_list, run
 from mha_course.exercises.spec import Exercise, Mistake
 from mha_course.markup import isolate_text
-from mha_course.tracing.torch_internals import WithoutSubclasses
+from mha_course.torch_internals import WithoutSubclasses
 
 _MANY = 10_000_000  # numbers
 # Stages at which no numbers are compared with those of known mistakes.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mha_course.exercises.sandbox import as_list
 from mha_course.markup import table
-from mha_course.tracing.torch_internals import is_plain
+from mha_course.torch_internals import is_plain
 
 _FRAME = ";border:2px solid #b3261e;font-weight:bold"
 _WORDS = {

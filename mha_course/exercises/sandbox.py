@@ -27,7 +27,7 @@ from torch.overrides import TorchFunctionMode
 
 from mha_course.exercises.spec import EXITS, Operation
 from mha_course.markup import isolate_text
-from mha_course.tracing.torch_internals import (
+from mha_course.torch_internals import (
     DispatchMode,
     OpOverload,
     modes_as_before,

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from mha_course.models.training import threads
-from mha_course.tracing.op_counter import OpCounter
-from mha_course.tracing.torch_internals import DispatchMode, OpOverload, storage_key, tree_leaves
+from mha_course.op_counter import OpCounter
+from mha_course.torch_internals import DispatchMode, OpOverload, storage_key, tree_leaves
 
 
 class Flops(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mha_course.tracing.torch_internals import OpOverload, OpOverloadPacket
+from mha_course.torch_internals import OpOverload, OpOverloadPacket
 
 NAMESPACES = {"aten", "prim", "prims", "quantized", "higher_order"}  # of torch's own operators
 RENAMED = {  # operators, without the underscores and the i of those that work in place

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from mha_course.errors import ShapeError
+from mha_course.torch_internals import has_shape
 from mha_course.tracing.rules.call import tensors_in
-from mha_course.tracing.torch_internals import has_shape
 
 Patterns = str | Sequence[str | None] | Mapping[str, str] | None
 Words = dict[str, tuple[str, ...]]  # by argument

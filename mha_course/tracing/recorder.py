@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from mha_course.tracing import torch_internals as internals
+from mha_course import torch_internals as internals
+from mha_course.op_counter import OpCounter
+from mha_course.torch_internals import Args, Kwargs
 from mha_course.tracing.axes import Axes, AxisNamer, Size, kept, size_of, unknown
 from mha_course.tracing.dispatch import EXPLICIT_COPIES, MOVES, NOTES, op_name
-from mha_course.tracing.op_counter import OpCounter
 from mha_course.tracing.records import Argument, Operand, Step
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall, Rule, TensorInfo, tensors_in
@@ -26,7 +27,6 @@ from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
 from mha_course.tracing.rules.moves import VIEWS
 from mha_course.tracing.source_lines import Frames, UserFrame
-from mha_course.tracing.torch_internals import Args, Kwargs
 
 RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE}
 SHAPE_ONLY = {*VIEWS, *INDEXING}

@@ -17,8 +17,10 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
 
+from mha_course import torch_internals
+
 COMPREHENSIONS = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
-HERE = str(Path(__file__).parent)
+OWN = (str(Path(__file__).parent), torch_internals.__file__)
 # What inspect raises where there is no source, or another than that of the code which runs.
 NO_SOURCE = (OSError, TypeError, IndexError, SyntaxError, tokenize.TokenError)
 SPECS = map(find_spec, ("torch", "einops"))
@@ -35,7 +37,7 @@ class UserFrame(NamedTuple):
 @lru_cache(maxsize=4096)
 def _side(file: str) -> str:
     """Say whose file this is: the tracer's own, a library's, or that of whoever uses it."""
-    return "own" if file.startswith(HERE) else "library" if file.startswith(LIBRARIES) else "user"
+    return "own" if file.startswith(OWN) else "library" if file.startswith(LIBRARIES) else "user"
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from mha_course.errors import ShapeError
+from mha_course.torch_internals import MACHINERY, Args, Kwargs
 from mha_course.tracing import patterns, stages
 from mha_course.tracing.axes import AxisNamer
 from mha_course.tracing.patterns import Patterns, Sizes, Tensors, Words
@@ -21,8 +22,7 @@ from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Source
 from mha_course.tracing.render import Trace
 from mha_course.tracing.rules import warnings as diagnosis
-from mha_course.tracing.source_lines import HERE, code_lines, statements
-from mha_course.tracing.torch_internals import MACHINERY, Args, Kwargs
+from mha_course.tracing.source_lines import OWN, code_lines, statements
 
 Fn = Callable[..., Any]
 COMPILED = (
@@ -185,7 +185,7 @@ def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
     if entry is None:
         return None
     rest = _without_tracer(entry.tb_next)
-    own = entry.tb_frame.f_code.co_filename.startswith((HERE, *MACHINERY))
+    own = entry.tb_frame.f_code.co_filename.startswith((*OWN, *MACHINERY))
     return rest if own else TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
 
 

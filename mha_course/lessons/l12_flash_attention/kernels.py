@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 
 from mha_course import errors
-from mha_course.tracing.op_counter import OpCounter
-from mha_course.tracing.torch_internals import sdpa_backend
+from mha_course.op_counter import OpCounter
+from mha_course.torch_internals import sdpa_backend
 
 
 def flops(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> int:

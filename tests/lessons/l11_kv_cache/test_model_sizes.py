@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mha_course.lessons.l11_kv_cache import model_sizes
-from mha_course.tracing.op_counter import OpCounter
+from mha_course.op_counter import OpCounter
 
 
 def test_cache_bytes_are_those_of_tensors():

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from mha_course.tracing import torch_internals as internals
-from mha_course.tracing.torch_internals import Args, Kwargs, OpOverload
+from mha_course import torch_internals as internals
+from mha_course.torch_internals import Args, Kwargs, OpOverload
 
 COPIES = {"clone", "_to_copy", "copy_", "contiguous", "_reshape_copy"}
 # Kernels that copy an input with strides.

@@ -34,10 +34,8 @@ Kwargs = dict[str, Any]
 CPU_FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 CPU_FLASH_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 # Files of torch whose frames say nothing to a learner: they call what the learner's line called.
-MACHINERY = tuple(
-    os.path.join(os.path.dirname(torch.__file__), name)
-    for name in ("_compile.py", "_dynamo", "_ops.py")
-)
+_NAMES = ("_compile.py", "_dynamo", "_ops.py")
+MACHINERY = tuple(os.path.join(os.path.dirname(torch.__file__), name) for name in _NAMES)
 # While it is entered, what a subclass of Tensor does in place of torch's own functions is not run.
 WithoutSubclasses = torch._C.DisableTorchFunctionSubclass
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
