@@ -28,8 +28,8 @@ class Origin(IntEnum):  # ints are hashed fast
     EITHER = auto()  # one half of a width of 4, or the two numbers beside it
     MIXED = auto()  # parts of several axes
     COPIES = auto()  # of one number
-    GROUPED = auto()  # repeated heads, each beside its copies
-    TILED = auto()  # repeated heads, all of them again
+    GROUPED = auto()  # repeated heads, each beside its copies; a width of pairs side by side
+    TILED = auto()  # repeated heads, all of them again; a width of two halves
 
 
 class Factor(NamedTuple):
@@ -115,6 +115,15 @@ def _alone(axis: Axis) -> Factor | None:
     while whole.whole:
         whole = whole.whole
     return axis[0] if whole.number else None
+
+
+def _order_of(axis: Axis) -> Origin | None:
+    """Return whether an axis has its copies, or its pairs, side by side or all of them again."""
+    copies = [factor.origin is Origin.COPIES for factor in axis]
+    if len(axis) == 2 and sum(copies) == 1:
+        return Origin.TILED if copies[0] else Origin.GROUPED
+    orders = {factor.origin for factor in axis} & {Origin.GROUPED, Origin.TILED}
+    return orders.pop() if len(orders) == 1 else None
 
 
 def in_another_order(left: Axis, right: Axis) -> bool:
@@ -330,6 +339,11 @@ class AxisNamer:
         """Return half of a head's width, or of a part of it."""
         return (Factor(f"{axis[0].name}/2", size_of(axis) // 2, axis[0]),)
 
+    def ordered(self, whole: Factor, order: Origin) -> Factor:
+        """Mark a known width that was put together from two halves, or from pairs."""
+        known = whole.origin is Origin.NAMED and self.is_width((whole,))
+        return whole._replace(origin=order) if known else whole
+
     def patches(self, axis: Axis, size: int, step: int) -> Axis:
         """Name the patches that a convolution with this stride cuts tokens or pixels into."""
         if size == size_of(axis):
@@ -368,7 +382,7 @@ class AxisNamer:
         whole = half.whole or Factor("D", 2 * half.size)
         is_two = two.name == "2" or (two.size == 2 and two is right)
         if is_two and half.name == f"{whole.name}/2" and self.is_width((whole,)):
-            return [whole]
+            return [self.ordered(whole, Origin.GROUPED if two is right else Origin.TILED)]
         grouped = right.origin is Origin.COPIES
         few = left if grouped else right
         copied = grouped or left.origin is Origin.COPIES
@@ -398,7 +412,7 @@ class AxisNamer:
 
     def double(self, axis: Axis) -> Axis:
         """Return the axis that one becomes when it is laid beside itself."""
-        (whole,) = made = unknown(2 * size_of(axis))
+        (whole,) = made = (unique(2 * size_of(axis), Origin.TILED),)
         self.halves[axis[0]] = whole
         self.doubles[whole] = axis[0]
         return made
@@ -522,10 +536,11 @@ class AxisNamer:
         self.meet(left, right)
         one, two = (tuple(f for f in axis if f.size > 1) for axis in (left, right))
         a, b = self.label(one), self.label(two)
+        orders = [_order_of(axis) for axis in (one, two)]
+        if {*orders} == {Origin.GROUPED, Origin.TILED}:
+            return (right if a == "?" else left), True
         if a == b:
-            orders = [f.origin for f in (*one, *two) if f.origin in (Origin.GROUPED, Origin.TILED)]
-            marked = bool(orders) and right[0].origin in orders
-            return (right if marked or len(left) < len(right) else left), len(set(orders)) > 1
+            return (right if orders[1] or len(left) < len(right) else left), False
         if b == "?" or b.isdigit():
             return left, False
         if a == "?" or a.isdigit():

@@ -20,7 +20,7 @@ from mha_course.torch_internals import Args, Kwargs
 from mha_course.tracing.axes import Axes, AxisNamer, Size, kept, size_of, unknown
 from mha_course.tracing.dispatch import EXPLICIT_COPIES, MOVES, NOTES, op_name
 from mha_course.tracing.records import Argument, Operand, Step
-from mha_course.tracing.rules import warnings
+from mha_course.tracing.rules import numbers, warnings
 from mha_course.tracing.rules.call import OpCall, Rule, TensorInfo, tensors_in
 from mha_course.tracing.rules.contraction import CONTRACTIONS
 from mha_course.tracing.rules.elementwise import ELEMENTWISE
@@ -32,6 +32,7 @@ RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE}
 SHAPE_ONLY = {*VIEWS, *INDEXING}
 LATER = {"projection": "split", "context": "merged"}  # what a change of shape makes of a stage
 UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "bfloat16", "data"}
+NORMALISED = {"layer_norm", "rms_norm", "normalize"}  # of any scale
 WRAPPED = (
     "tensors inside vmap and other transforms are wrapped, so that their memory and these steps "
     "cannot be seen"
@@ -288,7 +289,12 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
     main = next((value for value in values if value.stage), values[0])
     weights = next((value for value in values if value.over), None)
     shapes = call.op in SHAPE_ONLY
+    factor = numbers.factor_of(call)
     for result in call.results:
+        if call.op not in NORMALISED and (result.stage != "weights" or main.stage == "weights"):
+            result.scale = main.scale * factor
+            result.scaled = main.scaled if factor == 1 else call.index
+        result.width = main.width
         begun = shapes and not main.stage
         later = LATER.get(main.stage, main.stage) if shapes else main.stage
         result.stage = result.stage or (_begun(call.names, main, result) if begun else later)

@@ -126,7 +126,8 @@ def _namer(rows: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> AxisNam
     ids = {name for name, x in tensors.items() if patterns.is_ids(x)}
     rows_of_all = [row for name, row in rows.items() if name in ids or {"C", "D", "3*C"} & {*row}]
     whole = [word for row in rows_of_all for word in row]
-    counts = [name for name in {**hints, **sizes} if name in known and name not in joined]
+    named = {*hints, *sizes, "H_kv"}  # what counts no tokens
+    counts = [name for name in known if name in named and name not in joined]
     return AxisNamer(known, parts, counts, whole)
 
 

@@ -39,6 +39,9 @@ class TensorInfo:
     linear: bool = False  # a Linear's output, or a view of one
     weight: bool = False  # a parameter, or a view of one
     summed: str = ""  # scores: the axis over which their product summed
+    width: int = 0  # scores: how many products they add up, if these are of a head
+    scale: float = 1.0  # the plain numbers that it, or what it was made of, was multiplied by
+    scaled: int = -1  # the last step that did so
     over: str = ""  # weights: the axis along which they sum to 1
     softmax: int = -1  # weights: the step that made them so
     # scores: all that was made of them, up to the weights

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from typing import Any
 
 from torch import Tensor
 
 from mha_course.tracing.axes import Axes, Axis, AxisNamer, Origin, size_of, unique, unknown
-from mha_course.tracing.rules import warnings
+from mha_course.tracing.rules import numbers, warnings
 from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo, rules
 
 Letters = list[Any]
@@ -181,7 +182,7 @@ def _axes_of_factor(
 def _warn_of_mismatch(call: OpCall, summed: bool, left: Axis, right: Axis, products: bool) -> None:
     names = call.names
     words = {"left": names.label(left), "right": names.label(right)}
-    if not summed or "H" in words.values():
+    if not summed or "H" in words.values() or words["left"] == words["right"]:
         call.warn(warnings.of_broadcast(names, left, right))
     elif products:  # weighted sums are judged by _check_weighted_sum
         key = words["left"] == "D" and names.is_token(right)
@@ -201,6 +202,7 @@ def _stage_of(call: OpCall, values: Infos, terms: list[Letters], gone: Seen, axe
         place = 0 if weights == 0 else -1
         over = [names.label(gone[letter][place]) for letter in gone if letter in terms[weights]]
         _check_weighted_sum(call, values[weights], over)
+        numbers.check_weights(call, values[weights])
         had = {label for value in values for label in map(names.label, value.axes)}
         if names.sizes.get("H") != 1 and "H" in had - set(labels) and "D" in labels:
             call.warn(warnings.warn("heads-averaged"))
@@ -210,6 +212,10 @@ def _stage_of(call: OpCall, values: Infos, terms: list[Letters], gone: Seen, axe
         if summed == "H" and "D" in labels:  # they may have been turned on purpose
             call.warn(warnings.Question(warnings.warn("heads-innermost")))
         result.summed = summed if both else ""
+        result.width = size_of(next(iter(gone.values()))[0]) if summed == "D" else 0
+        result.scale = math.prod([value.scale for value in values])
+        result.scaled = max([value.scaled for value in values])
+        _ask_about_tiles(call, [axis for value in values for axis in value.axes])
         result.family = [result]
         _warn_of_pieces(call, values)
         return "scores"
@@ -279,12 +285,30 @@ def fused(call: OpCall) -> list[Axes]:
     queries, keys = size_of(full[-2]), size_of(full[-1])
     if call.arg(5, "is_causal", default=False) and queries < keys:
         call.warn(warnings.warn("causal-top-left", T=queries, S=keys))
+    if labels[-2:] != ["H", "H"] and names.label(q[-1]) == "D":
+        _check_scale_of_kernel(call, size_of(q[-1]))
+    _ask_about_tiles(call, k)
     if isinstance(mask, Tensor):
+        numbers.check_triangle(call, mask)
         for left, right in zip(full[::-1], call.axes(mask)[::-1], strict=False):
             call.broadcast(left, right)
     batch = [names.unify(*pair)[0] for pair in zip(full[:-2], k[:-2], strict=False)]
     call.results[0].stage = "context"
     return [[*batch, full[-2], v[-1]]]
+
+
+def _ask_about_tiles(call: OpCall, axes: Axes) -> None:
+    heads = [factor for axis in axes for factor in axis if factor.name == "H"]
+    if any(factor.origin is Origin.TILED for factor in heads):
+        call.warn(warnings.warn("kv-repeat-interleaved-wrongly"))
+
+
+def _check_scale_of_kernel(call: OpCall, width: int) -> None:
+    query, key = (call.info(call.arg(n, name)) for n, name in enumerate(("query", "key")))
+    given = call.kwargs.get("scale")
+    scale = query.scale * key.scale * (width**-0.5 if given is None else given)
+    scaled = max(query.scaled, key.scaled)
+    numbers.check_scale(call, TensorInfo([], width=width, scale=scale, scaled=scaled))
 
 
 def module(call: OpCall) -> list[Axes]:
@@ -300,6 +324,8 @@ def module(call: OpCall) -> list[Axes]:
     batch = [axis for dim, axis in enumerate(query[:-1]) if dim != position]
     heads = names.read("H", names.sizes["H"]) if "H" in names.sizes else None
     mask = call.kwargs.get("attn_mask")
+    if isinstance(mask, Tensor) and mask.is_floating_point():  # True would hide, in this function
+        numbers.check_triangle(call, mask)
     if heads and isinstance(mask, Tensor) and mask.dim() == 3:
         call.broadcast((*batch[0], *heads), call.axes(mask)[0])
     rest: list[Axes] = []

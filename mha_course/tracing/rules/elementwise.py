@@ -7,7 +7,7 @@ from functools import reduce
 from torch import Tensor
 
 from mha_course.tracing.axes import Axes, Axis, Factor, Origin, Size, axis_of, size_of, unknown
-from mha_course.tracing.rules import warnings
+from mha_course.tracing.rules import numbers, warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo, rules
 from mha_course.tracing.rules.contraction import of_sum
 from mha_course.tracing.rules.moves import keys_of, meet_mask
@@ -85,7 +85,7 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[Axes]) -> No
     main = next((value for value in values if value.stage in (*SCORES, "weights")), None)
     if main is None:
         return
-    divides = call.op in ("div", "true_divide", "divide")
+    divides = call.op in numbers.DIVISIONS
     over = next((value.reduced for value in values if value.reduced and divides), "")
     if main.stage == "weights":
         if over:  # they sum to 1 along another axis from here on
@@ -151,6 +151,9 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: Axes) -> Non
         result.stage = "weights"
         result.over = label
         result.softmax = call.index
+    if value.stage in SCORES and axis == axes[-1]:
+        numbers.check_scale(call, value)
+        numbers.check_triangle(call, call.first())
     if value.summed == "C" and names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", C=names.sizes["C"], H=names.sizes["H"]))
     if len(together) > 1 and len(tokens) < 2 and value.stage in SCORES:  # pixels Y*X have both

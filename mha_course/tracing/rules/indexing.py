@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from mha_course.tracing.axes import Axes, Axis, Factor, size_of, unknown
+from mha_course.tracing.axes import Axes, Axis, Factor, Origin, size_of, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall, rules
 from mha_course.tracing.rules.moves import PIECES
@@ -67,7 +67,9 @@ def _concatenated(call: OpCall, along: Axes, beside: list[str], size: int) -> Ax
         return along[0]
     whole, *others = {axis[0].whole for axis in along if len(axis) == 1} or {None}
     if whole is not None and not others and whole.size == size:
-        return names.width() if whole.name == "C" else (whole,)
+        halves = len(along) == 2 and size_of(along[0]) == size_of(along[1])
+        ordered = names.ordered(whole, Origin.TILED) if halves else whole
+        return names.width() if whole.name == "C" else (ordered,)
     if set(labels) == {"D"} and _are_heads(call, list(call.arg(0, "tensors"))):
         return (Factor("H", heads), Factor("D", width))
     if set(labels) == {"C"} and len(along) in (2, 3):

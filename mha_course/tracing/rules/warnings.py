@@ -17,7 +17,7 @@ QUESTIONS = {
     "softmax-over-queries", "softmax-over-heads", "softmax-over-everything", "weights-transposed",
     "heads-averaged",
     "no-split", "attention-over-batch", "tokens-joined", "merge-dim-before-heads", "cache-joined",
-    "qkv-cut-along-tokens", "mask-on-queries",
+    "qkv-cut-along-tokens", "mask-on-queries", "rope-layout-mixed", "kv-repeat-interleaved-wrongly",
 }  # fmt: skip
 
 WORDS = {"H": "heads", "D": "head width", "B": "batch"}
@@ -161,7 +161,8 @@ def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> str:
     mistakes = (
         (turned and both, "fold-order-mixed"),
         (turned, "broadcast-of-different-axes"),
-        (len(pair) == 1, "groups-mixed"),
+        (len(pair) == 1 and "H" in pair, "groups-mixed"),
+        (names.is_width(left) and bool(pair & {"?"} or len(pair) == 1), "rope-layout-mixed"),
         ("H" in pair and (pair - {"H"}) & names.tokens, "never-transposed"),
         (pair == {"B", "H"}, "mask-missing-head-axis"),
         ("B" in pair and pair & names.tokens, "padding-broadcast-raw"),

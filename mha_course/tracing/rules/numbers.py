@@ -1,0 +1,84 @@
+"""What a trace asks about numbers: the scale of the scores, and which keys a mask leaves."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_course.tracing.axes import Size
+from mha_course.tracing.rules.call import OpCall, TensorInfo
+from mha_course.tracing.rules.warnings import Question, warn
+
+HIDDEN = -9000  # scores from here down count as hidden: BERT's masks add -10000
+PLAIN = (Tensor, torch.nn.Parameter)  # no subclass, whose numbers may be nowhere
+DIVISIONS = ("div", "true_divide", "divide")
+LIMIT = 2**20  # the most scores of one head that are looked at
+
+
+def factor_of(call: OpCall) -> float:
+    """Return the plain number that a call multiplies by, 1 if there is none."""
+    op = call.op.removesuffix("_")
+    inverse = op in DIVISIONS
+    if not inverse and op not in ("mul", "multiply"):
+        return 1.0
+    given = [_number(value) for value in call.args[inverse:2]]
+    number = next(filter(None, given), 1.0)
+    return 1 / number if inverse else number
+
+
+def _number(value: Any) -> float:
+    """Return a plain number, or that of a tensor without axes; 0 of anything else."""
+    alone = type(value) in PLAIN and value.dim() == 0 and value.device.type == "cpu"
+    if alone and not value.is_complex():
+        return float(value)
+    return float(value) if type(value) in (int, float, Size) else 0.0
+
+
+def check_scale(call: OpCall, scores: TensorInfo) -> None:
+    """Ask about scores of several heads that were scaled by the root of another size than D."""
+    width = scores.width
+    sizes = call.names.sizes
+    heads = sizes.get("H", 1)
+    if not width or heads == 1 or math.isclose(scores.scale, width**-0.5, rel_tol=1e-3):
+        return
+    usual = (
+        (sizes.get("C", heads * width) ** -0.5, "scale-d-model"),
+        (1 / width, "scale-no-root"),
+        (width**0.5, "scale-inverted"),
+    )
+    for scale, name in usual:
+        if math.isclose(scores.scale, scale, rel_tol=1e-3):
+            call.warn(Question(warn(name)), None if scores.scaled < 0 else scores.scaled)
+
+
+def check_weights(call: OpCall, weights: TensorInfo) -> None:
+    """Ask about weights that were divided by the root of D, as scores should be."""
+    if weights.width and math.isclose(weights.scale, weights.width**-0.5, rel_tol=1e-3):
+        call.warn(Question(warn("scale-after-softmax")), weights.scaled)
+
+
+def check_triangle(call: OpCall, table: Tensor) -> None:
+    """Ask about a triangle of visible keys, in scores or their mask, that is not the causal one."""
+    if table.dim() < 2 or table.is_meta or type(table) not in PLAIN:
+        return
+    queries, keys = table.shape[-2:]
+    if not 2 < queries <= keys or queries * keys > LIMIT:
+        return
+    first = table.detach()[(0,) * (table.dim() - 2)]
+    seen = (first if first.dtype == torch.bool else first > HIDDEN).cpu()
+    ahead = keys - queries
+    every = torch.ones_like(seen)
+    triangles = (
+        (every.tril(ahead), ""),
+        (every.triu(ahead + 1), "mask-inverted"),
+        (every.triu(ahead), "mask-inverted"),
+        (every.tril(ahead + 1), "causal-leaks-next"),
+        (every.tril(ahead - 1), "causal-hides-self"),
+        (every.tril(), "causal-top-left"),
+    )
+    name = next((name for triangle, name in triangles if triangle.equal(seen)), "")
+    if name:
+        call.warn(Question(warn(name, T=queries, S=keys)))

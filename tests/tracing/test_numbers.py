@@ -1,0 +1,185 @@
+"""What a trace asks about numbers: the scale of scores, triangles of masks, orders of copies."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from mha_course.tracing import trace
+
+B, T, S, H, D = 2, 5, 7, 3, 4
+C = H * D
+ROOT = D**0.5
+
+
+def attention(scale=lambda q: q / ROOT, scaled=lambda s: s, masked=lambda s: s, after=lambda w: w):
+    """Return attention with other steps in the place of its own."""
+
+    def attend(q, k, v):
+        scores = masked(scaled(scale(q) @ k.mT))
+        weights = after(scores.softmax(-1))
+        return weights @ v
+
+    return attend
+
+
+def kernel(before=lambda q: q, **kwargs):
+    return lambda q, k, v: F.scaled_dot_product_attention(before(q), k, v, **kwargs)
+
+
+def asked(fn, queries=T, **sizes):
+    """Return the ids that a trace asks about, and the operations where it does."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(B, H, n, D, generator=generator) for n in (queries, S, S))
+    found = trace(fn, q, k, v, axes=["B H T D", "B H S D", "B H S D"], sizes=sizes)
+    assert found.warnings == ()
+    return [(step.question.partition(":")[0], step.op) for step in found.questions]
+
+
+def keep(q):
+    return q
+
+
+RIGHT = {
+    "before the product": attention(),
+    "half on each side": lambda q, k, v: attention(lambda q: q / ROOT**0.5)(q, k / ROOT**0.5, v),
+    "of the scores": attention(keep, lambda s: D**-0.5 * s),
+    "by a tensor": attention(keep, lambda s: s / torch.tensor(ROOT)),
+    "in place": attention(keep, lambda s: s.div_(ROOT)),
+    "not at all": attention(keep),
+    "before a norm": attention(lambda q: F.normalize(q * C**-0.5, dim=-1)),
+    "by hand": lambda q, k, v: ((e := (q @ k.mT / ROOT).exp()) / e.sum(-1, keepdim=True)) @ v,
+    "of the kernel": kernel(),
+    "given to the kernel": kernel(scale=D**-0.5),
+    "learned": attention(keep, lambda s: s * nn.Parameter(torch.ones(H, 1, 1))),
+}
+WRONG = {
+    "d_model": (attention(keep, lambda s: s / C**0.5), "scale-d-model", "div"),
+    "d_model, of queries": (attention(lambda q: q * C**-0.5), "scale-d-model", "mul"),
+    "no root": (attention(keep, lambda s: s / D), "scale-no-root", "div"),
+    "twice": (attention(scaled=lambda s: s / ROOT), "scale-no-root", "div"),
+    "in place": (attention(keep, lambda s: s.mul_(C**-0.5)), "scale-d-model", "mul_"),
+    "inverted": (attention(keep, lambda s: s / D**-0.5), "scale-inverted", "div"),
+    "after softmax": (attention(keep, after=lambda w: w / ROOT), "scale-after-softmax", "div"),
+    "twice, in the kernel": (kernel(lambda q: q / ROOT), "scale-no-root", "div"),
+    "given to the kernel": (
+        kernel(scale=C**-0.5), "scale-d-model", "scaled_dot_product_attention"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", RIGHT.values(), ids=RIGHT)
+def test_scales_that_are_right(fn):
+    assert asked(fn) == []
+
+
+@pytest.mark.parametrize(("fn", "mistake", "op"), WRONG.values(), ids=WRONG)
+def test_scales_by_another_size_are_asked_about_where_they_are_made(fn, mistake, op):
+    assert asked(fn) == [(mistake, op)]
+
+
+def triangle(diagonal, *, upper=False, queries=T):
+    full = torch.ones(queries, S, dtype=torch.bool)
+    return full.triu(diagonal) if upper else full.tril(diagonal)
+
+
+LAST = S - T  # the queries are the last of the tokens
+MASKS = {
+    "causal": (triangle(LAST), ""),
+    "window": (triangle(LAST) & triangle(LAST - 2, upper=True), ""),
+    "none": (triangle(S), ""),
+    "future": (triangle(LAST + 1, upper=True), "mask-inverted"),
+    "self and future": (triangle(LAST, upper=True), "mask-inverted"),
+    "next": (triangle(LAST + 1), "causal-leaks-next"),
+    "past alone": (triangle(LAST - 1), "causal-hides-self"),
+    "top left": (triangle(0), "causal-top-left"),
+}
+
+
+@pytest.mark.parametrize(("seen", "mistake"), MASKS.values(), ids=MASKS)
+def test_triangles_of_visible_keys(seen, mistake):
+    low = torch.zeros(T, S).masked_fill(~seen, -10_000)
+    ways = {
+        "softmax": attention(masked=lambda s: s.masked_fill(~seen, float("-inf"))),
+        "add": attention(masked=lambda s: s + low),
+        "kernel": kernel(attn_mask=seen),
+        "kernel, added": kernel(attn_mask=low),
+    }
+    for name, fn in ways.items():
+        op = "scaled_dot_product_attention" if "kernel" in name else "softmax"
+        assert asked(fn) == ([(mistake, op)] if mistake else []), name
+
+
+def test_true_hides_in_the_mask_of_torchs_module():
+    module = nn.MultiheadAttention(C, H, batch_first=True)
+    x = torch.randn(B, S, C)
+    square = triangle(0, queries=S)
+    for mask, count in ((~square, 0), (square, 1)):
+        found = trace(module, x, x, x, attn_mask=mask, axes="B S C")
+        assert [step.question.partition(":")[0] for step in found.questions] == [
+            "mask-inverted"
+        ] * count
+
+
+def test_tables_without_numbers_or_with_few_are_not_read():
+    assert asked(kernel(attn_mask=triangle(S, queries=2)), queries=2) == []
+    fn = attention(masked=lambda s: s.masked_fill(~triangle(0).to(s.device), float("-inf")))
+    q, k, v = (torch.empty(B, H, n, D, device="meta") for n in (T, S, S))
+    found = trace(fn, q, k, v, axes=["B H T D", *["B H S D"] * 2])
+    assert (found.questions, found.notes) == ((), ())
+
+
+@pytest.mark.parametrize("name", ["repeat", "repeat_interleave"])
+@pytest.mark.parametrize("mix", [attention(), kernel()], ids=["by hand", "kernel"])
+def test_kv_heads_that_are_tiled(name, mix):
+    groups = {
+        "repeat": lambda x: x.repeat(1, 3, 1, 1),
+        "repeat_interleave": lambda x: x.repeat_interleave(3, dim=1),
+    }[name]
+    q = torch.randn(B, 6, T, D)
+    k = torch.randn(B, 2, S, D)
+    axes = ["B H T D", "B H_kv S D", "B H_kv S D"]
+    found = trace(lambda q, k, v: mix(q, groups(k), groups(v)), q, k, k * 1, axes=axes)
+    names = [step.question.partition(":")[0] for step in found.questions]
+    assert names == ["kv-repeat-interleaved-wrongly"] * (name == "repeat")
+
+
+def halves(x):
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([-second, first], dim=-1)
+
+
+def neighbours(x):
+    return torch.stack([-x[..., 1::2], x[..., ::2]], dim=-1).flatten(-2)
+
+
+def block(angles):
+    return torch.cat([angles, angles], dim=-1)
+
+
+def tiles(angles):
+    return angles.repeat(1, 2)
+
+
+def pairs(angles):
+    return angles.repeat_interleave(2, dim=-1)
+
+
+@pytest.mark.parametrize(
+    ("turn", "spread", "count"),
+    [
+        *((halves, spread, 0) for spread in (block, tiles)),
+        (neighbours, pairs, 0),
+        (halves, pairs, 1),
+        *((neighbours, spread, 1) for spread in (block, tiles)),
+    ],
+)
+def test_angles_of_one_layout_meet_the_rotation_of_the_other(turn, spread, count):
+    def rotate(q):
+        speeds = 100 ** -(torch.arange(0, 6, 2) / 6)
+        angles = spread(torch.outer(torch.arange(T), speeds))
+        return q * angles.cos() + turn(q) * angles.sin()
+
+    found = trace(rotate, torch.randn(B, H, T, 6), axes="B H T D")
+    names = [step.question.partition(":")[0] for step in found.questions]
+    assert names == ["rope-layout-mixed"] * count
