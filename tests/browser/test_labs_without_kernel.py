@@ -13,7 +13,7 @@ from mha_course.widgets.labs import panels, plane
 from mha_course.widgets.labs.ablation import SENTENCES
 
 # Labs whose states are in a table.
-TABLES = ("ScalingLab", "SplitLab", "TilingLab", "AblationLab")
+TABLES = ("ProbeLab", "ScalingLab", "SplitLab", "TilingLab", "AblationLab")
 # Returns the state once what was asked is answered.
 STATE = (
     "async () => { await new Promise((done) => setTimeout(done, 150)); return model.state.state }"
@@ -95,12 +95,13 @@ def assert_alike(ours, theirs):
         ("PlaneLab", {"projections": True}),
         ("WeightedSumLab", {}),
         ("RotaryLab", {}),
+        ("PatchLab", {}),
     ],
 )
 def test_a_page_computes_what_python_does(name, options, widget_page, monkeypatch):
     for module in (panels, plane, weighted_sum):
         monkeypatch.setattr(module, "plain", unrounded)
-    lab = LABS[name](**options)
+    lab = LABS[name](**options) if options else make(name)
     start = lab.text
     page = widget_page(lab)
 
@@ -122,7 +123,7 @@ def test_a_page_computes_what_python_does(name, options, widget_page, monkeypatc
 
     controls = page.locator(".mha-lab input:not([type=radio])")
     tips = page.locator(".handle")
-    for round_ in range(3):
+    for _ in range(3):
         for control in controls.all():
             moves(control.evaluate, MOVE)
             for key in ("End", "Home") if control.get_attribute("type") == "range" else ():
@@ -130,11 +131,21 @@ def test_a_page_computes_what_python_does(name, options, widget_page, monkeypatc
         for tip in tips.all():
             for key in ("ArrowUp", "Shift+ArrowLeft"):
                 moves(press, tip, key)
-        for radio in page.locator("input[type=radio]").all()[round_ : round_ + 1]:
+        for radio in page.locator("input[type=radio]:not(:checked)").all()[:1]:
             moves(radio.evaluate, MOVE)
     page.locator(".again").click()
     page.evaluate(STATE)
     assert page.locator(".sentence").inner_text() == start
+
+
+def test_a_patch_that_is_clicked_becomes_the_query(widget_page):
+    lab = make("PatchLab")
+    page = widget_page(lab)
+    page.locator(".patches svg").nth(2).locator("rect").nth(20).click()
+    assert page.evaluate(STATE)["values"] == {**lab.values, "query": 21}
+    frame = page.locator(".patches .query").first
+    assert [frame.get_attribute(name) for name in ("x", "y")] == ["6", "2"]
+    assert "patch 20" in page.locator(".sentence").inner_text()
 
 
 def test_an_error_of_a_learners_function_is_shown_without_a_kernel_too(widget_page):

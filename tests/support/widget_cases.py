@@ -10,6 +10,8 @@ from mha_course import plots
 from mha_course.attention import MultiHeadAttention
 from mha_course.example import new_model
 from mha_course.lessons.l13_encoder_block import TrainingFilm
+from mha_course.lessons.l14_vision import shapes
+from mha_course.lessons.l14_vision.vision import VisionTransformer
 from mha_course.lessons.l15_language_model.causal_model import CausalLanguageModel
 from mha_course.models.language import WORDS
 from mha_course.tracing import trace
@@ -33,6 +35,8 @@ GIVEN = {
     "scores": "scores",
     "tokens": "words",
     "model": "CausalLanguageModel(len(WORDS), 32, **small)",
+    "transformer": "VisionTransformer()",
+    "pictures": "shapes.draw(40, torch.Generator().manual_seed(0))",
 }
 # What the browser moves in a lab, where its first control changes nothing that can be read.
 MOVED_IN_LABS = {

@@ -1,0 +1,102 @@
+"""The lab of lesson 14: what each patch of a picture attends to, in every head."""
+
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from matplotlib.image import imsave
+
+from mha_course.lessons.l14_vision import vision
+from mha_course.lessons.l14_vision.overlays import attention_overlay
+from mha_course.lessons.l14_vision.shapes import Pictures
+from mha_course.widgets.base import esm
+from mha_course.widgets.controls import ChoiceControl
+from mha_course.widgets.labs.lab import Lab
+from mha_course.widgets.labs.panels import Panels
+
+HERE = Path(__file__).parent
+COUNT = 30  # pictures to choose from
+FULL = 255  # the light of a patch: as much as the largest weight of its head
+
+
+class PatchLab(Lab):
+    """Choose a picture and a query, and see the weights of its patches as light.
+
+    Args: a ``transformer`` of ``vision``; ``pictures``, of which the first 30 can be chosen;
+        ``picture``, the number of the first one.
+    """
+
+    _esm = esm("lab.js", folder=HERE)
+    _css = f"{Lab._css}\n{(HERE / 'lab.css').read_text(encoding='utf-8')}"
+    question = "What does a patch attend to?"
+    hint = "Click a patch: it becomes the query. Pictures 2n and 2n + 1 are a pair."
+
+    @torch.no_grad()
+    def __init__(
+        self, transformer: vision.VisionTransformer, pictures: Pictures, picture: int = 0
+    ) -> None:
+        self._images = pictures.images[:COUNT]
+        weights = transformer.attention_weights(self._images)[..., 1:].cpu()  # (L, B, H, S, N)
+        seen = vision.shape_patches(pictures)[:COUNT, None, None]  # (B, 1, 1, N)
+        self._weights = weights
+        self._lights = (FULL * weights / weights.amax(-1, keepdim=True)).round().to(torch.uint8)
+        shares = (weights * seen).sum(-1) / weights.sum(-1)  # (L, B, H, S)
+        self._shares = (100 * shares).round().to(torch.uint8)
+        self._names = [pictures.describe(n) for n in range(len(self._images))]
+        self._png = list(map(_png, self._images))
+        layers = tuple(range(len(weights)))
+        queries = tuple(range(weights.size(3)))  # the class token is the first
+        words = ("class token", *(f"patch {n}" for n in queries[:-1]))
+        numbers = tuple(range(len(self._images)))
+        super().__init__([
+            ChoiceControl("picture", "picture", "slider", numbers, picture),
+            ChoiceControl("layer", "layer", "choice", layers, 0),
+            ChoiceControl("query", "query", "slider", queries, 0, words),
+        ])  # fmt: skip
+        self.needs_kernel = False
+
+    def draw(self, picture: int, layer: int, query: int) -> tuple[Panels, str]:
+        """Draw the picture, and again for each head, as light as its weights are large."""
+        lights = self._lights[layer, picture, :, query].tolist()
+        whole = [FULL] * len(lights[0])
+        titled = {"the image": whole, **{f"head {n}": row for n, row in enumerate(lights)}}
+        shares = ", ".join(f"{n / 100:.2f}" for n in self._shares[layer, picture, :, query])
+        who = f"patch {query - 1}" if query else "the class token"
+        return tuple(
+            {
+                "kind": "patches", "title": title, "note": "", "image": self._png[picture],
+                "light": light, "columns": vision.GRID[1], "query": query - 1,
+            }
+            for title, light in titled.items()
+        ), (
+            f"{self._names[picture].capitalize()}. In layer {layer} {who} gives to the left and "
+            f"the right shape, by head: {shares}."
+        )  # fmt: skip
+
+    def picture(self) -> Figure:
+        """Draw the same without a browser."""
+        number, layer, query = self.values.values()
+        rows = {f"head {n}": row for n, row in enumerate(self._weights[layer, number, :, query])}
+        asked = query - 1 if query else None
+        return attention_overlay(self._images[number], rows, vision.GRID, query=asked, across=5)
+
+    def without_kernel(self) -> dict[str, Any]:
+        """Return the script that answers in a page, and what it looks up."""
+        script = esm("answer.js", folder=HERE).replace("export default", "return")
+        data = {
+            "images": self._png, "names": self._names, "heads": self._lights.size(2),
+            "patches": self._lights.size(4),
+            "lights": self._lights.numpy().tobytes(), "shares": self._shares.numpy().tobytes(),
+        }  # fmt: skip
+        return {"alone": {"script": f"(() => {{\n{script}\n}})()", "data": data}}
+
+
+def _png(image: torch.Tensor) -> str:
+    buffer = io.BytesIO()
+    imsave(buffer, image.permute(1, 2, 0).numpy(), format="png")
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,0 +1,38 @@
+"""The lab of lesson 19: every probe called on every case of the lesson's sheet."""
+
+from __future__ import annotations
+
+from mha_course.lessons.l19_bug_hunt.hunt import sheet
+from mha_course.lessons.l19_bug_hunt.probes import CALLS
+from mha_course.models import seeded
+from mha_course.widgets.controls import ChoiceControl
+from mha_course.widgets.labs.lab import Lab
+from mha_course.widgets.labs.panels import Panels, table
+
+
+class ProbeLab(Lab):
+    """Choose a case and a probe, and read what the probe returns."""
+
+    question = "What does a probe say about a case?"
+    hint = "Two mistakes can give the same number. Look for a probe that separates them."
+
+    def __init__(self) -> None:
+        self._cases = {case.number: case for case in sheet()}
+        calls = tuple(CALLS)
+        super().__init__([
+            ChoiceControl("case", "case", "slider", tuple(self._cases), 1),
+            ChoiceControl("call", "call", "menu", calls, "leaks(module)"),
+        ])  # fmt: skip
+
+    def draw(self, case: int, call: str) -> tuple[Panels, str]:
+        """Call the probe on the case."""
+        with seeded(0):
+            reading = CALLS[call](self._cases[case].module)
+        rows = [("a right module", reading.expected), (f"case {case}", reading.written)]
+        verdict = (
+            "No right module gives this number."
+            if reading.finds
+            else "A right module gives this number, too: this probe finds nothing here."
+        )
+        shown = table(reading.label, ("", call), rows)
+        return (shown,), f"For case {case}, {call} returns {reading.written}. {verdict}"
