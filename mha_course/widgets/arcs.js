@@ -30,6 +30,7 @@ import { still } from "./player.js";
 export const LEAST = 0.05;
 const LARGEST = 20; // pixels of a word
 const SMALLEST = 12;
+const NARROWEST = 16; // pixels of a word that stands upright
 const LONGEST = 16; // characters of a word
 const BELOW = 62; // pixels for words and their numbers
 const THICKEST = 18; // pixels of an arc whose weight is 1
@@ -58,7 +59,7 @@ class Line {
   constructor(press) {
     this.press = press;
   }
-  /** Write words, as large as fits; return whether anything moved. */
+  /** Write words, as large as fits, upright where they do not; return whether anything moved. */
   write(words, width) {
     const key = `${width} ${JSON.stringify(words)}`;
     if (key === this.key) return false;
@@ -70,10 +71,17 @@ class Line {
       return button;
     });
     this.node.replaceChildren(...this.buttons);
+    this.node.classList.remove("upright");
     this.node.style.fontSize = `${LARGEST}px`;
     const needs = this.node.scrollWidth;
     const size = Math.max(SMALLEST, Math.floor(LARGEST * Math.min(1, width / needs)));
     this.node.style.fontSize = `${size}px`;
+    const room = width / words.length;
+    this.upright = this.node.scrollWidth > width && room >= NARROWEST;
+    if (this.upright) {
+      this.node.classList.add("upright");
+      for (const button of this.buttons) button.style.width = `${room}px`;
+    }
     const middle = ({ offsetLeft, offsetWidth }) => offsetLeft + offsetWidth / 2;
     this.middles = this.buttons.map(middle);
     return true;
@@ -156,7 +164,8 @@ export class Arcs {
 
   measure(width, height) {
     this.size = `${width} ${height}`;
-    const [above, below] = [this.two ? this.queryLine.node.offsetHeight : 0, BELOW];
+    const above = this.two ? this.queryLine.node.offsetHeight : 0;
+    const below = this.keyLine.upright ? this.keyLine.node.offsetHeight : BELOW;
     this.space = Math.max(30, height - above - below);
     const wide = Math.max(width, this.keyLine.node.scrollWidth);
     setAttributes(this.svg, { width: wide, height: this.space });

@@ -294,3 +294,38 @@ def test_widgets_answer_on_a_page(path, tmp_path, open_page):
     if path.name[:2] in ("00", "03", "07"):
         check_access(open_page(tmp_path / "index.html"))
         check_access(page)
+
+
+@pytest.mark.slow
+def test_a_phone_leads_from_the_index_to_lesson_1(tmp_path, open_page):
+    site.build(["00", "01"], tmp_path, ADDRESS)
+    phone = {"width": 390, "height": 844, "has_touch": True, "is_mobile": True}
+    page = open_page(tmp_path / "index.html", **phone)
+    page.locator("a[href='00_start_here.html']").first.tap()
+    words = page.locator(".mha-arcs").first.locator(".word")
+    words.first.wait_for()
+    edges = words.evaluate_all("words => words.map((one) => one.getBoundingClientRect())")
+    assert edges[0]["left"] >= 0
+    assert edges[-1]["right"] <= 390
+    assert all(b["left"] - a["left"] >= 16 for a, b in pairwise(edges))
+    words.nth(2).tap()
+    page.locator(".word[aria-pressed=true] >> text=cat").first.wait_for()
+    sentence = "the cat ate"
+    field = page.locator(".live input[type=text]").first
+    field.fill(sentence)
+    field.press("Enter")
+    words.nth(3).wait_for(state="detached")
+    assert words.locator("span").all_inner_texts() == sentence.split()
+    choice = page.locator(".question .choice").first
+    choice.locator("summary").tap()
+    assert choice.locator("strong").is_visible()
+    for name in ("Colab", "Binder", "Get the course"):
+        assert page.get_by_role("link", name=name).first.is_visible()
+    page.locator("a[rel=next]").first.tap()
+    page.wait_for_url("**/01_projection.html")
+    for _ in range(40):
+        page.mouse.wheel(0, 800)
+        page.wait_for_timeout(50)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    own = (tmp_path.as_uri(), "data:")
+    assert [text for text in page.told if not text.startswith(own)] == []
