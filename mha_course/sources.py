@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import symtable
 import textwrap
 from collections.abc import Callable, Iterator
 from itertools import takewhile
@@ -40,6 +41,38 @@ def plain_body(function: Callable[..., Any]) -> str:
     first = _parsed(function).body[0].body[0]  # type: ignore[attr-defined]
     lines = plain_source(function, checks=True).splitlines()
     return textwrap.dedent("\n".join(lines[first.lineno - 1 :]))
+
+
+def with_imports(obj: Source) -> str:
+    """Return the source of a function or class behind the imports that it needs elsewhere."""
+    source = inspect.getsource(obj)
+    module = inspect.getmodule(obj)
+    imported = {}  # by the name that is bound: from where, and how it is written
+    for node in ast.parse(inspect.getsource(module)).body if module else ():
+        for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
+            place = node.module if isinstance(node, ast.ImportFrom) else ""
+            imported[alias.asname or alias.name] = (place, ast.unparse(alias))
+    wanted: dict[str | None, list[str]] = {"": []}
+    for name in sorted({*looked_up(source)} - {obj.__name__}):
+        if name in imported:
+            place, text = imported[name]
+            wanted.setdefault(place, []).append(text)
+        elif hasattr(module, name):
+            wanted.setdefault(obj.__module__, []).append(name)
+    lines = [f"import {name}" for name in wanted.pop("")]
+    lines += [f"from {place} import {', '.join(names)}" for place, names in wanted.items()]
+    return "\n".join([*lines, "", "", source] if lines else [source])
+
+
+def looked_up(source: str) -> Iterator[str]:
+    """Yield the names that statements look up outside of themselves."""
+    tables = [symtable.symtable(source, "", "exec")]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        outer = table.get_type() == "module"
+        names = [name for name in table.get_symbols() if name.is_referenced()]
+        yield from (name.get_name() for name in names if outer or name.is_global())
 
 
 def _parsed(obj: Source) -> ast.Module:

@@ -11,7 +11,6 @@ import builtins
 import json
 import linecache
 import re
-import symtable
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -32,6 +31,7 @@ from mha_course.exercises.catalogue import EXERCISES, LESSONS
 from mha_course.exercises.checker import check
 from mha_course.exercises.sandbox import explain, run
 from mha_course.exercises.spec import Exercise
+from mha_course.sources import looked_up
 from mha_course.torch_internals import WithoutSubclasses
 
 # What an answer puts in the place of Python's own functions changes nothing in this module.
@@ -120,10 +120,12 @@ def code_cells(notebook: bytes) -> list[tuple[int, str]]:
         parsed = json.loads(notebook)
     except UnicodeDecodeError:  # as an old Windows writes it
         parsed = json.loads(notebook.decode("cp1252"))
-    cells = [cell for cell in parsed["cells"] if cell["cell_type"] == "code"]
+    sheets = parsed.get("worksheets", [parsed])  # those of format 3, which calls a source input
+    cells = [cell for sheet in sheets for cell in sheet["cells"] if cell["cell_type"] == "code"]
+    sources = ["".join(cell.get("source", cell.get("input", ""))) for cell in cells]
     counts = [cell.get("execution_count") for cell in cells]
     places = [count if type(count) is int else sys.maxsize for count in counts]
-    return [(at, "".join(cell["source"])) for at, cell in zip(places, cells, strict=True)]
+    return list(zip(places, sources, strict=True))
 
 
 def find_answers(cells: Sequence[str]) -> list[Answer]:
@@ -210,18 +212,10 @@ def _defined(node: ast.AST) -> Iterator[str]:
 
 def _used(node: ast.AST) -> Iterator[str]:
     """Yield the names that a statement looks up outside of itself."""
-    try:
-        tables = [symtable.symtable(ast.unparse(node), "", "exec")]
-    except BROKEN:  # such as a return outside of a function
-        return
     if isinstance(node, ast.AugAssign):
         yield from _bound(node)
-    while tables:
-        table = tables.pop()
-        tables += table.get_children()
-        outer = table.get_type() == "module"
-        names = [name for name in table.get_symbols() if name.is_referenced()]
-        yield from (name.get_name() for name in names if outer or name.is_global())
+    with suppress(*BROKEN):  # such as a return outside of a function
+        yield from looked_up(ast.unparse(node))
 
 
 def _checks(node: ast.stmt | None) -> Iterator[tuple[str, str]]:

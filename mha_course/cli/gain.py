@@ -21,12 +21,17 @@ BROKEN = (SyntaxError, ValueError, KeyError, TypeError, RecursionError, MemoryEr
 
 
 def find_calls(notebook: bytes) -> list[tuple[str, str]]:
-    """Return the calls of ``inventory`` that would be kept: when, and the letters."""
+    """Return the calls of ``inventory`` that would be kept: when, and the letters.
+
+    What stands in a function or below a condition may never have run, and does not count.
+    """
     nodes = list[ast.AST]()
     with suppress(*BROKEN):
         for _, source in code_cells(notebook):
             with suppress(*BROKEN):
-                nodes += ast.walk(ast.parse(as_python(source)))
+                lines = ast.parse(as_python(source)).body
+                kept = [line for line in lines if isinstance(line, (ast.Expr, ast.Assign))]
+                nodes += [node for line in kept for node in ast.walk(line)]
     found = list[tuple[str, str]]()
     for node in nodes:
         match node:
@@ -53,6 +58,7 @@ def write_gain(out: Path, notebooks: Iterable[tuple[str, bytes]], confined: bool
         if isinstance(task.result, list):
             calls[task.key[1]] |= dict(task.result)  # the last of each
     answered = [each for each in calls.values() if each]
+    (out / "gain.csv").unlink(missing_ok=True)  # of an earlier run
     if not answered:
         return
     both = [(each["before"], each["after"]) for each in answered if len(each) > 1]

@@ -27,6 +27,8 @@ PAGE = """<!doctype html>
 </main></body></html>
 """
 
+BEGINNING = PAGE.partition("{")[0]
+
 
 class Row(NamedTuple):
     """What was found of one answer; of a notebook that cannot be read, without an exercise."""

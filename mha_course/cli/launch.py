@@ -24,6 +24,8 @@ LESSONS, COPIES = "notebooks", "my_course"
 STYLE = (ROOT / "mha_course" / "cli" / "style").as_posix()  # where the lessons' style sheet lies
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CUDA_INDEX = "https://download.pytorch.org/whl/cu130"
+STAMP = "mha_course.json"  # in .venv, once all is installed
+OWN_HELP = ("setup", "test", "reset")  # commands whose options are known without .venv
 GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
 SUITS = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
 NETWORK_SIGNS = (
@@ -60,7 +62,12 @@ def _run(argv: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("command", nargs="?", choices=COMMANDS, metavar="command")
-    run, _ = COMMANDS[parser.parse_args(argv[:1]).command]
+    name = parser.parse_args(argv[:1]).command
+    run, text = COMMANDS[name]
+    asks = not {"-h", "--help"}.isdisjoint(argv[1:])
+    if asks and name not in OWN_HELP and not (ROOT / ".venv" / STAMP).exists():
+        print(f"{name}: {text}. Its options are shown once the course is set up.")
+        return 0
     return run(argv[1:])
 
 
@@ -133,7 +140,7 @@ def set_up() -> Path:
         )
     venv = ROOT / ".venv"
     python = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    stamp = venv / "mha_course.json"
+    stamp = venv / STAMP
     unfinished = venv / "mha_course.unfinished"
     want = json.dumps(
         {"requirements": hashlib.sha256(requirements.read_bytes()).hexdigest(), "folder": str(venv)}

@@ -22,6 +22,7 @@ _WORDS = {
 }  # fmt: skip
 # How close a result must come: in float64 as close as with a root that was taken in float32.
 TOLERANCE = {torch.float64: 3e-7, torch.float32: 1e-5}
+ROUNDED = 30  # how many roundings of another dtype numbers may be off, and count as right
 _INTS = (int, np.int32, np.int64)
 
 
@@ -49,10 +50,14 @@ def compare(
     if not got.is_floating_point():
         return "dtype", f"is {got.dtype}, but should be floating point."
     accepted = TOLERANCE if dtype is None else (dtype,)
-    if got.dtype not in accepted:
-        return "narrow", f"is {got.dtype}, but should be {' or '.join(map(str, accepted))}."
     tolerance = max(tolerance, TOLERANCE[want.dtype])
-    return _numbers(got.detach().to_dense(), want.detach(), tolerance, axes)
+    numbers = got.detach().to_dense()
+    if got.dtype in accepted:
+        return _numbers(numbers, want.detach(), tolerance, axes)
+    coarse = max(tolerance, ROUNDED * torch.finfo(got.dtype).eps)
+    wrong = _numbers(numbers.to(want.dtype), want.detach(), coarse, axes)
+    narrow = f"is {got.dtype}, but should be {' or '.join(map(str, accepted))}."
+    return wrong or ("narrow", narrow)
 
 
 def _whole_number(got: Any, want: int) -> tuple[str, str] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections import Counter
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from html import escape
 
 from mha_course.exercises.catalogue import HINTS, find_exercise
 from mha_course.markup import box, heading, prose
+from mha_course.sources import with_imports
 
 # switches in the environment
 LECTURER = "MHA_COURSE_LECTURER"
@@ -79,7 +79,7 @@ def ladder(name: str) -> tuple[str, ...]:
 
 
 def solution(name: str) -> str:
-    """Return the source of the reference itself.
+    """Return the source of the reference itself, and the imports that it needs.
 
     With ``MHA_COURSE_SOLUTIONS=off`` in the environment, as a class may have it, it is a comment
     that points to ``hint`` instead; ``MHA_COURSE_LECTURER=1`` shows the source at once, whatever
@@ -90,7 +90,7 @@ def solution(name: str) -> str:
         find_exercise(name, "solution")  # a name that does not exist is an error all the same
         off = f"# Solutions are off in this class ({SOLUTIONS}=off)."
         return f'{off} hint("{name}") still helps.\n'
-    return inspect.getsource(find_exercise(name, "solution").reference)
+    return with_imports(find_exercise(name, "solution").reference)
 
 
 def withheld() -> bool:

@@ -480,6 +480,11 @@ def test_one_learner_is_judged_again_by_name(tmp_path):
     for path in (out / "finished").iterdir():
         path.write_text(path.read_text().replace('"correct"', '"error"').replace("wrong", "error"))
     grading.grade(folder, out, again=["a"])
+    pages = out / "feedback"
+    (pages / "c.html").write_bytes((pages / "a.html").read_bytes())
+    (pages / "mine.html").write_text("<p>not of this program</p>")
+    grading.grade(folder, out)
+    assert sorted(page.name for page in pages.iterdir()) == ["a.html", "b.html", "mine.html"]
     after = before.replace('"wrong","softmax', '"error","softmax')  # b's stays as it was kept
     assert (out / "grades.csv").read_text() == after
     with pytest.raises(ShapeError, match=r"nobody of this name .* got c"):
@@ -593,6 +598,13 @@ def test_names_of_canvas_and_moodle_are_those_of_the_roster(tmp_path):
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / mine).touch()
     assert grading.hand_ins(tmp_path / "more")[0].number == "305"
+    (tmp_path / "hw").mkdir()
+    names = ["hw_2026_1101_ada", "hw_2026_1102_ben"]
+    for name in names:
+        (tmp_path / "hw" / f"{name}.ipynb").touch()
+    assert [(each.learner, each.number) for each in grading.hand_ins(tmp_path / "hw")] == [
+        (name, "") for name in names
+    ]
     (tmp_path / "names.csv").write_text("who\nAda\n")
     with pytest.raises(ShapeError, match="a column name"):
         grading._names(tmp_path / "names.csv")
@@ -741,8 +753,16 @@ def test_what_a_learner_saw_pass_counts_where_it_stands_below_its_check():
     assert [*grading._other_ways(found, {"softmax": Row("", "softmax", "wrong")})] == found[1:]
 
 
-def test_a_notebook_of_an_old_windows_is_read():
-    notebook = {"cells": [{"cell_type": "code", "source": f"# für\n{SOFTMAX}"}]}
+@pytest.mark.parametrize(
+    "notebook",
+    [
+        {"cells": [{"cell_type": "code", "source": f"# für\n{SOFTMAX}"}]},
+        {"worksheets": [{"cells": [{"cell_type": "code", "input": [SOFTMAX]}]}]},
+        {"cells": [{"cell_type": "code"}, {"cell_type": "code", "source": SOFTMAX}]},
+    ],
+    ids=["old Windows", "format 3", "a cell without a source"],
+)
+def test_odd_notebooks_are_read(notebook):
     (found,) = read(json.dumps(notebook, ensure_ascii=False).encode("cp1252"))
     assert found[2] == [SOFTMAX]
 

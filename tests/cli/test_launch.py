@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import venv as venv_module
+from contextlib import suppress
 from pathlib import Path
 
 import pip
@@ -132,6 +133,14 @@ def test_an_update_without_network_leaves_what_was_there(course, light, monkeypa
     (course / "requirements.txt").write_text("# nothing\n")
     forbid_installing(monkeypatch)
     assert launch.set_up() == python
+
+
+def test_help_needs_no_set_up(course, capsys):
+    for name in launch.COMMANDS:
+        with suppress(SystemExit):
+            launch.main([name, "--help"])
+        assert name in capsys.readouterr().out
+    assert not (course / ".venv").exists()
 
 
 def message(capsys, *arguments):

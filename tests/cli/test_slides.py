@@ -482,7 +482,7 @@ def test_the_switch_for_solutions(of_class, of_lecturer, monkeypatch):
         '# Solutions are off in this class (MHA_COURSE_SOLUTIONS=off). hint("softmax") still '
         "helps.\n"
     )
-    assert exercises.solution("softmax") == (source_of("softmax") if shown else off)
+    assert exercises.solution("softmax").endswith(source_of("softmax") if shown else off)
     with pytest.raises(ShapeError, match="no exercise has this name"):
         exercises.solution("sofmax")
     hint_ladder._calls.clear()

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_course.errors import ShapeError
-from mha_course.exercises import check, checker, predict, sandbox, solution
+from mha_course.exercises import NAMES, check, checker, predict, sandbox, solution
 
 
 class Unscaled(solutions.MultiHeadAttention):
@@ -343,10 +343,20 @@ def test_an_exercise_that_is_not():
         predict("nothing")
 
 
-def test_solution_is_the_source_of_the_reference():
-    space = {"Tensor": torch.Tensor}
-    exec(solution("similarity"), space)
-    assert check("similarity", space["similarity"]).status == "correct"
+@pytest.mark.parametrize("name", NAMES)
+def test_a_solution_runs_where_nothing_is_imported_and_is_correct(name):
+    space = {}
+    exec(solution(name), space)
+    assert check(name, space[name]).status == "correct"
+
+
+def test_wrong_numbers_of_another_dtype_are_told_before_their_dtype():
+    found = [
+        check("softmax", lambda x, n=n, dtype=dtype: (n * x.softmax(-1)).to(dtype)).stage
+        for dtype in (torch.float16, torch.bfloat16)
+        for n in (1, 2)
+    ]
+    assert found == ["narrow", "values"] * 2
 
 
 def test_a_question_shows_itself_without_widgets():

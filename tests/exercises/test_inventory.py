@@ -134,8 +134,12 @@ def test_without_a_second_time_there_is_no_gain_and_without_a_call_no_table(tmp_
     (tmp_path / "class.html").write_text("<main>\n</main>")
     for content in (b"inventory", b"\xff inventory", b'{"cells": 3}', notebook("1").encode()):
         assert find_calls(content) == []
+    for line in ("if x: {}", "def f(): {}", "class A: y = {}", "'{}'", "# {}"):
+        source = line.format(f'inventory("after", "{KEY}")')
+        assert find_calls(notebook(source).encode()) == [], line
     old = notebook(f'x = !ls @\ninventory("after", "{KEY}")').encode().replace(b"@", b"\xe9")
     assert find_calls(old) == [("after", KEY)]  # of an old Windows, with a line of IPython's
+    (tmp_path / "gain.csv").write_text("of an earlier run")
     write_gain(tmp_path, [("a", notebook("import inventory").encode())], confined=False)
     assert not (tmp_path / "gain.csv").exists()
     one = notebook(f'inventory("after", "{KEY}")').encode()
