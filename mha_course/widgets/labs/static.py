@@ -80,7 +80,8 @@ def _height(panel: Panel) -> float:
         # the names of columns, and the title above them
         above = 1.4 if style.get() is SLIDE else 1.9
         return above + 0.25 * len(panel["rows"])
-    return 1.2 + 0.24 * max(9, len(panel.get("names", ())))
+    lines = len(panel["rows"]) if panel["kind"] == "table" else max(9, len(panel.get("names", ())))
+    return 1.2 + 0.24 * lines
 
 
 def _bars(ax: Axes, panel: Panel) -> None:
