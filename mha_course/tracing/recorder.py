@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -32,7 +33,8 @@ RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE}
 SHAPE_ONLY = {*VIEWS, *INDEXING}
 LATER = {"projection": "split", "context": "merged"}  # what a change of shape makes of a stage
 UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "bfloat16", "data"}
-NORMALISED = {"layer_norm", "rms_norm", "normalize"}  # of any scale
+# The scale of what was normalised: of length 1, its products have no spread that grows with D.
+NORMALISED = {"layer_norm": 1.0, "rms_norm": 1.0, "normalize": math.nan}
 WRAPPED = (
     "tensors inside vmap and other transforms are wrapped, so that their memory and these steps "
     "cannot be seen"
@@ -291,8 +293,8 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
     shapes = call.op in SHAPE_ONLY
     factor = numbers.factor_of(call)
     for result in call.results:
-        if call.op not in NORMALISED and (result.stage != "weights" or main.stage == "weights"):
-            result.scale = main.scale * factor
+        if result.stage != "weights" or main.stage == "weights":
+            result.scale = NORMALISED.get(call.op, main.scale * factor)
             result.scaled = main.scaled if factor == 1 else call.index
         result.width = main.width
         begun = shapes and not main.stage

@@ -47,7 +47,11 @@ RIGHT = {
     "by a tensor": attention(keep, lambda s: s / torch.tensor(ROOT)),
     "in place": attention(keep, lambda s: s.div_(ROOT)),
     "not at all": attention(keep),
-    "before a norm": attention(lambda q: F.normalize(q * C**-0.5, dim=-1)),
+    "before a norm": attention(lambda q: F.layer_norm(q * C**-0.5, (D,))),
+    "of unit vectors": attention(lambda q: F.normalize(q, dim=-1), lambda s: s * ROOT),
+    "of unit vectors by hand": attention(
+        lambda q: q / q.norm(dim=-1, keepdim=True), lambda s: s * ROOT
+    ),
     "by hand": lambda q, k, v: ((e := (q @ k.mT / ROOT).exp()) / e.sum(-1, keepdim=True)) @ v,
     "of the kernel": kernel(),
     "given to the kernel": kernel(scale=D**-0.5),

@@ -19,11 +19,18 @@ LIMIT = 2**20  # the most scores of one head that are looked at
 
 
 def factor_of(call: OpCall) -> float:
-    """Return the plain number that a call multiplies by, 1 if there is none."""
+    """Return the plain number that a call multiplies by, 1 if there is none.
+
+    It is NaN, and nothing is asked later, where each vector is multiplied by a number of its own,
+    as in a norm by hand or a learned temperature.
+    """
     op = call.op.removesuffix("_")
     inverse = op in DIVISIONS
     if not inverse and op not in ("mul", "multiply"):
         return 1.0
+    tensors = [value for value in call.args[:2] if isinstance(value, Tensor) and value.dim()]
+    if {value.shape[-1] for value in tensors} > {1}:
+        return math.nan
     given = [_number(value) for value in call.args[inverse:2]]
     number = next(filter(None, given), 1.0)
     return 1 / number if inverse else number
