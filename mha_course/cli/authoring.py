@@ -60,15 +60,12 @@ def render(text: str, *, folder: Path = LESSONS) -> str:
 
 
 def link_to_site(notebook: NotebookNode) -> None:
-    """Put a link below the static picture of each widget, to the one that moves on the site.
-
-    A cell whose widget does not move there says so: ``site.still`` in its metadata.
-    """
+    """Put a link below the static picture of each widget, to the one that moves on the site."""
     page = PAGE.search(notebook.cells[0].source)
     if not page:
         return
     for cell in notebook.cells:
-        for output in () if cell.metadata.get("site", {}).get("still") else cell.get("outputs", ()):
+        for output in cell.get("outputs", ()):
             data = output.get("data", {})
             if WIDGET.match(data.get("text/plain", "")) and "text/html" in data:
                 link = f'<p><a href="{page[1]}#{cell.id}">Move it on the reading site</a></p>'
