@@ -22,8 +22,8 @@ function answerWith({ images, names, heads, patches, lights, shares }) {
     );
     const who = query ? `patch ${query - 1}` : "the class token";
     const text =
-      `${names[picture][0].toUpperCase()}${names[picture].slice(1)}. In layer ${layer} ${who} gives to the left and ` +
-      `the right shape, by head: ${parts.join(", ")}.`;
+      `${names[picture][0].toUpperCase()}${names[picture].slice(1)}. In layer ${layer}, this much of the weight of ` +
+      `${who} falls on the left and the right shape, by head: ${parts.join(", ")}.`;
     return { values, panels: drawn, text };
   };
 }

@@ -74,8 +74,8 @@ class PatchLab(Lab):
             }
             for title, light in titled.items()
         ), (
-            f"{self._names[picture].capitalize()}. In layer {layer} {who} gives to the left and "
-            f"the right shape, by head: {shares}."
+            f"{self._names[picture].capitalize()}. In layer {layer}, this much of the weight of "
+            f"{who} falls on the left and the right shape, by head: {shares}."
         )  # fmt: skip
 
     def picture(self) -> Figure:
