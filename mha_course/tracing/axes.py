@@ -208,7 +208,8 @@ class AxisNamer:
         axis = self.widths[known].get(size)
         if axis is None:
             return (unique(size, Origin.LINEAR),)
-        return axis if axis != (Factor("D", size),) else (unique(size, Origin.TAKEN, "D"),)
+        name = axis[0].name if len(axis) == 1 else ""
+        return (unique(size, Origin.TAKEN, name),) if name.startswith("D") else axis
 
     def _widths(self, heads: int, width: int) -> dict[int, Axis]:  # what is entered later wins
         full = self.sizes.get("C", 0)
@@ -268,7 +269,8 @@ class AxisNamer:
         first, last = sizes[0], sizes[-1]
         if free and whole.name == "?" and heads and sizes[:-2] in ((), (3,)):
             # + 2: a key and a value for all heads
-            counts = {"H": heads, "H+2": heads + 2} | self.extra
+            counts = {"H": heads} | self.extra
+            counts |= {"H+2": heads + 2} if last == self.sizes.get("D") else {}
             name = next((name for name, size in counts.items() if size == sizes[-2]), "?")
             if name == "H" and "C" not in self.sizes:  # the first heads give D
                 self.sizes.setdefault("D", last)
@@ -293,8 +295,7 @@ class AxisNamer:
             return piece
         whole = axis[0] if len(axis) == 1 else Factor(self.label(axis), size_of(axis))
         if len(axis) == 1 and self.is_token(axis):
-            without_class = whole.whole if whole.name.endswith("+1") else None
-            return ((without_class or whole)._replace(size=size),)
+            return (whole._replace(size=size),)
         if len(axis) == 1 and whole.origin is Origin.LINEAR:
             self.confirm([axis], Origin.LINEAR)
             return self.linear(size)
@@ -486,7 +487,10 @@ class AxisNamer:
 
     def root(self, label: str) -> str:
         """Return the name under which these tokens first came."""
-        return "*".join([self.roots.get(part, part) for part in label.split("*")])
+        if label in self.roots:
+            return self.roots[label]
+        between = "+" if "+" in label else "*" if "*" in label else ""
+        return between.join(map(self.root, label.split(between))) if between else label
 
     def separate_tokens(self, axes: Axes) -> Axes:
         """Tell query and key tokens apart: of two equal token axes the first becomes T."""
@@ -548,7 +552,8 @@ class AxisNamer:
         if self.root(a) == self.root(b):
             return (left if a == self.root(a) else right), False
         for axis, other in ((left, right), (right, left)):
-            if len(axis) == 1 and self.is_doubtful(axis) and not (strict and self.is_token(other)):
+            unsure = len(axis) == 1 and (axis[0].origin is Origin.LINEAR or self.is_doubtful(axis))
+            if unsure and not (strict and self.is_token(other)):
                 self.met[axis[0]].append(other)  # it may as well be the other's
                 return other, False
         return left, True

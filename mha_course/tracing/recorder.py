@@ -289,7 +289,7 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
     if call.op in CONTRACTIONS or not values:
         return
     main = next((value for value in values if value.stage), values[0])
-    weights = next((value for value in values if value.over), None)
+    weights = max(values, key=lambda value: (bool(value.over), value.softmax))
     shapes = call.op in SHAPE_ONLY
     factor = numbers.factor_of(call)
     for result in call.results:
@@ -306,7 +306,7 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
             result.family.append(result)
         result.linear = any(value.linear for value in values)
         result.weight = (shapes or call.op in UNCHANGED) and all(value.weight for value in values)
-        if weights and not result.over:
+        if not result.over and result.softmax < 0:
             result.over = weights.over
             result.softmax = weights.softmax
 

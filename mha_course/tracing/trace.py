@@ -124,7 +124,9 @@ def _namer(rows: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> AxisNam
     parts = [part for word in words for part in word.split("*")]
     joined = {part for word in words if "*" in word for part in word.split("*")}
     ids = {name for name, x in tensors.items() if patterns.is_ids(x)}
-    rows_of_all = [row for name, row in rows.items() if name in ids or {"C", "D", "3*C"} & {*row}]
+    # A bias of pairs, B T S C, is no sequence.
+    ones = {name: row for name, row in rows.items() if not {"T", "S"} <= {*row}}
+    rows_of_all = [row for name, row in ones.items() if name in ids or {"C", "D", "3*C"} & {*row}]
     whole = [word for row in rows_of_all for word in row]
     named = {*hints, *sizes, "H_kv"}  # what counts no tokens
     counts = [name for name in known if name in named and name not in joined]

@@ -160,7 +160,7 @@ OF_X = {  # from (B, S, C)
 OF_SEVERAL = {  # from (B, N, C), and from (B, L, C), which is twice as long
     "tokens_after_tokens": (lambda x, y, z: torch.cat([x, y[:, :3]], 1), "B T C", "B S C"),
     "tokens_after_their_like": (lambda x, y, z: torch.cat([x, x], 1), "B T C", "B N C"),
-    "tokens_that_fill_a_known_length": (lambda x, y, z: torch.cat([x, y], 1), "B M C", "B L C"),
+    "tokens_joined_as_long_as_others": (lambda x, y, z: torch.cat([x, y], 1), "B M C", "B S C"),
     "a_stack_is_named_by_its_first": (lambda x, y, z: torch.stack([x, y], 2), "B M C", "B N 2 C"),
     "index_select": (lambda x, y, z: x.index_select(1, y[0, :, 0].long()), "B M C", "B M C"),
     "index_with_named_tokens": (lambda x, y, z: x[:, y[0, :, 0].long()], "B M C", "B M C"),

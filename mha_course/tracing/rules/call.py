@@ -43,7 +43,7 @@ class TensorInfo:
     scale: float = 1.0  # the plain numbers that it, or what it was made of, was multiplied by
     scaled: int = -1  # the last step that did so
     over: str = ""  # weights: the axis along which they sum to 1
-    softmax: int = -1  # weights: the step that made them so
+    softmax: int = -1  # the step that made numbers sum to 1
     # scores: all that was made of them, up to the weights
     family: list[TensorInfo] = field(default_factory=list)
     reduced: str = ""  # a sum: the axis over which it runs

@@ -40,7 +40,11 @@ def _made_of(names: AxisNamer, axes: Axes, size: int) -> Axis:
         return unknown(size)  # of each head something else
     if names.is_token(last) or label == "H":
         return last if size_of(last) == size else unknown(size)
-    return (unique(size, Origin.LATENT),) if label == "kv_rank" else names.linear(size)
+    if label == "kv_rank":
+        return (unique(size, Origin.LATENT),)
+    made = names.linear(size)
+    known = names.label(made) in {*map(names.label, axes[:-1])} - {"?"}
+    return unknown(size) if known else made  # no tensor has its width twice
 
 
 def matmul(call: OpCall) -> list[Axes]:
@@ -106,7 +110,7 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
         _turn_roles(names, value, [letter not in out for letter in term])
     met: dict[Any, Axis] = {}
     seen: dict[Any, Axes] = defaultdict(list)
-    products = not any(value.over for value in values)
+    products = all(value.softmax < 0 for value in values)
     for number, term in enumerate(terms):
         factor = _axes_of_factor(call, tensors, terms, number, out)
         for letter, axis in zip(term, factor, strict=True):

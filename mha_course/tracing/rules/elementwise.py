@@ -147,10 +147,10 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: Axes) -> Non
     labels = [names.label(one) for one in axes]
     tokens = [names.label(one) for one in axes if names.is_token(one)]
     together = [factor.name for factor in axis if names.is_token((factor,))]
+    result.softmax = call.index
     if value.stage in SCORES or len(tokens) > 1:
         result.stage = "weights"
         result.over = label
-        result.softmax = call.index
     if value.stage in SCORES and axis == axes[-1]:
         numbers.check_scale(call, value)
         numbers.check_triangle(call, call.first())
@@ -184,7 +184,9 @@ def convolve(call: OpCall) -> list[Axes]:
     rows = zip(axes[2:], shape[2:], steps, strict=True)
     patches = [call.names.patches(axis, size, step) for axis, size, step in rows]
     channels = call.names.linear(shape[1])
-    if channels and channels[0].origin is Origin.TAKEN:
+    if call.names.is_token(axes[1]) and size_of(axes[1]) == shape[1]:
+        channels = axes[1]
+    elif channels and channels[0].origin is Origin.TAKEN:
         channels = unknown(shape[1])
     return [[axes[0], channels, *patches]]
 

@@ -17,14 +17,16 @@ def cat(call: OpCall) -> list[Axes]:
     dim = call.arg(1, "dim", "axis", default=0) % rank
     parts = [part for part in call.arg(0, "tensors") if part.dim() == rank and part.shape[dim]]
     rows = [call.axes(part) for part in parts]
-    out = [_shared_axis(call, list(column)) for column in zip(*rows, strict=True)]
-    along = [row[dim] for row in rows]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    along = columns[dim]
+    out = [along[0] if n == dim else _shared_axis(call, one) for n, one in enumerate(columns)]
     out[dim] = _concatenated(call, along, list(map(names.label, out)), call.outs[0].shape[dim])
     picked = _picked(call, parts)
     labels = {names.label(axis) for axis in along}
     split = "H" in map(names.label, rows[0]) and any(map(names.is_token, rows[0]))
     # In MLA both come from Linears of this call, so none is a cache.
     past = labels != {"D"} or not all(call.info(part).linear for part in parts)
+    past = past and all(call.info(part).stage not in ("context", "merged") for part in parts)
     if split and past and len(parts) == 2 and labels in ({"B"}, {"H"}, {"D"}):
         call.warn(warnings.warn("cache-joined", axis=warnings.WORDS[labels.pop()]))
     elif picked and (names.is_token(along[0]) or labels == {"D"}):  # sentences, or heads
@@ -88,11 +90,14 @@ def _concatenated_tokens(
     if not tokens:
         return unknown(size)
     if len(tokens) == len(along):
-        joined = "S" if heads or "S" not in names.reserved else "+".join(labels)
+        own = {*labels} <= names.reserved and labels[-1] != "T"  # new ones stand last in a cache
+        cache = (heads and not own) or "S" not in names.reserved
+        joined = "S" if cache else "+".join(labels)
         names.tokens.add(joined)
         if len({names.root(label) for label in labels}) == 1:
             return (Factor(labels[0], size),)
-        known = [n for n in ("S", *sorted(names.tokens)) if names.sizes.get(n) == size]
+        others = sorted(names.tokens - names.reserved, key=lambda name: (name != "S", name))
+        known = [n for n in others if names.sizes.get(n) == size]
         name = next((n for n in known if n not in labels), joined)
         names.pieces[name, size] = along
         return (Factor(name, size),)
@@ -107,7 +112,8 @@ def _concatenated_tokens(
     if patches or names.sizes.get(label) == size:  # or one was left out, and one put in
         return (Factor("S" if patches else label, size),)
     names.tokens.add(f"{label}+1")
-    return (Factor(f"{label}+1", size, tokens[0][0]),)
+    names.pieces[f"{label}+1", size] = [axis if axis in tokens else () for axis in along]
+    return (Factor(f"{label}+1", size),)
 
 
 def stack(call: OpCall) -> list[Axes]:

@@ -106,10 +106,10 @@ def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut |
         axis_of = dict(pairs)
         return _fill(names, [(f, axis_of.get(f, -1 - n)) for n, f in enumerate(tidied)], sizes)
     permuted = sorted(factor.size for factor in block) == sorted(sizes)
-    whole_first = sizes[0] % block[0].size == 0 and not permuted
-    if whole_first and len(set(came_from[1:])) == 1 and came_from[0] not in came_from[1:]:
+    if not permuted and sizes[0] % block[0].size == 0:  # what stands before the others stays whole
         inner, cut = _fill(names, pairs[1:], [sizes[0] // block[0].size, *sizes[1:]])
-        return [(block[0], *inner[0]), *inner[1:]], cut  # what stands before the others stays whole
+        if not cut:
+            return [(block[0], *inner[0]), *inner[1:]], None
     if len(set(came_from)) == 1 and not permuted:  # one axis, divided in another way
         whole = factors.unique(math.prod(sizes), name=names.label(block))
         return names.parts(whole, tuple(sizes)), None

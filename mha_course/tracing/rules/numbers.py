@@ -40,7 +40,7 @@ def _number(value: Any) -> float:
     """Return a plain number, or that of a tensor without axes; 0 of anything else."""
     alone = type(value) in PLAIN and value.dim() == 0 and value.device.type == "cpu"
     if alone and not value.is_complex():
-        return float(value)
+        return float(value.detach())
     return float(value) if type(value) in (int, float, Size) else 0.0
 
 

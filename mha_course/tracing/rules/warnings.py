@@ -97,7 +97,15 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> str | N
     name = next(name for holds, name in mistakes if holds)
     words = dict.fromkeys(_written(names, factor) for factor in cut.factors)
     text = warn(name, axes=" and ".join(words))
-    return Question(text) if shifted and name == "reshape-across-axes" else text
+    unusual = shifted and name == "reshape-across-axes"
+    return Question(text) if unusual or _groups_channels(names, cut) else text
+
+
+def _groups_channels(names: AxisNamer, cut: Cut) -> bool:
+    """Return whether several channels with all of their pixels became one, as in a group norm."""
+    pixels = tuple([f for f, axis in zip(cut.factors, cut.axes, strict=True) if axis != cut.axes[0]])
+    channels = not names.is_token((cut.factors[0],))
+    return channels and names.is_token(pixels) and cut.sizes[-1] % size_of(pixels) == 0
 
 
 def _joins_tokens(names: AxisNamer, cut: Cut, rank: int) -> bool:
