@@ -25,7 +25,7 @@ class Origin(IntEnum):  # ints are hashed fast
     LINEAR = auto()  # made by a Linear, its inner order is free
     LATENT = auto()  # made by a Linear of the latents of attention
     TAKEN = auto()  # made by a Linear, as wide as a head, so taken for D
-    EITHER = auto()  # one half of a width of 4, or the two numbers beside it
+    EITHER = auto()  # half of a width of 4 or the pair beside it; 2 KV heads or those of each
     MIXED = auto()  # parts of several axes
     COPIES = auto()  # of one number
     GROUPED = auto()  # repeated heads, each beside its copies; a width of pairs side by side
@@ -117,6 +117,12 @@ def _alone(axis: Axis) -> Factor | None:
     return axis[0] if whole.number else None
 
 
+def _of_groups(axis: Axis) -> bool:
+    """Return whether this is H_kv or the heads of each, and which is not known yet."""
+    whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.EITHER else None
+    return whole is not None and whole.name == "H"
+
+
 def _order_of(axis: Axis) -> Origin | None:
     """Return whether an axis has its copies, or its pairs, side by side or all of them again."""
     copies = [factor.origin is Origin.COPIES for factor in axis]
@@ -167,7 +173,7 @@ class AxisNamer:
         letters = {name for name in given if name[0].isalpha()}  # no "?", no "3"
         self.tokens = letters - FEATURES - set(counts) | {"T", "S"}
         self.reserved = set(whole) & self.tokens
-        self.roots: dict[str, str] = {}
+        self.roots = {name: name.rstrip("'") for name in letters if name.endswith("'")}
         self.labels: dict[Axis, str] = {}
         self.widths: dict[tuple[int, int], dict[int, Axis]] = {}  # of Linears, by H and D
         self.confirmed: set[Factor] = set()  # of what was taken for a width: what was used as one
@@ -253,7 +259,8 @@ class AxisNamer:
         """Name the parts into which one factor is split."""
         if whole.size in sizes:
             return [(whole,) if size == whole.size else () for size in sizes]
-        if sizes == (2, 2) and self.is_width((whole,)):  # their use will tell which one is D/2
+        of_pairs = whole.name == "H" and self.extra.get("H_kv") == 2  # or keys beside values
+        if sizes == (2, 2) and (of_pairs or self.is_width((whole,))):  # their use will tell which
             number = next(_numbers)
             return [(Factor("?", 2, whole, n, Origin.EITHER, number),) for n in (2, 1)]
         names = self._names_of_parts(whole, sizes)
@@ -357,9 +364,11 @@ class AxisNamer:
 
     def take_apart(self, axis: Axis) -> None:
         """Note that an axis is taken apart: for a width of 4 in (2, 2) it is the 2, not D/2."""
-        if len(axis) == 1 and axis[0].origin is Origin.EITHER and axis[0].whole:
+        whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.EITHER else None
+        if whole:
             other = axis[0]._replace(stride=3 - axis[0].stride)
-            self.found |= {axis[0]: (Factor("2", 2),), other: self.half((axis[0].whole,))}
+            rest = self.read("H_kv", 2) if whole.name == "H" else self.half((whole,))
+            self.found |= {axis[0]: (Factor("2", 2),), other: rest}
 
     def tidy(self, axis: Axis) -> Axis:
         """Join what belongs together: all parts of one whole, two halves, repeated heads."""
@@ -435,7 +444,8 @@ class AxisNamer:
                     named[self.label(axis)] = axis
         roots = {self.root(label) for label in named}
         for one in group:
-            self.found[one] = (one,)
+            name = ("H/H_kv", "H_kv")[one.stride - 1] if _of_groups((one,)) else one.name
+            self.found[one] = (one._replace(name=name),)
             if len(roots) == 1:  # what met axes of two kinds is none of them
                 self.found[one] = named.get(min(roots), next(iter(named.values())))
         return self.found[factor]
@@ -548,7 +558,7 @@ class AxisNamer:
         if b == "?" or b.isdigit():
             return left, False
         if a == "?" or a.isdigit():
-            return right, False
+            return (left if _of_groups(left) else right), False
         if self.root(a) == self.root(b):
             return (left if a == self.root(a) else right), False
         for axis, other in ((left, right), (right, left)):

@@ -307,6 +307,8 @@ def _name(call: OpCall, axes: Axes, moved: Moved, number: int) -> tuple[Axes, Se
             (d for d in seen if stride <= d.stride < stride * max(size, 2)), reverse=True
         )
         start = moved.first // stride % (2 * size or 1)
+        if digits and digits[0].size == 1:
+            names.take_apart(axis)
         if len(digits) > 1:
             named |= zip(digits, _windows(names, axis, stride, digits), strict=True)
         elif digits:
