@@ -114,6 +114,39 @@ def test_triangles_of_visible_keys(seen, mistake):
         assert asked(fn) == ([(mistake, op)] if mistake else []), name
 
 
+ONES = triangle(LAST).float()
+NOT_HIDING = {
+    "mask-multiplied": attention(masked=lambda s: s * ONES),
+    "mask-added-as-number": attention(masked=lambda s: s + ONES),
+    "mask-added-as-number in the kernel": kernel(attn_mask=ONES),
+    "softmax-twice": attention(after=lambda w: w.softmax(-1)),
+}
+
+
+@pytest.mark.parametrize("name", NOT_HIDING)
+def test_a_triangle_of_ones_hides_nothing_and_one_softmax_is_enough(name):
+    (found,) = asked(NOT_HIDING[name])
+    assert found[0] == name.split()[0]
+
+
+@pytest.mark.parametrize("fill", [float("-inf"), -1e9])
+def test_weights_are_not_hidden_as_scores_are(fill):
+    seen = triangle(LAST)
+    x = torch.randn(B, H, S, D)
+    for value, count in ((fill, 1), (0.0, 0)):
+        fn = attention(after=lambda w, value=value: w.masked_fill(~seen, value))
+        found = trace(fn, x[:, :, :T], x, x, axes=["B H T D", *["B H S D"] * 2])
+        assert [step.warning.partition(":")[0] for step in found.warnings] == [
+            "mask-after-softmax"
+        ] * count
+
+
+def test_a_learned_number_is_read_in_silence():
+    scale = nn.Parameter(torch.tensor(1.0))
+    found = trace(lambda q: q * scale, torch.randn(B, S, C), axes="B S C")
+    assert (found.notes, found.questions) == ((), ())
+
+
 def test_true_hides_in_the_mask_of_torchs_module():
     module = nn.MultiheadAttention(C, H, batch_first=True)
     x = torch.randn(B, S, C)

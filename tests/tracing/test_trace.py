@@ -161,6 +161,11 @@ OF_SEVERAL = {  # from (B, N, C), and from (B, L, C), which is twice as long
     "tokens_after_tokens": (lambda x, y, z: torch.cat([x, y[:, :3]], 1), "B T C", "B S C"),
     "tokens_after_their_like": (lambda x, y, z: torch.cat([x, x], 1), "B T C", "B N C"),
     "tokens_joined_as_long_as_others": (lambda x, y, z: torch.cat([x, y], 1), "B M C", "B S C"),
+    "unknown_after_as_many_tokens": (
+        lambda x, y, z: y * torch.cat([x, y], 1).mean(),
+        "B ? C",
+        "B ? C",
+    ),
     "a_stack_is_named_by_its_first": (lambda x, y, z: torch.stack([x, y], 2), "B M C", "B N 2 C"),
     "index_select": (lambda x, y, z: x.index_select(1, y[0, :, 0].long()), "B M C", "B M C"),
     "index_with_named_tokens": (lambda x, y, z: x[:, y[0, :, 0].long()], "B M C", "B M C"),
@@ -1328,6 +1333,12 @@ def rotated(q):
     return torch.cat([angles, angles], -1).cos() * q
 
 
+def stored_at_places(q):
+    cache = torch.zeros(B, H, 9, D, dtype=q.dtype)
+    cache[:, :, torch.arange(S)] = q
+    return cache
+
+
 def stored_head_by_head(q):
     out = torch.zeros(B, H, S, D)
     for head in range(H):
@@ -1358,7 +1369,11 @@ OF_SIZES = {
         "B H S D",
         {"setitem": "B H S D", "zeros": "B H S D"},
     ),
+    "stored_at_places": (stored_at_places, "B H S D", {"setitem": "B H ? D"}),
     "filled": (lambda x: x.new_zeros(x.shape), "B S C", {"new_zeros": "B S C"}),
+    "wider": (lambda x: torch.zeros(x.size(2) + 2), "B S C", {"zeros": "?"}),
+    "of_two_kinds": (lambda x: torch.zeros(x.size(0) + x.size(2)), "B S C", {"zeros": "?"}),
+    "twice_as_many": (lambda x: torch.zeros(x.size(1) + x.size(1)), "B N C", {"zeros": "N"}),
     "square": (lambda x: torch.eye(x.size(1)), "B S C", {"eye": "T S"}),
     "of_past_and_new": (lambda x: torch.arange(0 + x.size(1)), "B S C", {"arange": "S"}),
     "shown": (lambda x: torch.zeros(1, 1).expand(x.size(0), 3), "B S C", {"expand": "B ?"}),

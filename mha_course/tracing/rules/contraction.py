@@ -204,8 +204,10 @@ def _stage_of(call: OpCall, values: Infos, terms: list[Letters], gone: Seen, axe
     both = len([value for value in values if value.linear]) > 1
     if weights is not None and len(values) > 1:
         place = 0 if weights == 0 else -1
-        over = [names.label(gone[letter][place]) for letter in gone if letter in terms[weights]]
-        _check_weighted_sum(call, values[weights], over)
+        shared = [gone[letter] for letter in gone if letter in terms[weights]]
+        over = [names.label(pair[place]) for pair in shared]
+        of_values = [names.label(pair[-1 - place]) for pair in shared]
+        _check_weighted_sum(call, values[weights], over, of_values)
         numbers.check_weights(call, values[weights])
         had = {label for value in values for label in map(names.label, value.axes)}
         if names.sizes.get("H") != 1 and "H" in had - set(labels) and "D" in labels:
@@ -239,16 +241,22 @@ def _warn_of_pieces(call: OpCall, values: list[TensorInfo]) -> None:
         call.warn(warnings.warn("qkv-cut-along-tokens"))
 
 
-def _check_weighted_sum(call: OpCall, weights: TensorInfo, summed: list[str]) -> None:
+def _check_weighted_sum(
+    call: OpCall, weights: TensorInfo, summed: list[str], of_values: list[str]
+) -> None:
+    names = call.names
     over = weights.over
-    tokens = list(filter(call.names.counts_tokens, summed))
+    tokens = list(filter(names.counts_tokens, summed))
+    other = next((label for label in of_values if names.counts_tokens(label)), over)
+    if over in tokens and names.root(other) != names.root(over):
+        call.warn(warnings.warn("contraction-of-different-axes", left=over, right=other))
     # The one of "+1" may be a sink, which has no value.
     if not tokens or over in tokens or over.removesuffix("+1") in tokens:
         call.pending.pop(weights.softmax, None)
-    elif call.names.root(over) != over or over == "T":
+    elif names.root(over) != over or over == "T":
         text = warnings.of_softmax("softmax-over-queries", weights.labels, tokens[0])
         call.warn(text, weights.softmax)
-    elif call.names.counts_tokens(over):
+    elif names.counts_tokens(over):
         call.warn(warnings.warn("weights-transposed", left=over, right=tokens[0]))
 
 
@@ -292,6 +300,7 @@ def fused(call: OpCall) -> list[Axes]:
     if labels[-2:] != ["H", "H"] and names.label(q[-1]) == "D":
         _check_scale_of_kernel(call, size_of(q[-1]))
     _ask_about_tiles(call, k)
+    _warn_of_pieces(call, list(map(call.info, call.tensors[:2])))
     if isinstance(mask, Tensor):
         numbers.check_triangle(call, mask)
         for left, right in zip(full[::-1], call.axes(mask)[::-1], strict=False):

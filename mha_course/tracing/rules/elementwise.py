@@ -10,7 +10,7 @@ from mha_course.tracing.axes import Axes, Axis, Factor, Origin, Size, axis_of, s
 from mha_course.tracing.rules import numbers, warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo, rules
 from mha_course.tracing.rules.contraction import of_sum
-from mha_course.tracing.rules.moves import keys_of, meet_mask
+from mha_course.tracing.rules.moves import is_bool, keys_of, meet_mask
 
 
 def same(call: OpCall) -> list[Axes]:
@@ -38,13 +38,20 @@ def stored(call: OpCall) -> list[Axes]:
     axes = call.axes(target)
     meet_mask(call, key, axes)
     keys = keys_of(key, len(axes))
-    if not isinstance(source, Tensor) or not all(isinstance(k, (int, slice)) for k in keys):
+    listed = [isinstance(k, Tensor) and k.dim() == 1 and not is_bool(k) for k in keys]
+    known = [
+        isinstance(k, (int, slice)) or in_list for k, in_list in zip(keys, listed, strict=True)
+    ]
+    if not isinstance(source, Tensor) or not all(known) or sum(listed) > 1:
         return [axes]
-    left = [n for n, k in enumerate(keys) if isinstance(k, slice)]
+    left = [n for n, k in enumerate(keys) if not isinstance(k, int)]
     new = dict(zip(left[::-1], call.axes(source)[::-1], strict=False))
     picked = {(size_of(one.axis), one.position): one.axis for one in call.info(source).selections}
-    for n in set(range(len(axes))) - set(left):
-        new[n] = picked.get((size_of(axes[n]), keys[n] % size_of(axes[n])), ())
+    for n, key in enumerate(keys):
+        if isinstance(key, int):
+            new[n] = picked.get((size_of(axes[n]), key % size_of(axes[n])), ())
+        elif isinstance(key, Tensor):  # places along an axis, not all of it
+            new.pop(n, None)
     return _written(call, target, new)
 
 
@@ -88,6 +95,7 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[Axes]) -> No
     divides = call.op in numbers.DIVISIONS
     over = next((value.reduced for value in values if value.reduced and divides), "")
     if main.stage == "weights":
+        numbers.check_hidden_weights(call)
         if over:  # they sum to 1 along another axis from here on
             result.over = over
             result.softmax = call.index
@@ -100,6 +108,7 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[Axes]) -> No
         result.stage = "scaled_scores" if main.stage != "masked_scores" else main.stage
     elif len(values) > 1 and call.op in ("masked_fill", "where", "add", "sub"):
         result.stage = "masked_scores"
+        numbers.check_added(call)
         columns = [row[-2] for row in rows if len(row) > 1 and size_of(row[-1]) == 1]
         per_query = any(size_of(axis) > 1 and call.names.is_token(axis) for axis in columns)
         pixels = len(list(filter(call.names.is_token, main.axes))) > 2  # keys of two axes
@@ -148,6 +157,8 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: Axes) -> Non
     tokens = [names.label(one) for one in axes if names.is_token(one)]
     together = [factor.name for factor in axis if names.is_token((factor,))]
     result.softmax = call.index
+    if value.stage == "weights" and value.over == label:
+        call.warn(warnings.warn("softmax-twice"))
     if value.stage in SCORES or len(tokens) > 1:
         result.stage = "weights"
         result.over = label

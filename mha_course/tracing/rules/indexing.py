@@ -96,8 +96,8 @@ def _concatenated_tokens(
         names.tokens.add(joined)
         if len({names.root(label) for label in labels}) == 1:
             return (Factor(labels[0], size),)
-        others = sorted(names.tokens - names.reserved, key=lambda name: (name != "S", name))
-        known = [n for n in others if names.sizes.get(n) == size]
+        free = sorted(names.tokens - names.reserved, key=lambda name: (name != "S", name))
+        known = [n for n in free if names.sizes.get(n) == size]
         name = next((n for n in known if n not in labels), joined)
         names.pieces[name, size] = along
         return (Factor(name, size),)

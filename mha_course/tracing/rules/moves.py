@@ -317,7 +317,7 @@ def _name(call: OpCall, axes: Axes, moved: Moved, number: int) -> tuple[Axes, Se
             if call.op == "getitem" and piece and axis[-len(piece) :] == piece:
                 outer = axis[: -len(piece)]  # one head's width
                 selected.append(Selection(outer, names.label(outer), start // digit.size))
-            elif linear and names.is_token(axis):
+            elif linear and any(names.is_token((factor,)) for factor in axis):
                 selected.append(Selection((), f"{PIECE} {call.index}", number))
         elif call.op in ("getitem", "select", "unbind"):
             label = names.label(axis)

@@ -67,6 +67,24 @@ def check_weights(call: OpCall, weights: TensorInfo) -> None:
         call.warn(Question(warn("scale-after-softmax")), weights.scaled)
 
 
+def check_hidden_weights(call: OpCall) -> None:
+    """Warn of weights, which are positive, that are filled as scores are hidden."""
+    fills = [_number(value) for value in (*call.args[1:], *call.kwargs.values())]
+    if call.op.removesuffix("_") in ("masked_fill", "where") and min(fills, default=0) <= HIDDEN:
+        call.warn(warn("mask-after-softmax"))
+
+
+def check_added(call: OpCall) -> None:
+    """Ask about a triangle of ones that is added to scores, in which 0 should hide."""
+    for table in call.tensors if call.op.removesuffix("_") == "add" else ():
+        if table.dim() > 1 and type(table) in PLAIN and not table.is_meta:
+            queries, keys = table.shape[-2:]
+            first = table.detach()[(0,) * (table.dim() - 2)]
+            small = 2 < queries <= keys and queries * keys <= LIMIT
+            if small and torch.equal(first, torch.ones_like(first).tril(keys - queries)):
+                call.warn(Question(warn("mask-added-as-number")))
+
+
 def check_triangle(call: OpCall, table: Tensor) -> None:
     """Ask about a triangle of visible keys, in scores or their mask, that is not the causal one."""
     if table.dim() < 2 or table.is_meta or type(table) not in PLAIN:
@@ -74,10 +92,13 @@ def check_triangle(call: OpCall, table: Tensor) -> None:
     queries, keys = table.shape[-2:]
     if not 2 < queries <= keys or queries * keys > LIMIT:
         return
-    first = table.detach()[(0,) * (table.dim() - 2)]
-    seen = (first if first.dtype == torch.bool else first > HIDDEN).cpu()
+    first = table.detach()[(0,) * (table.dim() - 2)].cpu()
+    seen = first if first.dtype == torch.bool else first > HIDDEN
     ahead = keys - queries
     every = torch.ones_like(seen)
+    if seen.all() and torch.equal(first == 0, every.triu(ahead + 1)):
+        added = torch.equal(first == 1, every.tril(ahead))
+        call.warn(Question(warn("mask-added-as-number" if added else "mask-multiplied")))
     triangles = (
         (every.tril(ahead), ""),
         (every.triu(ahead + 1), "mask-inverted"),

@@ -17,7 +17,8 @@ QUESTIONS = {
     "softmax-over-queries", "softmax-over-heads", "softmax-over-everything", "weights-transposed",
     "heads-averaged",
     "no-split", "attention-over-batch", "tokens-joined", "merge-dim-before-heads", "cache-joined",
-    "qkv-cut-along-tokens", "mask-on-queries", "rope-layout-mixed", "kv-repeat-interleaved-wrongly",
+    "qkv-cut-along-tokens", "softmax-twice", "mask-on-queries", "rope-layout-mixed",
+    "kv-repeat-interleaved-wrongly",
 }  # fmt: skip
 
 WORDS = {"H": "heads", "D": "head width", "B": "batch"}
@@ -103,7 +104,7 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> str | N
 
 def _groups_channels(names: AxisNamer, cut: Cut) -> bool:
     """Return whether several channels with all of their pixels became one, as in a group norm."""
-    pixels = tuple([f for f, axis in zip(cut.factors, cut.axes, strict=True) if axis != cut.axes[0]])
+    pixels = tuple(cut.factors[cut.axes.count(cut.axes[0]) :])
     channels = not names.is_token((cut.factors[0],))
     return channels and names.is_token(pixels) and cut.sizes[-1] % size_of(pixels) == 0
 
