@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -54,10 +54,11 @@ OF_SERVER = re.compile(
 MAPPED = re.compile(rf"(?m)^\S+ \S+ \S+ (\S+ \d+) +(?:/.*/{PREFIX}|/memfd:).* \(deleted\)$")
 # processes side by side
 PLACES = min(8, len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1)
-# Seconds that an answer may take without cost, and that all answers of a learner may take beyond.
-FREE, PATIENCE = 6.0, 120.0
+# Seconds that an answer may take at little cost, what each of them costs, and what all answers of a
+# learner may cost.
+FREE, SHARE, PATIENCE = 6.0, 0.1, 120.0
 TOO_LONG = "It was stopped after {:g} seconds."
-IMPATIENT = "It was not run: other answers of the same learner ran for more than two minutes."
+IMPATIENT = "It was not run: other answers of the same learner took too long."
 FULL = "It was stopped: it wrote more than 64 MB, or a thousand files."
 ENDED = "Its process ended by itself, without a result."
 NOT_STARTED = "No process could be started for it ({}). Run the same command again."
@@ -165,7 +166,7 @@ def run_all(
         says why where there is none.
     """
     running = list[Task]()
-    taken = Counter[str]()  # by each learner, in whole seconds beyond those that are free
+    taken = defaultdict[str, float](float)  # by each learner
     try:
         while True:
             while len(running) < PLACES and (next_one := following()):
@@ -184,7 +185,8 @@ def run_all(
                     task.read()
                     task.end()
                     running.remove(task)
-                    taken[task.owner] += max(0, round(time.monotonic() - task.since - FREE))
+                    spent = time.monotonic() - task.since
+                    taken[task.owner] += min(spent, FREE) * SHARE + max(0, spent - FREE)
                     yield task
     finally:
         for task in running:

@@ -697,9 +697,10 @@ def finished(*owners):
     return [result for _, result in sorted((task.key, task.result) for task in done)]
 
 
-def test_a_learner_may_take_so_much_time_in_all(monkeypatch):
+@pytest.mark.parametrize(("name", "value"), [("FREE", -200.0), ("SHARE", 1e6)])
+def test_a_learner_may_take_so_much_time_in_all(name, value, monkeypatch):
     monkeypatch.setattr(workers, "PLACES", 1)
-    monkeypatch.setattr(workers, "FREE", -200.0)
+    monkeypatch.setattr(workers, name, value)
     assert finished("a", "a", "b") == ["0", workers.IMPATIENT, "2"]
 
 
