@@ -91,6 +91,7 @@ WRONG = {
         "B C Y X",
         {},
     ),
+    "folded_behind_the_tokens": (lambda x: x.view(B * 6, 3, D), "S B H D", {"S": 3, "H": 6}),
     "windows_without_permute": (lambda x: x.view(B * 6, 4, C), "B Y X C", {}),
     "angles_on_the_heads": (
         lambda q: q * torch.outer(torch.arange(q.size(1)), torch.ones(q.size(-1))).cos(),

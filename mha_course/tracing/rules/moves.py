@@ -108,7 +108,7 @@ def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut |
     permuted = sorted(factor.size for factor in block) == sorted(sizes)
     if not permuted and sizes[0] % block[0].size == 0:  # what stands before the others stays whole
         inner, cut = _fill(names, pairs[1:], [sizes[0] // block[0].size, *sizes[1:]])
-        if not cut:
+        if not cut and (len(block) == 2 or block[-1].name != "H"):  # heads are seldom divided
             return [(block[0], *inner[0]), *inner[1:]], None
     if len(set(came_from)) == 1 and not permuted:  # one axis, divided in another way
         whole = factors.unique(math.prod(sizes), name=names.label(block))
