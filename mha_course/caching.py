@@ -88,7 +88,7 @@ def kv_cache_bytes(
 def gather_pages(pages: Tensor, table: Tensor, length: int) -> Tensor:
     """Return the keys of one text in order, from the pages that its block table lists.
 
-    Args: table has the number of each of its pages, int64, and may be longer: what stands behind
+    Args: table has the number of each of its pages, int64, and may be longer: what comes after
         the text's last page is not read. length is the text's, in tokens.
     Shape: pages (P, H, N, D), table (n,), 0 <= length <= n N -> (H, length, D).
     Raises: ShapeError.
