@@ -249,7 +249,8 @@ EXERCISES = [
         "The new token needs its own q, k and v. What does it need from the tokens before it, and "
         "what not?",
         "Project and split the one token, append its key and value to the caches, and attend with "
-        "its query to all of them. No mask is needed: nothing in the cache lies in the future.",
+        "its query to all of them. No mask is needed here: nothing in the cache lies in the "
+        "future, and nothing is padding.",
         "q, k, v of the new token are (B, H, 1, D). Both caches grow from (B, H, P, D) to (B, H, "
         "P + 1, D). Its weights are (B, H, 1, P + 1).",
         line="q, k, v = (split_heads(x_t @ w.T, num_heads) for w in (w_q, w_k, w_v))  # (B, H, 1, "
