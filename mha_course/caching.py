@@ -1,7 +1,7 @@
 """Decoding token by token: keys and values of the past are kept, and shared by several query heads.
 
 Axes: B batch, H query heads, G key-value heads, T new tokens, P past ones in the cache, S = P + T
-with the new, C width, D = C / H head width; in gather_pages P pages of N tokens each. Inputs that
+with the new, C width, D = C / H head width; in gather_pages A pages of N tokens each. Inputs that
 do not fit raise ShapeError.
 """
 
@@ -88,9 +88,9 @@ def kv_cache_bytes(
 def gather_pages(pages: Tensor, table: Tensor, length: int) -> Tensor:
     """Return the keys of one text in order, from the pages that its block table lists.
 
-    Args: table has the number of each of its pages, int64, and may be longer: what stands behind
+    Args: table has the number of each of its pages, int64, and may be longer: what comes after
         the text's last page is not read. length is the text's, in tokens.
-    Shape: pages (P, H, N, D), table (n,), 0 <= length <= n N -> (H, length, D).
+    Shape: pages (A, H, N, D), table (n,), 0 <= length <= n N -> (H, length, D).
     Raises: ShapeError.
 
     >>> pages = torch.arange(12.0).view(3, 1, 4, 1)  # page 0 holds 0 to 3, page 1 holds 4 to 7
@@ -99,7 +99,7 @@ def gather_pages(pages: Tensor, table: Tensor, length: int) -> Tensor:
 
     Reference: Kwon et al. 2023, PagedAttention, section 4.1.
     """
-    errors.require_shape("gather_pages", "pages", pages, dict.fromkeys("PHND"))
+    errors.require_shape("gather_pages", "pages", pages, dict.fromkeys("AHND"))
     errors.require_shape("gather_pages", "table", table, {"n": None})
     errors.require_int("gather_pages", "length", length, least=0)
     room = len(table) * pages.size(2)

@@ -24,7 +24,7 @@ _INDEX = {word: number for number, word in enumerate(WORDS)}
 
 
 def encode(texts: Sequence[Sequence[str]]) -> Tensor:
-    """Turn sentences into ids with <start> before and <end> behind, padded on the right: (B, S).
+    """Turn sentences into ids with <start> before and <end> after, padded on the right: (B, S).
 
     Raises: ShapeError for no sentence, no word, or an unknown one.
 

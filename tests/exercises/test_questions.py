@@ -290,8 +290,8 @@ def who_ignores():
     weights = module(x, x, x, key_padding_mask=real)[1]
     seen = tuple((weights[0, 0] > 0).tolist())
     words = tuple(real[0].tolist())
-    paddings = tuple((~real[0]).tolist())
-    ways = {words: "the three words", paddings: "the two paddings"}
+    pads = tuple((~real[0]).tolist())
+    ways = {words: "the three words", pads: "the two pads"}
     return ways.get(seen, "everything")
 
 

@@ -121,7 +121,7 @@ EXERCISES = [
         entropy,
         "What does 0 · log 0 give in floating point, and what should it give here?",
         "Each weight times its logarithm, summed, with a minus. `torch.special.xlogy` takes 0 · "
-        "log 0 as 0. See “Deeper: entropy, a number for undecided”.",
+        "log 0 as 0. See “Deeper: entropy, how undecided a row is”.",
         "Number by number from (…, S) to (…, S), then a sum over the last axis: (…).",
         inputs=[lambda: (weights(),), lambda: (normalize(weights() ** 3, p=1, dim=-1),)],
         drawn=lambda d: (normalize(d("BHTS").relu() + torch.eye(d.S)[0], p=1, dim=-1),),

@@ -78,7 +78,7 @@ class SplitLab(Lab):
             ["attention patterns", f"{num_heads}"],
             ["scores, H · S · S", f"{num_heads} · {tokens} · {tokens} = {num_heads * tokens**2}"],
             ["parameters, all four Linears", f"{parameters:,}"],
-            ["rank of a head's form W_Qᵀ W_K", f"{rank}, at most D = {head_dim}"],
+            ["numbers a head compares by (rank)", f"{rank}, at most D = {head_dim}"],
         ]
         share = plain(1 / num_heads)
         parts = [
@@ -104,5 +104,5 @@ class SplitLab(Lab):
         ), (
             f"H = {num_heads}: {heads} D = {head_dim} of {width} rows and makes {pattern}. "
             f"Parameters: {parameters:,}, the same for every H. "
-            f"Scores: {num_heads * tokens**2}. A head compares in at most {rank} ways."
+            f"Scores: {num_heads * tokens**2}. A head compares by at most {rank} numbers."
         )

@@ -411,7 +411,7 @@ QUESTIONS = {
         units="entries true",
     ),
     "padding-shape": question(
-        "Scores are (2, 4, 5, 5), which is (B, H, T, S). Sentence 1 ends with two paddings, which "
+        "Scores are (2, 4, 5, 5), which is (B, H, T, S). Sentence 1 ends with two pads, which "
         "no query may see. Which shape must the mask have?",
         "(2, 5) → Shapes are matched from the right: the 2 would meet T = 5, and the call stops. "
         "At T = 2 it would run, as a mask (T, S).",
@@ -432,11 +432,11 @@ QUESTIONS = {
     "blind-rows": question(
         "Two words are filled up to five tokens, with the padding on the left. The mask is causal "
         "and hides padding. How many of the five rows see nothing?",
-        "3 → The rows of the three paddings. Each may attend to itself and back, where there is "
-        "only padding.",
+        "3 → The rows of the three pads. Each may attend to itself and back, where there is only "
+        "padding.",
         "0 → Take the first row. It may only see itself, and it is padding.",
         "1 → The first row is one. What do the second and the third see?",
-        "2 → Count the paddings again: 5 - 2.",
+        "2 → Count the pads again: 5 - 2.",
         "5 → The two words see themselves.",
         units="rows",
         nudge="Where are the words? Each row sees itself and what is before it, without the "
@@ -454,14 +454,14 @@ QUESTIONS = {
         units="keys key",
     ),
     "who-ignores": question(
-        "A sentence has three words and two paddings. nn.MultiheadAttention gets key_padding_mask "
+        "A sentence has three words and two pads. nn.MultiheadAttention gets key_padding_mask "
         "= [True, True, True, False, False]. What does a query attend to?",
         "the three words → It would in this course, where True = may attend. This module means "
         "the opposite.",
-        "✔ the two paddings → True means “ignore this key” here. The words are ignored, and no "
+        "✔ the two pads → True means “ignore this key” here. The words are ignored, and no "
         "error tells you.",
         "everything → A bool mask always hides something, unless all of it says “may attend”.",
-        also=("paddings", "the paddings", "padding", "the padding"),
+        also=("pads", "the pads", "paddings", "the padding"),
     ),
     "after-softmax": question(
         "Softmax first, over all keys. Then the weights of later tokens are set to 0, and nothing "

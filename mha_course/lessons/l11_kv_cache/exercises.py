@@ -57,7 +57,7 @@ def _caches() -> tuple[Tensor, Tensor]:
 
 
 def _joined(dim: int) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Put what is new behind the caches on an axis."""
+    """Put what is new after the caches on an axis."""
     return lambda a, b, k, v: (torch.cat((a, k), dim), torch.cat((b, v), dim))
 
 
@@ -249,7 +249,8 @@ EXERCISES = [
         "The new token needs its own q, k and v. What does it need from the tokens before it, and "
         "what not?",
         "Project and split the one token, append its key and value to the caches, and attend with "
-        "its query to all of them. No mask is needed: nothing in the cache lies in the future.",
+        "its query to all of them. No mask is needed here: nothing in the cache lies in the "
+        "future, and nothing is padding.",
         "q, k, v of the new token are (B, H, 1, D). Both caches grow from (B, H, P, D) to (B, H, "
         "P + 1, D). Its weights are (B, H, 1, P + 1).",
         line="q, k, v = (split_heads(x_t @ w.T, num_heads) for w in (w_q, w_k, w_v))  # (B, H, 1, "
@@ -327,7 +328,7 @@ EXERCISES = [
         drawn=_drawn_pages,
         cases=(
             "",
-            "Here the text fills two pages, and the table goes on behind them with 40 and −1, "
+            "Here the text fills two pages, and the table goes on after them with 40 and −1, "
             "which are no pages of its own.",
         ),
         axes="H length D",
@@ -359,8 +360,8 @@ QUESTIONS = {
         also=("0", "zero", "no word", "not one", "not a single one"),
     ),
     "twice-as-long": question(
-        "Without a cache, all n · n scores are computed again for each new word. How much more "
-        "work are the scores of a text that is twice as long, all its words together?",
+        "Without a cache, all n · n scores are computed again for each new word. For a text "
+        "twice as long, how much more work are the scores of all its words together?",
         "2 times → There are twice as many words, but the later ones cost more than the early "
         "ones.",
         "4 times → That is the last word alone. There are also twice as many words.",

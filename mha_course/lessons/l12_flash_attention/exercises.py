@@ -497,8 +497,8 @@ QUESTIONS = {
         tolerance=0.001,
     ),
     "flash-saved": question(
-        "Training needs the weights again on the way back. What does tiled attention keep for "
-        "that, besides q, k, v and the context?",
+        "Training needs the weights again in the backward pass. What does tiled attention keep "
+        "for that, besides q, k, v and the context?",
         "the weights → They are the T x S matrix that must not be kept. They can be computed "
         "again.",
         "✔ one number for each query → With its log-sum-exp at hand, any block of weights is one "

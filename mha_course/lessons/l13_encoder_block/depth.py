@@ -6,7 +6,7 @@ Axes: N draws, B sentences, S tokens, C = d_model width, L layers, V words in th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ HEADS = 4
 INNER = 192
 WORDS = 100
 Wiring = Callable[[EncoderBlock, Tensor], Tensor]
+Start = Literal["Xavier", "torch", "GPT-2"]  # how parameters are drawn
 
 
 class Depth(NamedTuple):
@@ -61,12 +62,19 @@ def post_norm(block: EncoderBlock, x: Tensor) -> Tensor:
     return block.norm2(x + block.feed_forward(x))
 
 
-def measure(wiring: Wiring, num_layers: int, *, last_norm: bool = False, draws: int = 10) -> Depth:
+def measure(
+    wiring: Wiring,
+    num_layers: int,
+    *,
+    last_norm: bool = False,
+    draws: int = 10,
+    start: Start = "Xavier",
+) -> Depth:
     """Send random words through untrained blocks and a gradient back, once for each draw.
 
     The words are unit-normal (B, S, C). A last Linear, after a norm where last_norm says so, makes
     logits of them, and the loss is the cross-entropy with words drawn at random.
-    Matrices are drawn as Glorot and Bengio (2010) say, biases are 0. All in float64 on the CPU.
+    The blocks are drawn as start says. All in float64 on the CPU.
 
     Args: ``wiring(block, x)`` runs one block; num_layers is L, draws how often, both at least 1.
     Raises: ShapeError for fewer.
@@ -81,18 +89,27 @@ def measure(wiring: Wiring, num_layers: int, *, last_norm: bool = False, draws: 
     require(
         positive, "measure", "num_layers and draws must be positive", expected="1 or more", got=got
     )
-    measured = [_measure_once(wiring, num_layers, last_norm, seed) for seed in range(draws)]
+    measured = [_measure_once(wiring, num_layers, last_norm, start, seed) for seed in range(draws)]
     return Depth(*map(torch.tensor, zip(*measured, strict=True)))
 
 
-def blocks(num_layers: int) -> list[EncoderBlock]:
-    """Return untrained blocks, drawn as Glorot and Bengio (2010) say, in float64."""
+def blocks(num_layers: int, start: Start = "Xavier") -> list[EncoderBlock]:
+    """Return untrained blocks in float64, drawn as Glorot and Bengio (2010) say, or otherwise.
+
+    "torch" leaves what torch drew. "GPT-2" draws with a spread of 0.02, divided by the root of the
+    number of sums in matrices whose results are added (Radford et al. 2019, section 2.3).
+    """
     made = [EncoderBlock(WIDTH, HEADS, INNER).double() for _ in range(num_layers)]
-    for block in made:
-        for module in block.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                nn.init.zeros_(module.bias)
+    if start == "torch":
+        return made
+    for name, part in [pair for block in made for pair in block.named_modules()]:
+        if isinstance(part, nn.Linear):
+            nn.init.zeros_(part.bias)
+            if start == "Xavier":
+                nn.init.xavier_uniform_(part.weight)
+            else:
+                sums = 2 * num_layers if name in ("attention.out_proj", "feed_forward.3") else 1
+                nn.init.normal_(part.weight, std=0.02 / sums**0.5)
     return made
 
 
@@ -110,10 +127,10 @@ def mean_cosine(x: Tensor) -> float:
 
 
 def _measure_once(
-    wiring: Wiring, num_layers: int, last_norm: bool, seed: int
+    wiring: Wiring, num_layers: int, last_norm: bool, start: Start, seed: int
 ) -> tuple[list[float], list[float], list[float], list[float]]:  # in the order of Depth
     with seeded(seed):
-        stack = blocks(num_layers)
+        stack = blocks(num_layers, start)
         to_words = nn.Linear(WIDTH, WORDS, dtype=torch.float64)
         nn.init.xavier_uniform_(to_words.weight)
         streams = [

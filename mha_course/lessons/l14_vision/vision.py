@@ -47,7 +47,7 @@ def add_class_token(patches: Tensor, class_token: Tensor) -> Tensor:
 
 
 class VisionTransformer(nn.Module):
-    """Read an image as a sequence of patches behind a class token, and answer from the class token.
+    """Read an image as a sequence of patches after a class token, and answer from the class token.
 
     Args: image_size is height and width; d_model is C; answers is how many there are to choose
         from; the others

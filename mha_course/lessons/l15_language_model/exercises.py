@@ -376,8 +376,8 @@ QUESTIONS = {
         "padding mask. What do the words see of the padding?",
         "✔ nothing → All padding comes later, and whatever comes later is hidden already.",
         "they see the padding → A word sees what stands before it. Where does the padding stand?",
-        "the last word sees it → The last word sees itself and what is before it. The padding is "
-        "behind it.",
+        "the last word sees it → The last word sees itself and what is before it. The padding "
+        "comes after it.",
         also=("nothing happens", "nothing changes"),
     ),
     "loss-at-best": question(

@@ -51,7 +51,7 @@ def prompt(sentence: str) -> Tensor:
 
 
 def decode(ids: Tensor) -> tuple[str, ...]:
-    """Return the words of one sentence of ids (S,): behind <start>, and up to <end> where there is
+    """Return the words of one sentence of ids (S,): after <start>, and up to <end> where there is
     one.
 
     >>> decode(encode([["the", "cat"], ["the"]])[1])

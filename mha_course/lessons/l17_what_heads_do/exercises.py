@@ -298,7 +298,7 @@ QUESTIONS = {
         "one layer, with two heads side by side → Both read the same keys, and no key says which "
         "word stood before it.",
         "✔ two layers, with one head each → The first tells every word which word stood before "
-        "it. Then the second can ask for the word behind a 4.",
+        "it. Then the second can ask for the word after a 4.",
         also=("two layers", "2 layers", "two layers, one head each"),
     ),
     "zero-query": question(

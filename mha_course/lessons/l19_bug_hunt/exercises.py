@@ -16,9 +16,9 @@ QUESTIONS = {
         "they have memorised their sentences → Then they would be worse on held-out sentences.",
     ),
     "padding-unseen": question(
-        "A language model is trained as in lesson 15: padding behind, a causal mask, no padding "
-        "mask. Its attention reads padding masks the wrong way round. What does the loss in "
-        "training show of it?",
+        "A language model is trained as in lesson 15: padding at the end, a causal mask, no "
+        "padding mask. Its attention reads padding masks the wrong way round. What does the loss "
+        "in training show of it?",
         "✔ nothing at all → No padding mask is ever passed in training, so the wrong line never "
         "matters. It waits for the first batch that is padded in front.",
         "it ends somewhat higher → The wrong line matters only where there is a padding mask, and "

@@ -179,7 +179,7 @@ class Verdict:
             caption, heads, rows = cost(self.case)
             told = textwrap.TextWrapper(100, initial_indent="  ", subsequent_indent="    ")
             lines += [
-                "What tells:",
+                "Found by:",
                 *(part for line in _told(self.case) for part in told.wrap(line)),
                 "",
             ]
@@ -193,7 +193,7 @@ class Verdict:
         if self.source:
             caption, heads, rows = cost(self.case)
             told = "".join(f"<li>{prose(line)}</li>" for line in _told(self.case))
-            parts += [f"<br>What tells:<ul>{told}</ul>", table(caption, heads, map(row, rows))]
+            parts += [f"<br>Found by:<ul>{told}</ul>", table(caption, heads, map(row, rows))]
             code = "\n".join(
                 f"<strong>{escaped(line)}</strong>" if REMARK in line else escaped(line)
                 for line in self.source.splitlines()

@@ -127,7 +127,7 @@ class PlaneLab(Lab):
             for letter, tips, control, thick in (("k", k, "keys", 4), ("q", q, "queries", 6))
             for name, tip, color in zip(NAMES, tips, HEADS, strict=False)
         ]
-        note = "Hollow: queries. Filled: keys. Dashed: the tokens themselves."
+        note = "Hollow: queries. Filled: keys. Under them, dashed: the tokens."
         paths = [[(0.0, 0.0), token] for token in TOKENS.tolist()]
         return arrows("queries and keys", drawn, reach=REACH, paths=paths, note=note)
 

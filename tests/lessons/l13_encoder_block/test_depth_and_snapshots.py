@@ -103,6 +103,20 @@ def test_blocks_are_drawn_as_said():
         bound = (6 / sum(weight.shape)) ** 0.5  # Glorot and Bengio 2010, equation 16
         assert 0.95 * bound < weight.abs().max() <= bound
     assert not any(p.any() for name, p in block.named_parameters() if name.endswith("bias"))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        stack = depth.blocks(8, "GPT-2")
+        torch.manual_seed(0)
+        (left,) = depth.blocks(1, "torch")
+        torch.manual_seed(0)
+        fresh = models.EncoderBlock(depth.WIDTH, depth.HEADS, depth.INNER).double()
+    matrices = ("attention.k_proj", "feed_forward.0", "attention.out_proj", "feed_forward.3")
+    spreads = [
+        torch.stack([block.get_parameter(f"{name}.weight") for block in stack]).std().item()
+        for name in matrices
+    ]
+    assert spreads == pytest.approx([0.02, 0.02, 0.005, 0.005], rel=0.03)  # 16 sums in 8 blocks
+    assert all(map(torch.equal, left.parameters(), fresh.parameters()))
 
 
 # Watching

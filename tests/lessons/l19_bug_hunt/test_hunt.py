@@ -283,7 +283,7 @@ def test_a_right_choice_is_right_and_shows_the_line(names):
 
 def test_a_verdict_quotes_what_the_probes_say_of_the_case():
     for number, name in ((2, "scale-by-length"), (7, "merge-without-transpose")):
-        told = repr(accuse(number, name, seed=0)).partition("What tells:")[2].partition("\n\n")[0]
+        told = repr(accuse(number, name, seed=0)).partition("Found by:")[2].partition("\n\n")[0]
         told = told.replace("\n    ", " ")
         found = [name for name, probe in PROBES.items() if probe(case(number).module).finds]
         assert re.findall(r"`(\w+)`", told) == found

@@ -274,7 +274,7 @@ class ScenePlan:
         ring = f"M {left} {y} C {left} {high} {right} {high} {right} {y}"
         plus = f"M {x - 4} {y} L {x + 4} {y} M {x} {y - 4} L {x} {y + 4}"
         self._stroke(f"{ring} C {right} {low} {left} {low} {left} {y} {plus}", "muted", "residual")
-        self._write("the stream is added", centre + 12, above + 16, "residual")
+        self._write("x is added", centre + 12, above + 16, "residual")
 
     def _label(self, name: str, part: Part, shape: str) -> None:
         """Name a matrix and its shape, where there is room; kᵀ and v at their left."""
