@@ -104,17 +104,18 @@ class Lines(NamedTuple):
 
 
 def line_panels(*panels: Lines) -> Figure:
-    """Draw panels side by side, with one legend: a name keeps its colour and marker throughout.
+    """Draw panels side by side, with one legend: a name keeps its look throughout.
 
     A linear y starts at 0, or lower. Each line of a panel has smaller markers than the one before
-    it, and all but the first are dashed, so that none hides another.
+    it, and all but the first name are dashed, so that none hides another.
     """
     figure = new_figure(5.4 * len(panels), 3.7)
     names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
     drawn: dict[str, Any] = {}
     for ax, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for number, (name, values) in enumerate(panel.lines.items()):
-            look = _line_style(names.index(name)) | {"linestyle": "--" if number else "-"}
+            place = names.index(name)
+            look = _line_style(place) | {"linestyle": "--" if place else "-"}
             look["markersize"] = 6 + 1.3 * (len(panel.lines) - 1 - number)
             numbers = as_array("line_panels", values, ("N",))
             (drawn[name],) = ax.plot(panel.x, numbers, alpha=0.85, linewidth=2, **look)

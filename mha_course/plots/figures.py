@@ -179,8 +179,13 @@ def svg(picture: Axes | Figure) -> bytes:
         mesh.set_rasterized(not signed and cells > MOST_CELLS)
     with mpl.rc_context({"svg.hashsalt": "mha", "svg.fonttype": "none"}):
         text = _save(figure, "svg", metadata={"Date": None, "Creator": None}).decode()
-    text = re.sub(r"(\d\.\d\d)\d+", r"\1", text[text.index("<svg") :])  # a hundredth of a point
+    text = re.sub("<[^>]+>", _rounded, text[text.index("<svg") :])
     return _themed(text, signed).encode()
+
+
+def _rounded(tag: re.Match[str]) -> str:
+    """Cut the places in a tag to a hundredth of a point; what is written stays as it is."""
+    return re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0])
 
 
 def _themed(text: str, signed: bool) -> str:

@@ -45,6 +45,11 @@ def test_an_image_has_the_same_bytes_each_time():
         assert b"dc:date" not in first
 
 
+def test_numbers_are_written_as_a_whole():
+    axes = plots.bars([1.0], ["0.0777 × 12.3456"], unit="")
+    assert "0.0777 × 12.3456" in plots.svg(axes).decode()
+
+
 def test_zero_is_the_neutral_of_the_page_in_the_signed_palette():
     for dark, neutral in ((False, 1.0), (True, 0.17)):
         middle = figures.signed_colormap(dark)(0.5)[:3]
