@@ -48,15 +48,11 @@ def test_written_masks_mean_the_same_to_pytorch():
     want = F.scaled_dot_product_attention(q, k, v, attend)
     for convention in ("bool", "sdpa", "additive"):
         same(
-            F.scaled_dot_product_attention(q, k, v, written_for(attend, convention, q.dtype)),
-            want,
+            F.scaled_dot_product_attention(q, k, v, written_for(attend, convention, q.dtype)), want
         )
     module, want = variants.to_torch(mha), mha(x, memory, mask=attend)[0]
     for convention in ("multihead", "additive"):
-        same(
-            module(x, memory, memory, attn_mask=written_for(attend, convention, q.dtype))[0],
-            want,
-        )
+        same(module(x, memory, memory, attn_mask=written_for(attend, convention, q.dtype))[0], want)
 
 
 def test_alignments_are_those_of_pytorch():

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import zip_longest
 from types import CodeType, GeneratorType
 from typing import Any, NamedTuple
 
@@ -443,9 +444,33 @@ def _explain_drawn(first: Attempt, last: Attempt, fault: Fault) -> Report:
     recognised = recognise(exercise, [*first.outcomes, *last.outcomes], first.again)
     if recognised:
         return _named(report, recognised)
-    if kind == OTHER_SIZES:
+    if kind == OTHER_SIZES and _fails_by_sizes(exercise, last):
         return _of_stage(exercise, fault._replace(stage="sizes", message=text))
     return report
+
+
+def _fails_by_sizes(exercise: Exercise, last: Attempt) -> bool:
+    """Return True where an answer fails on the last sizes even with numbers that it got right."""
+    for inputs in exercise.inputs:
+        pairs = [*zip_longest(inputs(), last.arguments)]
+        if all(_form(x) == _form(drawn) for x, drawn in pairs):
+            arguments = [_in_sizes_of(*pair) for pair in pairs]
+            trial = replace(last.exercise, inputs=[partial(tuple, arguments)])
+            return Attempt(trial, last.answer, torch.float64).find_fault() is not None
+    return False
+
+
+def _form(x: Any) -> tuple[Any, ...]:
+    return (x.dim(), x.dtype) if isinstance(x, Tensor) else (x is None, isinstance(x, float))
+
+
+def _in_sizes_of(x: Any, drawn: Any) -> Any:
+    """Return x in the sizes that were drawn; but whole numbers, which may be counts, as drawn."""
+    if not isinstance(drawn, Tensor) or drawn.dtype == torch.int64:
+        return x if isinstance(drawn, float) else drawn
+    for axis, size in enumerate(drawn.shape):
+        x = x.index_select(axis, torch.arange(size) % x.size(axis))
+    return x
 
 
 def _what_was_tried(exercise: Exercise) -> str:
@@ -499,7 +524,8 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
         return _of_stage(exercise, fault)
     if status == "wrong":
         report = replace(report, picture=compare.picture(outcome.result, attempt.target))
-    if attempt.dtype != torch.float64:  # in which it has passed
+    rounds = not isinstance(attempt.target, Tensor) or attempt.target.dtype != torch.bool
+    if attempt.dtype != torch.float64 and (rounds or status == "error"):  # in float64 it has passed
         text = (
             "Your answer runs in float64 but stops in float32. Is a dtype written into it, instead "
             "of being taken from the input?"

@@ -193,14 +193,7 @@ def test_the_axis_of_shares_is_fixed_and_the_bytes_are_a_straight_line(widget_pa
     lab.set(divide_by="√D")
     page = widget_page(lab)
     ticks = page.locator(".lines .tick.end").all_text_contents()
-    assert ticks == [
-        "0",
-        "0.2",
-        "0.4",
-        "0.6",
-        "0.8",
-        "1",
-    ]
+    assert ticks == ["0", "0.2", "0.4", "0.6", "0.8", "1"]
     assert page.locator(".lines .curve.faint").count() == 1
     page = widget_page(LABS["CacheLab"]())
     points = page.locator(".lines .curve:not(.faint)").get_attribute("d")

@@ -53,9 +53,7 @@ def folded_without_transpose(p, x):
 
 
 @wrong(
-    "view-without-transpose",
-    also=("merge-without-transpose", "never-transposed"),
-    where=("qkv",),
+    "view-without-transpose", also=("merge-without-transpose", "never-transposed"), where=("qkv",)
 )
 def fused_reshaped_to_the_final_order(p, x):
     B, N, C = x.shape

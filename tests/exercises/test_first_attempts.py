@@ -145,14 +145,33 @@ def mask_of_each_head(x, w_q, w_k, w_v, w_o, h, mask=None):
     return solutions.multi_head_attention(x, w_q, w_k, w_v, w_o, h, given)
 
 
-def starts_low(scores, block_size):
-    high = torch.full(scores.shape[:-1], -1e4, dtype=scores.dtype)
+def starts_low(scores, block_size, start=-1e4):
+    high = torch.full(scores.shape[:-1], start, dtype=scores.dtype)
     total = torch.zeros_like(high)
     for block in scores.split(block_size, -1):
         new = torch.maximum(high, block.amax(-1))
         total = total * (high - new).exp() + (block - new[..., None]).exp().sum(-1)
         high = new
     return high, total
+
+
+def by_logarithms(scores, size):
+    high = log = torch.full_like(scores[..., 0], -math.inf)
+    for block in scores.split(size, -1):
+        high = torch.maximum(high, block.amax(-1))
+        log = torch.logaddexp(log, block.logsumexp(-1))
+    return high, (log - high.nan_to_num(neginf=0.0)).exp()
+
+
+def tiles_by_logarithms(q, k, v, size):
+    log, mixed = torch.full_like(q[..., :1], -math.inf), 0
+    for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
+        scores = q @ keys.mT / math.sqrt(q.size(-1))
+        new = torch.logaddexp(log, scores.logsumexp(-1, keepdim=True))
+        shift = new.nan_to_num(neginf=0.0)
+        mixed = mixed * (log - shift).exp() + (scores - shift).exp() @ values
+        log = new
+    return mixed
 
 
 def with_an_epsilon(maxima, sums, contexts):
@@ -313,6 +332,8 @@ WRONG = [
     ("tiled_attention", "library-kernel", lambda q, k, v,
         size: F.scaled_dot_product_attention(q, k, v)),
     ("tiled_attention", "online-whole-row", by_queries),
+    ("online_softmax", "nan-gradient", by_logarithms),
+    ("tiled_attention", "nan-gradient", tiles_by_logarithms),
     ("gpt2_attention", "not-transposed", into_linear),
     ("to_half_split", "half-split-inverted", lambda w,
         h: w.view(h, 2, -1, len(w)).transpose(1, 2).reshape(w.shape)),
@@ -410,7 +431,7 @@ SAID = [
     ("multi_head_attention", mask_of_each_head, "It was called with a mask (B, 1, S, S)"),
     ("find_leaks", probing((1.0,)), "change one token at a time"),
     ("to_half_split", square_alone, "The weight has another number of rows"),
-    ("find_leaks", probing((30.0,)), "change one token at a time"),
+    ("find_leaks", probing((30.0,) * 3), "change one token at a time"),
     ("find_leaks", probing((0.01,) * 6), "change one token at a time"),
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a - b).abs() > 1e-5),
         "change one token at a time"),
@@ -433,6 +454,16 @@ SAID = [
     ("scaled_scores", lambda q, k: q @ k.mT / 12**0.5, "divided by sqrt(12)"),
     ("self_attention", changed("self_attention", post=lambda w, q: w * 1.1), "the weights sum"),
     ("layer_norm", by_squares, "agrees in float64 but not in float32"),
+    ("find_leaks", lambda fn, x: solutions.find_leaks(fn, x) & (x.dtype == torch.float64),
+        "dependencies are missed"),
+    ("padding_mask", lambda n, size: solutions.padding_mask(n.clamp(min=1), size), "has length 0"),
+    ("combine_masks", lambda a, b: a & b | ~b.any(-1, keepdim=True), "nothing but padding"),
+    ("additive_mask", lambda m, t: solutions.additive_mask(m | ~m.any(-1, keepdim=True), t),
+        "the first row hides all keys"),
+    ("additive_mask", lambda m, t: solutions.additive_mask(m, t).flatten(1), "must have 4 axes"),
+    ("to_attend", lambda m, c: solutions.to_attend(m, c).flatten(1), "must have 4 axes"),
+    ("online_softmax", lambda z, n: [x * (z.dim() - 3) for x in solutions.online_softmax(z, n)],
+        "not for shapes"),
     ("layer_norm", lambda x, *rest: solutions.layer_norm(x, *rest) @ torch.eye(24).double(),
         "Is a dtype written into it"),
     ("relation_score", lambda w, pairs: torch.stack([w[:, a, b] for a, b in set(pairs)]).mean(0),
@@ -504,6 +535,9 @@ HOLES = [
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a - b).abs() > 1e-12)),
     ("kv_cache_bytes", lambda n, b, s, h, d, size: 2 * n * b * s * h * d * 4),
     ("online_softmax", starts_low),
+    ("online_softmax", lambda scores, size: starts_low(scores, size, -1e30)),
+    ("cross_attention", changed(
+        "cross_attention", hide=lambda z, m: z.masked_fill(~m, -1e4), empty=lambda w, m: w)),
     ("tiled_attention", keeps_all_blocks),
     ("online_softmax", lambda scores, size: two_passes(scores.split(size, -1))),
     ("online_softmax", lambda scores, size: two_passes(
@@ -549,6 +583,9 @@ WRITTEN_DOWN = [
     ("masked_softmax",
         lambda s, m: s.masked_fill(~m, -math.inf).softmax(-1).nan_to_num(0.0).view(2, 4, 5, 7)),
     ("causal_mask", lambda n: torch.ones(7, 7).tril().bool()),
+    ("causal_mask_for_cache", lambda new, total: torch.ones(new, total).tril(5).bool()),
+    ("repeat_kv", lambda k, h: k.repeat_interleave(4, 1)),
+    ("rope", lambda x, at, base=1e4: solutions.rope(x, torch.arange(32)[at], base)),
     ("multi_head_attention",
         lambda x, a, b, c, d, h, mask=None: solutions.multi_head_attention(x, a, b, c, d, 4, mask)),
 ]  # fmt: skip
@@ -561,6 +598,15 @@ def test_a_size_that_is_written_down_is_noticed(name, answer):
     assert report.mistake == "size-hard-coded"
     cases = filter(None, EXERCISES[name].cases)  # they tell of other inputs
     assert not any(case in report.message for case in cases)
+
+
+@pytest.mark.parametrize(("name", "answer"), [
+    ("layer_norm", lambda x, g, b, eps=1e-5: solutions.layer_norm(x, g, b, min(eps, 0.25))),
+    ("rope", lambda x, at, base=1e4: solutions.rope(x, at, int(base))),
+])  # fmt: skip
+def test_what_is_wrong_for_other_numbers_is_not_blamed_on_sizes(name, answer):
+    report = check(name, answer)
+    assert (report.status, report.stage, report.mistake) == ("wrong", "sizes", None)
 
 
 def angles_in_float32(x, positions, base=10000.0):

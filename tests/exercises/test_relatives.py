@@ -163,11 +163,7 @@ OFF = [  # of each family, what holds it, switched off, and an exercise that it 
     ("steps", "masked_softmax", without_kinds(OTHER_NUMBERS, HIDDEN_LEAD, FAR_BELOW)),
     ("sizes_written", "merge_heads", without_kinds(*KINDS)),
     ("ignored", "fused_mha", without_kinds(*KINDS, inputs=1)),
-    (
-        "kept",
-        "similarity",
-        without_kinds(OTHER_NUMBERS, methods=("_wrong_gradient", "_narrowed")),
-    ),
+    ("kept", "similarity", without_kinds(OTHER_NUMBERS, methods=("_wrong_gradient", "_narrowed"))),
     ("narrower", "similarity", without("_narrowed")),
     ("singles", "merge_heads", without_kinds(*[kind for kind in KINDS if "one" in kind])),
     ("floats", "parameter_count", floats_are_ints),

@@ -336,8 +336,7 @@ def answers():
         "mean-relation": relation_score(T(0.2, 0.4, 0.9).diag()[None], [(0, 0), (1, 1), (2, 2)]),
         "opposite-heads": (T(2, 0) + T(-2, 0)).norm(),
         "where-k-lies": words(
-            "columns {} to {}",
-            gpt2_qkv(torch.arange(2304).expand(768, 2304))[1][[0, -1], 0],
+            "columns {} to {}", gpt2_qkv(torch.arange(2304).expand(768, 2304))[1][[0, -1], 0]
         ),
         "rms-of-equal": words("{}, {}, {}, {}", F.rms_norm(T(2, 2, 2, 2), (4,)).round()),
         "order-of-rows": words(

@@ -106,17 +106,18 @@ def running(scores, size):
 
 
 def tiles(q, k, v, size):
-    out, total = torch.zeros_like(q), torch.zeros(q.shape[:-1]).to(q)
-    high = torch.full(q.shape[:-1], -math.inf).to(q)
+    """Keep maximum, sum and context in one tensor, and merge the heads before they are divided."""
+    state = F.pad(F.pad(0 * q, (1, 0)), (1, 0), value=-math.inf)
+    v = F.pad(v, (1, 0), value=1.0)
     for start in range(0, k.size(2), size):
         keys, values = k[:, :, start : start + size], v[:, :, start : start + size]
         scores = torch.einsum("bhtd,bhsd->bhts", q, keys) / math.sqrt(q.size(-1))
-        new = torch.maximum(high, scores.max(-1).values)
+        new = torch.maximum(state[..., 0], scores.max(-1).values)[..., None]
         shift = torch.where(new.isneginf(), 0.0, new)
-        shares = torch.exp(scores - shift[..., None])
-        out = out * torch.exp(high - shift)[..., None] + shares @ values
-        total, high = total * torch.exp(high - shift) + shares.sum(-1), new
-    return out / total[..., None]
+        mixed = state[..., 1:] * torch.exp(state[..., :1] - shift)
+        state = torch.cat((new, mixed + torch.exp(scores - shift) @ values), -1)
+    merged = state[..., 2:].transpose(1, 2).flatten(2)
+    return merged.unflatten(2, (q.size(1), -1)).transpose(1, 2) / state[..., 1:2]
 
 
 def written(model, ids, steps):
@@ -155,16 +156,18 @@ def blocks_at_once(scores, block_size):
     padded = F.pad(scores, (0, -scores.size(-1) % block_size), value=-math.inf)
     blocks = padded.unflatten(-1, (-1, block_size))
     largest = blocks.amax(-1)
-    sums = (blocks - largest.clamp(min=-1e30)[..., None]).exp().sum(-1)
-    return largest.amax(-1), (sums * (largest - largest.amax(-1, keepdim=True)).exp()).sum(-1)
+    shift = largest.clamp(min=-1e30)
+    sums = (blocks - shift[..., None]).exp().sum(-1)
+    return largest.amax(-1), (sums * (largest - shift.amax(-1, keepdim=True)).exp()).sum(-1)
 
 
 def in_reverse(scores, size):
     """Go from the last block to the first."""
-    high, total = torch.full_like(scores[..., 0], -1e30), 0.0
+    high, total = torch.full_like(scores[..., 0], -math.inf), 0.0
     for block in reversed(scores.split(size, -1)):
         new = torch.maximum(high, block.amax(-1))
-        total = total * torch.exp(high - new) + torch.exp(block - new[..., None]).sum(-1)
+        shift = new.clamp(min=-1e30)
+        total = total * torch.exp(high - shift) + torch.exp(block - shift[..., None]).sum(-1)
         high = new
     return high, total
 
@@ -455,7 +458,7 @@ RIGHT = {
             "hts,hsd,chd->htsc", w, v, w_o.unflatten(1, (len(v), -1))
         ).norm(dim=-1)
     ],
-    "relation_score": [lambda w, pairs: sum(w[:, i, j] for i, j in pairs) / len(pairs)],
+    "relation_score": [lambda w, pairs: sum(w.permute(1, 2, 0)[at] for at in pairs) / len(pairs)],
 }
 
 

@@ -10,11 +10,7 @@ from torch import nn
 from mha_course.attention import MultiHeadAttention
 from mha_course.errors import ShapeError
 from mha_course.experiments import head_tasks
-from mha_course.experiments.head_tasks import (
-    ParallelAttention,
-    TwoTokenSum,
-    learn,
-)
+from mha_course.experiments.head_tasks import ParallelAttention, TwoTokenSum, learn
 from mha_course.lessons.l06_concatenation.exercises import build_subtractor
 
 # The tasks

@@ -30,11 +30,7 @@ from mha_course.lessons.l12_flash_attention.pictures import (
     tiles,
     to_scale,
 )
-from mha_course.lessons.l13_encoder_block.pictures import (
-    block_picture,
-    block_wirings,
-    norm_groups,
-)
+from mha_course.lessons.l13_encoder_block.pictures import block_picture, block_wirings, norm_groups
 from mha_course.lessons.l14_vision.overlays import attention_overlay, image_grid, patches
 from mha_course.lessons.l19_bug_hunt.pictures import runs, small_curves
 from mha_course.masks import causal_mask

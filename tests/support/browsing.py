@@ -47,9 +47,7 @@ MOVE = """(input) => {
     fire('input');
   }
 }"""
-SETTINGS = {
-    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
-}
+SETTINGS = {"apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False}}
 # the indicator in the toolbar fires before there is a kernel
 IDLE = "#jp-main-statusbar >> text=/Python 3.*Idle/"
 

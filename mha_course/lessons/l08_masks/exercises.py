@@ -12,17 +12,28 @@ from torch import Tensor
 
 from mha_course import masks
 from mha_course.attention import attention, merge_heads, split_heads
-from mha_course.exercises.inputs import C, Draw, H, S, T, draw, square
+from mha_course.errors import require_shape
+from mha_course.exercises.inputs import AS_MANY_QUERIES, C, Draw, H, S, T, draw, square
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 from mha_course.experiments.leakage import find_leaks
 from mha_course.mistakes import ROWS
 
 
+def in_two_axes(answer: Callable[..., Any], mask: Tensor, *rest: Any) -> Any:
+    """Return what is made of a mask (B, 1, 1, S) as (B, S), and of a mask (T, S) as it is."""
+    made = answer(mask, *rest)
+    if mask.dim() == 2 or not isinstance(made, Tensor):
+        return made
+    require_shape("Your answer", "the result", made, dict(zip("BHTS", mask.shape, strict=True)))
+    return made[:, 0, 0]
+
+
 def with_dtype(answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype) -> Any:
     """Return an additive mask, and False where nothing is wrong with it but its dtype."""
-    made = answer(mask, dtype)
+    made = in_two_axes(answer, mask, dtype)
+    target = in_two_axes(_additive, mask)
     differs = isinstance(made, Tensor) and made.dtype != dtype
-    return made, torch.tensor(not (differs and torch.equal(made.double(), _additive(mask))))
+    return made, torch.tensor(not (differs and torch.equal(made.double(), target)))
 
 
 def _finite_or_other_dtype(
@@ -108,6 +119,13 @@ def _sharp() -> tuple[Callable[[Tensor], Tensor], Tensor]:
     return fn, draw(2, 40, C, seed=1)
 
 
+def _leaks_near(start: Tensor, x: Tensor) -> Tensor:
+    """Let tokens depend on earlier ones, and on all that have moved by little."""
+    moved = x - start.to(x)  # (B, S, C)
+    little = moved.square().mean(-1, keepdim=True) < 1  # (B, S, 1)
+    return x.cumsum(1) + (moved * little).sum(1, keepdim=True)
+
+
 def _leaks_at(sentence: int, channel: int, x: Tensor) -> Tensor:
     """Let tokens depend on earlier ones in one channel of one sentence alone."""
     out = x.clone()
@@ -154,10 +172,14 @@ def _lengths(d: Draw) -> Tensor:
     return lengths
 
 
+def _any_mask(d: Draw) -> Tensor:
+    return d.mask("B11S" if d.kind == AS_MANY_QUERIES else "TS")
+
+
 def _wild(d: Draw) -> tuple[Tensor, str]:
     """Return a mask as one of the conventions writes it."""
-    attend = d.mask("TS")
-    convention = [*WILD][d.number // 2 % len(WILD)]
+    attend = _any_mask(d)
+    convention = [*WILD][(d.number // 3 + 2) % len(WILD)]
     if convention == "additive":
         return _additive(attend), convention
     return attend if convention == "sdpa" else ~attend, convention
@@ -217,10 +239,7 @@ MISTAKES = [
         "/padding-one-too-many",
         padding_mask=lambda x, n: masks.padding_mask((x + 1).clamp(max=n), n),
     ),
-    mistake(
-        "padding-other-side",
-        padding_mask=lambda x, n: masks.padding_mask(x, n).flip(-1),
-    ),
+    mistake("padding-other-side", padding_mask=lambda x, n: masks.padding_mask(x, n).flip(-1)),
     mistake("padding-on-queries", padding_mask=lambda x, n: _real(x, n)[:, None, :, None]),
     mistake("padding-broadcast-raw", padding_mask=_real),
     mistake(
@@ -278,8 +297,9 @@ EXERCISES = [
         "and two more axes make it (B, 1, 1, S).",
         line="real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, "
         "None]  # (B, 1, 1, S)",
-        inputs=[lambda: (torch.tensor([4, 6, 1, 5]), S)],
+        inputs=[lambda: (torch.tensor([4, 6, 1, 5]), S), lambda: (torch.tensor([3, 0]), T)],
         drawn=lambda d: (_lengths(d), d.S),
+        cases=("", "Here one sentence has length 0."),
         axes="B 1 1 S",
         done="You can hide the padding of sentences that differ in length. Try a length of 0: "
         "what does softmax make of a row with nothing to see?",
@@ -290,7 +310,11 @@ EXERCISES = [
         "A logical “and”, number by number. Broadcasting does the rest.",
         "(S, S) meets (B, 1, 1, S), and broadcasting gives (B, 1, S, S).",
         line="return causal & padding  # (B, 1, S, S)",
-        inputs=[lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([4, 6]), S))],
+        inputs=[
+            lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([4, 6]), S)),
+            lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([5, 0]), S)),
+        ],
+        cases=("", "Here one sentence is nothing but padding."),
         drawn=lambda d: (masks.causal_mask(d.S), masks.padding_mask(_lengths(d), d.S)),
         axes="B 1 S S",
         done="You can combine two masks. Write a third, which shows only the last three tokens, "
@@ -331,6 +355,7 @@ EXERCISES = [
             lambda: _suspect(1),
             lambda: _suspect(odd=True),
             _sharp,
+            lambda: (partial(_leaks_near, draw(5, S, C, seed=1)), draw(5, S, C, seed=1)),
         ],
         cases=(
             "Here fn is causal attention.",
@@ -341,6 +366,7 @@ EXERCISES = [
             "Here each token sees itself and the one before it.",
             "Here fn is causal, but for one head in one of the sentences.",
             "Here fn has no mask, 40 tokens, and scores so large that in each row one weight is 1.",
+            "Here small changes of a token reach all others, and large ones only later tokens.",
         ),
         drawn=lambda d: (partial(_leaks_at, d.B - 1, d.C - 1), d("BSC")),
         kinds=(
@@ -376,6 +402,7 @@ EXERCISES = [
         drawn=_wild,
         cases=tuple(f'Here convention is "{convention}".' for convention in WILD),
         axes="T S",
+        run=in_two_axes,
         diagnose=_misread,
         done="You can read a mask from anyone's code. Give nn.MultiheadAttention a mask of its "
         "own kind, and find the hidden keys with to_attend.",
@@ -387,9 +414,10 @@ EXERCISES = [
         "Multiplying does not work: 0 · inf is NaN.",
         "A bool mask (…) gives numbers (…): 0 where it is True, -inf where it is False.",
         line="return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)",
-        inputs=[lambda: (_mask(), torch.float64), lambda: (_mask(), torch.float32)],
-        drawn=lambda d: (d.mask("TS"), (torch.float64, torch.float32)[d.number // 2 % 2]),
+        inputs=[lambda: (_mask(), torch.float64), lambda: (_mask().tril(-1), torch.float32)],
+        drawn=lambda d: (_any_mask(d), (torch.float64, torch.float32)[d.number // 2 % 2]),
         axes=("T S", ""),
+        cases=("", "Here dtype is torch.float32, and the first row hides all keys."),
         run=with_dtype,
         results=("mask", "dtype"),
         diagnose=_finite_or_other_dtype,

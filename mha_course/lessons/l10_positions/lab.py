@@ -45,11 +45,7 @@ class RotaryLab(Lab):
             [
                 ChoiceControl("position", "key at", "slider", tuple(range(POSITIONS)), 0),
                 ChoiceControl(
-                    "distance",
-                    "query further by",
-                    "slider",
-                    tuple(range(FURTHEST + 1)),
-                    3,
+                    "distance", "query further by", "slider", tuple(range(FURTHEST + 1)), 3
                 ),
                 ChoiceControl(
                     "base",

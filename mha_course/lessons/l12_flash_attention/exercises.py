@@ -12,7 +12,7 @@ from torch import Tensor
 from mha_course import flash
 from mha_course.attention import attention
 from mha_course.exercises.attention_steps import Steps
-from mha_course.exercises.inputs import B, D, Draw, H, T, draw
+from mha_course.exercises.inputs import AS_MANY_QUERIES, B, D, Draw, H, T, draw
 from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake, question
 from mha_course.mistakes import ROWS
 
@@ -32,17 +32,18 @@ def _holds_too_many_scores(
     """Return True where scores of more keys than a block has are in one tensor, or blocks of all
     keys in several.
 
-    Smaller blocks than were asked for hold less, and are let pass; so is a table of one number for
-    each block.
+    Smaller blocks than were asked for hold less, and are let pass; so are a table of one number for
+    each block, contexts that are packed with their maximum and sum, and contexts of merged heads.
     """
-    tokens, keys = q.size(2), k.size(2)
-    blocks = -(-keys // size)
+    tokens, keys, dim = q.size(2), k.size(2), q.size(3)
+    no_scores = {-(-keys // size), dim, dim + 1, dim + 2}  # widths
     widths = [
-        (operation, sum(operation.output[-2:]) - tokens)
+        (operation, width)
         for operation in operations
-        if tokens in operation.output[-2:]
+        if tokens in operation.output[-2:] and operation.output[-2:] != (tokens, q.size(1) * dim)
+        if (width := sum(operation.output[-2:]) - tokens) not in no_scores
     ]
-    too_wide = any(size < width <= keys and width != blocks for _, width in widths)
+    too_wide = any(size < width <= keys for _, width in widths)
     too_many = any(width == size and operation.held >= keys // size for operation, width in widths)
     return too_wide or too_many or _reads_whole_rows(operations, k.mT)
 
@@ -166,15 +167,6 @@ def _kept(*_: Tensor) -> Tensor:
     return torch.tensor(1.0)
 
 
-def _without_maximum(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
-    total, mixed = torch.tensor(0.0), torch.tensor(0.0)
-    for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
-        parts = (q @ keys.mT / math.sqrt(q.size(-1))).exp()
-        total = total + parts.sum(-1, keepdim=True)
-        mixed = mixed + parts @ values
-    return mixed / total
-
-
 def _softmax_of_blocks(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
     """Add up the contexts of the blocks, each with a softmax of its own."""
     pairs = zip(k.split(size, 2), v.split(size, 2), strict=True)
@@ -258,16 +250,6 @@ def _weighted(
     return (shares[..., None] * contexts).sum(0) / shares.sum(0)[..., None]
 
 
-def _not_divided(maxima: Tensor, sums: Tensor, contexts: Tensor) -> Tensor:
-    shares = sums * (maxima - maxima.amax(0)).exp()
-    return (shares[..., None] * contexts).sum(0)
-
-
-def _taken_as_undivided(maxima: Tensor, sums: Tensor, contexts: Tensor) -> Tensor:
-    factors = (maxima - maxima.amax(0)).exp()
-    return (factors[..., None] * contexts).sum(0) / (factors * sums).sum(0)[..., None]
-
-
 PARTIALS = [
     mistake("partials-averaged", merge_partials=lambda m, s, c: c.mean(0)),
     mistake("partials-summed", merge_partials=lambda m, s, c: c.sum(0)),
@@ -276,15 +258,23 @@ PARTIALS = [
         merge_partials=lambda m, s, c: _weighted(m, s, c, lambda m, _: torch.ones_like(m)),
     ),
     mistake(
-        "/sums-ignored",
-        merge_partials=lambda m, s, c: _weighted(m, torch.ones_like(s), c, _shrunk),
+        "/sums-ignored", merge_partials=lambda m, s, c: _weighted(m, torch.ones_like(s), c, _shrunk)
     ),
     mistake(
         "/sums-multiplied-twice", merge_partials=lambda m, s, c: _weighted(m, s * s, c, _shrunk)
     ),
-    mistake("/taken-as-undivided", merge_partials=_taken_as_undivided),
-    mistake("/not-divided-by-total", merge_partials=_not_divided),
+    mistake(
+        "/taken-as-undivided",
+        merge_partials=lambda m, s, c: _weighted(m, s, c / s.clamp(min=1.0)[..., None], _shrunk),
+    ),
+    mistake(
+        "/not-divided-by-total",
+        merge_partials=lambda m, s, c: ((s * _shrunk(m, m.amax(0)))[..., None] * c).sum(0),
+    ),
     mistake("nan-gradient/partials", stage="nan gradient", only=("merge_partials",)),
+    mistake(
+        "nan-gradient/blocks", stage="nan gradient", only=("online_softmax", "tiled_attention")
+    ),
     mistake(
         "online-exponent-sign/partials", merge_partials=lambda m, s, c: _weighted(m, s, c, _grown)
     ),
@@ -318,7 +308,7 @@ MISTAKES = [
     ),
     mistake(
         "online-max-from-zero",
-        online_softmax=[_summed(_shrunk, start=start) for start in (0.0, -100.0, -1e4)],
+        online_softmax=[_summed(_shrunk, start=start) for start in (0.0, -100.0, -1e4, -1e30)],
         start=lambda: 0.0,
     ),
     mistake(
@@ -328,7 +318,10 @@ MISTAKES = [
             _softmax_of_blocks,
         ],
     ),
-    mistake("softmax-unstable/tiled", tiled_attention=_without_maximum),
+    mistake(
+        "softmax-unstable/tiled",
+        {"finite": torch.zeros_like, "shrink_sum": _kept, "shrink_context": _kept},
+    ),
     mistake(
         "hidden-block-nan", {"finite": lambda largest: largest}, online_softmax=_summed(_shrunk)
     ),
@@ -341,6 +334,22 @@ MISTAKES = [
     ),
     *PARTIALS,
 ]
+
+
+def in_three_axes(answer: Callable[..., Any], scores: Tensor, size: int) -> Any:
+    """Return maxima and sums as (B, H, T), where scores may be (T, S).
+
+    A maximum of -inf gets no gradient: code may give it to any of the keys, which are all alike.
+    """
+
+    def shown(x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        x = x.masked_fill(x == -math.inf, -math.inf)
+        return x if scores.dim() > 2 else x.unflatten(-1, (1, 1, -1))
+
+    made = answer(scores, size)
+    return tuple(map(shown, made)) if isinstance(made, tuple | list) else shown(made)
 
 
 def _drawn_blocks(d: Draw) -> tuple[Tensor, Tensor, Tensor, int]:
@@ -379,15 +388,25 @@ EXERCISES = [
         "    running_sum = running_sum * (running_max - m).exp()\n"
         "    running_sum += (block - m[..., None]).exp().sum(-1)\n"
         "    running_max = new_max",
-        inputs=[lambda: (3 * draw(B, H, T, 11, seed=1), 4), _negative_scores, _first_block_hidden],
-        drawn=lambda d: (3 * d.normal(d.B, d.H, d.T, 3 * d.S - 2), d.picks.choice((1, 2, 3, 5))),
+        inputs=[
+            lambda: (3 * draw(B, H, T, 11, seed=1), 4),
+            _negative_scores,
+            _first_block_hidden,
+            lambda: (draw(B, H, T, 11, seed=4).index_fill(2, torch.tensor(3), -math.inf), 4),
+        ],
+        drawn=lambda d: (
+            3 * d.normal(*d.shape("T" if d.kind == AS_MANY_QUERIES else "BHT"), 3 * d.S - 2),
+            d.picks.choice((1, 2, 3, 5)),
+        ),
         cases=(
             "",
             "Here all scores are negative, in one sentence near -100,000, and some keys are "
             "hidden with -inf.",
             "Here all keys of the first block are hidden for some queries.",
+            "Here one query sees nothing: all of its scores are -inf.",
         ),
         axes="B H T",
+        run=in_three_axes,
         results=("maximum", "sum"),
         done="You can take a softmax of a row that you never hold whole. Sort the scores, largest "
         "first: which factor is then always 1?",

@@ -57,14 +57,9 @@ def _never_called(answer: Callable[..., Any], *arguments: Tensor) -> tuple[None,
         return answer(x, *map(watch, PARTS, parts))
 
     wire(watched, *arguments)
-    unused = [name for name in PARTS if name not in called]
-    if not unused:
-        return None
-    return (
-        None,
-        f"{', '.join(unused)}: never called. Each half is x plus what a part makes of the normed "
-        f"x.",
-    )
+    unused = ", ".join(name for name in PARTS if name not in called)
+    said = f"{unused}: never called. Each half is x plus what a part makes of the normed x."
+    return (None, said) if unused else None
 
 
 def _norm(
@@ -127,6 +122,15 @@ def _block(first: Callable[..., Tensor], second: Callable[..., Tensor]) -> Calla
     return lambda x, attention, feed, norm1, norm2: second(first(x, attention, norm1), feed, norm2)
 
 
+def _in_some_half(wrong: Callable[..., Tensor]) -> list[Callable[..., Tensor]]:
+    return [_block(wrong, wrong), _block(wrong, _right), _block(_right, wrong)]
+
+
+def _normed_by(pick: Callable[[Part, Part], tuple[Part, Part]]) -> Callable[..., Tensor]:
+    """Return encoder_block with other norms, picked from the two."""
+    return lambda x, attention, feed, *norms: encoder_block(x, attention, feed, *pick(*norms))
+
+
 MISTAKES = [
     mistake("layer-norm-wrong-axis", layer_norm=[_norm(1), _norm(0), _norm((1, 2)), _norm((0, 1))]),
     mistake("layer-norm-unbiased", layer_norm=_norm(correction=1)),
@@ -152,28 +156,14 @@ MISTAKES = [
         "layer-norm-variance-without-root",
         layer_norm=[_by_variance, lambda x, g, b, eps=1e-5: _by_variance(x, g, b, 0.0)],
     ),
-    mistake(
-        "residual-missing",
-        encoder_block=[
-            _block(_without_residual, _without_residual),
-            _block(_without_residual, _right),
-            _block(_right, _without_residual),
-        ],
-    ),
+    mistake("residual-missing", encoder_block=_in_some_half(_without_residual)),
     mistake(
         "second-residual-from-input",
         encoder_block=lambda x, attention, feed, norm1, norm2: (
             x + feed(norm2(x + attention(norm1(x))))
         ),
     ),
-    mistake(
-        "stream-normed",
-        encoder_block=[
-            _block(_normed_stream, _normed_stream),
-            _block(_normed_stream, _right),
-            _block(_right, _normed_stream),
-        ],
-    ),
+    mistake("stream-normed", encoder_block=_in_some_half(_normed_stream)),
     mistake(
         "parallel-block",
         encoder_block=[
@@ -181,22 +171,13 @@ MISTAKES = [
             lambda x, attention, feed, norm1, norm2: x + attention(norm1(x)) + feed(norm1(x)),
         ],
     ),
-    mistake(
-        "norms-exchanged",
-        encoder_block=lambda x, attention, feed, norm1, norm2: encoder_block(
-            x, attention, feed, norm2, norm1
-        ),
-    ),
+    mistake("norms-exchanged", encoder_block=_normed_by(lambda one, other: (other, one))),
     mistake("post-norm-wiring", encoder_block=_block(_post_norm, _post_norm)),
     mistake(
         "norm-shared",
         encoder_block=[
-            lambda x, attention, feed, norm1, norm2: encoder_block(
-                x, attention, feed, norm1, norm1
-            ),
-            lambda x, attention, feed, norm1, norm2: encoder_block(
-                x, attention, feed, norm2, norm2
-            ),
+            _normed_by(lambda one, _: (one, one)),
+            _normed_by(lambda _, other: (other, other)),
         ],
     ),
 ]

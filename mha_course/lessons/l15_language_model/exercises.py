@@ -216,10 +216,7 @@ MISTAKES = [
         ],
     ),
     mistake("residual-not-normalised", accept_or_redraw=_redrawing(_more)),
-    mistake(
-        "residual-reversed",
-        accept_or_redraw=_redrawing(lambda p, q: _more(q, p), torch.sum),
-    ),
+    mistake("residual-reversed", accept_or_redraw=_redrawing(lambda p, q: _more(q, p), torch.sum)),
     mistake(
         "residual-softmax",
         accept_or_redraw=[

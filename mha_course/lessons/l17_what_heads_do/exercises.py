@@ -43,29 +43,20 @@ def other_weights(weights: Tensor, v: Tensor) -> Tensor:
     """
     weights_64 = weights.double()  # (T, S)
     v_and_ones = torch.cat((v, torch.ones_like(v[:, :1])), dim=1).double()  # (S, D+1)
-    mixed = (
-        weights_64[:, :, None] * v_and_ones
-    ).mT  # (T, D+1, S), times the factors is what they add
-    null_space = torch.linalg.svd(mixed).Vh[
-        :, v_and_ones.size(1) :
-    ]  # (T, S-D-1, S), one basis for each row
+    mixed = (weights_64[:, :, None] * v_and_ones).mT  # (T, D+1, S), times factors is what they add
+    null_space = torch.linalg.svd(mixed).Vh[:, v_and_ones.size(1) :]  # (T, S-D-1, S), of each row
     best = torch.linalg.svd(null_space * weights_64[:, None]).U[:, :, :1]  # (T, S-D-1, 1)
     factors = (null_space.mT @ best).squeeze(-1)  # (T, S)
     largest = factors.amax(-1, keepdim=True)  # (T, 1)
     smallest = factors.amin(-1, keepdim=True)  # (T, 1)
-    limit = torch.where(
-        largest < -smallest, -largest, -smallest
-    )  # (T, 1), in the direction that goes further
-    factors = torch.where(
-        limit.abs() > 1e-6, factors / limit, 0.0
-    )  # (T, S), less is nothing but rounding
+    limit = torch.where(largest < -smallest, -largest, -smallest)  # (T, 1), the further direction
+    factors = torch.where(limit.abs() > 1e-6, factors / limit, 0.0)  # (T, S), less is rounding
     return (weights_64 * (1 + factors)).to(weights.dtype)  # (T, S)
 
 
 ROUNDING = 1e-6  # what is below 0, or beside 1, by less
-MOVED = (
-    1e-3  # what some weight of a row must move by, where the reference moves one 20 times as far
-)
+# what some weight of a row must move by, where the reference moves one 20 times as far
+MOVED = 1e-3
 
 
 def _rows_left(answered: Tensor, weights: Tensor, v: Tensor) -> Tensor:
@@ -126,13 +117,9 @@ def _not_other_weights(
     )
 
 
-def _columns(v: Tensor, w_o: Tensor) -> Tensor:
-    """Cut w_o (C, C) into each head's columns, turned: (H, D, C)."""
-    return w_o.unflatten(1, (v.size(0), -1)).permute(1, 2, 0)
-
-
 def _all_heads(weights: Tensor, v: Tensor, w_o: Tensor) -> Tensor:
-    return torch.einsum("hts,hsc->tsc", weights, v @ _columns(v, w_o)).norm(dim=-1)
+    columns = w_o.unflatten(1, (v.size(0), -1)).permute(1, 2, 0)
+    return torch.einsum("hts,hsc->tsc", weights, v @ columns).norm(dim=-1)
 
 
 def _ablate_axis(context: Tensor, heads: Any, axis: int) -> Tensor:
@@ -200,7 +187,7 @@ EXERCISES = [
             lambda: (weights()[0, :, :, :T], [(0, 3), (4, 1), (2, 2)]),
             lambda: (weights()[1, :, :, :T], [(1, 0), (3, 4), (1, 0), (0, 2)]),
         ],
-        drawn=lambda d: (d.weights("HSS"), d.ids(d.S, "D2").tolist()),
+        drawn=lambda d: (d.weights("HSS"), [*map(tuple, d.ids(d.S, "D2").tolist())]),
         learns=False,
         axes="H",
         done="You can measure how much a head attends along a relation. Turn the pairs round: "

@@ -4,9 +4,7 @@ import pytest
 from training_cache import train_once
 
 from mha_course.experiments import precomputed
-from mha_course.experiments.head_tasks import (
-    TwoTokenSum,
-)
+from mha_course.experiments.head_tasks import TwoTokenSum
 from mha_course.lessons.l16_why_many_heads import precompute
 
 
