@@ -18,7 +18,7 @@ from mha_course.exercises.sandbox import Outcome, as_list, error_text, last_line
 from mha_course.exercises.spec import STOPPED, Change, Exercise, Mistake
 
 # Pairs of mistakes that are tried for one answer. No exercise has as many: MultiHeadAttention has
-# 1,501, and they take 0.9 s of one core. A number and no clock, so that a busy machine comes to the
+# 1,496, and they take 0.9 s of one core. A number and no clock, so that a busy machine comes to the
 # same answer.
 MAX_PAIRS = 1600
 # How near numbers must come to those of a mistake: first as float64 gives them, then as a part
