@@ -61,6 +61,10 @@ def _projected(change: Function, names: str = "qkv") -> Function:
     return project
 
 
+def _by_share(scores: Tensor, q: Tensor, k: Tensor, h: int) -> Tensor:
+    return scores / math.sqrt(q.size(-1) / h)  # q is as wide as C
+
+
 def _in_three(split: Function, dim: int = -1) -> Function:
     """Cut the fused q, k and v in three, and split each."""
     return lambda qkv, h: [split(x, h) for x in qkv.chunk(3, dim)]
@@ -92,7 +96,6 @@ PROJECTION = [
             lambda x, w, b=None: w @ x[0],
         ],
         but=("MultiHeadAttention", "decode_step", "gpt2_attention"),
-        written=r"@ ?x\b",
     ),
     mistake(
         "bias-dropped",
@@ -130,6 +133,12 @@ PROJECTION = [
     mistake("shared-projection", order=_orders("qqq", "vvv", "kkk")),
     mistake("value-not-projected", project=_projected(_itself, "v")),
     mistake("/nothing-projected", project=_projected(_itself)),
+    mistake(
+        "/query-or-key-not-projected",
+        {"project": _projected(_itself, "qk"), "scale": _itself},
+        {"project": _projected(_itself, "qk"), "scale": _by_share},
+        project=[_projected(_itself, names) for names in ("q", "k", "qk")],
+    ),
     mistake("head-reads-own-slice", project=_projected(_own_slice)),
     mistake("one-small-linear-for-all-heads", project=_projected(_one_small)),
     mistake("activation-on-projection", linear=lambda *given: _linear(*given).relu()),
@@ -154,12 +163,12 @@ def _viewed(x: Tensor, h: int) -> Tensor:
     return x.reshape(x.size(0), h, x.size(1), -1)
 
 
-def _viewed_alone(names: str) -> Function:
-    """View some of q, k and v without the transpose, and split the others."""
+def _otherwise(split: Function, names: str) -> Function:
+    """Split some of q, k and v in another way, and the rest as it should be."""
 
     def split_each(q: Tensor, k: Tensor, v: Tensor, h: int, s: Steps) -> Any:
         pairs = zip("qkv", (q, k, v), strict=True)
-        return [_viewed(x, h) if name in names else s.split(x, h) for name, x in pairs]
+        return [split(x, h) if name in names else s.split(x, h) for name, x in pairs]
 
     return split_each
 
@@ -204,18 +213,16 @@ HEADS = [
     mistake(
         "never-transposed",
         {"split": _kept, "merge": lambda c: c.flatten(2)},
+        {"split": _kept, "merge": lambda c: c.transpose(1, 2).reshape(len(c), c.size(1), -1)},
         split=_kept,
         split_fused=lambda t, h: t.unflatten(2, (3, h, -1)).unbind(2),
     ),
     mistake(
         "no-split",
         {"split": _itself, "merge": _itself},
-        {
-            "split": _itself,
-            "merge": _itself,
-            "scale": lambda z, q, k, h: z / math.sqrt(q.size(-1) / h),
-        },
+        {"split": _itself, "merge": _itself, "scale": _by_share},
         {"split": lambda x, h: x[:, None], "merge": lambda c: c[:, 0]},
+        {"split": _itself, "merge": lambda c: c.transpose(1, 2).reshape(c.shape)},
         but=("decode_step",),
     ),
     mistake(
@@ -236,19 +243,15 @@ HEADS = [
     mistake(
         "merge-batch-mixed", merge=[_joined(1, 0, 2, 3), _joined(1, 2, 0, 3), _joined(2, 0, 1, 3)]
     ),
-    mistake(
-        "view-on-non-contiguous",
-        merge=lambda c: c.transpose(1, 2).view(c.size(0), c.size(2), -1),
-        operand=lambda shape: len(shape) == 4,
-    ),
+    mistake("view-on-non-contiguous", merge=lambda c: c.movedim(1, 2).view(len(c), c.size(2), -1)),
     mistake(
         "view-after-transpose",
         split=[lambda x, h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1), _swapped_first],
         split_fused=_in_three(_swapped_first),
-        operand=lambda shape: len(shape) == 3,
     ),
     mistake(
         "heads-averaged",
+        written=r"sum|mean|\+",
         merge=[
             lambda c: c.mean(1),
             lambda c: c.sum(1),
@@ -262,7 +265,11 @@ HEADS = [
     ),
     mistake(
         "only-one-of-qkv-wrongly-split",
-        split_each=[_viewed_alone(names) for names in ("q", "k", "v", "qk", "kv", "qv")],
+        split_each=[
+            _otherwise(way, x)
+            for way in (_viewed, _kept)
+            for x in ("q", "k", "v", "qk", "kv", "qv")
+        ],
     ),
 ]
 
@@ -272,7 +279,7 @@ def _cosine(q: Tensor, k: Tensor) -> Tensor:
 
 
 SCORES = [
-    mistake("key-not-transposed", scores=lambda q, k: q @ k),
+    mistake("key-not-transposed", scores=lambda q, k: q @ k, written=r"@ ?k\b"),
     mistake(
         "key-transposed-wrong-axes",
         scores=[
@@ -290,9 +297,9 @@ SCORES = [
     mistake(
         "elementwise-product",
         scores=[lambda q, k: q * k, lambda q, k: (q * k).sum(-1), lambda q, k: k * q],
-        weigh=[lambda w, v: w * v, lambda w, v: v * w],
-        written=r"\bq ?\* ?k\b|\bk ?\* ?q\b",
+        written=r"\*|@ ?v\b",
     ),
+    mistake("elementwise-product/values", weigh=[lambda w, v: w * v, lambda w, v: v * w]),
     mistake("cosine-not-dot", {"scores": _cosine, "scale": _itself}, scores=_cosine),
     mistake("scale-d-model", scale=lambda z, q, k, h: z / math.sqrt(q.size(-1) * h)),
     mistake("/scale-of-the-example", scale=lambda z, q, k, h: z / math.sqrt(12)),
@@ -329,10 +336,11 @@ def _causal(scores: Tensor, corner: int) -> Tensor:
     return scores.masked_fill(~past, -math.inf).softmax(-1)
 
 
+WITHOUT_HEAD_AXIS = ("self_attention", "heads_in_a_loop")
 WITH_MASK = ("multi_head_attention", "MultiHeadAttention", "cross_attention")
 SOFTMAX = [
     mistake("softmax-over-queries", softmax=lambda z: z.softmax(-2)),
-    mistake("softmax-over-heads", softmax=lambda z: z.softmax(1), but=("self_attention",)),
+    mistake("softmax-over-heads", softmax=lambda z: z.softmax(1), but=WITHOUT_HEAD_AXIS),
     mistake("softmax-over-batch", softmax=lambda z: z.softmax(0)),
     mistake(
         "softmax-over-everything",
@@ -344,11 +352,13 @@ SOFTMAX = [
     ),
     mistake("softmax-no-exp", softmax=lambda z: z / z.sum(-1, keepdim=True)),
     mistake("softmax-sigmoid", softmax=torch.sigmoid),
+    mistake("softmax-base-two", softmax=lambda z: (z * math.log(2)).softmax(-1)),
     mistake("softmax-log", softmax=lambda z: z.log_softmax(-1)),
     mistake(
         "softmax-twice",
         softmax=lambda z: z.softmax(-1).softmax(-1),
         attend=lambda *given: Steps.defaults["attend"](*given).softmax(-1),
+        weigh=lambda w, v: w.softmax(-1) @ v,
     ),
     mistake("/softmax-missing", softmax=_itself),
     mistake(
@@ -426,8 +436,7 @@ MASKS = [
     mistake("mask-after-softmax-renormalised", {"hide": _itself, "empty": _renormalised}),
     mistake("mask-fill-finite", hide=[_fill(value) for value in FINITE]),
     mistake(
-        "mask-added-finite",
-        hide=[lambda z, m, value=value: z + ~m * value for value in FINITE],
+        "mask-added-finite", hide=[lambda z, m, value=value: z + ~m * value for value in FINITE]
     ),
     mistake(
         "mask-form-ignored",
@@ -445,31 +454,16 @@ MASKS = [
 OUTPUT = [
     mistake("scores-returned", returned=lambda weights, scores: scores),
     mistake("weights-averaged", returned=lambda w, z: w.mean(1), but=("self_attention",)),
-    mistake(
-        "dropout-at-eval",
-        stage="repeat",
-        only=(
-            "softmax",
-            "masked_softmax",
-            "self_attention",
-            "fused_mha",
-            "decode_step",
-            *WITH_MASK,
-        ),
-    ),
+    mistake("dropout-at-eval", stage="repeat", but=("project", "project_qkv", "generate")),
     mistake("weights-transposed", weigh=lambda w, v: w.transpose(-2, -1) @ v, but=("decode_step",)),
-    mistake(
-        "value-times-weights",
-        weigh=lambda w, v: v @ w,
-        operand=lambda shape: len(shape) > 1 and shape[-1] == shape[-2],
-    ),
+    mistake("value-times-weights", weigh=lambda w, v: v @ w),
     mistake("output-projection-missing", output=_itself),
     mistake("output-projection-per-head", output=_own_slice),
 ]
 
 JUDGED = [  # at a stage of their own, without numbers
     mistake("no-gradient", stage="no gradient"),
-    mistake("dtype-changed", stage="narrow"),
+    mistake("dtype-changed", stage="narrow", crashes="same dtype, but got: |Float and Double"),
     mistake("not-an-int", stage="no int"),
     mistake("state-kept", stage="state"),
     mistake("size-hard-coded", stage="sizes"),
@@ -480,6 +474,12 @@ KINDS = [
     mistake("/mm-of-matrices", crashes="self must be a matrix"),
     mistake("/sqrt-of-a-tensor", crashes=r"sqrt\(\): argument 'input'"),
     mistake("/math-of-one-number", crashes="only one element tensors can be converted"),
+    mistake(
+        "/softmax-already",
+        {"scale": lambda z, q, k, h: (z / math.sqrt(q.size(-1))).softmax(-1)},
+        scores=lambda q, k: (q @ k.mT).softmax(-1),
+        only=("attention_scores", "scaled_scores"),
+    ),
     mistake("/max-gives-two", crashes=r"return_types\.max"),
 ]
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from mha_course.exercises import compare, progress_store, sandbox
 from mha_course.exercises.catalogue import LESSON_OF, MISTAKES, find_exercise
 from mha_course.exercises.diagnose import NEAR, alike, recognise
-from mha_course.exercises.inputs import FAR_BELOW, HIDDEN_LEAD, OTHER_SIZES
+from mha_course.exercises.inputs import EXAMPLE, FAR_BELOW, HIDDEN_LEAD, OTHER_SIZES
 from mha_course.exercises.report import Report
 from mha_course.exercises.sandbox import Outcome, as_list, run
 from mha_course.exercises.spec import Exercise, Mistake
@@ -72,6 +72,8 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
             f" Your notebook has replaced {', '.join(replaced)}. Your answer was judged with "
             "PyTorch's own."
         )
+    if "{the input}" in message:
+        message = message.replace("{the input}", _name_of_input(exercise, answer))
     report = replace(report, message=message, answer=answer, arguments=arguments)
     if not record:
         return report
@@ -79,6 +81,13 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
     _failures[name] = 0 if report.status == "correct" else _failures[name] + 1
     offer = f'Stuck? hint("{name}") goes one step further.' if _failures[name] > 1 else ""
     return replace(report, offer=offer, failures=_failures[name])
+
+
+def _name_of_input(exercise: Exercise, answer: Any) -> str:
+    """Return what an answer calls its first float tensor; x in a class."""
+    code = getattr(answer, "__code__", None)
+    pairs = zip(code.co_varnames if code else (), exercise.inputs[0](), strict=False)
+    return next((name for name, x in pairs if sandbox.is_float(x)), "x")
 
 
 def is_empty(code: CodeType) -> bool:
@@ -545,6 +554,13 @@ def _explain(attempt: Attempt, fault: Fault) -> Report:
         return _named(report, recognised)
     if special:
         return replace(report, message=special[1])
+    kinds = exercise.kinds[:4]  # in which masks have all their forms
+    trial = replace(
+        exercise, inputs=[partial(exercise.draw, x, **EXAMPLE) for x in kinds], rules=()
+    )
+    if stage != "type" and not Attempt(trial, attempt.answer, torch.float64).find_fault():
+        text = f"{message} With the sizes of the lessons' example, C = 48 and D = 12, it is right."
+        return _of_stage(exercise, fault._replace(stage="sizes", message=text))
     if fault.result:
         return replace(report, message=f"{message} The results before it are right.")
     begins = _first_stage(exercise, attempt.answer) if stage in ("values", "finite") else None
@@ -582,6 +598,8 @@ def _first_stage(exercise: Exercise, answer: Any) -> tuple[str, str] | None:
     one_token = list(plain)  # it gets weight 1
     for place in exercise.token_arguments:
         one_token[place] = plain[place][:, :1]
+    hidden = ", what is hidden" * ("hide" in exercise.steps)
+    cut = ", how tokens and heads are split and merged" * ("split" in exercise.steps)
     no_query = list(plain)  # all weights are alike
     for place in exercise.query_arguments:
         no_query[place] = plain[place] * 0
@@ -591,8 +609,7 @@ def _first_stage(exercise: Exercise, answer: Any) -> tuple[str, str] | None:
          "sum to."),
         (no_query, "weighted sum",
          "With one token it is right; with queries of 0 it is not. Each query should then mix all "
-         "values equally: check what the scores are made of, what is hidden, what the weights sum "
-         "to, and how tokens and heads are split and merged."),
+         f"values equally: check what the weights sum to{hidden}{cut}, and how scores are made."),
         (plain, "scores",
          "With one token, and with queries of 0, it is right: check the scores, their scale and "
          "the softmax."),

@@ -39,7 +39,7 @@ def compare(
         return _whole_number(got, want)
     if not isinstance(got, Tensor):
         kind = "a tensor" if axes or want.dtype != torch.bool else "True or False"
-        return "type", f"should be {kind}, but is {type(got).__name__}."
+        return "type", f"should be {kind}, but is of type {type(got).__name__}."
     if not (is_plain(got) or got.is_sparse) or got.is_meta or got.is_quantized:
         return "type", "should be an ordinary tensor, whose numbers can be read."
     if got.shape != want.shape:

@@ -19,13 +19,14 @@ Function = Callable[..., Any]
 Change = Mapping[str, Function]  # steps that are replaced, by name
 # by which numbers go to where operations are not seen
 EXITS = {"numpy", "__array__", "__dlpack__", "tolist"}
+STOPPED = "stopped"  # the name of an operation that raised an error
 
 
 class Operation(NamedTuple):
     """One operation of torch that an answer ran: its name, such as ``"amax"``, and what went in.
 
     Inputs are copies of the tensors; output is a shape, and held the number of results of this
-    shape that are still in memory. One of EXITS has no output.
+    shape that are still in memory. One of EXITS has no output, nor has one that is STOPPED.
     """
 
     name: str
@@ -116,9 +117,9 @@ class Exercise:
         """The inputs, and behind them those that are drawn, in the order of kinds."""
         return [*self.inputs, *(partial(self.draw, kind) for kind in self.drawn_kinds)]
 
-    def draw(self, kind: str) -> tuple[Any, ...]:
-        """Draw arguments of a kind."""
-        return tuple(self.drawn(Draw(self.name, kind)))
+    def draw(self, kind: str, **sizes: int) -> tuple[Any, ...]:
+        """Draw arguments of a kind, with other sizes than it has if any are given."""
+        return tuple(self.drawn(Draw(self.name, kind, **sizes)))
 
     @cached_property
     def drawn_kinds(self) -> tuple[str, ...]:
@@ -211,10 +212,8 @@ class Mistake:
         only, but: the exercises in which it can be made, or all but these.
         stage: the stage of a ``Report`` at which an answer fails that makes it; then no numbers are
             compared.
-        crashes: a pattern found in the error that shows the mistake, whatever else the answer does.
+        crashes: a pattern that shows it in the text of an error, or in the shapes of its line.
         written: a pattern found in the line that crashed, where another mistake crashes alike.
-        operand: true of the shape of a tensor in the line that crashed, where another mistake
-            crashes alike.
     """
 
     row: Row
@@ -224,7 +223,6 @@ class Mistake:
     stage: str = ""
     crashes: str = ""
     written: str = ""
-    operand: Callable[[tuple[int, ...]], bool] | None = None
 
     @property
     def name(self) -> str:

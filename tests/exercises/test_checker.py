@@ -166,7 +166,8 @@ def test_a_class_is_not_attempted_until_something_is_written(answer, status):
 def test_a_constant_is_an_answer(value, name):
     code = f"lambda x: {value!r}"
     assert (
-        check("similarity", eval(code)).message == f"The result should be a tensor, but is {name}."
+        check("similarity", eval(code)).message
+        == f"The result should be a tensor, but is of type {name}."
     )
 
 

@@ -251,6 +251,13 @@ UNSCALED_AND_NOT_TRANSPOSED = changed(
 
 
 WRONG = [
+    ("heads_in_a_loop", "one-head-only", lambda x, a, b, c, d, h: solutions.self_attention(
+        x, *(w.chunk(h)[-1] for w in (a, b, c)))[0] @ d.T),
+    ("heads_in_a_loop", "size-hard-coded", lambda x, a, b, c, d, h: solutions.heads_in_a_loop(
+        x, a, b, c, d, x.size(-1) // 12)),
+    ("multi_head_attention", "only-one-of-qkv-wrongly-split", changed("multi_head_attention",
+        split_each=lambda q, k, v, h, s: (split(q, h), k.unflatten(2, (h, -1)), split(v, h)))),
+    ("split_fused_qkv", None, lambda t, h: split(split(t, 3 * h), h)),
     ("similarity", "elementwise-then-summed", lambda x: torch.einsum("sc,sc->s", x, x)),
     ("split_fused_qkv", "width-not-divided-by-three", one_piece),
     ("layer_norm", "eps-clamped", lambda x, g, b, eps=1e-5: b + g * (
@@ -440,6 +447,12 @@ SAID = [
     ("find_leaks", in_one_batch, "change one token at a time"),
     ("find_leaks", by_gradient, "change one token at a time"),
     ("find_leaks", probing((0.01, 30.0) * 3, fresh=False), "change one token at a time"),
+    ("build_subtractor", lambda d: torch.stack(solutions.build_subtractor(d)), "one tensor"),
+    ("build_subtractor", lambda d: [(-1) ** (n == 1) * w for n, w in enumerate(subtractor()(d))],
+        "must be large and positive"),
+    ("build_subtractor", lambda d: [w.roll(d * (n == 2), 1) for n, w in enumerate(subtractor()(d))],
+        "other channels than 0 to d - 1"),
+    ("similarity", lambda me: torch.zeros(7, 7).add_(me @ me.T), "torch.zeros(3, dtype=me.dtype)"),
     ("build_subtractor", second_row, "With d = 2, head 0 looks at all tokens alike"),
     ("build_subtractor", second_row, "Each makes its scores from rows of its own: 0 to 2 for head "
                                      "0"),

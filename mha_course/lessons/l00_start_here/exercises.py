@@ -64,10 +64,7 @@ MISTAKES = [
         "cosine-not-dot/similarity",
         similarity=lambda x: normalize(x, dim=-1) @ normalize(x, dim=-1).T,
     ),
-    mistake(
-        "elementwise-product/similarity",
-        similarity=[lambda x: x * x, lambda x: x * x.T],
-    ),
+    mistake("elementwise-product/similarity", similarity=[lambda x: x * x, lambda x: x * x.T]),
     mistake(
         "elementwise-then-summed",
         similarity=[lambda x: (x * x).sum(1), lambda x: (x * x).sum(1, keepdim=True)],

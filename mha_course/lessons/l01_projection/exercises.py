@@ -38,7 +38,7 @@ def self_attention(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Te
 def _build_self_attention(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
     def answer(x: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:
         q, k, v = s.order(*s.project(x, x, weights, NO_BIAS[:3], 1, s))
-        scores = s.scale(s.scores(q, k), q, k, x.size(-1) // q.size(-1))
+        scores = s.scale(s.scores(q, k), q, k, x.size(-1) // len(weights[0]))
         attention = s.post(s.attend(scores, None, s), q)
         return s.weigh(attention, v), s.returned(attention, scores)
 

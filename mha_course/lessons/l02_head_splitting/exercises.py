@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from mha_course.attention import split_fused_qkv
-from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, Steps, pass_through
+from mha_course.exercises import spec
+from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, NO_BIAS, Steps
 from mha_course.exercises.inputs import B, C, H, S, draw, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
 from mha_course.mistakes import ROWS
@@ -42,6 +43,20 @@ def one_head_queries(x: Tensor, w_q: Tensor, head: int, num_heads: int) -> Tenso
     return x @ rows.T  # (B, S, D)
 
 
+def _build_loop(s: Steps) -> Callable[..., Tensor]:
+    def answer(x: Tensor, *given: Any) -> Tensor:
+        *weights, w_o, num_heads = given
+        made = s.order(*s.project(x, x, weights, NO_BIAS[:3], num_heads, s))
+        split = (t.unbind(1) for t in s.split_each(*made, num_heads, s))
+        contexts = []
+        for q, k, v in zip(*split, strict=True):  # (B, S, D) each
+            scores = s.scale(s.scores(q, k), q, k, num_heads)
+            contexts.append(s.weigh(s.post(s.attend(scores, None, s), q), v))
+        return s.output(s.merge(torch.stack(contexts, 1)), w_o, None, num_heads)
+
+    return answer
+
+
 def _computes_all_heads(operations: Sequence[Operation], _: Tensor, w_q: Tensor, *__: Any) -> bool:
     return any(
         operation.name in {"mm", "bmm", "addmm"} and operation.output[-1] == w_q.size(0)
@@ -69,8 +84,8 @@ EXERCISES = [
         drawn=lambda d: (d("BSC"), *d.matrices("CC", "CC", "CC", "CC"), d.H),
         axes="B S C",
         done="That is all of multi-head attention, and it is yours. Next: the same without a loop.",
-        steps=tuple(step for step in (*ALL_SIX, *ATTEND) if step not in ("order", "returned")),
-        build=lambda s: lambda x, *rest: pass_through(s, x, x, *rest)[0],
+        steps=tuple(step for step in (*ALL_SIX, *ATTEND) if step != "returned"),
+        build=_build_loop,
         token_arguments=(0,),
         query_arguments=(1,),
     ),
@@ -171,20 +186,30 @@ QUESTIONS = {
 }
 
 
-def _with_rows(first: Callable[[int, int], int]) -> Callable[..., Any]:
-    """Project with other rows of each weight: those of a head begin at ``first(head, D)``."""
+ONE_BY_ONE = ("one_head_queries", "heads_in_a_loop")
+OF_ONE_HEAD: list[tuple[str, spec.Function]] = [  # product(x, w, head, num_heads), by its mistake
+    ("weight-not-transposed", lambda x, w, i, h: x @ w.chunk(h)[i]),
+    ("weight-not-transposed/rows", lambda x, w, i, h: x @ w.chunk(h, dim=1)[i]),
+    ("/rows-from-head-number", lambda x, w, i, h: x @ w.roll(-i, 0)[: len(w) // h].T),
+    ("/rows-from-head-number", lambda x, w, i, h: x @ w.roll(-i * h, 0)[: len(w) // h].T),
+    ("/rows-from-head-number", lambda x, w, i, h: x @ w[i * h : i * h + h].T),
+    ("/one-head-repeated", lambda x, w, i, h: x @ w[: len(w) // h].T),
+    ("/all-rows-in-each-head", lambda x, w, i, h: x @ w.T),
+    ("/tokens-cut", lambda x, w, i, h: (x @ w.T)[:, i * len(w) // h : (i + 1) * len(w) // h]),
+    ("activation-on-projection", lambda x, w, i, h: (x @ w.chunk(h)[i].T).relu()),
+    ("heads-innermost", lambda x, w, i, h: x @ w[i::h].T),
+    ("head-reads-own-slice", lambda x, w, i, h: x.chunk(h, -1)[i] @ w.chunk(h)[i].T),
+    ("head-reads-own-slice", lambda x, w, i, h: x.chunk(h, -1)[i] @ w.chunk(h)[i].chunk(h, 1)[i].T),
+]
+
+
+def _of_heads(key: str, product: spec.Function, **rest: Any) -> spec.Mistake:
+    """Make the queries of one head by a product, or all queries, keys and values of all heads."""
 
     def project(x: Tensor, memory: Tensor, weights: Any, biases: Any, h: int, s: Steps) -> Any:
-        D = x.size(-1) // h
-        rows = [first(head, D) + n for head in range(h) for n in range(D)]
-        return tuple(x @ w[rows].T for w in weights)
+        return [torch.cat([product(x, w, head, h) for head in range(h)], -1) for w in weights]
 
-    return project
-
-
-def _wide_heads(t: Tensor, h: int) -> Any:
-    """Cut the three apart, with heads of 3C / H numbers."""
-    return [x.view(t.size(0), t.size(1), h, t.size(2) // h) for x in t.chunk(3, -1)]
+    return mistake(key, one_head_queries=product, only=ONE_BY_ONE, project=project, **rest)
 
 
 MISTAKES = [
@@ -194,44 +219,29 @@ MISTAKES = [
             lambda t, h: t.view(t.size(0), t.size(1), 3, h, t.size(2) // h),
             lambda t, h: t.unflatten(-1, (3, h, t.size(2) // h)),
             lambda t, h: t.view(t.size(0), t.size(1), h, 3, t.size(2) // h),
-            _wide_heads,
+            lambda t, h: [x.view(len(t), t.size(1), h, t.size(2) // h) for x in t.chunk(3, -1)],
         ],
         crashes=r"expected 3, got 1",
         only=("split_fused_qkv",),
     ),
-    mistake("weight-not-transposed", one_head_queries=lambda x, w, i, h: x @ w.chunk(h)[i]),
-    mistake(
-        "weight-not-transposed/rows", one_head_queries=lambda x, w, i, h: x @ w.chunk(h, dim=1)[i]
-    ),
-    mistake(
+    *(_of_heads(key, product) for key, product in OF_ONE_HEAD),
+    _of_heads(
         "/weight-cut-along-columns",
-        one_head_queries=lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T,
-        written="dim=1",
+        lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T,
+        written=r"dim=1|, 1\)|\[:,",
     ),
     mistake(
-        "/rows-from-head-number",
-        one_head_queries=[
-            lambda x, w, i, h: x @ w[i : i + w.size(0) // h].T,
-            lambda x, w, i, h: x @ w[i * h : i * h + h].T,
-        ],
-        project=_with_rows(lambda head, D: head),
-        only=("one_head_queries", "heads_in_a_loop"),
+        "output-columns-as-rows/loop",
+        output=lambda merged, w, b, h: merged.chunk(h, -1)[0] @ w.chunk(h)[0].T,
+        only=("heads_in_a_loop",),
+        written="w_o",
     ),
-    mistake("head-reads-own-slice", crashes=r"\(14x6 and 24x6\)", only=("heads_in_a_loop",)),
-    mistake("weight-not-transposed/rows", crashes=r"\(14x24 and 6x24\)", only=("heads_in_a_loop",)),
     mistake(
-        "/one-head-repeated",
-        project=_with_rows(lambda head, D: 0),
+        "one-head-only",
+        merge=[lambda c: c[:, 0].contiguous(), lambda c: torch.stack(c.unbind(1))],
+        crashes="must be tuple of Tensors, not Tensor",
         only=("heads_in_a_loop",),
     ),
-    mistake(
-        "head-reads-own-slice",
-        one_head_queries=lambda x, w, i, h: x.chunk(h, -1)[i] @ w.chunk(h)[i].chunk(h, 1)[i].T,
-    ),
-    mistake(
-        "activation-on-projection", one_head_queries=lambda *given: one_head_queries(*given).relu()
-    ),
-    mistake("heads-innermost", one_head_queries=lambda x, w, i, h: x @ w[i::h].T),
 ]
 
 LESSON = Lesson(2, "Head splitting", EXERCISES, QUESTIONS)

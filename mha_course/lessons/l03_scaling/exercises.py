@@ -139,6 +139,7 @@ MISTAKES = [
         {"score_form": lambda w_q, w_k, head, h: w_q @ w_k.T},
     ),
     mistake("key-not-transposed/form", _forms(lambda a, b: a @ b)),
+    mistake("/scaled-already/form", _forms(lambda a, b: a.T @ b / math.sqrt(len(a)))),
     mistake("elementwise-product/form", _forms(lambda a, b: a * b)),
     mistake(
         "weight-not-transposed/form",

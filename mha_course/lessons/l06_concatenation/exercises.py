@@ -63,10 +63,11 @@ def flagged_tokens(d: int) -> tuple[Tensor, Tensor]:
 def four_matrices(builder: Callable[..., Any], d: int) -> list[Tensor]:
     """Return what a builder makes. Raises: ValueError unless it is four matrices (3d, 3d)."""
     made = builder(d)
-    weights = [torch.as_tensor(w).detach().double() for w in (() if made is None else made)]
+    one = {type(None): "None", Tensor: "one tensor"}.get(type(made))
+    weights = [torch.as_tensor(w).detach().double() for w in (() if one else made)]
     shapes = [tuple(w.shape) for w in weights]
     if shapes != [(3 * d, 3 * d)] * 4:
-        got = "None" if made is None else f"{len(shapes)} of shapes {shapes}"
+        got = one or f"{len(shapes)} of shapes {shapes}"
         raise ValueError(
             f"for d = {d} it should return four matrices ({3 * d}, {3 * d}), but returned {got}"
         )
@@ -90,7 +91,7 @@ class Head(NamedTuple):
 
     sees: str  # one of PLACES, or ALL, or nothing
     weights: list[float]  # at each of PLACES
-    # the content of what it sees, so many times, is added; NaN where it mixes the channels
+    # the content of what it sees, so many times, is added; NaN where something else is
     times: float
 
 
@@ -105,9 +106,9 @@ def heads_of(w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, d: int) -> list
         rest = torch.stack([row.scatter(1, place[:, None], 0.0).amax(-1) for place in places], 1)
         sees = [name for name, above in zip(PLACES, (at > rest).all(0), strict=True) if above]
         sees = [ALL] if row.max() - row.min() < 1e-6 else sees
-        path = output[:d] @ value[:, :d]  # d by d
+        path = output[:d] @ value[:, : d + 3]  # from the content and the three marks
         times = path.diagonal().mean()
-        plain = torch.allclose(path, times * torch.eye(d, dtype=path.dtype), atol=1e-6)
+        plain = torch.allclose(path, times * torch.eye(d, d + 3, dtype=path.dtype), atol=1e-6)
         heads.append(Head("".join(sees), at.mean(0).tolist(), float(times) if plain else math.nan))
     return heads
 
@@ -121,12 +122,11 @@ def in_words(number: int, head: Head) -> str:
     brings = {
         1.0: "adds its content",
         -1.0: "subtracts its content",
-        0.0: "brings nothing to channels 0 to d - 1",
+        0.0: "brings nothing of its content to channels 0 to d - 1",
     }
+    does = brings.get(round(head.times, 6), f"adds its content {head.times:.2f} times")
     if math.isnan(head.times):
-        does = "mixes up the channels of its content"
-    else:
-        does = brings.get(round(head.times, 6), f"adds its content {head.times:.2f} times")
+        does = "brings other channels than 0 to d - 1, or mixes them up"
     return f"head {number} looks at {looks} and {does}"
 
 
@@ -153,8 +153,8 @@ def tell_where_heads_look(builder: Callable[..., Any], d: int) -> tuple[str | No
             name = "heads-exchanged"
     says = "; ".join(in_words(number, head) for number, head in enumerate(heads))
     own_rows = f"from rows of its own: 0 to {3 * d // 2 - 1} for head 0, the others for head 1."
-    rest = f"Each should bring its content once, {own_rows} In w_o they are columns."
-    if ALL in (first.sees, second.sees):
+    rest = f"Each should bring channels 0 to d - 1 once, {own_rows} In w_o they are columns."
+    if {ALL, ""} & {first.sees, second.sees}:
         rest = f"{ROWS['looks-for-the-asker'].why} Each makes its scores {own_rows}"
     advice = ROWS[name].why if name else rest
     return (

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from mha_course import plots
 from mha_course.attention import MultiHeadAttention
 from mha_course.exercises import Report, check
-from mha_course.exercises.inputs import C, H, S, tokens
+from mha_course.exercises.catalogue import find_exercise
+from mha_course.exercises.inputs import OTHER_SIZES, H, S, tokens
 from mha_course.exercises.sandbox import run
 from mha_course.experiments.agreement import compare
 from mha_course.experiments.faulty_attention import WRONG, whole
@@ -26,7 +28,7 @@ def suspects() -> dict[str, nn.Module]:
     """Return the right module and the five cases, in float64, all with the same parameters."""
     made = {"right": whole()[1]}
     made |= {f"case {number}": whole(*WRONG[mistake])[1] for number, mistake in CASES.items()}
-    return {name: _with_parameters(cls) for name, cls in made.items()}
+    return {name: _with_parameters(cls, H, *parameters()) for name, cls in made.items()}
 
 
 def show(number: int) -> None:
@@ -49,14 +51,15 @@ def judge(answer: Any) -> Report:
     if report.status == "unattempted":
         text = "Write the class in the cell above, run it, then run this one again."
         return replace(report, message=text)
-    plain, masked = _beside_torch(answer, None), _beside_torch(answer, causal_mask(S))
+    plain, masked, other = (_beside_torch(answer, *given) for given in _trials())
     if plain == masked == "missing":
         return report
     found = (
         "Compared with nn.MultiheadAttention on the same parameters, its outputs are "
-        f"{plain} without a mask. With a causal mask they are {masked}."
+        f"{plain} without a mask. With a causal mask they are {masked}. With other sizes, and a "
+        f"mask (B, 1, S, S) that differs from sentence to sentence, they are {other}."
     )
-    if {plain, masked} != {"the same"}:
+    if {plain, masked, other} != {"the same"}:
         status = "wrong" if report.status == "correct" else report.status
         return replace(report, status=status, message=f"{found} {report.message}")
     if report.status == "correct":
@@ -65,19 +68,30 @@ def judge(answer: Any) -> Report:
     return replace(report, status="correct", message=more, picture="")
 
 
-def _beside_torch(answer: Any, mask: Tensor | None) -> str:
+def _trials() -> list[list[Any]]:
+    """Return arguments of use_module: without a mask, with a causal one, and of other sizes."""
+    x, _, heads, *given = find_exercise("MultiHeadAttention").draw(OTHER_SIZES)
+    mask = (x[:, None, :, : x.size(1)] > 0) | torch.eye(x.size(1), dtype=torch.bool)  # (B, 1, S, S)
+    usual = [[tokens(), mask, H, *parameters()] for mask in (None, causal_mask(S))]
+    return [*usual, [x, mask, heads, *given]]
+
+
+def _beside_torch(answer: Any, x: Tensor, mask: Tensor | None, heads: int, *given: Tensor) -> str:
     """Say how far the outputs of a learner's module are from those of PyTorch's."""
-    x, hidden = tokens(), None if mask is None else ~mask  # in PyTorch's masks True means ignore
-    want, _ = to_torch(_with_parameters(MultiHeadAttention))(x, x, x, attn_mask=hidden)
+    hidden = None
+    if mask is not None:  # in PyTorch's masks True means ignore, and each head has its own
+        hidden = ~mask.expand(len(x), heads, -1, -1).flatten(0, 1)  # (B*H, S, S)
+    theirs = to_torch(_with_parameters(MultiHeadAttention, heads, *given))
+    want, _ = theirs(x, x, x, attn_mask=hidden)
 
     def distance(*arguments: Any) -> str:
         out = use_module(*arguments)
         return compare(out[0] if isinstance(out, tuple) else out, want, atol=1e-12)
 
-    return run(distance, answer, [x, mask, H, *parameters()]).result or "missing"
+    return run(distance, answer, [x, mask, heads, *given]).result or "missing"
 
 
-def _with_parameters(cls: Any) -> Any:
-    module = cls(C, H).double()
-    module.load_state_dict(dict(zip(PARAMETERS, parameters(), strict=True)))
+def _with_parameters(cls: Any, heads: int, *given: Tensor) -> Any:
+    module = cls(len(given[0]), heads).double()
+    module.load_state_dict(dict(zip(PARAMETERS, given, strict=True)))
     return module

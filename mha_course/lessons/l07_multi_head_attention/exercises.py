@@ -85,6 +85,8 @@ def use_module(
     Gradients go to the weights and biases, but for those that the module excludes from learning.
     It may be run on other tokens before.
     """
+    if getattr(cls, "__init__", None) is nn.Module.__init__:
+        raise ValueError("there is no __init__: write it with two underscores on both sides")
     module = cls(x.size(-1), num_heads).to(x.dtype)
     own = dict(module.named_parameters(remove_duplicate=False))
     given = {}
@@ -102,7 +104,7 @@ def use_module(
     try:
         inspect.signature(module.forward).bind(x, mask)
     except TypeError:
-        raise ValueError("forward must take a mask: write forward(self, x, mask=None)") from None
+        raise ValueError("write forward(self, x, mask=None), with self, x and mask") from None
     module.eval()
     if before:
         functional_call(module, given, before)
@@ -142,19 +144,12 @@ def _drawn_module(d: Draw) -> tuple[Any, ...]:
     return x, mask, num_heads, *(p for weight in weights for p in (weight, d("C")))
 
 
-def _build_function(s: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
-    return lambda x, *rest: pass_through(s, x, x, *rest)
-
-
 def _attend(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, **options: Any) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, **options)
 
 
-OWN_STEPS: dict[str, Callable[..., Any]] = {"kernel": _attend}
-
-
 def _build_fused(steps: Steps) -> Callable[..., Tensor]:
-    s = Steps(**OWN_STEPS | vars(steps))
+    s = Steps(**{"kernel": _attend} | vars(steps))
 
     def answer(
         x: Tensor, w_qkv: Tensor, w_o: Tensor, num_heads: int, is_causal: bool = False
@@ -226,7 +221,7 @@ EXERCISES = [
         done="Your function does all six steps. Next: type another sentence below, and "
         "watch your heads.",
         steps=(*ALL_SIX, *MASKED),
-        build=_build_function,
+        build=lambda s: lambda x, *rest: pass_through(s, x, x, *rest),
         token_arguments=(0,),
         query_arguments=(1,),
     ),
@@ -471,7 +466,7 @@ MISTAKES = [
         "not-stored",
         crashes=r"^(NameError: name|AttributeError: .* has no attribute) "
         r"'((num|n)_?heads?|heads|h|d_model|(head_dim|d_head|d_k)|(q|k|v|out)_proj)'|"
-        r"there is no \w+\.weight: the module has (no parameters|q_proj)",
+        r"there is no \w+\.weight: the module has (no parameters|.*_proj\.)",
         only=("MultiHeadAttention",),
     ),
     mistake(
@@ -496,7 +491,8 @@ MISTAKES = [
     mistake(
         "/key-transposed-for-kernel", kernel=lambda q, k, v, causal: _attend(q, k.mT, v, causal)
     ),
-    mistake("/heads-not-merged", merge=lambda context: context, only=("fused_mha",)),
+    mistake("/heads-not-merged", merge=lambda context: context, but=("merge_heads",)),
+    mistake("/one-result-unpacked", crashes=r"\(4, 7, 6\)", only=("fused_mha",)),
     mistake(
         "three-linears",
         parameter_count=[lambda c, h, bias: 3 * (c * c + c * bias), lambda c, h, bias: 3 * c * c],
@@ -529,6 +525,7 @@ MISTAKES = [
             lambda c, h, bias: 4 * (c * (c // h) + c // h * bias),
             lambda c, h, bias: 4 * ((c // h) ** 2 + c // h * bias),
             lambda c, h, bias: 4 * h * ((c // h) ** 2 + c // h * bias),
+            lambda c, h, bias: 4 * c * (c // h),
         ],
     ),
     mistake("bias-not-projected", fold_value_bias=lambda w_o, b_v, b_o: b_v + b_o),
