@@ -549,8 +549,6 @@ HOLES = [
     ("kv_cache_bytes", lambda n, b, s, h, d, size: 2 * n * b * s * h * d * 4),
     ("online_softmax", starts_low),
     ("online_softmax", lambda scores, size: starts_low(scores, size, -1e30)),
-    ("cross_attention", changed(
-        "cross_attention", hide=lambda z, m: z.masked_fill(~m, -1e4), empty=lambda w, m: w)),
     ("tiled_attention", keeps_all_blocks),
     ("online_softmax", lambda scores, size: two_passes(scores.split(size, -1))),
     ("online_softmax", lambda scores, size: two_passes(

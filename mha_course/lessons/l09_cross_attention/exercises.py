@@ -13,7 +13,6 @@ from mha_course.exercises.attention_steps import ALL_SIX, MASKED, Steps, pass_th
 from mha_course.exercises.inputs import (
     FAR_BELOW,
     HIDDEN_LEAD,
-    OTHER_NUMBERS,
     OTHER_SIZES,
     B,
     C,
@@ -54,7 +53,6 @@ def _drawn(d: Draw) -> tuple[Any, ...]:
     if d.kind in (OTHER_SIZES, "one head"):
         return x, memory, w_q, w_k, w_v, w_o, d.H
     mask = d.mask("B11S")
-    mask[0] &= d.kind != OTHER_NUMBERS
     if d.kind == HIDDEN_LEAD:
         memory[:, -1] *= 1e5  # padding may hold anything
         mask[..., -1] = False
