@@ -47,7 +47,7 @@ def require_words(place: str, words: Sequence[str], allowed: Collection[str], na
     """Raise SentenceError for a word that ``named`` does not list, or if there is no word."""
     unknown = [cut(word, 24) for word in words if word not in allowed]
     if unknown:
-        rule = f"“{unknown[0]}” is not one of the {len(allowed)} words; {named} lists them"
+        rule = f"“{unknown[0]}” is not one of the {len(allowed)} words that can be read"
         near = ", ".join(difflib.get_close_matches(unknown[0].lower(), allowed, n=3, cutoff=0.5))
         got = ", ".join(map(repr, unknown))
         raise SentenceError(place, rule, expected=f"words of {named}", got=got, fix=near or None)

@@ -99,14 +99,13 @@ def test_the_example_is_the_layer_inside_the_model(device):
 @pytest.mark.parametrize(
     ("sentence", "message"),
     [
-        ("the zzzz slept", "encode: “zzzz” is not one of the 127 words; grammar.vocabulary() "
-                           "lists them. expected words of grammar.vocabulary(), got 'zzzz'"),
-        ("the Catt slept", "encode: “Catt” is not one of the 127 words; grammar.vocabulary() "
-                           "lists them. expected words of grammar.vocabulary(), got 'Catt', fix: "
+        ("the zzzz slept", "encode: “zzzz” is not one of the 127 words that can be read. "
+                           "expected words of grammar.vocabulary(), got 'zzzz'"),
+        ("the Catt slept", "encode: “Catt” is not one of the 127 words that can be read. "
+                           "expected words of grammar.vocabulary(), got 'Catt', fix: "
                            "cat, chatty, caught"),
-        (f"the {'w' * 5000}", f"encode: “{'w' * 23}…” is not one of the 127 words; "
-                              f"grammar.vocabulary() lists them. expected words of "
-                              f"grammar.vocabulary(), got '{'w' * 23}…'"),
+        (f"the {'w' * 5000}", f"encode: “{'w' * 23}…” is not one of the 127 words that can be "
+                              f"read. expected words of grammar.vocabulary(), got '{'w' * 23}…'"),
         ("", "encode: a sentence needs at least one word. expected words of grammar.vocabulary(), "
          "got an empty sentence"),
         ("the " * 16, "MaskedWordModel: the sentence is too long. expected S <= 15, got S=16"),

@@ -95,6 +95,10 @@ class _Renderer(mistune.HTMLRenderer):
         """Highlight what is Python, or says nothing else."""
         return python(code) if info in (None, "python") else f"<pre>{html.escape(code)}</pre>"
 
+    def block_html(self, html: str) -> str:
+        """Keep a fold; other HTML is shown as it is written."""
+        return html if html.startswith("<details>") else super().block_html(html)
+
     def link(self, text: str, url: str, title: str | None = None) -> str:
         """Turn NN_name.ipynb into NN_name.html."""
         return super().link(text, re.sub(r"^(\d\d_\w+)\.ipynb", r"\1.html", url), title)

@@ -68,7 +68,7 @@ class Page:
             self.blocks.append(_question(QUESTIONS[rendering.name_in(cell)]))
         elif cell.source.startswith("check("):
             self.blocks.append(self._exercise(rendering.name_in(cell)))
-        else:
+        elif not cell.source.startswith("progress("):  # which is the learner's
             self._read_code(cell)
 
     def _read_words(self, source: str) -> None:
@@ -151,11 +151,11 @@ def _fold(title: str, content: str, kind: str) -> str:
 
 def _question(asked: Question) -> str:
     """Write a question; each choice unfolds whether it is right, and why."""
-    verdicts = {
-        choice: f"<strong>{VERDICTS[choice == asked.right]}</strong> {escape(reason)}"
-        for choice, reason in asked.answers.items()
-    }
-    folds = [_fold(escape(choice), verdicts[choice], "choice") for choice in asked.choices]
+    folds = []
+    for choice in asked.choices:
+        right = choice == asked.right
+        verdict = f"<strong>{VERDICTS[right]}</strong> {escape(asked.answers[choice])}"
+        folds.append(_fold(escape(choice), verdict, f"choice {('wrong', 'right')[right]}"))
     answer = f"<strong>{escape(asked.right)}.</strong> {escape(asked.answers[asked.right])}"
     folds = folds or [_fold("Show the answer", answer, "choice")]
     text = f"<p><strong>Predict.</strong> {escape(asked.text)}</p>"
@@ -164,7 +164,11 @@ def _question(asked: Question) -> str:
 
 def _top() -> str:
     theme = '<button type="button" class="theme" hidden aria-label="Light or dark">◐</button>'
-    return f'<header class="masthead"><a href="index.html">{NAME}</a>{theme}</header>'
+    still = "Without JavaScript, pictures that you can move elsewhere stand still here."
+    return (
+        f'<header class="masthead"><a href="index.html">{NAME}</a>{theme}</header>'
+        f'<noscript><p class="still">{still}</p></noscript>'
+    )
 
 
 def _page(title: str, body: str, views: rendering.Views, text: str, address: str, name: str) -> str:
@@ -239,12 +243,17 @@ def _index(pages: Sequence[Page], address: str) -> str:
             f"<small>{minutes} min</small><br>{rendering.line(text)}</li>"
         )
     repository = address_of_repository()
+    links = " or ".join(f'<a href="{url}">in {name}</a>' for name, url in pages[0].badges.items())
+    commands = (
+        f"git clone {repository} && cd {repository.rpartition('/')[2]}\npython3 -m mha_course"
+    )
     body = (
         f'{_top()}<main class="index"><h1>{NAME}</h1><p>Attention decides which words a word takes '
-        "something from. Point at a word to see where it looks, and change the words: a small "
-        f"trained model answers in this page.</p>{first}<p>Twenty lessons build this in PyTorch, "
-        "step by step. Read them here, and write the exercises in Jupyter: "
-        f'<a href="{repository}">get the course</a>.</p><ul>{rows}</ul></main>'
+        "something from. Point at a word to see where it looks. Then let <em>cat</em> and "
+        "<em>dogs</em> change places: a small trained model answers in this page.</p>"
+        f"{first}<p>Twenty lessons build this in PyTorch, step by step. Read them here, and write "
+        f"the exercises in Jupyter, where every mistake is named: {links}, or on your own machine "
+        f"with Python 3.11 or newer:</p><pre>{commands}</pre><ul>{rows}</ul></main>"
     )
     text = "Twenty lessons that build multi-head attention in PyTorch, with pictures that answer."
     return _page(NAME, body, pages[0].views[:1] if first else [], text, address, "")

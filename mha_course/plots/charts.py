@@ -114,8 +114,8 @@ def line_panels(*panels: Lines) -> Figure:
     drawn: dict[str, Any] = {}
     for ax, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for number, (name, values) in enumerate(panel.lines.items()):
-            place = names.index(name)
-            look = _line_style(place) | {"linestyle": "--" if place else "-"}
+            nth = names.index(name)
+            look = _line_style(nth) | {"linestyle": "--" if nth else "-"}
             look["markersize"] = 6 + 1.3 * (len(panel.lines) - 1 - number)
             numbers = as_array("line_panels", values, ("N",))
             (drawn[name],) = ax.plot(panel.x, numbers, alpha=0.85, linewidth=2, **look)

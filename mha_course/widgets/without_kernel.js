@@ -2,8 +2,6 @@
 
 import { make } from "./dom.js";
 
-const UNKNOWN = "This takes Python: paint in JupyterLab, where the lesson runs.";
-
 /**
  * @typedef {object} States As states.py packs them.
  * @property {object[]} panels All that differ.
@@ -33,9 +31,7 @@ function lookUp({ panels, states, lands }) {
       const end = lands[`${places.get(keyOf(values))} ${name} ${JSON.stringify(value)}`];
       values = end === undefined ? { ...values, [name]: value } : states[end][0];
     }
-    const found = states[places.get(keyOf(values))];
-    if (!found) return { ...state, trouble: UNKNOWN };
-    const [, shown, text, trouble] = found;
+    const [, shown, text, trouble] = states[places.get(keyOf(values))];
     if (!shown) return { ...state, values, trouble };
     return { values, panels: shown.map((place) => panels[place]), text, trouble };
   };

@@ -1,5 +1,6 @@
 """Labs in a page without a kernel: each control moves what is drawn, as Python would."""
 
+import math
 import re
 
 import pytest
@@ -65,8 +66,10 @@ DRAWN = "document.querySelector('.mha-lab .boards').outerHTML"
 def unrounded(numbers):
     """Return numbers as lists, without the rounding of panels."""
     if isinstance(numbers, torch.Tensor):
-        return numbers.tolist()
-    return [unrounded(each) for each in numbers] if isinstance(numbers, list | tuple) else numbers
+        return unrounded(numbers.tolist())
+    if isinstance(numbers, list | tuple):
+        return [unrounded(each) for each in numbers]
+    return None if math.isnan(numbers) else numbers
 
 
 def assert_alike(ours, theirs):
@@ -136,6 +139,27 @@ def test_a_page_computes_what_python_does(name, options, widget_page, monkeypatc
     page.locator(".again").click()
     page.evaluate(STATE)
     assert page.locator(".sentence").inner_text() == start
+
+
+def test_a_mask_is_painted_in_a_page(widget_page, monkeypatch):
+    monkeypatch.setattr(panels, "plain", unrounded)
+    lab = make("MaskLab")
+    page = widget_page(lab)
+    menu, board, slider = (
+        page.locator(f".mha-lab {part}") for part in ("select", ".paint", "[type=range]")
+    )
+    painting = [lambda key=key: board.press(key) for key in (" ", "End", " ", "Shift+ArrowLeft")]
+    told = set()
+    for move in [*[lambda: menu.evaluate(MOVE)] * 6, *painting, lambda: slider.evaluate(MOVE)]:
+        move()
+        for fill in page.locator("input[type=radio]").all():
+            fill.evaluate(MOVE)
+            state = page.evaluate(STATE)
+            lab._show({"moved": page.evaluate("model.state.state.values")})
+            assert_alike(state, lab.state | {"serial": state["serial"]})
+            told.add(page.locator(".sentence").inner_text())
+            assert lab.text in told
+    assert len(told) > 10
 
 
 def test_a_patch_that_is_clicked_becomes_the_query(widget_page):

@@ -107,7 +107,7 @@ function troubleWith(tokens, vocabulary, longest) {
   if (unknown.length) {
     const near = nearWords(unknown[0].toLowerCase(), vocabulary).join(", ");
     const got = unknown.map((word) => `'${word}'`).join(", ");
-    const rule = `“${unknown[0]}” is not one of the ${vocabulary.length} words; grammar.vocabulary() lists them`;
+    const rule = `“${unknown[0]}” is not one of the ${vocabulary.length} words that can be read`;
     return rule + (near ? `; near ones: ${near}` : ` (expected ${named}, got ${got})`);
   }
   if (!tokens.length)

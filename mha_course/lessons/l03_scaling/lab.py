@@ -36,7 +36,8 @@ class ScalingLab(Lab):
     def __init__(self, *, scores: Any = None) -> None:
         self._scores = LearnerFunction("ScalingLab", "scaled_scores", scores, _scaled_scores)
         self._saturations: dict[str, list[Saturation]] = {}
-        options = DIVISORS if scores is None else (*DIVISORS, YOURS)
+        written = self._scores.function is not None
+        options = (*DIVISORS, YOURS) if written else DIVISORS
         super().__init__(
             [
                 ChoiceControl("head_dim", "D", "slider", WIDTHS, 64),
@@ -45,7 +46,7 @@ class ScalingLab(Lab):
                     "divide by",
                     "choice",
                     options,
-                    "nothing" if scores is None else YOURS,
+                    YOURS if written else "nothing",
                 ),
             ]
         )

@@ -14,9 +14,10 @@ from mha_course.errors import ShapeError, require_mask
 from mha_course.markup import isolate_word
 from mha_course.masks import additive_mask, causal_mask, combine_masks, padding_mask
 from mha_course.plots.scales import BOOL
+from mha_course.widgets.base import esm
 from mha_course.widgets.controls import ChoiceControl, PaintedControl
 from mha_course.widgets.labs.inputs import scores_and_tokens
-from mha_course.widgets.labs.lab import Lab
+from mha_course.widgets.labs.lab import HERE, Lab
 from mha_course.widgets.labs.panels import Panel, Panels, matrix
 
 PAINTED = "painted"
@@ -62,6 +63,7 @@ class MaskLab(Lab):
                 "mask", start.int().tolist(), lambda sent: self._painted(sent).int().tolist()
             ),
         ])  # fmt: skip
+        self.needs_kernel = False
 
     @property
     def mask(self) -> Tensor:
@@ -89,6 +91,13 @@ class MaskLab(Lab):
             painted = preset(values["preset"], len(self._tokens), values["n"])
             return {**values, "mask": painted.int().tolist()}
         return values
+
+    def without_kernel(self) -> dict[str, Any]:
+        """Return the script that answers in a page, and what it computes with."""
+        script = esm("mask_answer.js", folder=HERE).replace("export default", "return")
+        words = list(map(isolate_word, self._tokens))
+        data = {"scores": self._scores.tolist(), "words": words}
+        return {"alone": {"script": f"(() => {{\n{script}\n}})()", "data": data}}
 
     def draw(self, preset: str, n: int, fill: str, mask: list[list[int]]) -> tuple[Panels, str]:
         """Draw the mask, the weights it leaves, and the mask as other libraries write it."""

@@ -88,6 +88,8 @@ function makeHandle(root, scale, now, to) {
     handle.setPointerCapture(event.pointerId);
     handle.focus({ preventScroll: true });
   });
+  const stay = (event) => event.preventDefault(); // the page, under a finger that drags
+  handle.addEventListener("touchstart", stay, { passive: false });
   handle.addEventListener("pointermove", (event) => {
     if (!handle.hasPointerCapture(event.pointerId)) return;
     const { left, top } = root.getBoundingClientRect();

@@ -10,19 +10,19 @@ from math import prod
 from typing import Any
 
 from mha_course.plots import figures
-from mha_course.widgets.controls import ChoiceControl, Control, PaintedControl, ToggleControl
+from mha_course.widgets.controls import ChoiceControl, Control, ToggleControl
 from mha_course.widgets.learner_function import error_line
 
 MOST = 500
-MOST_ON_SITE = 20_000  # where a painted control is left as it is, too
+MOST_ON_SITE = 20_000
 
 
 def are_few(controls: Iterable[Control]) -> bool:
     """Return whether the controls, all of them choices and switches, have so few states."""
-    on_site = figures.style.get() is figures.SITE
-    known = (ChoiceControl, ToggleControl, *([PaintedControl] if on_site else []))
-    sizes = [isinstance(control, known) and max(len(_options(control)), 1) for control in controls]
-    return all(sizes) and prod(sizes) <= (MOST_ON_SITE if on_site else MOST)
+    known = (ChoiceControl, ToggleControl)
+    sizes = [isinstance(control, known) and len(_options(control)) for control in controls]
+    most = MOST_ON_SITE if figures.style.get() is figures.SITE else MOST
+    return all(sizes) and prod(sizes) <= most
 
 
 def packed(lab: Any, controls: Mapping[str, Control]) -> str:
