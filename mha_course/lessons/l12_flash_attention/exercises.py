@@ -265,7 +265,8 @@ def _first_keys_hidden() -> tuple[Tensor, Tensor, Tensor, int]:
     q, k = ((4 * draw(B, H, n, 4, seed=n)).round() / 4 for n in (7, 52))
     v = draw(B, H, 52, 4, seed=3) / 64
     q[..., 3] = 1.0
-    k[..., 3] = torch.tensor([-1600.0, 1600.0])[:, None, None]
+    k[..., 3] = 1600.0
+    k[0, :, :, 3] = -1600.0
     k[0, :, :10, 3] = -math.inf
     return q, k, v, 5
 
