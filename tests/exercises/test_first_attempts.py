@@ -399,7 +399,6 @@ WRONG = [
         lambda m, dtype: torch.zeros_like(m).masked_fill(~m, -math.inf)),
     ("additive_mask", "mask-times-minus-inf", lambda m, dtype: m.to(dtype) * -math.inf),
     ("repeat_kv", "float-division", lambda k, h: k.repeat_interleave(h / k.size(1), 1)),
-    ("rope", "dtype-changed", turned_in_float64),
     ("online_softmax", "zero-kept-as-maximum", keeps_zero),
     ("tiled_attention", "maximum-of-block", changed(
         "tiled_attention", larger=lambda _, new: new, finite=lambda new: new)),
@@ -554,8 +553,6 @@ SAID = [
         "axis of the heads"),
     ("gather_pages", pages_by(lambda t: t // 5, lambda t: t % 5, lambda pages, _, n: pages[:n]),
         "The pages were cut"),
-    ("gather_pages", lambda pages, table, n: pages[table].transpose(0, 1).flatten(1, 2)[:, :n],
-        "Cut the table"),
     ("additive_mask", filled_twice, "All numbers are -inf"),
     ("additive_mask", lambda m, t: (z := torch.zeros(m.shape, dtype=t), z.masked_fill(~m, 1))[0],
         "masked_fill leaves its tensor as it is"),
