@@ -470,10 +470,10 @@ OUTPUT = [
 JUDGED = [  # at a stage of their own, without numbers
     mistake("no-gradient", stage="no gradient"),
     mistake("dtype-changed", stage="narrow"),
-    mistake("dtype-changed/wider", stage="wide"),
     mistake("not-an-int", stage="no int"),
     mistake("state-kept", stage="state"),
     mistake("size-hard-coded", stage="sizes"),
+    mistake("dtype-changed/wider", stage="wide"),
 ]
 
 KINDS = [
