@@ -50,7 +50,7 @@ OTHERWISE = (
     "computed before your code ran."
 )
 # Stages at which the numbers are right on the exercise's own inputs.
-HALF = ("gradient", "no gradient", "nan gradient", "narrow", "no int", "rule", "sizes")
+HALF = ("gradient", "no gradient", "nan gradient", "narrow", "wide", "no int", "rule", "sizes")
 SHORT = 150  # bytes of code
 IN_PLACE = " It was judged with the course's own {} in place of yours."
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

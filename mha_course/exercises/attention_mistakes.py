@@ -193,7 +193,7 @@ def _folded_as_sentences(context: Tensor) -> Tensor:
 
 # What Python and torch say of a float that stands for a size or an index.
 _FLOAT = (
-    r"ints?(, not|,but got) float|type float at|\(got float\)|indices must be integers|'float' "
+    r"ints?(, not|,but got) float|type float at|got \(?float[,)]|indices must be integers|'float' "
     r"object cannot be interp"
 )
 
@@ -431,7 +431,7 @@ MASKS = [
     mistake(
         "nan-gradient",
         stage="nan gradient",
-        but=("online_softmax", "tiled_attention", "merge_partials"),
+        but=("online_softmax", "tiled_attention"),
     ),
     mistake("mask-after-softmax-renormalised", {"hide": _itself, "empty": _renormalised}),
     mistake("mask-fill-finite", hide=[_fill(value) for value in FINITE]),
@@ -467,6 +467,7 @@ JUDGED = [  # at a stage of their own, without numbers
     mistake("not-an-int", stage="no int"),
     mistake("state-kept", stage="state"),
     mistake("size-hard-coded", stage="sizes"),
+    mistake("dtype-changed/wider", stage="wide"),
 ]
 
 KINDS = [

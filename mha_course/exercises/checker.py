@@ -28,7 +28,8 @@ from mha_course.torch_internals import WithoutSubclasses
 _MANY = 10_000_000  # numbers
 # Stages at which no numbers are compared with those of known mistakes.
 _BESIDE_THE_NUMBERS = (
-    "input", "repeat", "gradient", "no gradient", "nan gradient", "narrow", "no int", "rule",
+    "input", "repeat", "gradient", "no gradient", "nan gradient", "narrow", "wide", "no int",
+    "rule",
 )  # fmt: skip
 # Stages at which an answer fails when it is called again, and may have kept what came before.
 _CALLED_TWICE = ("gradient", "no gradient", "narrow")
@@ -487,7 +488,10 @@ def _what_was_tried(exercise: Exercise) -> str:
     arguments = [x for inputs in exercise.all_inputs for x in inputs()]
     forms = sorted({x.dim() for x in arguments if isinstance(x, Tensor) and x.dtype == torch.bool})
     floats = any(map(sandbox.is_float, arguments))
-    gradients = ", gradients included," if floats and exercise.learns and exercise.unique else ""
+    results = as_list(exercise.run(exercise.reference, *exercise.inputs[0]()))
+    learned = exercise.learns and exercise.unique and exercise.finite_gradients
+    learned &= any(map(sandbox.is_float, results))
+    gradients = ", gradients included," if floats and learned else ""
     single = any(1 in x.shape for x in arguments if sandbox.is_float(x))
     text = f"Your answer agrees with the reference{gradients} on {len(exercise.all_inputs)} inputs"
     text += f" of different sizes{', sizes of 1 among them' * single}"
@@ -578,7 +582,7 @@ def _of_stage(exercise: Exercise, fault: Fault) -> Report:
 def _named(report: Report, mistakes: Sequence[Mistake]) -> Report:
     """Say what the mistakes are; where the answer crashed, after what was raised."""
     says = " And: ".join(mistake.row.text for mistake in mistakes)
-    told = report.status == "error" or report.stage in ("narrow", "no int", "sizes")
+    told = report.status == "error" or report.stage in ("narrow", "wide", "no int", "sizes")
     raised = f"{report.message} " if told and report.message else ""
     named = next((mistake for mistake in mistakes if mistake.name), mistakes[0])
     text = f"{raised}{says}"

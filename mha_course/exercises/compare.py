@@ -57,7 +57,8 @@ def compare(
     coarse = max(tolerance, ROUNDED * torch.finfo(got.dtype).eps)
     wrong = _numbers(numbers.to(want.dtype), want.detach(), coarse, axes)
     narrow = f"is {got.dtype}, but should be {' or '.join(map(str, accepted))}."
-    return wrong or ("narrow", narrow)
+    wider = got.dtype == torch.float64 and want.dtype == torch.float32
+    return wrong or ("wide" if wider else "narrow", narrow)
 
 
 def _whole_number(got: Any, want: int) -> tuple[str, str] | None:
@@ -91,7 +92,10 @@ def _numbers(
     """Compare two tensors of one shape."""
     both = got.isfinite() | (got == want)
     if not bool(both.all()):
-        return "finite", f"holds NaN or inf in {int((~both).sum())} of {got.numel()} places."
+        return (
+            "finite",
+            f"wrongly holds NaN or inf in {int((~both).sum())} of {got.numel()} places.",
+        )
     difference = (got.to(want.dtype) - want).abs().nan_to_num(0.0)
     size = max([1.0, *want[want.isfinite()].abs().max(0, keepdim=True).values.tolist()])
     if float(difference.max()) <= tolerance * size:

@@ -352,7 +352,7 @@ def error_text(error: BaseException) -> str:
 
 def _describe(error: BaseException) -> str:
     kind = isolate_text(type(error).__name__)
-    first = error_text(error).split("\n")[0]
+    first = error_text(error).split("\n")[0].removesuffix(", but expected one of:")
     # where memory runs out, torch first names a file of its own
     text = isolate_text(re.sub(r"^\[enforce fail at [^]]*\] [^.]*\. ", "", first))
     return f"{kind}: {text}{'' if text.endswith(('.', '…')) else '.'}" if text else f"{kind}."

@@ -71,7 +71,7 @@ class Exercise:
         exact_zeros: whether what is 0 must be 0 to the last digit.
         kinds: those of KINDS that are drawn.
         run_drawn: as run, for what is drawn, where it tries more.
-        finite_gradients: False where the gradient of a right answer may overflow.
+        finite_gradients: False where the gradient of a right answer may overflow or be NaN.
         learns: whether learning goes through it, so that its results must keep their gradients.
         rules: what it asks for beside the numbers; judged last.
         unique: False where other answers are right, so that gradients and two calls may differ.

@@ -155,6 +155,82 @@ def starts_low(scores, block_size, start=-1e4):
     return high, total
 
 
+def keeps_zero(scores, size):
+    """Keep the 0 that stands in for -inf, and return -inf where nothing was seen."""
+    high = torch.full_like(scores[..., 0], -math.inf)
+    total = torch.zeros_like(high)
+    for block in scores.split(size, -1):
+        new = torch.maximum(high, block.amax(-1)).nan_to_num(neginf=0.0)
+        total = total * (high - new).exp() + (block - new[..., None]).exp().sum(-1)
+        high = new
+    return high.where(total > 0, -math.inf), total
+
+
+def in_so_many_blocks(scores, count):
+    return solutions.online_softmax(scores, -(-scores.size(-1) // count))
+
+
+def number_by_number(mask, convention):
+    made = torch.zeros_like(mask, dtype=torch.bool)
+    for t, row in enumerate(mask):
+        for s, x in enumerate(row):
+            made[t, s] = (
+                x == 0 if convention == "additive" else x if convention == "sdpa" else not x
+            )
+    return made
+
+
+def pages_by(page, number, cut=lambda pages, table, count: pages, heads=True):
+    """Return gather_pages that looks each token up by itself."""
+
+    def gather_pages(pages, table, length):
+        kept = cut(pages, table, -(-length // 5))
+        keys = [
+            kept[(table[page(t)], slice(None), number(t)) if heads else (table[page(t)], number(t))]
+            for t in range(length)
+        ]
+        return torch.stack(keys, 1)
+
+    return gather_pages
+
+
+def filled_twice(mask, dtype):
+    made = mask.to(dtype)
+    made[made == 1] = 0
+    made[made == 0] = -math.inf
+    return made
+
+
+def rising_waves(n, c):
+    angles = torch.arange(n)[:, None] * 10000.0 ** (torch.arange(0, c, 2) / c).double()
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1).float()
+
+
+def length_of_the_input(x, memory, w_q, w_k, w_v, w_o, h, memory_mask=None):
+    k = (memory @ w_k.T).view(*x.shape[:2], h, -1)
+    return k, k
+
+
+def causal_too(x, memory, w_q, w_k, w_v, w_o, h, memory_mask=None):
+    past = torch.ones(x.size(1), memory.size(1), dtype=torch.bool).tril()
+    both = past if memory_mask is None else past & memory_mask
+    return solutions.cross_attention(x, memory, w_q, w_k, w_v, w_o, h, both)
+
+
+def one_of_two(x, attention, feed_forward, norm1, norm2):
+    out, _ = attention(norm1(x))
+    x = x + out
+    return x + feed_forward(norm2(x))
+
+
+def turned_in_float64(x, positions, base=10000.0):
+    return solutions.rope(x.double(), positions, base)
+
+
+def without_return(fn, x):
+    solutions.find_leaks(fn, x)
+
+
 def by_logarithms(scores, size):
     high = log = torch.full_like(scores[..., 0], -math.inf)
     for block in scores.split(size, -1):
@@ -325,6 +401,21 @@ WRONG = [
         c: torch.einsum("bsr,hdr,bhtd->bhts", c, w, q)),
     ("latent_scores", "keys-made-again", lambda q, w, c: q @ (w @ c.mT[:, None])),
     ("latent_scores", "keys-made-again", lambda q, w, c: q @ (w @ (2 * c).mT[:, None]) / 2),
+    ("combine_masks", "truth-of-a-mask", lambda causal, padding: causal and padding),
+    ("additive_mask", "dtype-ignored",
+        lambda m, dtype: torch.zeros_like(m).masked_fill(~m, -math.inf)),
+    ("additive_mask", "mask-times-minus-inf", lambda m, dtype: m.to(dtype) * -math.inf),
+    ("repeat_kv", "float-division", lambda k, h: k.repeat_interleave(h / k.size(1), 1)),
+    ("online_softmax", "zero-kept-as-maximum", keeps_zero),
+    ("tiled_attention", "maximum-of-block", changed(
+        "tiled_attention", larger=lambda _, new: new, finite=lambda new: new)),
+    ("tiled_attention", "zero-kept-as-maximum", changed(
+        "tiled_attention", kept=lambda _, new: new.nan_to_num(neginf=0.0))),
+    *[("online_softmax", "block-size-ignored", lambda z, _, n=n: solutions.online_softmax(z, n))
+        for n in (1, 4)],
+    ("online_softmax", "block-size-ignored", in_so_many_blocks),
+    *[("tiled_attention", "block-size-ignored", lambda q, k, v, _, n=n: changed(
+        "tiled_attention")(q, k, v, n)) for n in (1, 4)],
     ("merge_partials", None, with_an_epsilon),  # nearly right, and none of the known mistakes
     ("latent_scores", "keys-made-again", lambda q, w,
         c: q @ (c @ w.flatten(0, 1).T).unflatten(2, (4, 6)).permute(
@@ -466,6 +557,25 @@ SAID = [
     ("MultiHeadAttention", WithoutMask, "write forward(self, x, mask=None)"),
     ("scaled_scores", lambda q, k: q @ k.mT / 12**0.5, "divided by sqrt(12)"),
     ("self_attention", changed("self_attention", post=lambda w, q: w * 1.1), "the weights sum"),
+    ("find_leaks", without_return, "Is a return missing?"),
+    ("find_leaks", lambda fn, x: solutions.find_leaks(fn, x).double(), "call .bool()"),
+    ("to_attend", number_by_number, "not for shapes"),
+    ("gather_pages", pages_by(lambda t: t % 5, lambda t: t // 5), "entry of the table"),
+    ("gather_pages", pages_by(lambda t: t // 4, lambda t: t % 4), "entry of the table"),
+    ("gather_pages", pages_by(lambda t: t // 5, lambda t: t % 5, heads=False),
+        "axis of the heads"),
+    ("gather_pages", pages_by(lambda t: t // 5, lambda t: t % 5, lambda pages, _, n: pages[:n]),
+        "The pages were cut"),
+    ("additive_mask", filled_twice, "All numbers are -inf"),
+    ("additive_mask", lambda m, t: (z := torch.zeros(m.shape, dtype=t), z.masked_fill(~m, 1))[0],
+        "masked_fill leaves its tensor as it is"),
+    ("additive_mask", lambda m, t: m.to(t).masked_fill(~m, -math.inf), "got 1, not 0"),
+    ("sinusoidal_encoding", rising_waves, "It is -2i / C"),
+    ("cross_attention", length_of_the_input, "S = memory.size(1)"),
+    ("cross_attention", causal_too, "Lesson 8 is about the causal mask."),
+    ("kv_cache_bytes", lambda *sizes: 2 * math.prod(sizes) / 1024, "divided by 1,024"),
+    ("encoder_block", one_of_two, "only the first sentence"),
+    ("rope", turned_in_float64, "bring it back to the dtype of the input"),
     ("layer_norm", by_squares, "agrees in float64 but not in float32"),
     ("find_leaks", lambda fn, x: solutions.find_leaks(fn, x) & (x.dtype == torch.float64),
         "dependencies are missed"),
@@ -618,6 +728,18 @@ def test_a_size_that_is_written_down_is_noticed(name, answer):
 def test_what_is_wrong_for_other_numbers_is_not_blamed_on_sizes(name, answer):
     report = check(name, answer)
     assert (report.status, report.stage, report.mistake) == ("wrong", "sizes", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("to_attend", False), ("merge_partials", False), ("cross_attention", True)]
+)
+def test_a_pass_tells_of_gradients_where_all_of_them_are_compared(name, told):
+    report = check(name, EXERCISES[name].reference)
+    assert (report.status, "gradients included" in report.message) == ("correct", told)
+
+
+def test_find_leaks_has_time_for_a_loop_over_all_pairs_of_tokens():
+    assert max(inputs()[1].size(1) for inputs in EXERCISES["find_leaks"].inputs) <= 12
 
 
 def angles_in_float32(x, positions, base=10000.0):

@@ -46,8 +46,8 @@ the same sizes have the same answer
     build_subtractor by shape; parameter_count by shape; causal_mask by shape
     causal_mask_for_cache by shape; sinusoidal_encoding by shape; kv_cache_bytes by shape
     combine_masks argument 0
-the number of heads and the size of the blocks play no part
-    parameter_count argument 1; online_softmax argument 1; tiled_attention argument 3
+the number of heads plays no part
+    parameter_count argument 1
 what leaks does not depend on the tokens
     find_leaks argument 1
 longer values have the same null space

@@ -185,6 +185,19 @@ def contexts_of_blocks(q, k, v, size):
     return sum(shares[..., [at]] * context for at, (_, context) in enumerate(parts))
 
 
+def shares_put_right_at_last(maxima, sums, contexts):
+    shares = (maxima + sums.log()).softmax(0).nan_to_num(0.0)
+    return (shares[..., None] * contexts).sum(0)
+
+
+def one_share_after_the_other(maxima, sums, contexts):
+    top = bottom = 0
+    for largest, total, context in zip(maxima, sums, contexts, strict=True):
+        share = total * (largest - maxima.amax(0).nan_to_num(neginf=0.0)).exp()
+        top, bottom = top + share[..., None] * context, bottom + share[..., None]
+    return torch.where(bottom > 0, top / bottom, 0)
+
+
 def scores_made_twice(q, k, v, size):
     """Make the scores of each block once for the maximum, and once more for the sums."""
 
@@ -409,6 +422,8 @@ RIGHT = {
     "online_softmax": [running, blocks_at_once, in_reverse],
     "tiled_attention": [tiles, contexts_of_blocks, scores_made_twice],
     "merge_partials": [
+        shares_put_right_at_last,
+        one_share_after_the_other,
         two_at_a_time,
         by_log_sum_exps,
         over_finfo_tiny,

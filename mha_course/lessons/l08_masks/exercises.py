@@ -40,6 +40,11 @@ def _finite_or_other_dtype(
     answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype
 ) -> tuple[str, str] | None:
     made, fits = with_dtype(answer, mask, dtype)
+    if made.dtype == torch.bool:
+        return "dtype-ignored", (
+            "The result is torch.bool, which holds True and False, not numbers: -inf becomes True "
+            "in it. Start from torch.zeros(mask.shape, dtype=dtype)."
+        )
     hidden = made[~mask]
     if not made[mask].any() and hidden.isfinite().all() and hidden.max() < -10:
         return "masked-row-uniform", (
@@ -113,10 +118,10 @@ def _sharp() -> tuple[Callable[[Tensor], Tensor], Tensor]:
     w_qkv = square(2, 3, 4)
 
     def fn(x: Tensor) -> Tensor:
-        q, k, v = (split_heads(x @ w.T.to(x), H) for w in w_qkv)  # (2, H, 40, D)
-        return merge_heads(attention(1e5 * q, k, v)[0])  # (2, 40, C)
+        q, k, v = (split_heads(x @ w.T.to(x), H) for w in w_qkv)  # (2, H, 12, D)
+        return merge_heads(attention(1e5 * q, k, v)[0])  # (2, 12, C)
 
-    return fn, draw(2, 40, C, seed=1)
+    return fn, draw(2, 12, C, seed=1)
 
 
 def _leaks_near(start: Tensor, x: Tensor) -> Tensor:
@@ -139,6 +144,10 @@ def _what_is_missed(
     """Compare what an answer finds with what depends on what."""
     leaks = find_leaks(fn, x)
     answered = answer(fn, x)
+    if answered is None:
+        return None
+    if isinstance(answered, Tensor) and torch.equal(answered.double(), leaks.double()):
+        return None, "The zeros and ones are right, but the result should be bool: call .bool()."
     if not isinstance(answered, Tensor) or answered.dtype != torch.bool:
         return "values-not-changes", (
             "It should return where outputs change, as True and False, not the outputs or by how "
@@ -179,7 +188,7 @@ def _any_mask(d: Draw) -> Tensor:
 def _wild(d: Draw) -> tuple[Tensor, str]:
     """Return a mask as one of the conventions writes it."""
     attend = _any_mask(d)
-    convention = [*WILD][(d.number // 3 + 2) % len(WILD)]
+    convention = [*WILD][d.number // 3 % len(WILD)]
     if convention == "additive":
         return _additive(attend), convention
     return attend if convention == "sdpa" else ~attend, convention
@@ -253,6 +262,7 @@ MISTAKES = [
         combine_masks=lambda a, b: (a & b[:1]).expand(len(b), 1, *a.shape),
     ),
     mistake("masks-or-instead-of-and", combine_masks=lambda a, b: a | b),
+    mistake("truth-of-a-mask/combined", crashes="Boolean value of Tensor", only=("combine_masks",)),
     mistake(
         "mask-ignored/combined",
         combine_masks=[
@@ -268,9 +278,16 @@ MISTAKES = [
         "mask-added-as-number/additive",
         additive_mask=[lambda m, dtype: m.to(dtype), lambda m, dtype: (~m).to(dtype)],
     ),
+    mistake("/nothing-hidden", additive_mask=_filled(0.0)),
+    mistake("/everything-hidden", additive_mask=lambda m, dtype: _filled(-math.inf)(m & ~m, dtype)),
+    mistake("/ones-not-zeros", additive_mask=lambda m, dtype: 1 + _filled(-math.inf)(m, dtype)),
     mistake("mask-fill-tiny/additive", additive_mask=_filled(1e-9)),
     mistake(
-        "mask-times-minus-inf/additive", additive_mask=lambda m, dtype: (~m).to(dtype) * -math.inf
+        "mask-times-minus-inf/additive",
+        additive_mask=[
+            lambda m, dtype: (~m).to(dtype) * -math.inf,
+            lambda m, dtype: m.to(dtype) * -math.inf,
+        ],
     ),
     mistake("masked-row-uniform/additive", additive_mask=_filled(-1e9)),
 ]
@@ -365,7 +382,7 @@ EXERCISES = [
             "Here fn is causal attention, plus a very small part of the mean of all tokens.",
             "Here each token sees itself and the one before it.",
             "Here fn is causal, but for one head in one of the sentences.",
-            "Here fn has no mask, 40 tokens, and scores so large that in each row one weight is 1.",
+            "Here fn has no mask, 12 tokens, and scores so large that in each row one weight is 1.",
             "Here small changes of a token reach all others, and large ones only later tokens.",
         ),
         drawn=lambda d: (partial(_leaks_at, d.B - 1, d.C - 1), d("BSC")),

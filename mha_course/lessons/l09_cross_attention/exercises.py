@@ -75,6 +75,11 @@ def _build(steps: Steps) -> Callable[..., tuple[Tensor, Tensor]]:
 
 
 MISTAKES = [
+    mistake(
+        "/length-of-the-input",
+        crashes=r"shape '\[2, 5, .*\]' is invalid for input of size 336",
+        only=("cross_attention",),
+    ),
     mistake("query-from-memory", sources=lambda x, memory: (memory, memory)),
     mistake("memory-ignored", sources=[lambda x, memory: (x, x), lambda x, memory: (memory, x)]),
     mistake(

@@ -45,10 +45,16 @@ def _turned(cos: Any = torch.cos, sin: Any = torch.sin, layout: str = "half") ->
         rates = base ** (-torch.arange(0, x.size(-1), 2, dtype=x.dtype) / x.size(-1))
         angles = torch.as_tensor(at).to(x.dtype)[:, None] * rates
         c, s = cos(angles), sin(angles)
-        if layout == "interleaved":
+        if layout in ("interleaved", "apart"):
             a, b = x[..., ::2], x[..., 1::2]
-            return torch.stack((a * c - b * s, a * s + b * c), -1).flatten(-2)
+            turned = a * c - b * s, a * s + b * c
+            return (
+                torch.cat(turned, -1) if layout == "apart" else torch.stack(turned, -1).flatten(-2)
+            )
         a, b = x.chunk(2, -1)
+        if layout == "overwritten":
+            a = a * c - b * s
+            return torch.cat((a, a * s + b * c), -1)
         if layout == "mixed":
             c, s = (t.repeat_interleave(2, -1) for t in (c, s))
             return x * c + torch.cat((-b, a), -1) * s
@@ -63,6 +69,13 @@ MISTAKES = [
         "sin-cos-swapped",
         sinusoidal_encoding=lambda n, c: _interleaved(_angles(n, c).cos(), _angles(n, c).sin()),
     ),
+    mistake(
+        "/wave-twice",
+        sinusoidal_encoding=[
+            lambda n, c: _interleaved(_angles(n, c).sin(), _angles(n, c).sin()),
+            lambda n, c: _interleaved(_angles(n, c).cos(), _angles(n, c).cos()),
+        ],
+    ),
     mistake("sin-cos-swapped/rope", rope=_turned(torch.sin, torch.cos)),
     mistake(
         "frequency-per-index",
@@ -72,6 +85,8 @@ MISTAKES = [
         "frequency-precedence",
         sinusoidal_encoding=[
             _slipped(lambda i, d: 10000.0 ** (i // d)),
+            _slipped(lambda i, d: 10000.0 ** -(-i // d)),
+            _slipped(lambda i, d: 10000.0 ** (-i / d)),
             _slipped(lambda i, d: 10000.0**i / d),
             _slipped(lambda i, d: 10000.0 ** (2 * i / d)),
             _slipped(lambda i, d: 10000.0 ** (i / 2 / d)),
@@ -118,6 +133,8 @@ MISTAKES = [
     ),
     mistake("rope-missing-minus", rope=_turned(layout="no minus")),
     mistake("rope-interleaved", rope=_turned(layout="interleaved")),
+    mistake("/pairs-taken-apart", rope=_turned(layout="apart")),
+    mistake("/first-overwritten", rope=_turned(layout="overwritten")),
     mistake("rope-layout-mixed", rope=_turned(layout="mixed")),
     mistake(
         "rope-values-not-angles",

@@ -16,6 +16,7 @@ from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, 
 from mha_course.mistakes import ROWS
 
 R = 9  # width of a latent
+UNITS = (2**10, 2**20, 2**30, 10**3, 10**6, 10**9)  # into which bytes are often converted
 
 
 def latent_scores(q: Tensor, w_uk: Tensor, latent: Tensor) -> Tensor:
@@ -146,7 +147,23 @@ PAGES = [
     mistake(
         "/table-read-to-its-end",
         gather_pages=lambda pages, table, n: pages[table].transpose(0, 1).flatten(1, 2)[:, :n],
-        crashes=r"IndexError.*out of (range|bounds)",
+        crashes=r"index 40 is out of bounds|index out of range in self",
+        only=("gather_pages",),
+    ),
+    # of the first input, where the table has 3 entries, and there are 4 heads
+    mistake(
+        "/beyond-the-table",
+        crashes=r"index [3-6] is out of bounds for dimension 0 with size 3",
+        only=("gather_pages",),
+    ),
+    mistake(
+        "/pages-cut",
+        crashes=r"index 7 is out of bounds for dimension 0 with size 3",
+        only=("gather_pages",),
+    ),
+    mistake(
+        "/heads-taken-for-tokens",
+        crashes=r"index 4 is out of bounds for dimension 1 with size 4",
         only=("gather_pages",),
     ),
 ]  # fmt: skip
@@ -194,6 +211,14 @@ MISTAKES = [
     mistake(
         "cache-bytes-one-of-kv",
         kv_cache_bytes=lambda layers, b, s, h, d, n: layers * b * s * h * d * n,
+    ),
+    mistake("/queries-counted", kv_cache_bytes=lambda *sizes: 3 * math.prod(sizes)),
+    mistake(
+        "/not-in-bytes",
+        kv_cache_bytes=[
+            *(lambda *sizes, unit=unit: 2 * math.prod(sizes) / unit for unit in UNITS),
+            *(lambda *sizes, unit=unit: 2 * math.prod(sizes) // unit for unit in UNITS),
+        ],
     ),
     *[
         mistake(

@@ -104,18 +104,48 @@ def _leaves_torch(operations: Sequence[Operation], x: Tensor, *rest: Any) -> boo
     )
 
 
+def _has_no_such_block(operations: Sequence[Operation], scores: Tensor, *rest: Any) -> bool:
+    """Return True where nothing is computed of a tensor with an axis as long as a block."""
+    return not any(
+        rest[-1] in x.shape
+        for operation in operations
+        if operation.name in COMPUTES
+        for x in operation.inputs
+    )
+
+
+def _finite(largest: Tensor) -> Tensor:
+    return largest.nan_to_num(neginf=0.0)
+
+
+def _second(_: Tensor, new: Tensor) -> Tensor:
+    return new
+
+
+def _to_its_own_maximum(block: Tensor, _: Tensor) -> Tensor:
+    return block - _finite(block.amax(-1, keepdim=True))
+
+
 def _summed(
-    shrink: Shrink, start: float = -math.inf
+    shrink: Shrink,
+    start: float = -math.inf,
+    finite: Callable[[Tensor], Tensor] = torch.clone,  # no guard: NaN while all is hidden
+    larger: Shrink = torch.maximum,
+    kept: Shrink = _second,
+    relative: Shrink = torch.sub,
 ) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
-    """Return online_softmax with another factor for the old sum, or another first maximum."""
+    """Return online_softmax with another factor for the old sum, another first maximum, other
+    numbers to subtract, or another maximum that a block finds or leaves.
+    """
 
     def online_softmax(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
         largest = torch.full_like(scores[..., 0], start)
         total = torch.zeros_like(scores[..., 0])
         for block in scores.split(size, -1):
-            new = torch.maximum(largest, block.amax(-1))  # no guard: NaN while all is hidden
-            total = total * shrink(largest, new) + (block - new[..., None]).exp().sum(-1)
-            largest = new
+            new = larger(largest, block.amax(-1))
+            shift = finite(new)
+            total = total * shrink(largest, shift) + relative(block, shift[..., None]).exp().sum(-1)
+            largest = kept(largest, new)
         return largest, total
 
     return online_softmax
@@ -125,12 +155,32 @@ def _shrunk(old: Tensor, new: Tensor) -> Tensor:
     return (old - new).exp()
 
 
-# The first maximum, what rescales the sum and the context, and what is subtracted.
+def _last_maximum_returned(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Return the new maximum of the last block and its sum, with all sums before it lost."""
+    last = scores.split(size, -1)[-1]
+    return flash.online_softmax(last, size)
+
+
+def _zero_kept_but_put_back(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Keep 0 for -inf, and return -inf where nothing has been seen."""
+    largest, total = _summed(_shrunk, finite=_finite, kept=lambda _, new: _finite(new))(
+        scores, size
+    )
+    return largest.where(total > 0, -math.inf), total
+
+
+# The first maximum, the next, what rescales the sum and the context, what is subtracted, what is
+# left of old and new maximum, and what is done to the context in the loop and after it.
 OWN_STEPS = {
+    "larger": torch.maximum,
+    "kept": _second,
+    "relative": torch.sub,
+    "divide_block": lambda mixed, total: mixed,
+    "divide": torch.div,
     "start": lambda: -math.inf,
     "shrink_sum": _shrunk,
     "shrink_context": _shrunk,
-    "finite": lambda largest: largest.nan_to_num(neginf=0.0),
+    "finite": _finite,
 }
 
 
@@ -144,13 +194,14 @@ def _build_tiled(steps: Steps) -> Callable[[Tensor, Tensor, Tensor, int], Tensor
         mixed = torch.zeros_like(q)
         for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
             scores = s.scale(s.scores(q, keys), q, k, k.size(1))
-            new = torch.maximum(largest, scores.amax(-1, keepdim=True))
+            new = s.larger(largest, scores.amax(-1, keepdim=True))
             shift = s.finite(new)
-            parts = (scores - shift).exp()
+            parts = s.relative(scores, shift).exp()
             total = total * s.shrink_sum(largest, shift) + parts.sum(-1, keepdim=True)
             mixed = mixed * s.shrink_context(largest, shift) + s.weigh(parts, values)
-            largest = new
-        return mixed / total
+            mixed = s.divide_block(mixed, total)
+            largest = s.kept(largest, new)
+        return s.divide(mixed, total)
 
     return vars(s).get("tiled_attention", tiled_attention)
 
@@ -189,7 +240,7 @@ def _large_scores() -> tuple[Tensor, Tensor, Tensor, int]:
 
 def _negative_scores() -> tuple[Tensor, int]:
     """Return scores below 0, sentence 0's far below, some of them hidden, but no whole block."""
-    scores = -1 - draw(B, H, T, 11, seed=2).abs()
+    scores = -1 - draw(B, H, T, 14, seed=2).abs()
     scores[..., 1::3] = scores[..., 1::3].masked_fill(scores[..., 1::3] < -2, -math.inf)
     low = (
         -1e5 - scores[0].flatten().argsort().argsort().view_as(scores[0]) / 16
@@ -199,8 +250,8 @@ def _negative_scores() -> tuple[Tensor, int]:
 
 
 def _first_block_hidden() -> tuple[Tensor, int]:
-    """Return scores whose first block is hidden for some queries, and a later one for others."""
-    scores = 3 * draw(B, H, T, 11, seed=3)
+    """Return scores below 0; for some queries the first block is hidden, for others a later one."""
+    scores = -1 - 3 * draw(B, H, T, 11, seed=3).abs()
     scores[0, :, 1:, :4] = -math.inf
     scores[1, :, :2, 4:8] = -math.inf
     return scores, 4
@@ -208,11 +259,14 @@ def _first_block_hidden() -> tuple[Tensor, int]:
 
 def _first_keys_hidden() -> tuple[Tensor, Tensor, Tensor, int]:
     """Return keys of which the first two blocks are hidden for some queries: their last number is
-    -inf, which meets 1 in those queries.
+    -inf, which meets 1 in those queries. All other scores are far from 0, and exact in float32; the
+    values are small, because a log-sum-exp of such scores is less exact.
     """
-    q, k, v = draw(B, H, 7, 4, seed=1), draw(B, H, 52, 4, seed=2), draw(B, H, 52, 4, seed=3)
+    q, k = ((4 * draw(B, H, n, 4, seed=n)).round() / 4 for n in (7, 52))
+    v = draw(B, H, 52, 4, seed=3) / 64
     q[..., 3] = 1.0
-    k[..., 3] = 0.0
+    k[..., 3] = 1600.0
+    k[0, :, :, 3] = -1600.0
     k[0, :, :10, 3] = -math.inf
     return q, k, v, 5
 
@@ -271,7 +325,6 @@ PARTIALS = [
         "/not-divided-by-total",
         merge_partials=lambda m, s, c: ((s * _shrunk(m, m.amax(0)))[..., None] * c).sum(0),
     ),
-    mistake("nan-gradient/partials", stage="nan gradient", only=("merge_partials",)),
     mistake(
         "nan-gradient/blocks", stage="nan gradient", only=("online_softmax", "tiled_attention")
     ),
@@ -287,6 +340,7 @@ PARTIALS = [
 
 
 OUTSIDE = Rule(ROWS["/keys-leave-torch"], _leaves_torch)
+BLOCKS = Rule(ROWS["block-size-ignored"], _has_no_such_block)
 MISTAKES = [
     mistake("online-max-not-corrected", online_softmax=_summed(_kept)),
     mistake("online-max-not-corrected/context", {"shrink_sum": _kept, "shrink_context": _kept}),
@@ -310,6 +364,41 @@ MISTAKES = [
         "online-max-from-zero",
         online_softmax=[_summed(_shrunk, start=start) for start in (0.0, -100.0, -1e4, -1e30)],
         start=lambda: 0.0,
+    ),
+    mistake(
+        "maximum-of-block",
+        {"larger": _second, "finite": torch.clone},
+        online_softmax=[
+            _summed(_shrunk, finite=_finite, larger=_second),
+            _summed(_shrunk, finite=_finite, relative=_to_its_own_maximum),
+        ],
+        larger=_second,
+        relative=_to_its_own_maximum,
+    ),
+    mistake(
+        "maximum-not-kept",
+        online_softmax=[
+            _summed(_shrunk, finite=_finite, kept=lambda old, _: old),
+            _last_maximum_returned,
+        ],
+        kept=lambda old, _: old,
+    ),
+    mistake(
+        "zero-kept-as-maximum",
+        online_softmax=[
+            _summed(_shrunk, finite=_finite, kept=lambda _, new: _finite(new)),
+            _zero_kept_but_put_back,
+        ],
+        kept=lambda _, new: _finite(new),
+    ),
+    mistake(
+        "/maximum-and-sum-swapped", online_softmax=lambda z, n: flash.online_softmax(z, n)[::-1]
+    ),
+    mistake("/not-divided", divide=lambda mixed, _: mixed),
+    mistake(
+        "/divided-in-the-loop",
+        {"divide_block": torch.div},
+        {"divide_block": torch.div, "divide": lambda mixed, _: mixed},
     ),
     mistake(
         "partials-averaged/tiles",
@@ -402,7 +491,8 @@ EXERCISES = [
             "",
             "Here all scores are negative, in one sentence near -100,000, and some keys are "
             "hidden with -inf.",
-            "Here all keys of the first block are hidden for some queries.",
+            "Here all scores are negative, and all keys of the first block are hidden for some "
+            "queries.",
             "Here one query sees nothing: all of its scores are -inf.",
         ),
         axes="B H T",
@@ -414,6 +504,7 @@ EXERCISES = [
             Rule(ROWS["online-whole-row"], _reads_whole_rows),
             Rule(ROWS["/blocks-read-twice"], _reads_again),
             OUTSIDE,
+            BLOCKS,
         ),
     ),
     Exercise(
@@ -436,7 +527,7 @@ EXERCISES = [
             "",
             "Here the scores are in the thousands, in one sentence all of them far below 0.",
             "Here the first two blocks are hidden in one sentence: the scores of their keys are "
-            "-inf.",
+            "-inf. Its other scores are near -800, and those of the other sentence near 800.",
         ),
         axes="B H T D",
         steps=("scores", "scale", "weigh", "tiled_attention", *OWN_STEPS),
@@ -447,6 +538,7 @@ EXERCISES = [
             Rule(ROWS["library-kernel"], _is_library_kernel),
             Rule(ROWS["online-whole-row/tiles"], _holds_too_many_scores),
             OUTSIDE,
+            BLOCKS,
         ),
     ),
     Exercise(
@@ -478,6 +570,7 @@ EXERCISES = [
             "queries all are.",
         ),
         axes="B H T D",
+        finite_gradients=False,  # 0 / 0 that is put right afterwards
         done="You can share the keys out and merge what comes back. Merge in two steps, pairs "
         "first: the result is the same.",
     ),

@@ -117,6 +117,10 @@ def _post_norm(x: Tensor, part: Part, norm: Part) -> Tensor:
     return norm(x + part(x))
 
 
+def _normed_part(x: Tensor, part: Part, norm: Part) -> Tensor:
+    return x + norm(part(x))
+
+
 def _block(first: Callable[..., Tensor], second: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Put two halves together."""
     return lambda x, attention, feed, norm1, norm2: second(first(x, attention, norm1), feed, norm2)
@@ -161,6 +165,20 @@ MISTAKES = [
         "second-residual-from-input",
         encoder_block=lambda x, attention, feed, norm1, norm2: (
             x + feed(norm2(x + attention(norm1(x))))
+        ),
+    ),
+    mistake("/part-normed", encoder_block=_block(_normed_part, _normed_part)),
+    mistake(
+        "/feed-forward-first",
+        encoder_block=[
+            lambda x, attention, feed, *norms: encoder_block(x, feed, attention, *norms),
+            lambda x, attention, feed, *norms: encoder_block(x, feed, attention, *norms[::-1]),
+        ],
+    ),
+    mistake(
+        "/first-sentence-alone",
+        encoder_block=lambda x, attention, feed, *norms: encoder_block(
+            x, lambda t: attention(t)[0], feed, *norms
         ),
     ),
     mistake("stream-normed", encoder_block=_in_some_half(_normed_stream)),
