@@ -131,7 +131,7 @@ def test_every_part_keeps_its_size():
     sizes = {name: lines_of(PACKAGE / name) for name in ("lessons", "cli")}
     sizes["core"] = lines_of(PACKAGE) - sum(sizes.values())
     sizes["tests"] = lines_of(ROOT / "tests")
-    most = {"core": 21_400, "lessons": 16_050, "cli": 3_770, "tests": 30_150}
+    most = {"core": 21_500, "lessons": 16_250, "cli": 3_770, "tests": 30_450}
     assert {name: size for name, size in sizes.items() if size > most[name]} == {}
 
 

@@ -86,9 +86,11 @@ def merged_by_view(x, w_q, w_k, w_v, w_o, h, mask=None):
     return context.transpose(1, 2).view(x.size(0), x.size(1), -1) @ w_o.T, context
 
 
-def into_linear(x, state, h):
-    linear = nn.Linear(24, 72)
-    linear.load_state_dict({"weight": state["c_attn.weight"], "bias": state["c_attn.bias"]})
+def into_linear(x, state, h, turned=False):
+    """Load a stored weight as it is, or turned, into a Linear of the default dtype."""
+    linear, weight = nn.Linear(24, 72), state["c_attn.weight"]
+    weight = weight.T if turned else weight
+    linear.load_state_dict({"weight": weight, "bias": state["c_attn.bias"]})
     return linear(x)
 
 
@@ -346,6 +348,7 @@ WRONG = [
     ("online_softmax", "nan-gradient", by_logarithms),
     ("tiled_attention", "nan-gradient", tiles_by_logarithms),
     ("gpt2_attention", "not-transposed", into_linear),
+    ("gpt2_attention", "dtype-changed", partial(into_linear, turned=True)),
     ("to_half_split", "half-split-inverted", lambda w,
         h: w.view(h, 2, -1, len(w)).transpose(1, 2).reshape(w.shape)),
     ("generate", "generate-samples", sampled),
@@ -363,6 +366,9 @@ WRONG = [
     ("other_weights", "context-moved", lambda weights, v: weights + free_direction(
         v, full_matrices=False) / 100),
     ("other_weights", "sum-moved", forgets_the_sum),
+    ("relation_score", "relation-heads-forgotten", lambda w, pairs: sum(w[at] for at in pairs)),
+    *(("add_class_token", "class-token-wrong-axis", lambda x, c, axis=axis: torch.cat(
+        (c.expand(len(x), 1, -1), x), axis)) for axis in (0, 2)),
     ("patchify", "view-on-non-contiguous", lambda x, n: x.unfold(2, n, n).unfold(3, n, n).permute(
         0, 2, 3, 1, 4, 5).view(len(x), -1, 3 * n * n)),
     ("add_class_token", "class-token-not-expanded", lambda x, c: torch.cat((c[None, None], x), 1)),
@@ -609,6 +615,11 @@ def test_what_is_said_of_patches_fits_each_way_to_cut_them():
 
 def test_where_no_gradient_is_compared_none_is_praised():
     assert "gradients" not in check("generate", EXERCISES["generate"].reference).message
+
+
+def test_weights_that_are_cut_off_at_0_are_told_from_a_wrong_direction():
+    report = check("other_weights", lambda weights, v: past_zero(weights, v).clamp(min=0))
+    assert (report.mistake, "were set to 0" in report.message) == ("context-moved", True)
 
 
 def test_what_other_weights_must_keep_is_said_in_words():

@@ -70,8 +70,11 @@ MISTAKES = [
     ),
     mistake(
         "class-token-not-expanded",
-        crashes=r"must match except in dim|same number of dimensions|range of \[-1, 0\], but got 1",
+        crashes=r"except in dimension 1|same number of dimensions|range of \[-1, 0\], but got 1",
         only=("add_class_token",),
+    ),
+    mistake(
+        "class-token-wrong-axis", crashes="except in dimension [02]", only=("add_class_token",)
     ),
     mistake(
         "class-token-last", add_class_token=lambda x, c: torch.cat((x, c.expand(len(x), 1, -1)), 1)

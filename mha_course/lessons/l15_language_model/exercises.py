@@ -185,6 +185,10 @@ MISTAKES = [
             _asked_once(lambda z, steps: z[:, -steps:].argmax(-1)),
         ],
     ),
+    mistake(
+        "generate-new-words-only",
+        generate=lambda model, ids, steps: generate(model, ids, steps)[:, ids.size(1) :],
+    ),
     mistake("generate-stops-early", generate=lambda model, ids, _: generate(model, ids, 1)),
     mistake(
         "/best-without-axis",

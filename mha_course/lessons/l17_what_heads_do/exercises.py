@@ -116,7 +116,9 @@ def _not_other_weights(
     moved = float((answered @ v - weights_ @ v).abs().amax())
     if ((answered.sum(-1) - 1).abs() > ROUNDING).any():
         if moved > ROUNDING:
-            return "context-moved", ROWS["context-moved/and-sums"].text
+            emptied = bool(((answered == 0) & (weights_ > 0)).any())
+            key = "context-moved/clamped" if emptied else "context-moved/and-sums"
+            return "context-moved", ROWS[key].text
         row = int((answered.sum(-1) - 1).abs().argmax())
         return "sum-moved", (
             f"Rows no longer sum to 1: row {row} sums to {float(answered[row].sum()):.6g}. "
@@ -161,6 +163,11 @@ MISTAKES = [
         ablate_heads=lambda c, h: _ablate_axis(c, [i for i in range(c.size(1)) if i not in h], 1),
     ),
     mistake("ablate-first-head-only", ablate_heads=lambda c, h: _ablate_axis(c, h[:1], 1)),
+    mistake(
+        "relation-heads-forgotten",
+        crashes="out of bounds for dimension 0",
+        only=("relation_score",),
+    ),
     mistake(
         "relation-first-pair-only",
         relation_score=[

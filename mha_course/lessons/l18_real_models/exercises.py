@@ -154,6 +154,7 @@ MISTAKES = [
         crashes="size mismatch|shape mismatch",
         only=("gpt2_attention",),
     ),
+    mistake("dtype-changed/into-linear", crashes="same dtype", only=("gpt2_attention",)),
     mistake("/no-such-tensor", crashes="KeyError", only=("gpt2_attention",)),
     mistake("causal-ignored/gpt2", {"mask": lambda m, z: m | True}, only=("gpt2_attention",)),
     mistake(
