@@ -69,11 +69,13 @@ def _rows_left(answered: Tensor, weights: Tensor, v: Tensor) -> Tensor:
 
 
 def _rows_of_all_kinds() -> tuple[Tensor, Tensor]:
-    """Return weights (T, S) and v (S, D): two rows that can move far, two with weights of nearly 0,
-    and one with four hidden keys.
+    """Return weights (T, S) and v (S, D): every second row can move far, the others have weights of
+    nearly 0, and the last one has four hidden keys.
     """
-    scores = draw(T, 11, seed=3) * torch.tensor([0.3, 4.0, 0.3, 4.0, 1.0])[:, None]
-    scores[4, 7:] = -torch.inf
+    scores = draw(T, 11, seed=3)
+    scores[::2] *= 0.3
+    scores[1::2] *= 4.0
+    scores[-1, 7:] = -torch.inf
     return scores.softmax(-1), draw(11, D, seed=4)
 
 
