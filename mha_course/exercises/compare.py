@@ -34,7 +34,7 @@ def compare(
     A result has the dtype, if one is given, or else is float32 or float64.
     """
     if got is None:
-        return "type", "is None. Is a return missing?"
+        return "type", "is None."
     if isinstance(want, int):
         return _whole_number(got, want)
     if not isinstance(got, Tensor):

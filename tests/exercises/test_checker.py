@@ -116,7 +116,7 @@ def test_messages_are_one_clear_line():
     )
     report = check("project_qkv", F.linear)
     assert (
-        repr(report) == "project_qkv: Not yet. Your answer should return 3 tensors, but returned 1."
+        repr(report) == "project_qkv: Not yet. Your answer should return 3 results, but returned 1."
     )
 
 

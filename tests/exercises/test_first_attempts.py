@@ -3,6 +3,7 @@
 import itertools
 import math
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -85,9 +86,11 @@ def merged_by_view(x, w_q, w_k, w_v, w_o, h, mask=None):
     return context.transpose(1, 2).view(x.size(0), x.size(1), -1) @ w_o.T, context
 
 
-def into_linear(x, state, h):
-    linear = nn.Linear(24, 72)
-    linear.load_state_dict({"weight": state["c_attn.weight"], "bias": state["c_attn.bias"]})
+def into_linear(x, state, h, turned=False):
+    """Load a stored weight as it is, or turned, into a Linear of the default dtype."""
+    linear, weight = nn.Linear(24, 72), state["c_attn.weight"]
+    weight = weight.T if turned else weight
+    linear.load_state_dict({"weight": weight, "bias": state["c_attn.bias"]})
     return linear(x)
 
 
@@ -288,10 +291,20 @@ def one_row_up(weights, v):
     return moved
 
 
-def past_zero(weights, v):
-    """Follow the free direction until a weight is negative."""
+def free_direction(v, **options):
     both = torch.cat((v, torch.ones_like(v[:, :1])), 1)
-    return weights + 3 * torch.linalg.svd(both.T).Vh[-1]
+    return torch.linalg.svd(both.T, **options).Vh[-1]
+
+
+def past_zero(weights, v, step=3):
+    """Follow the free direction by one step for all, until a weight is negative."""
+    return weights + step * free_direction(v)
+
+
+def one_step_for_all(weights, v):
+    """Stop all rows where the first weight of any row reaches 0."""
+    direction = free_direction(v)
+    return weights + (weights / -direction).where(direction < 0, torch.inf).amin() / 2 * direction
 
 
 def forgets_the_sum(weights, v):
@@ -433,6 +446,7 @@ WRONG = [
     ("online_softmax", "nan-gradient", by_logarithms),
     ("tiled_attention", "nan-gradient", tiles_by_logarithms),
     ("gpt2_attention", "not-transposed", into_linear),
+    ("gpt2_attention", "dtype-changed", partial(into_linear, turned=True)),
     ("to_half_split", "half-split-inverted", lambda w,
         h: w.view(h, 2, -1, len(w)).transpose(1, 2).reshape(w.shape)),
     ("generate", "generate-samples", sampled),
@@ -444,7 +458,21 @@ WRONG = [
     ("other_weights", "same-weights", lambda weights, v: weights.lerp(
         solutions.other_weights(weights, v), 1e-3)),
     ("other_weights", "negative-weights", past_zero),
+    *(("other_weights", "negative-weights", partial(past_zero, step=step))
+        for step in (0.002, 0.003, 0.01, 0.02)),
+    ("other_weights", "rows-left", one_step_for_all),
+    ("other_weights", "context-moved", lambda weights, v: weights + free_direction(
+        v, full_matrices=False) / 100),
     ("other_weights", "sum-moved", forgets_the_sum),
+    ("relation_score", "relation-heads-forgotten", lambda w, pairs: sum(w[at] for at in pairs)),
+    *(("add_class_token", "class-token-wrong-axis", lambda x, c, axis=axis: torch.cat(
+        (c.expand(len(x), 1, -1), x), axis)) for axis in (0, 2)),
+    ("patchify", "view-on-non-contiguous", lambda x, n: x.unfold(2, n, n).unfold(3, n, n).permute(
+        0, 2, 3, 1, 4, 5).view(len(x), -1, 3 * n * n)),
+    ("add_class_token", "class-token-not-expanded", lambda x, c: torch.cat((c[None, None], x), 1)),
+    ("add_class_token", "class-token-not-expanded", lambda x, c: torch.cat((c, x), 1)),
+    ("to_half_split", "view-on-non-contiguous", lambda w,
+        h: w.unflatten(0, (h, -1, 2)).transpose(1, 2).view(w.shape)),
     ("other_weights", "context-moved", one_row_up),
 ]  # fmt: skip
 
@@ -527,6 +555,10 @@ SAID = [
     ("multi_head_attention", UNSCALED_AND_NOT_TRANSPOSED, "The scores are not scaled."),
     ("multi_head_attention", UNSCALED_AND_NOT_TRANSPOSED, "W_O was not transposed."),
     ("multi_head_attention", mask_of_each_head, "It was called with a mask (B, 1, S, S)"),
+    ("generate", lambda model, ids, n: torch.cat((ids, model(ids)[:, -1].argmax(-1)), 1),
+        "argmax(-1, keepdim=True) is (B, 1)"),
+    ("gpt2_qkv", lambda w: w.T.chunk(len(w)), "there should be three pieces"),
+    ("accept_or_redraw", lambda p, q, draft, uniform: print(p), "should return 2 results"),
     ("find_leaks", probing((1.0,)), "change one token at a time"),
     ("to_half_split", square_alone, "The weight has another number of rows"),
     ("find_leaks", probing((30.0,) * 3), "change one token at a time"),
@@ -684,6 +716,31 @@ HOLES = [
 def test_what_breaks_the_rules_or_is_right_on_easy_inputs_alone_does_not_pass(name, answer):
     report = check(name, answer)
     assert report.status == "wrong", report.message
+
+
+def test_one_of_two_results_that_is_none_is_no_missing_return():
+    report = check("accept_or_redraw", lambda p, q, draft, u: (bool(u * q[draft] < p[draft]), None))
+    assert "Result 1 (residual) is None. The results before it" in report.message
+    assert "Is a return missing?" in check("other_weights", lambda weights, v: print(v)).message
+
+
+def test_what_is_said_of_patches_fits_each_way_to_cut_them():
+    def by_reshape(x, n):
+        cut = x.reshape(len(x), 3, x.size(2) // n, n, x.size(3) // n, n)
+        return cut.transpose(3, 4).reshape(len(x), -1, 3 * n * n)
+
+    report = check("patchify", by_reshape)
+    assert report.mistake == "unfold-without-permute"
+    assert "permute(0, 2, 4, 1, 3, 5) of the six axes" in report.message
+
+
+def test_where_no_gradient_is_compared_none_is_praised():
+    assert "gradients" not in check("generate", EXERCISES["generate"].reference).message
+
+
+def test_weights_that_are_cut_off_at_0_are_told_from_a_wrong_direction():
+    report = check("other_weights", lambda weights, v: past_zero(weights, v).clamp(min=0))
+    assert (report.mistake, "were set to 0" in report.message) == ("context-moved", True)
 
 
 def test_what_other_weights_must_keep_is_said_in_words():

@@ -1,5 +1,6 @@
 """Right answers pass in other styles, in which references agree with PyTorch's own functions."""
 
+import copy
 import math
 
 import numpy as np
@@ -247,6 +248,25 @@ def by_module(x, state, h):
     return functional_call(module, parameters, (x, x, x), options)[0]
 
 
+def by_linear(x, state, h):
+    """Fill nn.Linears with the file's tensors, one as a Parameter and one by copying."""
+    c_attn, c_proj = (nn.Linear(x.size(2), n * x.size(2), dtype=x.dtype) for n in (3, 1))
+    c_attn.weight = nn.Parameter(state["c_attn.weight"].T)
+    c_attn.bias = nn.Parameter(state["c_attn.bias"])
+    with torch.no_grad():
+        c_proj.weight.copy_(state["c_proj.weight"].T)
+        c_proj.bias.copy_(state["c_proj.bias"])
+    q, k, v = (part.unflatten(2, (h, -1)).transpose(1, 2) for part in c_attn(x).chunk(3, -1))
+    context = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return c_proj(context.transpose(1, 2).flatten(2))
+
+
+def in_a_deep_copy(context, heads):
+    silenced = copy.deepcopy(context)
+    silenced[:, heads] = 0
+    return silenced
+
+
 def pages_in_a_loop(pages, table, length):
     keys, size = pages.new_empty(pages.size(1), length, pages.size(3)), pages.size(2)
     for start in range(0, length, size):
@@ -464,9 +484,9 @@ RIGHT = {
         lambda w: w.unflatten(1, (3, -1)).permute(1, 2, 0),  # one tensor, which can be unpacked
         lambda w: torch.split(w.t(), len(w)),
     ],
-    "gpt2_attention": [by_module],
+    "gpt2_attention": [by_module, by_linear],
     "to_half_split": [positions.projection_to_half_split],
-    "ablate_heads": [lambda c, h: c.index_fill(1, torch.tensor(h), 0.0)],
+    "ablate_heads": [lambda c, h: c.index_fill(1, torch.tensor(h), 0.0), in_a_deep_copy],
     "other_weights": [drawn],
     "contribution_norms": [
         lambda w, v, w_o: torch.einsum(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from mha_course.exercises.inputs import B, C, draw, tokens
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
@@ -12,6 +15,25 @@ from mha_course.lessons.l14_vision import vision
 
 def _grid(x: Tensor, n: int) -> Tensor:
     return x.unflatten(3, (-1, n)).unflatten(2, (-1, n))
+
+
+def _inside_out(order: tuple[int, ...]) -> Callable[[Tensor, int], Tensor]:
+    """Return patchify that cuts each side into n pieces, and brings the axes into an order."""
+
+    def patchify(x: Tensor, n: int) -> Tensor:
+        cut = x.unflatten(3, (n, -1)).unflatten(2, (n, -1))
+        return cut.permute(order).reshape(len(x), -1, 3 * n * n)
+
+    return patchify
+
+
+def _sides_exchanged(x: Tensor, n: int) -> Tensor:
+    cut = x.reshape(len(x), 3, x.size(3) // n, n, x.size(2) // n, n)
+    return cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+
+
+def _four_by_four(x: Tensor, n: int) -> Tensor:
+    return x.reshape(len(x), 3, x.size(2) // 4, 4, x.size(3) // 4, 4).permute(0, 2, 4, 1, 3, 5)
 
 
 MISTAKES = [
@@ -27,6 +49,32 @@ MISTAKES = [
     mistake(
         "patchify-transposed",
         patchify=lambda x, n: _grid(x, n).permute(0, 4, 2, 1, 3, 5).flatten(3).flatten(1, 2),
+    ),
+    mistake(
+        "patchify-cut-inside-out",
+        patchify=[_inside_out((0, 3, 5, 1, 2, 4)), _inside_out((0, 2, 4, 1, 3, 5))],
+    ),
+    mistake("patchify-sides-exchanged", patchify=_sides_exchanged),
+    mistake(
+        "patch-size-hard-coded",
+        patchify=[
+            lambda x, n: _four_by_four(x, n).flatten(3).flatten(1, 2),
+            lambda x, n: _grid(x, 4).permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2),
+            lambda x, n: F.unfold(x, 4, stride=4).mT,
+        ],
+    ),
+    mistake(
+        "view-on-non-contiguous",
+        crashes="view size is not compatible",
+        only=("patchify", "to_half_split"),
+    ),
+    mistake(
+        "class-token-not-expanded",
+        crashes=r"except in dimension 1|same number of dimensions|range of \[-1, 0\], but got 1",
+        only=("add_class_token",),
+    ),
+    mistake(
+        "class-token-wrong-axis", crashes="except in dimension [02]", only=("add_class_token",)
     ),
     mistake(
         "class-token-last", add_class_token=lambda x, c: torch.cat((x, c.expand(len(x), 1, -1)), 1)

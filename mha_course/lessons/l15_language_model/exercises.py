@@ -51,6 +51,15 @@ def _writing(pick: Any, read: Any = lambda ids: ids) -> Any:
     return generate
 
 
+def _only_the_newest(model: Any, ids: Tensor, steps: int) -> Tensor:
+    """Read all words once, and from then on the newest alone."""
+    newest = ids
+    for _ in range(steps):
+        newest = model(newest)[:, -1].argmax(-1, keepdim=True)
+        ids = torch.cat((ids, newest), 1)
+    return ids
+
+
 def _asked_once(pick: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
     """Return generate that takes all words from the first answer of the model."""
     return lambda model, ids, steps: torch.cat((ids, pick(model(ids), steps)), 1)
@@ -60,13 +69,16 @@ def _probabilities(
     heat: Any = lambda z, t: z / t,
     largest: Any = lambda z, k: z >= z.topk(k).values[:, -1:],
     hide: Any = lambda z, kept: z.masked_fill(~kept, -torch.inf),
-    axis: int = -1,
+    axis: int | None = -1,
 ) -> Callable[..., Tensor]:
-    """Return next_token_probabilities that heats, chooses, hides or sums in another way."""
+    """Return next_token_probabilities that heats, chooses, hides or sums in another way; without an
+    axis it does not sum.
+    """
 
     def probabilities(logits: Tensor, temperature: float, top_k: int | None) -> Tensor:
         scaled = heat(logits, temperature)
-        return (scaled if top_k is None else hide(scaled, largest(scaled, top_k))).softmax(axis)
+        kept = scaled if top_k is None else hide(scaled, largest(scaled, top_k))
+        return kept if axis is None else kept.softmax(axis)
 
     return probabilities
 
@@ -113,6 +125,12 @@ def _redrawing(
     ]
 
 
+def _guarded_by_its_sum(p: Tensor, q: Tensor, draft: int, uniform: float) -> tuple[Tensor, Tensor]:
+    """Divide p - q by its sum, which is 0 but for rounding, where that is above 0."""
+    rest = p - q
+    return uniform < p[draft] / q[draft], rest / rest.sum() if rest.sum() > 0 else p
+
+
 def _more(p: Tensor, q: Tensor) -> Tensor:
     return (p - q).clamp(min=0)
 
@@ -136,7 +154,17 @@ MISTAKES = [
             lambda t: (t[:, 1:], t[:, 1:]),
         ],
     ),
-    mistake("targets-shifted-wrong-way", next_token_targets=lambda t: (t[:, 1:], t[:, :-1])),
+    mistake(
+        "targets-shifted-wrong-way",
+        next_token_targets=[
+            lambda t: (t[:, 1:], t[:, :-1]),
+            lambda t: (t[:, :-1], t.roll(1, 1)[:, :-1]),
+        ],
+    ),
+    mistake(
+        "targets-plus-one",
+        next_token_targets=[lambda t: (t[:, :-1], t[:, :-1] + 1), lambda t: (t, t + 1)],
+    ),
     mistake(
         "generate-wrong-position",
         generate=[
@@ -147,7 +175,7 @@ MISTAKES = [
     ),
     mistake(
         "generate-reads-last-word-only",
-        generate=_writing(lambda z: z[:, -1], lambda ids: ids[:, -1:]),
+        generate=[_writing(lambda z: z[:, -1], lambda ids: ids[:, -1:]), _only_the_newest],
     ),
     mistake(
         "generate-asked-once",
@@ -156,6 +184,16 @@ MISTAKES = [
             _asked_once(lambda z, steps: z[:, -1].topk(steps).indices),
             _asked_once(lambda z, steps: z[:, -steps:].argmax(-1)),
         ],
+    ),
+    mistake(
+        "generate-new-words-only",
+        generate=lambda model, ids, steps: generate(model, ids, steps)[:, ids.size(1) :],
+    ),
+    mistake("generate-stops-early", generate=lambda model, ids, _: generate(model, ids, 1)),
+    mistake(
+        "/best-without-axis",
+        crashes="same number of dimensions|zero-dimensional",
+        only=("generate",),
     ),
     mistake("generate-samples", stage="repeat", only=("generate",)),
     mistake("temperature-multiplied", next_token_probabilities=_probabilities(lambda z, t: z * t)),
@@ -177,6 +215,23 @@ MISTAKES = [
         "top-k-one-short",
         next_token_probabilities=_probabilities(largest=lambda z, k: z > z.topk(k).values[:, -1:]),
     ),
+    mistake(
+        "top-k-one-more",
+        next_token_probabilities=_probabilities(
+            largest=lambda z, k: z >= z.topk(min(k + 1, z.size(1))).values[:, -1:]
+        ),
+    ),
+    mistake(
+        "top-k-one-threshold",
+        next_token_probabilities=[
+            _probabilities(largest=lambda z, k: z >= z.topk(k).values[:, -1].min()),
+            _probabilities(largest=lambda z, k: z >= z.flatten().topk(k).values[-1]),
+        ],
+    ),
+    mistake(
+        "softmax-missing/words",
+        next_token_probabilities=[_probabilities(axis=None), lambda z, t, k: z / t],
+    ),
     mistake("softmax-over-batch/words", next_token_probabilities=_probabilities(axis=0)),
     mistake("top-k-none", crashes="NoneType", only=("next_token_probabilities",)),
     mistake("ratio-inverted", accept_or_redraw=_accepting(lambda p, q, u: u < q / p)),
@@ -189,6 +244,7 @@ MISTAKES = [
         accept_or_redraw=[_accepting(lambda p, q, u: p >= q), _accepting(lambda p, q, u: p > q)],
     ),
     mistake("accepted-by-p-alone", accept_or_redraw=_accepting(lambda p, q, u: u < p)),
+    mistake("models-exchanged", accept_or_redraw=lambda p, q, *rest: accept_or_redraw(q, p, *rest)),
     mistake(
         "accepted-and-refused",
         accept_or_redraw=[
@@ -211,6 +267,7 @@ MISTAKES = [
             *_redrawing(lambda p, q: p - q),
             *_redrawing(lambda p, q: p - q, torch.sum),
             *_redrawing(lambda p, q: p - q, lambda rest: rest.clamp(min=0).sum()),
+            _guarded_by_its_sum,
             *_redrawing(lambda p, q: (p - q).abs()),
             *_redrawing(lambda p, q: (p - q).abs(), torch.sum),
         ],
@@ -287,6 +344,7 @@ EXERCISES = [
         ],
         drawn=lambda d: (d.ids(d.O, "BS"), d("OO"), 1 + d.number // 2),
         axes="B S+steps",
+        learns=False,
         done="You can let a model write. Draw each word by its probability instead of taking the "
         "likeliest, and read what changes.",
         run=write_on,

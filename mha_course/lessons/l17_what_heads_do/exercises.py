@@ -64,7 +64,19 @@ def _rows_left(answered: Tensor, weights: Tensor, v: Tensor) -> Tensor:
     moved, can_move = (
         (other - weights).abs().amax(-1) for other in (answered, other_weights(weights, v))
     )
-    return (moved < MOVED) & (can_move > 20 * MOVED)
+    # along any free direction a row moves by its smallest weight at least
+    return (moved < MOVED) & (can_move > 20 * MOVED) & (weights.amin(-1) > 10 * MOVED)
+
+
+def _rows_of_all_kinds() -> tuple[Tensor, Tensor]:
+    """Return weights (T, S) and v (S, D): every second row can move far, the others have weights of
+    nearly 0, and the last one has four hidden keys.
+    """
+    scores = draw(T, 11, seed=3)
+    scores[::2] *= 0.3
+    scores[1::2] *= 4.0
+    scores[-1, 7:] = -torch.inf
+    return scores.softmax(-1), draw(11, D, seed=4)
 
 
 def same_context(answer: Callable[..., Any], weights_: Tensor, v: Tensor) -> Any:
@@ -83,6 +95,8 @@ def _not_other_weights(
 ) -> tuple[str | None, str] | None:
     """Say in words what the results of same_context say in numbers."""
     answered = answer(weights_, v)
+    if answered is None:
+        return None, "The result is None. Is a return missing?"
     if not isinstance(answered, Tensor) or answered.shape != weights_.shape:
         got = tuple(answered.shape) if isinstance(answered, Tensor) else type(answered).__name__
         return (
@@ -94,14 +108,19 @@ def _not_other_weights(
     if not answered.isfinite().all():
         return None, "Some of the weights are NaN or inf. Was anything divided by 0?"
     left = _rows_left(answered, weights_, v)
-    if (answered - weights_).abs().amax() < MOVED:
+    if left.all():
         return "same-weights", ROWS["same-weights"].text
     if (answered < -ROUNDING).any():
         return "negative-weights", (
             f"{int((answered < -ROUNDING).sum())} weights are negative, down to "
             f"{float(answered.min()):.2g}. {ROWS['negative-weights'].why}"
         )
+    moved = float((answered @ v - weights_ @ v).abs().amax())
     if ((answered.sum(-1) - 1).abs() > ROUNDING).any():
+        if moved > ROUNDING:
+            emptied = bool(((answered == 0) & (weights_ > 0)).any())
+            key = "context-moved/clamped" if emptied else "context-moved/and-sums"
+            return "context-moved", ROWS[key].text
         row = int((answered.sum(-1) - 1).abs().argmax())
         return "sum-moved", (
             f"Rows no longer sum to 1: row {row} sums to {float(answered[row].sum()):.6g}. "
@@ -109,17 +128,21 @@ def _not_other_weights(
         )
     if left.any():
         rows = ", ".join(str(row) for row in left.nonzero().flatten().tolist())
-        return None, f"Rows that can move are as they came in: {rows}. Move each row."
-    moved = float((answered @ v - weights_ @ v).abs().amax())
+        return "rows-left", (
+            f"Rows that can move are as they came in: {rows}. {ROWS['rows-left'].why}"
+        )
     return "context-moved", (
         f"They are weights, but the context has moved, by up to {moved:.2g}. "
         f"{ROWS['context-moved'].why}"
     )
 
 
+def _carried(v: Tensor, w_o: Tensor) -> Tensor:
+    return v @ w_o.unflatten(1, (v.size(0), -1)).permute(1, 2, 0)
+
+
 def _all_heads(weights: Tensor, v: Tensor, w_o: Tensor) -> Tensor:
-    columns = w_o.unflatten(1, (v.size(0), -1)).permute(1, 2, 0)
-    return torch.einsum("hts,hsc->tsc", weights, v @ columns).norm(dim=-1)
+    return torch.einsum("hts,hsc->tsc", weights, _carried(v, w_o)).norm(dim=-1)
 
 
 def _ablate_axis(context: Tensor, heads: Any, axis: int) -> Tensor:
@@ -141,6 +164,19 @@ MISTAKES = [
         "ablate-complement",
         ablate_heads=lambda c, h: _ablate_axis(c, [i for i in range(c.size(1)) if i not in h], 1),
     ),
+    mistake("ablate-first-head-only", ablate_heads=lambda c, h: _ablate_axis(c, h[:1], 1)),
+    mistake(
+        "relation-heads-forgotten",
+        crashes="out of bounds for dimension 0",
+        only=("relation_score",),
+    ),
+    mistake(
+        "relation-first-pair-only",
+        relation_score=[
+            lambda w, pairs: relation_score(w, pairs[:1]) / len(pairs),
+            lambda w, pairs: relation_score(w, pairs[:1]),
+        ],
+    ),
     mistake(
         "relation-summed", relation_score=lambda w, pairs: relation_score(w, pairs) * len(pairs)
     ),
@@ -156,6 +192,13 @@ MISTAKES = [
         contribution_norms=[
             lambda w, v, w_o: contribution_norms(w, v, w_o).square(),
             lambda w, v, w_o: w * contribution_norms(torch.ones_like(w), v, w_o).square(),
+        ],
+    ),
+    mistake(
+        "contribution-norm-over-tokens",
+        contribution_norms=[
+            lambda w, v, w_o: w * _carried(v, w_o).norm(dim=(1, 2))[:, None, None],
+            lambda w, v, w_o: w * _carried(v, w_o).norm(),
         ],
     ),
     mistake(
@@ -204,6 +247,7 @@ EXERCISES = [
             lambda: (draw(B, H, S, D, seed=2), [3]),
         ],
         drawn=lambda d: (d("BHSD"), d.picks.sample(range(d.H), max(1, d.H - 2))),
+        learns=False,
         axes="B H S D",
         exact_zeros=True,
         done="You can silence heads and keep the rest. Silence all but one: how far does that "
@@ -241,7 +285,10 @@ EXERCISES = [
         "direction = torch.linalg.svd(kept.T).Vh[-1]  # (S,)\n"
         "room = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)\n"
         "return weights + room / 2 * direction  # (T, S)",
-        inputs=[lambda: ((0.3 * draw(T, 11, seed=1)).softmax(-1), draw(11, D, seed=2))],
+        inputs=[
+            lambda: ((0.3 * draw(T, 11, seed=1)).softmax(-1), draw(11, D, seed=2)),
+            _rows_of_all_kinds,
+        ],
         drawn=lambda d: (d.normal(d.T, d.D + 5).softmax(-1), d.normal(d.D + 5, d.D)),
         axes=("T D", "T", "checks"),
         run=same_context,

@@ -133,7 +133,7 @@ MISTAKES = [
     mistake(
         "chunk-wrong-axis/stored", gpt2_qkv=[lambda w: w.chunk(3), lambda w: w.T.chunk(3, dim=1)]
     ),
-    mistake("/split-takes-a-size", gpt2_qkv=[lambda w: w.split(3, dim=1), lambda w: w.T.split(3)]),
+    mistake("/pieces-of-three", gpt2_qkv=[lambda w: w.split(3, dim=1), lambda w: w.T.split(3)]),
     mistake("fused-three-innermost/stored", gpt2_qkv=lambda w: (w.T[0::3], w.T[1::3], w.T[2::3])),
     mistake(
         "not-transposed/c_attn",
@@ -154,6 +154,7 @@ MISTAKES = [
         crashes="size mismatch|shape mismatch",
         only=("gpt2_attention",),
     ),
+    mistake("dtype-changed/into-linear", crashes="same dtype", only=("gpt2_attention",)),
     mistake("/no-such-tensor", crashes="KeyError", only=("gpt2_attention",)),
     mistake("causal-ignored/gpt2", {"mask": lambda m, z: m | True}, only=("gpt2_attention",)),
     mistake(
@@ -172,6 +173,7 @@ MISTAKES = [
         "heads-ignored",
         to_half_split=[_reordered(0, heads=False), _reordered(0, heads=False, back=True)],
     ),
+    mistake("half-split-not-reordered", to_half_split=lambda w, h: w),
     mistake("half-split-inverted", to_half_split=_reordered(0, heads=True, back=True)),
     mistake(
         "columns-reordered",
@@ -227,6 +229,7 @@ EXERCISES = [
         'return merge_heads(context) @ state["c_proj.weight"] + state["c_proj.bias"]',
         inputs=[lambda: (*_stored(2, 3, 4, 5), H)],
         drawn=_drawn,
+        learns=False,
         axes="B S C",
         run=with_state,
         done="Your function runs the attention of a GPT-2 layer from its file. Next: all layers.",

@@ -20,6 +20,7 @@ import torch
 from matplotlib.figure import Figure
 
 from mha_course.errors import require
+from mha_course.exercises import sandbox
 from mha_course.experiments import faulty_attention
 from mha_course.experiments.faulty_attention import (
     INNOCENT,
@@ -440,14 +441,23 @@ def try_probe(probe: Callable[[CausalAttention], Any], seed: int = 0) -> Trial:
         try:
             found = probe(Case(0, 0, made, sizes).module)
         except Exception as error:  # the learner's own
-            return Trial(f"The probe stops on a right module: {type(error).__name__}: {error}")
+            said = sandbox.explain(error, ())
+            if "same dtype" in said:
+                said += " The modules compute in float64, and tokens(module) is of their dtype."
+            return Trial(f"The probe stops on a right module: {said}")
         if found is None or found is ...:
             return Trial(
                 "The probe returns nothing yet: return 0 or an empty text where all is right."
             )
+        if isinstance(found, tuple | list | dict):
+            kind = type(found).__name__
+            return Trial(f"The probe returns a {kind}: return a number, True or a text.")
         if _accuses(found):
             kind = "a right module, written in another way," if made else "a right module"
-            return Trial(f"A false alarm: on {kind} it returns {found}. What need not hold there?")
+            meaning = ", which means that something is wrong" if found is True else ""
+            return Trial(
+                f"A false alarm: on {kind} it returns {found}{meaning}. What need not hold there?"
+            )
     return Trial(
         "", tuple(one.number for one in sheet(seed) if _stops_or_accuses(probe, one.module))
     )

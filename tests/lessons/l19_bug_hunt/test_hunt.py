@@ -5,7 +5,7 @@ choice.
 import inspect
 import itertools
 import re
-from functools import cache
+from functools import cache, partial
 
 import pytest
 import torch
@@ -349,6 +349,12 @@ def test_the_sentences_stand_in_groups_and_the_innocent_one_first():
     assert where["merge-batch-mixed"] == "Merging and output"
 
 
+def reads_tokens_of_its_own(module, dtype):
+    width = module.q_proj.in_features if dtype == torch.float32 else 5
+    x = torch.ones(2, 7, width, dtype=dtype)
+    return module(x)
+
+
 def test_a_probe_of_the_learners_is_tried_on_right_modules_first():
     def cut_off(module):
         x = tokens(module)
@@ -365,6 +371,10 @@ def test_a_probe_of_the_learners_is_tried_on_right_modules_first():
     odd = lambda module: float(type(module).score is not CausalAttention.score)  # noqa: E731
     assert "written in another way, it returns 1" in repr(try_probe(odd))
     assert "stops on a right module: ZeroDivisionError" in repr(try_probe(lambda module: 1 / 0))
+    assert "returns a tuple: return a number" in repr(try_probe(lambda module: (1e-16, "length")))
+    assert "True, which means that something is wrong." in repr(try_probe(lambda module: True))
+    for dtype, said in ((torch.float32, "in float64"), (torch.float64, "x is (2, 7, 5)")):
+        assert said in repr(try_probe(partial(reads_tokens_of_its_own, dtype=dtype)))
 
 
 def test_what_a_mistake_costs_is_said_in_the_numbers_that_were_measured():
