@@ -477,8 +477,8 @@ QUESTIONS = {
     "blind-rows": question(
         "Two words are filled up to five tokens, with the padding on the left. The mask is causal "
         "and hides padding. How many of the five rows see nothing?",
-        "3 → The rows of the three pads. Each may attend to itself and back, where there is only "
-        "padding.",
+        "3 → The rows of the three pads. Each may attend only to itself and to what stands before "
+        "it, and all of that is padding.",
         "0 → Take the first row. It may only see itself, and it is padding.",
         "1 → The first row is one. What do the second and the third see?",
         "2 → Count the pads again: 5 - 2.",
