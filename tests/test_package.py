@@ -131,7 +131,7 @@ def test_every_part_keeps_its_size():
     sizes = {name: lines_of(PACKAGE / name) for name in ("lessons", "cli")}
     sizes["core"] = lines_of(PACKAGE) - sum(sizes.values())
     sizes["tests"] = lines_of(ROOT / "tests")
-    most = {"core": 21_620, "lessons": 16_430, "cli": 3_790, "tests": 30_620}
+    most = {"core": 21_620, "lessons": 16_440, "cli": 3_790, "tests": 30_620}
     assert {name: size for name, size in sizes.items() if size > most[name]} == {}
 
 

@@ -205,8 +205,8 @@ def filled_twice(mask, dtype):
 
 
 def rising_waves(n, c):
-    angles = torch.arange(n)[:, None] * 10000.0 ** (torch.arange(0, c, 2) / c).double()
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1).float()
+    angles = torch.arange(n)[:, None] * 10000 ** (torch.arange(0, c, 2) / c)
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
 
 
 def length_of_the_input(x, memory, w_q, w_k, w_v, w_o, h, memory_mask=None):
