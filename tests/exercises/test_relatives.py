@@ -171,6 +171,15 @@ OFF = [  # of each family, what holds it, switched off, and an exercise that it 
 ]
 
 
+@pytest.fixture
+def caches_of_its_own():
+    """What is kept of an exercise whose inputs are replaced holds for no other test."""
+    yield
+    for kept in (diagnose._run_once, diagnose.mutants, diagnose._simple_mutants):
+        kept.cache_clear()
+
+
+@pytest.mark.usefixtures("caches_of_its_own")
 @pytest.mark.parametrize(("family", "name", "switch"), OFF, ids=[family for family, *_ in OFF])
 def test_each_family_is_held_by_something(family, name, switch, monkeypatch):
     relatives = [*all_relatives(EXERCISES[name], [family])]
