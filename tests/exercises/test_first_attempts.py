@@ -423,7 +423,7 @@ WRONG = [
     ("tiled_attention", "maximum-of-block", changed(
         "tiled_attention", larger=lambda _, new: new, finite=lambda new: new)),
     ("tiled_attention", "zero-kept-as-maximum", changed(
-        "tiled_attention", kept=lambda _, new: new.nan_to_num(neginf=0.0))),
+        "tiled_attention", kept_maximum=lambda _, new: new.nan_to_num(neginf=0.0))),
     *[("online_softmax", "block-size-ignored", lambda z, _, n=n: solutions.online_softmax(z, n))
         for n in (1, 4)],
     ("online_softmax", "block-size-ignored", in_so_many_blocks),

@@ -173,7 +173,7 @@ def _zero_kept_but_put_back(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
 # left of old and new maximum, and what is done to the context in the loop and after it.
 OWN_STEPS = {
     "larger": torch.maximum,
-    "kept": _second,
+    "kept_maximum": _second,
     "relative": torch.sub,
     "divide_block": lambda mixed, total: mixed,
     "divide": torch.div,
@@ -200,7 +200,7 @@ def _build_tiled(steps: Steps) -> Callable[[Tensor, Tensor, Tensor, int], Tensor
             total = total * s.shrink_sum(largest, shift) + parts.sum(-1, keepdim=True)
             mixed = mixed * s.shrink_context(largest, shift) + s.weigh(parts, values)
             mixed = s.divide_block(mixed, total)
-            largest = s.kept(largest, new)
+            largest = s.kept_maximum(largest, new)
         return s.divide(mixed, total)
 
     return vars(s).get("tiled_attention", tiled_attention)
@@ -267,7 +267,7 @@ def _first_keys_hidden() -> tuple[Tensor, Tensor, Tensor, int]:
     q[..., 3] = 1.0
     k[..., 3] = 1600.0
     k[0, :, :, 3] = -1600.0
-    k[0, :, :10, 3] = -math.inf
+    k[0, :, :10, 3] = k[1, 0, :10, 3] = -math.inf
     return q, k, v, 5
 
 
@@ -381,7 +381,7 @@ MISTAKES = [
             _summed(_shrunk, finite=_finite, kept=lambda old, _: old),
             _last_maximum_returned,
         ],
-        kept=lambda old, _: old,
+        kept_maximum=lambda old, _: old,
     ),
     mistake(
         "zero-kept-as-maximum",
@@ -389,7 +389,7 @@ MISTAKES = [
             _summed(_shrunk, finite=_finite, kept=lambda _, new: _finite(new)),
             _zero_kept_but_put_back,
         ],
-        kept=lambda _, new: _finite(new),
+        kept_maximum=lambda _, new: _finite(new),
     ),
     mistake(
         "/maximum-and-sum-swapped", online_softmax=lambda z, n: flash.online_softmax(z, n)[::-1]
@@ -526,8 +526,9 @@ EXERCISES = [
         cases=(
             "",
             "Here the scores are in the thousands, in one sentence all of them far below 0.",
-            "Here the first two blocks are hidden in one sentence: the scores of their keys are "
-            "-inf. Its other scores are near -800, and those of the other sentence near 800.",
+            "Here the first two blocks are hidden in one sentence, and in one head of the other: "
+            "the scores of their keys are -inf. The other scores are near -800 in the one sentence "
+            "and near 800 in the other.",
         ),
         axes="B H T D",
         steps=("scores", "scale", "weigh", "tiled_attention", *OWN_STEPS),
