@@ -13,6 +13,7 @@ from mha_course.attention import masked_softmax
 from mha_course.errors import ShapeError, require_mask
 from mha_course.markup import isolate_word
 from mha_course.masks import additive_mask, causal_mask, combine_masks, padding_mask
+from mha_course.plots.figures import SLIDE, style
 from mha_course.plots.scales import BOOL
 from mha_course.widgets.base import esm
 from mha_course.widgets.controls import ChoiceControl, PaintedControl
@@ -63,7 +64,7 @@ class MaskLab(Lab):
                 "mask", start.int().tolist(), lambda sent: self._painted(sent).int().tolist()
             ),
         ])  # fmt: skip
-        self.needs_kernel = False
+        self.needs_kernel = style.get() is SLIDE  # where it has no room
 
     @property
     def mask(self) -> Tensor:
