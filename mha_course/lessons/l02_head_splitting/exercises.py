@@ -49,7 +49,7 @@ def _build_loop(s: Steps) -> Callable[..., Tensor]:
         made = s.order(*s.project(x, x, weights, NO_BIAS[:3], num_heads, s))
         split = (t.unbind(1) for t in s.split_each(*made, num_heads, s))
         contexts = []
-        for q, k, v in zip(*split, strict=True):  # (B, S, D) each
+        for q, k, v in zip(*split, strict=True):
             scores = s.scale(s.scores(q, k), q, k, num_heads)
             contexts.append(s.weigh(s.post(s.attend(scores, None, s), q), v))
         return s.output(s.merge(torch.stack(contexts, 1)), w_o, None, num_heads)
