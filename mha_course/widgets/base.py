@@ -32,6 +32,11 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const|let) (\w+))
 _DEFAULT = re.compile(r"^export default .*$", re.MULTILINE)
 
 
+def answer_script(name: str, *, folder: Path) -> str:
+    """Return a script as one expression, whose value is what the script exports."""
+    return f"(() => {{\n{esm(name, folder=folder).replace('export default', 'return')}\n}})()"
+
+
 def esm(name: str, *, folder: Path) -> str:
     """Join a script and all that it imports to the one module that a widget may have.
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mha_course import example
 from mha_course.datasets.grammar import vocabulary
-from mha_course.widgets.base import esm
+from mha_course.widgets.base import answer_script
 
 HERE = Path(__file__).parent
 # Of the last layer, what comes after its attention weights.
@@ -35,8 +35,8 @@ class Look:
 
     def without_kernel(self) -> dict[str, Any]:
         """Return the script that answers in a page, and what it computes with."""
-        script = esm("answer.js", folder=HERE).replace("export default", "return")
-        return {"script": f"(() => {{\n{script}\n}})()", "data": exported_weights()}
+        script = answer_script("answer.js", folder=HERE)
+        return {"script": script, "data": exported_weights()}
 
 
 def exported_weights() -> bytes:

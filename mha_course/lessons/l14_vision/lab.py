@@ -14,7 +14,7 @@ from matplotlib.image import imsave
 from mha_course.lessons.l14_vision import vision
 from mha_course.lessons.l14_vision.overlays import attention_overlay
 from mha_course.lessons.l14_vision.shapes import Pictures
-from mha_course.widgets.base import esm
+from mha_course.widgets.base import answer_script, esm
 from mha_course.widgets.controls import ChoiceControl
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels
@@ -87,13 +87,13 @@ class PatchLab(Lab):
 
     def without_kernel(self) -> dict[str, Any]:
         """Return the script that answers in a page, and what it looks up."""
-        script = esm("answer.js", folder=HERE).replace("export default", "return")
+        script = answer_script("answer.js", folder=HERE)
         data = {
             "images": self._png, "names": self._names, "heads": self._lights.size(2),
             "patches": self._lights.size(4),
             "lights": self._lights.numpy().tobytes(), "shares": self._shares.numpy().tobytes(),
         }  # fmt: skip
-        return {"alone": {"script": f"(() => {{\n{script}\n}})()", "data": data}}
+        return {"alone": {"script": script, "data": data}}
 
 
 def _png(image: torch.Tensor) -> str:

@@ -77,22 +77,28 @@ def check_hidden_weights(call: OpCall) -> None:
 def check_added(call: OpCall) -> None:
     """Ask about a triangle of ones that is added to scores, in which 0 should hide."""
     for table in call.tensors if call.op.removesuffix("_") == "add" else ():
-        if table.dim() > 1 and type(table) in PLAIN and not table.is_meta:
-            queries, keys = table.shape[-2:]
-            first = table.detach()[(0,) * (table.dim() - 2)]
-            small = 2 < queries <= keys and queries * keys <= LIMIT
-            if small and torch.equal(first, torch.ones_like(first).tril(keys - queries)):
-                call.warn(Question(warn("mask-added-as-number")))
+        first = _first_table(table)
+        ahead = 0 if first is None else first.size(1) - first.size(0)
+        if first is not None and torch.equal(first, torch.ones_like(first).tril(ahead)):
+            call.warn(Question(warn("mask-added-as-number")))
+
+
+def _first_table(table: Tensor) -> Tensor | None:
+    """Return the first matrix (T, S) of a tensor, or None where a triangle is not looked for."""
+    if table.dim() < 2 or table.is_meta or type(table) not in PLAIN:
+        return None
+    queries, keys = table.shape[-2:]
+    if not 2 < queries <= keys or queries * keys > LIMIT:
+        return None
+    return table.detach()[(0,) * (table.dim() - 2)].cpu()
 
 
 def check_triangle(call: OpCall, table: Tensor) -> None:
     """Ask about a triangle of visible keys, in scores or their mask, that is not the causal one."""
-    if table.dim() < 2 or table.is_meta or type(table) not in PLAIN:
+    first = _first_table(table)
+    if first is None:
         return
-    queries, keys = table.shape[-2:]
-    if not 2 < queries <= keys or queries * keys > LIMIT:
-        return
-    first = table.detach()[(0,) * (table.dim() - 2)].cpu()
+    queries, keys = first.shape
     seen = first if first.dtype == torch.bool else first > HIDDEN
     ahead = keys - queries
     every = torch.ones_like(seen)

@@ -15,7 +15,7 @@ from mha_course.markup import isolate_word
 from mha_course.masks import additive_mask, causal_mask, combine_masks, padding_mask
 from mha_course.plots.figures import SLIDE, style
 from mha_course.plots.scales import BOOL
-from mha_course.widgets.base import esm
+from mha_course.widgets.base import answer_script
 from mha_course.widgets.controls import ChoiceControl, PaintedControl
 from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import HERE, Lab
@@ -95,10 +95,9 @@ class MaskLab(Lab):
 
     def without_kernel(self) -> dict[str, Any]:
         """Return the script that answers in a page, and what it computes with."""
-        script = esm("mask_answer.js", folder=HERE).replace("export default", "return")
-        words = list(map(isolate_word, self._tokens))
-        data = {"scores": self._scores.tolist(), "words": words}
-        return {"alone": {"script": f"(() => {{\n{script}\n}})()", "data": data}}
+        script = answer_script("mask_answer.js", folder=HERE)
+        data = {"scores": self._scores.tolist(), "words": list(map(isolate_word, self._tokens))}
+        return {"alone": {"script": script, "data": data}}
 
     def draw(self, preset: str, n: int, fill: str, mask: list[list[int]]) -> tuple[Panels, str]:
         """Draw the mask, the weights it leaves, and the mask as other libraries write it."""
