@@ -164,7 +164,7 @@ def _question(asked: Question) -> str:
 
 def _top() -> str:
     theme = '<button type="button" class="theme" hidden aria-label="Light or dark">◐</button>'
-    still = "Without JavaScript, pictures that you can move elsewhere stand still here."
+    still = "Without JavaScript, the pictures on this page do not move."
     return (
         f'<header class="masthead"><a href="index.html">{NAME}</a>{theme}</header>'
         f'<noscript><p class="still">{still}</p></noscript>'
