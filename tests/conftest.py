@@ -1,6 +1,7 @@
 """Options and fixtures that all tests share: devices, numbers, a browser, JupyterLab in it."""
 
 import os
+import re
 
 import browsing
 import elsewhere
@@ -92,6 +93,31 @@ def new_page(browser):
     for page in pages:
         page.close()
     assert not errors
+
+
+@pytest.fixture
+def offline_page(new_page):
+    """Open a file that reaches its own folder alone: ``offline_page(path, width=1280)``.
+
+    ``page.complaints`` has the addresses that it asked for in vain, and what its console says.
+    """
+
+    def open_file(file, **options):
+        page = new_page(**options)
+        page.complaints = []
+        page.on("console", lambda message: page.complaints.append(message.text))
+
+        def allow(route):
+            if route.request.url.startswith(file.parent.as_uri()):
+                return route.continue_()
+            page.complaints.append(route.request.url)
+            return route.abort()
+
+        page.route(re.compile("^(?!data:)"), allow)
+        page.goto(file.as_uri())
+        return page
+
+    return open_file
 
 
 @pytest.fixture

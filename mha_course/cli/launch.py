@@ -28,6 +28,12 @@ STAMP = "mha_course.json"  # in .venv, once all is installed
 OWN_HELP = ("setup", "test", "reset")  # commands whose options are known without .venv
 GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
 SUITS = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
+EXTENTS = {  # of the tests, each with what help says of it
+    "fast": "the quick tests of the package alone",
+    "all": "also browsers, a second device, and what takes long",
+    "weekly": "also training, Binder's environment, and every lesson with Colab's versions",
+}
+MARKS = {"all": "not weekly", "weekly": ""}  # which markers pytest runs
 NETWORK_SIGNS = (
     "NewConnectionError|NameResolutionError|ConnectTimeout|Read timed out|ProxyError|Max "
     "retries|Network is unreachable"
@@ -85,15 +91,11 @@ def _setup(arguments: list[str]) -> int:
 
 def _test(arguments: list[str]) -> int:
     parser = _parser("test")
-    extent = parser.add_mutually_exclusive_group()
-    extent.add_argument("--fast", action="store_true", help="the quick tests of the package alone")
-    extent.add_argument(
-        "--all",
-        action="store_true",
-        help="also what takes long, or needs more than requirements.txt",
-    )
-    chosen, further = parser.parse_known_args(arguments)
-    return run_tests(set_up(), further, notebooks=not chosen.fast, everything=chosen.all)
+    chosen = parser.add_mutually_exclusive_group()
+    for name, text in EXTENTS.items():
+        chosen.add_argument(f"--{name}", dest="extent", action="store_const", const=name, help=text)
+    options, further = parser.parse_known_args(arguments)
+    return run_tests(set_up(), further, options.extent)
 
 
 def _reset(arguments: list[str]) -> int:
@@ -344,16 +346,17 @@ def open_lab(python: Path, options: Sequence[str]) -> int:
     return _in_venv(python, "jupyterlab", *settings, *options)
 
 
-def run_tests(
-    python: Path, further: Sequence[str] = (), *, notebooks: bool, everything: bool
-) -> int:
-    """Run the tests without a marker, or all, on up to four processors."""
+def run_tests(python: Path, further: Sequence[str] = (), extent: str | None = None) -> int:
+    """Run the everyday tests and every notebook, or what an extent names, on up to four processors.
+
+    Args: extent is one of EXTENTS.
+    """
     options = ["-n", str(min(os.cpu_count() or 1, 4)), "--dist=loadfile", "--no-loadscope-reorder"]
-    if notebooks:
+    if extent != "fast":
         options += ["--nbval", "--nbval-current-env", "--nbval-cell-timeout=300"]
         options += ["--override-ini", f"testpaths=tests {LESSONS}"]
-    if everything:
-        options += ["-m", "", "-rs"]  # and why tests were skipped
+    if extent in MARKS:
+        options += ["-m", MARKS[extent], "-rs"]  # and why tests were skipped
     return _in_venv(python, "pytest", *options, *further)
 
 

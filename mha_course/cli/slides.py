@@ -72,24 +72,30 @@ def build(
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for path in paths:
+        notebook = nbformat.read(path, as_version=4) if saved else executed(path)
         written.append(folder / f"{path.stem}.html")
-        written[-1].write_text(deck(path, solutions=solutions, saved=saved), encoding="utf-8")
+        written[-1].write_text(deck(notebook, path.stem, solutions=solutions), encoding="utf-8")
         print(f"built {written[-1].name}", flush=True)
     (folder / "index.html").write_text(_index(folder), encoding="utf-8")
     return [*written, folder / "index.html"]
 
 
-def deck(path: Path, *, solutions: bool = False, saved: bool = False) -> str:
-    """Return the deck of a notebook as one page of HTML."""
+def executed(path: Path) -> NotebookNode:
+    """Execute a lesson for its deck: pictures are those of a slide, and ``lecture.draw`` is run."""
     notebook = nbformat.read(path, as_version=4)
-    if not saved:
-        kept = [cell.source for cell in notebook.cells]
-        for cell in notebook.cells:
-            cell.source += "\n" * ("draw" in _of(cell)) + _of(cell).get("draw", "")
-        rendering.execute(notebook, "SLIDE")
-        for cell, source in zip(notebook.cells, kept, strict=True):
-            cell.source = source
-    found = slides(notebook, path.stem, solutions=solutions)
+    kept = [cell.source for cell in notebook.cells]
+    for cell in notebook.cells:
+        if "draw" in _of(cell):
+            cell.source += "\n" + _of(cell)["draw"]
+    rendering.execute(notebook, "SLIDE")
+    for cell, source in zip(notebook.cells, kept, strict=True):
+        cell.source = source
+    return notebook
+
+
+def deck(notebook: NotebookNode, name: str, *, solutions: bool = False) -> str:
+    """Return the deck of a notebook, with the outputs that it has, as one page of HTML."""
+    found = slides(notebook, name, solutions=solutions)
     title = html.escape(found[0].heading)
     foot = f'<footer><span>{title}</span><output></output><i class="progress"></i></footer>'
     return rendering.page(

@@ -1,22 +1,27 @@
-"""Every lesson as people meet it: in JupyterLab in a browser, run, moved by keys, saved, and opened
-again.
+"""Every lesson as people leave it: solved, in JupyterLab in a browser, run, moved by keys, saved,
+and opened again.
 
-Pictures of the pages go to build/pages, or to the folder that MHA_COURSE_SCREENSHOTS names.
+Pictures of the pages go to the folder that MHA_COURSE_SCREENSHOTS names; without it none are taken.
 """
 
+import copy
+import itertools
 import os
+import re
 import shutil
 import uuid
 from pathlib import Path
 
 import browsing
+import nbformat
 import pytest
 import walking
+from lessons import LESSONS, read
 
-from mha_course.cli import authoring
+from mha_course.exercises import catalogue
 
-LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
-PICTURES = Path(os.environ.get("MHA_COURSE_SCREENSHOTS") or browsing.ROOT / "build" / "pages")
+PICTURES = os.environ.get("MHA_COURSE_SCREENSHOTS")
+CHECK = re.compile(r'check\("(\w+)", \1\)')
 TALL = 12_000  # pixels of one picture; more of a page goes into the next
 SCROLLS = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-WindowedPanel-outer"
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
@@ -29,7 +34,8 @@ VIEWS = (
 
 def picture(page, name):
     """Keep the page in its whole height: on a projector, and on a laptop in both themes."""
-    PICTURES.mkdir(parents=True, exist_ok=True)
+    folder = Path(PICTURES)
+    folder.mkdir(parents=True, exist_ok=True)
     for theme, width in VIEWS:
         page.evaluate(
             "(theme) => jupyterapp.commands.execute('apputils:change-theme', { theme })",
@@ -46,7 +52,7 @@ def picture(page, name):
         for part, top in enumerate(range(0, whole, TALL - 160)):
             page.locator(SCROLLS).evaluate("(node, top) => node.scrollTo(0, top)", top)
             page.wait_for_timeout(100)
-            page.screenshot(path=PICTURES / f"{name}_{theme}_{width}_{part + 1}.png")
+            page.screenshot(path=folder / f"{name}_{theme}_{width}_{part + 1}.png")
         page.set_viewport_size({"width": width, "height": 1000})
 
 
@@ -60,15 +66,19 @@ def badges(lab):
 
 @pytest.mark.usefixtures("badges")
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_a_lesson_in_a_browser(path, lab_page, lab):
+def test_a_solved_lesson_in_a_browser(path, lab_page, lab, tmp_path):
     told = []
-    page = lab_page(path, run=False, height=1000)
+    solved = tmp_path / path.name
+    nbformat.write(solve(read(path)), solved)
+    page = lab_page(solved, run=False, height=1000)
     page.on(
         "console", lambda message: told.append(message.text) if message.type == "error" else None
     )
     page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
     runs(page)
-    picture(page, path.stem)
+    says_correct(page, int(path.stem[:2]))
+    if PICTURES:
+        picture(page, path.stem)
     page.evaluate(
         "jupyterapp.commands.execute('notebook:expand-all-headings')"
     )  # what is under Deeper, too
@@ -82,6 +92,28 @@ def test_a_lesson_in_a_browser(path, lab_page, lab):
     assert page.evaluate("complaints") == []
     assert told == []  # later JupyterLab itself is not content: a kernel goes
     can_be_opened_again(page, lab)
+
+
+def solve(notebook):
+    """Replace every stub of a lesson by a written solution."""
+    notebook = copy.deepcopy(notebook)
+    for stub, cell in itertools.pairwise(notebook.cells):
+        exercise = CHECK.fullmatch(cell.source)
+        if exercise:
+            stub.source = f"from solutions import {exercise[1]}"
+    return notebook
+
+
+def says_correct(page, number):
+    """Every exercise of the lesson is checked, and correct."""
+    correct = []
+    for cell in walking.contents(page)["cells"]:
+        exercise = CHECK.fullmatch("".join(cell["source"]))
+        if exercise:
+            text = "".join(cell["outputs"][0]["data"]["text/plain"])
+            assert text.startswith(f"{exercise[1]}: Correct."), text
+            correct.append(exercise[1])
+    assert correct == [exercise.name for exercise in catalogue.LESSONS[number].exercises]
 
 
 def runs(page):

@@ -11,7 +11,7 @@ import pytest
 
 from mha_course.cli.authoring import ROOT
 
-pytestmark = pytest.mark.elsewhere
+pytestmark = pytest.mark.weekly
 KEPT = (
     "PATH",
     "LANG",

@@ -275,19 +275,23 @@ def started(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "notebooks", "everything"),
-    [(["--fast"], False, False), ([], True, False), (["--all"], True, True)],
-    ids=["fast", "everyday", "all"],
+    ("arguments", "notebooks", "marks"),
+    [
+        (["--fast"], False, []),
+        ([], True, []),
+        (["--all"], True, ["-m", "not weekly", "-rs"]),
+        (["--weekly"], True, ["-m", "", "-rs"]),
+    ],
+    ids=["fast", "everyday", "all", "weekly"],
 )
-def test_testing_runs_the_tests_and_the_notebooks_strictly(
-    started, arguments, notebooks, everything
-):
+def test_testing_runs_the_tests_and_the_notebooks_strictly(started, arguments, notebooks, marks):
     assert launch.main(["test", *arguments, "-k", "masks", "tests/test_masks.py"]) == 3
     assert started[0] == "pytest"
-    assert started[-3:] == ["-k", "masks", "tests/test_masks.py"]
-    assert ("--nbval" in started) == ("testpaths=tests notebooks" in started) == notebooks
-    assert "--nbval-lax" not in started
-    assert (started[-6:-3] == ["-m", "", "-rs"]) == everything
+    own, further = started[:-3], started[-3:]
+    assert further == ["-k", "masks", "tests/test_masks.py"]
+    assert ("--nbval" in own) == ("testpaths=tests notebooks" in own) == notebooks
+    assert "--nbval-lax" not in own
+    assert own[own.index("-m") :] == marks if marks else "-m" not in own
 
 
 def test_a_command_that_is_not_or_does_not_go_with_another(started, capsys):

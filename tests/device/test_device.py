@@ -9,9 +9,15 @@ import pytest
 CASES = Path(__file__).with_name("device_cases.py")
 
 
-@pytest.mark.device
-def test_the_package_on_an_accelerator():
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-m", "device", CASES]
+@pytest.mark.parametrize(
+    "marks",
+    [
+        pytest.param("device and not weekly", marks=pytest.mark.device),
+        pytest.param("device and weekly", marks=pytest.mark.weekly),
+    ],
+)
+def test_the_package_on_an_accelerator(marks):
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-m", marks, CASES]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode == pytest.ExitCode.NO_TESTS_COLLECTED:
         pytest.skip("the pretended device needs a C++ compiler")

@@ -83,7 +83,7 @@ class Lab:
             f"JUPYTERLAB_{name}_DIR": str(path) for name, path in own.items()
         }
         environment |= {
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests" / "support"))),
             "JUPYTER_PREFER_ENV_PATH": "1",
             "JUPYTER_RUNTIME_DIR": str(folder),
         }

@@ -3,6 +3,7 @@
 import functools
 import importlib
 import pkgutil
+import re
 
 import nbformat
 
@@ -31,3 +32,10 @@ def modules_named(*names):
     found = pkgutil.walk_packages(root.__path__, f"{root.__name__}.")
     wanted = [module.name for module in found if module.name.rpartition(".")[2] in names]
     return [importlib.import_module(name) for name in wanted]
+
+
+def links_of_widgets(path):
+    """Return where a saved lesson's pictures of widgets lead: pages, and places on them."""
+    outputs = [output for cell in code_cells(read(path)) for output in cell.outputs]
+    pages = "".join(output.get("data", {}).get("text/html", "") for output in outputs)
+    return re.findall(r'<a href="([^"#]+)#([^"]+)">Move it on the reading site', pages)

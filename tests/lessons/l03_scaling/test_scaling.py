@@ -12,7 +12,7 @@ from mha_course.lessons.l03_scaling import scaling
 from mha_course.models import masked_word_loss
 
 
-@pytest.mark.train
+@pytest.mark.weekly
 def test_training_with_other_divisors_ships_as_it_comes_out():
     """A short run with √D is the model's own."""
     shipped = precomputed.load().divisors

@@ -110,7 +110,7 @@ def test_a_report_says_what_is_right_and_what_articles_get(model):
     assert report["words"] == translation.word_accuracy(model, DRAWN[:30])
 
 
-@pytest.mark.train
+@pytest.mark.weekly
 def test_the_seed_that_is_shown_ships_as_it_comes_out():
     """Training differs a little from one processor to the next."""
     shipped = precomputed.load().translation

@@ -55,7 +55,7 @@ def test_other_starts_of_shared_heads_are_the_first_of_a_group_or_new():
     )
 
 
-@pytest.mark.train
+@pytest.mark.weekly
 def test_runs_that_ship_come_out_again():
     for start in ("mean of the group", "drawn anew"):
         again, shipped = gqa.uptrained(start, 1), gqa.load()[start]["1"]

@@ -122,7 +122,7 @@ def test_blocks_are_drawn_as_said():
 # Watching
 
 
-@pytest.mark.train
+@pytest.mark.weekly
 def test_watching_changes_nothing_and_looks_when_asked():
     plain, losses = example.train_model(5, steps=6, progress=False)
     watched, seen = example.new_model(5), []

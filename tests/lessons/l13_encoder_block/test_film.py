@@ -25,7 +25,7 @@ def put_snapshots(film, shares, head=1):
         film._frames.append(frame)
 
 
-@pytest.mark.train
+@pytest.mark.weekly
 def test_a_training_is_filmed_and_not_changed(film):
     plain, losses = example.train_model(3, steps=20, progress=False)
     model, sent = example.new_model(3), []

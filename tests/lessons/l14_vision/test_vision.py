@@ -214,7 +214,7 @@ def test_pictures_refuse_what_does_not_fit(call, message):
         call()
 
 
-@pytest.mark.train
+@pytest.mark.weekly
 def test_a_start_of_vision_ships_as_it_comes_out():
     """The run that the lesson trains live, made again."""
     shipped, made = precomputed.load().vision[0], train_once(precompute.vision_start, 0)

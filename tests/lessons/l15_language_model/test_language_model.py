@@ -127,7 +127,7 @@ def test_rows_of_weights_are_the_places_that_guess(model):
     assert torch.equal(weights > 0, masks.causal_mask(16).expand_as(weights))
 
 
-@pytest.mark.train
+@pytest.mark.weekly
 def test_the_lab_says_what_the_model_says(trained):
     model, _ = trained
     lab = SamplingLab(model)

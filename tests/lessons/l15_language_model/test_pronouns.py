@@ -47,7 +47,7 @@ def test_accuracy_counts_pronouns_one_by_one(texts):
     assert pronouns.accuracy(knows_the_first, few) == pytest.approx(right / len(places))
 
 
-@pytest.mark.train
+@pytest.mark.weekly
 def test_a_start_ships_as_it_comes_out():
     """The one whose heads do not look at the noun, made again."""
     shipped, made = precomputed.load().language[201], train_once(precompute.language_start, 201)
@@ -58,7 +58,7 @@ def test_a_start_ships_as_it_comes_out():
     assert max(made["adjective"]) > 0.7
 
 
-@pytest.mark.train
+@pytest.mark.weekly
 def test_a_report_says_what_the_measures_say(texts):
     model, _ = train_once(language_model.train_language_model, 1, steps=350, progress=False)
     found = pronouns.report(model)

@@ -8,7 +8,7 @@ from mha_course.experiments.head_tasks import TwoTokenSum
 from mha_course.lessons.l16_why_many_heads import precompute
 
 
-@pytest.mark.train
+@pytest.mark.weekly
 def test_two_hundred_runs_ship_as_they_come_out():
     shipped = precomputed.load()
     parts = (*shipped.difference.values(), *shipped.slower.values(), *shipped.two_layers.values())
@@ -25,7 +25,7 @@ def test_two_hundred_runs_ship_as_they_come_out():
     assert min(shipped.difference[4]) > 0.99
 
 
-@pytest.mark.train
+@pytest.mark.weekly
 def test_thin_heads_ship_as_they_come_out():
     """The quickest of the runs that ship, made again for fewer steps: the order is theirs."""
     shipped = precomputed.load().thin

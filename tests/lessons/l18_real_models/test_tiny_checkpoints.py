@@ -13,7 +13,7 @@ from mha_course.lessons.l18_real_models import tiny_checkpoints
 from mha_course.models import checkpoints
 
 
-@pytest.mark.train
+@pytest.mark.weekly
 @pytest.mark.parametrize("family", tiny_checkpoints.CONFIGS)
 def test_they_are_made_again_from_the_seed(family, tmp_path, monkeypatch):
     monkeypatch.setitem(tiny_checkpoints.TRAINING, family, (3, 1e-3))

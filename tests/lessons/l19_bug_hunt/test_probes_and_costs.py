@@ -168,7 +168,7 @@ def test_reading_word_by_word_costs_the_right_model_nothing():
             assert costs.loss_in_use(costs.new_model(name).eval(), ids) is None
 
 
-@pytest.mark.train
+@pytest.mark.weekly
 @pytest.mark.parametrize("name", ["right", "mask-after-softmax", "kv-repeat-interleaved-wrongly"])
 def test_what_ships_is_what_training_gives(name):
     """Within what another processor changes: figures of training differ in their last digits."""

@@ -1,0 +1,283 @@
+"""Lessons executed for a browser: as decks and as pages of the site, from one execution of each."""
+
+import functools
+import re
+import statistics
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from browsing import MOVE
+from lessons import LESSONS, links_of_widgets, prose, read
+
+from mha_course import example
+from mha_course.cli import site, slides
+from mha_course.cli.authoring import MOVES
+from mha_course.plots import figures
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parents[2]
+BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
+MEASURE = """() => [...document.querySelectorAll("main > section")].map((slide) => {
+  const content = slide.querySelector(".content"), stage = content.getBoundingClientRect();
+  const cut = (part) => part.scrollWidth > part.clientWidth + 1
+    || part.scrollHeight > part.clientHeight + 1;
+  const outside = (box) => box.width && (box.right > stage.right + 2
+    || box.bottom > stage.bottom + 2);
+  const texts = document.createTreeWalker(content, NodeFilter.SHOW_TEXT),
+    range = document.createRange();
+  let [least, out] = [99, false];
+  while (texts.nextNode()) {
+    const { data, parentElement: part } = texts.currentNode;
+    range.selectNode(texts.currentNode);
+    // Indices in mathematics are as small as their font has them; what is only read aloud, as
+    // small as can be.
+    if (!data.trim() || !range.getBoundingClientRect().width) continue;
+    if (part.closest("script, math, option, .spoken")) continue;
+    least = Math.min(least, parseFloat(getComputedStyle(part).fontSize) * part.currentCSSZoom);
+    out ||= outside(range.getBoundingClientRect());
+  }
+  const scaleOf = (image) =>
+    image.getBoundingClientRect().width / image.naturalWidth * 1920 / innerWidth;
+  const heightOf = (image) =>
+    image.getBoundingClientRect().height / image.naturalHeight * 1920 / innerWidth;
+  const pictures = [...content.querySelectorAll("figure img")];
+  return {
+    name: slide.ariaLabel, cut: cut(content) || [...content.querySelectorAll("pre")].some(cut),
+      out, least,
+    pictures: pictures.map((image) => Math.min(scaleOf(image), heightOf(image))),
+      empty: !content.children.length, heading: slide.firstElementChild.textContent,
+    seen: pictures.length + content.querySelectorAll(".live").length,
+    said: [...content.children].map((part) => part.matches(".live") ? "" : part.textContent)
+      .join(" "),
+  };
+})"""
+CLAIMING = ("00", "03", "07", "12")  # the lessons whose slides all say something
+
+
+def check_claims(found, topics):
+    """Slides say in a short sentence what their one picture shows, and little besides."""
+    found = [slide for slide in found if not slide["heading"].startswith("A solution of")]
+    for before, slide in pairwise(found):
+        assert slide["heading"] not in {before["heading"], *topics}
+        assert 4 <= len(slide["heading"].split()) <= 13, slide["heading"]
+    assert max(slide["seen"] for slide in found) == 1
+    assert sum(slide["seen"] for slide in found) >= len(found) * 2 / 3
+    assert statistics.median(len(slide["said"].split()) for slide in found) <= 45
+
+
+# Keeps what a widget draws and writes, but for its controls, which show their own values.
+REMEMBER = """(place) => {
+  window.drawn = (place) => {
+    const copy = place.cloneNode(true);
+    for (const node of copy.querySelectorAll(".controls, .bar, script")) node.remove();
+    const pixels = [...place.querySelectorAll("canvas")].map((canvas) => canvas.toDataURL());
+    return copy.innerHTML + pixels.join();
+  };
+  window.before = drawn(place);
+}"""
+# Waits until a widget is drawn otherwise; after ten seconds, the answer is no.
+CHANGES = """async (place) => {
+  for (let frames = 0; frames < 200; frames += 1) {
+    if (drawn(place) !== before) return true;
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  return false;
+}"""
+
+# The id of the place to which links to a widget lead.
+ABOVE = """(places) => places.map((place) => {
+  while (!place.matches("span[id]")) place = place.previousElementSibling;
+  return place.id;
+})"""
+AXE = [
+    *ROOT.glob(".venv/node/node_modules/axe-core/axe.min.js"),
+    *ROOT.glob("node_modules/axe-core/axe.min.js"),
+]
+# What is seen of a control; Tab should come to each, and it should then be seen otherwise.
+CONTROLS = """() => {
+  window.looks = (node) => [node, node.parentElement, node.nextElementSibling].map((one) => {
+    const { outline, boxShadow, stroke } = one ? getComputedStyle(one) : {};
+    return outline + boxShadow + stroke;
+  }).join();
+  const all = "a[href], button, summary, input:not([type=radio]), :checked, select, [tabindex='0']";
+  return [...document.querySelectorAll(all)].filter((node) => !node.disabled && node.tabIndex === 0
+    && node.checkVisibility({ visibilityProperty: true }))
+    .map((node, place) => [node.dataset.control = `${place}`, looks(node)]);
+}"""
+
+
+def check_access(page):
+    """Keys reach every control and mark it, and axe finds no fault in light or dark."""
+    page.wait_for_timeout(1000)  # until widgets are awake and at rest
+    controls = dict(page.evaluate(CONTROLS))
+    reached = {}
+    for _ in range(len(controls) + 1):  # once round, past the page itself
+        page.keyboard.press("Tab")
+        at, looks = page.evaluate(
+            "[document.activeElement.dataset.control, looks(document.activeElement)]"
+        )
+        reached[at] = looks
+    reached.pop(None, None)
+    assert reached.keys() == controls.keys()
+    assert [at for at, looks in reached.items() if looks == controls[at]] == []
+    if not AXE:
+        pytest.skip("axe-core is missing: npm install --no-package-lock")
+    page.evaluate(AXE[0].read_text())
+    for colours in ("light", "dark"):
+        page.emulate_media(color_scheme=colours)
+        page.wait_for_timeout(300)
+        assert page.evaluate("axe.run().then((found) => found.violations)") == []
+
+
+@pytest.fixture(scope="module")
+def executed():
+    """Execute a lesson for its deck when it is first asked for."""
+    return functools.cache(slides.executed)
+
+
+@pytest.fixture
+def open_deck(offline_page, executed, tmp_path):
+    """Open a deck with its solutions on a projector."""
+
+    def open_page(path, **options):
+        file = tmp_path / f"{path.stem}.html"
+        file.write_text(slides.deck(executed(path), path.stem, solutions=True), encoding="utf-8")
+        projector = {"width": 1920, "height": 1080, "reduced_motion": "reduce"}
+        page = offline_page(file, **(projector | options))
+        page.wait_for_selector("html[data-ready]")
+        return page
+
+    return open_page
+
+
+@pytest.mark.parametrize("path", **BY_NAME)
+def test_slides_can_be_read_in_a_room_hold_their_content_and_ask_for_nothing(path, open_deck):
+    page = open_deck(path)
+    found = page.evaluate(MEASURE)
+    assert 10 < len(found) == page.evaluate("slides.length")  # a section of a widget is no slide
+    wrong = [slide["name"] for slide in found if slide["cut"] or slide["out"] or slide["empty"]]
+    assert wrong == []
+    assert [(slide["name"], slide["least"]) for slide in found if slide["least"] < 19.9] == []
+    letters = figures.SMALL / 72 * figures.SLIDE_INCH * figures.FINE  # pixels of the smallest
+    smallest = {slide["name"]: letters * min(slide["pictures"], default=1) for slide in found}
+    assert {name: size for name, size in smallest.items() if size < 19.4} == {}
+    assert any(slide["pictures"] for slide in found)
+    if path.name[:2] in CLAIMING:
+        check_claims(found, re.findall("(?m)^#+ (.+)", prose(read(path))))
+    # A picture that has no room warns.
+    assert re.findall(r"\w+Warning: [^\n]*", page.text_content("main")) == []
+    assert page.complaints == []
+
+
+def test_a_sentence_that_is_typed_on_a_slide_is_answered_by_the_page(open_deck):
+    page = open_deck(LESSONS[0], width=1280, height=720)
+    place = page.evaluate("slides.findIndex((one) => one.querySelector('.mha-heads input'))")
+    page.evaluate(f"show({place})")
+    explorer = page.locator("section.current .live")
+    field, words = explorer.locator("input"), explorer.locator(".word")
+
+    def numbers():
+        found = words.evaluate_all(
+            "nodes => nodes.map((node) => [...node.children].map((one) => one.textContent))"
+        )
+        return [(word, number) for word, number in found if number]
+
+    text = "the loud dogs that chased the grey cat were hungry , so they ate"
+    field.fill(text)
+    explorer.locator(".readout", has_text="head 1: they looks at dogs ").wait_for()
+    found = example.load(text)
+    row = found.mha(found.x)[1][0, 1, text.split().index("they")].tolist()
+    wanted = zip(text.split(), row, strict=True)
+    assert numbers() == [(word, f"{w:.2f}") for word, w in wanted if w >= 0.05]
+    field.press("End")
+    for key in ("Space", "s", "ArrowRight", "d", "Home"):
+        field.press(key)
+    assert page.evaluate("at") == place
+    assert field.input_value() == f"{text} sd"
+    assert page.evaluate("document.documentElement.className") == ""
+    trouble = explorer.locator(".trouble.bad")
+    assert trouble.inner_text().startswith("“sd” is not one of the ")
+    field.fill(text.replace("they", "it"))
+    trouble.wait_for(state="detached")
+    field.press("Escape")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("at") == place + 1
+    assert page.complaints == []
+
+
+def test_widgets_are_live_on_slides(open_deck):
+    page = open_deck(LESSONS[7], width=1280, height=720)
+
+    def go(widget):
+        place = page.evaluate(
+            f"slides.findIndex((one) => one.querySelector('[data-widget={widget}]'))"
+        )
+        page.evaluate(f"show({place})")
+        return place, page.locator("section.current .live")
+
+    place, explorer = go("HeadExplorer")
+    explorer.get_by_role("button", name="head 2").click()
+    explorer.locator(".title", has_text="head 2").wait_for()
+    explorer.get_by_role("button", name="dogs").click()
+    explorer.locator(".readout", has_text="head 2: dogs looks at loud ").wait_for()
+    page.keyboard.press("ArrowRight")
+    explorer.locator(".readout", has_text="head 2: was looks at ").wait_for()
+    explorer.get_by_role("button", name="Show as a table").click()
+    explorer.locator(".unfolded:not(.turning)").wait_for()
+    x, y, w, h = map(float, explorer.locator(".base").get_attribute("data-place").split())
+    grown = explorer.locator(".surface").evaluate(
+        "node => node.getBoundingClientRect().width / node.offsetWidth"
+    )
+    box = explorer.locator(".surface").bounding_box()
+    row, column = example.load().tokens.index("it"), example.load().tokens.index("cat")
+    page.mouse.move(
+        box["x"] + (x + (column + 0.5) * w) * grown, box["y"] + (y + (row + 0.5) * h) * grown
+    )
+    explorer.locator(".readout", has_text="head 2: it → cat ").wait_for()
+    explorer.locator(".surface").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("at") == place
+    page.keyboard.press("PageDown")
+    assert page.evaluate("at") == place + 1
+    place, scene = go("AttentionScene")
+    scene.get_by_role("button", name="Next").click()
+    scene.get_by_text("1 of 9").wait_for()
+    scene.locator(".paper").press("ArrowRight")
+    scene.get_by_text("2 of 9").wait_for()
+    assert page.evaluate("at") == place
+
+
+@pytest.mark.parametrize("path", **BY_NAME)
+def test_widgets_answer_on_a_page(path, executed, tmp_path, offline_page):
+    site.write([site.read(executed(path), path.stem)], tmp_path, "https://example.org/course/")
+    file = tmp_path / f"{path.stem}.html"
+    assert file.stat().st_size < (1_500_000 if path.name.startswith("00") else 2_500_000)
+    page = offline_page(file)
+    places = page.locator(".live")
+    drawn = Counter(name for cell in read(path).cells for name in MOVES.findall(cell.source))
+    living = places.evaluate_all("nodes => nodes.map((node) => node.dataset.widget)")
+    dead = Counter(name.rstrip("(") for name in drawn.elements()) - Counter(living)
+    assert not dead
+    assert living
+    beside = places.evaluate_all(ABOVE)
+    assert {anchor for _, anchor in links_of_widgets(path)} <= set(beside)
+    page.evaluate("document.querySelectorAll('details.deeper').forEach((one) => (one.open = true))")
+    for number in range(places.count()):
+        place = places.nth(number)
+        place.scroll_into_view_if_needed()
+        place.locator(".mha-picture, .mha-film").first.wait_for()
+        page.wait_for_timeout(400)  # until it is at rest
+        if place.locator("input[max='0']").count():
+            continue  # the trace of a stub has one step
+        moved = place.locator("input:not([type=text]):not(:checked), select")
+        pressed = place.locator("button:enabled:visible:not(.word):not([aria-disabled=true])")
+        for control in moved.element_handles() or pressed.element_handles()[:1]:
+            place.evaluate(REMEMBER)
+            control.evaluate(MOVE) if moved.count() else control.click()
+            assert place.evaluate(CHANGES), (living[number], number)
+    assert page.complaints == []
+    if path.name[:2] in ("00", "03", "07"):
+        check_access(offline_page(tmp_path / "index.html"))
+        check_access(page)
