@@ -13,14 +13,14 @@ from widget_cases import CASES, START, first_move
 from mha_course import masks
 from mha_course.attention import attention
 from mha_course.errors import ShapeError
-from mha_course.lessons.l03_scaling import ScalingLab, scaling
 from mha_course.lessons.l03_scaling import lab as scaling_lab
-from mha_course.lessons.l04_softmax import SoftmaxLab
-from mha_course.lessons.l05_weighted_sum import WeightedSumLab
+from mha_course.lessons.l03_scaling import scaling
+from mha_course.lessons.l03_scaling.lab import ScalingLab
+from mha_course.lessons.l04_softmax.lab import SoftmaxLab
 from mha_course.lessons.l05_weighted_sum.lab import TOKENS as WORDS
-from mha_course.lessons.l05_weighted_sum.lab import VALUES, inside
-from mha_course.lessons.l07_multi_head_attention import SplitLab
-from mha_course.lessons.l12_flash_attention import TilingLab
+from mha_course.lessons.l05_weighted_sum.lab import VALUES, WeightedSumLab, inside
+from mha_course.lessons.l07_multi_head_attention.lab import SplitLab
+from mha_course.lessons.l12_flash_attention.lab import TilingLab
 from mha_course.widgets import MaskLab, PlaneLab
 from mha_course.widgets.labs.mask import BY_HAND, COURSE, FINITE, PRESETS
 from mha_course.widgets.labs.plane import REACH, TARGET
