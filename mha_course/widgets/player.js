@@ -1,6 +1,6 @@
-// What all players share: buttons, a slider and keys that step, and steps that follow each other by themselves.
+// What all that is played shares: buttons, a slider and keys that step, and steps that follow each other by themselves.
 
-import { catchKeys, clamp, followModel, make, makeButton } from "./dom.js";
+import { catchKeys, clamp, followModel, make, makeButton, setText } from "./dom.js";
 
 /**
  * What every player gets from Python (player.py); its state is the trait "position", a number from 0 to `last`.
@@ -30,25 +30,63 @@ export function fly(node, [x, y], [left, top], timing, opacity = 1) {
 export const fade = (node, duration) => node.animate({ opacity: [0, 0.4, 0.4, 1] }, { duration });
 
 /**
- * Make the button that plays. `next` shows the next step, `rewind` the first one; `wait` says how many milliseconds
- * to look at it.
+ * Make the frame of what is played: buttons, a slider, and words for where it is. A position is a number: 0 is the start,
+ * and every whole number a step. What moves may stand between two; the slider then goes by a `grain` of less than 1.
+ * @param {object} picture
+ * @param {() => number} picture.at Where it is.
+ * @param {() => number} picture.last The step at which it ends.
+ * @param {(to: number) => void} picture.go Goes to a position.
+ * @param {() => number} [picture.rest] Milliseconds from one step to the next while it plays.
+ * @param {number} [picture.grain]
  */
-export function makePlay({ atEnd, rewind, next, wait = () => PAUSE }) {
+export function makeFrame({ at, last, go, rest = () => PAUSE, grain = 1 }) {
   let timer = null;
-  const button = makeButton("play", PLAY, () => toggle(), "Play");
+
   function advance() {
-    next();
-    if (atEnd()) toggle(false);
-    else timer = setTimeout(advance, wait());
+    go(Math.floor(at()) + 1);
+    if (at() >= last()) toggle(false);
+    else timer = setTimeout(advance, rest());
   }
+  /** Begin to play, from the start where it is at its end; or stop. */
   function toggle(on = timer === null) {
     clearTimeout(timer);
-    if (on && atEnd()) rewind();
+    if (on && at() >= last()) go(0);
     timer = on ? setTimeout(advance, SOON) : null;
-    button.textContent = on ? STOP : PLAY;
-    button.setAttribute("aria-label", on ? "Pause" : "Play");
+    setText(play, on ? STOP : PLAY);
+    play.setAttribute("aria-label", on ? "Pause" : "Play");
   }
-  return { button, toggle };
+  /** Go to a position, which stops it. */
+  function jump(to) {
+    toggle(false);
+    go(clamp(to, 0, last()));
+  }
+  const stepBack = () => jump(Math.ceil(at()) - 1);
+  const stepOn = () => jump(Math.floor(at()) + 1);
+
+  const back = makeButton("", "◀\ufe0e Back", stepBack, "Back");
+  const play = makeButton("play", PLAY, () => toggle(), "Play");
+  const next = makeButton("", "Next ▶\ufe0e", stepOn, "Next");
+  const scrub = make("input", { type: "range", min: 0, max: last(), step: grain });
+  scrub.ariaLabel = "Step";
+  scrub.addEventListener("input", () => jump(Number(scrub.value)));
+  const count = make("span", "count");
+
+  /** Show where it is, in these words. */
+  function show(words, spoken = words) {
+    scrub.value = at();
+    scrub.ariaValueText = spoken;
+    setText(count, words);
+    back.ariaDisabled = at() <= 0;
+    next.ariaDisabled = at() >= last();
+  }
+  const keys = {
+    ArrowRight: stepOn,
+    ArrowLeft: stepBack,
+    Home: () => jump(0),
+    End: () => jump(last()),
+    " ": () => toggle(),
+  };
+  return { back, play, next, scrub, count, keys, toggle, jump, show };
 }
 
 /**
@@ -60,68 +98,42 @@ export function makePlayer({ model, el }, name, label, show) {
   const { last, pause = PAUSE } = model.get("options");
   let [at, takes, saving] = [-1, 0, null];
 
-  const back = makeButton("", "◀\ufe0e Back", () => go(at - 1), "Back");
-  const { button: play, toggle } = makePlay({
-    atEnd: () => at === last,
-    rewind: () => step(0),
-    next: () => step(at + 1),
-    wait: () => takes + (still() ? PAUSE : pause),
-  });
-  const next = makeButton("", "Next ▶\ufe0e", () => go(at + 1), "Next");
-  const scrub = make("input", { type: "range", min: 0, max: last });
-  scrub.setAttribute("aria-label", "Step");
-  scrub.addEventListener("input", () => go(Number(scrub.value)));
-  const count = make("span", "count");
+  function go(to) {
+    if (to === at) return;
+    model.set("position", to);
+    clearTimeout(saving);
+    saving = setTimeout(() => model.save_changes(), SAVED);
+  }
+  const rest = () => takes + (still() ? PAUSE : pause);
+  const frame = makeFrame({ at: () => at, last: () => last, go, rest });
+  const { back, play, next, scrub, count, keys } = frame;
   const bar = make("div", "controls", back, play, next, scrub, count);
   const root = make("div", { className: `${name} mha-player mha-picture`, tabIndex: 0 }, bar);
-  root.setAttribute("role", "group");
-  root.setAttribute("aria-label", `${label}. Arrow keys step, space plays, Home and End jump.`);
+  root.role = "group";
+  root.ariaLabel = `${label}. Arrow keys step, space plays, Home and End jump.`;
   el.append(root);
 
   function follow() {
     const [to, before] = [clamp(model.get("position"), 0, last), at];
     if (to === before) return;
     at = to;
-    scrub.value = at;
-    count.textContent = `${at + 1} / ${last + 1}`;
-    scrub.setAttribute("aria-valuetext", `${at + 1} of ${last + 1}`);
-    back.setAttribute("aria-disabled", at === 0);
-    next.setAttribute("aria-disabled", at === last);
+    frame.show(`${at + 1} / ${last + 1}`, `${at + 1} of ${last + 1}`);
     takes = show(at, before) ?? 0;
   }
-  function step(to) {
-    const wanted = clamp(to, 0, last);
-    if (wanted === at) return;
-    model.set("position", wanted);
-    clearTimeout(saving);
-    saving = setTimeout(() => model.save_changes(), SAVED);
-  }
-  function go(to) {
-    toggle(false);
-    step(to);
-  }
-
-  const actions = {
-    ArrowRight: () => go(at + 1),
-    ArrowLeft: () => go(at - 1),
-    Home: () => go(0),
-    End: () => go(last),
-    " ": () => toggle(),
-  };
   function answer(event, target) {
     if (target.matches(".lines") && SCROLLS.includes(event.key)) event.stopPropagation(); // the browser scrolls
     const pressed = target.tagName === "BUTTON" && event.key === " "; // the button answers
-    if (pressed || !Object.hasOwn(actions, event.key)) return false;
-    actions[event.key]();
+    if (pressed || !Object.hasOwn(keys, event.key)) return false;
+    keys[event.key]();
     return true;
   }
   const stops = [catchKeys(root, answer), followModel(model, ["position"], follow)];
 
   function end() {
-    toggle(false);
+    frame.toggle(false);
     clearTimeout(saving);
     for (const stop of stops) stop();
     root.remove();
   }
-  return { root, go, follow, end };
+  return { root, go: frame.jump, say: frame.show, follow, end };
 }

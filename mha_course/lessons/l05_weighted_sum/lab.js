@@ -45,6 +45,6 @@ function sliders(panel, { move, idle }) {
 }
 
 const kinds = { ...KINDS, bars: { ...KINDS.bars, draw: sliders } };
-const render = (context) => renderLab(context, kinds, compute);
+const render = (context) => renderLab(context, kinds, { compute });
 
 export default { render: inView(render) };

@@ -51,6 +51,6 @@ function compute(moved, { panels, values: before }) {
   return { values, panels: drawn, text };
 }
 
-const render = (context) => renderLab(context, KINDS, compute);
+const render = (context) => renderLab(context, KINDS, { compute });
 
 export default { render: inView(render) };

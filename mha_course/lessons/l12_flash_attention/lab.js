@@ -6,7 +6,6 @@ import { renderLab } from "../../widgets/labs/lab.js";
 import { Matrix } from "../../widgets/labs/matrix.js";
 import { KINDS } from "../../widgets/labs/panels.js";
 import { outlineOf } from "../../widgets/matrix.js";
-import { makePlay } from "../../widgets/player.js";
 
 /**
  * What the panel has besides a MatrixPanel's own.
@@ -90,36 +89,8 @@ function drawTiles(panel, tools) {
   return { node, update };
 }
 
-/** Put a button before the slider of tiles, which plays them until somebody moves a control. */
-function addPlay({ model, el }) {
-  const bar = el.querySelector(".mha-lab .controls");
-  const slider = bar.querySelector("[data-control=tile]");
-  let moves = false; // whether it is we who move
-  function to(place) {
-    moves = true;
-    slider.value = place;
-    slider.dispatchEvent(new Event("input"));
-    moves = false;
-  }
-  const play = makePlay({
-    atEnd: () => Number(slider.value) >= model.get("state").panels[0].tiles.length - 1,
-    rewind: () => to(0),
-    next: () => to(Number(slider.value) + 1),
-  });
-  bar.prepend(play.button);
-  const others = ({ target }) => moves || target === play.button || play.toggle(false);
-  for (const kind of ["input", "click"]) bar.addEventListener(kind, others, true);
-  return () => play.toggle(false);
-}
-
 const kinds = { ...KINDS, matrix: { ...KINDS.matrix, draw: drawTiles } };
-function render(context) {
-  const stop = renderLab(context, kinds);
-  const stopPlay = addPlay(context);
-  return () => {
-    stopPlay();
-    stop();
-  };
-}
+const plays = { control: "tile", last: ({ panels: [matrix] }) => matrix.tiles.length - 1 };
+const render = (context) => renderLab(context, kinds, { plays });
 
 export default { render: inView(render) };

@@ -171,8 +171,7 @@ class Film {
     this.drawArcs();
     const loss = this.losses[Math.max(step, 1) - 1];
     const now = `step ${step} of ${this.options.steps}${loss ? `, loss ${loss.toFixed(2)}` : ""}`;
-    setText(this.player.root.querySelector(".count"), now);
-    this.player.root.querySelector("input").ariaValueText = now;
+    this.player.say(now);
     const weights = this.weightsOf(shown, head).subarray(row * S, row * S + S);
     const most = Math.max(...weights);
     const best = this.words[weights.indexOf(most)];

@@ -4,6 +4,7 @@ import { makeControls } from "../controls.js";
 import { keepKeys, make, makeButton, makeSpeaker, setText } from "../dom.js";
 import { inView } from "../in_view.js";
 import { followTheme, palettesOf } from "../matrix.js";
+import { makeFrame } from "../player.js";
 import { connect, showValues } from "../protocol.js";
 import { KINDS } from "./panels.js";
 
@@ -91,9 +92,10 @@ function makeBoards(tools) {
 
 /**
  * Draw a lab; `kinds` are those of panels, among which a lesson may have its own. Where there is no kernel,
- * `compute(moved, state)` returns the state after a move, if the lab has no table of them.
+ * `compute(moved, state)` returns the state after a move, if the lab has no table of them. What `plays` has a button
+ * that moves its `control` step by step, up to `last(state)`, until somebody else moves one.
  */
-export function renderLab({ model, el }, kinds, compute) {
+export function renderLab({ model, el }, kinds, { compute, plays } = {}) {
   const { kind, question, hint, controls: specs, start, ...options } = model.get("options");
   const palettes = palettesOf(options.palettes);
   let local = {}; // the values, those that the kernel has not answered yet included
@@ -116,11 +118,22 @@ export function renderLab({ model, el }, kinds, compute) {
     readout.textContent = words;
     if (spoken) speak(words);
   };
-  function move(name, value) {
+  function set(name, value) {
     local[name] = value;
     controls.get(name)?.show(value);
     kernel.move(name, value);
   }
+  function move(name, value) {
+    player?.toggle(false);
+    set(name, value);
+  }
+  const player =
+    plays &&
+    makeFrame({
+      at: () => local[plays.control],
+      last: () => plays.last(model.get("state")),
+      go: (to) => set(plays.control, to),
+    });
   const controls = makeControls(specs, move);
   const value = (name) => local[name];
   const tools = { kinds, move, idle: kernel.idle, read, palettes, value };
@@ -129,7 +142,8 @@ export function renderLab({ model, el }, kinds, compute) {
   const again = makeButton("again", "Start again", () =>
     Object.entries(start).forEach((pair) => move(...pair)),
   );
-  const bar = make("div", "controls", ...Array.from(controls.values(), ({ node }) => node), again);
+  const nodes = Array.from(controls.values(), ({ node }) => node);
+  const bar = make("div", "controls", ...(player ? [player.play] : []), ...nodes, again);
   const below = make("div", "below", readout, make("p", "hint", hint)); // one in the place of the other
   const parts = [make("p", "question", question), bar, sentence, trouble, boards.node, below];
   const root = make("section", "mha-lab mha-picture", ...parts, aloud);
@@ -167,6 +181,7 @@ export function renderLab({ model, el }, kinds, compute) {
   watch.observe(boards.node);
   return () => {
     watch.disconnect();
+    player?.toggle(false);
     stopTheme();
     stopSpeaking();
     kernel.stop();

@@ -83,6 +83,6 @@ function compute(moved, { panels: [plane, table], values: before }) {
   return { values, panels, text: read(weights, !values.tokens) };
 }
 
-const render = (context) => renderLab(context, KINDS, compute);
+const render = (context) => renderLab(context, KINDS, { compute });
 
 export default { render: inView(render) };
