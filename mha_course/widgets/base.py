@@ -73,10 +73,13 @@ def style(sheet: Path) -> str:
     return "\n".join(file.read_text(encoding="utf-8") for file in (HERE / "picture.css", sheet))
 
 
-def alone(widget: Any) -> dict[str, Any]:
-    """Return what draws a widget without a kernel: name, script, style, and state with base64."""
+def alone(widget: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what draws a widget without a kernel: name, script, style, and state with base64.
+
+    Args: given is what ``without_kernel`` of the widget returned.
+    """
     traits = {name: getattr(widget, name) for name in widget.keys if not name.startswith("_")}
-    state = json.dumps(traits | widget.without_kernel(), default=_encoded)
+    state = json.dumps({**traits, **given}, default=_encoded)
     scripts = {"esm": str(widget._esm), "css": str(widget._css)}
     return {"name": type(widget).__name__, **scripts, "state": state}
 
@@ -96,12 +99,11 @@ class CourseWidget(anywidget.AnyWidget):
     A subclass sets ``_esm`` and ``_css`` to the files beside it, and ``text`` (one sentence). It
     does what an event asks in ``_receive``, and says in ``_drawn`` what there is to draw. The
     static figure is ``static`` (HTML that needs no script and no style sheet), or what ``picture``
-    draws; on a slide and on the site a widget is live unless it ``needs_kernel``.
+    draws; on a slide and on the site a widget is live unless ``without_kernel`` returns None.
     """
 
     text: str
     static: str = ""
-    needs_kernel = False
     options = traitlets.Dict().tag(sync=True)
     state = traitlets.Dict({"serial": 0, "trouble": "", "values": {}}).tag(sync=True)
     event = traitlets.Dict().tag(sync=True, echo_update=False)
@@ -149,8 +151,11 @@ class CourseWidget(anywidget.AnyWidget):
         except KeyboardInterrupt:  # the kernel was interrupted, and must answer again
             self.state = self._state_after(change["new"], INTERRUPTED)
 
-    def without_kernel(self) -> dict[str, Any]:
-        """Return what the browser needs besides, where there is no kernel."""
+    def without_kernel(self) -> dict[str, Any] | None:
+        """Return what a page without a kernel needs besides; None if only a kernel can answer.
+
+        Its ``answerer``, if there is one, answers events: see without_kernel.js.
+        """
         return {}
 
     def picture(self) -> Axes | Figure:
@@ -171,7 +176,9 @@ class CourseWidget(anywidget.AnyWidget):
         view = {"version_major": 2, "version_minor": 1, "model_id": self.model_id}
         data: dict[str, Any] = {"text/plain": repr(self), WIDGET_VIEW: view}
         style = plots.figures.style.get()
-        live = style is not plots.figures.PAGE and not self.needs_kernel
-        if not (live and style is plots.figures.SLIDE):
+        given = None if style is plots.figures.PAGE else self.without_kernel()
+        if given is not None:
+            data[DECK_VIEW] = alone(self, given)
+        if given is None or style is not plots.figures.SLIDE:
             data["text/html"] = self.static or figure_html(self.svg(), self.text)
-        return data | ({DECK_VIEW: alone(self)} if live else {}), {}
+        return data, {}

@@ -54,9 +54,12 @@ class Panel(Lab):
             self._loop = None
         made = [_control(name, values) for name, values in controls.items()]
         super().__init__(made)
+
+    def without_kernel(self) -> dict[str, Any] | None:
+        """Return the pictures of all states; None on a slide, where their words are too small."""
+        few = prod(len(control.options) for control in self._controls.values()) <= PICTURES
         on_site = plots.figures.style.get() is plots.figures.SITE
-        few = prod(len(control.options) for control in made) <= PICTURES
-        self.needs_kernel = not (on_site and few)  # on a slide its words would be too small
+        return super().without_kernel() if on_site and few else None
 
     def svg(self) -> bytes:
         """Return the last picture."""

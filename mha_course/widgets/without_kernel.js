@@ -57,10 +57,11 @@ function lent({ script, data }) {
  * `compute(moved, state)`, which returns the state after a move.
  */
 export function answererOf(model, compute) {
-  const alone = model.get("alone");
-  if (!alone) return null;
-  const table = () => (alone.script ? lent(alone) : unpacked(alone).then(lookUp));
-  const ready = alone === "computed" ? compute : table();
+  if (model.send) return null; // the kernel answers
+  const given = model.get("answerer");
+  if (!given && !compute) return null;
+  const answerOf = () => (given.script ? lent(given) : unpacked(given).then(lookUp));
+  const ready = given ? answerOf() : compute;
   return async () => {
     const { moved, serial } = model.get("event");
     const answer = await ready;

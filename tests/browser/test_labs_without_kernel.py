@@ -32,7 +32,6 @@ def make(name):
 @pytest.mark.parametrize("name", TABLES)
 def test_each_control_of_a_lab_with_a_table_shows_what_python_draws(name, widget_page):
     lab = make(name)
-    assert not lab.needs_kernel
     start = lab.text
     page = widget_page(lab)
     inputs = page.locator(".mha-lab .controls input, .mha-lab .controls select")
@@ -179,7 +178,6 @@ def test_an_error_of_a_learners_function_is_shown_without_a_kernel_too(widget_pa
         return q @ k.mT
 
     lab = LABS["ScalingLab"](scores=scores)
-    assert not lab.needs_kernel
     page = widget_page(lab)
     assert page.locator(".trouble").inner_text() == f"⚠ {lab.state['trouble']}"
     assert "too wide" in lab.state["trouble"]
@@ -190,9 +188,9 @@ def test_an_error_of_a_learners_function_is_shown_without_a_kernel_too(widget_pa
 
 def test_a_lab_with_too_many_states_needs_a_kernel():
     scores = torch.randn(3, 3)
-    assert LABS["SoftmaxLab"](scores, ["a", "b", "c"]).needs_kernel
-    assert LABS["CacheLab"]().needs_kernel
-    assert LABS["RotaryLab"](rope=lambda x, at, base: x).needs_kernel
+    assert LABS["SoftmaxLab"](scores, ["a", "b", "c"]).without_kernel() is None
+    assert LABS["CacheLab"]().without_kernel() is None
+    assert LABS["RotaryLab"](rope=lambda x, at, base: x).without_kernel() is None
 
 
 def test_what_stands_below_a_lab_stays_where_it_is(widget_page):

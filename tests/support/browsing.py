@@ -54,7 +54,7 @@ IDLE = "#jp-main-statusbar >> text=/Python 3.*Idle/"
 
 def page_of(widget, capture):
     """Return HTML in which a widget is drawn without a kernel, as decks draw it."""
-    given = alone(widget)
+    given = alone(widget, widget.without_kernel() or {})
     live = esm("live.js", folder=Path(rendering.__file__).parent)
     words = {"state": given["state"], "name": given["name"], "capture": capture}
     safe = {key: json.dumps(value).replace("<", "\\u003c") for key, value in words.items()}

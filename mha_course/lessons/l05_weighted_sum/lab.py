@@ -32,7 +32,6 @@ class WeightedSumLab(Lab):
 
     _esm = esm("lab.js", folder=HERE)
     _css = f"{Lab._css}\n{(HERE / 'lab.css').read_text(encoding='utf-8')}"
-    computes = True
     question = "Where can the context go if the weights sum to 1?"
     hint = "Drag a bar, or go to it with Tab and press ← and →. The other weights make room."
 
@@ -53,6 +52,10 @@ class WeightedSumLab(Lab):
             **values,
             "weights": clamped if values["free"] else shared(weights, self.values["weights"]),
         }
+
+    def without_kernel(self) -> dict[str, Any]:
+        """Return nothing: compute.js computes all states."""
+        return {}
 
     def draw(self, free: bool, weights: list[float]) -> tuple[Panels, str]:
         """Draw the bars that can be dragged, and the plane."""

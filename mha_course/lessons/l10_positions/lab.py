@@ -39,7 +39,6 @@ class RotaryLab(Lab):
     hint = "Dashed: before the rotation. Pair i is made of the channels i and i + D/2."
 
     def __init__(self, *, rope: Any = None) -> None:
-        self.computes = rope is None
         self._rope = LearnerFunction("RotaryLab", "rope", rope, positions.rope)
         super().__init__(
             [
@@ -55,6 +54,10 @@ class RotaryLab(Lab):
                 ),
             ]
         )
+
+    def without_kernel(self) -> dict[str, Any] | None:
+        """Return nothing: lab.js computes all states; but only a kernel has the learner's rope."""
+        return {} if self._rope.function is None else None
 
     def rotated(self, vector: Tensor, at: Tensor, base: float) -> Tensor:
         """Return a vector (D,) rotated by each of S positions, (S, D)."""

@@ -58,7 +58,6 @@ class PatchLab(Lab):
             Control("layer", "layer", "choice", 0, layers),
             Control("query", "query", "slider", 0, queries, words),
         ])  # fmt: skip
-        self.needs_kernel = False
 
     def draw(self, picture: int, layer: int, query: int) -> tuple[Panels, str]:
         """Draw the picture, and again for each head, as light as its weights are large."""
@@ -93,7 +92,7 @@ class PatchLab(Lab):
             "patches": self._lights.size(4),
             "lights": self._lights.numpy().tobytes(), "shares": self._shares.numpy().tobytes(),
         }  # fmt: skip
-        return {"alone": {"script": script, "data": data}}
+        return {"answerer": {"script": script, "data": data}}
 
 
 def _png(image: torch.Tensor) -> str:

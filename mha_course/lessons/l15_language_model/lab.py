@@ -49,7 +49,9 @@ class SamplingLab(Lab):
                 Control("seed", "dice", "slider", 0, tuple(range(30))),
             ]
         )
-        self.needs_kernel = True  # six sentences for each of 7,500 states would take minutes
+
+    def without_kernel(self) -> None:
+        """Return None: six sentences for each of 7,500 states would take minutes."""
 
     def draw(
         self, temperature: float, top_k: int | None, start: str, seed: int

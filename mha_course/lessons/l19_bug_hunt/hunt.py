@@ -386,12 +386,14 @@ class Menu(Panel):
     def __init__(self, suspect: Case) -> None:
         self._suspect, self._said = suspect, {"accused": "", "answer": ""}
         super().__init__(lambda: (losses(suspect), self._about()))
-        self.needs_kernel = True  # a verdict probes the case
         groups = [
             (group, [(name, SAID[name].title) for name in names])
             for group, names in _groups().items()
         ]
         self.options = {**self.options, "groups": groups}
+
+    def without_kernel(self) -> None:
+        """Return None: a verdict probes the case."""
 
     def _about(self) -> str:
         one = self._suspect

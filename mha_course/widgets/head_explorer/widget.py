@@ -165,7 +165,7 @@ class HeadExplorer(CourseWidget):
         """Return the function's own JavaScript; without it no control is shown."""
         function: Any = self._function and self._function.function
         if hasattr(function, "without_kernel"):
-            return {"alone": function.without_kernel()}
+            return {"answerer": function.without_kernel()}
         return {"options": {**self.options, "controls": []}}
 
     def picture(self) -> Axes | Figure:

@@ -30,7 +30,6 @@ class Lab(CourseWidget):
 
     question = ""
     hint = ""
-    computes = False  # where there is no kernel, the script of the lab does
     draw: Callable[..., tuple[Panels, str]]
     _esm = esm("lab.js", folder=HERE)
     _css = style(HERE / "lab.css")
@@ -47,7 +46,6 @@ class Lab(CourseWidget):
             "palettes": palettes(),
         }
         super().__init__(controls, options=options)
-        self.needs_kernel = not (self.computes or states.are_few(controls))
         self._show({"moved": {}})
         self.text = self.text or f"⚠ {self.state['trouble']}"
 
@@ -72,16 +70,17 @@ class Lab(CourseWidget):
             moved[name] = control.write(control.accept(place, value))
         self._show({"moved": moved})
 
-    def without_kernel(self) -> dict[str, str]:
-        """Return the table of all states, compressed, or who else answers in a page alone."""
-        if self.computes:
-            return {"alone": "computed"}
-        if self.needs_kernel:
-            return {}
+    def without_kernel(self) -> dict[str, Any] | None:
+        """Return the table of all states, compressed; None if they are too many.
+
+        A subclass whose script computes the states itself returns {}.
+        """
+        if not states.are_few(self._controls.values()):
+            return None
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # many small products: threads would only wait for each other
         try:
-            return {"alone": states.packed(self, self._controls)}
+            return {"answerer": states.packed(self, self._controls)}
         finally:
             torch.set_num_threads(threads)
 

@@ -62,7 +62,6 @@ class MaskLab(Lab):
             Control("fill", "a row that sees nothing", "choice", COURSE, fills),
             Control("mask", "", "painted", start, check=self._checked),
         ])  # fmt: skip
-        self.needs_kernel = style.get() is SLIDE  # where it has no room
 
     @property
     def mask(self) -> Tensor:
@@ -95,11 +94,13 @@ class MaskLab(Lab):
             return {**values, "mask": painted.int().tolist()}
         return values
 
-    def without_kernel(self) -> dict[str, Any]:
+    def without_kernel(self) -> dict[str, Any] | None:
         """Return the script that answers in a page, and what it computes with."""
+        if style.get() is SLIDE:  # where it has no room
+            return None
         script = answer_script("mask_answer.js", folder=HERE)
         data = {"scores": self._scores.tolist(), "words": list(map(isolate_word, self._tokens))}
-        return {"alone": {"script": script, "data": data}}
+        return {"answerer": {"script": script, "data": data}}
 
     def draw(self, preset: str, n: int, fill: str, mask: list[list[int]]) -> tuple[Panels, str]:
         """Draw the mask, the weights it leaves, and the mask as other libraries write it."""

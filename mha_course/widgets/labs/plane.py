@@ -33,7 +33,6 @@ class PlaneLab(Lab):
     """
 
     _esm = esm("plane_lab.js", folder=HERE)
-    computes = True
     question = "Three tokens are compared and mixed. What do length and direction do?"
     hint = "Drag a tip, or go to it with Tab and press the arrow keys."
 
@@ -86,6 +85,10 @@ class PlaneLab(Lab):
         stretch = _length(stretch)
         arrows = TOKENS @ matrix(angle, stretch).T
         return {f"{name}_turn": angle, f"{name}_stretch": stretch, name: arrows.tolist()}
+
+    def without_kernel(self) -> dict[str, Any]:
+        """Return nothing: plane_lab.js computes all states."""
+        return {}
 
     def draw(self, **values: Any) -> tuple[Panels, str]:
         """Draw the plane, and a row of scores and shares for each token."""
