@@ -61,9 +61,29 @@ INK = "#1f2430"
 ON_COLOR = "#20242e"  # for words on the accent and on chips, which are the same on a dark page
 IMAGE = "max-width:100%;height:auto"
 STREAMS = {"q": "#4b2e83", "k": "#00828a", "v": "#d6458f"}  # told apart in grey, too
-HEAD_COLOURS = (  # of heads, the first again after the last
-    "#c2410c", "#0b7285", "#6741d9", "#2b8a3e", "#c2255c", "#1864ab", "#7f5539", "#5c677d",
-)  # fmt: skip
+
+
+class HeadColour(NamedTuple):
+    """The colours of a head; no single one can do what the three must."""
+
+    ink: str  # lines, and what white words stand on
+    fill: str  # areas and marks, told apart with every kind of colour vision
+    pale: str  # cells that dark words stand on
+
+
+HEAD_COLOURS = (  # of heads, and of tokens where there are no heads; the first again after the last
+    HeadColour("#c2410c", "#d56b4b", "#f4856f"),
+    HeadColour("#0b7285", "#3a9d78", "#3fbf9f"),
+    HeadColour("#6741d9", "#b58ac9", "#a393f5"),
+    HeadColour("#2b8a3e", "#e69f00", "#d1efb3"),
+    HeadColour("#c2255c", "#e8a0c4", "#e59ad0"),
+    HeadColour("#1864ab", "#4c78b8", "#8fb8ea"),
+    HeadColour("#7f5539", "#9a7b5f", "#b99646"),
+    HeadColour("#5c677d", "#8c9199", "#ecca45"),
+)
+# Words on the colour of a cell, which does not change with the page as paper and ink do. They must
+# differ from these, since an SVG says of words what colour they have, not what they stand on.
+WHITE_ON_CELL, DARK_ON_CELL = "#fffffe", "#010101"
 HATCH = {"hatch": "////", "facecolor": "#ffffff", "edgecolor": "#858c99"}
 
 # On a dark page. What is not named keeps its colour, but greys become lighter or darker.
@@ -193,10 +213,11 @@ def _themed(text: str, signed: bool) -> str:
 
     Words in white, or in the black of light cells, stand on a cell's colour.
     """
-    on_cell = {"#010101": "#f0f2f5" if signed else "#010101"}
+    on_cell = {DARK_ON_CELL: "#f0f2f5" if signed else DARK_ON_CELL}
     ramp = _signed_on_dark() if signed else {}
-    text = re.sub("(<text style=[^>]*fill: )#ffffff", r"\1#fffffe", text)
-    dark = {"#fffffe": "#fffffe", **on_cell, "#ffffff": DARK["#ffffff"], "#000000": DARK["#000000"]}
+    text = re.sub("(<text style=[^>]*fill: )#ffffff", rf"\1{WHITE_ON_CELL}", text)
+    paper_and_ink = {"#ffffff": DARK["#ffffff"], "#000000": DARK["#000000"]}
+    dark = {WHITE_ON_CELL: WHITE_ON_CELL, **on_cell, **paper_and_ink}
     for color in dict.fromkeys(_COLOR.findall(text)):
         dark.setdefault(color, ramp.get(color) or _on_dark(color))
     changed = {color: other for color, other in dark.items() if color != other}

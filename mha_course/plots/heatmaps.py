@@ -23,12 +23,23 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from mha_course.markup import isolate_word, shorten
-from mha_course.plots.figures import HATCH, INK, SLIDE, SMALL, TEXT, TITLE, new_figure, style
+from mha_course.plots.figures import (
+    DARK_ON_CELL,
+    HATCH,
+    INK,
+    SLIDE,
+    SMALL,
+    TEXT,
+    TITLE,
+    WHITE_ON_CELL,
+    new_figure,
+    style,
+)
 from mha_course.plots.inputs import Names, as_array, as_named_weights
 from mha_course.plots.scales import SLANT, WEIGHTS, Scale, scale_of, stretched
 
 LOOK = {"fmt": ".2f", "xticklabels": False, "yticklabels": False}
-LEAK: dict[str, Any] = {"hatch": HATCH["hatch"], "edgecolor": "#9aa1ad", "linewidth": 0}
+LEAK: dict[str, Any] = {**HATCH, "facecolor": "none", "linewidth": 0}
 EDGE = "#d5d8de"  # between the cells of a picture without a colour bar, where empty ones are white
 LONGEST = 14  # characters of a name
 GAP = 0.17  # inches between heads
@@ -64,7 +75,7 @@ def heatmap(
     scale = scale or stretched(matrix, hidden)
     _draw_cells(ax, matrix, hidden & ~leaking, side, scale, cbar=bar, annot=annotate)
     for row, column in np.argwhere(leaking):
-        ax.add_patch(Rectangle((column, row), 1, 1, fill=False, **LEAK))
+        ax.add_patch(Rectangle((column, row), 1, 1, **LEAK))
     if not bar:
         ax.set_anchor("C")
         ax.spines[:].set(visible=True, color=INK, linewidth=0.8)  # else empty cells have no end
@@ -276,7 +287,7 @@ def _make_readable(ax: Axes, columns: int) -> None:
     for text in ax.texts:
         x, y = map(int, text.get_position())
         light = _luminance(colors[y * columns + x]) > 0.18  # where white and black are equal
-        text.set_color("#010101" if light else "white")
+        text.set_color(DARK_ON_CELL if light else WHITE_ON_CELL)
 
 
 def _head_axes(

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
-from mha_course.plots.figures import figure_html
+from mha_course.plots.figures import HATCH, figure_html
 from mha_course.widgets.controls import Control
 from mha_course.widgets.learner_function import INTERRUPTED, error_line
 
@@ -69,8 +69,9 @@ def esm(name: str, *, folder: Path) -> str:
 
 
 def style(sheet: Path) -> str:
-    """Join the style sheet of a widget to what all share."""
-    return "\n".join(file.read_text(encoding="utf-8") for file in (HERE / "picture.css", sheet))
+    """Join the style sheet of a widget to what all share, and to colours of plots."""
+    texts = [file.read_text(encoding="utf-8") for file in (HERE / "picture.css", sheet)]
+    return "\n".join([*texts, f".mha-picture {{ --hatch: {HATCH['edgecolor']}; }}"])
 
 
 def alone(widget: Any, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,16 +27,27 @@ class TiledMatrix extends Matrix {
   update(now) {
     super.update(now);
     this.frame ??= this.node.lastChild.appendChild(svg("rect", { class: HELD }));
-    const { tiles, at, causal } = now;
-    const behind = (_, row) => [row, row + 1, 1, this.sizes.S - row - 1];
-    const never = causal ? this.rows.slice(0, -1).map(behind) : [];
-    const blocks = [this.block(GONE, tiles.slice(0, at)), this.block(NEVER, never)];
+    const { tiles, at } = now;
+    const [gone, coming] = [tiles.slice(0, at), tiles.slice(at + 1)].map((some) =>
+      some.flatMap((tile) => this.seenOf(tile)),
+    );
     this.drawing.append(
-      ...blocks,
-      svg("path", { class: "dots", d: never.map((row) => this.dotsIn(row)).join("") }),
+      this.block(GONE, gone),
+      this.block(COMING, coming),
+      svg("path", { class: "dots", d: coming.map((part) => this.dotsIn(part)).join("") }),
     );
     const { x, y, w, h } = this.boxOfTile(tiles[at]);
     setAttributes(this.frame, { x, y, width: w, height: h });
+  }
+
+  /** Return the parts of a tile that are not hidden: its rows where the diagonal cuts it. */
+  seenOf([row, column, rows, columns]) {
+    if (!this.now.causal || column + columns <= row + 1) return [[row, column, rows, columns]];
+    const parts = Array.from({ length: rows }, (_, i) => {
+      const seen = row + i + 1 - column;
+      return [row + i, column, 1, Math.min(columns, seen)];
+    });
+    return parts.filter(([, , , seen]) => seen > 0);
   }
 
   boxOfTile([row, column, rows, columns]) {
@@ -50,12 +61,14 @@ class TiledMatrix extends Matrix {
     return svg("path", { class: name, d: outlines.join("") });
   }
 
-  /** A dot in each cell of a row, so that it is not taken for a score of 0. */
-  dotsIn([row, column, , columns]) {
+  /** A dot in each cell, so that it is not taken for a score of 0. */
+  dotsIn([row, column, rows, columns]) {
     const { box, cell } = this.plan;
-    const y = box.y + (row + 0.5) * cell.h;
-    const places = Array.from({ length: columns }, (_, i) => box.x + (column + i + 0.5) * cell.w);
-    return places.map((x) => `M${x} ${y}h0`).join("");
+    const dotAt = (_, i) => {
+      const [down, right] = [row + Math.floor(i / columns), column + (i % columns)];
+      return `M${box.x + (right + 0.5) * cell.w} ${box.y + (down + 0.5) * cell.h}h0`;
+    };
+    return Array.from({ length: rows * columns }, dotAt).join("");
   }
 
   kindOf({ row, column }) {
@@ -78,7 +91,7 @@ class TiledMatrix extends Matrix {
 function drawTiles(panel, tools) {
   const matrix = new TiledMatrix(panel, tools);
   const entries = Object.entries(WORDS).map(([kind, words]) =>
-    make("span", "", make("i", kind === COMING ? "hatched" : kind), ` ${words}`),
+    make("span", "", make("i", kind === NEVER ? "hatched" : kind), ` ${words}`),
   );
   const node = make("div", "", matrix.node, make("p", "note", ...entries));
   function update(now) {

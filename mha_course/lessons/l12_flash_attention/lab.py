@@ -25,6 +25,7 @@ from mha_course.widgets.labs.panels import Panels, bars, matrix, table
 HERE = Path(__file__).parent
 SIZES = (4, 3, 5, 8)  # the sides of a tile to choose from
 GONE = "#9aa1ad"
+COMING = {"hatch": "..", "facecolor": "#ffffff", "edgecolor": GONE, "linewidth": 0}
 
 
 class TilingLab(Lab):
@@ -97,27 +98,26 @@ class TilingLab(Lab):
         return flash.blocks(len(self._tokens), len(self._tokens), size, causal=causal)
 
     def picture(self) -> Figure:
-        """Draw the panels, and which tiles are gone, held and hidden."""
+        """Draw the panels, and which tiles are gone, held, to come and hidden."""
         figure = super().picture()
         ax = figure.axes[0]
         scores = self._panels[0]
+        at = scores["at"]
         gone: dict[str, Any] = {"facecolor": GONE, "edgecolor": "#ffffff", "label": "gone"}
+        coming: dict[str, Any] = {**COMING, "label": "to come"}
+        hidden: dict[str, Any] = {**HATCH, "linewidth": 0, "label": "hidden by the mask"}
         held: dict[str, Any] = {"fill": False, "edgecolor": plots.ACCENT, "linewidth": 2}
-        looks = [gone] * scores["at"] + [{**held, "label": "held"}]
-        for (row, column, height, width), look in zip(scores["tiles"], looks, strict=False):
-            ax.add_patch(Rectangle((column, row), width, height, **look))
-        never: dict[str, Any] = {
-            "hatch": "..",
-            "facecolor": "#ffffff",
-            "edgecolor": GONE,
-            "linewidth": 0,
-        }
-        never["label"] = "hidden by the mask"
-        for row in range(len(self._tokens) if scores["causal"] else 0):
-            ax.add_patch(Rectangle((row + 1, row), len(self._tokens), 1, **never))
-        hatched: dict[str, Any] = {**HATCH, "label": "to come"}
-        coming = Rectangle((0, 0), 1, 1, **hatched)
-        by_name = {patch.get_label(): patch for patch in [*ax.patches, coming]}
+        for number, (row, column, height, width) in enumerate(scores["tiles"]):
+            if number != at:
+                ax.add_patch(
+                    Rectangle((column, row), width, height, **(gone if number < at else coming))
+                )
+        if scores["causal"]:
+            for row in range(len(self._tokens)):
+                ax.add_patch(Rectangle((row + 1, row), len(self._tokens), 1, **hidden))
+        row, column, height, width = scores["tiles"][at]
+        ax.add_patch(Rectangle((column, row), width, height, **held, label="held"))
+        by_name = {patch.get_label(): patch for patch in ax.patches}
         place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "frameon": False}
         ax.legend(handles=by_name.values(), fontsize=SMALL, ncols=len(by_name), **place)
         return figure

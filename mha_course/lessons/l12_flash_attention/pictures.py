@@ -89,11 +89,8 @@ def tiles(
         causal a query sees keys up to its own place alone.
     """
     ax = ax or new_figure(4.6, 4.9).subplots()
-    ax.add_patch(
-        Rectangle(
-            (0, 0), keys, queries, hatch=HATCH["hatch"], facecolor="white", edgecolor="#c3c8d0"
-        )
-    )
+    paper: dict[str, Any] = HATCH
+    ax.add_patch(Rectangle((0, 0), keys, queries, **paper))
     for number, (rows, columns) in enumerate(
         flash.blocks(queries, keys, block_size, causal=causal), start=1
     ):

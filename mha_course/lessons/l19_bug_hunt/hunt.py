@@ -75,7 +75,8 @@ class Case:
     @property
     def name(self) -> str:
         """Its number, and the seed of its sheet unless that is the lesson's."""
-        return f"case {self.number}{f' of sheet {self.seed}' * bool(self.seed)}"
+        sheet = f" of sheet {self.seed}" if self.seed else ""
+        return f"case {self.number}{sheet}"
 
     @property
     def _mistakes(self) -> set[str]:
@@ -398,7 +399,8 @@ class Menu(Panel):
     def _about(self) -> str:
         one = self._suspect
         last, best = one.record.losses[-1], costs.load()[costs.RIGHT].losses[-1]
-        call = f"accuse({one.number}, …{f', seed={one.seed}' * bool(one.seed)})"
+        seed = f", seed={one.seed}" if one.seed else ""
+        call = f"accuse({one.number}, …{seed})"
         return (
             f"{one} Its loss in training ends at {last:.2f}, that of the right one at {best:.2f}. "
             f"Without a menu, {call} takes an id from sentences()."

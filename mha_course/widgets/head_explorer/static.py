@@ -24,8 +24,8 @@ def caption(maps: Maps, layer: int, slot: int, row: int) -> str:
     R, H, T, S = maps.shape
     B = len(maps.tokens)
     counts = [f"{n} {word}s" for n, word in ((R // B, "layer"), (B, "sentence")) if n > 1]
-    heads = f"{H} head{'s' * (H > 1)}"
-    tokens = f"{T} query and {S} key token{'s' * (S > 1)}"
+    heads = "1 head" if H == 1 else f"{H} heads"
+    tokens = f"{T} query and {S} key {'token' if S == 1 else 'tokens'}"
     counted = ", ".join([*counts, heads, tokens])
     if max(T, S) > MAX_TOKENS:
         counted += " (a still picture shows this head alone)" if H > 1 else ""

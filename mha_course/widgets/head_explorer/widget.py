@@ -90,7 +90,8 @@ class HeadExplorer(CourseWidget):
             chosen = controls.controls_of(recompute, self._sentence, mask_at_start)
             self._function = LearnerFunction(PLACE, "function", recompute)
         specs = [control.spec() for control in chosen]
-        options = {"controls": specs, "palettes": palettes(), "colours": list(HEAD_COLOURS)}
+        inks = [colour.ink for colour in HEAD_COLOURS]
+        options = {"controls": specs, "palettes": palettes(), "colours": inks}
         super().__init__(chosen, options=options, layer=layer, head=head)
         self.row = self._row_at_start(follow)
         self._sentence = self.values.get("sentence", self._sentence)
@@ -171,5 +172,6 @@ class HeadExplorer(CourseWidget):
     def picture(self) -> Axes | Figure:
         """Draw the sentence and up to 16 heads of the layer, or one head alone."""
         layer, slot = self._shown()
-        colour = HEAD_COLOURS[slot % len(HEAD_COLOURS)] if slot < self._maps.num_heads else INK
+        is_head = slot < self._maps.num_heads  # and not their average
+        colour = HEAD_COLOURS[slot % len(HEAD_COLOURS)].ink if is_head else INK
         return static.figure(self._maps, layer, slot, self._followed(), colour)

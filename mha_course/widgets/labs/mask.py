@@ -26,6 +26,7 @@ PRESETS = ("none", "causal", "padding", "left padding, causal", "window", PAINTE
 COURSE = "0 (this course)"
 BY_HAND = "-inf by hand"
 FINITE = "-1e9"
+FILLS = (COURSE, BY_HAND, FINITE)
 BESIDE = 9  # words, up to which all matrices fit into one row
 
 
@@ -54,12 +55,11 @@ class MaskLab(Lab):
         size = len(self._tokens)
         start = causal_mask(size).int().tolist() if mask is None else self._checked(mask)
         first = "causal" if mask is None else PAINTED
-        fills = (COURSE, BY_HAND, FINITE)
         counts = tuple(range(size))
         super().__init__([
             Control("preset", "mask", "menu", first, PRESETS),
             Control("n", "n, of padding and window", "slider", min(2, size - 1), counts),
-            Control("fill", "a row that sees nothing", "choice", COURSE, fills),
+            Control("fill", "a row that sees nothing", "choice", COURSE, FILLS),
             Control("mask", "", "painted", start, check=self._checked),
         ])  # fmt: skip
 
@@ -99,7 +99,12 @@ class MaskLab(Lab):
         if style.get() is SLIDE:  # where it has no room
             return None
         script = answer_script("mask_answer.js", folder=HERE)
-        data = {"scores": self._scores.tolist(), "words": list(map(isolate_word, self._tokens))}
+        data = {
+            "scores": self._scores.tolist(),
+            "words": list(map(isolate_word, self._tokens)),
+            "presets": PRESETS,
+            "fills": FILLS,
+        }
         return {"answerer": {"script": script, "data": data}}
 
     def draw(self, preset: str, n: int, fill: str, mask: list[list[int]]) -> tuple[Panels, str]:

@@ -2,20 +2,21 @@
 
 import { valuesAfter } from "../without_kernel.js";
 
-/** Whether query t may attend to key s, in the order of PRESETS in mask.py, whose last is painted. */
-const PRESETS = [
-  () => true,
-  (t, s) => s <= t,
-  (t, s, n, size) => s < size - n,
-  (t, s, n) => n <= s && s <= t,
-  (t, s, n) => Math.abs(t - s) <= n,
-];
-const PAINTED = PRESETS.length;
-const [COURSE, BY_HAND, FINITE] = [0, 1, 2]; // what fills hidden scores
+/** Whether query t may attend to key s, by the name of a preset. */
+const PRESETS = {
+  none: () => true,
+  causal: (t, s) => s <= t,
+  padding: (t, s, n, size) => s < size - n,
+  "left padding, causal": (t, s, n) => n <= s && s <= t,
+  window: (t, s, n) => Math.abs(t - s) <= n,
+};
+const PAINTED = "painted";
+const [COURSE, BY_HAND, FINITE] = ["0 (this course)", "-inf by hand", "-1e9"]; // what fills hidden scores
 
 /** Return the weights of a row of scores, whose hidden ones are replaced as `fill` says. */
 function weightsOf(scores, allowed, fill) {
-  if (!allowed.includes(1) && fill !== FINITE) return scores.map(() => (fill ? null : 0)); // null is NaN
+  if (!allowed.includes(1) && fill !== FINITE)
+    return scores.map(() => (fill === BY_HAND ? null : 0)); // null is NaN
   const low = fill === FINITE ? -1e9 : -Infinity;
   const filled = scores.map((score, s) => (allowed[s] ? score : low));
   const most = Math.max(...filled);
@@ -47,16 +48,17 @@ function sentenceOn(mask, words, fill) {
 }
 
 /** Return what answers to a move, as without_kernel.js asks. */
-function answerWith({ scores, words }) {
+function answerWith({ scores, words, presets, fills }) {
   const all = words.map((_, place) => place);
   return (moved, { panels, values: before }) => {
     const values = valuesAfter(moved, before);
-    if ("mask" in moved && !("preset" in moved)) values.preset = PAINTED;
-    else if (("preset" in moved || "n" in moved) && values.preset !== PAINTED) {
-      const sees = PRESETS[values.preset];
+    const sees = PRESETS[presets[values.preset]];
+    if ("mask" in moved && !("preset" in moved)) values.preset = presets.indexOf(PAINTED);
+    else if (("preset" in moved || "n" in moved) && sees) {
       values.mask = all.map((t) => all.map((s) => Number(sees(t, s, values.n, all.length))));
     }
-    const { mask, fill } = values;
+    const { mask } = values;
+    const fill = fills[values.fill];
     const hidden = mask.map((row) => row.map((cell) => 1 - cell));
     const weights = mask.map((row, t) => weightsOf(scores[t], row, fill));
     const tables = [mask, weights, mask, hidden, hidden, hidden]; // as the panels of mask.py

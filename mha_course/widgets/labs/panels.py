@@ -11,13 +11,13 @@ from typing import Any
 
 from torch import Tensor
 
+from mha_course.plots.figures import HEAD_COLOURS
 from mha_course.plots.inputs import as_numbers
 from mha_course.plots.scales import Scale, scale_of
 
 Panel = dict[str, Any]
 Panels = tuple[Panel, ...]
-# Told apart by all.
-HEADS = ["#4c78b8", "#e69f00", "#3a9d78", "#d56b4b", "#b58ac9", "#9a7b5f", "#e8a0c4", "#8c9199"]
+HEADS = [colour.fill for colour in HEAD_COLOURS]
 
 
 def plain(numbers: Any) -> Any:
