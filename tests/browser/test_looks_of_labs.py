@@ -147,6 +147,26 @@ def test_tiles_that_are_gone_and_to_come_are_no_zeros(widget_page):
         assert moving == "0s"
 
 
+def test_what_is_hidden_is_hatched_and_what_is_to_come_is_not(widget_page):
+    lab = LABS["TilingLab"](SCORES, CAT.tokens)
+    lab.set(size=5, tile=3, causal=True)  # of six tiles, three on the diagonal
+    page = widget_page(lab, width=WIDTH)
+    parts = {
+        name: page.locator(f".cells .{name}").get_attribute("d").count("M")
+        for name in ("gone", "coming", "dots")
+    }
+    assert parts == {"gone": 5 + 1, "coming": 1 + 1 + 5, "dots": 25 + 25 + 15}
+    assert "hatched" in page.locator("canvas").get_attribute("class")
+    legend = page.locator(".note span:visible")
+    marks = [mark.get_attribute("class") for mark in legend.locator("i").all()]
+    assert dict(zip(legend.all_inner_texts(), marks, strict=True)) == {
+        " held now": "held",
+        " gone: folded into the running sum": "gone",
+        " not computed yet": "coming",
+        " hidden by the mask": "hatched",
+    }
+
+
 def test_labels_that_do_not_fit_leave(widget_page):
     lab = LABS["SplitLab"](24)
     for heads in (1, 2, 4, 8, 24):
