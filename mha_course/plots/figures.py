@@ -64,22 +64,21 @@ STREAMS = {"q": "#4b2e83", "k": "#00828a", "v": "#d6458f"}  # told apart in grey
 
 
 class HeadColour(NamedTuple):
-    """The colours of a head; no single one can do what the three must."""
+    """The two colours of a head: no single one is dark enough and told apart by all."""
 
     ink: str  # lines, and what white words stand on
     fill: str  # areas and marks, told apart with every kind of colour vision
-    pale: str  # cells that dark words stand on
 
 
-HEAD_COLOURS = (  # of heads, and of tokens where there are no heads; the first again after the last
-    HeadColour("#c2410c", "#d56b4b", "#f4856f"),
-    HeadColour("#0b7285", "#3a9d78", "#3fbf9f"),
-    HeadColour("#6741d9", "#b58ac9", "#a393f5"),
-    HeadColour("#2b8a3e", "#e69f00", "#d1efb3"),
-    HeadColour("#c2255c", "#e8a0c4", "#e59ad0"),
-    HeadColour("#1864ab", "#4c78b8", "#8fb8ea"),
-    HeadColour("#7f5539", "#9a7b5f", "#b99646"),
-    HeadColour("#5c677d", "#8c9199", "#ecca45"),
+HEAD_COLOURS = (  # of heads, the first again after the last
+    HeadColour("#c2410c", "#d56b4b"),
+    HeadColour("#0b7285", "#3a9d78"),
+    HeadColour("#6741d9", "#b58ac9"),
+    HeadColour("#2b8a3e", "#e69f00"),
+    HeadColour("#c2255c", "#e8a0c4"),
+    HeadColour("#1864ab", "#4c78b8"),
+    HeadColour("#7f5539", "#9a7b5f"),
+    HeadColour("#5c677d", "#8c9199"),
 )
 # Words on the colour of a cell, which does not change with the page as paper and ink do. They must
 # differ from these, since an SVG says of words what colour they have, not what they stand on.

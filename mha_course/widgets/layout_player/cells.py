@@ -9,7 +9,6 @@ from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 from mha_course.errors import require
-from mha_course.plots.figures import HEAD_COLOURS
 from mha_course.tracing.records import Argument, Step
 
 if TYPE_CHECKING:
@@ -20,7 +19,8 @@ RESHAPES = {"view", "reshape", "unflatten", "flatten", "view_as", "reshape_as", 
 KEEPS_ORDER = RESHAPES | {"contiguous", "clone"}  # element by element, where it copies
 TOKENS = {"N", "S", "T"}
 ROLES = dict.fromkeys(TOKENS, "token") | {"H": "head", "B": "batch", "3": "part"}  # by axis
-HUES = [colour.pale for colour in HEAD_COLOURS]
+# Those of heads are too dark for the words in a cell, and too near to those of the axes beside it.
+HUES = ["#a393f5", "#ecca45", "#3fbf9f", "#f4856f", "#8fb8ea", "#d1efb3", "#e59ad0", "#b99646"]
 PLAIN = "#e4e0ee"
 
 Tensor = Argument | Step
