@@ -107,7 +107,7 @@ class Page:
     def _read_code(self, cell: NotebookNode) -> None:
         """Add what a cell shows; the code that only draws is folded below it."""
         code = rendering.python(cell.source)
-        shown = rendering.outputs(cell)
+        shown = rendering.outputs(cell.get("outputs", []))
         self.views += [part.view for part in shown if part.view]
         anchor = f'<span id="{cell.id}"></span>'  # links from saved lessons lead to it
         parts = [anchor] * bool(MOVES.search(cell.source)) + [part.html for part in shown]

@@ -81,15 +81,24 @@ def build(
 
 
 def executed(path: Path) -> NotebookNode:
-    """Execute a lesson for its deck: pictures are those of a slide, and ``lecture.draw`` is run."""
+    """Execute a lesson in the style of slides; what ``lecture.draw`` draws is kept beside outputs.
+
+    What it draws is for the deck alone: without it, the outputs are those of a page.
+    """
     notebook = nbformat.read(path, as_version=4)
-    kept = [cell.source for cell in notebook.cells]
-    for cell in notebook.cells:
+    lesson = notebook.cells
+    drawing = {}
+    notebook.cells = []
+    for cell in lesson:
+        notebook.cells.append(cell)
         if "draw" in _of(cell):
-            cell.source += "\n" + _of(cell)["draw"]
+            drawing[cell.id] = nbformat.v4.new_code_cell(_of(cell)["draw"])
+            notebook.cells.append(drawing[cell.id])
     rendering.execute(notebook, "SLIDE")
-    for cell, source in zip(notebook.cells, kept, strict=True):
-        cell.source = source
+    notebook.cells = lesson
+    for cell in lesson:
+        if cell.id in drawing:
+            cell.metadata["drawn"] = drawing[cell.id].outputs
     return notebook
 
 
@@ -195,7 +204,8 @@ def _parts(cell: NotebookNode, lecture: dict[str, Any]) -> tuple[list[Part], lis
         shown = [lecture["text"]] if "text" in lecture else stay
         notes = [text for text in paragraphs if text not in shown]
         return [Part("words", words(text)) for text in shown if text], notes
-    outputs = rendering.outputs(cell)
+    drawn_outputs = cell.metadata.get("drawn", [])
+    outputs = rendering.outputs([*cell.get("outputs", []), *drawn_outputs])
     pictures = [part for part in outputs if part.kind == "picture"]
     if {"claim", "text", "draw"} & set(lecture):
         caption = words(lecture.get("text", ""))
