@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -309,6 +310,62 @@ def test_wrong_numbers_of_another_dtype_are_told_before_their_dtype():
         for n in (1, 2)
     ]
     assert found == ["narrow", "values"] * 2
+
+
+def similarity_in_a_loop(x):
+    scores = torch.zeros(len(x), len(x))
+    for i, left in enumerate(x):
+        for j, right in enumerate(x):
+            scores[i, j] = left @ right
+    return scores
+
+
+def attention_in_a_loop(x, w_q, w_k, w_v, scale=1.0):
+    """Fill float32 scores, so that the last product stops on float64."""
+    q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T
+    scores = torch.zeros(*x.shape[:2], x.size(1))
+    for b, sentence in enumerate(q):
+        for t, query in enumerate(sentence):
+            scores[b, t] = scale * k[b] @ query / w_q.size(0) ** 0.5
+    weights = scores.softmax(-1)
+    return weights @ v, weights
+
+
+def test_what_is_computed_in_float32_is_right():
+    report = check("similarity", similarity_in_a_loop)
+    assert report.status == "correct", report
+    assert "On the first it also agrees in float32." in report.message
+    report = check("self_attention", attention_in_a_loop)
+    assert report.status == "correct", report
+    assert "all of them in float32." in report.message
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        partial(attention_in_a_loop, scale=1.1),
+        lambda x, *rest: attention_in_a_loop(x.detach(), *rest),  # learning stops there
+        lambda x, *rest: attention_in_a_loop(x[:, :7], *rest),  # right on the first sizes
+    ],
+)
+def test_what_only_stops_in_float64_is_wrong_where_float32_is(answer):
+    report = check("self_attention", answer)
+    assert (report.status, report.mistake) == ("error", "dtype-changed")
+    assert "In your line `return weights @ v, weights`" in report.message
+
+
+class StopsOnAMask(solutions.MultiHeadAttention):
+    def forward(self, x, mask=None):
+        if mask is not None:
+            mask = 1 - mask
+        return super().forward(x, mask)
+
+
+def test_a_module_that_stops_on_a_mask_is_told_where():
+    report = check("MultiHeadAttention", StopsOnAMask)
+    assert report.status == "error"
+    assert "In your line `mask = 1 - mask`" in report.message
+    assert "It was called with a mask (B, 1, S, S)" in report.message
 
 
 def test_a_question_shows_itself_without_widgets():
