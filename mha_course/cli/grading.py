@@ -22,13 +22,12 @@ from tqdm import tqdm
 
 import mha_course
 from mha_course.cli.answers import Answer, judge, read
-from mha_course.cli.gain import write_gain
 from mha_course.cli.grading_pages import BEGINNING, Row, class_page, feedback_page
 from mha_course.cli.workers import ENDED, Task, run_all, why_not_confined
 from mha_course.errors import ShapeError, require
 from mha_course.exercises.catalogue import LESSON_OF, NAMES
 
-SECONDS = 30.0  # for one answer, of which each call may take five
+SECONDS = 30.0  # for one answer
 LARGEST = 100 << 20  # bytes of a notebook
 BEST_FIRST = ("correct", "wrong", "error", "unattempted")
 NAME = re.compile("[a-z0-9-]{0,80}")  # of a mistake, or a digest
@@ -97,7 +96,6 @@ def grade(
     _judge(_read(new, confined), new, confined)
     everything = _collect(handed_in, kept, names.values())
     _write(out, everything, handed_in)
-    write_gain(out, ((each.learner, _content(each)) for each in handed_in), confined)
     return everything
 
 

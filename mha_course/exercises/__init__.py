@@ -1,8 +1,7 @@
-"""``check`` judges an answer, ``hint`` helps, ``predict``, ``review`` and ``inventory`` ask."""
+"""``check`` judges an answer, ``hint`` helps, ``predict`` and ``review`` ask."""
 
 from mha_course.exercises.catalogue import NAMES, QUESTIONS
 from mha_course.exercises.checker import check
-from mha_course.exercises.concept_inventory import inventory
 from mha_course.exercises.hint_ladder import hint, solution
 from mha_course.exercises.predictions import predict
 from mha_course.exercises.progress_store import progress
@@ -15,7 +14,6 @@ __all__ = [
     "Report",
     "check",
     "hint",
-    "inventory",
     "predict",
     "progress",
     "review",

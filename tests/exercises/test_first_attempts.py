@@ -255,7 +255,7 @@ def tiles_by_logarithms(q, k, v, size):
 
 def with_an_epsilon(maxima, sums, contexts):
     shares = sums * (maxima - maxima.amax(0).nan_to_num(neginf=0.0)).exp()
-    return (shares[..., None] * contexts).sum(0) / (shares.sum(0) + 1e-6)[..., None]
+    return (shares[..., None] * contexts).sum(0) / (shares.sum(0) + 1e-3)[..., None]
 
 
 def by_queries(q, k, v, block_size):
@@ -575,7 +575,7 @@ SAID = [
         "must be large and positive"),
     ("build_subtractor", lambda d: [w.roll(d * (n == 2), 1) for n, w in enumerate(subtractor()(d))],
         "other channels than 0 to d - 1"),
-    ("similarity", lambda me: torch.zeros(7, 7).add_(me @ me.T), "torch.zeros(3, dtype=me.dtype)"),
+    ("similarity", lambda me: (me @ me.T).half(), "torch.zeros(3, dtype=me.dtype)"),
     ("build_subtractor", second_row, "With d = 2, head 0 looks at all tokens alike"),
     ("build_subtractor", second_row, "Each makes its scores from rows of its own: 0 to 2 for head "
                                      "0"),

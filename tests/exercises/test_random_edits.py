@@ -7,7 +7,6 @@ Everyday the first exercise of each lesson, the others are slow.
 import ast
 import contextlib
 import copy
-import functools
 import inspect
 import textwrap
 
@@ -17,7 +16,7 @@ import torch
 from mha_course.errors import ShapeError
 from mha_course.exercises import check, diagnose, inputs
 from mha_course.exercises.catalogue import EXERCISES, LESSONS, NAMES
-from mha_course.exercises.sandbox import TIMEOUT, as_list, within
+from mha_course.exercises.sandbox import as_list
 
 EVERYDAY = {lesson.exercises[0].name for lesson in LESSONS if lesson.exercises}
 OTHER_SIZES = {"B": 3, "T": 6, "S": 9, "C": 48, "H": 6, "D": 8}
@@ -187,9 +186,8 @@ BY_CHANCE = {"for size in 2 * (0.01, 30.0):"}
 def is_wrong(exercise, answer, fresh):
     """Return whether an answer stops on fresh inputs, or differs from the reference."""
     for arguments, (results, gradients) in fresh:
-        given = functools.partial(results_and_gradients, exercise, answer, arguments)
         try:
-            got = within(TIMEOUT, given)
+            got = results_and_gradients(exercise, answer, arguments)
             smooth = exercise.unique and got[1] is not None
             right = agree(got[0], results) and (not smooth or agree(got[1], gradients))
         except Exception:  # of any edit, and of results that cannot be compared

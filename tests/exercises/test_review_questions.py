@@ -1,4 +1,4 @@
-"""Every question of the reviews and the inventory has the answer that comes out when tried."""
+"""Every question of the reviews has the answer that comes out when tried."""
 
 import copy
 import inspect
@@ -18,7 +18,6 @@ from mha_course.attention import MultiHeadAttention, attention, merge_heads, spl
 from mha_course.errors import ShapeError
 from mha_course.exercises import QUESTIONS
 from mha_course.exercises.catalogue import LESSONS
-from mha_course.exercises.concept_inventory import items
 from mha_course.exercises.reading import read_answer
 from mha_course.exercises.reviews import review_questions
 from mha_course.experiments import faulty_attention
@@ -34,8 +33,6 @@ from mha_course.questions import all_questions, read_questions
 
 ROOT = Path(__file__).resolve().parents[2]
 REVIEWS = review_questions()
-INVENTORY = {f"inventory-{at}": item.question for at, item in enumerate(items(), start=1)}
-ASKED = {**REVIEWS, **INVENTORY}
 
 
 def T(*numbers):
@@ -107,16 +104,6 @@ def unseen(*mistakes):
     return found
 
 
-def contexts_of(one, other, choices):
-    """Return the one choice that is a mean of two values with weights of 0 and more."""
-    values, found = T(one, other), []
-    for choice in choices:
-        weights = torch.linalg.solve(values.T, T(*json.loads(f"[{choice[1:-1]}]")))
-        found += [choice] if close(weights.sum(), T(1)[0]) and (weights >= 0).all() else []
-    (context,) = found
-    return context
-
-
 def only(check, ways):
     """Return the one way of making weights whose row sums pass a check."""
     (name,) = [name for name, weights in ways.items() if check(weights.sum(-1))]
@@ -130,9 +117,7 @@ with torch.random.fork_rng(devices=[]), torch.no_grad():
     X = draw(1, 5, 24)
     MEMORY = draw(1, 7, 24)
     STEPS = LAYER.steps(X)
-    ONE_CHANGED = X + torch.eye(5, dtype=torch.float64)[2, :, None]  # another third token
     CROSS = LAYER(X, MEMORY)
-    FREE = LAYER.steps(50 * draw(1, 200, 24)).weights[0, :2, :, 0]  # of two heads, sharp
 Q, K, V = STEPS.q, STEPS.k, STEPS.v  # (1, 4, 5, 6)
 S = draw(5, 5)
 CAUSAL = causal_mask(5)
@@ -352,40 +337,21 @@ def answers():
             "a split without a transpose",
         ),
         "unseen-with-equal-values": only(lambda sums: (sums - 1).abs().max() > 0.01, EQUAL_VALUES),
-        "inventory-1": (LAYER.q_proj.weight[6:12] != 0).any(0).sum(),
-        "inventory-2": (LAYER.steps(ONE_CHANGED).k != K).any(-1)[0, 0].sum(),
-        "inventory-3": "{:.2f}, {:.2f}, {:.2f}".format(*row(*T(0.1, 0.1, 0.2).log())),
-        "inventory-4": parameters(nn.MultiheadAttention(512, 16))
-        / parameters(nn.MultiheadAttention(512, 8)),
-        "inventory-5": len((torch.arange(120).view(4, 5, 6)[1] // 24).unique()),
-        "inventory-6": FREE[1, FREE[0] > 0.9].max(),
-        "inventory-7": (512 / 32) ** 0.5,
-        "inventory-8": said(row(1, 2, 4)[2] > row(0.5, 1, 2)[2], "The largest one grows"),
-        "inventory-9": len(STEPS.scores[0, 0, :4, :4].unique()),
-        "inventory-10": (attention(Q, K, V, CAUSAL)[1][0, 0] == 0).sum(),
-        "inventory-11": row(0.7, 0.7, 0)[2],
-        "inventory-12": said(row(-torch.inf, -torch.inf).isnan().all(), "all NaN"),
-        "inventory-13": contexts_of([2, 0], [0, 4], INVENTORY["inventory-13"].choices),
-        "inventory-14": said(
-            close(STEPS.merged, merge_heads(STEPS.context)) and LAYER.out_proj.weight.all(),
-            "the output matrix",
-        ),
-        "inventory-15": said(close(attention(Q, K, 10 * V)[1], STEPS.weights), "0.20"),
     }
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", REVIEWS)
 def test_the_right_choice_is_what_comes_out(name):
     """A choice in words is itself; a number is near the one in the right choice alone."""
     found = answers()[name]
     if not isinstance(found, str):
-        numbers = {choice: choice.replace(",", "") for choice in ASKED[name].choices}
+        numbers = {choice: choice.replace(",", "") for choice in REVIEWS[name].choices}
         for choice, text in numbers.items():
             number = re.search(r"-?\d+(?:\.(\d+))?", text)
             if number and abs(float(found) - float(number[0])) <= 0.5 / 10 ** len(number[1] or "0"):
                 found = choice
                 break
-    assert found == ASKED[name].right
+    assert found == REVIEWS[name].right
 
 
 def test_every_lesson_has_its_questions_and_is_done_with_its_core_exercises():
@@ -409,12 +375,11 @@ def test_every_lesson_has_its_questions_and_is_done_with_its_core_exercises():
 
 
 def test_questions_are_their_own_and_not_answered_by_their_length():
-    everything = [question.text for question in (*QUESTIONS.values(), *ASKED.values())]
+    everything = [question.text for question in (*QUESTIONS.values(), *REVIEWS.values())]
     assert len(set(everything)) == len(everything)
     assert not set(QUESTIONS) & set(REVIEWS)
-    for asked in (REVIEWS, INVENTORY):
-        sizes = [([len(x) for x in each.choices], len(each.right)) for each in asked.values()]
-        assert sum(right == max(all_) > min(all_) for all_, right in sizes) <= len(sizes) / 3
+    sizes = [([len(x) for x in each.choices], len(each.right)) for each in REVIEWS.values()]
+    assert sum(right == max(all_) > min(all_) for all_, right in sizes) <= len(sizes) / 3
     for question in REVIEWS.values():
         for letter, choice in zip("abcde", question.choices, strict=False):
             assert read_answer(question, choice) == read_answer(question, letter) == choice
