@@ -78,7 +78,8 @@ def plug_in(attention: Callable[..., Any], name: str | None = None) -> str:
         context, weights = result if isinstance(result, tuple | list) else (result, None)
         sizes = {"B": q.size(0), "H": heads, "T": queries, "E": v.size(3)}
         require_shape(_called(attention), "context", context, sizes)
-        return context.transpose(1, 2).to(query.dtype).contiguous(), weights  # (B, T, H, E)
+        by_token = context.transpose(1, 2).to(query.dtype).contiguous()  # (B, T, H, E)
+        return by_token, weights
 
     AttentionInterface.register(name, forward)
     # Of all makers of masks, this one makes a mask for plain causal text as well.

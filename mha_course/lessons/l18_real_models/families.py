@@ -5,11 +5,13 @@ Axes: B texts or images, S tokens, C width, N tokens that are no padding.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, PreTrainedModel
+from transformers import AutoConfig, AutoModel, PreTrainedConfig
 
 from mha_course.models import seeded
 
@@ -19,7 +21,7 @@ class Family(NamedTuple):
 
     model_type: str
     has: str
-    settings: dict[str, Any] = {}
+    settings: Mapping[str, Any] = MappingProxyType({})
 
 
 SIZES = {
@@ -71,17 +73,20 @@ WITH_MORE = {
 }  # fmt: skip
 
 
-def random_model(family: Family, attention: str = "eager") -> PreTrainedModel:
-    """Build a small model of a family; the same numbers each time."""
-    config = AutoConfig.for_model(family.model_type, **SIZES | family.settings)
+def config_of(family: Family) -> PreTrainedConfig:
+    """Return the settings of a small model of a family."""
+    return AutoConfig.for_model(family.model_type, **{**SIZES, **family.settings})
+
+
+def outputs(family: Family, attention: str) -> Tensor:
+    """Build a model of a family, with the same random numbers each time, and return what it makes
+    of two texts or images at all tokens but padding, (N, C).
+
+    Args: attention is "eager" or a name from plug_in.
+    """
     with seeded(0):
-        model = AutoModel.from_config(config, attn_implementation=attention)
-    return model.eval().requires_grad_(False)
-
-
-def outputs(family: Family, attention: str = "eager") -> Tensor:
-    """Return what a model makes of two texts or images at all tokens but padding, (N, C)."""
-    model = random_model(family, attention)
+        model = AutoModel.from_config(config_of(family), attn_implementation=attention)
+    model.eval().requires_grad_(False)
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(3, SIZES["vocab_size"], (2, 9), generator=generator)  # (B, S)
     mask = torch.arange(9) < torch.tensor([[9], [6]])  # (B, S), the second text is padded
