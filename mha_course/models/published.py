@@ -58,10 +58,32 @@ def plug_in(attention: Callable[..., Any], name: str | None = None) -> str:
     got = f"a {type(attention).__name__}"
     require(is_function, "plug_in", rule, expected="attention(q, k, v, mask)", got=got)
     if name is None:
-        name = next(free for n in _numbers if (free := f"own-{n}") not in _plugged_in)
+        name = f"own-{next(_numbers)}"
+        while name in _plugged_in:
+            name = f"own-{next(_numbers)}"
     elif _plugged_in.get(name) is attention:
         return name
     _require_free(name)
+    AttentionInterface.register(name, _layer(attention))
+    # Of all makers of masks, this one makes a mask for plain causal text as well.
+    AttentionMaskInterface.register(name, ALL_MASK_ATTENTION_FUNCTIONS["eager"])
+    _plugged_in[name] = attention
+    return name
+
+
+def _require_free(name: str) -> None:
+    is_plain = isinstance(name, str) and not any(word in name.lower() for word in RESERVED)
+    rule = "transformers would take this name for an implementation of its own"
+    expected = f"a name without {', '.join(RESERVED)}"
+    require(is_plain and bool(name), "plug_in", rule, expected=expected, got=repr(name))
+    rule = "the name is in use, and models that are open would change"
+    is_free = name not in AttentionInterface().valid_keys()
+    fix = "plug_in(attention) without a name makes a new one"
+    require(is_free, "plug_in", rule, expected="a new name", got=repr(name), fix=fix)
+
+
+def _layer(attention: Callable[..., Any]) -> Callable[..., tuple[Tensor, Tensor | None]]:
+    """Return the attention as a layer of transformers calls it."""
 
     def forward(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor,
@@ -81,26 +103,11 @@ def plug_in(attention: Callable[..., Any], name: str | None = None) -> str:
         by_token = context.transpose(1, 2).to(query.dtype).contiguous()  # (B, T, H, E)
         return by_token, weights
 
-    AttentionInterface.register(name, forward)
-    # Of all makers of masks, this one makes a mask for plain causal text as well.
-    AttentionMaskInterface.register(name, ALL_MASK_ATTENTION_FUNCTIONS["eager"])
-    _plugged_in[name] = attention
-    return name
-
-
-def _require_free(name: str) -> None:
-    is_plain = isinstance(name, str) and not any(word in name.lower() for word in RESERVED)
-    rule = "transformers would take this name for an implementation of its own"
-    expected = f"a name without {', '.join(RESERVED)}"
-    require(is_plain and bool(name), "plug_in", rule, expected=expected, got=repr(name))
-    rule = "the name is in use, and models that are open would change"
-    is_free = name not in AttentionInterface().valid_keys()
-    fix = "plug_in(attention) without a name makes a new one"
-    require(is_free, "plug_in", rule, expected="a new name", got=repr(name), fix=fix)
+    return forward
 
 
 def _bool_mask(mask: Tensor, queries: int, keys: int) -> Tensor:
-    """Return a mask of transformers, where 0 means may attend, as the course's, (B, 1, T, S)."""
+    """Return the course's mask for one of transformers, in which 0 means may attend."""
     mask = mask[..., :keys].expand(-1, -1, queries, -1)  # (B, 1, T, S)
     may_attend = mask if mask.dtype == torch.bool else mask == 0  # (B, 1, T, S)
     # A plain softmax makes NaN of an empty row, and NaN reaches real tokens in the next layer.

@@ -132,7 +132,7 @@ def load(folder: Path, attention: str = "eager") -> PreTrainedModel:
         model = architecture.from_pretrained(
             folder, attn_implementation=attention, dtype=torch.float32, use_safetensors=True
         )
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         rule = "transformers cannot open this model"
         expected = "config.json and safetensors of a model that it knows"
         raise ShapeError("load", rule, expected=expected, got=_first_line(error)) from error
