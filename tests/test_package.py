@@ -120,21 +120,6 @@ def test_a_lesson_may_be_imported_before_the_exercises(module):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def lines_of(*folders):
-    """Count the lines of Python, JavaScript and CSS in folders."""
-    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
-    counted = [path for path in files if path.suffix in (".py", ".js", ".mjs", ".css")]
-    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in counted)
-
-
-def test_every_part_keeps_its_size():
-    sizes = {name: lines_of(PACKAGE / name) for name in ("lessons", "cli")}
-    sizes["core"] = lines_of(PACKAGE) - sum(sizes.values())
-    sizes["tests"] = lines_of(ROOT / "tests")
-    most = {"core": 21_080, "lessons": 16_610, "cli": 3_790, "tests": 30_620}
-    assert {name: size for name, size in sizes.items() if size > most[name]} == {}
-
-
 def functions_of(tree):
     return [
         node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)

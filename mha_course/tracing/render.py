@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mha_course.errors import ShapeError
-from mha_course.markup import CELL, columns, escaped, row, spell_out, table
+from mha_course.markup import CELL, columns, escaped, row, table
 from mha_course.tracing.records import Argument, Source, Step, color
 
 _STAGES = "projection split scores scaled_scores masked_scores weights context merged out"
@@ -225,19 +225,6 @@ class Trace:
             raise ShapeError(place, f"the axes of {name}", expected=axes, got=" ".join(step.axes))
         return step
 
-    def to_markdown(self) -> str:
-        """Return a Markdown table of all steps."""
-        lines: list[tuple[str, ...]] = []
-        for part in self._layout():
-            if isinstance(part, Step):
-                lines.append(tuple(map(_cell, _cells(part))))
-                continue
-            code = f" `{_cell(part.code)}`" if part.code else ""
-            lines.append(("", f"{part.sign} {_cell(part.text)}".strip() + code, "", "", ""))
-        table = [f"| {' | '.join(cells)} |" for cells in (HEADS, *lines)]
-        table.insert(1, f"|{'---|' * len(HEADS)}")
-        return "\n\n".join([self.summary(), "\n".join(table), *self._closing()])
-
     def _repr_html_(self) -> str:
         rows = []
         for part in self._layout():
@@ -310,10 +297,6 @@ def _cells(step: Step) -> tuple[str, ...]:
     shape = shape_text(step.shape, step.axes)
     flops = f"{step.flops:,}" * bool(step.flops)
     return str(step.index + 1), called, shape, memory_text(step), flops
-
-
-def _cell(text: str) -> str:
-    return spell_out(text.replace("\\", "\\\\")).replace("|", "\\|").replace("\n", " ")
 
 
 CODE = "font-family:monospace;white-space:pre-wrap"

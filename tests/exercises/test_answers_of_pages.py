@@ -161,8 +161,8 @@ def output_mixes():
 # 7 Multi-head attention
 def broken(case):
     """Return what the line makes that differs from the right module's."""
-    broken, _ = faulty_attention.whole(*faulty_attention.WRONG[CASES[case]])
-    lines = zip(faulty_attention.WHOLE.splitlines(), broken.splitlines(), strict=True)
+    source, broken = faulty_attention.PLAIN[CASES[case]].of(faulty_attention.PlainAttention)
+    lines = zip(source.splitlines(), broken.splitlines(), strict=True)
     (wrong,) = [line for right, line in lines if line != right]
     return wrong.split(" = ")[0].strip()
 

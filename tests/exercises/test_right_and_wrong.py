@@ -106,6 +106,39 @@ def named(mask, convention):
     return ({"sdpa": lambda: mask, "additive": lambda: mask == 0} | hidden)[convention]()
 
 
+def replaced(fn, x):
+    """Put other tokens in the place of each, and add up by how much outputs differ."""
+    before, columns = fn(x), []
+    for s in range(x.size(1)):
+        found = 0
+        for scale in (0.01, 30) * 3:
+            other = x.clone()
+            other[:, s] *= scale < 1
+            other[:, s] += scale * torch.randn_like(x[:, s])
+            found = found + (fn(other) - before).abs().sum((0, 2))
+        columns.append(found)
+    return torch.stack(columns, -1).bool()
+
+
+def by_logarithms(scores, size):
+    high = log = torch.full_like(scores[..., 0], -math.inf)
+    for block in scores.split(size, -1):
+        high = torch.maximum(high, block.amax(-1))
+        log = torch.logaddexp(log, block.logsumexp(-1))
+    return high, (log - high.nan_to_num(neginf=0.0)).exp()
+
+
+def tiles_by_logarithms(q, k, v, size):
+    log, mixed = torch.full_like(q[..., :1], -math.inf), 0
+    for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
+        scores = q @ keys.mT / math.sqrt(q.size(-1))
+        new = torch.logaddexp(log, scores.logsumexp(-1, keepdim=True))
+        shift = new.nan_to_num(neginf=0.0)
+        mixed = mixed * (log - shift).exp() + (scores - shift).exp() @ values
+        log = new
+    return mixed
+
+
 def blocks_at_once(scores, block_size):
     padded = F.pad(scores, (0, -scores.size(-1) % block_size), value=-math.inf)
     blocks = padded.unflatten(-1, (-1, block_size))
@@ -318,8 +351,8 @@ RIGHT = {
         lambda q, w, c: torch.stack([q[:, h] @ w[h] @ c.mT for h in range(q.size(1))], 1),
         lambda q, w, c: (c[:, None] @ (q @ w).mT).mT,
     ],
-    "online_softmax": [blocks_at_once, in_reverse],
-    "tiled_attention": [tiles, scores_made_twice],
+    "online_softmax": [blocks_at_once, in_reverse, by_logarithms],
+    "tiled_attention": [tiles, scores_made_twice, tiles_by_logarithms],
     "merge_partials": [
         shares_put_right_at_last,
         two_at_a_time,

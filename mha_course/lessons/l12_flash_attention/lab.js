@@ -94,12 +94,9 @@ function drawTiles(panel, tools) {
 function addPlay({ model, el }) {
   const bar = el.querySelector(".mha-lab .controls");
   const slider = bar.querySelector("[data-control=tile]");
-  let moves = false; // whether it is we who move
   function to(place) {
-    moves = true;
     slider.value = place;
     slider.dispatchEvent(new Event("input"));
-    moves = false;
   }
   const play = makePlay({
     atEnd: () => Number(slider.value) >= model.get("state").panels[0].tiles.length - 1,
@@ -107,8 +104,10 @@ function addPlay({ model, el }) {
     next: () => to(Number(slider.value) + 1),
   });
   bar.prepend(play.button);
-  const others = ({ target }) => moves || target === play.button || play.toggle(false);
-  for (const kind of ["input", "click"]) bar.addEventListener(kind, others, true);
+  function stopPlaying({ isTrusted, target }) {
+    if (isTrusted && target !== play.button) play.toggle(false); // it was not play that moved
+  }
+  for (const kind of ["input", "click"]) bar.addEventListener(kind, stopPlaying, true);
   return () => play.toggle(false);
 }
 
