@@ -7,8 +7,8 @@ lecturer alone, ``skip`` is left out. What a slide says is its heading: ``lectur
 begins a slide as well. Paragraphs go to the notes; formulas, tables, quotations and exercises stay.
 ``lecture.text`` is shown instead, and stands below a picture in place of its sentence. The first
 cell of a section also has its ``minutes`` and ``notes``. ``lecture.show`` is ``output``, ``code``
-or ``both``; ``lecture.draw`` is code that draws a picture for the slide alone, behind that of the
-cell. Lessons are executed for their decks: pictures are drawn for a room, one on a slide, and
+or ``both``; ``lecture.draw`` names a function of the lesson's ``pictures`` that draws a picture for
+the slide alone, behind that of the cell. Lessons are executed for their decks: pictures are drawn for a room, one on a slide, and
 widgets are live. The page itself puts what has no room on a slide on the next: deck.js.
 """
 
@@ -81,12 +81,13 @@ def build(
 
 
 def executed(path: Path) -> NotebookNode:
-    """Execute a lesson for its deck: pictures are those of a slide, and ``lecture.draw`` is run."""
+    """Execute a lesson for its deck: pictures are those of a slide, and those for it alone too."""
     notebook = nbformat.read(path, as_version=4)
     kept = [cell.source for cell in notebook.cells]
     for cell in notebook.cells:
         if "draw" in _of(cell):
-            cell.source += "\n" + _of(cell)["draw"]
+            pictures = f"mha_course.lessons.l{path.stem}.pictures"
+            cell.source += f"\nimport {pictures}\n{pictures}.{_of(cell)['draw']}()"
     rendering.execute(notebook, "SLIDE")
     for cell, source in zip(notebook.cells, kept, strict=True):
         cell.source = source
