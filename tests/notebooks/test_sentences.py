@@ -57,5 +57,5 @@ def test_17_counts_sentences_and_measures_what_ships():
     for run in precomputed.load().one_layer.values():
         assert run["words"] < 0.06
         assert max(0.29, 0.5 * run["repeated"]) < run["averaged"] < 0.9 * run["repeated"]
-        assert 0.29 < run["positions"]
+        assert run["positions"] > 0.29
         assert run["pieces"] < 0.3
