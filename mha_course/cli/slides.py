@@ -8,8 +8,9 @@ begins a slide as well. Paragraphs go to the notes; formulas, tables, quotations
 ``lecture.text`` is shown instead, and stands below a picture in place of its sentence. The first
 cell of a section also has its ``minutes`` and ``notes``. ``lecture.show`` is ``output``, ``code``
 or ``both``; ``lecture.draw`` names a function of the lesson's ``pictures`` that draws a picture for
-the slide alone, behind that of the cell. Lessons are executed for their decks: pictures are drawn for a room, one on a slide, and
-widgets are live. The page itself puts what has no room on a slide on the next: deck.js.
+the slide alone, behind that of the cell. Lessons are executed for their decks: pictures are drawn
+for a room, one on a slide, and widgets are live. The page itself puts what has no room on a slide
+on the next: deck.js.
 """
 
 from __future__ import annotations

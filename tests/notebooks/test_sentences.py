@@ -18,7 +18,7 @@ QUOTED = re.compile(
     r"(?s)```.*?```|`[^`]*`|\$[^$]*\$|\]\([^)]*\)|arXiv:? ?[\d.]+|\(PyTorch [^)]*\)"
 )
 # Numbers that are chosen, or measured elsewhere.
-GIVEN = {"17": {"0.001"}}
+GIVEN = {"16": {"0.003"}, "17": {"0.001"}}
 
 
 def seen(notebook):
