@@ -7,9 +7,10 @@ lecturer alone, ``skip`` is left out. What a slide says is its heading: ``lectur
 begins a slide as well. Paragraphs go to the notes; formulas, tables, quotations and exercises stay.
 ``lecture.text`` is shown instead, and stands below a picture in place of its sentence. The first
 cell of a section also has its ``minutes`` and ``notes``. ``lecture.show`` is ``output``, ``code``
-or ``both``; ``lecture.draw`` is code that draws a picture for the slide alone, behind that of the
-cell. Lessons are executed for their decks: pictures are drawn for a room, one on a slide, and
-widgets are live. The page itself puts what has no room on a slide on the next: deck.js.
+or ``both``; ``lecture.draw`` names a function of the lesson's ``pictures`` that draws a picture for
+the slide alone, behind that of the cell. Lessons are executed for their decks: pictures are drawn
+for a room, one on a slide, and widgets are live. The page itself puts what has no room on a slide
+on the next: deck.js.
 """
 
 from __future__ import annotations
@@ -87,12 +88,14 @@ def executed(path: Path) -> NotebookNode:
     """
     notebook = nbformat.read(path, as_version=4)
     lesson = notebook.cells
+    pictures = f"mha_course.lessons.l{path.stem}.pictures"
     drawing = {}
     notebook.cells = []
     for cell in lesson:
         notebook.cells.append(cell)
         if "draw" in _of(cell):
-            drawing[cell.id] = nbformat.v4.new_code_cell(_of(cell)["draw"])
+            source = f"import {pictures}\n{pictures}.{_of(cell)['draw']}()"
+            drawing[cell.id] = nbformat.v4.new_code_cell(source)
             notebook.cells.append(drawing[cell.id])
     rendering.execute(notebook, "SLIDE")
     notebook.cells = lesson

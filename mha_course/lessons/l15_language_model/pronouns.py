@@ -13,7 +13,13 @@ from typing import Any
 import torch
 
 from mha_course.datasets.grammar import Sentence, sentences
-from mha_course.experiments.head_analysis import ablate_heads, all_heads, relation_weights
+from mha_course.experiments.head_analysis import (
+    ablate_heads,
+    all_heads,
+    move_second_word,
+    position_baseline,
+    relation_weights,
+)
 from mha_course.lessons.l15_language_model import language_model
 from mha_course.lessons.l15_language_model.causal_model import CausalLanguageModel
 from mha_course.models import language
@@ -54,6 +60,71 @@ def report(model: CausalLanguageModel) -> dict[str, Any]:
     without = [accuracy(ablate_heads(model, [head]), texts) for head in all_heads(model)]
     listed = {name: table.flatten().tolist() for name, table in relations.items()}
     return {**listed, "accuracy": accuracy(model, texts), "without": without}
+
+
+def weight_rows(
+    model: CausalLanguageModel, untrained: CausalLanguageModel
+) -> list[tuple[str | float, ...]]:
+    """Compare the weight from a pronoun's place to its noun with baselines, one row for each head.
+
+    Returns: rows of a head, its weight on the noun, on the other noun, on the same positions where
+        they are not related, and that of an untrained model on the noun.
+    """
+    texts = unseen()
+    weights = language_model.weights(model, texts)
+    columns = [
+        relation_weights(weights, texts, "pronoun"),
+        relation_weights(weights, texts, "distractor"),
+        position_baseline(weights, texts, "pronoun"),
+        relation_weights(language_model.weights(untrained, texts), texts, "pronoun"),
+    ]
+    measured = torch.stack(columns, -1)  # (L, H, columns)
+    return [
+        (f"layer {layer}, head {head}", *measured[layer, head].tolist())
+        for layer, head in all_heads(model)
+    ]
+
+
+def kind_rows(model: CausalLanguageModel, layer: int, head: int) -> list[tuple[str, float, float]]:
+    """Return a head's weight on a pronoun's noun and elsewhere, for three kinds of sentences.
+
+    Elsewhere is the other noun in sentences with because; in the third kind the noun and the
+    adjective before it are exchanged, and elsewhere is where the noun stood.
+    """
+    texts = unseen()
+    kinds = {
+        kind: ([text for text in texts if text.kind == kind], "pronoun", "distractor")
+        for kind in ("because_subject", "because_object")
+    }
+    kinds["noun and adjective exchanged"] = (move_second_word(texts, "pronoun"), "word", "place")
+    rows = []
+    for name, (some, own, elsewhere) in kinds.items():
+        weights = language_model.weights(model, some)
+        to_own, away = (
+            relation_weights(weights, some, each)[layer, head].item() for each in (own, elsewhere)
+        )
+        rows.append((name, to_own, away))
+    return rows
+
+
+def ablation_rows(model: CausalLanguageModel, found: dict[str, Any]) -> list[tuple[str, float]]:
+    """Return the share of right pronouns without the two heads that attend to the noun most, and
+    without the head that is worst to lose.
+
+    Args: found is the model's ``report``.
+    """
+    heads, without = all_heads(model), found["without"]
+    best, second, *_ = sorted(range(len(heads)), key=lambda n: -found["noun"][n])
+    worst = min(range(len(heads)), key=lambda n: without[n])
+    name = [f"layer {layer}, head {head}" for layer, head in heads]
+    both = ablate_heads(model, [heads[best], heads[second]])
+    return [
+        ("nothing", found["accuracy"]),
+        (name[best], without[best]),
+        (f"{name[second]}, which attends there second most", without[second]),
+        ("both", accuracy(both, unseen())),
+        (f"{name[worst]}, the worst to lose", without[worst]),
+    ]
 
 
 def to_adjective(text: Sentence) -> Sentence:

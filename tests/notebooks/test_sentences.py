@@ -1,0 +1,61 @@
+"""What the lessons say in numbers. A number in a paragraph stands in an output of its lesson, and
+nbval compares outputs; what no output shows is computed here.
+"""
+
+import base64
+import re
+
+import pytest
+from lessons import LESSONS, code_cells, prose, read
+
+from mha_course import example
+from mha_course.datasets.grammar import noun_pairs, sentences
+from mha_course.experiments import head_analysis, precomputed
+from mha_course.lessons.l17_what_heads_do import head_tables, induction
+
+NUMBER = re.compile(r"(?<![\d.])\d+\.\d\d+(?![\d.])")
+QUOTED = re.compile(
+    r"(?s)```.*?```|`[^`]*`|\$[^$]*\$|\]\([^)]*\)|arXiv:? ?[\d.]+|\(PyTorch [^)]*\)"
+)
+# Numbers that are chosen, or measured elsewhere.
+GIVEN = {"16": {"0.003"}, "17": {"0.001"}}
+
+
+def seen(notebook):
+    """Return all that the outputs of a lesson show, with the words in its pictures."""
+    parts = []
+    for cell in code_cells(notebook):
+        for output in cell.outputs:
+            data = output.get("data", {})
+            page = data.get("text/html", "")
+            parts += [output.get("text", ""), data.get("text/plain", "")]
+            parts += re.findall(r">([^<>]+)<", page)
+            for picture in re.findall(r'svg\+xml;base64,([^"]*)', page):
+                parts += re.findall(">([^<>]+)</text>", base64.b64decode(picture).decode())
+    return "\n".join(parts)
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_numbers_in_paragraphs_are_shown(path):
+    stated = set(NUMBER.findall(QUOTED.sub("", prose(read(path)))))
+    assert stated - set(NUMBER.findall(seen(read(path)))) == GIVEN.get(path.name[:2], set())
+
+
+def test_17_counts_sentences_and_measures_what_ships():
+    known, texts = set(noun_pairs("train")), sentences(1000, "test", seed=16)
+    assert len(noun_pairs("test")) == 19
+    assert sum((second, first) in known for first, second in noun_pairs("test")) == 17
+    with_pronoun = [text for text in texts if "pronoun" in text.pairs]
+    assert len(with_pronoun) == 797
+    assert {text.pairs["pronoun"][0][1] for text in with_pronoun} == {2, 6}
+    assert all((2, 1) in text.pairs["adjective"] for text in texts)
+    masked = head_tables.hide_first_word(texts, "pronoun")
+    weights = head_analysis.relation_table(example.trained_model(), masked, ["pronoun"])[0]
+    assert round(weights[5].item(), 2) == 0.94
+    models = induction.AttentionOnly(2, 1), induction.AttentionOnly(1, 2, 90)
+    assert [sum(w.numel() for w in model.parameters()) for model in models] == [37_408, 38_552]
+    for run in precomputed.load().one_layer.values():
+        assert run["words"] < 0.06
+        assert max(0.29, 0.5 * run["repeated"]) < run["averaged"] < 0.9 * run["repeated"]
+        assert run["positions"] > 0.29
+        assert run["pieces"] < 0.3
