@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from mha_course import plots
 from mha_course.markup import visible
 from mha_course.plots.figures import figure_of, image_html
-from mha_course.widgets.controls import ChoiceControl
+from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels
 
@@ -84,11 +84,12 @@ class Panel(Lab):
             self._loop.call_soon_threadsafe(super()._answer, change)
 
 
-def _control(name: str, values: Sequence[Any] | Mapping[str, Any]) -> ChoiceControl:
+def _control(name: str, values: Sequence[Any] | Mapping[str, Any]) -> Control:
     label = name.replace("_", " ")
     if isinstance(values, Mapping):
         options = tuple(values.values())
-        return ChoiceControl(name, label, "menu", options, options[0], tuple(values))
+        return Control(name, label, "menu", options[0], options, tuple(values))
     options = tuple(values)
-    kind = "choice" if len(options) <= FEW else "slider"
-    return ChoiceControl(name, label, kind, options, options[0])
+    if len(options) <= FEW:
+        return Control(name, label, "choice", options[0], options)
+    return Control(name, label, "slider", options[0], options)

@@ -12,8 +12,8 @@ import torch
 
 from mha_course import example
 from mha_course.attention import MultiHeadAttention
-from mha_course.lessons.l07_multi_head_attention import AttentionScene
 from mha_course.lessons.l07_multi_head_attention.scene.plan import WIDTH
+from mha_course.lessons.l07_multi_head_attention.scene.widget import AttentionScene
 
 STAGES = 9
 WORDS = ["it", "was", "<b>the</b>", "grey", "cat"]

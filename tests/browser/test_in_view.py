@@ -8,7 +8,7 @@ EXPLORER = """import torch
 from mha_course.widgets import HeadExplorer
 words = "the grey cat that chased the loud dogs was hungry".split()
 HeadExplorer(torch.rand(4, 10, 10).mul(5).softmax(-1), queries=words)"""
-LAB = """from mha_course.lessons.l03_scaling import ScalingLab
+LAB = """from mha_course.lessons.l03_scaling.lab import ScalingLab
 ScalingLab()"""
 SCREENS = [(1280, 800), (1920, 1080)]
 CELLS = [LINES, "2 + 2", EXPLORER, LINES, LAB, "1 + 1", LINES, "1 + 1"]

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import torch
 from mha_course import plots
-from mha_course.lessons.l04_softmax import SoftmaxLab
+from mha_course.lessons.l04_softmax.lab import SoftmaxLab
 from mha_course.widgets import HeadExplorer, Panel
 
 def slow(temperature):

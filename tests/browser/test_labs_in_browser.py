@@ -10,11 +10,11 @@ EVIL = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 SETUP = """
 import torch
 from mha_course import example
-from mha_course.lessons.l03_scaling import ScalingLab
-from mha_course.lessons.l04_softmax import SoftmaxLab
-from mha_course.lessons.l05_weighted_sum import WeightedSumLab
-from mha_course.lessons.l07_multi_head_attention import SplitLab
-from mha_course.lessons.l10_positions import RotaryLab
+from mha_course.lessons.l03_scaling.lab import ScalingLab
+from mha_course.lessons.l04_softmax.lab import SoftmaxLab
+from mha_course.lessons.l05_weighted_sum.lab import WeightedSumLab
+from mha_course.lessons.l07_multi_head_attention.lab import SplitLab
+from mha_course.lessons.l10_positions.lab import RotaryLab
 from mha_course.widgets import MaskLab
 torch.set_num_threads(1)
 cat = example.load()

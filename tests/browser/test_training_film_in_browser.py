@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 from mha_course.example import SENTENCE, new_model
-from mha_course.lessons.l13_encoder_block import TrainingFilm
+from mha_course.lessons.l13_encoder_block.film import TrainingFilm
 
 WORDS = SENTENCE.split()
 IT, CAT, CHASED = 12, 2, 4
 LIVE = """
 import time
 from mha_course.example import new_model
-from mha_course.lessons.l13_encoder_block import TrainingFilm
+from mha_course.lessons.l13_encoder_block.film import TrainingFilm
 film = TrainingFilm(new_model(0), steps=100)
 display(film)
 for step in range(0, 101, 5):

@@ -9,13 +9,13 @@ import numpy as np, torch
 from mha_course import plots
 from mha_course.attention import MultiHeadAttention
 from mha_course.example import new_model
-from mha_course.lessons.l13_encoder_block import TrainingFilm
+from mha_course.lessons.l13_encoder_block.film import TrainingFilm
 from mha_course.lessons.l14_vision import shapes
 from mha_course.lessons.l14_vision.vision import VisionTransformer
 from mha_course.lessons.l15_language_model.causal_model import CausalLanguageModel
 from mha_course.models.language import WORDS
 from mha_course.tracing import trace
-from mha_course.lessons.l07_multi_head_attention import AttentionScene
+from mha_course.lessons.l07_multi_head_attention.scene.widget import AttentionScene
 from mha_course.widgets import *
 scores = torch.randn(6, 6, generator=torch.Generator().manual_seed(0))
 words = "the grey cat sat on it".split()

@@ -13,16 +13,15 @@ from widget_cases import CASES, START, first_move
 from mha_course import masks
 from mha_course.attention import attention
 from mha_course.errors import ShapeError
-from mha_course.lessons.l03_scaling import ScalingLab, scaling
 from mha_course.lessons.l03_scaling import lab as scaling_lab
-from mha_course.lessons.l04_softmax import SoftmaxLab
-from mha_course.lessons.l05_weighted_sum import WeightedSumLab
+from mha_course.lessons.l03_scaling import scaling
+from mha_course.lessons.l03_scaling.lab import ScalingLab
+from mha_course.lessons.l04_softmax.lab import SoftmaxLab
 from mha_course.lessons.l05_weighted_sum.lab import TOKENS as WORDS
-from mha_course.lessons.l05_weighted_sum.lab import VALUES, inside
-from mha_course.lessons.l07_multi_head_attention import SplitLab
-from mha_course.lessons.l12_flash_attention import TilingLab
+from mha_course.lessons.l05_weighted_sum.lab import VALUES, WeightedSumLab, inside
+from mha_course.lessons.l07_multi_head_attention.lab import SplitLab
+from mha_course.lessons.l12_flash_attention.lab import TilingLab
 from mha_course.widgets import MaskLab, PlaneLab
-from mha_course.widgets.controls import ChoiceControl, NumberControl, ToggleControl
 from mha_course.widgets.labs.mask import BY_HAND, COURSE, FINITE, PRESETS
 from mha_course.widgets.labs.plane import REACH, TARGET
 from mha_course.widgets.labs.plane import TOKENS as ARROWS
@@ -76,12 +75,9 @@ def test_every_value_of_every_control_is_drawn_and_the_start_again(name):
     lab = make(name)
     start, seen = lab.state, set()
     for control in lab._controls.values():
-        if isinstance(control, ChoiceControl):
-            values = range(len(control.options))
-        elif isinstance(control, NumberControl):
-            values = [control.low, control.high, control.start]
-        else:
-            values = [True, False] if isinstance(control, ToggleControl) else [control.start]
+        values = [control.write(value) for value in control.values] or [control.start]
+        if control.kind in ("linear", "whole"):
+            values += [control.low, control.high]
         for sent in values:
             view = ask(lab, **{control.name: sent})
             assert not view["trouble"]

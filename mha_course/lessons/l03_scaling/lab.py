@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mha_course.lessons.l03_scaling import scaling
 from mha_course.lessons.l03_scaling.scaling import KEYS, Saturation
-from mha_course.widgets.controls import ChoiceControl
+from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, lines, table
 from mha_course.widgets.learner_function import LearnerFunction
@@ -40,13 +40,9 @@ class ScalingLab(Lab):
         options = (*DIVISORS, YOURS) if written else DIVISORS
         super().__init__(
             [
-                ChoiceControl("head_dim", "D", "slider", WIDTHS, 64),
-                ChoiceControl(
-                    "divide_by",
-                    "divide by",
-                    "choice",
-                    options,
-                    YOURS if written else "nothing",
+                Control("head_dim", "D", "slider", 64, WIDTHS),
+                Control(
+                    "divide_by", "divide by", "choice", YOURS if written else "nothing", options
                 ),
             ]
         )

@@ -16,7 +16,7 @@ from mha_course.errors import require
 from mha_course.markup import isolate_word
 from mha_course.plots.figures import SMALL
 from mha_course.widgets.base import esm
-from mha_course.widgets.controls import ChoiceControl
+from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, matrix
@@ -60,18 +60,16 @@ class SoftmaxLab(Lab):
         self._queries = "the queries (dim=-2)"
         super().__init__(
             [
-                ChoiceControl("word", "word", "menu", places, start, tuple(self._tokens)),
-                ChoiceControl("temperature", "temperature", "slider", temperatures, 1.0, written),
-                ChoiceControl(
+                Control("word", "word", "menu", start, places, tuple(self._tokens)),
+                Control("temperature", "temperature", "slider", 1.0, temperatures, written),
+                Control(
                     "shift",
                     "add to all scores",
                     "slider",
-                    (-1000, -100, -10, -1, 0, 1, 10, 100, 1000),
                     0,
+                    (-1000, -100, -10, -1, 0, 1, 10, 100, 1000),
                 ),
-                ChoiceControl(
-                    "over", "softmax over", "choice", (self._keys, self._queries), self._keys
-                ),
+                Control("over", "softmax over", "choice", self._keys, (self._keys, self._queries)),
             ]
         )
 

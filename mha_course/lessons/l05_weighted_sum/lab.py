@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mha_course import plots
 from mha_course.widgets.base import esm
-from mha_course.widgets.controls import PaintedControl, ToggleControl
+from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.inputs import dragged_numbers
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, arrow, arrows, bars, plain
@@ -39,8 +39,8 @@ class WeightedSumLab(Lab):
     def __init__(self) -> None:
         rest = (1 - FIRST) / (len(VALUES) - 1)
         start = [FIRST, *[rest] * (len(VALUES) - 1)]
-        free = ToggleControl("free", "let weights be negative, or not sum to 1")
-        super().__init__([free, PaintedControl("weights", start, _checked)])
+        free = Control("free", "let weights be negative, or not sum to 1", "toggle", False)
+        super().__init__([free, Control("weights", "", "painted", start, check=_checked)])
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
         """Keep the weights within their bounds, and let the others make room for one that is

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mha_course.errors import require
-from mha_course.widgets.controls import ChoiceControl
+from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import HEADS, Panels, matrix, plain, shares, table
 
@@ -45,7 +45,7 @@ class SplitLab(Lab):
         start = max(
             n for n in heads if n * n <= d_model
         )  # about as many heads as each has channels
-        super().__init__([ChoiceControl("num_heads", "H, heads", "slider", heads, start)])
+        super().__init__([Control("num_heads", "H, heads", "slider", start, heads)])
 
     def weights(self, num_heads: int) -> Tensor:
         """Return the weights of every head, (H, S, S)."""

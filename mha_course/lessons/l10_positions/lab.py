@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mha_course import plots, positions
 from mha_course.widgets.base import esm
-from mha_course.widgets.controls import ChoiceControl
+from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, arrow, arrows, bars, lines
 from mha_course.widgets.learner_function import LearnerFunction
@@ -43,16 +43,14 @@ class RotaryLab(Lab):
         self._rope = LearnerFunction("RotaryLab", "rope", rope, positions.rope)
         super().__init__(
             [
-                ChoiceControl("position", "key at", "slider", tuple(range(POSITIONS)), 0),
-                ChoiceControl(
-                    "distance", "query further by", "slider", tuple(range(FURTHEST + 1)), 3
-                ),
-                ChoiceControl(
+                Control("position", "key at", "slider", 0, tuple(range(POSITIONS))),
+                Control("distance", "query further by", "slider", 3, tuple(range(FURTHEST + 1))),
+                Control(
                     "base",
                     "base",
                     "choice",
-                    BASES,
                     10_000.0,
+                    BASES,
                     tuple(f"{base:,.0f}" for base in BASES),
                 ),
             ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mha_course.lessons.l11_kv_cache.model_sizes import MODELS, Published, amount, length
-from mha_course.widgets.controls import ChoiceControl
+from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, lines, table
 
@@ -37,15 +37,13 @@ class CacheLab(Lab):
         model = "Llama 3 8B"
         super().__init__(
             [
-                ChoiceControl("model", "model", "menu", tuple(_BY_NAME), model),
-                ChoiceControl(
-                    "tokens", "tokens", "slider", TOKENS, 4096, tuple(map(length, TOKENS))
+                Control("model", "model", "menu", model, tuple(_BY_NAME)),
+                Control("tokens", "tokens", "slider", 4096, TOKENS, tuple(map(length, TOKENS))),
+                Control("batch", "texts at once", "slider", 1, BATCHES),
+                Control(
+                    "num_kv_heads", "KV heads", "slider", _BY_NAME[model].num_kv_heads, _GROUPS
                 ),
-                ChoiceControl("batch", "texts at once", "slider", BATCHES, 1),
-                ChoiceControl(
-                    "num_kv_heads", "KV heads", "slider", _GROUPS, _BY_NAME[model].num_kv_heads
-                ),
-                ChoiceControl("stored", "cache stored as", "choice", tuple(STORED), "float16"),
+                Control("stored", "cache stored as", "choice", "float16", tuple(STORED)),
             ]
         )
 

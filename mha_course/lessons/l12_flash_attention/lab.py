@@ -17,7 +17,7 @@ from mha_course.markup import isolate_word
 from mha_course.plots.figures import HATCH, SMALL
 from mha_course.plots.scales import signed
 from mha_course.widgets.base import esm
-from mha_course.widgets.controls import ChoiceControl, ToggleControl
+from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, matrix, table
@@ -45,9 +45,9 @@ class TilingLab(Lab):
         words = tuple(f"{size} × {size}" for size in SIZES)
         super().__init__(
             [
-                ChoiceControl("tile", "tile", "slider", tuple(range(1, most + 1)), 1),
-                ChoiceControl("size", "tiles of", "choice", SIZES, SIZES[0], words),
-                ToggleControl("causal", "causal mask"),
+                Control("tile", "tile", "slider", 1, tuple(range(1, most + 1))),
+                Control("size", "tiles of", "choice", SIZES[0], SIZES, words),
+                Control("causal", "causal mask", "toggle", False),
             ]
         )
 

@@ -15,7 +15,7 @@ from mha_course.lessons.l14_vision import vision
 from mha_course.lessons.l14_vision.overlays import attention_overlay
 from mha_course.lessons.l14_vision.shapes import Pictures
 from mha_course.widgets.base import answer_script, esm
-from mha_course.widgets.controls import ChoiceControl
+from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels
 
@@ -54,9 +54,9 @@ class PatchLab(Lab):
         words = ("class token", *(f"patch {n}" for n in queries[:-1]))
         numbers = tuple(range(len(self._images)))
         super().__init__([
-            ChoiceControl("picture", "picture", "slider", numbers, picture),
-            ChoiceControl("layer", "layer", "choice", layers, 0),
-            ChoiceControl("query", "query", "slider", queries, 0, words),
+            Control("picture", "picture", "slider", picture, numbers),
+            Control("layer", "layer", "choice", 0, layers),
+            Control("query", "query", "slider", 0, queries, words),
         ])  # fmt: skip
         self.needs_kernel = False
 

@@ -11,7 +11,7 @@ from mha_course.lessons.l15_language_model.causal_model import (
 )
 from mha_course.lessons.l15_language_model.parsing import recognise
 from mha_course.models.language import WORDS
-from mha_course.widgets.controls import ChoiceControl
+from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, bars, table
 
@@ -43,12 +43,10 @@ class SamplingLab(Lab):
         names = tuple(start or "<start>" for start in STARTS)
         super().__init__(
             [
-                ChoiceControl("temperature", "temperature", "slider", TEMPERATURES, 1.0),
-                ChoiceControl(
-                    "top_k", "top-k", "choice", TOP_K, None, (*map(str, TOP_K[:-1]), "all")
-                ),
-                ChoiceControl("start", "words so far", "menu", STARTS, STARTS[0], names),
-                ChoiceControl("seed", "dice", "slider", tuple(range(30)), 0),
+                Control("temperature", "temperature", "slider", 1.0, TEMPERATURES),
+                Control("top_k", "top-k", "choice", None, TOP_K, (*map(str, TOP_K[:-1]), "all")),
+                Control("start", "words so far", "menu", STARTS[0], STARTS, names),
+                Control("seed", "dice", "slider", 0, tuple(range(30))),
             ]
         )
         self.needs_kernel = True  # six sentences for each of 7,500 states would take minutes

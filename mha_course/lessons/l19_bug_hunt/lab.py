@@ -5,7 +5,7 @@ from __future__ import annotations
 from mha_course.lessons.l19_bug_hunt.hunt import sheet
 from mha_course.lessons.l19_bug_hunt.probes import CALLS
 from mha_course.models import seeded
-from mha_course.widgets.controls import ChoiceControl
+from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, table
 
@@ -20,8 +20,8 @@ class ProbeLab(Lab):
         self._cases = {case.number: case for case in sheet()}
         calls = tuple(CALLS)
         super().__init__([
-            ChoiceControl("case", "case", "slider", tuple(self._cases), 1),
-            ChoiceControl("call", "call", "menu", calls, "leaks(module)"),
+            Control("case", "case", "slider", 1, tuple(self._cases)),
+            Control("call", "call", "menu", "leaks(module)", calls),
         ])  # fmt: skip
 
     def draw(self, case: int, call: str) -> tuple[Panels, str]:

@@ -17,13 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mha_course.errors import ShapeError, require
-from mha_course.widgets.controls import (
-    ChoiceControl,
-    Control,
-    NumberControl,
-    TextControl,
-    ToggleControl,
-)
+from mha_course.widgets.controls import Control
 from mha_course.widgets.head_explorer.maps import PLACE
 
 NAMES = ("temperature", "scale", "mask", "sentence")
@@ -81,20 +75,20 @@ def _is_number(default: Any) -> bool:
 def _control(name: str, default: Any) -> Control:
     """Choose a control by the name of a parameter and by its default."""
     if name == "sentence":
-        return TextControl(name, "Change the words", default)
+        return Control(name, "Change the words", "text", default)
     if name == "mask":
-        return ChoiceControl(name, name, "menu", tuple(dict.fromkeys((*MASKS, default))), default)
+        return Control(name, name, "menu", default, tuple(dict.fromkeys((*MASKS, default))))
     if name in ("temperature", "scale"):
         start = float(default) if _is_number(default) and default > 0 else 1.0
-        return NumberControl(name, name, start, start / 10, start * 10, "log")
+        return Control(name, name, "log", start, low=start / 10, high=start * 10)
     if isinstance(default, bool):
-        return ToggleControl(name, name, default)
+        return Control(name, name, "toggle", default)
     if isinstance(default, int):
         least = 1 if default > 0 else 2 * default
         most = max(8, 4 * default) if default >= 0 else 0
-        return NumberControl(name, name, default, least, most, "whole")
+        return Control(name, name, "whole", default, low=least, high=most)
     low, high = sorted((0.0, 2 * default)) if default else (-1.0, 1.0)
-    return NumberControl(name, name, default, low, 1.0 if 0 < default < 1 else high)
+    return Control(name, name, "linear", default, low=low, high=1.0 if 0 < default < 1 else high)
 
 
 def choice_of_mask(hidden: NDArray[np.bool_]) -> str:

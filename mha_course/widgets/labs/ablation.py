@@ -14,7 +14,7 @@ from mha_course.errors import require
 from mha_course.example import MASK, encode, trained_model
 from mha_course.experiments import head_analysis
 from mha_course.models import MaskedWordModel
-from mha_course.widgets.controls import ToggleControl
+from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import Panels, plain, shares
 
@@ -75,7 +75,10 @@ class AblationLab(Lab):
         toggles = zip(keys, words, names, strict=True)
         verb = "ablate" if layer is None else "switch off"  # as lesson 17 says, and as lesson 0
         super().__init__(
-            [ToggleControl(key, f"{verb} {word}", name in ablated) for key, word, name in toggles]
+            [
+                Control(key, f"{verb} {word}", "toggle", name in ablated)
+                for key, word, name in toggles
+            ]
         )
 
     def draw(self, **ablated: bool) -> tuple[Panels, str]:

@@ -16,7 +16,7 @@ from mha_course.masks import additive_mask, causal_mask, combine_masks, padding_
 from mha_course.plots.figures import SLIDE, style
 from mha_course.plots.scales import BOOL
 from mha_course.widgets.base import answer_script
-from mha_course.widgets.controls import ChoiceControl, PaintedControl
+from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.inputs import scores_and_tokens
 from mha_course.widgets.labs.lab import HERE, Lab
 from mha_course.widgets.labs.panels import Panel, Panels, matrix
@@ -52,17 +52,15 @@ class MaskLab(Lab):
         self._conventions = conventions
         self._scores, self._tokens = scores_and_tokens("MaskLab", scores, tokens)
         size = len(self._tokens)
-        start = causal_mask(size) if mask is None else self._painted(mask)
+        start = causal_mask(size).int().tolist() if mask is None else self._checked(mask)
         first = "causal" if mask is None else PAINTED
         fills = (COURSE, BY_HAND, FINITE)
         counts = tuple(range(size))
         super().__init__([
-            ChoiceControl("preset", "mask", "menu", PRESETS, first),
-            ChoiceControl("n", "n, of padding and window", "slider", counts, min(2, size - 1)),
-            ChoiceControl("fill", "a row that sees nothing", "choice", fills, COURSE),
-            PaintedControl(
-                "mask", start.int().tolist(), lambda sent: self._painted(sent).int().tolist()
-            ),
+            Control("preset", "mask", "menu", first, PRESETS),
+            Control("n", "n, of padding and window", "slider", min(2, size - 1), counts),
+            Control("fill", "a row that sees nothing", "choice", COURSE, fills),
+            Control("mask", "", "painted", start, check=self._checked),
         ])  # fmt: skip
         self.needs_kernel = style.get() is SLIDE  # where it has no room
 
@@ -83,6 +81,10 @@ class MaskLab(Lab):
                 raise ShapeError("MaskLab", rule, expected=expected, got=str(error)) from None
         require_mask("MaskLab", mask, {"B": 1, "H": 1, "T": size, "S": size})
         return mask.detach().cpu().expand(1, 1, size, size)[0, 0]
+
+    def _checked(self, mask: Any) -> list[list[int]]:
+        cells: list[list[int]] = self._painted(mask).int().tolist()
+        return cells
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
         """Let a painted cell make the mask a painted one, and a preset or its n paint all cells."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mha_course.widgets.base import esm
-from mha_course.widgets.controls import NumberControl, PaintedControl
+from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.inputs import dragged_numbers
 from mha_course.widgets.labs.lab import HERE, Lab
 from mha_course.widgets.labs.panels import HEADS, Panel, Panels, arrow, arrows, plain, shares
@@ -49,8 +49,12 @@ class PlaneLab(Lab):
             )
             super().__init__([*_matrix("Q", "queries", START), *_matrix("K", "keys", 0)])
         else:
-            length = NumberControl("length", "length of all three", 1.0, SHORTEST, LONGEST)
-            super().__init__([length, PaintedControl("tokens", TOKENS.tolist(), _points)])
+            length = Control(
+                "length", "length of all three", "linear", 1.0, low=SHORTEST, high=LONGEST
+            )
+            super().__init__(
+                [length, Control("tokens", "", "painted", TOKENS.tolist(), check=_points)]
+            )
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
         """Keep the arrows in step with the controls, and in the plane."""
@@ -143,11 +147,17 @@ def matrix(angle: float, stretch: float) -> Tensor:
     return stretch * torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)
 
 
-def _matrix(letter: str, name: str, start: int) -> list[NumberControl | PaintedControl]:
+def _matrix(letter: str, name: str, start: int) -> list[Control]:
     """Return what moves a matrix: its angle, its stretch, and what it makes of the tokens."""
-    angle = NumberControl(f"{name}_turn", f"W_{letter} turns by °", start, -180, 180, "whole")
-    stretch = NumberControl(f"{name}_stretch", f"W_{letter} stretches by", 1.0, SHORTEST, LONGEST)
-    return [angle, stretch, PaintedControl(name, (TOKENS @ matrix(start, 1).T).tolist(), _points)]
+    angle = Control(f"{name}_turn", f"W_{letter} turns by °", "whole", start, low=-180, high=180)
+    stretch = Control(
+        f"{name}_stretch", f"W_{letter} stretches by", "linear", 1.0, low=SHORTEST, high=LONGEST
+    )
+    return [
+        angle,
+        stretch,
+        Control(name, "", "painted", (TOKENS @ matrix(start, 1).T).tolist(), check=_points),
+    ]
 
 
 def _points(sent: Any) -> list[list[float]]:

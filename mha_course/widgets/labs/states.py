@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from mha_course.plots import figures
-from mha_course.widgets.controls import ChoiceControl, Control, ToggleControl
+from mha_course.widgets.controls import Control
 from mha_course.widgets.learner_function import error_line
 
 MOST = 500
@@ -18,9 +18,8 @@ MOST_ON_SITE = 20_000
 
 
 def are_few(controls: Iterable[Control]) -> bool:
-    """Return whether the controls, all of them choices and switches, have so few states."""
-    known = (ChoiceControl, ToggleControl)
-    sizes = [isinstance(control, known) and len(_options(control)) for control in controls]
+    """Return whether all values of the controls can be listed, and make so few states."""
+    sizes = [len(control.values) for control in controls]
     most = MOST_ON_SITE if figures.style.get() is figures.SITE else MOST
     return all(sizes) and prod(sizes) <= most
 
@@ -51,7 +50,7 @@ def packed(lab: Any, controls: Mapping[str, Control]) -> str:
         shown = panels and [drawn.setdefault(json.dumps(each), len(drawn)) for each in panels]
         states.append([written, shown, text, trouble])
         for name, control in controls.items():
-            for option in _options(control):
+            for option in control.values:
                 moved = {**lab.values, name: option}
                 waiting.append(lab.reconcile(moved, {name: option}))
                 if waiting[-1] != moved:
@@ -62,12 +61,6 @@ def packed(lab: Any, controls: Mapping[str, Control]) -> str:
     table = {"panels": list(map(json.loads, drawn)), "states": states, "lands": lands}
     text = json.dumps(table, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
-
-
-def _options(control: Control) -> tuple[Any, ...]:
-    if isinstance(control, ChoiceControl):
-        return control.options
-    return (False, True) if isinstance(control, ToggleControl) else ()
 
 
 def _written(controls: Mapping[str, Control], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ import torch
 from mha_course import example, plots
 from mha_course.attention import MultiHeadAttention, attention, merge_heads, split_heads
 from mha_course.errors import ShapeError
-from mha_course.lessons.l07_multi_head_attention import AttentionScene
 from mha_course.lessons.l07_multi_head_attention.scene.plan import WIDTH, ScenePlan
+from mha_course.lessons.l07_multi_head_attention.scene.widget import AttentionScene
 from mha_course.plots.scales import palettes
 
 WORDS = ["it", "was", "the", "grey", "cat"]

@@ -7,8 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from mha_course import positions
-from mha_course.lessons.l10_positions import RotaryLab
-from mha_course.lessons.l10_positions.lab import BASES, FURTHEST, POSITIONS
+from mha_course.lessons.l10_positions.lab import BASES, FURTHEST, POSITIONS, RotaryLab
 
 
 def panels(lab):

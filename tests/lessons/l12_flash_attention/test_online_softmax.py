@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from mha_course import flash
-from mha_course.lessons.l12_flash_attention import TilingLab, online_softmax, pictures
+from mha_course.lessons.l12_flash_attention import online_softmax, pictures
+from mha_course.lessons.l12_flash_attention.lab import TilingLab
 
 TOKENS = ["the", "grey", "cat", "that", "chased", "the", "loud", "dogs", "was", "hungry"]
 

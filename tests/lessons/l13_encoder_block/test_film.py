@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mha_course import example, models
-from mha_course.lessons.l13_encoder_block import TrainingFilm
+from mha_course.lessons.l13_encoder_block.film import TrainingFilm
 
 IDS, _ = example.encode([example.SENTENCE.split()])
 IT, CAT = 12, 2

@@ -12,7 +12,8 @@ from training_cache import train_once
 from mha_course import masks, plots
 from mha_course.datasets import grammar
 from mha_course.errors import ShapeError
-from mha_course.lessons.l15_language_model import SamplingLab, language_model, parsing
+from mha_course.lessons.l15_language_model import language_model, parsing
+from mha_course.lessons.l15_language_model.lab import SamplingLab
 from mha_course.models import language
 
 DRAWN = grammar.sentences(300, "train", seed=5)

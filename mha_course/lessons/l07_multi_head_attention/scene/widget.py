@@ -29,7 +29,7 @@ from mha_course.plots.figures import STREAMS
 from mha_course.plots.inputs import as_array, as_names, numbered
 from mha_course.plots.scales import as_bytes, colormap, palettes
 from mha_course.widgets.base import CourseWidget, esm, style
-from mha_course.widgets.controls import TextControl
+from mha_course.widgets.controls import Control
 from mha_course.widgets.learner_function import COURSES, YOURS, LearnerFunction
 
 HERE = Path(__file__).parent
@@ -86,7 +86,7 @@ class AttentionScene(CourseWidget):
             PLACE, "function", recompute and partial(stages_of, recompute)
         )
         types = recompute is not None and "sentence" in inspect.signature(recompute).parameters
-        controls = [TextControl("sentence", "Sentence", " ".join(words))] if types else []
+        controls = [Control("sentence", "Sentence", "text", " ".join(words))] if types else []
         row = words.index(follow) if follow in words else -1
         options = {
             "colours": {**STREAMS, "accent": plots.ACCENT},
