@@ -32,7 +32,7 @@ class Maker(NamedTuple):
 
     make: Callable[[Any], Any]  # of a key
     keys: Sequence[Any]
-    seconds: int  # that one figure takes
+    seconds: int  # that one figure takes on one quiet core
     about: str
     decimals: int = 3
 
@@ -44,26 +44,26 @@ def start(seed: int, steps: int = 3000) -> dict[str, Any]:
 
 MAKERS = {
     "divisors": Maker(
-        scaling.divisor_losses, range(3), 0, "lesson 3: training with other divisors than √D", 4
+        scaling.divisor_losses, range(3), 215, "lesson 3: training with other divisors than √D", 4
     ),
-    "translation": Maker(translation.alignment, range(12), 0, "lesson 9: where translators attend"),
-    "uptraining": Maker(gqa.every_seed, [*gqa.STARTS], 0, "lesson 11: heads that share k and v"),
+    "translation": Maker(translation.alignment, range(12), 2, "lesson 9: where translators attend"),
+    "uptraining": Maker(gqa.every_seed, [*gqa.STARTS], 60, "lesson 11: heads that share k and v"),
     "short": Maker(
-        partial(start, steps=800), (101, 102, 103), 0, "lesson 13: its model from other seeds"
+        partial(start, steps=800), (101, 102, 103), 14, "lesson 13: its model from other seeds"
     ),
-    "vision": Maker(vision.vision_start, range(5), 0, "lesson 14: its model from other seeds"),
+    "vision": Maker(vision.vision_start, range(5), 7, "lesson 14: its model from other seeds"),
     "language": Maker(
-        pronouns.report_from, (*range(7), 201, 202), 0, "lesson 15: its model from other seeds"
+        pronouns.report_from, (*range(7), 201, 202), 6, "lesson 15: its model from other seeds"
     ),
-    "difference": Maker(head_runs.difference, (1, 2, 4), 0, "lesson 16: 200 runs with H heads"),
+    "difference": Maker(head_runs.difference, (1, 2, 4), 90, "lesson 16: 200 runs with H heads"),
     "slower": Maker(
-        partial(head_runs.difference, lr=0.003), (2,), 0, "lesson 16: the same at a lower rate"
+        partial(head_runs.difference, lr=0.003), (2,), 90, "lesson 16: the same at a lower rate"
     ),
-    "two_layers": Maker(head_runs.two_layers, (12, 24), 0, "lesson 16: two layers of one head"),
-    "thin": Maker(head_runs.thin, head_runs.HEADS, 0, "lesson 16: H heads that look up a key"),
-    "starts": Maker(start, range(5), 0, "lesson 17: the example's model from other seeds"),
-    "one_layer": Maker(induction.one_layer, range(3), 0, "lesson 17: induction with one layer"),
-    "bug_hunt": Maker(costs.measure, costs.CASES, 0, "lesson 19: what each mistake costs"),
+    "two_layers": Maker(head_runs.two_layers, (12, 24), 90, "lesson 16: two layers of one head"),
+    "thin": Maker(head_runs.thin, head_runs.HEADS, 8, "lesson 16: H heads that look up a key"),
+    "starts": Maker(start, range(5), 55, "lesson 17: the example's model from other seeds"),
+    "one_layer": Maker(induction.one_layer, range(3), 25, "lesson 17: induction with one layer"),
+    "bug_hunt": Maker(costs.measure, costs.CASES, 30, "lesson 19: what each mistake costs"),
 }
 
 

@@ -228,7 +228,7 @@ def vision_start(seed: int) -> dict[str, Any]:
         model = VisionTransformer()
     pictures = shapes.draw(1000, torch.Generator().manual_seed(99))
     train(model, training_batches(1), answer_loss, steps=STEPS, lr=RATE, progress=False)
-    most, colours = weights_by_colour(model, pictures)[0].max(-1)  # (H,)
+    most, colours = weights_by_colour(model, pictures)[0].max(-1)
     return {
         "accuracy": accuracy(model, pictures),
         "colours": [list(shapes.COLOURS)[number] for number in colours.tolist()],

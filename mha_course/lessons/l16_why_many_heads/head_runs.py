@@ -1,4 +1,4 @@
-"""Runs on two tasks, with many kinds of heads; those that ship take about an hour."""
+"""Runs on two tasks, with many kinds of heads."""
 
 from __future__ import annotations
 
