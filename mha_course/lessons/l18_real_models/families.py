@@ -24,7 +24,7 @@ class Family(NamedTuple):
     settings: Mapping[str, Any] = MappingProxyType({})
 
 
-SIZES = {
+SIZES: dict[str, Any] = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
     "vocab_size": 97, "max_position_embeddings": 64, "pad_token_id": 0,
     "bos_token_id": 1, "eos_token_id": 2,

@@ -25,10 +25,10 @@ from huggingface_hub import (
     try_to_load_from_cache,
 )
 from huggingface_hub.errors import RemoteEntryNotFoundError
-from huggingface_hub.utils import enable_progress_bars
+from huggingface_hub.utils.tqdm import enable_progress_bars
 from safetensors import safe_open
 from tokenizers import Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.types import Device
 from transformers import AutoConfig, PreTrainedModel
@@ -74,7 +74,7 @@ class Checkpoint:
     @cached_property
     def model(self) -> PreTrainedModel:
         """The model in float32, not to be trained, on the device; read when first needed."""
-        return load(self.folder).to(self.device)
+        return on_device(load(self.folder), self.device)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -113,7 +113,13 @@ class Checkpoint:
         """Return a model of the same architecture with random numbers in it."""
         with seeded(seed):
             model = type(self.model)(self.model.config)
-        return model.to(self.device).eval().requires_grad_(False)
+        return on_device(model.eval().requires_grad_(False), self.device)
+
+
+def on_device(model: PreTrainedModel, device: Device) -> PreTrainedModel:
+    """Move a model to a device, and return it."""
+    nn.Module.to(model, device)
+    return model
 
 
 def load(folder: Path, attention: str = "eager") -> PreTrainedModel:
@@ -253,10 +259,10 @@ def heads_off(gpt2: PreTrainedModel, heads: Sequence[Head]) -> Iterator[None]:
     """
     hooks = []
     for layer, head in heads:
-        attention = gpt2.get_submodule(f"transformer.h.{layer}.attn")
-        width = attention.head_dim
+        project = gpt2.get_submodule(f"transformer.h.{layer}.attn.c_proj")
+        width = gpt2.config.hidden_size // gpt2.config.num_attention_heads
         columns = slice(head * width, (head + 1) * width)
-        hooks.append(attention.c_proj.register_forward_pre_hook(_without(columns)))
+        hooks.append(project.register_forward_pre_hook(_without(columns)))
     try:
         yield
     finally:
@@ -265,7 +271,7 @@ def heads_off(gpt2: PreTrainedModel, heads: Sequence[Head]) -> Iterator[None]:
 
 
 def _without(columns: slice) -> Callable[..., Tensor]:
-    def clear(module: torch.nn.Module, inputs: tuple[Tensor]) -> Tensor:
+    def clear(module: nn.Module, inputs: tuple[Tensor]) -> Tensor:
         merged = inputs[0].clone()  # (B, S, C)
         merged[..., columns] = 0.0
         return merged
@@ -284,11 +290,6 @@ def induction_scores(weights: Tensor, period: int) -> Tensor:
     Args: weights (L, B, H, S, S), of sequences with S = 2 periods.
     """
     return weights[..., period:, :].diagonal(1, -2, -1).mean((1, 3))
-
-
-def first_token_share(weights: Tensor) -> Tensor:
-    """Return each head's mean weight on the first token from all later ones, (L, H)."""
-    return weights[..., 1:, 0].mean((1, 3))
 
 
 def top_heads(scores: Tensor, count: int = 4) -> list[Head]:

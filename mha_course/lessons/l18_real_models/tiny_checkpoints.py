@@ -249,7 +249,8 @@ def measure(model: PreTrainedModel, tokenizer: Tokenizer) -> dict[str, Any]:
 
 def save(model: PreTrainedModel, tokenizer: Tokenizer, folder: Path) -> None:
     """Write a model as transformers does; the names of GPT-2 have no prefix, as on the hub."""
-    whole = model.base_model if model.config.model_type == "gpt2" else model
+    is_gpt2 = model.config.model_type == "gpt2"
+    whole: Any = model.get_submodule(model.base_model_prefix) if is_gpt2 else model
     whole.save_pretrained(folder)
     model.config.architectures = [type(model).__name__]
     model.config.save_pretrained(folder)

@@ -195,7 +195,6 @@ def test_scores_are_means_of_single_weights():
     period = S // 2
     pairs = {  # from and to
         real_models.previous_token_scores: [(t, t - 1) for t in range(1, S)],
-        real_models.first_token_share: [(t, 0) for t in range(1, S)],
         lambda weights: real_models.induction_scores(weights, period): [
             (t, t - period + 1) for t in range(period, S)
         ],
