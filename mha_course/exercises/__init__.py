@@ -1,5 +1,8 @@
 """``check`` judges an answer, ``hint`` helps, ``predict`` and ``review`` ask."""
 
+import os
+import sys
+
 from mha_course.exercises.catalogue import NAMES, QUESTIONS
 from mha_course.exercises.checker import check
 from mha_course.exercises.hint_ladder import hint, solution
@@ -19,3 +22,8 @@ __all__ = [
     "review",
     "solution",
 ]
+
+if "google.colab" in sys.modules:
+    print("Colab does not keep this page: File ▸ Save a copy in Drive keeps your answers.")
+elif "BINDER_LAUNCH_HOST" in os.environ:
+    print("Binder does not keep this page: File ▸ Download keeps your answers.")

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import copy
 
+import torch
+
 from mha_course import example
-from mha_course.caching import GroupedQueryAttention
+from mha_course.attention import attention
+from mha_course.caching import GroupedQueryAttention, KVCache, decode_chunk, repeat_kv
 from mha_course.datasets.grammar import sentences
 from mha_course.experiments import precomputed
+from mha_course.experiments.costs import count_flops
 from mha_course.experiments.head_analysis import accuracy
 from mha_course.models import MaskedWordModel, masked_word_loss, seeded, train
 
@@ -29,6 +33,23 @@ RATES = (1e-3, 3e-3)  # the second is that of the model that ships
 
 # Of every seed, before and after: right guesses of each relation.
 Runs = dict[str, dict[str, list[float]]]
+
+
+def costs_of(num_kv_heads: int) -> tuple[int, float, float, int]:
+    """Count what one new word costs in a layer of eight query heads, 96 wide.
+
+    Returns: its parameters, thousands of FLOPs of the projections and of attention to 1,024 words,
+        and the bytes that the word takes in the cache.
+    """
+    module = GroupedQueryAttention(96, 8, num_kv_heads)
+    word, kept = torch.zeros(1, 1, 96), KVCache()
+    projections = count_flops(lambda: module(word)).projections
+    kv = repeat_kv(torch.zeros(1, num_kv_heads, 1024, 12), 8)
+    attending = count_flops(lambda: attention(torch.zeros(1, 8, 1, 12), kv, kv)).attention
+    with torch.no_grad():
+        decode_chunk(module, word, kept)
+    parameters = sum(parameter.numel() for parameter in module.parameters())
+    return parameters, projections / 1e3, attending / 1e3, kept.bytes
 
 
 def group_kv_heads(
