@@ -117,7 +117,7 @@ def test_one_relative_of_each_family_is_refused(name):
             assert not verdict(name, *picks.choice(relatives))
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("name", NAMES)
 def test_every_relative_is_refused(name):
     found = [verdict(name, *relative) for relative in all_relatives(EXERCISES[name])]

@@ -3,7 +3,7 @@
 import re
 
 NUMBER = re.compile(r"(?<![\w.]-)(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?")
-WORDS = "two three four five six seven eight nine ten".split()
+WORDS = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 IN_WORDS = {word: number for number, word in enumerate(WORDS, start=2)}
 IN_WORDS |= {"half": 0.5, "twice": 2, "sixteen": 16}
 EITHER = re.compile(rf"{NUMBER.pattern}|\b(?:{'|'.join(IN_WORDS)})\b", re.IGNORECASE)
