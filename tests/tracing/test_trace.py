@@ -17,8 +17,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import flex_attention
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from mha_course import models, variants
 from mha_course.attention import MultiHeadAttention, split_heads
@@ -841,16 +839,6 @@ def test_nothing_at_all(x):
     assert found.steps == ()
     assert repr(found) == "Trace: no steps"
     assert trace(math.sqrt, 4.0).result == 2.0
-
-
-class BareFunctions(TorchFunctionMode):
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {}))
-
-
-class BareDispatch(TorchDispatchMode):
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {}))
 
 
 def chain(x, living):
