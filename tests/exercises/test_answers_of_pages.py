@@ -101,9 +101,8 @@ def whose_heads(width, heads, size):
 def softmax_axis(*sizes):
     keys = sizes[-1]
     q, k = torch.randn(*sizes[:3], 6), torch.randn(*sizes[:2], keys, 6)
-    want = attend(
-        q, k, torch.eye(keys).expand(*sizes[:2], keys, keys)
-    )  # values that show the weights
+    shows_weights = torch.eye(keys).expand(*sizes[:2], keys, keys)
+    want = attend(q, k, shows_weights)
     scores = q @ k.mT / 6**0.5
     right = [dim for dim in (1, -2, -1) if torch.allclose(scores.softmax(dim), want, atol=1e-5)]
     return f"dim={right[0]}"
@@ -183,7 +182,8 @@ def what_a_head_reads(heads, width, size):
     read = int((gradient[0, 3] != 0).sum())
     if (read, len(q)) == (size, size):
         return "exactly that"
-    return f"a head reads {'all ' * (read == width)}{read} and makes {len(q)}"
+    which = f"all {read}" if read == width else f"{read}"
+    return f"a head reads {which} and makes {len(q)}"
 
 
 def twice_the_heads():

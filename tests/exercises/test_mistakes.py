@@ -1,7 +1,6 @@
 """Every mistake is recognised, and told apart from the others and from right."""
 
 import itertools
-import time
 
 import pytest
 import solutions
@@ -60,7 +59,6 @@ def test_the_steps_together_are_the_reference(name):
 
 @pytest.mark.parametrize(("name", "mutant"), MUTANTS)
 def test_a_mistake_is_named(name, mutant):
-    start = time.thread_time()
     report = check(name, EXERCISES[name].implementation(mutant.change))
     assert report.status in ("wrong", "error")
     assert report.mistake in (mutant.mistake.name or None, *ALIKE.get(mutant.mistake.row.key, ()))
@@ -69,7 +67,6 @@ def test_a_mistake_is_named(name, mutant):
         "numbers are" in mutant.mistake.row.title or "sum to" in mutant.mistake.row.title
     )
     assert not (report.status == "error" and told_of_results)
-    assert time.thread_time() - start < 3
 
 
 def test_every_mistake_shows_on_some_input():
@@ -112,7 +109,6 @@ def test_of_two_products_that_crash_alike_the_shapes_tell_which(step, name):
     ],
 )
 def test_two_mistakes_at_once_are_both_named(one, two):
-    start = time.thread_time()
     report = check(
         "multi_head_attention", EXERCISES["multi_head_attention"].implementation(one, two)
     )
@@ -122,7 +118,6 @@ def test_two_mistakes_at_once_are_both_named(one, two):
         "scale-no-root",
     )  # the one that stands first
     assert " And: " in report.message
-    assert time.thread_time() - start < 3
 
 
 @pytest.mark.parametrize("name", NAMES)

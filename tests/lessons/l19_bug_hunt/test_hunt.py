@@ -196,7 +196,7 @@ def refuted(suspect, name):
     return call, unlike, number, here or number
 
 
-@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.weekly)])
 def test_a_wrong_choice_is_answered_by_a_number_that_speaks_against_it(step):
     """For every so many pairs of a case of the lesson with one mistake and another mistake."""
     for suspect, name in [*itertools.product(sheet()[:10], SINGLE)][::step]:
@@ -213,7 +213,7 @@ def test_of_two_mistakes_a_number_speaks_against_a_third_whatever_the_other_is()
     speaks_for_no_pair(suspect, [*SINGLE][::5])
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("names", PAIRS, ids="+".join)
 def test_of_any_two_mistakes_a_number_speaks_against_a_third(names):
     speaks_for_no_pair(Case(11, 0, names, SIZES[0]), SINGLE)
