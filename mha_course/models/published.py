@@ -21,8 +21,8 @@ from mha_course.errors import ShapeError, require, require_shape
 # What some models hand over beside q, k, v and the mask, and what it is.
 EXTRAS = {
     "softcap": "a soft cap on its scores",
-    "position_bias": "a bias that is added to its scores",
-    "s_aux": "a sink, one more score for each head",
+    "position_bias": "a bias for its scores",
+    "s_aux": "a sink in each head",
 }
 # transformers takes names with these in them for implementations of its own.
 RESERVED = ("sdpa", "flash", "flex", "eager", "paged|", "/")
@@ -130,7 +130,7 @@ def _extras(
             called = _called(attention)
             raise ShapeError(
                 type(module).__name__,
-                f"this model's attention has {what}, and {called} has no parameter for it",
+                f"this model has {what}, which {called} does not take",
                 expected=f"a parameter {name}",
                 got=f"{called}({', '.join(taken)})",
                 fix=f"def {called}(q, k, v, mask=None, {name}=None)",
@@ -140,16 +140,14 @@ def _extras(
 
 
 def _parameters(attention: Callable[..., Any]) -> list[str]:
-    """Return the parameters that can be given by name.
+    """Return the names of a function's parameters.
 
-    ``**kwargs`` does not count: a function that takes anything would ignore what it does not know.
+    ``**kwargs`` stands for none: a function that takes anything would ignore what it does not know.
     """
     try:
-        parameters = inspect.signature(attention).parameters.values()
+        return list(inspect.signature(attention).parameters)
     except ValueError:  # some functions of torch have no signature
         return []
-    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return [parameter.name for parameter in parameters if parameter.kind in by_name]
 
 
 def _called(attention: Callable[..., Any]) -> str:

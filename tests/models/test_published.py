@@ -141,8 +141,8 @@ def attend_more(q, k, v, mask=None, softcap=None, position_bias=None, s_aux=None
 
 REFUSED = {
     "Gemma 2": ("Gemma2Attention", "softcap", "a soft cap on its scores"),
-    "T5": ("T5Attention", "position_bias", "a bias that is added to its scores"),
-    "gpt-oss": ("GptOssAttention", "s_aux", "a sink, one more score for each head"),
+    "T5": ("T5Attention", "position_bias", "a bias for its scores"),
+    "gpt-oss": ("GptOssAttention", "s_aux", "a sink in each head"),
 }
 
 
@@ -154,7 +154,7 @@ def test_what_a_model_gives_besides_is_refused_or_taken(name, tmp_path):
     inputs = {"input_ids": IDS, "attention_mask": PADDING["right"].long()}
     inputs |= {"decoder_input_ids": IDS} if name == "T5" else {}
     message = (
-        f"{place}: this model's attention has {what}, and attention has no parameter for it. "
+        f"{place}: this model has {what}, which attention does not take. "
         f"expected a parameter {parameter}, got attention(q, k, v, mask), "
         f"fix: def attention(q, k, v, mask=None, {parameter}=None)"
     )
@@ -219,8 +219,8 @@ def test_flags_numbers_and_position_ids_are_ignored_and_tensors_are_not(draw):
              "position_ids": torch.arange(T)}  # fmt: skip
     assert torch.equal(forward(q, k, v, None, **given)[0], forward(q, k, v)[0])
     message = (
-        "Module: this model's attention has a tensor “slopes”, and attention has no parameter for "
-        "it. expected a parameter slopes, got attention(q, k, v, mask), "
+        "Module: this model has a tensor “slopes”, which attention does not take. "
+        "expected a parameter slopes, got attention(q, k, v, mask), "
         "fix: def attention(q, k, v, mask=None, slopes=None)"
     )
     refused(lambda: forward(q, k, v, None, slopes=torch.ones(H)), message)
