@@ -45,9 +45,9 @@ SETTINGS = {
     "TORCHDYNAMO_DISABLE": "1",  # it would run a compiler
 }
 CONTAINER = (
-    "printf 'FROM python:3.13\\nCOPY . /src\\nRUN pip install /src\\n' | docker build -t mha-course "
-    "-f - . && docker run --rm --network none --read-only --cap-drop ALL --tmpfs /tmp -v "
-    '"{folder}":/in:ro -v "{out}":/out mha-course mha-course grade /in --out /out --unconfined'
+    "printf 'FROM python:3.13\\nCOPY . /src\\nRUN pip install /src\\n' | docker build -t "
+    "mha-course -f - . && docker run --rm --network none --read-only --cap-drop ALL --tmpfs "
+    '/tmp -v "{folder}":/in:ro -v "{out}":/out mha-course mha-course grade /in --out /out --unconfined'
 )
 
 
@@ -136,7 +136,7 @@ def _listen(process: subprocess.Popen[bytes], stop: Event) -> tuple[bytes, str]:
 
 
 def _taken(number: int) -> str:
-    """Return what a process and all below it take too much of; nothing where it is within limits."""
+    """Return what a process and all below it take too much of; nothing within limits."""
     memory, seconds, count = 0, 0.0, 0
     for process in _below(number):
         with suppress(psutil.Error):

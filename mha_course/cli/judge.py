@@ -1,8 +1,8 @@
 """Judge all answers of one learner: the program that runs in a sandbox, and knows nobody else's.
 
-It reads a line of JSON and the notebooks from its input, and writes lines of JSON. This process runs
-none of the learner's code: each answer runs in a fork. Whoever reads the lines trusts no pass before
-the numbers in it are compared.
+It reads a line of JSON and the notebooks from its input, and writes lines of JSON. This process
+runs none of the learner's code: each answer runs in a fork. Whoever reads the lines trusts no pass
+before the numbers in it are compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -116,14 +116,14 @@ class Notebook:
         return (AS_TEXT if as_text else NO_DEFINITION).format(name)
 
 
-def judge_all(notebook: Notebook, salt: str, tell: Callable[[Verdict], None]) -> None:
+def judge_all(notebook: Notebook, salt: str) -> Iterator[Verdict]:
     """Judge the answers of a notebook, then those again that failed because of others."""
     verdicts = dict[str, Verdict]()
     for answer in notebook.answers:
         verdict = _first(notebook, answer, salt)
         verdicts[answer.exercise] = verdict
         if verdict["status"] == "correct":
-            tell(verdict)
+            yield verdict
     failed = {name for name, verdict in verdicts.items() if verdict["status"] != "correct"}
     for answer in notebook.answers:
         if answer.exercise in failed:
@@ -133,7 +133,7 @@ def judge_all(notebook: Notebook, salt: str, tell: Callable[[Verdict], None]) ->
             if others and verdict["status"] != "unattempted":
                 again = _in_fork(notebook, answer, notebook.statements, salt, others)
                 verdict = min(verdict, again, key=_rank)
-            tell(verdict)
+            yield verdict
 
 
 def _first(notebook: Notebook, answer: Answer, salt: str) -> Verdict:
@@ -189,8 +189,8 @@ def _in_fork(
         BEST_FIRST.index(told["status"])
         verdict = told
     verdict.setdefault("begun", None)
-    used = course_functions(answer, chosen)
-    return verdict | {"exercise": answer.exercise, "replaced": [*replaced], "uses": used}
+    verdict["uses"] = course_functions(answer, chosen) if verdict["begun"] else []
+    return verdict | {"exercise": answer.exercise, "replaced": [*replaced]}
 
 
 def _read_line(descriptor: int) -> tuple[bytes, bool]:
@@ -334,7 +334,8 @@ def main() -> None:
             text = f"This is no notebook that can be read ({type(error).__name__})."
             tell(notebook=number, trouble=str(error) if known else text)
     for number, notebook in notebooks.items():
-        judge_all(notebook, request["salt"], lambda verdict: tell(notebook=number, **verdict))
+        for verdict in judge_all(notebook, request["salt"]):
+            tell(notebook=number, **verdict)
 
 
 if __name__ == "__main__":
