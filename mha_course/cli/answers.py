@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import count
 
 from IPython.core.inputtransformer2 import TransformerManager
 
@@ -35,6 +36,7 @@ READING = {"get", "keys", "values", "items", "copy"}  # methods of a dict that c
 # What is called for what it shows: by name, or by the package that it is imported from.
 SHOWING = {"print", "display", "check", "hint", "predict", "progress", "solution", "trace"}
 DRAWING = {"mha_course", "matplotlib", "seaborn", "IPython", "ipywidgets"}
+_NUMBERS = count(1)  # of cells: those of two notebooks must not be mixed up in a traceback
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
 
@@ -104,9 +106,9 @@ def read_cells(notebook: bytes) -> list[Cell]:
 def read_statements(cells: Iterable[Cell]) -> list[Statement]:
     """Return the statements of the cells of code, with the names that each uses and changes."""
     statements = []
-    for number, cell in enumerate(cell for cell in cells if cell.kind == "code"):
+    for cell in (cell for cell in cells if cell.kind == "code"):
         source = _as_python(cell.source)
-        file = f"your code, cell {number}"
+        file = f"your code, cell {next(_NUMBERS)}"
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         try:
             nodes = [part for node in ast.parse(source).body for part in _single(node)]

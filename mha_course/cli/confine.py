@@ -28,6 +28,8 @@ JUDGE = "mha_course.cli.judge"
 DISK = 64 << 20  # bytes, in each of the two folders that can be written
 MEMORY = 3 << 30  # bytes, of all processes of a learner together
 PROCESSES = 64
+SECONDS = 10  # of computing, for one answer
+ASLEEP = 60  # seconds by the clock, for an answer that computes nothing
 COMPUTING = 120  # seconds, of all answers of a learner together
 PATIENCE = 600  # seconds by the clock
 LONGEST = 64 << 20  # bytes of verdicts
@@ -47,7 +49,8 @@ SETTINGS = {
 CONTAINER = (
     "printf 'FROM python:3.13\\nCOPY . /src\\nRUN pip install /src\\n' | docker build -t "
     "mha-course -f - . && docker run --rm --network none --read-only --cap-drop ALL --tmpfs "
-    '/tmp -v "{folder}":/in:ro -v "{out}":/out mha-course mha-course grade /in --out /out --unconfined'
+    '/tmp -v "{folder}":/in:ro -v "{out}":/out mha-course mha-course grade /in --out /out '
+    "--unconfined"
 )
 
 
@@ -87,8 +90,9 @@ def run_judge(
 ) -> tuple[list[dict[str, Any]], str]:
     """Judge the notebooks of one learner; return what the judge tells, and why it was stopped."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as request:
-        sizes = [len(content) for content in notebooks]
-        request.write(json.dumps({"salt": salt, "sizes": sizes}).encode() + b"\n")
+        asked = {"salt": salt, "seconds": SECONDS, "patience": ASLEEP}
+        asked["sizes"] = [len(content) for content in notebooks]
+        request.write(json.dumps(asked).encode() + b"\n")
         request.writelines(notebooks)
         request.seek(0)
         environment = os.environ | SETTINGS | {"PYTHONPATH": str(PACKAGE.parent)}

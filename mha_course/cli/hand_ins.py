@@ -230,7 +230,7 @@ def _are_several(files: Sequence[HandIn], depth: int) -> bool:
         person = " ".join(
             word
             for word in words
-            if word not in OF_LESSONS | OF_COPIES and not re.fullmatch(r"v?\d{1,2}", word)
+            if word not in OF_LESSONS | OF_COPIES and not re.fullmatch(r"v?\d{1,4}", word)
         )
         for exercise in each.exercises:
             owners[exercise] |= {person} - {""}

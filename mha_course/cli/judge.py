@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.fx.experimental.symbolic_shapes  # else each fork loads it at its first gradient
@@ -44,8 +44,6 @@ from mha_course.exercises.inputs import MORE_QUERIES, OTHER_NUMBERS, OTHER_SIZES
 from mha_course.exercises.sandbox import explain, run
 from mha_course.torch_internals import WithoutSubclasses
 
-SECONDS = 10  # of computing, for one answer
-PATIENCE = 60.0  # seconds by the clock, for an answer that sleeps
 MEMORY = 3 << 30  # bytes that an answer may take
 FILE_SIZE = 64 << 20
 OPEN_FILES = 256
@@ -54,14 +52,23 @@ KINDS = (OTHER_SIZES, OTHER_NUMBERS, MORE_QUERIES)  # of the inputs that are dra
 BEST_FIRST = ("correct", "wrong", "error", "unattempted")
 JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}  # keyctl's number
 ENDED = "Its process ended by itself, without a result."
-TOO_LONG = f"It was stopped after {SECONDS} seconds of computing. Does a loop never end?"
-ASLEEP = f"It was stopped after {PATIENCE:g} seconds, in which it did not end."
+TOO_LONG = "It was stopped after {} seconds of computing. Does a loop never end?"
+ASLEEP = "It was stopped after {} seconds, in which it did not end."
 LEFT_ASIDE = " An empty stub below your answer was left aside."
 NO_DEFINITION = " No cell of code in the notebook defines `{}`. Was its cell deleted?"
 AS_TEXT = " `{}` is defined in a cell that is Markdown. Make it a cell of code."
 IN_PLACE = " It was judged with the course's own {} in place of yours."
 
 Verdict = dict[str, Any]
+
+
+class Request(NamedTuple):
+    """What is asked for: seconds are those of computing, patience goes by the clock."""
+
+    salt: str
+    seconds: int
+    patience: int
+    sizes: list[int]  # of the notebooks, in bytes
 
 
 def salted_inputs(name: str, salt: str) -> list[tuple[Any, ...]]:
@@ -116,11 +123,11 @@ class Notebook:
         return (AS_TEXT if as_text else NO_DEFINITION).format(name)
 
 
-def judge_all(notebook: Notebook, salt: str) -> Iterator[Verdict]:
+def judge_all(notebook: Notebook, request: Request) -> Iterator[Verdict]:
     """Judge the answers of a notebook, then those again that failed because of others."""
     verdicts = dict[str, Verdict]()
     for answer in notebook.answers:
-        verdict = _first(notebook, answer, salt)
+        verdict = _first(notebook, answer, request)
         verdicts[answer.exercise] = verdict
         if verdict["status"] == "correct":
             yield verdict
@@ -131,19 +138,19 @@ def judge_all(notebook: Notebook, salt: str) -> Iterator[Verdict]:
             others = sorted(failed & names - {answer.exercise})
             verdict = verdicts[answer.exercise]
             if others and verdict["status"] != "unattempted":
-                again = _in_fork(notebook, answer, notebook.statements, salt, others)
+                again = _in_fork(notebook, answer, notebook.statements, request, others)
                 verdict = min(verdict, again, key=_rank)
             yield verdict
 
 
-def _first(notebook: Notebook, answer: Answer, salt: str) -> Verdict:
+def _first(notebook: Notebook, answer: Answer, request: Request) -> Verdict:
     """Return the best verdict on an answer at its check, and where it was begun below that."""
     verdicts = []
     for way, statements in notebook.ways(answer):
-        verdict = _in_fork(notebook, way, statements, salt)
+        verdict = _in_fork(notebook, way, statements, request)
         if verdict["begun"] is False and way.end < len(statements):
             below = Answer(way.exercise, way.expression, len(statements))
-            verdict = min(verdict, _in_fork(notebook, below, statements, salt), key=_rank)
+            verdict = min(verdict, _in_fork(notebook, below, statements, request), key=_rank)
         verdicts.append(verdict)
         if verdict["status"] == "correct":
             break
@@ -158,7 +165,7 @@ def _in_fork(
     notebook: Notebook,
     answer: Answer,
     statements: Sequence[Statement],
-    salt: str,
+    request: Request,
     replaced: Sequence[str] = (),
 ) -> Verdict:
     """Judge an answer in a process of its own, with the course's own in place of some others."""
@@ -169,21 +176,21 @@ def _in_fork(
         try:
             os.setsid()
             os.close(reading)
-            _limit(keep=writing)
-            verdict = _judge(notebook, answer, chosen, salt, replaced)
+            _limit(request.seconds, keep=writing)
+            verdict = _judge(notebook, answer, chosen, request.salt, replaced)
             with os.fdopen(writing, "wb") as pipe:
                 pipe.write(json.dumps(verdict).encode() + b"\n")
         finally:
             os._exit(0)
     os.close(writing)
-    line, in_time = _read_line(reading)
+    line, in_time = _read_line(reading, request.patience)
     for end in (os.killpg, os.kill):  # whatever it started, and itself
         with suppress(ProcessLookupError, PermissionError):
             end(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    verdict = {"status": "error", "message": ENDED if in_time else ASLEEP}
+    verdict = {"status": "error", "message": ENDED if in_time else ASLEEP.format(request.patience)}
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
-        verdict["message"] = TOO_LONG
+        verdict["message"] = TOO_LONG.format(request.seconds)
     with suppress(ValueError, RecursionError, TypeError, AttributeError, KeyError):
         told = json.loads(line)
         BEST_FIRST.index(told["status"])
@@ -193,10 +200,10 @@ def _in_fork(
     return verdict | {"exercise": answer.exercise, "replaced": [*replaced]}
 
 
-def _read_line(descriptor: int) -> tuple[bytes, bool]:
+def _read_line(descriptor: int, patience: int) -> tuple[bytes, bool]:
     """Return what stands in a pipe up to the first line's end, and whether it came in time."""
     data = bytearray()
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + patience
     with os.fdopen(descriptor, "rb", buffering=0) as pipe:
         while not data.endswith(b"\n") and len(data) < LONGEST:
             if not select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]:
@@ -208,7 +215,7 @@ def _read_line(descriptor: int) -> tuple[bytes, bool]:
     return bytes(data), True
 
 
-def _limit(keep: int) -> None:
+def _limit(seconds: int, keep: int) -> None:
     """Limit this process, and close what it has open."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
@@ -216,7 +223,7 @@ def _limit(keep: int) -> None:
     for first, last in ((3, keep), (keep + 1, OPEN_FILES)):
         os.closerange(first, last)
     limits = {
-        resource.RLIMIT_CPU: SECONDS,
+        resource.RLIMIT_CPU: seconds,
         resource.RLIMIT_FSIZE: FILE_SIZE,
         resource.RLIMIT_NOFILE: OPEN_FILES,
         resource.RLIMIT_CORE: 0,
@@ -323,9 +330,9 @@ def main() -> None:
         out.write(json.dumps(rest) + "\n")
         out.flush()
 
-    request = json.loads(sys.stdin.buffer.readline())
+    request = Request(**json.loads(sys.stdin.buffer.readline()))
     notebooks = dict[int, Notebook]()
-    for number, size in enumerate(request["sizes"]):
+    for number, size in enumerate(request.sizes):
         try:
             notebooks[number] = Notebook(sys.stdin.buffer.read(size))
             tell(notebook=number, exercises=[x.exercise for x in notebooks[number].answers])
@@ -334,7 +341,7 @@ def main() -> None:
             text = f"This is no notebook that can be read ({type(error).__name__})."
             tell(notebook=number, trouble=str(error) if known else text)
     for number, notebook in notebooks.items():
-        for verdict in judge_all(notebook, request["salt"]):
+        for verdict in judge_all(notebook, request):
             tell(notebook=number, **verdict)
 
 
