@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Container, Sequence
 from html import escape
 from pathlib import Path
@@ -39,17 +39,19 @@ class Row(NamedTuple):
     mistake: str = ""
     message: str = ""
     picture: str = ""
-    half: str = ""  # a word where it fails and gets half a point
-    code: str = ""  # a digest
-
-    @property
-    def points(self) -> float:
-        """What it is worth: 1, 0.5 or 0."""
-        return 1.0 if self.status == "correct" else 0.5 * bool(self.half)
+    uses: str = ""  # what it takes from the course
 
 
-def class_page(rows: Sequence[Row], late: Container[str] = ()) -> str:
-    """Return the page of a class: what is misunderstood, and exercises by learners."""
+def class_page(
+    rows: Sequence[Row],
+    strays: Sequence[Row] = (),
+    late: Container[str] = (),
+    notes: Sequence[str] = (),
+) -> str:
+    """Return the page of a class: what is misunderstood, and exercises by learners.
+
+    Args: strays are of files that are no learner's; notes are on the folder.
+    """
     answers = [row for row in rows if row.exercise]
     learners = list(dict.fromkeys(row.learner for row in rows))
     exercises = [name for name in NAMES if name in {row.exercise for row in answers}]
@@ -57,16 +59,17 @@ def class_page(rows: Sequence[Row], late: Container[str] = ()) -> str:
     right = sum(row.status == "correct" for row in answers)
     counted = _count(len(learners), "learner"), _count(len(exercises), "exercise")
     parts = ["<h1>The class</h1>", _chips(*counted, f"{right} of {begun} answers correct")]
-    parts += [_frequent(answers, len(learners)), _stopped(rows), _map(answers, exercises)]
-    return _page("The class", [*parts, _learners(rows, exercises, late), _same_code(answers)])
+    parts += [f'<p class="unreadable">{prose(isolate_text(note))}</p>' for note in notes]
+    parts += [_frequent(answers, len(learners)), _stopped([*rows, *strays])]
+    parts += [_map(answers, exercises), _learners(rows, exercises, late), _users(answers)]
+    return _page("The class", parts)
 
 
 def feedback_page(learner: str, rows: Sequence[Row]) -> str:
     """Return the page for one learner: what ``check`` says of each answer, lesson by lesson."""
     answers = [row for row in rows if row.exercise]
     right = sum(row.status == "correct" for row in answers)
-    points = f"{sum(row.points for row in answers):g} points"
-    chips = _chips(f"{right} of {_count(len(answers), 'exercise')} correct", points)
+    chips = _chips(f"{right} of {_count(len(answers), 'exercise')} correct")
     unread = [prose(isolate_text(row.message)) for row in rows if not row.exercise]
     parts = [f"<h1>{_name(learner)}</h1>", chips]
     parts += [f'<p class="unreadable">{text}</p>' for text in unread]
@@ -205,24 +208,16 @@ def _learners(rows: Sequence[Row], exercises: Sequence[str], late: Container[str
     return f"<h2>Learners</h2>{_table(signs, head, lines)}"
 
 
-def _same_code(answers: Sequence[Row]) -> str:
-    """List learners whose code is the same, with the exercises in which it is."""
-    writers = defaultdict[tuple[str, str], list[str]](list)
-    for row in answers:
-        writers[row.exercise, row.code] += [row.learner] * bool(row.code)
-    shared = defaultdict[tuple[str, ...], list[str]](list)
-    for (exercise, _), learners in writers.items():
-        shared[tuple(learners)] += [f"`{exercise}`"] * (len(learners) > 1)
+def _users(answers: Sequence[Row]) -> str:
+    """List the answers that use functions of the course."""
     items = [
-        f"<li>{', '.join(map(_name, learners))} <small>{prose(', '.join(names))}</small></li>"
-        for learners, names in sorted(shared.items(), key=lambda item: -len(item[1]))
-        if names
+        f"<li>{_name(row.learner)}: {prose(f'`{row.exercise}`')} uses {_name(row.uses)}</li>"
+        for row in answers
+        if row.uses and row.status != "unattempted"
     ]
-    note = (
-        "These learners wrote the same code, comments and layout aside. It is no proof: the "
-        "course's own solution may stand in all of them, and short code is often alike."
-    )
-    return f"<h2>The same code</h2><p>{note}</p><ul>{''.join(items)}</ul>" if items else ""
+    note = "These answers call functions of the course. Whether they may is yours to say."
+    title = "Answers that use the course's own functions"
+    return f"<h2>{title}</h2><p>{note}</p><ul>{''.join(items)}</ul>" if items else ""
 
 
 def _heads(*names: str) -> str:

@@ -29,15 +29,15 @@ from nbformat import NotebookNode
 
 from mha_course.cli import launch, rendering
 from mha_course.cli.rendering import HEADING, Part, words
-from mha_course.cli.stub_source import stub_name
 from mha_course.errors import require
-from mha_course.exercises.catalogue import QUESTIONS, find_exercise
+from mha_course.exercises.catalogue import EXERCISES, QUESTIONS
 from mha_course.sources import plain_source
 from mha_course.widgets.base import esm
 
 DECKS = launch.ROOT / "decks"
 TYPES = ("slide", "subslide", "fragment", "-", "notes", "skip")
 SHOWS = ("output", "code", "both")
+DEFINED = re.compile(r"(?:def|class) (\w+)")  # by a cell that begins with it
 SHOWN = re.compile(r"\$\$|\||>|```|\*\*(?:Exercise|Case)")  # how a paragraph begins that stays
 SENTENCE = re.compile(r".+?[.?!:](?=\s|$)|.+", re.DOTALL)
 
@@ -129,9 +129,10 @@ def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> lis
             found[-1].prose.append(cell.source)
         elif kind != "skip":
             _add(found, cell, kind, lecture)
-            stub = stub_name(cell.source) if solutions and cell.cell_type == "code" else None
-            if stub:
-                reference = find_exercise(stub, "slides").reference
+            defined = DEFINED.match(cell.source)
+            if solutions and defined and defined[1] in EXERCISES:
+                stub = defined[1]
+                reference = EXERCISES[stub].reference
                 code = rendering.python(plain_source(reference, opening=True, checks=True))
                 answers.append((len(found), Slide(f"A solution of `{stub}`", [Part("code", code)])))
     _begin(found, Slide(""), "slide")
