@@ -80,9 +80,8 @@ def salted_inputs(name: str, salt: str) -> list[tuple[Any, ...]]:
 def numbers_of(name: str, answer: Any, salt: str) -> list[list[Any]]:
     """Return all numbers that an answer makes of each of the salted inputs, in a row."""
     exercise = EXERCISES[name]
-    call = exercise.run_drawn or exercise.run
     with torch.no_grad():
-        outcomes = [run(call, answer, arguments) for arguments in salted_inputs(name, salt)]
+        outcomes = [run(exercise.run, answer, given) for given in salted_inputs(name, salt)]
     return [_flat(outcome.result) for outcome in outcomes]
 
 
