@@ -81,7 +81,7 @@ def numbers_of(name: str, answer: Any, salt: str) -> list[list[Any]]:
     """Return all numbers that an answer makes of each of the salted inputs, in a row."""
     exercise = EXERCISES[name]
     with torch.no_grad():
-        outcomes = [run(exercise.run, answer, given) for given in salted_inputs(name, salt)]
+        outcomes = [run(exercise.run, answer, arguments) for arguments in salted_inputs(name, salt)]
     return [_flat(outcome.result) for outcome in outcomes]
 
 
