@@ -64,12 +64,13 @@ def bubblewrap() -> list[str]:
     disk = ["--size", str(DISK), "--tmpfs", "/tmp", "--proc", "/proc", "--dev", "/dev"]
     disk += ["--size", str(DISK), "--tmpfs", "/dev/shm"]
     seen = ["--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"]
-    installed = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
-    for path in dict.fromkeys(("/usr", "/etc/ld.so.cache", "/etc/alternatives", sys.prefix,
-                               sys.base_prefix, *installed)):  # fmt: skip
+    places = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    elsewhere = [path for path in places if not path.startswith(sys.prefix)]
+    system = ["/usr", "/etc/ld.so.cache", "/etc/alternatives"]
+    for path in dict.fromkeys([*system, sys.prefix, sys.base_prefix, *elsewhere]):
         seen += ["--ro-bind-try", path, path]
     seen += ["--ro-bind", str(PACKAGE), "/course/mha_course", "--chdir", "/tmp"]
-    for name, value in (*SETTINGS.items(), ("PYTHONPATH", "/course")):
+    for name, value in (*SETTINGS.items(), ("PYTHONPATH", ":".join(["/course", *elsewhere]))):
         seen += ["--setenv", name, value]
     return [shutil.which("bwrap") or "bwrap", *nothing_shared, *ends, *disk, *seen]
 
