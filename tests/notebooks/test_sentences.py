@@ -16,10 +16,8 @@ from mha_course.lessons.l06_concatenation.pictures import rows_without_heads
 from mha_course.lessons.l17_what_heads_do import head_tables, induction
 
 NUMBER = re.compile(r"(?<![\d.])\d+\.\d\d+(?![\d.])")
-NOT_MEASURED = re.compile(
-    r"(?s)```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$|\]\([^)]*\)"
-    r"|(?:arXiv|PyTorch|transformers):? [\d.]+"
-)
+CITED = r"(?:arXiv|PyTorch|transformers)[: ]+[\d.]+"
+NOT_MEASURED = re.compile(rf"(?s)```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$|\]\([^)]*\)|{CITED}")
 # Numbers that are chosen, or measured elsewhere.
 GIVEN = {"01": {"23.74"}, "16": {"0.003"}, "17": {"0.001"}}
 
@@ -62,6 +60,25 @@ def test_17_counts_sentences_and_measures_what_ships():
         assert max(0.29, 0.5 * run["repeated"]) < run["averaged"] < 0.9 * run["repeated"]
         assert run["positions"] > 0.29
         assert run["pieces"] < 0.3
+
+
+def test_00_needs_head_1_and_finds_negative_products():
+    model, sentence = example.trained_model(), "the {} that chased the {} {} hungry , so <mask> ate"
+    pairs = ("grey cat", "loud dogs"), ("loud dogs", "grey cat")
+    four = [sentence.format(*pair, verb) for pair in pairs for verb in ("was", "were")]
+
+    def guesses(off):
+        ablated = head_analysis.ablate_heads(model, [(1, head) for head in off])
+        return [example.guess(text, model=ablated)[0][0] for text in four]
+
+    right = ["it", "it", "they", "they"]
+    assert all(guesses(off) == right for off in ((), (0,), (2,), (3,), (0, 2, 3)))
+    assert guesses((1,))[1::2] == ["they", "they"]
+    assert set(guesses(range(4))) == {"it"}
+    found = example.load()
+    it = found.tokens.index("it")
+    plain, score = found.x[0] @ found.x[0, it], found.mha.steps(found.x).scores[0, 1, it]
+    assert found.tokens[plain.argmin()] == found.tokens[score.argmax()] == "cat"
 
 
 def test_01_compares_two_scores_and_exchanges_values():

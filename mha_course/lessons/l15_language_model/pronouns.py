@@ -16,7 +16,6 @@ from mha_course.datasets.grammar import Sentence, sentences
 from mha_course.experiments.head_analysis import (
     ablate_heads,
     all_heads,
-    move_second_word,
     position_baseline,
     relation_weights,
 )
@@ -83,28 +82,6 @@ def weight_rows(
         (f"layer {layer}, head {head}", *measured[layer, head].tolist())
         for layer, head in all_heads(model)
     ]
-
-
-def kind_rows(model: CausalLanguageModel, layer: int, head: int) -> list[tuple[str, float, float]]:
-    """Return a head's weight on a pronoun's noun and elsewhere, for three kinds of sentences.
-
-    Elsewhere is the other noun in sentences with because; in the third kind the noun and the
-    adjective before it are exchanged, and elsewhere is where the noun stood.
-    """
-    texts = unseen()
-    kinds = {
-        kind: ([text for text in texts if text.kind == kind], "pronoun", "distractor")
-        for kind in ("because_subject", "because_object")
-    }
-    kinds["noun and adjective exchanged"] = (move_second_word(texts, "pronoun"), "word", "place")
-    rows = []
-    for name, (some, own, elsewhere) in kinds.items():
-        weights = language_model.weights(model, some)
-        to_own, away = (
-            relation_weights(weights, some, each)[layer, head].item() for each in (own, elsewhere)
-        )
-        rows.append((name, to_own, away))
-    return rows
 
 
 def ablation_rows(model: CausalLanguageModel, found: dict[str, Any]) -> list[tuple[str, float]]:
