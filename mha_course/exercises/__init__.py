@@ -23,6 +23,7 @@ __all__ = [
     "solution",
 ]
 
+# Every lesson imports this module once, so it is here that a learner hears how to keep answers.
 if "google.colab" in sys.modules:
     print("Colab does not keep this page: File ▸ Save a copy in Drive keeps your answers.")
 elif "BINDER_LAUNCH_HOST" in os.environ:
