@@ -71,6 +71,9 @@ def grade(
     found = read_class(folder)
     handed_in = sorted((in_roster(x, names) for x in found.hand_ins), key=lambda x: x.learner)
     _prepare(folder, out)
+    forks = sys.platform != "win32"
+    what, fix = "answers run in processes that Windows cannot fork", "run it in WSL"
+    require(forks or confined, "grade", what, expected="Linux or macOS", got="Windows", fix=fix)
     missing = confine.why_not_confined() if confined else ""
     if missing:
         raise ShapeError(

@@ -57,7 +57,6 @@ ASLEEP = "It was stopped after {} seconds, in which it did not end."
 LEFT_ASIDE = " An empty stub below your answer was left aside."
 NO_DEFINITION = " No cell of code in the notebook defines `{}`. Was its cell deleted?"
 AS_TEXT = " `{}` is defined in a cell that is Markdown. Make it a cell of code."
-IN_PLACE = " It was judged with the course's own {} in place of yours."
 
 Verdict = dict[str, Any]
 
