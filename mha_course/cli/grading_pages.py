@@ -12,7 +12,7 @@ from urllib.parse import quote
 from mha_course.exercises.catalogue import LESSON_OF, LESSONS, MISTAKES, NAMES, find_exercise
 from mha_course.exercises.report import Report
 from mha_course.exercises.spec import Mistake
-from mha_course.markup import isolate_text, prose
+from mha_course.markup import count, isolate_text, prose
 
 SIGNS = {"correct": "✔", "wrong": "✘", "error": "⚠", "unattempted": "○", "": "·"}
 WORDS = {"correct": "correct", "wrong": "wrong", "error": "stopped", "unattempted": "not begun"}
@@ -57,7 +57,7 @@ def class_page(
     exercises = [name for name in NAMES if name in {row.exercise for row in answers}]
     begun = sum(row.status != "unattempted" for row in answers)
     right = sum(row.status == "correct" for row in answers)
-    counted = _count(len(learners), "learner"), _count(len(exercises), "exercise")
+    counted = count(len(learners), "learner"), count(len(exercises), "exercise")
     parts = ["<h1>The class</h1>", _chips(*counted, f"{right} of {begun} answers correct")]
     parts += [f'<p class="unreadable">{prose(isolate_text(note))}</p>' for note in notes]
     parts += [_frequent(answers, len(learners)), _stopped([*rows, *strays])]
@@ -69,7 +69,7 @@ def feedback_page(learner: str, rows: Sequence[Row]) -> str:
     """Return the page for one learner: what ``check`` says of each answer, lesson by lesson."""
     answers = [row for row in rows if row.exercise]
     right = sum(row.status == "correct" for row in answers)
-    chips = _chips(f"{right} of {_count(len(answers), 'exercise')} correct")
+    chips = _chips(f"{right} of {count(len(answers), 'exercise')} correct")
     unread = [prose(isolate_text(row.message)) for row in rows if not row.exercise]
     parts = [f"<h1>{_name(learner)}</h1>", chips]
     parts += [f'<p class="unreadable">{text}</p>' for text in unread]
@@ -99,10 +99,6 @@ def _name(text: str) -> str:
     return escape(isolate_text(text.encode("utf-8", "replace").decode()))
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
-
-
 def _chips(*texts: str) -> str:
     return f'<p class="chips">{"".join(f"<span>{text}</span>" for text in texts)}</p>'
 
@@ -130,7 +126,7 @@ def _frequent(answers: Sequence[Row], learners: int) -> str:
         says = mistake.row.text if mistake else says
         place = mistake.row.place if mistake else f"{lesson.number}, exercise `{exercise}`"
         bar = f'<i class="share" style="--share:{round(100 * many / learners)}%"></i>'
-        share = f"<small>{bar} {many} of {_count(learners, 'learner')}</small>"
+        share = f"<small>{bar} {many} of {count(learners, 'learner')}</small>"
         items.append(
             f"<li><h3><code>{escape(name)}</code> {share}</h3><p>{prose(says)}</p><p><small>In "
             f"{prose(places)}. <strong>Lesson {prose(place)}</strong> answers it.</small></p></li>"
@@ -167,7 +163,7 @@ def _map(answers: Sequence[Row], exercises: Sequence[str]) -> str:
     lines = []
     for name in exercises:
         came_out = [statuses[name, status] or "" for status in WORDS]
-        cells = "".join(f'<td class="status">{count}</td>' for count in came_out)
+        cells = "".join(f'<td class="status">{number}</td>' for number in came_out)
         cells += "".join(_cell(counts[name, mistake], most) for mistake in mistakes)
         lines.append(f'<tr><th scope="row"><code>{name}</code></th>{cells}</tr>')
     note = (
@@ -177,9 +173,9 @@ def _map(answers: Sequence[Row], exercises: Sequence[str]) -> str:
     return f"<h2>Exercises and mistakes</h2>{_table(note, head, lines)}"
 
 
-def _cell(count: int, most: int) -> str:
-    style = f'class="count" style="--share:{round(100 * count / most)}%"'
-    return f"<td {style}>{count}</td>" if count else "<td></td>"
+def _cell(number: int, most: int) -> str:
+    style = f'class="count" style="--share:{round(100 * number / most)}%"'
+    return f"<td {style}>{number}</td>" if number else "<td></td>"
 
 
 def _learners(rows: Sequence[Row], exercises: Sequence[str], late: Container[str]) -> str:

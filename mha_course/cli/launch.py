@@ -103,8 +103,10 @@ def _module(name: str, *first: str, paths: bool = False) -> Callable[[list[str]]
     """Return a command that is a module of the environment; its paths are those of the caller."""
 
     def run(arguments: list[str]) -> int:
-        beside = [f"--beside={os.getcwd()}"] * paths
-        return _in_venv(set_up(), f"mha_course.cli.{name}", *first, *arguments, *beside)
+        given = [*first, *arguments]
+        if paths:
+            given.append(f"--beside={os.getcwd()}")
+        return _in_venv(set_up(), f"mha_course.cli.{name}", *given)
 
     return run
 

@@ -22,7 +22,7 @@ from mha_course.exercises.inputs import EXAMPLE, FAR_BELOW, HIDDEN_LEAD, OTHER_S
 from mha_course.exercises.report import Report
 from mha_course.exercises.sandbox import Outcome, as_list, run
 from mha_course.exercises.spec import Exercise, Mistake
-from mha_course.markup import isolate_text
+from mha_course.markup import count, isolate_text
 from mha_course.torch_internals import WithoutSubclasses
 
 _MANY = 10_000_000  # numbers
@@ -406,12 +406,17 @@ def _what_was_tried(exercise: Exercise, dtype: torch.dtype) -> str:
     gradients = ", gradients included," if floats and learned else ""
     single = any(1 in x.shape for x in arguments if sandbox.is_float(x))
     text = f"Your answer agrees with the reference{gradients} on {len(exercise.all_inputs)} inputs"
-    text += f" of different sizes{', sizes of 1 among them' * single}"
-    text += f", with masks of {' and '.join(map(str, forms))} axes" if forms else ""
-    count = f" {len(exercise.inputs)}" * (len(exercise.inputs) > 1)
+    text += " of different sizes"
+    if single:
+        text += ", sizes of 1 among them"
+    if forms:
+        text += f", with masks of {' and '.join(map(str, forms))} axes"
     if dtype == torch.float32:
         return f"{text}, all of them in float32."
-    return f"{text}.{f' On the first{count} it also agrees in float32.' * floats}"
+    if not floats:
+        return f"{text}."
+    first = f"first {len(exercise.inputs)}" if len(exercise.inputs) > 1 else "first"
+    return f"{text}. On the {first} it also agrees in float32."
 
 
 def _signature(exercise: Exercise, answer: Any) -> str | None:
@@ -433,9 +438,8 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
     try:
         signature.bind(*names)
     except TypeError:
-        many = "s" * (len(names) > 1)
         return (
-            f"Your answer is called with {len(names)} argument{many}, ({', '.join(names)}), "
+            f"Your answer is called with {count(len(names), 'argument')}, ({', '.join(names)}), "
             f"but takes {isolate_text(str(signature))}."
         )
     return None
@@ -516,8 +520,8 @@ def _first_stage(exercise: Exercise, answer: Any) -> tuple[str, str] | None:
     one_token = list(plain)  # it gets weight 1
     for place in exercise.token_arguments:
         one_token[place] = plain[place][:, :1]
-    hidden = ", what is hidden" * ("hide" in exercise.steps)
-    cut = ", how tokens and heads are split and merged" * ("split" in exercise.steps)
+    hidden = ", what is hidden" if "hide" in exercise.steps else ""
+    cut = ", how tokens and heads are split and merged" if "split" in exercise.steps else ""
     no_query = list(plain)  # all weights are alike
     for place in exercise.query_arguments:
         no_query[place] = plain[place] * 0

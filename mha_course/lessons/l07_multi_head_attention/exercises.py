@@ -313,8 +313,9 @@ LINES = {  # of a whole module, and why each is right
 def which_line(case: int, wrong: str, why: str) -> Question:
     """Ask for the wrong line of a broken module."""
     reasons = LINES | {wrong: why}
-    answers = (f"{'✔ ' * (name == wrong)}{name} → {reasons[name]}" for name in LINES)
-    return question(f"Which line of case {case} is wrong?", *answers)
+    answers = {name: f"{name} → {reasons[name]}" for name in LINES}
+    answers[wrong] = f"✔ {answers[wrong]}"
+    return question(f"Which line of case {case} is wrong?", *answers.values())
 
 
 QUESTIONS = {

@@ -137,8 +137,8 @@ def read(weights: Any, queries: Any = None, keys: Any = None, mask: Any = None) 
             numbers = np.concatenate([numbers, numbers.mean(1, keepdims=True)], 1)
             hidden = np.concatenate([hidden, hidden.all(1, keepdims=True)], 1)
     tolerance = HALF_TOLERANCE if str(getattr(weights, "dtype", "")) in HALF else 1e-3
-    layers = [f"layer {n}" * (L > 1) for n in range(L)]
-    sentences = [f"sentence {n}" * (B > 1) for n in range(B)]
+    layers = [f"layer {n}" for n in range(L)] if L > 1 else [""]
+    sentences = [f"sentence {n}" for n in range(B)] if B > 1 else [""]
     rows = [", ".join(filter(None, pair)) for pair in product(layers, sentences)]
     return Maps(numbers, H, names, hidden | np.isneginf(numbers), tolerance, rows)
 
