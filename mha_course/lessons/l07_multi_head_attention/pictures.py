@@ -38,3 +38,10 @@ def row_with_nothing() -> None:
     mask[0] = False
     picture = plots.mask_grids(plots.MaskGrid("the first row sees nothing", mask))
     plots.show(picture, "A mask in which the first row may attend to no word.")
+
+
+def one_mask_read_twice() -> None:
+    """Show a causal mask in both conventions."""
+    mask = torch.ones(5, 5, dtype=torch.bool).tril()
+    grids = [plots.MaskGrid("True = may attend", mask), plots.MaskGrid("True = ignore", ~mask)]
+    plots.show(plots.mask_grids(*grids), "The same booleans, read as two libraries read them.")

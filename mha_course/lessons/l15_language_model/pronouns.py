@@ -13,12 +13,7 @@ from typing import Any
 import torch
 
 from mha_course.datasets.grammar import Sentence, sentences
-from mha_course.experiments.head_analysis import (
-    ablate_heads,
-    all_heads,
-    position_baseline,
-    relation_weights,
-)
+from mha_course.experiments.head_analysis import ablate_heads, all_heads, relation_weights
 from mha_course.lessons.l15_language_model import language_model
 from mha_course.lessons.l15_language_model.causal_model import CausalLanguageModel
 from mha_course.models import language
@@ -59,29 +54,6 @@ def report(model: CausalLanguageModel) -> dict[str, Any]:
     without = [accuracy(ablate_heads(model, [head]), texts) for head in all_heads(model)]
     listed = {name: table.flatten().tolist() for name, table in relations.items()}
     return {**listed, "accuracy": accuracy(model, texts), "without": without}
-
-
-def weight_rows(
-    model: CausalLanguageModel, untrained: CausalLanguageModel
-) -> list[tuple[str | float, ...]]:
-    """Compare the weight from a pronoun's place to its noun with baselines, one row for each head.
-
-    Returns: rows of a head, its weight on the noun, on the other noun, on the same positions where
-        they are not related, and that of an untrained model on the noun.
-    """
-    texts = unseen()
-    weights = language_model.weights(model, texts)
-    columns = [
-        relation_weights(weights, texts, "pronoun"),
-        relation_weights(weights, texts, "distractor"),
-        position_baseline(weights, texts, "pronoun"),
-        relation_weights(language_model.weights(untrained, texts), texts, "pronoun"),
-    ]
-    measured = torch.stack(columns, -1)  # (L, H, columns)
-    return [
-        (f"layer {layer}, head {head}", *measured[layer, head].tolist())
-        for layer, head in all_heads(model)
-    ]
 
 
 def ablation_rows(model: CausalLanguageModel, found: dict[str, Any]) -> list[tuple[str, float]]:
