@@ -13,9 +13,10 @@ import torch
 from rewriting import refused
 from safetensors.torch import load_file, save_file
 
+from mha_course import masks, positions
 from mha_course.datasets.grammar import Sentence
 from mha_course.errors import SentenceError, ShapeError
-from mha_course.lessons.l18_real_models import real_models
+from mha_course.lessons.l18_real_models import exercises, real_models
 
 L, B, H, S = 3, 4, 5, 14
 COMMIT = "0123456789" * 4
@@ -261,3 +262,22 @@ def test_heads_are_off_inside_with_and_on_again_after_it():
     assert torch.allclose(without, changed(ids).logits, atol=1e-5)
     assert not torch.allclose(without, before, atol=1e-2)
     assert real_models.all_heads(gpt2.model) == [(layer, h) for layer in (0, 1) for h in range(4)]
+
+
+def test_the_solution_computes_a_layer_of_gpt2_as_the_library_does():
+    checkpoint = real_models.open_checkpoint("gpt2")
+    layer = checkpoint.model.transformer.h[1]
+    x = torch.randn(2, 7, 64, generator=torch.Generator().manual_seed(0))
+    hidden = masks.additive_mask(masks.causal_mask(7), x.dtype)
+    wanted, _ = layer.attn(x, attention_mask=hidden)
+    solved = exercises.gpt2_attention(x, layer.attn.state_dict(), 4)
+    assert (solved - wanted).abs().max() < 1e-5 * wanted.abs().max()
+
+
+def test_the_solution_brings_rows_of_meta_into_the_order_of_the_file():
+    layer = real_models.open_checkpoint("llama").model.model.layers[0].self_attn
+    for weight, heads in ((layer.q_proj.weight, 4), (layer.k_proj.weight, 2)):
+        of_heads = weight.unflatten(0, (heads, -1)).mT  # (H, C, D)
+        metas = positions.to_interleaved(of_heads).mT.flatten(0, 1)
+        assert not torch.equal(metas, weight)
+        assert torch.equal(exercises.to_half_split(metas, heads), weight)
