@@ -103,13 +103,16 @@ class Notebook:
         self.statements = read_statements(self.cells)
         self.answers = find_answers(self.statements)
         self.in_order_of_running = read_statements(sorted(self.cells, key=lambda cell: cell.count))
+        self.answers_as_run = dict[str, Answer]()  # none where that is the order of the page
+        if [x.source for x in self.statements] != [x.source for x in self.in_order_of_running]:
+            answers = find_answers(self.in_order_of_running)
+            self.answers_as_run = {answer.exercise: answer for answer in answers}
 
     def ways(self, answer: Answer) -> list[tuple[Answer, list[Statement]]]:
         """Return the answer at its check, and in the order in which the cells were run."""
-        again = {other.exercise: other for other in find_answers(self.in_order_of_running)}
         ways = [(answer, self.statements)]
-        if [x.source for x in self.statements] != [x.source for x in self.in_order_of_running]:
-            ways.append((again[answer.exercise], self.in_order_of_running))
+        if self.answers_as_run:
+            ways.append((self.answers_as_run[answer.exercise], self.in_order_of_running))
         return ways
 
     def where(self, name: str) -> str:
