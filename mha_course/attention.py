@@ -247,22 +247,20 @@ class AttentionModule(nn.Module):
 
     Args:
         d_model: the width C.
-        num_heads, num_kv_heads: H and G, which divides H; each key-value head serves H / G heads.
-        head_dim: D; without it C / H, and H must divide C.
+        num_heads, num_kv_heads: H, which divides C, and G, which divides H; each key-value head
+            serves H / G query heads.
         bias: of q_proj, k_proj and v_proj, and of out_proj.
         dropout: the share of the weights that is dropped while training, 0 <= dropout < 1.
     Raises: ShapeError.
     """
 
     def __init__(
-        self, d_model: int, num_heads: int, num_kv_heads: int, head_dim: int | None = None,
+        self, d_model: int, num_heads: int, num_kv_heads: int,
         *, bias: bool = True, dropout: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__()
         place = type(self).__name__
-        if head_dim is None:
-            errors.require_heads(place, d_model, num_heads)
-            head_dim = d_model // num_heads
+        errors.require_heads(place, d_model, num_heads)
         whole = isinstance(num_kv_heads, int) and num_kv_heads >= 1
         if not whole or num_heads % num_kv_heads:
             rule = "num_kv_heads must divide num_heads"
@@ -278,10 +276,11 @@ class AttentionModule(nn.Module):
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
         self.dropout = dropout
-        self.q_proj = nn.Linear(d_model, num_heads * head_dim, bias=bias)
+        head_dim = d_model // num_heads
+        self.q_proj = nn.Linear(d_model, d_model, bias=bias)
         self.k_proj = nn.Linear(d_model, num_kv_heads * head_dim, bias=bias)
         self.v_proj = nn.Linear(d_model, num_kv_heads * head_dim, bias=bias)
-        self.out_proj = nn.Linear(num_heads * head_dim, d_model, bias=bias)
+        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
 
     def forward(
         self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
@@ -336,13 +335,8 @@ class AttentionModule(nn.Module):
             q, k, v, scores, scaled_scores, masked_scores, weights, context, merged, out
         )
 
-    def project(
-        self, query: Tensor, key: Tensor, value: Tensor, start: int = 0
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Project the tokens and split the heads: q (B, H, T, D), k and v (B, G, S, D).
-
-        Args: start is how many tokens come before; a module that rotates q and k needs it.
-        """
+    def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Project the tokens and split the heads: q (B, H, T, D), k and v (B, G, S, D)."""
         q = split_heads(self.q_proj(query), self.num_heads)  # (B, H, T, D)
         k = split_heads(self.k_proj(key), self.num_kv_heads)  # (B, G, S, D)
         v = split_heads(self.v_proj(value), self.num_kv_heads)  # (B, G, S, D)

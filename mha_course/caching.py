@@ -209,7 +209,7 @@ def decode_chunk(module: AttentionModule, x: Tensor, cache: KVCache) -> Tensor:
     (torch.Size([2, 3, 24]), 3)
     """
     errors.require_module_inputs("decode_chunk", module.q_proj.weight, {"x": x})
-    q, k_new, v_new = module.project(x, x, x, cache.length)
+    q, k_new, v_new = module.project(x, x, x)
     k, v = cache.append(k_new, v_new)  # (B, G, S, D)
     new, total = q.size(2), k.size(2)
     if new == 1:  # the newest token may attend to every key there is

@@ -24,6 +24,12 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def count(number: int, word: str) -> str:
+    """Write a number with its word: ``1 copy``, ``2 copies``."""
+    plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    return f"{number:,} {word if number == 1 else plural}"
+
+
 def visible(text: str) -> str:
     """Return a text in one line, without marks that reorder it.
 

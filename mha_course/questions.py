@@ -22,7 +22,7 @@ SIGHTS = 3  # so often a question is seen before those seen more often go first
 LESSONS = Path(__file__).with_name("lessons")
 NEEDS = "needs: and what is to be done first, and below it questions alone"
 FORM = "## id, a line of text, and two lines or more of - choice → reason that differ, with one ✔"
-BLOCK = re.compile(r"## ([a-z0-9-]+)(?: · (\w+))?\n(\S.+)\n((?:- .+ → .+\n){2,})\n*")
+BLOCK = re.compile(r"## ([a-z0-9-]+)\n(\S.+)\n((?:- .+ → .+\n){2,})\n*")
 RUN = "from mha_course.exercises import review; review()"
 History = list[tuple[float, bool]]  # seconds since 1970, and whether the answer was right
 
@@ -32,7 +32,6 @@ class Asked(NamedTuple):
 
     needs: tuple[str, ...]
     name: str
-    concept: str
     text: str
     answers: tuple[str, ...]
 
@@ -49,13 +48,13 @@ def read_questions(path: Path) -> dict[str, Asked]:
     for before, block in zip((first, *blocks), blocks, strict=False):
         at += before.count("\n")
         match = BLOCK.fullmatch(block)
-        lines = match[4].replace("\n- ", "\n")[2:].splitlines() if match else []
+        lines = match[3].replace("\n- ", "\n")[2:].splitlines() if match else []
         choices = {line.removeprefix("✔ ").partition(" → ")[0] for line in lines}
         marked = sum(line.startswith("✔ ") for line in lines)
         _require(path, at, block, marked == 1 and len(choices) == len(lines), FORM)
         if match is not None:
             _require(path, at, block, match[1] not in found, "an id of its own")
-            found[match[1]] = Asked(needs, match[1], match[2] or "", match[3], tuple(lines))
+            found[match[1]] = Asked(needs, match[1], match[2], tuple(lines))
     return found
 
 

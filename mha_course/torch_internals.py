@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, overrides
+from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
-from torch.utils import _device, _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count
@@ -24,7 +21,7 @@ from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sd
 __all__ = [
     "CPU_FLASH", "CPU_FLASH_BACKWARD", "MACHINERY", "Args", "DispatchMode", "Kwargs", "OpOverload",
     "OpOverloadPacket", "WithoutSubclasses", "compiler_is_loaded", "flop_registry", "has_shape",
-    "is_functorch_wrapped_tensor", "is_plain", "modes_as_before", "sdpa_backend",
+    "is_functorch_wrapped_tensor", "is_plain", "sdpa_backend",
     "sdpa_backward_flop_count", "sdpa_flop_count", "storage_key", "tree_leaves",
 ]  # fmt: skip
 
@@ -82,36 +79,6 @@ class DispatchMode(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         """Spare the seconds that PyTorch's compiler takes to import, when nothing is compiled."""
         return False
-
-
-@contextmanager
-def modes_as_before(*, aside: bool = False) -> Iterator[None]:
-    """Put the default device and the modes of torch back at the end; set them aside meanwhile."""
-    device = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-    current = _device.CURRENT_DEVICE
-    functions = overrides._get_current_function_mode_stack()
-    dispatchers = _python_dispatch._get_current_dispatch_mode_stack()
-    if aside:
-        _leave_modes()
-        torch._GLOBAL_DEVICE_CONTEXT.device_context = None
-        _device.CURRENT_DEVICE = None
-    try:
-        yield
-    finally:
-        _leave_modes()
-        for mode in functions:
-            overrides._push_mode(mode)
-        for mode in dispatchers:
-            _python_dispatch._push_mode(mode)
-        torch._GLOBAL_DEVICE_CONTEXT.device_context = device
-        _device.CURRENT_DEVICE = current
-
-
-def _leave_modes() -> None:
-    for _ in overrides._get_current_function_mode_stack():
-        overrides._pop_mode()
-    for _ in _python_dispatch._get_current_dispatch_mode_stack():
-        _python_dispatch._pop_mode()
 
 
 def compiler_is_loaded() -> bool:

@@ -24,8 +24,6 @@ from mha_course.attention import (
 )
 from mha_course.caching import GroupedQueryAttention
 from mha_course.masks import causal_mask, combine_masks, padding_mask
-from mha_course.models.published import RotaryAttention
-from mha_course.positions import rope_frequencies
 from mha_course.variants import from_torch, to_torch
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
@@ -327,9 +325,6 @@ def gradients_of(mha, x, **how):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("make", [
     MultiHeadAttention, lambda width, heads: GroupedQueryAttention(width, heads, 2),
-    lambda width, heads: RotaryAttention(
-        width, heads, 2, D, bias=True, frequencies=rope_frequencies(D, 100.0)
-    ),
 ])  # fmt: skip
 def test_is_causal_is_the_causal_mask(make, dtype, need_weights, device, draw):
     mha, x = make(C, H).to(device, dtype), draw(B, S, C, dtype=dtype, device=device)

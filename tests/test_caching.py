@@ -17,8 +17,6 @@ from mha_course.attention import (
     split_heads,
 )
 from mha_course.lessons.l11_kv_cache.decoding import splits
-from mha_course.models.published import RotaryAttention
-from mha_course.positions import rope_frequencies
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
 GROUPS = (1, 2, H)
@@ -57,16 +55,6 @@ def test_a_window_gives_what_its_mask_gives_and_older_tokens_are_dropped(window)
         same(torch.cat(outs, dim=1), want)
         assert cache.length == S
         assert cache.bytes == 2 * B * C * min(S, window - 1) * 8
-
-
-def test_a_module_that_turns_its_tokens_is_asked_where_they_stand():
-    module, x, cache = (
-        RotaryAttention(C, H, 2, D, bias=True, frequencies=rope_frequencies(D, 50.0)).double(),
-        numbers(B, S, C),
-        caching.KVCache(),
-    )
-    outs = [caching.decode_chunk(module, chunk, cache) for chunk in x.split((3, 1, 3), dim=1)]
-    same(torch.cat(outs, dim=1), module(x, mask=masks.causal_mask(S))[0])
 
 
 def test_steps_give_what_the_whole_gives():
@@ -194,7 +182,7 @@ def decoding(mask=None, keep=lambda cached, new: cached):
     """Make a decode_chunk with another mask (of T, S), or other keys and values."""
 
     def decode_chunk(module, x, cache):
-        q, k_new, v_new = module.project(x, x, x, cache.length)
+        q, k_new, v_new = module.project(x, x, x)
         k, v = cache.append(k_new, v_new)
         k, v = keep(k, k_new), keep(v, v_new)
         sees = None if mask is None else mask(q.size(2), k.size(2))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import AttentionInterface
 
 from mha_course import attention, caching, flash, lessons, masks, models, positions, variants
 from mha_course import example as running_example
@@ -133,7 +134,7 @@ def audit(path, run, sizes):
 class SharedKeys(attention.AttentionModule):
     """Two heads of keys and values, which are not split: split_heads is run with H heads alone."""
 
-    def project(self, query, key, value, start=0):
+    def project(self, query, key, value):
         return torch.randn(2, 4, 5, 6), *torch.randn(2, 2, 2, 7, 6)
 
 
@@ -257,17 +258,9 @@ def use_speculation():
 
 
 def use_published():
-    gpt2 = {"vocab_size": 11, "n_positions": 7, "n_embd": 24, "n_head": 4, "n_layer": 3}
-    others = {
-        "vocab_size": 11, "max_position_embeddings": 7, "hidden_size": 24, "intermediate_size": 10,
-        "num_attention_heads": 4, "num_hidden_layers": 3, "num_key_value_heads": 2,
-        "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
-                         "high_freq_factor": 4.0},
-    }  # fmt: skip
-    ids, mask = torch.randint(11, (2, 7)), torch.arange(7) < torch.tensor([[7], [4]])
-    for model in (published.GPT2(gpt2), published.BERT(others), published.Llama(others)):
-        model(ids, mask)
-        model.attention_weights(ids)
+    forward = AttentionInterface()[published.plug_in(attention.attention)]
+    query, key, value = torch.randn(2, 4, 5, 6), torch.randn(2, 2, 7, 6), torch.randn(2, 2, 7, 8)
+    forward(nn.Module(), query, key, value, torch.zeros(2, 1, 5, 9))
 
 
 def use_lesson(lesson):
@@ -301,7 +294,7 @@ CASES = {
     "models": (blocks, use_models, SIZES | {"V": 11}),
     "causal_model": (causal_model, use_causal_model, SIZES | {"V": 11}),
     "speculation": (speculation, use_speculation, SIZES | {"V": 128, "K": 4}),
-    "published": (published, use_published, SIZES | {"V": 11, "G": 2}),
+    "published": (published, use_published, SIZES | {"E": 8}),
 }
 
 

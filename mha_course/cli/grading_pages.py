@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Container, Sequence
 from html import escape
 from pathlib import Path
@@ -12,7 +12,7 @@ from urllib.parse import quote
 from mha_course.exercises.catalogue import LESSON_OF, LESSONS, MISTAKES, NAMES, find_exercise
 from mha_course.exercises.report import Report
 from mha_course.exercises.spec import Mistake
-from mha_course.markup import isolate_text, prose
+from mha_course.markup import count, isolate_text, prose
 
 SIGNS = {"correct": "✔", "wrong": "✘", "error": "⚠", "unattempted": "○", "": "·"}
 WORDS = {"correct": "correct", "wrong": "wrong", "error": "stopped", "unattempted": "not begun"}
@@ -39,34 +39,37 @@ class Row(NamedTuple):
     mistake: str = ""
     message: str = ""
     picture: str = ""
-    half: str = ""  # a word where it fails and gets half a point
-    code: str = ""  # a digest
-
-    @property
-    def points(self) -> float:
-        """What it is worth: 1, 0.5 or 0."""
-        return 1.0 if self.status == "correct" else 0.5 * bool(self.half)
+    uses: str = ""  # what it takes from the course
 
 
-def class_page(rows: Sequence[Row], late: Container[str] = ()) -> str:
-    """Return the page of a class: what is misunderstood, and exercises by learners."""
+def class_page(
+    rows: Sequence[Row],
+    strays: Sequence[Row] = (),
+    late: Container[str] = (),
+    notes: Sequence[str] = (),
+) -> str:
+    """Return the page of a class: what is misunderstood, and exercises by learners.
+
+    Args: strays are of files that are no learner's; notes are on the folder.
+    """
     answers = [row for row in rows if row.exercise]
     learners = list(dict.fromkeys(row.learner for row in rows))
     exercises = [name for name in NAMES if name in {row.exercise for row in answers}]
     begun = sum(row.status != "unattempted" for row in answers)
     right = sum(row.status == "correct" for row in answers)
-    counted = _count(len(learners), "learner"), _count(len(exercises), "exercise")
+    counted = count(len(learners), "learner"), count(len(exercises), "exercise")
     parts = ["<h1>The class</h1>", _chips(*counted, f"{right} of {begun} answers correct")]
-    parts += [_frequent(answers, len(learners)), _stopped(rows), _map(answers, exercises)]
-    return _page("The class", [*parts, _learners(rows, exercises, late), _same_code(answers)])
+    parts += [f'<p class="unreadable">{prose(isolate_text(note))}</p>' for note in notes]
+    parts += [_frequent(answers, len(learners)), _stopped([*rows, *strays])]
+    parts += [_map(answers, exercises), _learners(rows, exercises, late), _users(answers)]
+    return _page("The class", parts)
 
 
 def feedback_page(learner: str, rows: Sequence[Row]) -> str:
     """Return the page for one learner: what ``check`` says of each answer, lesson by lesson."""
     answers = [row for row in rows if row.exercise]
     right = sum(row.status == "correct" for row in answers)
-    points = f"{sum(row.points for row in answers):g} points"
-    chips = _chips(f"{right} of {_count(len(answers), 'exercise')} correct", points)
+    chips = _chips(f"{right} of {count(len(answers), 'exercise')} correct")
     unread = [prose(isolate_text(row.message)) for row in rows if not row.exercise]
     parts = [f"<h1>{_name(learner)}</h1>", chips]
     parts += [f'<p class="unreadable">{text}</p>' for text in unread]
@@ -96,10 +99,6 @@ def _name(text: str) -> str:
     return escape(isolate_text(text.encode("utf-8", "replace").decode()))
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
-
-
 def _chips(*texts: str) -> str:
     return f'<p class="chips">{"".join(f"<span>{text}</span>" for text in texts)}</p>'
 
@@ -127,7 +126,7 @@ def _frequent(answers: Sequence[Row], learners: int) -> str:
         says = mistake.row.text if mistake else says
         place = mistake.row.place if mistake else f"{lesson.number}, exercise `{exercise}`"
         bar = f'<i class="share" style="--share:{round(100 * many / learners)}%"></i>'
-        share = f"<small>{bar} {many} of {_count(learners, 'learner')}</small>"
+        share = f"<small>{bar} {many} of {count(learners, 'learner')}</small>"
         items.append(
             f"<li><h3><code>{escape(name)}</code> {share}</h3><p>{prose(says)}</p><p><small>In "
             f"{prose(places)}. <strong>Lesson {prose(place)}</strong> answers it.</small></p></li>"
@@ -164,7 +163,7 @@ def _map(answers: Sequence[Row], exercises: Sequence[str]) -> str:
     lines = []
     for name in exercises:
         came_out = [statuses[name, status] or "" for status in WORDS]
-        cells = "".join(f'<td class="status">{count}</td>' for count in came_out)
+        cells = "".join(f'<td class="status">{number}</td>' for number in came_out)
         cells += "".join(_cell(counts[name, mistake], most) for mistake in mistakes)
         lines.append(f'<tr><th scope="row"><code>{name}</code></th>{cells}</tr>')
     note = (
@@ -174,9 +173,9 @@ def _map(answers: Sequence[Row], exercises: Sequence[str]) -> str:
     return f"<h2>Exercises and mistakes</h2>{_table(note, head, lines)}"
 
 
-def _cell(count: int, most: int) -> str:
-    style = f'class="count" style="--share:{round(100 * count / most)}%"'
-    return f"<td {style}>{count}</td>" if count else "<td></td>"
+def _cell(number: int, most: int) -> str:
+    style = f'class="count" style="--share:{round(100 * number / most)}%"'
+    return f"<td {style}>{number}</td>" if number else "<td></td>"
 
 
 def _learners(rows: Sequence[Row], exercises: Sequence[str], late: Container[str]) -> str:
@@ -205,24 +204,16 @@ def _learners(rows: Sequence[Row], exercises: Sequence[str], late: Container[str
     return f"<h2>Learners</h2>{_table(signs, head, lines)}"
 
 
-def _same_code(answers: Sequence[Row]) -> str:
-    """List learners whose code is the same, with the exercises in which it is."""
-    writers = defaultdict[tuple[str, str], list[str]](list)
-    for row in answers:
-        writers[row.exercise, row.code] += [row.learner] * bool(row.code)
-    shared = defaultdict[tuple[str, ...], list[str]](list)
-    for (exercise, _), learners in writers.items():
-        shared[tuple(learners)] += [f"`{exercise}`"] * (len(learners) > 1)
+def _users(answers: Sequence[Row]) -> str:
+    """List the answers that use functions of the course."""
     items = [
-        f"<li>{', '.join(map(_name, learners))} <small>{prose(', '.join(names))}</small></li>"
-        for learners, names in sorted(shared.items(), key=lambda item: -len(item[1]))
-        if names
+        f"<li>{_name(row.learner)}: {prose(f'`{row.exercise}`')} uses {_name(row.uses)}</li>"
+        for row in answers
+        if row.uses and row.status != "unattempted"
     ]
-    note = (
-        "These learners wrote the same code, comments and layout aside. It is no proof: the "
-        "course's own solution may stand in all of them, and short code is often alike."
-    )
-    return f"<h2>The same code</h2><p>{note}</p><ul>{''.join(items)}</ul>" if items else ""
+    note = "These answers call functions of the course. Whether they may is yours to say."
+    title = "Answers that use the course's own functions"
+    return f"<h2>{title}</h2><p>{note}</p><ul>{''.join(items)}</ul>" if items else ""
 
 
 def _heads(*names: str) -> str:

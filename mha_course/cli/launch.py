@@ -7,7 +7,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -34,10 +33,6 @@ EXTENTS = {  # of the tests, each with what help says of it
     "weekly": "also training, Binder's environment, and every lesson with Colab's versions",
 }
 MARKS = {"all": "not weekly", "weekly": ""}  # which markers pytest runs
-NETWORK_SIGNS = (
-    "NewConnectionError|NameResolutionError|ConnectTimeout|Read timed out|ProxyError|Max "
-    "retries|Network is unreachable"
-)
 
 
 class SetupError(Exception):
@@ -108,8 +103,10 @@ def _module(name: str, *first: str, paths: bool = False) -> Callable[[list[str]]
     """Return a command that is a module of the environment; its paths are those of the caller."""
 
     def run(arguments: list[str]) -> int:
-        beside = [f"--beside={os.getcwd()}"] * paths
-        return _in_venv(set_up(), f"mha_course.cli.{name}", *first, *arguments, *beside)
+        given = [*first, *arguments]
+        if paths:
+            given.append(f"--beside={os.getcwd()}")
+        return _in_venv(set_up(), f"mha_course.cli.{name}", *given)
 
     return run
 
@@ -151,15 +148,20 @@ def set_up() -> Path:
         return python
     print("Setting up the course in .venv. This happens once and takes some minutes.", flush=True)
     kind = _torch_kind()
-    if unfinished.exists() or not _runs(python, "-c", SUITS):
+    has_pip = _runs(python, "-m", "pip", "--version")
+    if unfinished.exists() or not has_pip or not _runs(python, "-c", SUITS):
         _require_disk(GIB_NEEDED[kind])
         _make_venv(venv)
-    _require_pip(python)
     unfinished.touch()
-    _install(python, requirements, kind)
+    installed = _install(python, requirements, kind)
+    unfinished.unlink()  # only a pip that was killed leaves half a package behind
+    if not installed:
+        raise SetupError(
+            "pip could not install the requirements; its lines above say why. fix: check the "
+            "network and the disk, and run the same command again"
+        )
     _quieten(venv)
     stamp.write_text(want)
-    unfinished.unlink()
     print("The course is set up.", flush=True)
     if sys.platform == "win32" and shutil.which("nvidia-smi"):
         lines = requirements.read_text().splitlines()
@@ -194,14 +196,6 @@ def _runs(python: Path, *arguments: str) -> bool:
         return False
 
 
-def _require_pip(python: Path) -> None:
-    """Give the environment a pip where it has none, or half of one."""
-    if not _runs(python, "-m", "pip", "--version"):
-        _runs(python, "-m", "ensurepip", "--upgrade")
-        if not _runs(python, "-m", "pip", "--version"):
-            _make_venv(python.parent.parent)
-
-
 def _make_venv(venv: Path) -> None:
     base = getattr(sys, "_base_executable", None) or sys.executable
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -224,32 +218,14 @@ def _make_venv(venv: Path) -> None:
         raise SetupError(f"the environment could not be made in {venv}: {reason[-1]}")
 
 
-def _install(python: Path, requirements: Path, kind: str) -> None:
-    """Let pip install the requirements, and turn its failures into one sentence."""
-    log = python.parent.parent / "setup.log"
-    options = ["--disable-pip-version-check", "--retries=2", f"--log={log}"]
-    options += ["-r", str(requirements)]
+def _install(python: Path, requirements: Path, kind: str) -> bool:
+    """Let pip install the requirements, and return whether it could."""
+    options = ["--disable-pip-version-check", "--retries=2", "-r", str(requirements)]
     if sys.platform == "linux" and kind == "cpu" and _answers(f"{CPU_INDEX}/torch/"):
         options += ["--extra-index-url", CPU_INDEX]
-    log.unlink(missing_ok=True)
     environment = {**os.environ, "PIP_USER": "0"}
     command = [str(python), "-m", "pip", "install", *options]
-    if subprocess.run(command, env=environment, check=False).returncode == 0:
-        return
-    story = log.read_text(errors="replace") if log.exists() else ""
-    if "No space left on device" in story:
-        raise SetupError("the disk is full. fix: make room and run the same command again")
-    if re.search(NETWORK_SIGNS, story):
-        # pip fetches before it changes anything
-        (python.parent.parent / "mha_course.unfinished").unlink()
-        raise SetupError(
-            "the package index could not be reached. fix: check the network and run the same "
-            "command again"
-        )
-    errors = re.findall(r"ERROR: (.*)", story) or ["no reason given"]
-    raise SetupError(
-        f"pip could not install the requirements: {errors[0]} (the whole story is in {log})"
-    )
+    return subprocess.run(command, env=environment, check=False).returncode == 0
 
 
 def _answers(address: str) -> bool:

@@ -161,10 +161,10 @@ def name_in(cell: NotebookNode) -> str:
     return str(cell.source.split('"')[1])
 
 
-def outputs(cell: NotebookNode) -> list[Part]:
-    """Return the outputs of a cell; a widget that is live has its static picture inside."""
+def outputs(kept: Iterable[NotebookNode]) -> list[Part]:
+    """Return the outputs of a cell as parts; a widget that lives has its static picture inside."""
     parts: list[Part] = []
-    for output in cell.get("outputs", []):
+    for output in kept:
         data = output.get("data", {})
         page = authoring.ON_SITE.sub("", data.get("text/html", "")).rstrip("\n")
         still = picture(page) or (Part("html", page) if page else None)

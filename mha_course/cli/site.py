@@ -107,10 +107,12 @@ class Page:
     def _read_code(self, cell: NotebookNode) -> None:
         """Add what a cell shows; the code that only draws is folded below it."""
         code = rendering.python(cell.source)
-        shown = rendering.outputs(cell)
+        shown = rendering.outputs(cell.get("outputs", []))
         self.views += [part.view for part in shown if part.view]
         anchor = f'<span id="{cell.id}"></span>'  # links from saved lessons lead to it
-        parts = [anchor] * bool(MOVES.search(cell.source)) + [part.html for part in shown]
+        parts = [part.html for part in shown]
+        if MOVES.search(cell.source):
+            parts.insert(0, anchor)
         if HIDDEN & set(cell.metadata.get("tags", ())):
             first = escape(re.split("[:\n]", cell.source)[0].strip("# "))  # a comment
             folded = f'<details class="listing"><summary>{first}</summary>{code}</details>'

@@ -7,9 +7,10 @@ lecturer alone, ``skip`` is left out. What a slide says is its heading: ``lectur
 begins a slide as well. Paragraphs go to the notes; formulas, tables, quotations and exercises stay.
 ``lecture.text`` is shown instead, and stands below a picture in place of its sentence. The first
 cell of a section also has its ``minutes`` and ``notes``. ``lecture.show`` is ``output``, ``code``
-or ``both``; ``lecture.draw`` is code that draws a picture for the slide alone, behind that of the
-cell. Lessons are executed for their decks: pictures are drawn for a room, one on a slide, and
-widgets are live. The page itself puts what has no room on a slide on the next: deck.js.
+or ``both``; ``lecture.draw`` names a function of the lesson's ``pictures`` that draws a picture for
+the slide alone, behind that of the cell. Lessons are executed for their decks: pictures are drawn
+for a room, one on a slide, and widgets are live. The page itself puts what has no room on a slide
+on the next: deck.js.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from nbformat import NotebookNode
 
 from mha_course.cli import launch, rendering
 from mha_course.cli.rendering import HEADING, Part, words
-from mha_course.cli.stub_source import stub_name
 from mha_course.errors import require
-from mha_course.exercises.catalogue import QUESTIONS, find_exercise
+from mha_course.exercises.catalogue import EXERCISES, QUESTIONS
 from mha_course.sources import plain_source
 from mha_course.widgets.base import esm
 
 DECKS = launch.ROOT / "decks"
 TYPES = ("slide", "subslide", "fragment", "-", "notes", "skip")
 SHOWS = ("output", "code", "both")
+DEFINED = re.compile(r"(?:def|class) (\w+)")  # by a cell that begins with it
 SHOWN = re.compile(r"\$\$|\||>|```|\*\*(?:Exercise|Case)")  # how a paragraph begins that stays
 SENTENCE = re.compile(r".+?[.?!:](?=\s|$)|.+", re.DOTALL)
 
@@ -81,15 +82,26 @@ def build(
 
 
 def executed(path: Path) -> NotebookNode:
-    """Execute a lesson for its deck: pictures are those of a slide, and ``lecture.draw`` is run."""
+    """Execute a lesson in the style of slides; what ``lecture.draw`` draws is kept beside outputs.
+
+    What it draws is for the deck alone: without it, the outputs are those of a page.
+    """
     notebook = nbformat.read(path, as_version=4)
-    kept = [cell.source for cell in notebook.cells]
-    for cell in notebook.cells:
+    lesson = notebook.cells
+    pictures = f"mha_course.lessons.l{path.stem}.pictures"
+    drawing = {}
+    notebook.cells = []
+    for cell in lesson:
+        notebook.cells.append(cell)
         if "draw" in _of(cell):
-            cell.source += "\n" + _of(cell)["draw"]
+            source = f"import {pictures}\n{pictures}.{_of(cell)['draw']}()"
+            drawing[cell.id] = nbformat.v4.new_code_cell(source)
+            notebook.cells.append(drawing[cell.id])
     rendering.execute(notebook, "SLIDE")
-    for cell, source in zip(notebook.cells, kept, strict=True):
-        cell.source = source
+    notebook.cells = lesson
+    for cell in lesson:
+        if cell.id in drawing:
+            cell.metadata["drawn"] = drawing[cell.id].outputs
     return notebook
 
 
@@ -117,9 +129,10 @@ def slides(notebook: NotebookNode, name: str, *, solutions: bool = False) -> lis
             found[-1].prose.append(cell.source)
         elif kind != "skip":
             _add(found, cell, kind, lecture)
-            stub = stub_name(cell.source) if solutions and cell.cell_type == "code" else None
-            if stub:
-                reference = find_exercise(stub, "slides").reference
+            defined = DEFINED.match(cell.source)
+            if solutions and defined and defined[1] in EXERCISES:
+                stub = defined[1]
+                reference = EXERCISES[stub].reference
                 code = rendering.python(plain_source(reference, opening=True, checks=True))
                 answers.append((len(found), Slide(f"A solution of `{stub}`", [Part("code", code)])))
     _begin(found, Slide(""), "slide")
@@ -195,7 +208,8 @@ def _parts(cell: NotebookNode, lecture: dict[str, Any]) -> tuple[list[Part], lis
         shown = [lecture["text"]] if "text" in lecture else stay
         notes = [text for text in paragraphs if text not in shown]
         return [Part("words", words(text)) for text in shown if text], notes
-    outputs = rendering.outputs(cell)
+    drawn_outputs = cell.metadata.get("drawn", [])
+    outputs = rendering.outputs([*cell.get("outputs", []), *drawn_outputs])
     pictures = [part for part in outputs if part.kind == "picture"]
     if {"claim", "text", "draw"} & set(lecture):
         caption = words(lecture.get("text", ""))

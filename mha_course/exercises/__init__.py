@@ -1,8 +1,10 @@
-"""``check`` judges an answer, ``hint`` helps, ``predict``, ``review`` and ``inventory`` ask."""
+"""``check`` judges an answer, ``hint`` helps, ``predict`` and ``review`` ask."""
+
+import os
+import sys
 
 from mha_course.exercises.catalogue import NAMES, QUESTIONS
 from mha_course.exercises.checker import check
-from mha_course.exercises.concept_inventory import inventory
 from mha_course.exercises.hint_ladder import hint, solution
 from mha_course.exercises.predictions import predict
 from mha_course.exercises.progress_store import progress
@@ -15,9 +17,14 @@ __all__ = [
     "Report",
     "check",
     "hint",
-    "inventory",
     "predict",
     "progress",
     "review",
     "solution",
 ]
+
+# Every lesson imports this module once, so it is here that a learner hears how to keep answers.
+if "google.colab" in sys.modules:
+    print("Colab does not keep this page: File ▸ Save a copy in Drive keeps your answers.")
+elif "BINDER_LAUNCH_HOST" in os.environ:
+    print("Binder does not keep this page: File ▸ Download keeps your answers.")

@@ -67,8 +67,10 @@ class Draw:
         vars(self).update(KINDS[kind] | sizes)
         self.C = self.H * self.D
         self.X = 3 * self.C
-        self.picks = random.Random(f"{name}, {kind}")
-        self._generator = torch.Generator().manual_seed(self.picks.randrange(2**31))
+        # other numbers, but the same head: an answer may have kept what it saw of this head
+        self.picks = random.Random(f"{name}, {OTHER_SIZES if kind == OTHER_NUMBERS else kind}")
+        seed = random.Random(f"{name}, {kind}").randrange(2**31)
+        self._generator = torch.Generator().manual_seed(seed)
 
     def shape(self, axes: str) -> list[int]:
         """Return the sizes of some letters."""

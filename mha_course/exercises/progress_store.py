@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from filelock import FileLock
 
 from mha_course.exercises.catalogue import LESSONS
-from mha_course.markup import LEFT, table
+from mha_course.markup import LEFT, count, table
 
 FILE = ".progress.json"  # in the folder in which the notebook runs
 SWITCH = "MHA_COURSE_PROGRESS"
@@ -71,13 +71,13 @@ class Progress:
                 continue
             unsolved = []
             for name, attempts in row.open.items():
-                plural = "attempt" if attempts == 1 else "attempts"
-                unsolved.append(style.format(name) + f" ({attempts} {plural})" * bool(attempts))
-            count = f"{row.done} of {row.done + len(row.open)}"
-            cells.append((f"{row.number} · {row.title}", count, ", ".join(unsolved)))
+                tried = f" ({count(attempts, 'attempt')})" if attempts else ""
+                unsolved.append(f"{style.format(name)}{tried}")
+            done = f"{row.done} of {row.done + len(row.open)}"
+            cells.append((f"{row.number} · {row.title}", done, ", ".join(unsolved)))
         if later and not begun:
-            count = f"0 of {sum(len(row.open) for row in later)}"
-            cells.append((f"Part II, {later[0].number} to {later[-1].number}", count, ""))
+            done = f"0 of {sum(len(row.open) for row in later)}"
+            cells.append((f"Part II, {later[0].number} to {later[-1].number}", done, ""))
         return cells
 
     def __repr__(self) -> str:

@@ -1,52 +1,36 @@
-"""Run a learner's code: quietly, for a limited time, on copies, and explain where it stopped."""
+"""Run a learner's code: quietly, on copies, and explain where it stopped."""
 
 from __future__ import annotations
 
-import builtins
 import contextlib
-import ctypes
 import io
 import linecache
 import re
-import sys
 import sysconfig
-import threading
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any
 from weakref import WeakSet
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from mha_course.exercises.spec import EXITS, STOPPED, Operation
 from mha_course.markup import isolate_text
-from mha_course.torch_internals import DispatchMode, OpOverload, modes_as_before, tree_leaves
+from mha_course.torch_internals import DispatchMode, OpOverload, tree_leaves
 
-TIMEOUT = 5.0  # seconds for one call
-_SHARED: tuple[Any, ...] = (torch, nn, nn.functional, nn.Module, nn.Linear, Tensor, builtins)
-_IMPORTED = [(space, dict(vars(space))) for space in _SHARED if space is not builtins]
 # Frames of these files are no lines of the learner's.
 LIBRARIES = (
     str(Path(torch.__file__).parent),
     str(Path(__file__).parent.parent),
     *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")),
 )
-
-
-class AnswerTimeoutError(BaseException):
-    """Raised in an answer that runs longer than TIMEOUT.
-
-    It is no Exception, so that ``except Exception`` does not swallow it. Where a bare ``except``
-    does, more follow until one arrives outside of the ``try``; a loop that spends all of its time
-    inside one, such as in a long call, may outlast them.
-    """
 
 
 @dataclass
@@ -63,119 +47,24 @@ def as_list(result: Any) -> list[Any]:
     return list(result) if isinstance(result, tuple | list) else [result]
 
 
-def within(seconds: float, call: Callable[[], Any]) -> Any:
-    """Return what a call returns; after some seconds, raise AnswerTimeoutError in it until it ends.
-
-    A second thread does so, because signals reach only the main thread and Windows has no alarm.
-    Python raises it between two of its own instructions: one long call into C is not cut short.
-    """
-    thread = threading.get_ident()
-    running = threading.Lock()
-    # no Event: its lock may be left locked where an error is raised in the middle of it
-    running.acquire()
-
-    def watch() -> None:
-        pause = seconds
-        while not running.acquire(timeout=pause):
-            if not _is_in_answer(sys._current_frames().get(thread)):
-                pause = 0.01
-                continue
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(thread), ctypes.py_object(AnswerTimeoutError)
-            )
-            pause = 0.02  # enough to end, if nothing catches it
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        return _call(call)
-    finally:
-        while True:
-            try:
-                if running.locked():
-                    running.release()
-                watcher.join()
-                break
-            except AnswerTimeoutError:  # sent at the last moment
-                pass
-
-
-def _is_in_answer(frame: FrameType | None) -> bool:
-    """Return True below the frame of _call: nothing else may be interrupted."""
-    frame = frame and frame.f_back  # the frame of _call itself is not yet, or no longer, inside
-    while frame is not None and frame.f_code is not _call.__code__:
-        frame = frame.f_back
-    return frame is not None
-
-
-def _call(call: Callable[[], Any]) -> Any:
-    """Call an answer: only below this frame may it be interrupted, not while its watcher starts."""
-    return call()
-
-
 @contextlib.contextmanager
-def guarded() -> Iterator[None]:
-    """Take back what an answer replaces of torch and of Python, and let it ask nobody."""
-    before = [(space, dict(vars(space))) for space in _SHARED]
-    vars(builtins)["input"] = _ask_nobody
-    try:
-        yield
-    finally:
-        _restore(before)
-
-
-@contextlib.contextmanager
-def settings_as_before(*, aside: bool = False) -> Iterator[None]:
-    """Put back what can be set in torch; modes and default device may be set aside meanwhile."""
+def settings_as_before() -> Iterator[None]:
+    """Put back what is set in torch: the default dtype and device, the grad mode and the like."""
     dtype = torch.get_default_dtype()
+    device = torch.get_default_device()
     deterministic = torch.are_deterministic_algorithms_enabled()
     autocast = torch.is_autocast_enabled("cpu")
     try:
-        with modes_as_before(aside=aside):
+        with torch.set_grad_enabled(torch.is_grad_enabled()):
             yield
     finally:
         torch.set_default_dtype(dtype)
+        torch.set_default_device(None)
+        if torch.get_default_device() != device:  # it was set, and not by a with statement
+            torch.set_default_device(device)
         if torch.are_deterministic_algorithms_enabled() != deterministic:  # it loads the compiler
             torch.use_deterministic_algorithms(deterministic)
         torch.set_autocast_enabled("cpu", autocast)
-
-
-def _is_of_torch(value: Any) -> bool:
-    """Return True for what torch itself may have put there: its compiler does so."""
-    return (getattr(value, "__module__", None) or "torch").startswith("torch")
-
-
-def _restore(before: Sequence[tuple[Any, dict[str, Any]]]) -> list[str]:
-    """Put back what stood in modules and classes, and return the names of what was replaced."""
-    replaced = []
-    for space, names in before:
-        added = vars(space).keys() - names.keys() if isinstance(space, type) else set()
-        for name in added:
-            if any(name in vars(base) for base in space.__mro__[1:]):  # it hides what is inherited
-                delattr(space, name)
-                replaced.append(f"{space.__name__}.{name}")
-        for name, value in names.items():
-            if vars(space).get(name) is not value:
-                setattr(space, name, value)
-                replaced.append(f"{space.__name__}.{name}")
-    return replaced
-
-
-@contextlib.contextmanager
-def torch_as_imported() -> Iterator[list[str]]:
-    """Put back, while it lasts, what a notebook has replaced of torch; yield the names."""
-    before = []
-    for space, names in _IMPORTED:
-        kept = {name: value for name, value in vars(space).items() if _is_of_torch(value)}
-        before.append((space, names | kept))
-    with guarded():
-        yield _restore(before)
-
-
-def _ask_nobody(*_: Any) -> str:
-    raise RuntimeError(
-        "input() would wait for someone to type. An answer gets its arguments and nothing else."
-    )
 
 
 @contextlib.contextmanager
@@ -252,14 +141,12 @@ def run(
         with (
             warnings.catch_warnings(action="ignore"),
             torch.random.fork_rng(devices=[]),
-            torch.set_grad_enabled(torch.is_grad_enabled()),  # put back at the end
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),
-            guarded(),
             settings_as_before(),
         ):
             torch.manual_seed(seed)
-            outcome.result = within(TIMEOUT, lambda: call(answer, *copies))
+            outcome.result = call(answer, *copies)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever a learner's code raises is reported
@@ -313,9 +200,10 @@ def is_float(x: Any) -> bool:
 
 def explain(error: BaseException, arguments: Sequence[Any]) -> str:
     """Describe what was raised, in which line of the learner's, and with which shapes."""
-    if isinstance(error, AnswerTimeoutError):
-        return f"Your answer was stopped after {TIMEOUT:g} seconds. Does a loop never end?"
     last = last_line(error.__traceback__)
+    if isinstance(error, KeyboardInterrupt):  # the stop button of a notebook
+        where = f" in your line `{isolate_text(last[0])}`. Does a loop never end?" if last else "."
+        return f"It was interrupted{where}"
     if last is None:
         shapes = shapes_of(arguments)
         return f"{f'With inputs of shape {shapes}: ' if shapes else ''}{_describe(error)}"

@@ -67,10 +67,9 @@ class Exercise:
         run: ``run(answer, *arguments)`` gives what is compared with the same of the reference.
         results: what each of several results is, such as ``("context", "weights")``.
         done: what a learner can do who has solved it, and what to try next.
-        tolerance: how close a result must come, where float32 and float64 would not say.
+        tolerance: how close a result must come, if not as close as float32 does.
         exact_zeros: whether what is 0 must be 0 to the last digit.
         kinds: those of KINDS that are drawn.
-        run_drawn: as run, for what is drawn, where it tries more.
         finite_gradients: False where the gradient of a right answer may overflow or be NaN.
         learns: whether learning goes through it, so that its results must keep their gradients.
         rules: what it asks for beside the numbers; judged last.
@@ -98,7 +97,6 @@ class Exercise:
     tolerance: float = 0.0
     exact_zeros: bool = False
     kinds: tuple[str, ...] = tuple(KINDS)
-    run_drawn: Function | None = None
     finite_gradients: bool = True
     learns: bool = True
     rules: tuple[Rule, ...] = ()

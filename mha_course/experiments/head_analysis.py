@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mha_course.datasets.grammar import Pairs, Sentence, sentences
 from mha_course.example import MASK, encode
@@ -110,16 +110,9 @@ def ablate_heads(model: AnyModel, heads: Sequence[Head], means: Tensor | None = 
     Args: heads are pairs of a layer and a head; a layer may be counted from the end, -1 for the
         last. Without means their context is 0 (their columns of the output projection are), with
         them the mean, (L, C).
-    Returns: a copy; what is frozen and stays as it is shares its memory with the model, which may
-        be large.
     Raises: IndexError for a head or layer that the model does not have.
     """
-    shared = {
-        id(parameter): nn.Parameter(parameter.detach(), requires_grad=False)
-        for name, parameter in model.named_parameters()
-        if not parameter.requires_grad and ".out_proj." not in name
-    }
-    ablated = copy.deepcopy(model, shared)
+    ablated = copy.deepcopy(model)
     for layer, head in heads:
         attention = ablated.blocks[layer].attention
         if not 0 <= head < attention.num_heads:

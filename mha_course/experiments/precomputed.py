@@ -1,23 +1,19 @@
-"""Figures that ship, because they take too long for a lesson: ``data/heads.json``.
+"""Figures that ship, because they take too long for a lesson: ``data/figures.json``.
 
-Each lesson keeps what makes its own in its ``precompute``: in lesson 16's folder
-``python -m mha_course.lessons.l16_why_many_heads.precompute`` makes all of them again, and with
-names of parts behind it, such as ``thin``, these alone.
+``cli.makers`` makes them.
 """
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-PATH = Path(__file__).parents[1] / "data" / "heads.json"
+PATH = Path(__file__).parents[1] / "data" / "figures.json"
 
 
 class Precomputed(NamedTuple):
-    """What was found, for each number of heads, or for each seed that training began with."""
+    """What was measured, for each number of heads, seed of a training, or name."""
 
     # R² of 200 runs on TwoTokenSum, of seeds that lesson 16 does not use; the same with a rate of
     # 0.003, and with two layers of one head, for each width of the head.
@@ -34,35 +30,23 @@ class Precomputed(NamedTuple):
     short: dict[int, dict[str, Any]]  # as starts, after as many steps as lesson 13 makes
     vision: dict[int, dict[str, Any]]  # ``vision_start`` of lesson 14
     language: dict[int, dict[str, Any]]  # ``pronouns.report`` of lesson 15
+    # ``gqa.uptrained`` of lesson 11, for each start and seed, and ``costs.measure`` of lesson 19.
+    uptraining: dict[str, dict[str, dict[str, list[float]]]]
+    bug_hunt: dict[str, list[Any]]
 
 
 def load() -> Precomputed:
     """Return the figures that ship."""
-    parts = json.loads(PATH.read_text(encoding="utf-8"))
-    return Precomputed(
-        **{name: {int(key): value for key, value in parts[name].items()} for name in parts}
-    )
+    parts: dict[str, Any] = {}
+    for name, part in json.loads(PATH.read_text(encoding="utf-8")).items():
+        parts[name] = {int(key) if key.isdigit() else key: part[key] for key in part}
+    return Precomputed(**parts)
 
 
-def remake(parts: Mapping[str, tuple[Callable[[int], Any], Sequence[int]]]) -> None:
-    """Make parts again, all or those named on the command line, and keep them with the others.
-
-    Args: parts are fields of Precomputed, each with what makes a figure, and its keys.
-    """
-    figures = json.loads(PATH.read_text(encoding="utf-8"))
-    for name in sys.argv[1:] or parts:
-        make, keys = parts[name]
-        figures[name] = {key: make(key) for key in keys}
-    PATH.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-
-
-def rounded(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a report of numbers and lists of numbers with three decimals."""
-    return {
-        name: round_all(x) if isinstance(x, list) else round(x, 3) for name, x in report.items()
-    }
-
-
-def round_all(numbers: Sequence[float]) -> list[float]:
-    """Return numbers with three decimals."""
-    return [round(value, 3) for value in numbers]
+def save(figures: Precomputed) -> None:
+    """Keep figures in place of those that ship, one in each line."""
+    parts = []
+    for name, part in figures._asdict().items():
+        rows = [f" {json.dumps(str(key))}: {json.dumps(value)}" for key, value in part.items()]
+        parts.append(f'"{name}": {{\n' + ",\n".join(rows) + "\n}")
+    PATH.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")

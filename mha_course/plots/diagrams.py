@@ -20,6 +20,7 @@ from mha_course.plots.figures import (
     TEXT,
     TITLE,
     new_figure,
+    show,
 )
 from mha_course.tracing.records import color as axis_color
 
@@ -103,6 +104,12 @@ def pipeline(*highlight: str, ax: Axes | None = None) -> Axes:
     ax.set(xlim=(-0.65, starts[5] + 0.85), ylim=(0.1, 1.32))
     ax.axis("off")
     return ax
+
+
+def show_stage(*names: str) -> None:
+    """Show the steps of multi-head attention with these in colour, and say which they are."""
+    steps = [f"step {n} of 6, {name}" for n, (name, _) in enumerate(STAGES, 1) if name in names]
+    show(pipeline(*names), f"In colour: {'; '.join(steps)}.")
 
 
 def _draw_step(ax: Axes, number: int, name: str, formula: str, highlighted: bool) -> None:

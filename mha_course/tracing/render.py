@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mha_course.errors import ShapeError
-from mha_course.markup import CELL, columns, escaped, row, spell_out, table
+from mha_course.markup import CELL, columns, count, escaped, row, table
 from mha_course.tracing.records import Argument, Source, Step, color
 
 _STAGES = "projection split scores scaled_scores masked_scores weights context merged out"
@@ -37,12 +37,6 @@ def memory_text(step: Step) -> str:
     if step.storage == "copy":
         return f"{words} (not asked for)"
     return f"{words} + {count(step.hidden_copies, 'hidden copy')}"
-
-
-def count(number: int, word: str) -> str:
-    """Write a number with its word: ``1 copy``, ``2 copies``."""
-    plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
-    return f"{number:,} {word if number == 1 else plural}"
 
 
 class Line(NamedTuple):
@@ -121,9 +115,11 @@ class Trace:
         begun = self._begun()
         for steps, of in folded(self.steps):
             if of:
-                last = f" to {of[-1]}" if len(of) > 1 else ""
-                count = f"the same {len(steps) // len(of)} steps"
-                yield Line(f"{of[0]}{last}: {count}{' each' * (len(of) > 1)}, not shown again")
+                same = f"the same {len(steps) // len(of)} steps"
+                if len(of) > 1:
+                    yield Line(f"{of[0]} to {of[-1]}: {same} each, not shown again")
+                else:
+                    yield Line(f"{of[0]}: {same}, not shown again")
                 now = None
                 continue
             for step in steps:
@@ -173,7 +169,7 @@ class Trace:
         """Say in one sentence how many steps there were, and what they did to memory."""
         storage = Counter(step.storage for step in self.steps)
         words = {"view": "view", "copy": "copy", "same": "same object"}
-        made = [f"{storage['new']} new"] * bool(storage["new"])
+        made = [f"{storage['new']} new"] if storage["new"] else []
         made += [count(storage[kind], word) for kind, word in words.items() if storage[kind]]
         parts = [f"{count(len(self.steps), 'step')}: {', '.join(made)}" if made else "no steps"]
         hidden = sum(step.hidden_copies for step in self.steps)
@@ -225,19 +221,6 @@ class Trace:
             raise ShapeError(place, f"the axes of {name}", expected=axes, got=" ".join(step.axes))
         return step
 
-    def to_markdown(self) -> str:
-        """Return a Markdown table of all steps."""
-        lines: list[tuple[str, ...]] = []
-        for part in self._layout():
-            if isinstance(part, Step):
-                lines.append(tuple(map(_cell, _cells(part))))
-                continue
-            code = f" `{_cell(part.code)}`" if part.code else ""
-            lines.append(("", f"{part.sign} {_cell(part.text)}".strip() + code, "", "", ""))
-        table = [f"| {' | '.join(cells)} |" for cells in (HEADS, *lines)]
-        table.insert(1, f"|{'---|' * len(HEADS)}")
-        return "\n\n".join([self.summary(), "\n".join(table), *self._closing()])
-
     def _repr_html_(self) -> str:
         rows = []
         for part in self._layout():
@@ -273,7 +256,8 @@ def folded(steps: Sequence[Step]) -> Iterator[tuple[list[Step], list[str]]]:
         repeats = known and list(map(_did, run[: len(known)])) == known
         if repeats and (not layer or len(run) == len(known) > FEW):
             hidden += run[: len(known)]
-            layers += [".".join(layer)] * bool(layer)
+            if layer:
+                layers.append(".".join(layer))
             run = run[len(known) :]
         if layers and run:
             yield hidden, layers
@@ -308,12 +292,8 @@ def _cells(step: Step) -> tuple[str, ...]:
     """Return what a row says: number, name and op, shape, memory, FLOPs."""
     called = f"{step.name} = {step.op}" if step.name else step.op
     shape = shape_text(step.shape, step.axes)
-    flops = f"{step.flops:,}" * bool(step.flops)
+    flops = f"{step.flops:,}" if step.flops else ""
     return str(step.index + 1), called, shape, memory_text(step), flops
-
-
-def _cell(text: str) -> str:
-    return spell_out(text.replace("\\", "\\\\")).replace("|", "\\|").replace("\n", " ")
 
 
 CODE = "font-family:monospace;white-space:pre-wrap"

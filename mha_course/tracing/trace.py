@@ -200,7 +200,11 @@ def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: st
     unknown = names.sizes.get("H", 1) > 1 and not {"C", "D"} & names.sizes.keys()
     codes = {id(line.code): line.code for line in recorder.lines if line}.values()
     typed = [SIZES.format(_title(code)) for code in codes if {"type", "int"} <= {*code.co_names}]
-    notes = (*notes, *recorder.notes, *custom, *typed, *[LATER] * later, *[WIDTH_UNKNOWN] * unknown)
+    notes = (*notes, *recorder.notes, *custom, *typed)
+    if later:
+        notes = (*notes, LATER)
+    if unknown:
+        notes = (*notes, WIDTH_UNKNOWN)
     recorder.running.finish()
     arguments = tuple(
         replace(made, axes=made.axes or names.final(value.axes))

@@ -276,26 +276,21 @@ MEASURED = """async (moves) => {
 }"""
 
 
-def test_it_moves_at_sixty_frames_without_laying_out(show, running, record_property):
+def test_it_moves_without_laying_out(show, running):
     page = show(running)
     seek(page, 3)
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable")
 
-    def measures():
+    def layouts():
         metrics = session.send("Performance.getMetrics")["metrics"]
-        return {metric["name"]: metric["value"] for metric in metrics}
+        return next(each["value"] for each in metrics if each["name"] == "LayoutCount")
 
-    empty, before = np.array(page.evaluate(MEASURED, False)), measures()
-    times, after = np.array(page.evaluate(MEASURED, True)), measures()
+    before = layouts()
+    frames = len(page.evaluate(MEASURED, True))
     assert state(page)[0] == 3
     assert float(page.locator(".scrub").input_value()) < 4  # it moved all the time
-    record_property("frames", f"median {np.median(times):.1f} ms, longest {times.max():.1f} ms")
-    assert (after["LayoutCount"] - before["LayoutCount"]) / len(times) < 0.3
-    assert (after["ScriptDuration"] - before["ScriptDuration"]) / len(times) < 0.008
-    if empty.max() < 20:  # else the machine is busy with something else
-        assert np.median(times) < 17
-        assert times.max() < 50
+    assert (layouts() - before) / frames < 0.3
 
 
 def test_the_scrubber_goes_by_keys_and_says_the_stage(show):

@@ -30,25 +30,6 @@ ALL = [
     "RotaryLab()",
 ]
 MASK, SUM = 2, 3
-# Returns the milliseconds from a move to the frame with its picture: of so many moves, in order of
-# size.
-TIMES = """async (root, count) => {
-  const control = root.querySelector('input[type=range]');
-  const move = () => {
-    const [value, step, max] = [control.value, control.step, control.max].map(Number);
-    control.value = value < max ? value + step : control.min;
-    control.dispatchEvent(new Event('input', { bubbles: true }));
-  };
-  const times = [];
-  while (times.length < count) {
-    const [before, start] = [root.dataset.serial, performance.now()];
-    move();
-    while (root.dataset.serial === before) await new Promise(requestAnimationFrame);
-    times.push(performance.now() - start);
-    await new Promise((done) => setTimeout(done, 50));
-  }
-  return times.sort((a, b) => a - b);
-}"""
 # Returns where marks stand that turn the direction of text.
 TURNING = """() => [...document.querySelectorAll('.mha-lab *')].filter((node) => {
   const texts = [...node.attributes].map((one) => one.value);
@@ -273,16 +254,3 @@ def test_words_from_people_and_every_width(labs):
     assert page.evaluate(TURNING) == []
     assert page.evaluate("window.hacked") is None
     assert page.locator(".mha-lab img, .mha-lab script").count() == 0
-
-
-def test_a_move_is_drawn_soon(labs):
-    page = labs()
-    medians = {}
-    for number, name in enumerate(("scaling", "softmax", "mask", "sum", "split")):
-        medians[name] = round(the(page, number).evaluate(TIMES, 30)[15], 1)
-    print(medians)
-    assert min(medians.values()) < 200  # 50 on a machine that does nothing else
-    dial = the(page, 0).locator("input[type=range]").first
-    assert dial.get_attribute("aria-valuetext") == dial.evaluate(
-        "node => node.nextElementSibling.textContent"
-    )

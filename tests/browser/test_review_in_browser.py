@@ -4,7 +4,7 @@ PREPARED = """
 import os, tempfile
 os.chdir(tempfile.mkdtemp())
 os.environ["MHA_COURSE_PROGRESS"] = "on"
-from mha_course.exercises import inventory, review
+from mha_course.exercises import review
 from mha_course.exercises.progress_store import remember
 remember("similarity", "correct")
 review()

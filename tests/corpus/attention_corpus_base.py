@@ -1,4 +1,4 @@
-"""What cases of the corpus are made of: sizes, seeded weights, the truth, and Case."""
+"""What cases of the corpus are made of: sizes, seeded weights and Case."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Case:
     for beyond what they mean: where
     H is 1, ``D`` is as good as ``C``, ``1`` as ``H``, ``B`` as ``B*H``.
     ``also`` are ids that may be said beside the mistake, ``where`` the variables on whose lines it
-    may be said. ``truth`` computes the result in another way from the same Problem.
+    may be said.
     """
 
     name: str
@@ -120,7 +120,6 @@ class Case:
     axes: str | dict[str, str]
     sizes: tuple[str, ...]
     expect: dict[str, str]
-    truth: Callable[[Problem], torch.Tensor]
     storage: dict[str, str] = field(default_factory=dict)
     mistake: str | None = None
     also: tuple[str, ...] = ()
@@ -186,7 +185,7 @@ def _plain(name, sizes):
     )
 
 
-def case(build, axes, sizes, expect, truth, args=lambda p: (p.x,), **rest):
+def case(build, axes, sizes, expect, args=lambda p: (p.x,), **rest):
     """Return the Case of a function of a Problem and its inputs, or of what makes one."""
     alone = len(inspect.signature(build).parameters) == 1
 
@@ -200,7 +199,7 @@ def case(build, axes, sizes, expect, truth, args=lambda p: (p.x,), **rest):
         if inspect.isclass(build)
         else build.__name__
     )
-    return Case(name, make, axes, sizes, expect, truth, **rest)
+    return Case(name, make, axes, sizes, expect, **rest)
 
 
 @torch.no_grad()
@@ -258,33 +257,8 @@ def finish(p, q, k, v, hidden=None):
     return out  # noqa: RET504 - what is to be judged stands in a variable
 
 
-def padded(p):
-    return attend(p, keep=p.keep[:, None, None, :])
-
-
-def across(p):
-    return attend(p, p.target, p.x)
-
-
-def decoded(p):
-    return attend(p, p.token, torch.cat([p.x, p.token], dim=1))
-
-
 def sequence_first(p):
     return (p.x.transpose(0, 1).contiguous(),)
-
-
-def turned(x, interleaved):
-    """Turn each pair of features by position x frequency, pair by pair."""
-    D = x.size(-1)
-    at = torch.arange(x.size(-2), dtype=x.dtype)
-    out = torch.empty_like(x)
-    for i in range(D // 2):
-        a, b = (2 * i, 2 * i + 1) if interleaved else (i, i + D // 2)
-        angle = at * 10000.0 ** (-2 * i / D)
-        out[..., a] = x[..., a] * angle.cos() - x[..., b] * angle.sin()
-        out[..., b] = x[..., a] * angle.sin() + x[..., b] * angle.cos()
-    return out
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 
 import torch
-from attention_corpus_base import attend, causal, sequence_first
+from attention_corpus_base import sequence_first
 from attention_corpus_right import HEADS, heads, right
 from torch import nn
 from torch.nn import functional as F
@@ -22,7 +22,6 @@ FOLDED = {name: pattern.replace("B H", "B*H") for name, pattern in HEADS.items()
 @right(
     FOLDED | {"merged": "T*B C", "out": "T B C", "average": "B T S"},
     axes={"query": "S B C", "attn_mask": "T S"},
-    truth=lambda p: causal(p).transpose(0, 1),
     args=lambda p: (
         *sequence_first(p),
         torch.zeros(p.S, p.S, dtype=torch.float64).masked_fill(p.later, -math.inf),
@@ -85,7 +84,6 @@ def chunks_of_heads_along_the_batch(p, x):
 @right(
     {"weights": "B*H|? T S", "context": "B*H|? D|? T", "out": "B|? * T"},
     axes="B C S",
-    truth=lambda p: attend(p).transpose(1, 2),
     args=lambda p: (p.x.transpose(1, 2).contiguous(),),
     equal={at: {"weights": "* T S", "context": "* * T"} for at in ONE},
 )
@@ -116,7 +114,6 @@ class GuidedDiffusion(nn.Module):
 
 @right(
     {name: pattern.replace("H ", "") for name, pattern in HEADS.items()},
-    truth=causal,
     storage={"scores": "new", "merged": "copy"},
 )
 class Makemore(nn.Module):

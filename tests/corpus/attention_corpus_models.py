@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 
 import torch
-from attention_corpus_base import PATCHES, attend, causal, torch_decoder_layer
+from attention_corpus_base import PATCHES
 from attention_corpus_right import right
 from torch import nn
 from torch.nn import functional as F
@@ -28,7 +28,6 @@ def learned_query(p):
         "merged": "B 1|T|? C",
         "out": "B C",
     },
-    truth=lambda p: attend(p, learned_query(p).expand(p.B, -1, -1), p.x)[:, 0],
     storage={"q": "view", "k": "view"},
 )
 class AttentionPooling(nn.Module):
@@ -78,9 +77,6 @@ class Mixer(nn.Module):
         "x": "B T C",
     },
     axes={"x": "B T C", "memory": "B S C"},
-    truth=lambda p: torch_decoder_layer(p)(
-        p.target, p.x, tgt_mask=torch.ones(p.T, p.T, dtype=torch.bool).triu(1)
-    ).detach(),
     args=lambda p: (p.target, p.x),
 )
 class DecoderBlock(nn.Module):
@@ -127,7 +123,6 @@ ONE_MORE_QUERY = "T|T+1|1+T|S|S+1|1+S|?"
         "merged": f"B {ONE_MORE_QUERY} C",
         "out": "B C",
     },
-    truth=lambda p: attend(p, torch.cat([learned_query(p).expand(p.B, -1, -1), p.x], dim=1))[:, 0],
     storage={"tokens": "copy", "out": "view"},
 )
 class VitClassToken(nn.Module):
@@ -147,18 +142,6 @@ def picture(p):
     return (p.draw(p.B, *PATCHES, p.C, seed=80),)
 
 
-def window_truth(p):
-    """Attend in each window of 2 x 2, one after the other."""
-    (x,) = picture(p)
-    out = torch.empty_like(x)
-    for i in range(0, x.size(1), 2):
-        for j in range(0, x.size(2), 2):
-            out[:, i : i + 2, j : j + 2] = attend(
-                p, x[:, i : i + 2, j : j + 2].flatten(1, 2)
-            ).unflatten(1, (2, 2))
-    return out
-
-
 @right(
     {
         **dict.fromkeys(("q", "context"), "* H * D"),
@@ -167,7 +150,6 @@ def window_truth(p):
         "out": "B|? * * C",
     },
     axes="B Y X C",
-    truth=window_truth,
     args=picture,
 )
 class Swin(nn.Module):
@@ -208,7 +190,6 @@ class Swin(nn.Module):
 
 @right(
     {"rows": "B H * D", "context": "B H T|S|? D", "merged": "B T|S|? C", "out": "B T|S|? C"},
-    truth=causal,
     storage={"context": "copy"},
 )
 def blocks_of_queries(p, x, size=2):

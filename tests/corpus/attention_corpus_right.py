@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 
 import torch
-from attention_corpus_base import attend, case, causal
+from attention_corpus_base import case
 from torch import nn
 from torch.nn import functional as F
 
@@ -35,11 +35,11 @@ def heads(**changes):
     return {name: pattern for name, pattern in {**HEADS, **changes}.items() if pattern}
 
 
-def right(expect, *, axes="B S C", sizes=("H",), truth=attend, **rest):
+def right(expect, *, axes="B S C", sizes=("H",), **rest):
     """Enter what follows into the corpus."""
 
     def enter(build):
-        RIGHT.append(case(build, axes, sizes, expect, truth, **rest))
+        RIGHT.append(case(build, axes, sizes, expect, **rest))
         return build
 
     return enter
@@ -48,9 +48,7 @@ def right(expect, *, axes="B S C", sizes=("H",), truth=attend, **rest):
 # One Linear for q, k and v
 
 
-@right(
-    heads(), truth=causal, storage={**COPIED, "weights": "same", "merged": "view", "out": "same"}
-)
+@right(heads(), storage={**COPIED, "weights": "same", "merged": "view", "out": "same"})
 class NanoGPT(nn.Module):
     def __init__(self, p):
         super().__init__()
@@ -83,7 +81,6 @@ class NanoGPT(nn.Module):
 
 @right(
     heads(qkv="B S H 3*D"),
-    truth=causal,
     storage={"qkv": "view", "q": "view", "v": "view", "merged": "view"},
 )
 class GptNeox(nn.Module):
@@ -114,18 +111,10 @@ class GptNeox(nn.Module):
         return out
 
 
-def bloom_truth(p):
-    slopes = 2.0 ** -torch.arange(1, p.H + 1, dtype=torch.float64)
-    return attend(
-        p, causal=True, bias=slopes[:, None, None] * torch.arange(p.S, dtype=torch.float64)
-    )
-
-
 @right(
     heads(
         qkv="B S H 3 D", q="B*H S D", k="B*H D S", v="B*H S D", scores="B*H T S", context="B*H T D"
     ),
-    truth=bloom_truth,
     storage={"qkv": "view", "q": "copy", "k": "copy", "scores": "new", "merged": "copy"},
 )
 class Bloom(nn.Module):
@@ -161,7 +150,7 @@ class Bloom(nn.Module):
         return out
 
 
-@right(heads(), truth=causal, storage={"q": "view", "v": "view", "scores": "new", "merged": "view"})
+@right(heads(), storage={"q": "view", "v": "view", "scores": "new", "merged": "view"})
 class HfGPT2(nn.Module):
     def __init__(self, p):
         super().__init__()

@@ -5,18 +5,13 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import torch
 from attention_corpus_base import (
     SIZES,
     apart,
-    attend,
-    decoded,
     finish,
-    padded,
     torch_decoder_layer,
-    turned,
 )
 from attention_corpus_right import heads, right
 from torch import nn
@@ -25,7 +20,7 @@ from torch.nn import functional as F
 # Masks, softmax and scale
 
 
-@right(heads(), axes={"x": "B S C", "keep": "B S"}, truth=padded, args=lambda p: (p.x, p.keep))
+@right(heads(), axes={"x": "B S C", "keep": "B S"}, args=lambda p: (p.x, p.keep))
 def hidden_after_softmax_then_renormalised(p, x, keep):
     q, k, v = (f(x).unflatten(2, (p.H, p.D)).transpose(1, 2) for f in (p.q, p.k, p.v))
     scores = q @ k.mT / p.D**0.5
@@ -57,9 +52,7 @@ def keys_times_queries(p, x):
 
 
 @right({"scores": "B T S", "weights": "B T S", "context": "B C T", "out": "B T C"}, sizes=(),
-    truth=lambda p: p.o(
-    F.scaled_dot_product_attention(p.q(p.x), p.k(p.x), p.v(p.x))
-))  # fmt: skip
+    )  # fmt: skip
 def values_times_transposed_weights(p, x):
     scores = p.q(x) @ p.k(x).transpose(1, 2) / x.size(-1) ** 0.5
     weights = scores.softmax(dim=-1)
@@ -69,7 +62,7 @@ def values_times_transposed_weights(p, x):
 
 
 # Its inside cannot be seen; x gives the names back.
-@right({"added": "B S|T C"}, truth=lambda p: p.x + attend(p), storage={"added": "new"})
+@right({"added": "B S|T C"}, storage={"added": "new"})
 def pytorch_module(p):
     mha = torch_decoder_layer(p).self_attn
 
@@ -92,14 +85,8 @@ def relative(p, reach=2):
     ) + reach
 
 
-def t5_truth(p):
-    table, rows = relative(p)
-    return attend(p, bias=table[rows].permute(2, 0, 1), scale=1.0)
-
-
 @right(
     heads(position_bias="1 H|? *  *"),
-    truth=t5_truth,
     storage={"q": "view", "position_bias": "view", "merged": "view"},
 )
 def t5(p):
@@ -131,7 +118,6 @@ GROUPED = {"k": "B * S D", "v": "B * S D"}
 @right(
     heads(**GROUPED, q="B H S D"),
     sizes=("H", "H_kv"),
-    truth=lambda p: attend(p, causal=True, kv_heads=p.H_kv, turn=partial(turned, interleaved=True)),
     equal={at: {"q": "B H S D|?", "k": "B * S D|?"} for at in ("square", "all_four")},  # D / 2 = 2
 )
 def llama(p):
@@ -175,9 +161,6 @@ def rotate_half(x):
 @right(
     heads(**GROUPED),
     sizes=("H", "H_kv"),
-    truth=lambda p: attend(
-        p, causal=True, kv_heads=p.H_kv, turn=partial(turned, interleaved=False)
-    ),
     storage={"k": "copy", "merged": "same"},
 )
 def hf_llama(p):
@@ -224,7 +207,6 @@ def hf_llama(p):
         "out": "B T C",
     },
     sizes=("H", "H_kv"),
-    truth=lambda p: attend(p, kv_heads=p.H_kv),
     equal={
         at: {"q": "B * * S D", "k": "B * S D", "scores": "B * * T S"}
         for at in SIZES
@@ -249,7 +231,6 @@ def groups_as_an_axis(p):
 
 @right(
     heads(k="B 1|? S D|?", v="B 1|? S D|?", context="B H T D|?", merged="B T C|?"),
-    truth=lambda p: attend(p, kv_heads=1),
     storage={"k": "view", "merged": "copy"},
 )
 def multi_query(p):
@@ -286,7 +267,6 @@ def cached(p, room=0):
 @right(
     DECODE | {"q": "B H T|1 D", "k": f"B H {LONGER} D", "v": f"B H {LONGER} D"},
     axes={"x": "B T C", "past_k": "B H S D", "past_v": "B H S D"},
-    truth=decoded,
     storage={"k": "copy", "v": "copy"},
     args=lambda p: (p.token, *cached(p)),
 )
@@ -300,7 +280,6 @@ def cache_grown_by_cat(p, x, past_k, past_v):
 @right(
     DECODE | {"keys": f"B H {LONGER} D", "values": f"B H {LONGER} D"},
     axes={"x": "B T C", "cache_k": "B H S D", "cache_v": "B H S D"},
-    truth=decoded,
     storage={"keys": "view", "values": "view"},
     args=lambda p: (p.token, *cached(p, room=3), p.S),
 )

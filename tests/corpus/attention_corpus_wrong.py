@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 
 import torch
-from attention_corpus_base import apart, attend, case
+from attention_corpus_base import apart, case
 from torch.nn import functional as F
 
 WRONG = []
 EQUAL = ("square", "all_four")
 
 
-def wrong(mistake, *, axes="B S C", truth=attend, **rest):
+def wrong(mistake, *, axes="B S C", **rest):
     """Enter what follows into the corpus."""
 
     def enter(build):
         expect = rest.pop("expect", {})
-        WRONG.append(case(build, axes, ("H",), expect, truth, mistake=mistake, **rest))
+        WRONG.append(case(build, axes, ("H",), expect, mistake=mistake, **rest))
         return build
 
     return enter

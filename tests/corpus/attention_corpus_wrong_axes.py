@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from attention_corpus_base import apart, attend, padded
+from attention_corpus_base import apart
 from attention_corpus_wrong import EQUAL, together, wrong
 from torch.nn import functional as F
 
@@ -74,7 +74,6 @@ def weights_turned(p, x):
 
 RAW = {
     "axes": {"x": "B S C", "keep": "B S"},
-    "truth": padded,
     "equal": {"*": "crash", "all_four": "padding-broadcast-raw", "one_item": "unseen"},
     "where": ("scores",),
 }
@@ -95,7 +94,6 @@ def both(p):
 
 HEADLESS = {
     "axes": {"x": "B S C", "mask": "B T S"},
-    "truth": lambda p: attend(p, keep=both(p)[:, None]),
     "equal": {"*": "crash", **dict.fromkeys(EQUAL, "mask-missing-head-axis"), "one_item": "unseen"},
 }
 

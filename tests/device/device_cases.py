@@ -23,7 +23,7 @@ from mha_course.exercises.catalogue import EXERCISES
 from mha_course.lessons.l14_vision import shapes
 from mha_course.lessons.l15_language_model import language_model
 from mha_course.lessons.l18_real_models import real_models
-from mha_course.models import checkpoints, published
+from mha_course.models import published
 
 pytestmark = pytest.mark.device
 DEVICES = [second_device.NAME] if second_device.compiler() else []
@@ -34,7 +34,7 @@ CHOICE = '"cuda" if torch.cuda.is_available() else "cpu"'  # in notebooks
 SECTIONS = (Path(__file__).parent / "calls.txt").read_text(encoding="utf-8").split("\n# ")[1:]
 SAME, REFUSED, DRAWN = (list(filter(None, section.splitlines()[1:])) for section in SECTIONS)
 REFERENCE = ["attention", "masks", "positions", "caching", "flash", "variants", "example"]
-CORE = ["models", "plots", "tracing", "widgets", "models.checkpoints", "models.language"]
+CORE = ["models", "plots", "tracing", "widgets", "models.language"]
 CORE += ["experiments.head_analysis", "experiments.head_tasks", "experiments.leakage"]
 MODULES = [importlib.import_module(f"mha_course.{name}") for name in REFERENCE + CORE]
 MODULES += modules_named(
@@ -76,14 +76,18 @@ class Names:
         self.masked_words = example.trained_model().to(device)
         self.words = language_model.new_language_model(0).to(device)
         self.pictures = shapes.draw(4, torch.Generator().manual_seed(0))
-        self.bert = real_models.Checkpoint(checkpoints.shipped("bert"), True, device)
+        self.bert = self.checkpoint("bert")
 
     def to(self, make, *arguments):
         with models.seeded(0):
             return make(*arguments).to(self.device).eval()
 
-    def shipped(self, family):
-        return checkpoints.load(checkpoints.shipped(family)).to(self.device)
+    def checkpoint(self, family):
+        return real_models.Checkpoint(real_models.shipped(family), small=True, device=self.device)
+
+    def plugged_in(self, family):
+        own = published.plug_in(attention.attention)
+        return real_models.load(real_models.shipped(family), own).to(self.device)
 
     def ids(self, rows, width, words=32):
         return (torch.arange(rows * width) % words).view(rows, width).to(self.device)
@@ -163,27 +167,15 @@ def test_every_public_name_of_the_reference_is_called():
             assert not is_own or name[0] == "_" or name in called, name
 
 
-def test_rope_is_exact_in_a_module_of_bfloat16(accelerator):
-    module = published.RotaryAttention(
-        24, 4, 2, 6, bias=False, frequencies=positions.rope_frequencies(6)
-    )
-    module.to(accelerator, torch.bfloat16)
-    x = Names(accelerator).x.to(torch.bfloat16)
-    q, _, _ = module.project(x, x, x, 99_999)
-    straight = attention.split_heads(module.q_proj(x), 4).cpu().double()
+def test_rope_is_exact_in_bfloat16_and_far_into_a_text(accelerator):
+    q = Names(accelerator).q.to(torch.bfloat16)  # (B, H, S, D)
+    rotated = positions.rope(q, range(99_999, 100_004))
+    straight = q.cpu().double()
     places = torch.arange(99_999, 100_004, dtype=torch.float64)[:, None]
     turns = torch.polar(torch.ones(5, 3).double(), places * 10000.0 ** (-torch.arange(3) / 3))
     turned = torch.complex(*straight.chunk(2, dim=-1)) * turns
     wanted = torch.cat((turned.real, turned.imag), dim=-1)
-    assert (q.cpu() - wanted).abs().max() < straight.abs().max() / 128  # a few steps of bfloat16
-
-
-def test_rope_is_exact_in_a_model_that_was_made_without_numbers(accelerator):
-    names = Names(accelerator)
-    model = names.shipped("llama")
-    empty = copy.deepcopy(model).to("meta").to_empty(device=accelerator)
-    empty.load_state_dict(model.state_dict())
-    assert_same(empty(names.ids(2, 6)), model(names.ids(2, 6)).cpu(), accelerator)
+    assert (rotated.cpu() - wanted).abs().max() < straight.abs().max() / 128  # steps of bfloat16
 
 
 def moved(value, device):

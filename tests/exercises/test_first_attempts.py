@@ -234,28 +234,9 @@ def without_return(fn, x):
     solutions.find_leaks(fn, x)
 
 
-def by_logarithms(scores, size):
-    high = log = torch.full_like(scores[..., 0], -math.inf)
-    for block in scores.split(size, -1):
-        high = torch.maximum(high, block.amax(-1))
-        log = torch.logaddexp(log, block.logsumexp(-1))
-    return high, (log - high.nan_to_num(neginf=0.0)).exp()
-
-
-def tiles_by_logarithms(q, k, v, size):
-    log, mixed = torch.full_like(q[..., :1], -math.inf), 0
-    for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
-        scores = q @ keys.mT / math.sqrt(q.size(-1))
-        new = torch.logaddexp(log, scores.logsumexp(-1, keepdim=True))
-        shift = new.nan_to_num(neginf=0.0)
-        mixed = mixed * (log - shift).exp() + (scores - shift).exp() @ values
-        log = new
-    return mixed
-
-
 def with_an_epsilon(maxima, sums, contexts):
     shares = sums * (maxima - maxima.amax(0).nan_to_num(neginf=0.0)).exp()
-    return (shares[..., None] * contexts).sum(0) / (shares.sum(0) + 1e-6)[..., None]
+    return (shares[..., None] * contexts).sum(0) / (shares.sum(0) + 1e-3)[..., None]
 
 
 def by_queries(q, k, v, block_size):
@@ -443,8 +424,6 @@ WRONG = [
     ("tiled_attention", "library-kernel", lambda q, k, v,
         size: F.scaled_dot_product_attention(q, k, v)),
     ("tiled_attention", "online-whole-row", by_queries),
-    ("online_softmax", "nan-gradient", by_logarithms),
-    ("tiled_attention", "nan-gradient", tiles_by_logarithms),
     ("gpt2_attention", "not-transposed", into_linear),
     ("gpt2_attention", "dtype-changed", partial(into_linear, turned=True)),
     ("to_half_split", "half-split-inverted", lambda w,
@@ -575,7 +554,7 @@ SAID = [
         "must be large and positive"),
     ("build_subtractor", lambda d: [w.roll(d * (n == 2), 1) for n, w in enumerate(subtractor()(d))],
         "other channels than 0 to d - 1"),
-    ("similarity", lambda me: torch.zeros(7, 7).add_(me @ me.T), "torch.zeros(3, dtype=me.dtype)"),
+    ("similarity", lambda me: (me @ me.T).half(), "torch.zeros(3, dtype=me.dtype)"),
     ("build_subtractor", second_row, "With d = 2, head 0 looks at all tokens alike"),
     ("build_subtractor", second_row, "Each makes its scores from rows of its own: 0 to 2 for head "
                                      "0"),

@@ -1,19 +1,17 @@
 """Every mistake is recognised, and told apart from the others and from right."""
 
 import itertools
-import time
 
 import pytest
 import solutions
 import torch
-from torch import nn, overrides
+from torch import nn
 from torch.nn import functional as F
-from torch.overrides import BaseTorchFunctionMode
 
 from mha_course.exercises import check, diagnose
 from mha_course.exercises.catalogue import EXERCISES, LESSONS, MISTAKES, NAMES
 from mha_course.exercises.diagnose import alike, mutants, pairs
-from mha_course.exercises.sandbox import Outcome, run, within
+from mha_course.exercises.sandbox import Outcome, run
 
 FIRST = {
     mutant.mistake: name for name in reversed(NAMES) for mutant in mutants(name)
@@ -61,7 +59,6 @@ def test_the_steps_together_are_the_reference(name):
 
 @pytest.mark.parametrize(("name", "mutant"), MUTANTS)
 def test_a_mistake_is_named(name, mutant):
-    start = time.thread_time()
     report = check(name, EXERCISES[name].implementation(mutant.change))
     assert report.status in ("wrong", "error")
     assert report.mistake in (mutant.mistake.name or None, *ALIKE.get(mutant.mistake.row.key, ()))
@@ -70,7 +67,6 @@ def test_a_mistake_is_named(name, mutant):
         "numbers are" in mutant.mistake.row.title or "sum to" in mutant.mistake.row.title
     )
     assert not (report.status == "error" and told_of_results)
-    assert time.thread_time() - start < 3
 
 
 def test_every_mistake_shows_on_some_input():
@@ -113,7 +109,6 @@ def test_of_two_products_that_crash_alike_the_shapes_tell_which(step, name):
     ],
 )
 def test_two_mistakes_at_once_are_both_named(one, two):
-    start = time.thread_time()
     report = check(
         "multi_head_attention", EXERCISES["multi_head_attention"].implementation(one, two)
     )
@@ -123,7 +118,6 @@ def test_two_mistakes_at_once_are_both_named(one, two):
         "scale-no-root",
     )  # the one that stands first
     assert " And: " in report.message
-    assert time.thread_time() - start < 3
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -240,11 +234,6 @@ def test_dropout_that_stops_is_right():
     assert check("MultiHeadAttention", EvalDropout).status == "correct"
 
 
-def test_a_timeout_at_the_last_moment_is_not_raised_later():
-    within(0.0, lambda: None)
-    time.sleep(0.2)  # where it would be raised now
-
-
 def crashing(q, k):
     other = k.transpose(1, 2)
     return q @ other
@@ -276,23 +265,38 @@ def test_what_cannot_be_called_gets_one_clear_line(name, answer, message):
     assert report.message == message
 
 
-def test_what_an_answer_sets_is_undone():
-    def sets(x):
-        dots = x @ x.T
-        torch.set_default_dtype(torch.float64)
-        torch.manual_seed(1)
-        torch.set_grad_enabled(False)
-        torch.set_default_device("meta")
-        BaseTorchFunctionMode().__enter__()
-        return dots
+def sets(x):
+    dots = x @ x.T
+    torch.set_default_dtype(torch.float64)
+    torch.manual_seed(1)
+    torch.set_grad_enabled(False)
+    torch.set_default_device("meta")
+    return dots
 
+
+def test_what_an_answer_sets_is_undone():
     state = torch.random.get_rng_state()
     assert check("similarity", sets).status == "correct"
     assert torch.get_default_dtype() == torch.float32
     assert torch.is_grad_enabled()
     assert torch.ones(1).is_cpu
-    assert not overrides._get_current_function_mode_stack()
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_the_default_device_of_a_notebook_changes_no_verdict_and_stays():
+    def with_its_table(n):
+        return sets(torch.ones(n, n)).tril().bool()
+
+    torch.set_default_device("meta")
+    try:
+        assert check("causal_mask", with_its_table).status == "correct"
+        assert torch.ones(1).is_meta
+    finally:
+        torch.set_default_device(None)
+    with torch.device("meta"):
+        assert check("causal_mask", with_its_table).status == "correct"
+        assert torch.ones(1).is_meta
+    assert torch.ones(1).is_cpu
 
 
 def test_outcomes_are_compared_by_numbers_and_errors():

@@ -1,7 +1,9 @@
-"""The attention of the bug hunt: which line is marked, what learners see of it, what is copied."""
+"""The attention of the bug hunt: what an edit replaces, and that plain modules are broken so."""
 
+import ast
 import inspect
 import math
+import textwrap
 
 import pytest
 import torch
@@ -10,41 +12,51 @@ from mha_course.attention import MultiHeadAttention
 from mha_course.experiments.faulty_attention import (
     MADE,
     PAIRS,
-    SINGLE,
-    WHOLE,
-    WRONG,
+    PLAIN,
     CausalAttention,
-    faulty,
+    PlainAttention,
+    compiled,
+    diff,
+    edits_of,
     methods,
-    source,
-    whole,
 )
 from mha_course.masks import causal_mask
-from mha_course.mistakes import ROWS
 from mha_course.variants import to_torch
 
-MARK = "  # the mistake: "
+EDITS = [
+    *((CausalAttention, edit) for edits in MADE.values() for edit in edits),
+    *((PlainAttention, edit) for edit in PLAIN.values()),
+]
 
 
-@pytest.mark.parametrize("names", [*((name,) for name in MADE), *PAIRS], ids="+".join)
-def test_a_black_box_is_named_without_renaming_its_classes(names):
-    box = faulty(*names)
-    for name in names:
-        for method in methods(name):
-            code = vars(box)[method].__code__
-            assert vars(box)[method].__qualname__ == code.co_qualname == f"Attention.{method}"
-            own = vars(MADE[name])[method]
-            assert own.__qualname__ == own.__code__.co_qualname
-            assert own.__qualname__ == f"{MADE[name].__name__}.{method}"
-            assert own.__code__.co_code == code.co_code
+@pytest.mark.parametrize(("reference", "edit"), EDITS, ids=str)
+def test_what_an_edit_replaces_occurs_once_in_its_method_and_the_module_compiles(reference, edit):
+    source, edited = edit.of(reference)
+    assert source.count(edit.right.replace("\n", "\n        ")) == 1
+    assert ast.dump(ast.parse(textwrap.dedent(source))) != ast.dump(
+        ast.parse(textwrap.dedent(edited))
+    )
+    broken = compiled(reference, edit)
+    code = getattr(broken, edit.method).__code__
+    assert (broken.__name__, code.co_qualname) == ("Attention", f"Attention.{edit.method}")
+    assert inspect.getsource(code) == edited
 
 
-@pytest.mark.parametrize("name", SINGLE)
-def test_one_line_is_marked_that_right_attention_lacks_and_learners_do_not_see_the_mark(name):
-    (line,) = [line for line in inspect.getsource(SINGLE[name]).splitlines() if MARK in line]
-    right = inspect.getsource(getattr(CausalAttention, *methods(name)))
-    assert line.split(MARK)[0] not in [other.split("  #")[0] for other in right.splitlines()]
-    assert "mistake" not in source(faulty(name))
+@pytest.mark.parametrize("names", PAIRS, ids="+".join)
+def test_two_mistakes_replace_two_methods(names):
+    assert len({*methods(*names)}) == 2
+
+
+def test_a_diff_has_the_right_line_and_the_wrong_one():
+    assert diff(CausalAttention, *edits_of("scale-no-root", "dropout-at-eval")) == (
+        "  def score(self, q: Tensor, k: Tensor) -> Tensor:\n"
+        "-     return q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))  # (B, H, T, S)\n"
+        "+     return q @ k.transpose(-2, -1) / q.size(-1)  # (B, H, T, S)\n"
+        "  def attend(self, scores: Tensor, visible: Tensor) -> Tensor:\n"
+        "      weights = masked_softmax(scores, visible)  # (B, H, T, S)\n"
+        "-     return F.dropout(weights, 0.1, self.training)\n"
+        "+     return F.dropout(weights, 0.1)"
+    )
 
 
 # Whole modules
@@ -91,23 +103,16 @@ def by_hand(module, x, mask, mistake):
 
 
 def test_the_right_module_is_that_of_pytorch(mask):
-    found, wanted, _, _ = beside_torch(whole()[1], mask)
+    found, wanted, _, _ = beside_torch(compiled(PlainAttention), mask)
     assert torch.allclose(found, wanted, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("mistake", WRONG)
+@pytest.mark.parametrize("mistake", PLAIN)
 def test_a_broken_module_is_broken_as_its_mistake_says(mistake, mask):
-    found, wanted, module, x = beside_torch(whole(*WRONG[mistake])[1], mask)
+    broken = compiled(PlainAttention, PLAIN[mistake])
+    found, wanted, module, x = beside_torch(broken, mask)
     assert torch.allclose(
         found, by_hand(module, x, mask, mistake), rtol=0, atol=1e-12, equal_nan=True
     )
     agrees = torch.allclose(found, wanted, rtol=0, atol=1e-3)
     assert agrees == (mistake == "mask-after-softmax" and mask is None)
-
-
-@pytest.mark.parametrize("mistake", WRONG)
-def test_a_broken_module_has_one_other_line(mistake):
-    code, _ = whole(*WRONG[mistake])
-    pairs = zip(WHOLE.splitlines(), code.splitlines(), strict=True)
-    assert sum(right != wrong for right, wrong in pairs) == 1
-    assert ROWS[mistake].id == mistake

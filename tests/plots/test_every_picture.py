@@ -24,6 +24,7 @@ from mha_course.lessons.l09_cross_attention.pictures import alignment, cross_att
 from mha_course.lessons.l10_positions.pictures import encoding_waves, rope_pairs
 from mha_course.lessons.l11_kv_cache.pictures import decoding_step, kv_sharing
 from mha_course.lessons.l12_flash_attention.pictures import (
+    both_tilings,
     memory_traffic,
     online_softmax,
     recomputation,
@@ -86,6 +87,7 @@ SEVERAL = {
     "mask_grids": lambda: plots.mask_grids(
         *[plots.MaskGrid("causal (S, S)", causal_mask(7), WORDS[:7], WORDS[:7])] * 2, signs=["and"]
     ),
+    "both_tilings": both_tilings,
     "memory_traffic": memory_traffic,
     "norm_groups": lambda: norm_groups(
         {"dim=-1: layer norm": (2,), "dim=1": (1,), "dim=0": (0,)}, (2, 5, 8)

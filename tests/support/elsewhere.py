@@ -11,6 +11,7 @@ COLAB = {
     "numpy": "2.1.3", "matplotlib": "3.10.0", "ipython-genutils": "0.2.0", "backcall": "0.2.0",
     "pickleshare": "0.7.5",
     "decorator": "4.4.2",
+    "transformers": "5.18.0",  # the floor of pyproject.toml
 }  # fmt: skip
 STUB = """
 import sys, types

@@ -184,10 +184,10 @@ class Relatives:
             yield f"argument {place}", keep
 
     def narrower(self):
-        """Compute in a narrower dtype, or return another one."""
+        """Compute in half precision, or return it; float32 is precise enough."""
         if not self.has_floats:
             return
-        for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for dtype in (torch.float16, torch.bfloat16):
 
             def inside(call, *arguments, dtype=dtype):
                 if not any(map(is_float, arguments)):

@@ -187,22 +187,23 @@ def again_and_again(x):
 
 
 @pytest.mark.parametrize("kind", [LayoutPlayer, ShapeTracer])
-def test_a_step_of_hundreds_is_quick(kind, widget_page):
+def test_a_step_of_hundreds_changes_few_nodes(kind, widget_page):
     made = trace(again_and_again, torch.zeros(2, 4, 8), axes="B S C", sizes={"H": 2})
     page = widget_page(LayoutPlayer(made, made) if kind is LayoutPlayer else ShapeTracer(made))
-    times = page.evaluate(
+    changes = page.evaluate(
         """async () => {
-             const times = [];
+             const changes = [];
+             const watch = new MutationObserver((all) => changes.push(all.length));
+             const options = { subtree: true, childList: true, attributes: true };
+             watch.observe(document.body, options);
              for (let at = 1; at < 25; at++) {
-               await new Promise(requestAnimationFrame);
-               const start = performance.now();
                model.set('position', 4 * at);
-               document.body.offsetHeight;
-               times.push(performance.now() - start);
+               await new Promise(requestAnimationFrame);
              }
-             return times.sort((a, b) => a - b); }"""
+             return changes; }"""
     )
-    assert times[len(times) // 2] < 50
+    print(kind.__name__, changes)
+    assert 0 < max(changes) < 100
     if kind is ShapeTracer:  # the step that is shown is in sight
         here, line = (page.locator(name).bounding_box() for name in (".pill.now", ".timeline"))
         assert line["x"] <= here["x"] <= here["x"] + here["width"] <= line["x"] + line["width"]

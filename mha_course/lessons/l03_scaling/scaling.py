@@ -158,3 +158,11 @@ def divisors(head_dim: int, num_heads: int) -> dict[str, float]:
     root = math.sqrt(head_dim)
     root_of_all = math.sqrt(head_dim * num_heads)
     return {"√D": root, "nothing": 1.0, "D": float(head_dim), "√C": root_of_all}
+
+
+def divisor_losses(seed: int) -> dict[str, float]:
+    """Return the loss on held-out sentences after training with each divisor that is compared."""
+    return {
+        name: held_out_loss(train_with(divisor, seed)[0])
+        for name, divisor in divisors(12, 4).items()
+    }

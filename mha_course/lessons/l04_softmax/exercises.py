@@ -130,7 +130,6 @@ EXERCISES = [
         axes="B H T",
         done="You can put a number on how undecided a row is. Next: at which temperature is the "
         "row of “it” half as undecided?",
-        tolerance=1e-6,
     ),
 ]
 

@@ -1,13 +1,14 @@
-"""The picture of lesson 5: how one context is made."""
+"""Pictures of lesson 5: how one context is made."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import seaborn as sns
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from mha_course.plots import strongest
 from mha_course.plots.figures import ACCENT, INK, SMALL, TEXT, new_figure
 from mha_course.plots.inputs import numbered
 
@@ -39,3 +40,18 @@ def weighted_sum(weights: Tensor, v: Tensor, names: Sequence[str]) -> Figure:
         ax.axis("off")
     figure.colorbar(image, ax=axes[:, 2], aspect=30)
     return figure
+
+
+def contexts_of(
+    weights: Tensor, v: Tensor, tokens: Sequence[str]
+) -> Callable[[str], tuple[Figure, str]]:
+    """Return what draws how a word's context is made, weights (T, S) and v (S, D), for a Panel."""
+
+    def draw(word: str) -> tuple[Figure, str]:
+        row = weights[tokens.index(word)]
+        return weighted_sum(row, v, tokens), (
+            f"Left the weights of “{word}”, middle all values, right each value times its weight, "
+            f"and their sum below. Largest weight: {strongest(row[None], [word], tokens)}."
+        )
+
+    return draw

@@ -15,19 +15,20 @@ from mha_course.exercises.catalogue import find_exercise
 from mha_course.exercises.inputs import OTHER_SIZES, H, S, tokens
 from mha_course.exercises.sandbox import run
 from mha_course.experiments.agreement import compare
-from mha_course.experiments.faulty_attention import WRONG, whole
+from mha_course.experiments.faulty_attention import PLAIN, PlainAttention, compiled, listing
 from mha_course.lessons.l07_multi_head_attention.exercises import PARAMETERS, parameters, use_module
 from mha_course.masks import causal_mask
 from mha_course.mistakes import ROWS
 from mha_course.variants import to_torch
 
-CASES = dict(enumerate(WRONG, start=1))
+CASES = dict(enumerate(PLAIN, start=1))
 
 
 def suspects() -> dict[str, nn.Module]:
     """Return the right module and the five cases, in float64, all with the same parameters."""
-    made = {"right": whole()[1]}
-    made |= {f"case {number}": whole(*WRONG[mistake])[1] for number, mistake in CASES.items()}
+    made = {"right": compiled(PlainAttention)}
+    for number, mistake in CASES.items():
+        made[f"case {number}"] = compiled(PlainAttention, PLAIN[mistake])
     return {name: _with_parameters(cls, H, *parameters()) for name, cls in made.items()}
 
 
@@ -35,11 +36,9 @@ def show(number: int) -> None:
     """Show the source of a case, folded, and in it what is wrong, folded once more."""
     mistake = CASES[number]
     row = ROWS[mistake]
-    code, _ = whole(*WRONG[mistake])
-    listing = plots.Listing(
-        f"Case {number}", "the wrong line.", f"{row.text} Lesson {row.place}.", code
-    )
-    plots.listings(listing)
+    code = listing(PlainAttention, PLAIN[mistake], init=True)
+    reason = f"{row.text} Lesson {row.place}."
+    plots.listings(plots.Listing(f"Case {number}", "the wrong line.", reason, code))
 
 
 def judge(answer: Any) -> Report:

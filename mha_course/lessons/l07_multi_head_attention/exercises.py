@@ -78,12 +78,10 @@ def use_module(
     mask: Tensor | None,
     num_heads: int,
     *parameters: Tensor,
-    before: tuple[Any, ...] = (),
 ) -> Any:
     """Build a learner's module, give it these weights and biases in turn, and run it.
 
     Gradients go to the weights and biases, but for those that the module excludes from learning.
-    It may be run on other tokens before.
     """
     if getattr(cls, "__init__", None) is nn.Module.__init__:
         raise ValueError("there is no __init__: write it with two underscores on both sides")
@@ -106,22 +104,12 @@ def use_module(
     except TypeError:
         raise ValueError("write forward(self, x, mask=None), with self, x and mask") from None
     module.eval()
-    if before:
-        functional_call(module, given, before)
     return functional_call(module, given, (x,) if mask is None else (x, mask))
 
 
 def parameters() -> tuple[Tensor, ...]:
     """Return weight and bias of the four Linears in turn, as PARAMETERS names them."""
     return tuple(p for n in range(4) for p in (*square(20 + n), draw(C, seed=30 + n)))
-
-
-def use_module_again(
-    cls: Callable[..., Any], x: Tensor, mask: Tensor | None, num_heads: int, *parameters: Tensor
-) -> Any:
-    """Run a learner's module on other tokens first, with a mask where there is none afterwards."""
-    earlier = torch.eye(x.size(1), dtype=torch.bool) if mask is None else None
-    return use_module(cls, x, mask, num_heads, *parameters, before=(x.flip(1) + 1, earlier))
 
 
 MASK_CASES = (
@@ -244,7 +232,6 @@ EXERCISES = [
             lambda: (tokens(), some_mask(S)[0, 0], H, *parameters()),
         ],
         drawn=_drawn_module,
-        run_drawn=use_module_again,
         cases=MASK_CASES,
         axes="B S C",
         done="Your module takes the parameters of any other with these four names. Next: load "
@@ -326,8 +313,9 @@ LINES = {  # of a whole module, and why each is right
 def which_line(case: int, wrong: str, why: str) -> Question:
     """Ask for the wrong line of a broken module."""
     reasons = LINES | {wrong: why}
-    answers = (f"{'✔ ' * (name == wrong)}{name} → {reasons[name]}" for name in LINES)
-    return question(f"Which line of case {case} is wrong?", *answers)
+    answers = {name: f"{name} → {reasons[name]}" for name in LINES}
+    answers[wrong] = f"✔ {answers[wrong]}"
+    return question(f"Which line of case {case} is wrong?", *answers.values())
 
 
 QUESTIONS = {

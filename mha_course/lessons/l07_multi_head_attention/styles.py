@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mha_course import plots
 from mha_course.attention import MultiHeadAttention
 from mha_course.errors import require_module_inputs
 from mha_course.sources import plain_source
@@ -154,3 +155,67 @@ def source(name: str) -> str:
         code = [plain_source(method) for method in methods if method.__name__ != "__init__"]
         parts.append(f"class {cls.__name__.strip('_')}:\n" + "\n".join(code))
     return "\n".join(parts)
+
+
+# For each style: what it is, what to find in its source, and the answer.
+FIND = {
+    "ListOfHeads": (
+        "a list of heads, as in many first lectures",
+        "where are the heads split?",
+        "Nowhere. Each head is a module with Linears of its own, from C to D; torch.cat lays "
+        "the results side by side. It is the formula of the paper, Concat(head_1 … "
+        "head_H) W_O, and a loop over the heads.",
+    ),
+    "ReturnsWeights": (
+        "three Linears, and the weights returned",
+        "the one word that copies memory although nothing is computed.",
+        "contiguous(). After the transpose the heads of a token do not lie side by "
+        "side, so view cannot join them.",
+    ),
+    "SplitCombine": (
+        "a method for each step, a mask, three inputs",
+        "what is computed and thrown away?",
+        "The weights: context, _ = … keeps the first result alone. This style can "
+        "also ask one sentence and look at another: Q from here, K and V from there "
+        "(lesson 9).",
+    ),
+    "PermuteView": (
+        "view and permute, as in vision code",
+        "the line that undoes permute(0, 2, 1, 3), and with what.",
+        "merged = … with the same permute(0, 2, 1, 3): exchanging two axes twice changes nothing.",
+    ),
+    "FusedQKV": (
+        "one Linear of width 3C",
+        "the two lines that would have to change if the rows were stacked head by head.",
+        "reshape(batch, tokens, 3, …), where the 3 before the heads says that all of q "
+        "comes first (lesson 2), and the line below it, which takes the 3 apart.",
+    ),
+    "FoldedHeads": (
+        "heads folded into the batch",
+        "where does an axis vanish, and where does it come back?",
+        "flatten(0, 1) makes B · H small problems of B sentences with H heads; "
+        "context.view(…) takes them apart again. bmm needs three axes.",
+    ),
+    "Einsum": (
+        "a letter for each axis",
+        "which letter is summed over in the scores, and how do you see it?",
+        "d: it stands on the left of the arrow, and not on its right. Transposes and the merge "
+        "are gone: the order of letters says them. TransformerLens, a tool for looking into "
+        "models, keeps its parameters by head, (H, C, D), and W_O as (H, D, C).",
+    ),
+    "FusedKernel": (
+        "one Linear and one call, as models are shipped",
+        "where is the scale, and what is p in evaluation?",
+        "Inside the call, and 0. nanoGPT's model.py reads almost the same, line by line.",
+    ),
+}
+
+
+def show_listings() -> None:
+    """Show the source of every style, folded, each with one thing to find."""
+    plots.listings(
+        *(
+            plots.Listing(f"{name}: {about}", what, answer, source(name))
+            for name, (about, what, answer) in FIND.items()
+        )
+    )

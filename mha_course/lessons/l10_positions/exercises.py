@@ -178,7 +178,6 @@ EXERCISES = [
         inputs=[lambda: (9, 14)],
         drawn=lambda d: (d.S, 2 * d.D),
         axes="S C",
-        tolerance=1e-5,
         diagnose=_without_minus,
         done="You can write a position as waves of many lengths. Draw 100 positions of 64 channels "
         "with plt.imshow, and look for the slowest wave.",
@@ -202,7 +201,6 @@ EXERCISES = [
         drawn=_drawn_rotation,
         cases=("", "Here base is 300, and the positions are in no order."),
         axes="B H S D",
-        tolerance=1e-5,  # angles are often made in float32
         done="You can rotate queries and keys by their positions. Add 100 to all positions: the "
         "scores of q and k stay the same.",
     ),

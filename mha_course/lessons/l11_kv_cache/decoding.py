@@ -5,6 +5,7 @@ Axes: B batch, S tokens, C = d_model width, H heads, G key-value heads, D = C / 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from mha_course.attention import AttentionModule, MultiHeadAttention, attention
 from mha_course.caching import KVCache, decode_chunk, decode_step
 from mha_course.errors import require
-from mha_course.experiments.costs import Flops, count_flops
+from mha_course.experiments.costs import Flops, count_flops, milliseconds
 from mha_course.masks import causal_mask
 
 
@@ -88,3 +89,17 @@ def step_flops(d_model: int, num_heads: int, tokens: int) -> tuple[Flops, Flops]
     )
     cached = count_flops(lambda: decode_step(x[:, -1:], past, past, w_q, w_k, w_v, w_o, num_heads))
     return cached, count_flops(lambda: mha(x, mask=causal_mask(tokens)))
+
+
+def step_times(tokens: int) -> tuple[float, float]:
+    """Return the milliseconds of the last of so many words, without a cache and with one."""
+    wide, text, cache = MultiHeadAttention(256, 8), torch.randn(1, tokens, 256), KVCache()
+    mask = causal_mask(tokens)
+    with torch.no_grad():
+        decode_chunk(wide, text[:, :-1], cache)
+
+    def one_word() -> Tensor:
+        return decode_chunk(wide, text[:, -1:], copy.copy(cache))  # which keeps its old tensors
+
+    whole = milliseconds(lambda: wide(text, mask=mask, need_weights=False))
+    return whole, milliseconds(one_word)

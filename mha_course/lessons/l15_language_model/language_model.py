@@ -130,6 +130,20 @@ def perplexity(predictor: Predictor, texts: Sequence[Sentence]) -> float:
     return math.exp(surprisal(predictor, ids).sum().item() / _tokens(texts))
 
 
+def surprise_at_nouns(
+    predictor: Predictor, *groups: Sequence[Sentence]
+) -> list[tuple[str | float, ...]]:
+    """Return the mean surprise at the words that reveal the nouns, with a column for each group."""
+    rows = {"first adjective": (0, 0), "second adjective": (1, 0), "second noun": (1, 1)}
+    found: dict[str, list[float]] = {name: [] for name in rows}
+    for texts in groups:
+        every = surprisal(predictor, encode([text.words for text in texts]))  # (N, S - 1)
+        for name, (noun, word) in rows.items():
+            at = torch.tensor([text.pairs["noun"][noun][word] for text in texts])
+            found[name].append(every[torch.arange(len(texts)), at].mean().item())
+    return [(name, *means) for name, means in found.items()]
+
+
 def limit(texts: Sequence[Sentence], split: str) -> float:
     """Return the perplexity of a reader who knows the grammar, on the same sentences.
 

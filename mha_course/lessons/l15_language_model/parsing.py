@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 from mha_course.datasets import grammar
@@ -24,6 +24,11 @@ def recognise(words: Sequence[str]) -> Sentence | None:
     filled = {name: _standing(options, words) for name, options in grammar.slots(subject, noun2)}
     sentences = (grammar.fill(kind, subject, noun2, filled) for kind in grammar.TEMPLATES)
     return next((sentence for sentence in sentences if sentence.words == tuple(words)), None)
+
+
+def count_right(texts: Iterable[Sequence[str]]) -> int:
+    """Return how many texts the grammar could have made, word for word."""
+    return sum(recognise(text) is not None for text in texts)
 
 
 def nats(words: Sequence[str], split: str) -> float:

@@ -294,7 +294,6 @@ EXERCISES = [
         run=same_context,
         results=("context", "sums", "weights"),
         unique=False,
-        tolerance=1e-6,
         diagnose=_not_other_weights,
         done="You can find other weights for the same context. Draw both maps: which of them is "
         "the explanation?",

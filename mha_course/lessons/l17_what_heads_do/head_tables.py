@@ -6,7 +6,7 @@ A column is a head, layer after layer: L·H of them. Axes: L layers, H heads, C 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -21,6 +21,7 @@ from mha_course.experiments.head_analysis import (
     all_heads,
     all_weights,
     position_baseline,
+    relation_table,
     relevant_sentences,
 )
 from mha_course.models import MaskedWordModel
@@ -79,6 +80,16 @@ def meant_share(raised: Tensor, meant: Meant) -> float:
     return sum(candidates[best[index[word]]] in words for word, words in meant.items()) / len(meant)
 
 
+def meant_table(raises: Callable[..., Tensor], model: MaskedWordModel) -> Tensor:
+    """Return the meant share of every head for each kind of word, (kinds, L·H).
+
+    Args: ``raises(model, layer, head)`` is (V, V), what each word adds to each logit.
+    """
+    raised = [raises(model, *head) for head in all_heads(model)]
+    kinds = meant_words().values()
+    return torch.tensor([[meant_share(head, meant) for head in raised] for meant in kinds])
+
+
 def meant_by_chance(meant: Meant) -> float:
     """Return how often a candidate drawn at random is meant."""
     candidates = {word for words in meant.values() for word in words}
@@ -108,12 +119,38 @@ def hide_first_word(texts: Sequence[Sentence], relation: str) -> list[Sentence]:
     >>> {sentence.words.count("<mask>") for sentence in hidden}
     {1}
     """
-    hidden = []
+    return _replace_word(texts, relation, 0, "<mask>")
+
+
+def _replace_word(
+    texts: Sequence[Sentence], relation: str, which: int, word: str
+) -> list[Sentence]:
+    """Return a sentence for each pair of a relation, with another word as its first or second."""
+    replaced = []
     for text in texts:
-        for start, end in text.pairs.get(relation, ()):
-            words = (*text.words[:start], "<mask>", *text.words[start + 1 :])
-            hidden.append(replace(text, words=words, pairs={relation: ((start, end),)}))
-    return hidden
+        for pair in text.pairs.get(relation, ()):
+            words = (*text.words[: pair[which]], word, *text.words[pair[which] + 1 :])
+            replaced.append(replace(text, words=words, pairs={relation: (pair,)}))
+    return replaced
+
+
+def with_because(
+    model: MaskedWordModel, texts: Sequence[Sentence]
+) -> list[tuple[str | float, ...]]:
+    """Measure single heads where “because” stands in the place of one of two related words.
+
+    Returns: rows of a head, what it relates, its mean weight, its position baseline, and its mean
+        weight to “because” and from it.
+    """
+    rows: list[tuple[str | float, ...]] = []
+    for relation, heads in {"pronoun": (5,), "subject": (5,), "adjective": (1, 3, 6, 7)}.items():
+        changed = [_replace_word(texts, relation, which, "because") for which in (1, 0)]
+        measured = [relation_table(model, each, [relation])[0] for each in (texts, *changed)]
+        measured.insert(1, baseline_table(model, texts, [relation])[0])
+        for head in heads:
+            weights = (float(each[head]) for each in measured)
+            rows.append((head_names(model)[head], RELATIONS[relation], *weights))
+    return rows
 
 
 @torch.no_grad()

@@ -183,3 +183,11 @@ def learn(
     came_back = same.tril(-1).any(-1)  # (B, S)
     after = on_behind.transpose(1, 2)[:, :, came_back].mean(-1)  # (L, H)
     return Learned(model, losses, accuracy(logits, ids), previous, after)
+
+
+def one_layer(seed: int) -> dict[str, Any]:
+    """Train one layer four times as long as the lesson does, and report on it."""
+    model = learn(1, 2, 90, seed=seed, steps=6000).model
+    dice = torch.Generator().manual_seed(99)
+    repeated, pieces = repeated_words(2000, dice), words_in_pieces(2000, dice)
+    return single_layer_report(model, repeated, pieces)

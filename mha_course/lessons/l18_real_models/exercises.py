@@ -117,7 +117,7 @@ def _drawn(d: Draw) -> tuple[Any, ...]:
     w_q, w_k, w_v, c_proj = d.matrices("CC", "CC", "CC", "CC")
     x, w_k = opposed(d, x, w_q, w_k)
     if d.kind == HIDDEN_LEAD:
-        x[:, -1] *= 1e5  # which no other token sees
+        x[:, -1] *= 1e4  # which no other token sees; more would drown the gradients in rounding
     return x, torch.cat((w_q, w_k, w_v), 1), d("X"), c_proj, d("C"), d.H
 
 

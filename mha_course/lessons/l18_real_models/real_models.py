@@ -1,55 +1,80 @@
-"""Published checkpoints, opened to be read and measured: their files, their tokens, and their
-heads.
+"""Published checkpoints, opened by transformers to be read and measured: their files, their tokens,
+and their heads.
 
-Axes: N texts, S tokens, V tokens in the vocabulary, L layers, B sequences, H heads.
+Axes: N texts, S tokens, V tokens in the vocabulary, L layers, B sequences, H heads, C width.
 """
 
 from __future__ import annotations
 
-import copy
+import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import torch
+import transformers
+from huggingface_hub import (
+    get_hf_file_metadata,
+    hf_hub_download,
+    hf_hub_url,
+    try_to_load_from_cache,
+)
+from huggingface_hub.errors import RemoteEntryNotFoundError
+from huggingface_hub.utils.tqdm import enable_progress_bars
 from safetensors import safe_open
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.types import Device
+from transformers import AutoConfig, PreTrainedModel
 
 from mha_course.datasets.grammar import Sentence
 from mha_course.errors import SentenceError, ShapeError, require
 from mha_course.experiments.head_analysis import Head
-from mha_course.models import checkpoints, seeded
-from mha_course.models.published import PublishedModel
+from mha_course.models import seeded
 
-# What is fetched in the place of the small checkpoint of each family.
-PUBLISHED = {"gpt2": "GPT-2 small", "bert": "BERT base", "smollm2": "SmolLM2-135M"}
-SHIPPED = {"gpt2": "gpt2", "bert": "bert", "smollm2": "llama"}
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 
 
-@dataclass
+class Published(NamedTuple):
+    """A model on the hub, in the place of which a small checkpoint ships."""
+
+    title: str
+    repo: str
+    revision: str
+
+
+PUBLISHED = {
+    "gpt2": Published(  # MIT
+        "GPT-2 small", "openai-community/gpt2", "607a30d783dfa663caf39e06633721c8d4cfcd7e"
+    ),
+    "bert": Published(  # Apache-2.0
+        "BERT base", "google-bert/bert-base-uncased", "86b5e0934494bd15c9632b12f734a8a67f723594"
+    ),
+    "llama": Published(  # Apache-2.0
+        "SmolLM2-135M", "HuggingFaceTB/SmolLM2-135M", "93efa2f097d58c2a74874c7e644dbc9b0cee75a2"
+    ),
+}
+
+
 class Checkpoint:
-    """A folder with a model and its tokenizer; small where it is one of the course's own.
+    """A folder with a model and its tokenizer; small where it is one of the course's own."""
 
-    The model is brought to the device, and ids are made there.
-    """
-
-    folder: Path
-    small: bool
-    device: Device = "cpu"
+    def __init__(self, folder: Path, *, small: bool, device: Device = "cpu") -> None:
+        self.folder = folder
+        self.small = small
+        self.device = device
 
     @cached_property
-    def model(self) -> PublishedModel:
-        """The model, which is read when it is first needed, and again after ``del
-        checkpoint.model``.
-        """
-        threads = 1 if self.small else None  # a second thread slows small ones
-        return checkpoints.load(self.folder, num_threads=threads).to(self.device)
+    def model(self) -> PreTrainedModel:
+        """The model in float32, not to be trained, on the device; read when first needed."""
+        return on_device(load(self.folder), self.device)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -66,9 +91,11 @@ class Checkpoint:
         space before a token.
         """
         ids = self.tokenizer.encode(text).ids
-        if not ids:
-            rule = "the text has no token"
-            raise SentenceError("encode", rule, expected="at least one", got=repr(text))
+        longest = self.model.config.max_position_embeddings
+        if not 0 < len(ids) <= longest:
+            rule = "the text has no token" if not ids else "the text is too long"
+            got = f"{len(ids)} in {text[:40]!r}"
+            raise SentenceError("encode", rule, expected=f"1 to {longest} tokens", got=got)
         return torch.tensor([ids], device=self.device), [self.token(number) for number in ids]
 
     def token(self, number: int) -> str:
@@ -82,12 +109,77 @@ class Checkpoint:
             f"“{self.token(n)}” {p:.2f}" for n, p in zip(ids.tolist(), shares.tolist(), strict=True)
         )
 
-    def untrained(self, seed: int = 0) -> PublishedModel:
+    def untrained(self, seed: int = 0) -> PreTrainedModel:
         """Return a model of the same architecture with random numbers in it."""
-        config = checkpoints.read_config(self.folder, "untrained")
         with seeded(seed):
-            model = checkpoints.build(config, "untrained")
-        return model.to(self.device).eval().requires_grad_(False)
+            model = type(self.model)(self.model.config)
+        return on_device(model.eval().requires_grad_(False), self.device)
+
+
+def on_device(model: PreTrainedModel, device: Device) -> PreTrainedModel:
+    """Move a model to a device, and return it."""
+    nn.Module.to(model, device)
+    return model
+
+
+def load(folder: Path, attention: str = "eager") -> PreTrainedModel:
+    """Let transformers build a model from its folder; no code of the folder runs.
+
+    Args: attention is "eager", which is written out and can return its weights, or a name from
+        plug_in.
+    Raises: ShapeError for what transformers cannot open.
+    """
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    enable_progress_bars()  # those of a download, which the line above switches off as well
+    try:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        architecture = getattr(transformers, config.architectures[0])
+        model = architecture.from_pretrained(
+            folder, attn_implementation=attention, dtype=torch.float32, use_safetensors=True
+        )
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        rule = "transformers cannot open this model"
+        expected = "config.json and safetensors of a model that it knows"
+        raise ShapeError("load", rule, expected=expected, got=_first_line(error)) from error
+    return model.eval().requires_grad_(False)
+
+
+def shipped(family: str) -> Path:
+    """Return the folder of the small checkpoint of a family that comes with the course."""
+    return Path(__file__).parents[2] / "data" / "checkpoints" / family
+
+
+def fetch(repo: str, revision: str | None = None) -> Path:
+    """Return the folder of a published model in huggingface_hub's cache; download it before.
+
+    HF_ENDPOINT, HF_HOME and HF_HUB_OFFLINE mean what they mean to the library.
+
+    Raises: ShapeError for what cannot be had.
+    """
+    try:
+        if try_to_load_from_cache(repo, "config.json", revision=revision) is None:
+            # Without a network this fails at once; a download would try again for half a minute.
+            get_hf_file_metadata(hf_hub_url(repo, "config.json", revision=revision))
+        folder = Path(hf_hub_download(repo, "config.json", revision=revision)).parent
+        get = partial(hf_hub_download, repo, revision=folder.name)  # of the same commit
+        get("tokenizer.json")
+        try:
+            get(WEIGHTS)
+        except RemoteEntryNotFoundError:  # larger models lie in several files
+            index = json.loads(Path(get(INDEX)).read_text(encoding="utf-8"))
+            for file in sorted(set(index["weight_map"].values())):
+                get(file)
+        return folder
+    except Exception as error:
+        rule = f"{repo} cannot be fetched"
+        expected = "the name of a public model, and a network or the files in the cache"
+        raise ShapeError("fetch", rule, expected=expected, got=_first_line(error)) from error
+
+
+def _first_line(error: Exception) -> str:
+    first, *_ = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {first[:160]}"
 
 
 def open_checkpoint(name: str | Path, *, real: bool = False, device: Device = "cpu") -> Checkpoint:
@@ -101,18 +193,19 @@ def open_checkpoint(name: str | Path, *, real: bool = False, device: Device = "c
     """
     if name not in PUBLISHED:
         return _open_own(name, device)
-    name = str(name)
-    small = f"the course's small checkpoint in the format of {PUBLISHED[name]}"
-    if not (real or os.environ.get("MHA_COURSE_REAL") == "1"):
-        print(f"This is {small}.")
-    else:
+    published = PUBLISHED[str(name)]
+    small = f"the course's small checkpoint in the format of {published.title}"
+    if real or os.environ.get("MHA_COURSE_REAL") == "1":
         try:
-            opened = Checkpoint(checkpoints.fetch(name), small=False, device=device)
-            print(f"{PUBLISHED[name]}, as it is published.")
-            return opened
+            folder = fetch(published.repo, published.revision)
         except ShapeError as error:
-            print(f"{PUBLISHED[name]} could not be fetched ({error.rule}). This is {small}.")
-    return Checkpoint(checkpoints.shipped(SHIPPED[name]), small=True, device=device)
+            print(f"{error.rule} ({error.got}). This is {small}.")
+        else:
+            print(f"{published.title}, as it is published.")
+            return Checkpoint(folder, small=False, device=device)
+    else:
+        print(f"This is {small}.")
+    return Checkpoint(shipped(str(name)), small=True, device=device)
 
 
 def _open_own(name: str | Path, device: Device) -> Checkpoint:
@@ -123,66 +216,67 @@ def _open_own(name: str | Path, device: Device) -> Checkpoint:
     rule = "no model has this name"
     expected = f"{', '.join(PUBLISHED)}, a folder, or OWNER/NAME of a public model"
     require("/" in str(name), "open_checkpoint", rule, expected=expected, got=repr(str(name)))
-    opened = Checkpoint(checkpoints.fetch(str(name)), small=False, device=device)
+    opened = Checkpoint(fetch(str(name)), small=False, device=device)
     print(f"{name}, as it is published.")
     return opened
 
 
 def stored_attention(folder: Path, layer: int = 0) -> dict[str, tuple[int, ...]]:
     """Return name and shape of each tensor of a layer's attention as the file has them, without
-    reading numbers.
+    reading numbers; norms and stored masks are left out.
     """
-    config = checkpoints.read_config(folder, "stored_attention")
-    family = checkpoints.family_of(config, "stored_attention")
-    names = [theirs for ours, theirs in family.names.items() if ".attention." in ours]
-    modules = {name.replace("*", str(layer)) for name in names}
-    with safe_open(folder / checkpoints.WEIGHTS, "pt") as file:
-        return {
+    in_layer = re.compile(rf"\b(h|layers?)\.{layer}\.(attn|attention|self_attn)\.(?!.*norm)", re.I)
+    with safe_open(folder / WEIGHTS, "pt") as file:
+        shapes = {
             name: tuple(file.get_slice(name).get_shape())
             for name in sorted(file.keys())
-            if name.removeprefix(family.prefix).rpartition(".")[0] in modules
+            if in_layer.search(name)
         }
+    return {name: shape for name, shape in shapes.items() if len(shape) <= 2}
 
 
-class StoredAttention(nn.Module):
-    """Let a function do the attention of a layer, with the tensors of its file.
+def attention_weights(model: PreTrainedModel, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return the weights of every head of every layer, (L, B, H, S, S).
 
-    It is called on the CPU, as ``check`` calls it: a learner's function may make a mask there.
+    Args: ids (B, S); mask (B, S) is bool, True = a token.
     """
-
-    def __init__(
-        self, function: Callable[..., Tensor], state: Mapping[str, Tensor], num_heads: int
-    ) -> None:
-        super().__init__()
-        self.function = function
-        self.state = state
-        self.num_heads = num_heads
-
-    def forward(self, x: Tensor, **_: Any) -> tuple[Tensor, None]:
-        """Map x (B, S, C) to (B, S, C)."""
-        return self.function(x.cpu(), self.state, self.num_heads).to(x.device), None
+    padding = None if mask is None else mask.long()
+    weights = model(ids, attention_mask=padding, output_attentions=True).attentions
+    return torch.stack(weights)  # (L, B, H, S, S)
 
 
-def with_attention(gpt2: Checkpoint, function: Callable[..., Tensor]) -> PublishedModel:
-    """Return GPT-2 with ``function(x, state, num_heads)`` in the place of the attention of every
-    layer.
+def all_heads(model: PreTrainedModel) -> list[Head]:
+    """Return layer and head of every head of a model."""
+    layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
+    return [(layer, head) for layer in range(layers) for head in range(heads)]
 
-    Args: state has the four tensors of a layer, named and stored as in the file, such as
-        ``c_attn.weight``.
+
+@contextmanager
+def heads_off(gpt2: PreTrainedModel, heads: Sequence[Head]) -> Iterator[None]:
+    """Let some heads of a GPT-2 add nothing, inside ``with``: their context is 0.
+
+    Args: heads are pairs of a layer and a head, both counted from 0.
     """
-    model = copy.deepcopy(
-        gpt2.model, {id(parameter): parameter for parameter in gpt2.model.parameters()}
-    )  # shared
-    names = [f"{module}.{kind}" for module in ("c_attn", "c_proj") for kind in ("weight", "bias")]
-    with safe_open(gpt2.folder / checkpoints.WEIGHTS, "pt") as file:
-        stored = {name.removeprefix("transformer."): name for name in sorted(file.keys())}
-        for layer, block in enumerate(model.blocks):
-            state = {
-                name: file.get_tensor(stored[f"h.{layer}.attn.{name}"]).float() for name in names
-            }
-            heads = block.attention.num_heads
-            block.add_module("attention", StoredAttention(function, state, heads))
-    return model
+    hooks = []
+    for layer, head in heads:
+        project = gpt2.get_submodule(f"transformer.h.{layer}.attn.c_proj")
+        width = gpt2.config.hidden_size // gpt2.config.num_attention_heads
+        columns = slice(head * width, (head + 1) * width)
+        hooks.append(project.register_forward_pre_hook(_without(columns)))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _without(columns: slice) -> Callable[..., Tensor]:
+    def clear(module: nn.Module, inputs: tuple[Tensor]) -> Tensor:
+        merged = inputs[0].clone()  # (B, S, C)
+        merged[..., columns] = 0.0
+        return merged
+
+    return clear
 
 
 def previous_token_scores(weights: Tensor) -> Tensor:
@@ -196,11 +290,6 @@ def induction_scores(weights: Tensor, period: int) -> Tensor:
     Args: weights (L, B, H, S, S), of sequences with S = 2 periods.
     """
     return weights[..., period:, :].diagonal(1, -2, -1).mean((1, 3))
-
-
-def first_token_share(weights: Tensor) -> Tensor:
-    """Return each head's mean weight on the first token from all later ones, (L, H)."""
-    return weights[..., 1:, 0].mean((1, 3))
 
 
 def top_heads(scores: Tensor, count: int = 4) -> list[Head]:

@@ -1,5 +1,5 @@
-"""The three small checkpoints that ship, in the layouts of published GPT-2, BERT and Llama: trained
-and measured.
+"""The three small checkpoints that ship, models of transformers in the layouts of published GPT-2,
+BERT and Llama: trained and measured.
 
 ``python -m mha_course.lessons.l18_real_models.tiny_checkpoints [gpt2 bert llama]`` makes them
 again, two minutes each.
@@ -9,7 +9,6 @@ Axes: B rows, S tokens, V tokens in the vocabulary, L layers, H heads.
 
 from __future__ import annotations
 
-import json
 import string
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+import transformers
 from tokenizers import (
     Tokenizer,
     decoders,
@@ -30,12 +29,12 @@ from tokenizers import (
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoConfig, PreTrainedModel
 
 from mha_course import example
 from mha_course.datasets.grammar import Sentence, sentences, vocabulary
 from mha_course.lessons.l18_real_models import real_models
-from mha_course.models import checkpoints, masked_word_loss, seeded, train
-from mha_course.models.published import Config, PublishedModel
+from mha_course.models import seeded, train
 from mha_course.positions import sinusoidal_encoding
 
 # END stands before each text, as in training GPT-2 and SmolLM2
@@ -50,21 +49,21 @@ _COMMON = {
     "num_hidden_layers": 2,
     "max_position_embeddings": PLACES,
 }
-CONFIGS: dict[str, dict[str, Any]] = {
+CONFIGS: dict[str, dict[str, Any]] = {  # dropout makes so small a model worse
     "gpt2": {
         "architectures": ["GPT2LMHeadModel"], "n_embd": 64, "n_head": 4, "n_layer": 2,
-        "n_inner": 128,
-        "n_positions": PLACES, "bos_token_id": 0, "eos_token_id": 0,
+        "n_inner": 128, "n_positions": PLACES, "bos_token_id": 0, "eos_token_id": 0,
+        "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0,
     },
-    "bert": _COMMON | {"architectures": ["BertForMaskedLM"], "intermediate_size": 128,
-        "pad_token_id": 0},
+    "bert": _COMMON | {
+        "architectures": ["BertForMaskedLM"], "intermediate_size": 128, "pad_token_id": 0,
+        "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+    },
     "llama": _COMMON | {
         "architectures": ["LlamaForCausalLM"], "intermediate_size": 96, "num_key_value_heads": 2,
         "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": 0,
     },
 }  # fmt: skip
-# What stands before the names in a file: as in the family's best-known model on the hub.
-PREFIXES = {"gpt2": "", "bert": "bert.", "llama": "model."}
 TRAINING = {
     "gpt2": (2500, 5e-3),
     "bert": (2000, 3e-3),
@@ -141,7 +140,13 @@ def next_token_batches(
 
 def next_token_loss(model: nn.Module, ids: Tensor, targets: Tensor) -> Tensor:
     """Return the mean cross-entropy of the targets (B, S - 1), in nats."""
-    return F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), targets.flatten())
+    return F.cross_entropy(model(ids).logits[:, :-1].flatten(0, 1), targets.flatten())
+
+
+def hidden_word_loss(model: nn.Module, ids: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross-entropy at the hidden words; other targets (B, S) are -100."""
+    logits = model(ids, attention_mask=mask.long()).logits  # (B, S, V)
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 def masked_batches(tokenizer: Tokenizer, seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -166,37 +171,37 @@ def masked_batches(tokenizer: Tokenizer, seed: int) -> Iterator[tuple[Tensor, Te
         yield ids, torch.arange(ids.size(1)) <= ends + stops, targets
 
 
-def new_model(family: str, config: dict[str, Any], seed: int) -> PublishedModel:
-    """Return an untrained model whose words are tied; learned positions begin as waves."""
+def new_model(family: str, config: dict[str, Any], seed: int) -> PreTrainedModel:
+    """Return an untrained model; learned positions begin as waves."""
+    settings = AutoConfig.for_model(family, attn_implementation="eager", **config)
+    architecture = getattr(transformers, config["architectures"][0])
     with seeded(seed):
-        model = checkpoints.build(config, "new_model")
-        nn.init.normal_(model.token_embedding.weight, std=0.1)
-    *_, last = (module for module in model.to_words.modules() if isinstance(module, nn.Linear))
-    last.weight = model.token_embedding.weight
-    places = getattr(model, "position_embedding", None)
-    if places is not None:
-        places.weight.data = 0.1 * sinusoidal_encoding(PLACES, places.embedding_dim)
+        model = architecture(settings)
+        embedding = model.get_input_embeddings()
+        nn.init.normal_(embedding.weight, std=0.1)
+    for name, parameter in model.named_parameters():
+        if name.endswith(("wpe.weight", "position_embeddings.weight")):
+            parameter.data = 0.1 * sinusoidal_encoding(PLACES, parameter.size(1))
     return model
 
 
-def make(family: str, seed: int = 0) -> tuple[PublishedModel, dict[str, Any], Tokenizer]:
-    """Train the checkpoint of a family; return the model, its config and its tokenizer."""
+def make(family: str, seed: int = 0) -> tuple[PreTrainedModel, Tokenizer]:
+    """Train the checkpoint of a family; return the model and its tokenizer."""
     texts = [written(text) for text in sentences(20_000, "train", seed)]
     tokenizer = word_pieces() if family == "bert" else byte_level(texts, digits=family == "llama")
-    config = {"model_type": family, "vocab_size": tokenizer.get_vocab_size(), **CONFIGS[family]}
+    config = {"vocab_size": tokenizer.get_vocab_size(), **CONFIGS[family]}
     model = new_model(family, config, seed)
-    (steps, lr) = TRAINING[family]
+    steps, lr = TRAINING[family]
     if family == "bert":
-        train(model, masked_batches(tokenizer, seed), masked_word_loss, steps=steps, lr=lr)
+        train(model, masked_batches(tokenizer, seed), hidden_word_loss, steps=steps, lr=lr)
     else:
-        train(
-            model, next_token_batches(tokenizer, texts, seed), next_token_loss, steps=steps, lr=lr
-        )
-    return model.eval().requires_grad_(False), config, tokenizer
+        batches = next_token_batches(tokenizer, texts, seed)
+        train(model, batches, next_token_loss, steps=steps, lr=lr)
+    return model.eval().requires_grad_(False), tokenizer
 
 
 @torch.no_grad()
-def measure(model: PublishedModel, tokenizer: Tokenizer) -> dict[str, Any]:
+def measure(model: PreTrainedModel, tokenizer: Tokenizer) -> dict[str, Any]:
     """Measure a model on pairs of nouns that it has not seen in this order, and on random tokens
     that come twice.
 
@@ -205,6 +210,7 @@ def measure(model: PublishedModel, tokenizer: Tokenizer) -> dict[str, Any]:
         to the token before (``previous``), and to what came after the same token the first time
         (``induction``).
     """
+    is_causal = model.config.model_type != "bert"
     texts = sentences(500, "test", seed=0)
     asked = [
         (number, *pair)
@@ -219,20 +225,19 @@ def measure(model: PublishedModel, tokenizer: Tokenizer) -> dict[str, Any]:
         [torch.tensor(encoding.attention_mask) for encoding in encodings], batch_first=True
     ).bool()[rows]  # (B, S)
     rows = torch.arange(len(rows))
-    if not model.causal:  # [CLS] stands first
+    if not is_causal:  # [CLS] stands first
         places, nouns = places + 1, nouns + 1
     true = ids[rows, places]
-    guessed_at = places - 1 if model.causal else places
-    weights = model.attention_weights(ids, mask)[:, rows, :, guessed_at, nouns]  # (B, L, H)
-    if not model.causal:
+    guessed_at = places - 1 if is_causal else places
+    weights = real_models.attention_weights(model, ids, mask)[:, rows, :, guessed_at, nouns]
+    if not is_causal:
         ids[rows, places] = SPECIAL.index(MASK)
-    guesses = model(ids, mask)[rows, guessed_at].argmax(-1)  # (B,)
+    guesses = model(ids, attention_mask=mask.long()).logits[rows, guessed_at].argmax(-1)  # (B,)
     dice = torch.Generator().manual_seed(1)
-    repeated = torch.randint(tokenizer.get_vocab_size(), (100, HALF), generator=dice).repeat(
-        1, 2
-    )  # (B, S)
-    on_repeated = model.attention_weights(repeated)  # (L, B, H, S, S)
-    again = model(repeated)[:, HALF:-1].argmax(-1) == repeated[:, HALF + 1 :]  # (B, HALF-1)
+    drawn = torch.randint(tokenizer.get_vocab_size(), (100, HALF), generator=dice)
+    repeated = drawn.repeat(1, 2)  # (B, S)
+    on_repeated = real_models.attention_weights(model, repeated)  # (L, B, H, S, S)
+    again = model(repeated).logits[:, HALF:-1].argmax(-1) == repeated[:, HALF + 1 :]  # (B, HALF-1)
     return {
         "pronoun": (guesses == true).float().mean(),
         "repeated": again.float().mean(),
@@ -242,39 +247,20 @@ def measure(model: PublishedModel, tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
-def save(model: PublishedModel, config: Config, folder: Path) -> None:
-    """Write a model whose words are tied, under its published names, so that ``load`` reads it."""
-    family = checkpoints.FAMILIES[config["model_type"]]
-    parts: dict[str, list[Tensor]] = {}
-    for name, parameter in model.state_dict().items():
-        parts.setdefault(checkpoints.stored_name(name, family.names), []).append(parameter)
-    stored = {name: torch.cat(tensors) for name, tensors in parts.items()}
-    transposed = tuple(f"{module}.weight" for module in family.stored_in_out)
-    stored = {
-        name: x.T.contiguous() if name.endswith(transposed) else x for name, x in stored.items()
-    }
-    for copy, original in family.tied.items():
-        stored[original] = stored.pop(copy)
-    prefix = PREFIXES[config["model_type"]]
-    named = {_name_on_the_hub(name, prefix): tensor for name, tensor in stored.items()}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    save_file(named, folder / checkpoints.WEIGHTS, metadata={"format": "pt"})
-
-
-def _name_on_the_hub(name: str, prefix: str) -> str:
-    """Write a name of the tables as the file on the hub has it."""
-    name = name.replace("LayerNorm.weight", "LayerNorm.gamma")
-    name = name.replace("LayerNorm.bias", "LayerNorm.beta")
-    return name if name.startswith(("cls.", "lm_head.")) else prefix + name
+def save(model: PreTrainedModel, tokenizer: Tokenizer, folder: Path) -> None:
+    """Write a model as transformers does; the names of GPT-2 have no prefix, as on the hub."""
+    is_gpt2 = model.config.model_type == "gpt2"
+    whole: Any = model.get_submodule(model.base_model_prefix) if is_gpt2 else model
+    whole.save_pretrained(folder)
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
 
 
 if __name__ == "__main__":
     torch.set_printoptions(precision=3, sci_mode=False)
     for family in sys.argv[1:] or CONFIGS:
-        model, config, tokenizer = make(family)
-        folder = checkpoints.shipped(family)
-        save(model, config, folder)
-        tokenizer.save(str(folder / "tokenizer.json"))
+        model, tokenizer = make(family)
+        save(model, tokenizer, real_models.shipped(family))
         for name, value in measure(model, tokenizer).items():
             print(family, name, value.tolist())

@@ -1,19 +1,13 @@
 """What a mistake in attention costs: small language models trained with it, and measured as they
 would be used.
-
-``python -m mha_course.lessons.l19_bug_hunt.costs`` makes ``data/bug_hunt.json``; with names behind
-it, these alone.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import sys
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -23,12 +17,13 @@ from torch.nn import functional as F
 from mha_course.caching import KVCache
 from mha_course.datasets.grammar import sentences
 from mha_course.errors import ShapeError
+from mha_course.experiments import precomputed
 from mha_course.experiments.faulty_attention import MADE, PAIRS, CausalAttention, faulty
 from mha_course.models import WordModel, random_batches, seeded, train
 from mha_course.models.language import LONGEST, PAD, WORDS, encode, language_loss
 
-PATH = Path(__file__).parents[2] / "data" / "bug_hunt.json"
 RIGHT = "right"
+CASES = (RIGHT, *MADE, *map("+".join, PAIRS))  # by the names of their mistakes
 STEPS, EVERY = 300, 10
 SEEDS = (0, 1, 2)
 BATCH = 64  # sentences, in training and in measuring: one mistake mixes those of a batch
@@ -139,8 +134,9 @@ def _mean(loss: Callable[[Tensor], Tensor], ids: Tensor) -> float | None:
     return round(total.item(), 3) if total.isfinite() else None
 
 
-def measure(*mistakes: str) -> Record:
-    """Train with these mistakes from each seed, and measure what they cost."""
+def measure(case: str) -> Record:
+    """Train one of CASES from each seed, and measure what its mistakes cost."""
+    mistakes = () if case == RIGHT else case.split("+")
     ids, curves, rows = fresh(), [], []
     for seed in SEEDS:
         model, losses = train_model(*mistakes, seed=seed)
@@ -163,19 +159,4 @@ def _right_parameters(seed: int) -> dict[str, Tensor]:
 @cache
 def load() -> dict[str, Record]:
     """Return what ships, by the names with + between them; ``right`` is right attention."""
-    found = json.loads(PATH.read_text(encoding="utf-8"))
-    return {name: Record(*record) for name, record in found.items()}
-
-
-def main() -> None:
-    """Measure what is named on the command line, or everything."""
-    torch.set_num_threads(1)
-    found = json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {}
-    for name in sys.argv[1:] or (RIGHT, *MADE, *map("+".join, PAIRS)):
-        found[name] = measure(*(() if name == RIGHT else name.split("+")))
-        lines = (f"{json.dumps(key)}: {json.dumps(record)}" for key, record in found.items())
-        PATH.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    return {name: Record(*record) for name, record in precomputed.load().bug_hunt.items()}

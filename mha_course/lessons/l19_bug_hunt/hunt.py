@@ -21,14 +21,17 @@ from matplotlib.figure import Figure
 
 from mha_course.errors import require
 from mha_course.exercises import sandbox
-from mha_course.experiments import faulty_attention
 from mha_course.experiments.faulty_attention import (
     INNOCENT,
     INNOCENTS,
     PAIRS,
-    REMARK,
     SINGLE,
     CausalAttention,
+    diff,
+    edits_of,
+    faulty,
+    listing,
+    methods,
 )
 from mha_course.lessons.l19_bug_hunt import costs
 from mha_course.lessons.l19_bug_hunt.pictures import small_curves
@@ -75,8 +78,7 @@ class Case:
     @property
     def name(self) -> str:
         """Its number, and the seed of its sheet unless that is the lesson's."""
-        sheet = f" of sheet {self.seed}" if self.seed else ""
-        return f"case {self.number}{sheet}"
+        return f"case {self.number} of sheet {self.seed}" if self.seed else f"case {self.number}"
 
     @property
     def _mistakes(self) -> set[str]:
@@ -88,7 +90,7 @@ class Case:
         and the number.
         """
         with seeded(100 * self.seed + self.number):
-            return faulty_attention.faulty(*self._made)(*self.sizes).double().eval()
+            return faulty(*self._made)(*self.sizes).double().eval()
 
     @property
     def source(self) -> str:
@@ -97,7 +99,7 @@ class Case:
         readable = self.number > BLACK_BOXES
         place = f"case {self.number}"
         require(readable, place, rule, expected="case 6 to 12", got="a black box")
-        return faulty_attention.source(type(self.module))
+        return listing(CausalAttention, *edits_of(*self._made))
 
     @property
     def record(self) -> costs.Record:
@@ -162,14 +164,14 @@ _SIGNS = {"right": "✔ Found", "near": "✔ One of two", "wrong": "✘ Not this
 @dataclass(frozen=True)
 class Verdict:
     """What is said of a choice: ``status`` is right, near (one of two) or wrong; of a case that is
-    found, ``source`` has the methods that are not the right ones, with the wrong line marked.
+    found, ``diff`` compares the methods that are not the right ones with those that are.
     """
 
     case: Case
     status: str
     title: str
     message: str
-    source: str = ""
+    diff: str = ""
 
     def __repr__(self) -> str:
         lines = [
@@ -177,7 +179,7 @@ class Verdict:
             self.message,
         ]
         lines = [line for text in lines for line in textwrap.wrap(text, 80)]
-        if self.source:
+        if self.diff:
             caption, heads, rows = cost(self.case)
             told = textwrap.TextWrapper(100, initial_indent="  ", subsequent_indent="    ")
             lines += [
@@ -185,20 +187,20 @@ class Verdict:
                 *(part for line in _told(self.case) for part in told.wrap(line)),
                 "",
             ]
-            lines += [*textwrap.wrap(caption, 80), columns([heads, *rows]), "", self.source]
+            lines += [*textwrap.wrap(caption, 80), columns([heads, *rows]), "", self.diff]
         return "\n".join(lines).rstrip()
 
     def _repr_html_(self) -> str:
         top = heading(f"{_SIGNS[self.status]}. {self.title}", self.case.name)
         parts = [f"{top}<br>{prose(self.message)}"]
         code = ""
-        if self.source:
+        if self.diff:
             caption, heads, rows = cost(self.case)
             told = "".join(f"<li>{prose(line)}</li>" for line in _told(self.case))
             parts += [f"<br>Found by:<ul>{told}</ul>", table(caption, heads, map(row, rows))]
             code = "\n".join(
-                f"<strong>{escaped(line)}</strong>" if REMARK in line else escaped(line)
-                for line in self.source.splitlines()
+                f"<strong>{escaped(line)}</strong>" if line.startswith("+ ") else escaped(line)
+                for line in self.diff.splitlines()
             )
         words = f'<div style="max-width:44em;overflow-x:auto">{"".join(parts)}</div>'
         code = code and f'<pre style="overflow-x:auto">{code}</pre>'
@@ -241,7 +243,7 @@ def _groups() -> dict[str, list[str]]:
     """Return the ids of all sentences by their group, first the one of none."""
     groups: dict[str, list[str]] = {"": [INNOCENT], **{group: [] for group in GROUPS}}
     for name in SINGLE:
-        (method,) = faulty_attention.methods(name)
+        (method,) = methods(name)
         about = next(group for group, methods in GROUPS.items() if method in methods)
         groups["Cache" if "cache" in SAID[name].title else about].append(name)
     return groups
@@ -271,7 +273,7 @@ def _judge(suspect: Case, accused: set[str]) -> Verdict:
     why = " ".join(SAID[name].why for name in right)
     if set().union(*choices) < real:
         return Verdict(suspect, "near", named, f"{why} And there is another mistake.")
-    return Verdict(suspect, "right", named, why, faulty_attention.marked(*suspect._made))
+    return Verdict(suspect, "right", named, why, diff(CausalAttention, *edits_of(*suspect._made)))
 
 
 @cache
@@ -313,17 +315,19 @@ def _against(suspect: Case, name: str) -> tuple[str, str] | None:
     Of two mistakes either may be why a number is not that of a right module, so what counts there
     is a number that is never that with this one, whatever the other.
     """
-    found = []
-    for call, there in _readings(replace(suspect, _made=(name,))).items():
-        here = _readings(suspect)[call]
-        if there.pattern != here.pattern:
-            would = f"give {there.written}" if here.finds else f"not give {here.expected}"
-            off, plain = there.finds and not here.finds, call in PLAIN
-            found.append((plain, off, not there.finds, call, would))
-    found.sort(key=lambda one: one[:3], reverse=True)  # best: right here, and would not be
+    there, here = _readings(replace(suspect, _made=(name,))), _readings(suspect)
+    calls = [call for call in CALLS if there[call].pattern != here[call].pattern]
+    # Best is a plain call that finds this mistake but nothing here, then one that finds the case's.
+    calls.sort(key=lambda call: (call not in PLAIN, here[call].finds, there[call].finds))
     two = len(suspect._mistakes) > 1
-    for _, off, _, call, would in found:
-        if not two or (off and _stays(name, call, suspect.sizes)):
+    for call in calls:
+        if not here[call].finds:
+            would = f"not give {here[call].expected}"
+        elif two:
+            continue
+        else:
+            would = f"give {there[call].written}"
+        if not two or _stays(name, call, suspect.sizes):
             return call, would
     return None
 
@@ -331,8 +335,8 @@ def _against(suspect: Case, name: str) -> tuple[str, str] | None:
 @cache
 def _stays(name: str, call: str, sizes: tuple[int, int, int]) -> bool:
     """Return whether a probe finds this mistake with any other beside it."""
-    own = {*faulty_attention.methods(name)}
-    others = [other for other in SINGLE if own.isdisjoint(faulty_attention.methods(other))]
+    own = {*methods(name)}
+    others = [other for other in SINGLE if own.isdisjoint(methods(other))]
     return all(_read(Case(0, 0, (name, other), sizes), call).finds for other in others)
 
 

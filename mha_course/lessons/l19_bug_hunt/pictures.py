@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, SMALL, TEXT, new_figure
+from mha_course.lessons.l19_bug_hunt.costs import Record
+from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, SMALL, TEXT, new_figure, show
 from mha_course.plots.inputs import as_array
 
 
@@ -67,3 +69,33 @@ def runs(panels: Mapping[str, Mapping[str, Sequence[float | None]]], best: str) 
     axes[0].invert_yaxis()
     figure.supxlabel("nats per word", fontsize=TEXT)
     return figure
+
+
+def show_costs(records: Mapping[str, Record]) -> None:
+    """Show the losses of each run of each case in three ways of using it; "right" is one of them.
+
+    What is more than a twentieth above the right run with the same seed, in all runs, is named.
+    """
+    ways = {"at_once": "read at once", "in_use": "word by word", "loaded": "with right parameters"}
+    panels = {
+        title: {name: getattr(record, way) for name, record in records.items()}
+        for way, title in ways.items()
+    }
+    base = [loss for loss in records["right"].at_once if loss is not None]
+
+    def above(way: str) -> str:
+        found = {name: getattr(record, way) for name, record in records.items()}
+        return ", ".join(
+            name
+            for name, losses in found.items()
+            if all((a or inf) > 1.05 * b for a, b in zip(losses, base, strict=True))
+        )
+
+    silent = " and ".join(name for name, record in records.items() if None in record.in_use)
+    show(
+        runs(panels, "right"),
+        f"Loss on held-out sentences: a dot for each run, and a band for the right one, from "
+        f"{min(base):.2f} to {max(base):.2f}. More than a twentieth above it in all three runs: "
+        f"word by word {above('in_use')}, of which {silent} give no number; with the right "
+        f"parameters {above('loaded')}.",
+    )

@@ -87,7 +87,8 @@ def einsum(call: OpCall) -> list[Axes]:
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     if not arrow:
         once = [letter for letter in sorted({*inputs} - {*",."}) if inputs.count(letter) == 1]
-        output = "".join(["..." * ("..." in inputs), *once])
+        dots = "..." if "..." in inputs else ""
+        output = dots + "".join(once)
     return [spelled(call, list(operands), inputs.split(","), output)]
 
 

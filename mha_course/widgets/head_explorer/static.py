@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
-from mha_course.markup import isolate_word, shorten
+from mha_course.markup import count, isolate_word, shorten
 from mha_course.plots.arcs import LEAST
 from mha_course.plots.inputs import numbered
 from mha_course.widgets.head_explorer.maps import Maps
@@ -23,10 +23,9 @@ def caption(maps: Maps, layer: int, slot: int, row: int) -> str:
     """Say in one sentence how much there is, and what the word that is followed attends to."""
     R, H, T, S = maps.shape
     B = len(maps.tokens)
-    counts = [f"{n} {word}s" for n, word in ((R // B, "layer"), (B, "sentence")) if n > 1]
-    heads = "1 head" if H == 1 else f"{H} heads"
-    tokens = f"{T} query and {S} key {'token' if S == 1 else 'tokens'}"
-    counted = ", ".join([*counts, heads, tokens])
+    counts = [count(n, word) for n, word in ((R // B, "layer"), (B, "sentence")) if n > 1]
+    tokens = f"{T} query and {count(S, 'key token')}"
+    counted = ", ".join([*counts, count(H, "head"), tokens])
     if max(T, S) > MAX_TOKENS:
         counted += " (a still picture shows this head alone)" if H > 1 else ""
     elif H > MAX_HEADS:

@@ -10,7 +10,7 @@ from torch import nn
 from mha_course.exercises import QUESTIONS
 from mha_course.exercises.catalogue import EXERCISES
 from mha_course.exercises.report import Report
-from mha_course.experiments.faulty_attention import WRONG, whole
+from mha_course.experiments.faulty_attention import PLAIN, PlainAttention, compiled
 from mha_course.lessons.l07_multi_head_attention import exam
 from mha_course.lessons.l07_multi_head_attention.exercises import MultiHeadAttention
 from mha_course.masks import causal_mask
@@ -77,15 +77,15 @@ def test_a_right_module_can_be_written_from_memory(right):
 
 
 def test_a_module_that_pytorch_agrees_with_passes_whatever_else_check_asks_for():
-    report = exam.judge(whole()[1])
+    report = exam.judge(compiled(PlainAttention))
     assert report.status == "correct"
     assert "The exercise above asks for more: A row that sees nothing is NaN." in report.message
     assert report.picture == ""
 
 
-@pytest.mark.parametrize("mistake", WRONG)
+@pytest.mark.parametrize("mistake", PLAIN)
 def test_a_mistake_is_named_and_what_agrees_is_said(mistake):
-    report = exam.judge(whole(*WRONG[mistake])[1])
+    report = exam.judge(compiled(PlainAttention, PLAIN[mistake]))
     assert (report.status, report.mistake) == ("wrong", mistake)
     assert (WITHOUT in report.message) == (mistake == "mask-after-softmax")
     assert MASKED + "different, by up to " in report.message

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from mha_course.errors import ShapeError
 from mha_course.experiments import precomputed
-from mha_course.lessons.l09_cross_attention import precompute, toy_language, translation
+from mha_course.lessons.l09_cross_attention import toy_language, translation
 
 DRAWN = toy_language.pairs(400, "test", seed=7)
 WORDS = toy_language.NOUNS | toy_language.ADJECTIVES | toy_language.VERBS | toy_language.TIMES
@@ -114,8 +114,7 @@ def test_a_report_says_what_is_right_and_what_articles_get(model):
 def test_the_seed_that_is_shown_ships_as_it_comes_out():
     """Training differs a little from one processor to the next."""
     shipped = precomputed.load().translation
-    assert [*shipped] == [*precompute.SEEDS]
-    fresh = precompute.alignment(11)
+    fresh = translation.alignment(11)
     assert fresh["words"] == shipped[11]["words"] == 1
     assert fresh["mean"] == pytest.approx(shipped[11]["mean"], abs=0.05)
 

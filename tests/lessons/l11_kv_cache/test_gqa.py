@@ -64,3 +64,20 @@ def test_runs_that_ship_come_out_again():
                 start,
                 rate,
             )  # processors round differently
+
+
+def test_the_more_of_the_old_heads_is_kept_the_more_comes_back():
+    starts = ("mean of the group", "first of the group", "drawn anew", "a new model")
+    for rate in ("0.001", "0.003"):
+        runs = [[run[rate][0] for run in gqa.load()[start].values()] for start in starts]
+        for mean, first, anew, new in zip(*runs, strict=True):
+            assert mean > first > anew > new
+
+
+def test_sharing_shrinks_the_cache_and_not_the_work_of_attention():
+    found = [gqa.costs_of(groups) for groups in (8, 4, 2, 1)]
+    assert [kept for *_, kept in found] == [768, 384, 192, 96]  # 2 · G · 12 numbers of 4 bytes
+    assert len({attending for *_, attending, _ in found}) == 1
+    parameters, projections, *_ = zip(*found, strict=True)
+    assert sorted(parameters, reverse=True) == list(parameters)
+    assert sorted(projections, reverse=True) == list(projections)

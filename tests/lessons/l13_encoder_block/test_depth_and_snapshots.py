@@ -216,3 +216,44 @@ def test_what_does_not_fit_is_refused(num_layers, draws):
         ShapeError, match=f"expected 1 or more, got num_layers={num_layers}, draws={draws}"
     ):
         depth.measure(depth.pre_norm, num_layers, draws=draws)
+
+
+@pytest.mark.slow
+def test_what_is_said_of_sums_and_norms_holds_in_every_draw():
+    ways = (depth.bare, depth.norms_alone, depth.sums_alone, depth.pre_norm, depth.post_norm)
+    bare, normed, summed, pre, post = (depth.measure(way, 12) for way in ways)
+    assert min(stack.cosine[:, 3].min() for stack in (bare, normed)) > 0.999
+    assert (pre.cosine[:, 12] < summed.cosine[:, 12]).all()
+    assert (summed.cosine[:, 12] < post.cosine[:, 12]).all()
+    assert bare.rms[:, 12].max() < 1e-4
+    assert summed.rms[:, 12].min() > 100
+    assert 2 < pre.rms[:, 12].min() <= pre.rms[:, 12].max() < 4
+    assert (post.rms[:, 12] - 1).abs().max() < 0.01
+    grown = [stack.at_x[:, 0] / stack.at_x[:, 12] for stack in (bare, normed, summed, pre, post)]
+    assert grown[0].max() < 1e-4
+    assert grown[2].min() > 1e5
+    assert all(0.3 < times.min() <= times.max() < 6 for times in (grown[1], *grown[3:]))
+    torch_sums = depth.measure(depth.sums_alone, 12, start="torch").at_x
+    assert ((torch_sums[:, 0] / torch_sums[:, 12]) - 1.55).abs().max() < 0.15
+    for way in ways[2:]:
+        gpt = depth.measure(way, 12, start="GPT-2")
+        assert (gpt.at_x[:, 0] / gpt.at_x[:, 12] - 1).abs().max() < 0.02
+        assert gpt.cosine[:, 12].max() < 0.02
+
+
+@pytest.mark.slow
+def test_what_is_said_of_gradients_at_the_last_layer_holds_in_every_draw():
+    for start, least, most in (("Xavier", 0.0, 0.5), ("torch", 0.5, 0.8), ("GPT-2", 0.9, 1.1)):
+        short, long = (
+            depth.measure(depth.pre_norm, n, last_norm=True, start=start).at_weights[:, -1]
+            for n in (8, 32)
+        )
+        assert least < (long / short).min() <= (long / short).max() < most
+    pre = depth.measure(depth.pre_norm, 12, last_norm=True)
+    post = depth.measure(depth.post_norm, 12).at_weights
+    assert (pre.at_weights[:, 0] > 2.5 * pre.at_weights[:, -1]).all()
+    assert (pre.at_x[:, 1:] < pre.at_x[:, :-1]).all()
+    assert (post.amax(1) < 2.1 * post.amin(1)).all()
+    for n in (1, 8, 32):
+        last = depth.measure(depth.post_norm, n).at_weights[:, -1]
+        assert 0.3 < last.min() <= last.max() < 0.55

@@ -11,7 +11,7 @@ from training_cache import train_once
 
 from mha_course.errors import ShapeError
 from mha_course.experiments import precomputed
-from mha_course.lessons.l14_vision import overlays, precompute, shapes, vision
+from mha_course.lessons.l14_vision import overlays, shapes, vision
 from mha_course.lessons.l14_vision.overlays import attention_overlay, image_grid, patches
 
 
@@ -217,7 +217,7 @@ def test_pictures_refuse_what_does_not_fit(call, message):
 @pytest.mark.weekly
 def test_a_start_of_vision_ships_as_it_comes_out():
     """The run that the lesson trains live, made again."""
-    shipped, made = precomputed.load().vision[0], train_once(precompute.vision_start, 0)
+    shipped, made = precomputed.load().vision[0], train_once(vision.vision_start, 0)
     assert made["accuracy"] == pytest.approx(shipped["accuracy"], abs=0.05)
     pairs = zip(made["colours"], shipped["colours"], strict=True)
     assert (

@@ -14,7 +14,6 @@ from mha_course.errors import ShapeError
 from mha_course.experiments.faulty_attention import (
     INNOCENTS,
     MADE,
-    PAIRS,
     SINGLE,
     CausalAttention,
     faulty,
@@ -26,7 +25,6 @@ from mha_course.models.language import language_loss
 from mha_course.positions import rope
 
 RECORDS = costs.load()
-KEYS = {costs.RIGHT, *MADE, *map("+".join, PAIRS)}
 
 
 def module(*names, sizes=(24, 4, 2)):
@@ -128,8 +126,7 @@ def test_a_call_is_written_as_a_learner_would():
         probes.merged(suspect, "banana")
 
 
-def test_everything_was_measured():
-    assert set(RECORDS) == KEYS
+def test_what_was_measured_trains():
     for record in RECORDS.values():
         assert len(record.losses) == costs.STEPS // costs.EVERY
         assert record.losses[-1] < record.losses[0] / 2  # it trains

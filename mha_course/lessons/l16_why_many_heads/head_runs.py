@@ -1,12 +1,10 @@
-"""What ships of lesson 16, made in about an hour: runs on two tasks, with many kinds of heads."""
+"""Runs on two tasks, with many kinds of heads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
-from mha_course.experiments import precomputed
 from mha_course.experiments.head_tasks import TwoTokenSum, learn
 from mha_course.lessons.l16_why_many_heads.associative_recall import AssociativeRecall
 
@@ -17,7 +15,7 @@ SEEDS = tuple(range(400, 440))
 def difference(num_heads: int, seeds: Sequence[int] = SEEDS, **options: Any) -> list[float]:
     """Train five runs for every seed on the difference of two contents; return their R²."""
     runs = [learn(TwoTokenSum(), num_heads, seed=seed, **options).r2.tolist() for seed in seeds]
-    return [value for r2 in runs for value in precomputed.round_all(r2)]
+    return [value for r2 in runs for value in r2]
 
 
 def two_layers(head_dim: int, seeds: Sequence[int] = SEEDS) -> list[float]:
@@ -34,19 +32,6 @@ def thin(num_heads: int, *, runs: int = 3, steps: int = 1000) -> dict[str, list[
         "v": {"score_dim": task.width},
     }
     return {
-        name: precomputed.round_all(
-            learn(task, num_heads, runs=runs, steps=steps, **options).r2.tolist()
-        )
+        name: learn(task, num_heads, runs=runs, steps=steps, **options).r2.tolist()
         for name, options in wide.items()
     }
-
-
-if __name__ == "__main__":
-    precomputed.remake(
-        {
-            "difference": (difference, (1, 2, 4)),
-            "slower": (partial(difference, lr=0.003), (2,)),
-            "two_layers": (two_layers, (12, 24)),
-            "thin": (thin, HEADS),
-        }
-    )

@@ -5,7 +5,7 @@ from training_cache import train_once
 
 from mha_course.experiments import precomputed
 from mha_course.experiments.head_tasks import TwoTokenSum
-from mha_course.lessons.l16_why_many_heads import precompute
+from mha_course.lessons.l16_why_many_heads import head_runs
 
 
 @pytest.mark.weekly
@@ -14,10 +14,10 @@ def test_two_hundred_runs_ship_as_they_come_out():
     parts = (*shipped.difference.values(), *shipped.slower.values(), *shipped.two_layers.values())
     assert [len(runs) for runs in parts] == [200] * 6
     made = [
-        (train_once(precompute.difference, 4, precompute.SEEDS[:1]), shipped.difference[4]),
-        (train_once(precompute.difference, 2, precompute.SEEDS[1:2]), shipped.difference[2][5:]),
-        (train_once(precompute.difference, 2, precompute.SEEDS[:1], lr=0.003), shipped.slower[2]),
-        (train_once(precompute.two_layers, 12, precompute.SEEDS[:1]), shipped.two_layers[12]),
+        (train_once(head_runs.difference, 4, head_runs.SEEDS[:1]), shipped.difference[4]),
+        (train_once(head_runs.difference, 2, head_runs.SEEDS[1:2]), shipped.difference[2][5:]),
+        (train_once(head_runs.difference, 2, head_runs.SEEDS[:1], lr=0.003), shipped.slower[2]),
+        (train_once(head_runs.two_layers, 12, head_runs.SEEDS[:1]), shipped.two_layers[12]),
     ]
     for some, kept in made:  # on another processor a run may differ
         assert sum(abs(one - other) < 0.05 for one, other in zip(some, kept, strict=False)) >= 4
@@ -29,9 +29,8 @@ def test_two_hundred_runs_ship_as_they_come_out():
 def test_thin_heads_ship_as_they_come_out():
     """The quickest of the runs that ship, made again for fewer steps: the order is theirs."""
     shipped = precomputed.load().thin
-    assert list(shipped) == list(precompute.HEADS)
     for heads in (1, 8):
-        made = train_once(precompute.thin, heads, runs=1, steps=200)
+        made = train_once(head_runs.thin, heads, runs=1, steps=200)
         assert list(made) == list(shipped[heads])
         for name, (r2,) in made.items():
             assert sum(shipped[heads][name]) / 3 == pytest.approx(r2, abs=0.15), name

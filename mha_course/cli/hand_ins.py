@@ -1,0 +1,278 @@
+"""Whose notebook is it? What lies in the folder of a class, in zips too, by learner."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import re
+import unicodedata
+import zipfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+
+from mha_course.errors import ShapeError, require
+from mha_course.exercises.catalogue import EXERCISES, LESSON_OF, LESSONS
+
+LARGEST = 100 << 20  # bytes of a notebook, or of the notebooks in a zip
+DEEPEST = 2  # zips in zips
+# What systems, and the course itself, leave beside notebooks.
+LEFT_THERE = re.compile(
+    r"\.ipynb_checkpoints$|__MACOSX$|__pycache__$|\._|\.DS_Store$|Thumbs\.db$|desktop\.ini$"
+    r"|my_attention\.py$"
+)
+# How Moodle and Canvas name what they let one download.
+MOODLE = re.compile(r"(.+?)()_(\d+)_assignsubmission_")
+CANVAS = re.compile(r"([^_]+)(_LATE)?_(\d{3,})_\d{3,}_.")
+CHECKED = re.compile(rb"(?:check\(\s*\\?[\"']|def |class )(\w+)")
+OF_LESSONS = {word for x in LESSONS for word in re.findall(r"\w+", x.title.lower())}
+OF_COPIES = {
+    "again", "attempt", "copy", "draft", "final", "fixed", "homework", "hw", "lesson", "new",
+    "notebook", "old", "solution", "submission", "try", "untitled", "version", "v",
+}  # fmt: skip
+NUMBER = re.compile(r"(.+?)[ _-]+(\d\d)(?:[ _-][a-z_]+)?$")  # of a lesson, behind a name
+NO_NOTEBOOK = "This is no notebook (.ipynb), so nothing in it was judged."
+EMPTY = "There is no notebook in it."
+
+
+@dataclass(frozen=True)
+class HandIn:
+    """One file that was handed in: a notebook, or why it is none."""
+
+    parts: tuple[str, ...]  # of its path below the folder, those inside of zips included
+    path: Path
+    members: tuple[str, ...] = ()  # the way through zips
+    trouble: str = ""
+    exercises: frozenset[str] = frozenset()  # that seem to be in it
+    digest: str = ""
+    learner: str = ""
+    number: str = ""  # of the learner, in Canvas or Moodle
+    late: bool = False
+
+    @property
+    def name(self) -> str:
+        """What a message calls it."""
+        return "/".join(self.parts)
+
+    @property
+    def content(self) -> bytes:
+        """What is in it. Raises: whatever a broken file raises."""
+        data = self.path.read_bytes()
+        for member in self.members:
+            with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open(member) as file:
+                data = file.read(LARGEST + 1)
+        return data
+
+
+@dataclass
+class Class:
+    """All that was handed in: by learners, and files that are no learner's."""
+
+    hand_ins: list[HandIn]
+    strays: list[HandIn] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # on folders that were taken apart
+
+
+def read_class(folder: Path) -> Class:
+    """Return what was handed in. Raises: ShapeError where there is no notebook."""
+    place, got = "grade: FOLDER", str(folder)
+    expected = "a folder with NAME.ipynb or NAME/*.ipynb for each learner"
+    require(folder.is_dir(), place, "there is no such folder", expected=expected, got=got)
+    found = [_looked_into(each) for each in _files(folder)]
+    some = any(not each.trouble for each in found)
+    require(some, place, "there is no notebook in it", expected=expected, got=got)
+    known, others = _of_systems(found)
+    notes = list[str]()
+    named = known + _by_name(others, 0, notes)
+    owners = {each.learner for each in named if not each.trouble or len(each.parts) > 1}
+    owners |= {each.learner for each in named if each.number or _is_hand_in(each.path)}
+    strays = [each for each in named if each.learner not in owners]
+    return Class([each for each in named if each.learner in owners], strays, notes)
+
+
+def _files(folder: Path) -> Iterator[HandIn]:
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        if not _is_seen(parts):
+            continue
+        if path.is_symlink():
+            yield HandIn(parts, path, trouble="This is a link. Links are not followed.")
+        elif path.is_dir():
+            if len(parts) == 1 and not any(
+                _is_seen(inner.relative_to(folder).parts)
+                for inner in path.rglob("*")
+                if not inner.is_dir()
+            ):
+                yield HandIn(parts, path, trouble=EMPTY)
+        elif not path.is_file() or path.stat().st_size > LARGEST:
+            yield HandIn(parts, path, trouble="This is no file of up to 100 MB.")
+        elif path.suffix.lower() == ".zip":
+            yield from _members(HandIn(parts, path))
+        else:
+            yield HandIn(parts, path)
+
+
+def _is_seen(parts: Sequence[str]) -> bool:
+    hidden = any(re.match(r"\.+[^.]", part) for part in parts[:-1])
+    hidden |= parts[-1].startswith(".") and not _is_notebook(parts[-1])
+    return not hidden and not any(map(LEFT_THERE.match, parts))
+
+
+def _is_notebook(name: str) -> bool:
+    return name.lower().endswith(".ipynb")
+
+
+def _is_hand_in(path: Path) -> bool:
+    return path.is_dir() or path.suffix.lower() in (".ipynb", ".zip")
+
+
+def _members(outer: HandIn) -> Iterator[HandIn]:
+    """Yield what is in a zip, zips in it opened too."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(outer.content)) as archive:
+            inside = [each for each in archive.infolist() if not each.is_dir()]
+        inside = [each for each in inside if _is_seen(PurePath(each.filename).parts)]
+        if sum(each.file_size for each in inside) > LARGEST:
+            raise ValueError("it holds more than 100 MB")
+    except Exception as error:  # of whatever is no zip, or one that cannot be read
+        yield replace(outer, trouble=f"This zip cannot be opened ({error}).")
+        return
+    if not inside:
+        yield replace(outer, trouble=EMPTY)
+    for each in inside:
+        parts = (*outer.parts, *PurePath("/", each.filename).parts[1:])
+        member = HandIn(parts, outer.path, (*outer.members, each.filename))
+        if each.filename.lower().endswith(".zip") and len(member.members) < DEEPEST:
+            yield from _members(member)
+        else:
+            yield member
+
+
+def _looked_into(each: HandIn) -> HandIn:
+    """Return a file with its digest and the exercises in it, which say whose it may be."""
+    if each.trouble:
+        return each
+    if not _is_notebook(each.parts[-1]):
+        return replace(each, trouble=NO_NOTEBOOK)
+    try:
+        content = each.content
+    except Exception as error:  # a zip can be broken in many ways
+        return replace(each, trouble=f"It cannot be read ({type(error).__name__}).")
+    names = {name.decode() for name in CHECKED.findall(content)}
+    digest = hashlib.sha256(content).hexdigest()
+    return replace(each, exercises=frozenset(names & EXERCISES.keys()), digest=digest)
+
+
+def _of_systems(found: Iterable[HandIn]) -> tuple[list[HandIn], list[HandIn]]:
+    """Return what Moodle or Canvas has named, with names and numbers; and all other files."""
+    found = list(found)
+    matches = {each: _first(MOODLE, each.parts) or _first(CANVAS, each.parts) for each in found}
+    canvas = [match for match in matches.values() if match and match.re is CANVAS]
+    # hw_2026_1101_ada and hw_2026_1102_ben are not of one learner called hw.
+    if len(canvas) > 1 == len({match.group(1, 3) for match in canvas}):
+        matches = {x: m and (m if m.re is MOODLE else None) for x, m in matches.items()}
+    people = {match.group(1, 3) for match in matches.values() if match}
+    shared = Counter(name for name, _ in people)
+    known = []
+    for each, match in matches.items():
+        if match:
+            name, late, number = match.groups()
+            learner = f"{name} {number}" if shared[name] > 1 else name
+            known.append(replace(each, learner=learner.strip(), number=number, late=bool(late)))
+    return known, [each for each in found if not matches[each]]
+
+
+def _first(pattern: re.Pattern[str], parts: Iterable[str]) -> re.Match[str] | None:
+    return next((match for part in parts if (match := pattern.match(part))), None)
+
+
+def _by_name(found: Sequence[HandIn], depth: int, notes: list[str]) -> list[HandIn]:
+    """Return files with the learner that their names say: that of the folder, or of the file."""
+    groups = defaultdict[str, list[HandIn]](list)
+    for each in found:
+        groups[_trunk(each, depth)].append(each)
+    named = []
+    for learner, files in groups.items():
+        below = [each for each in files if len(each.parts) > depth + 1]
+        if _are_several(below, depth + 1):
+            notes.append(
+                f"In {'/'.join(below[0].parts[: depth + 1])} notebooks with the same exercises "
+                "have names of several people. They are graded as several learners."
+            )
+            named += _by_name(below, depth + 1, notes)
+        else:
+            named += [replace(each, learner=learner) for each in below]
+        named += [replace(each, learner=learner) for each in files if each not in below]
+    return named
+
+
+def _trunk(each: HandIn, depth: int) -> str:
+    """Return the name of a folder, or that of a file without the number of its lesson."""
+    name = each.parts[depth]
+    if depth == len(each.parts) - 1:
+        name = PurePath(name).stem if not each.path.is_dir() else name
+        numbered = NUMBER.fullmatch(name)
+        lessons = {LESSON_OF[exercise].number for exercise in each.exercises}
+        if numbered and (int(numbered[2]) in lessons or not lessons):
+            return numbered[1].strip()
+    elif name.lower().endswith(".zip"):
+        name = PurePath(name).stem
+    return name.strip()
+
+
+def _are_several(files: Sequence[HandIn], depth: int) -> bool:
+    """Return True where files with the same exercise are of different people by their names."""
+    owners = defaultdict[str, set[str]](set)
+    for each in files:
+        words = re.findall(r"[^\W_]+", PurePath(each.parts[depth]).stem.lower())
+        person = " ".join(
+            word
+            for word in words
+            if word not in OF_LESSONS | OF_COPIES and not re.fullmatch(r"v?\d{1,4}", word)
+        )
+        for exercise in each.exercises:
+            owners[exercise] |= {person} - {""}
+    return any(len(people) > 1 for people in owners.values())
+
+
+def read_roster(roster: Path) -> dict[str, str]:
+    """Return the names of a class, by their numbers and by all that their files may be called.
+
+    Raises: ShapeError where it is no table with a column of names.
+    """
+    try:
+        with roster.open(encoding="utf-8-sig", newline="") as file:
+            lines = [{str(k).lower(): v for k, v in line.items()} for line in csv.DictReader(file)]
+        pairs = [(line["name"].strip(), (line.get("id") or "").strip()) for line in lines]
+    except (OSError, ValueError, KeyError, AttributeError, csv.Error) as error:
+        expected = "a table in UTF-8 with a column name, and a column id if you like"
+        raise ShapeError("grade: --roster", "it cannot be read", expected, str(roster)) from error
+    many = Counter(name for name, _ in pairs)
+    people = defaultdict[str, set[str]](set)
+    for name, number in pairs:
+        shown = f"{name} ({number})" if many[name] > 1 else name
+        words = name.split()
+        orders = (words, words[-1:] + words[:-1], words[1:] + words[:1])  # Byron Ada
+        keys = {spell("".join(order)) for order in orders}
+        for key in {number, joined(name), *keys} - {""}:
+            people[key].add(shown)
+    return {key: "".join(shown) for key, shown in people.items() if len(shown) == 1}
+
+
+def in_roster(each: HandIn, names: Mapping[str, str]) -> HandIn:
+    """Return a file with the name that its learner has in the roster, where it is there."""
+    keys = (each.number, joined(each.learner), spell(each.learner))
+    known = next((names[key] for key in keys if key in names), each.learner)
+    return replace(each, learner=known)
+
+
+def joined(name: str) -> str:
+    """Return a name without spaces and capitals."""
+    return "".join(unicodedata.normalize("NFC", name).casefold().split())
+
+
+def spell(name: str) -> str:
+    """Return a name as Canvas writes it in the names of files: letters, without accents."""
+    return re.sub(r"[\W_]", "", unicodedata.normalize("NFKD", name).casefold())

@@ -1,0 +1,350 @@
+"""Judge all answers of one learner: the program that runs in a sandbox, and knows nobody else's.
+
+It reads a line of JSON and the notebooks from its input, and writes lines of JSON. This process
+runs none of the learner's code: each answer runs in a fork. Whoever reads the lines trusts no pass
+before the numbers in it are compared.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import json
+import os
+import platform
+import re
+import resource
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+import torch.fx.experimental.symbolic_shapes  # else each fork loads it at its first gradient
+from torch import Tensor
+
+from mha_course.cli.answers import (
+    ANYTHING,
+    Answer,
+    Statement,
+    course_functions,
+    find_answers,
+    needed,
+    read_cells,
+    read_statements,
+)
+from mha_course.exercises.catalogue import EXERCISES
+from mha_course.exercises.checker import check, is_stub
+from mha_course.exercises.inputs import MORE_QUERIES, OTHER_NUMBERS, OTHER_SIZES, Draw
+from mha_course.exercises.sandbox import explain, run
+from mha_course.torch_internals import WithoutSubclasses
+
+MEMORY = 3 << 30  # bytes that an answer may take
+FILE_SIZE = 64 << 20
+OPEN_FILES = 256
+LONGEST = 8 << 20  # bytes of a verdict
+KINDS = (OTHER_SIZES, OTHER_NUMBERS, MORE_QUERIES)  # of the inputs that are drawn by the salt
+BEST_FIRST = ("correct", "wrong", "error", "unattempted")
+JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}  # keyctl's number
+ENDED = "Its process ended by itself, without a result."
+TOO_LONG = "It was stopped after {} seconds of computing. Does a loop never end?"
+ASLEEP = "It was stopped after {} seconds, in which it did not end."
+LEFT_ASIDE = " An empty stub below your answer was left aside."
+NO_DEFINITION = " No cell of code in the notebook defines `{}`. Was its cell deleted?"
+AS_TEXT = " `{}` is defined in a cell that is Markdown. Make it a cell of code."
+
+Verdict = dict[str, Any]
+
+
+class Request(NamedTuple):
+    """What is asked for: seconds are those of computing, patience goes by the clock."""
+
+    salt: str
+    seconds: int
+    patience: int
+    sizes: list[int]  # of the notebooks, in bytes
+
+
+def salted_inputs(name: str, salt: str) -> list[tuple[Any, ...]]:
+    """Return the arguments for an exercise that nobody can know before the salt is drawn."""
+    drawn = EXERCISES[name].drawn
+    return [tuple(drawn(Draw(f"{name} {salt}", kind))) for kind in KINDS]
+
+
+def numbers_of(name: str, answer: Any, salt: str) -> list[list[Any]]:
+    """Return all numbers that an answer makes of each of the salted inputs, in a row."""
+    exercise = EXERCISES[name]
+    with torch.no_grad():
+        outcomes = [run(exercise.run, answer, arguments) for arguments in salted_inputs(name, salt)]
+    return [_flat(outcome.result) for outcome in outcomes]
+
+
+def _flat(result: Any) -> list[Any]:
+    if isinstance(result, Tensor):
+        with WithoutSubclasses():
+            result = result.detach().cpu().to_dense().flatten().tolist()
+    if isinstance(result, Sequence):
+        return [x for part in result for x in (_flat(part) if hasattr(part, "__len__") else [part])]
+    return [result]
+
+
+class Notebook:
+    """One notebook in an order of its cells, with the verdicts on its answers so far."""
+
+    def __init__(self, content: bytes) -> None:
+        self.cells = read_cells(content)
+        if not any(cell.kind == "code" and cell.source.strip() for cell in self.cells):
+            raise ValueError("There is no code in this notebook.")
+        self.statements = read_statements(self.cells)
+        self.answers = find_answers(self.statements)
+        self.in_order_of_running = read_statements(sorted(self.cells, key=lambda cell: cell.count))
+        self.answers_as_run = dict[str, Answer]()  # none where that is the order of the page
+        if [x.source for x in self.statements] != [x.source for x in self.in_order_of_running]:
+            answers = find_answers(self.in_order_of_running)
+            self.answers_as_run = {answer.exercise: answer for answer in answers}
+
+    def ways(self, answer: Answer) -> list[tuple[Answer, list[Statement]]]:
+        """Return the answer at its check, and in the order in which the cells were run."""
+        ways = [(answer, self.statements)]
+        if self.answers_as_run:
+            ways.append((self.answers_as_run[answer.exercise], self.in_order_of_running))
+        return ways
+
+    def where(self, name: str) -> str:
+        """Say why a name is missing that no cell of code defines; nothing where one does."""
+        if any(name in statement.changes for statement in self.statements):
+            return ""
+        defines = re.compile(rf"^\s*(?:def|class) {re.escape(name)}\b", re.MULTILINE)
+        as_text = any(defines.search(cell.source) for cell in self.cells if cell.kind != "code")
+        return (AS_TEXT if as_text else NO_DEFINITION).format(name)
+
+
+def judge_all(notebook: Notebook, request: Request) -> Iterator[Verdict]:
+    """Judge the answers of a notebook, then those again that failed because of others."""
+    verdicts = dict[str, Verdict]()
+    for answer in notebook.answers:
+        verdict = _first(notebook, answer, request)
+        verdicts[answer.exercise] = verdict
+        if verdict["status"] == "correct":
+            yield verdict
+    failed = {name for name, verdict in verdicts.items() if verdict["status"] != "correct"}
+    for answer in notebook.answers:
+        if answer.exercise in failed:
+            _, names = needed(answer, notebook.statements)
+            others = sorted(failed & names - {answer.exercise})
+            verdict = verdicts[answer.exercise]
+            if others and verdict["status"] != "unattempted":
+                again = _in_fork(notebook, answer, notebook.statements, request, others)
+                verdict = min(verdict, again, key=_rank)
+            yield verdict
+
+
+def _first(notebook: Notebook, answer: Answer, request: Request) -> Verdict:
+    """Return the best verdict on an answer at its check, and where it was begun below that."""
+    verdicts = []
+    for way, statements in notebook.ways(answer):
+        verdict = _in_fork(notebook, way, statements, request)
+        if verdict["begun"] is False and way.end < len(statements):
+            below = Answer(way.exercise, way.expression, len(statements))
+            verdict = min(verdict, _in_fork(notebook, below, statements, request), key=_rank)
+        verdicts.append(verdict)
+        if verdict["status"] == "correct":
+            break
+    return min(verdicts, key=_rank)
+
+
+def _rank(verdict: Verdict) -> int:
+    return BEST_FIRST.index(verdict["status"])
+
+
+def _in_fork(
+    notebook: Notebook,
+    answer: Answer,
+    statements: Sequence[Statement],
+    request: Request,
+    replaced: Sequence[str] = (),
+) -> Verdict:
+    """Judge an answer in a process of its own, with the course's own in place of some others."""
+    chosen, _ = needed(answer, statements)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.setsid()
+            os.close(reading)
+            _limit(request.seconds, keep=writing)
+            verdict = _judge(notebook, answer, chosen, request.salt, replaced)
+            with os.fdopen(writing, "wb") as pipe:
+                pipe.write(json.dumps(verdict).encode() + b"\n")
+        finally:
+            os._exit(0)
+    os.close(writing)
+    line, in_time = _read_line(reading, request.patience)
+    for end in (os.killpg, os.kill):  # whatever it started, and itself
+        with suppress(ProcessLookupError, PermissionError):
+            end(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    verdict = {"status": "error", "message": ENDED if in_time else ASLEEP.format(request.patience)}
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+        verdict["message"] = TOO_LONG.format(request.seconds)
+    with suppress(ValueError, RecursionError, TypeError, AttributeError, KeyError):
+        told = json.loads(line)
+        BEST_FIRST.index(told["status"])
+        verdict = told
+    verdict.setdefault("begun", None)
+    verdict["uses"] = course_functions(answer, chosen) if verdict["begun"] else []
+    return verdict | {"exercise": answer.exercise, "replaced": [*replaced]}
+
+
+def _read_line(descriptor: int, patience: int) -> tuple[bytes, bool]:
+    """Return what stands in a pipe up to the first line's end, and whether it came in time."""
+    data = bytearray()
+    until = time.monotonic() + patience
+    with os.fdopen(descriptor, "rb", buffering=0) as pipe:
+        while not data.endswith(b"\n") and len(data) < LONGEST:
+            if not select.select([pipe], [], [], max(0.0, until - time.monotonic()))[0]:
+                return b"", False
+            part = pipe.read(1 << 16)
+            if not part:
+                break
+            data += part
+    return bytes(data), True
+
+
+def _limit(seconds: int, keep: int) -> None:
+    """Limit this process, and close what it has open."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(nowhere, descriptor)
+    for first, last in ((3, keep), (keep + 1, OPEN_FILES)):
+        os.closerange(first, last)
+    limits = {
+        resource.RLIMIT_CPU: seconds,
+        resource.RLIMIT_FSIZE: FILE_SIZE,
+        resource.RLIMIT_NOFILE: OPEN_FILES,
+        resource.RLIMIT_CORE: 0,
+    }
+    if sys.platform == "linux":
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limits[resource.RLIMIT_AS] = pages * resource.getpagesize() + MEMORY
+    for kind, limit in limits.items():
+        resource.setrlimit(kind, (limit, limit + (kind == resource.RLIMIT_CPU)))
+
+
+def _judge(
+    notebook: Notebook,
+    answer: Answer,
+    chosen: Sequence[Statement],
+    salt: str,
+    replaced: Sequence[str],
+) -> Verdict:
+    """Run what an answer needs, once and in order, and let the course's checker judge it."""
+    name = answer.exercise
+    delattr(sys.modules["my_attention"], name)
+    space: dict[str, Any] = {"__name__": "__main__"}
+    references = {other: EXERCISES[other].reference for other in replaced}
+    notes, left_aside = _run(chosen, name, space, references)
+    try:
+        given = eval(answer.expression, space)
+    except BaseException as error:  # whatever a learner's code raises is reported
+        message = f"{explain(error, ())}{notebook.where(answer.expression)}{''.join(notes)}"
+        return {"status": "error", "message": message, "begun": False}
+    report = check(name, given, record=False)
+    if report.status == "unattempted":
+        if notes:  # its own cell may be the one that failed
+            return {"status": "error", "message": "".join(notes).strip(), "begun": False}
+        return {"status": report.status, "message": "The body is still empty.", "begun": False}
+    verdict = {
+        "status": report.status,
+        "mistake": report.mistake or "",
+        "message": report.message,
+        "picture": report.picture,
+        "begun": True,
+    }
+    if report.status == "correct":
+        verdict["numbers"] = numbers_of(name, given, salt)
+        notes = []
+    verdict["message"] = "".join([report.message, *left_aside, *notes])
+    return verdict
+
+
+def _run(
+    chosen: Sequence[Statement], name: str, space: dict[str, Any], references: Mapping[str, Any]
+) -> tuple[list[str], list[str]]:
+    """Run statements; return a sentence on each that was left out or failed, and on a stub that
+    would have replaced an answer.
+    """
+    troubles = list[tuple[Statement, str]]()
+    left_aside = list[str]()
+    space.update(references)
+    for statement in chosen:
+        before = space.get(name)
+        trouble = ""
+        if statement.is_shell:
+            trouble = "was left out: magics and shell lines are not run."
+        else:
+            try:
+                _execute(statement, space)
+            except BaseException as error:  # an answer may not need it
+                trouble = f"failed: {explain(error, ())}"
+        if trouble:
+            troubles.append((statement, trouble))
+        elif ANYTHING not in statement.changes:  # what was bound at last has replaced a failure
+            troubles = [each for each in troubles if not each[0].changes <= statement.changes]
+        if not is_stub(before) and is_stub(space.get(name)):
+            space[name] = before
+            left_aside = [LEFT_ASIDE]
+        space.update(references)
+    notes = [f" Above it, `{each.first_line}` {trouble}" for each, trouble in troubles[:2]]
+    return notes, left_aside
+
+
+def _execute(statement: Statement, space: dict[str, Any]) -> None:
+    if statement.node is None:
+        exec(compile(statement.source, statement.file, "exec"), space)  # which raises
+    else:
+        exec(compile(ast.Module([statement.node], []), statement.file, "exec"), space)
+
+
+def main() -> None:
+    """Judge the notebooks on the input: first tell which answers there are, then the verdicts."""
+    if sys.platform == "linux":
+        number = JOIN_SESSION_KEYRING.get(platform.machine())
+        if number:  # a sandbox shares the keyring of whoever starts it
+            ctypes.CDLL(None).syscall(number, 1, None)
+        with suppress(OSError):  # where memory is short, this ends first
+            Path("/proc/self/oom_score_adj").write_text("1000")
+    torch.set_num_threads(1)
+    torch.ones(2, requires_grad=True).sum().backward()  # what its first call loads is loaded once
+    module = ModuleType("my_attention")  # what a learner's own functions are kept in
+    vars(module).update({name: exercise.reference for name, exercise in EXERCISES.items()})
+    sys.modules["my_attention"] = module
+    out = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)
+
+    def tell(**rest: Any) -> None:
+        out.write(json.dumps(rest) + "\n")
+        out.flush()
+
+    request = Request(**json.loads(sys.stdin.buffer.readline()))
+    notebooks = dict[int, Notebook]()
+    for number, size in enumerate(request.sizes):
+        try:
+            notebooks[number] = Notebook(sys.stdin.buffer.read(size))
+            tell(notebook=number, exercises=[x.exercise for x in notebooks[number].answers])
+        except Exception as error:  # whatever it is, it is no notebook
+            known = type(error) is ValueError and str(error).startswith("There is")
+            text = f"This is no notebook that can be read ({type(error).__name__})."
+            tell(notebook=number, trouble=str(error) if known else text)
+    for number, notebook in notebooks.items():
+        for verdict in judge_all(notebook, request):
+            tell(notebook=number, **verdict)
+
+
+if __name__ == "__main__":
+    main()

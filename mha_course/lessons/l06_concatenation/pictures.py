@@ -1,0 +1,93 @@
+"""What lesson 6 shows: what each head adds, and what is lost without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from mha_course import attention, example, plots
+from mha_course.experiments.head_analysis import ablate_heads
+from mha_course.lessons.l06_concatenation import exercises as lesson
+
+
+def added_by_heads(
+    added: Tensor, weights: Tensor, tokens: Sequence[str]
+) -> Callable[[str], tuple[Figure, str]]:
+    """Return what draws how long a vector each head adds to a word, for a Panel.
+
+    Args: added (H, T, C), weights (H, T, S).
+    """
+
+    def draw(word: str) -> tuple[Figure, str]:
+        row = tokens.index(word)
+        lengths, most = added[:, row].norm(dim=-1), weights[:, row].max(-1)
+        pairs = zip(most.values.tolist(), most.indices.tolist(), strict=True)
+        names = [
+            f"head {head}, takes {share:.2f} from “{tokens[key]}”"
+            for head, (share, key) in enumerate(pairs)
+        ]
+        figure = plots.token_bars({f"length of what each head adds to “{word}”": lengths}, names)
+        figure.axes[0].set_xlim(0, float(added.norm(dim=-1).max()))
+        return figure, (
+            f"For “{word}”, head {int(lengths.argmax())} adds most ({lengths.max():.1f}). The four "
+            f"together are {added[:, row].sum(0).norm():.1f} long: they point different ways, so "
+            "lengths do not add up."
+        )
+
+    return draw
+
+
+def names_of_tokens(places: Tensor) -> list[str]:
+    """Name the nine tokens of the task by their roles, places (3, N) of a, b and the query."""
+    roles = dict(zip(places[:, 0].tolist(), ("a", "b", "query"), strict=True))
+    return [roles.get(t, f"token {t}") for t in range(9)]
+
+
+def subtractor_heads(builder: Callable[[int], Any]) -> Callable[[int], tuple[Figure, str]]:
+    """Return what draws the query token's weights in both heads of four matrices, for a Panel.
+
+    Args: builder returns the matrices for a d, or None where it is not written yet.
+    """
+
+    def draw(d: int) -> tuple[Figure, str]:
+        given = builder(d)
+        owner = "the course's" if given is None else "your"
+        matrices = [w.double() for w in given or lesson.build_subtractor(d)]
+        x, places = lesson.flagged_tokens(d)
+        q, k = (attention.split_heads(x[:1] @ w.T, 2) for w in matrices[:2])
+        looks = attention.attention(q, k, k)[1][0, :, 0]  # (H, S): the row of the query token
+        w_q, w_k, w_v, w_o = matrices
+        heads = lesson.heads_of(w_q, w_k, w_v, w_o, d)
+        does = "; ".join(lesson.in_words(number, head) for number, head in enumerate(heads))
+        panels = {f"head {h}: weights of the query token": looks[h] for h in range(2)}
+        figure = plots.token_bars(panels, names_of_tokens(places), highlight="ab")
+        return figure, f"In {owner} matrices {does}."
+
+    return draw
+
+
+def rows_without_heads() -> list[list[str]]:
+    """Measure, for a hidden pronoun, each head's part and the guess without the head.
+
+    Returns: rows of a sentence, the probability of the right pronoun, and for each head the length
+        of what it adds and the probability without it.
+    """
+    sentence = "the {} that chased the {} {} hungry , so <mask> ate greedily"
+    rows = []
+    for noun, other, right in (("grey cat", "loud dogs", "it"), ("loud dogs", "grey cat", "they")):
+        for verb in ("was", "were"):
+            text = sentence.format(noun, other, verb)
+            made = example.load(text)
+            context, w_o = made.mha.steps(made.x).context, made.projections["w_o"]
+            parts = attention.head_contributions(context, w_o)[0, :, made.tokens.index("<mask>")]
+            whole = dict(example.guess(text, 10))[right]
+            row = [f"{noun} … {verb}", f"{right} {whole:.2f}"]
+            for head, length in enumerate(parts.norm(dim=-1)):
+                ablated = ablate_heads(made.model, [(1, head)])
+                chance = dict(example.guess(text, 10, model=ablated)).get(right, 0.0)
+                row.append(f"{length:.1f}, {right} {chance:.2f}")
+            rows.append(row)
+    return rows
