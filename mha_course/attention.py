@@ -101,12 +101,7 @@ def repeat_kv(k: Tensor, num_heads: int) -> Tensor:
     """
     errors.require_tokens("repeat_kv", "k", k, "B G S D")
     groups = k.size(1)
-    if not isinstance(num_heads, int) or num_heads < 1 or num_heads % groups:
-        rule = "num_heads must be a multiple of the key-value heads"
-        got = f"num_heads={num_heads!r}, G={groups}"
-        fix = f"num_heads={groups} or {2 * groups}"
-        expected = "num_heads % G == 0, num_heads >= 1"
-        raise errors.ShapeError("repeat_kv", rule, expected=expected, got=got, fix=fix)
+    errors.require_multiple("repeat_kv", "num_heads", num_heads, "G", groups)
     # Not repeat: that is 0 1 0 1, but trained models have a group's heads side by side, 0 0 1 1.
     return k.repeat_interleave(num_heads // groups, dim=1)  # (B, H, S, D)
 
@@ -168,6 +163,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     >>> masked_softmax(torch.zeros(2, 2), torch.tensor([[True, False], [False, False]])).tolist()
     [[1.0, 0.0], [0.0, 0.0]]
     """
+    errors.require_float("masked_softmax", {"scores": scores})
     if mask is not None:
         errors.require_bool("masked_softmax", mask)
         errors.require_device("masked_softmax", "mask", mask, scores.device, "the scores")
@@ -261,14 +257,11 @@ class AttentionModule(nn.Module):
         super().__init__()
         place = type(self).__name__
         errors.require_heads(place, d_model, num_heads)
-        whole = isinstance(num_kv_heads, int) and num_kv_heads >= 1
-        if not whole or num_heads % num_kv_heads:
-            rule = "num_kv_heads must divide num_heads"
-            expected = "num_heads % num_kv_heads == 0, num_kv_heads >= 1"
-            got = f"num_heads={num_heads}, num_kv_heads={num_kv_heads!r}"
-            divisors = [str(n) for n in range(1, num_heads + 1) if num_heads % n == 0]
-            fix = f"num_kv_heads={' or '.join(divisors)}"
-            raise errors.ShapeError(place, rule, expected=expected, got=got, fix=fix)
+        errors.require_int(place, "num_kv_heads", num_kv_heads)
+        divisors = [str(n) for n in range(1, num_heads + 1) if num_heads % n == 0]
+        fix = f"num_kv_heads={' or '.join(divisors)}"
+        kv_heads = ("num_kv_heads", num_kv_heads)
+        errors.require_multiple(place, "num_heads", num_heads, *kv_heads, fix=fix)
         rule = "dropout must be a share"
         got = f"dropout={dropout!r}"
         errors.require(0 <= dropout < 1, place, rule, expected="0 <= dropout < 1", got=got)

@@ -73,7 +73,25 @@ def require_int(place: str, name: str, value: int, least: int = 1) -> None:
     """Raise unless the value is an int of at least this size, and not a bool."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         rule = f"{name} must be {'a positive int' if least == 1 else 'a whole number'}"
-        raise ShapeError(place, rule, expected=f"{name} >= {least}", got=f"{name}={value!r}")
+        got = f"{name}={value!r}"
+        whole = not isinstance(value, int) and hasattr(value, "__index__")  # NumPy's, for example
+        fix = f"int({name})" if whole else None
+        raise ShapeError(place, rule, expected=f"{name} >= {least}", got=got, fix=fix)
+
+
+def require_multiple(
+    place: str, name: str, value: int, divisor_name: str, divisor: int, fix: str | None = None
+) -> None:
+    """Raise unless the value is a positive multiple of the divisor; the fix changes the value."""
+    require_int(place, name, value)
+    if value % divisor:
+        below = value - value % divisor
+        near = " or ".join(str(n) for n in (below, below + divisor) if n > 0)
+        rule = f"{name} must be a multiple of {divisor_name}"
+        expected = f"{name} % {divisor_name} == 0"
+        got = f"{name}={value}, {divisor_name}={divisor}"
+        fix = fix or f"{name}={near}"
+        raise ShapeError(place, rule, expected=expected, got=got, fix=fix)
 
 
 def require_tensor(place: str, name: str, value: object) -> None:
@@ -104,7 +122,8 @@ def require_float(place: str, tensors: Mapping[str, Tensor]) -> None:
 
 
 def require_device(place: str, name: str, tensor: Tensor, device: object, owner: str) -> None:
-    """Raise unless a tensor is on a device, which is that of its owner."""
+    """Raise unless this is a tensor on a device, which is that of its owner."""
+    require_tensor(place, name, tensor)
     if tensor.device != device:
         rule = f"{name} must be on the device of {owner}"
         fix = f"{name}.to({str(device)!r})"

@@ -56,11 +56,12 @@ def load(sentence: str = SENTENCE, *, device: Device = "cpu") -> Example:
     >>> example.tokens[2], example.x.shape
     ('cat', torch.Size([1, 15, 48]))
     """
-    ids, _ = encode([sentence.split()], device=device)
+    words = _words("load", sentence)
+    ids, _ = encode([words], device=device)
     model = trained_model().to(device)
     with torch.no_grad():
         x = model.attention_inputs(ids)[-1]  # (B, S, C)
-    return Example(tuple(sentence.split()), x, model.blocks[-1].attention, model)
+    return Example(tuple(words), x, model.blocks[-1].attention, model)
 
 
 def guess(
@@ -72,7 +73,7 @@ def guess(
     Raises: ShapeError for another number of hidden words, or an unknown one.
     """
     model = model or trained_model()
-    ids, _ = encode([sentence.split()], device=model.device)
+    ids, _ = encode([_words("guess", sentence)], device=model.device)
     positions = (ids[0] == MASK).nonzero().flatten().tolist()
     got = f"{len(positions)} in {sentence!r}"
     require(len(positions) == 1, "guess", "one word must be hidden", expected="one <mask>", got=got)
@@ -81,6 +82,13 @@ def guess(
     best = probabilities.topk(count)
     words = [vocabulary()[number] for number in best.indices.tolist()]
     return list(zip(words, best.values.tolist(), strict=True))
+
+
+def _words(place: str, sentence: str) -> list[str]:
+    rule = "the sentence must be text"
+    got = repr(sentence)[:60]
+    require(isinstance(sentence, str), place, rule, expected="words with spaces between", got=got)
+    return sentence.split()
 
 
 def encode(texts: Sequence[Sequence[str]], *, device: Device = None) -> tuple[Tensor, Tensor]:
@@ -92,6 +100,10 @@ def encode(texts: Sequence[Sequence[str]], *, device: Device = None) -> tuple[Te
     >>> mask[:, 0, 0].int().tolist()
     [[1, 1, 0], [1, 1, 1]]
     """
+    rule = "texts must be lists of words"
+    valid = isinstance(texts, Sequence) and not any(isinstance(words, str) for words in texts)
+    got = repr(texts)[:60]
+    require(valid, "encode", rule, expected="a list of lists", got=got, fix="[sentence.split()]")
     index = _index()
     for words in texts:
         require_words("encode", words, index, "grammar.vocabulary()")

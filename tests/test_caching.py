@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from rewriting import bottom_right, fails_with, numbers, refused, same, top_left, wrong_versions
@@ -264,21 +265,20 @@ def test_grouped_heads_on_each_device(device):
 
 K, CACHE, W = torch.ones(B, 2, 3, D), torch.ones(B, H, 3, D), torch.ones(C, C)
 ERRORS = {
-    "GroupedQueryAttention: num_kv_heads must divide num_heads. expected num_heads % num_kv_heads "
-    "== 0, num_kv_heads >= 1, got num_heads=6, num_kv_heads=4, fix: num_kv_heads=1 or 2 or 3 or 6":
+    "GroupedQueryAttention: num_heads must be a multiple of num_kv_heads. expected num_heads % "
+    "num_kv_heads == 0, got num_heads=6, num_kv_heads=4, fix: num_kv_heads=1 or 2 or 3 or 6":
         lambda: caching.GroupedQueryAttention(24, 6, 4),
-    "GroupedQueryAttention: num_kv_heads must divide num_heads. expected num_heads % num_kv_heads "
-    "== 0, num_kv_heads >= 1, got num_heads=2, num_kv_heads=0, fix: num_kv_heads=1 or 2":
-        lambda: caching.GroupedQueryAttention(24, 2, 0),
+    "GroupedQueryAttention: num_kv_heads must be a positive int. expected num_kv_heads >= 1, got "
+    "num_kv_heads=0": lambda: caching.GroupedQueryAttention(24, 2, 0),
     "GroupedQueryAttention: num_heads must divide d_model. expected d_model % num_heads == 0, got "
     "d_model=24, num_heads=5, fix: num_heads=4 or 6, or "
     "d_model=20 or 25": lambda: caching.GroupedQueryAttention(24, 5, 1),
     "GroupedQueryAttention: query has the wrong C. expected (B, T, C=24), got (B=2, T=5, C=20)":
         lambda: caching.GroupedQueryAttention(24, 4, 2)(torch.ones(B, T, 20)),
-    "repeat_kv: num_heads must be a multiple of the key-value heads. expected num_heads % G == 0, "
-    "num_heads >= 1, got num_heads=3, G=2, fix: num_heads=2 or 4": lambda: caching.repeat_kv(K, 3),
-    "repeat_kv: num_heads must be a multiple of the key-value heads. expected num_heads % G == 0, "
-    "num_heads >= 1, got num_heads=0, G=2, fix: num_heads=2 or 4": lambda: caching.repeat_kv(K, 0),
+    "repeat_kv: num_heads must be a multiple of G. expected num_heads % G == 0, got num_heads=3, "
+    "G=2, fix: num_heads=2 or 4": lambda: caching.repeat_kv(K, 3),
+    "repeat_kv: num_heads must be a positive int. expected num_heads >= 1, got "
+    "num_heads=np.int64(4), fix: int(num_heads)": lambda: caching.repeat_kv(K, np.int64(4)),
     "decode_step: x_t has the wrong T. expected (B, T=1, C), got (B=2, T=2, C=24)":
         lambda: caching.decode_step(torch.ones(B, 2, C), CACHE, CACHE, W, W, W, W, H),
     "decode_step: v_cache has the wrong P. expected (B=2, H=4, P=3, D=6), got (B=2, H=4, P=2, D=6)":

@@ -2,13 +2,16 @@
 
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from rewriting import refused
 
-from mha_course.attention import MultiHeadAttention
+from mha_course import example, widgets
+from mha_course.attention import MultiHeadAttention, masked_softmax, split_heads
 from mha_course.errors import ShapeError, require, require_float, require_int
 from mha_course.masks import causal_mask
+from mha_course.tracing import trace
 from mha_course.variants import FusedQKV
 
 X = torch.ones(2, 5, 24)
@@ -55,6 +58,25 @@ CASES = {
         lambda: MHA(X, mask=causal_mask(5, device="meta")),
     "MultiHeadAttention: query must be a tensor. expected a "
     "torch.Tensor, got NoneType": lambda: MHA(None),
+    "split_heads: num_heads must be a positive int. expected num_heads >= 1, got "
+    "num_heads=np.int64(4), fix: int(num_heads)": lambda: split_heads(X, np.int64(4)),
+    "masked_softmax: scores must be floating point. expected a float dtype, got torch.int64, fix: "
+    "scores.float()": lambda: masked_softmax(X.long(), None),
+    "masked_softmax: scores must be a tensor. expected a torch.Tensor, got list, fix: "
+    "torch.as_tensor(scores)": lambda: masked_softmax([[1.0]], None),
+    "MaskedWordModel: ids must be a tensor. expected a torch.Tensor, got ndarray, fix: "
+    "torch.as_tensor(ids)": lambda: example.trained_model()(np.array([[5, 6]])),
+    "load: the sentence must be text. expected words with spaces between, got None":
+        lambda: example.load(None),
+    "encode: texts must be lists of words. expected a list of lists, got 'the cat', fix: "
+    "[sentence.split()]": lambda: example.encode("the cat"),
+    "trace: fn must be callable. expected a function or a module, got None": lambda: trace(None),
+    "ShapeTracer: it draws a trace. expected what trace(fn, …) returns, got NoneType":
+        lambda: widgets.ShapeTracer(None),
+    "LayoutPlayer: it draws a trace. expected what trace(fn, …) returns, got NoneType":
+        lambda: widgets.LayoutPlayer(None),
+    "Panel: draw must be callable. expected a function that returns a picture and a sentence, got "
+    "None": lambda: widgets.Panel(None),
     "here: that must hold. expected a, got b, fix: c":
         lambda: require(False, "here", "that must hold", expected="a", got="b", fix="c"),
     "here: n must be a positive int. expected n >= 1, got n=True": lambda: require_int("here", "n",

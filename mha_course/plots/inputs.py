@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mha_course.errors import ShapeError, require
 
 Names = Sequence[str] | None  # of rows or columns; where there are none, numbers
+_NUMPY_FLOATS = ("torch.float16", "torch.float32", "torch.float64")
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
@@ -52,20 +53,15 @@ def numbered(names: Sequence[str]) -> list[str]:
 
 
 def as_numbers(place: str, numbers: Any) -> NDArray[Any]:
-    """Bring real numbers of any type to an array: a tensor of any device, an array or lists."""
+    """Bring real numbers to an array: a tensor of any device, an array, or lists of either."""
     expected = "a tensor, array or lists of one length"
     got = type(numbers).__name__
-    if hasattr(numbers, "detach"):
-        numbers = numbers.detach().cpu()
-        is_bfloat16 = str(numbers.dtype) == "torch.bfloat16"  # which numpy has not
-        array = (numbers.float() if is_bfloat16 else numbers).numpy()
-    else:
-        try:
-            array = np.asarray(_on_the_cpu(numbers))
-        except (TypeError, ValueError, RuntimeError) as error:
-            # Lists of unequal lengths, or tensors that need gradients.
-            got = f"{got}: {error}".splitlines()[0]
-            raise ShapeError(place, "weights must be numbers", expected=expected, got=got) from None
+    try:
+        array = np.asarray(_as_arrays(numbers))
+    except (TypeError, ValueError, RuntimeError) as error:
+        # Lists of unequal lengths, or tensors without numbers that can be read: sparse, meta.
+        got = f"{got}: {error}".splitlines()[0]
+        raise ShapeError(place, "weights must be numbers", expected=expected, got=got) from None
     kind = array.dtype.kind
     rule = "weights must be real numbers"
     require(kind != "c", place, rule, expected="a float dtype", got=str(array.dtype))
@@ -74,30 +70,37 @@ def as_numbers(place: str, numbers: Any) -> NDArray[Any]:
     return array
 
 
-def _on_the_cpu(numbers: Any) -> Any:
-    """Bring the tensors of a list, and of lists in it, to the CPU: NumPy reads no other."""
+def _as_arrays(numbers: Any) -> Any:
+    """Turn tensors, and those in lists, into arrays; NumPy has neither bfloat16 nor float8."""
     if isinstance(numbers, list | tuple):
-        return [_on_the_cpu(item) for item in numbers]
-    return numbers.cpu() if hasattr(numbers, "cpu") else numbers
+        return [_as_arrays(item) for item in numbers]
+    if not hasattr(numbers, "detach"):
+        return numbers
+    tensor = numbers.detach().cpu()
+    unknown = tensor.is_floating_point() and str(tensor.dtype) not in _NUMPY_FLOATS
+    return (tensor.float() if unknown else tensor).numpy()
 
 
 def as_array(place: str, numbers: Any, axes: Sequence[str]) -> NDArray[np.float64]:
     """Bring numbers to an array with these axes; leading ones of size 1 are dropped."""
-    array = as_numbers(place, numbers).astype(np.float64, copy=False)
+    given = as_numbers(place, numbers).astype(np.float64, copy=False)
+    array = given
     while array.ndim > len(axes) and array.shape[0] == 1:
         array = array[0]
     fits = array.ndim == len(axes) and 0 not in array.shape
     rule = f"weights must have {len(axes)} axes"
     expected = f"({', '.join(axes)}), none of them 0"
-    fix = "weights[0], one sentence" if array.ndim == len(axes) + 1 else None
+    first = ", ".join(["0"] * (given.ndim - len(axes)))
+    fix = f"weights[{first}]" if array.ndim == len(axes) + 1 else None
     require(fits, place, rule, expected=expected, got=str(array.shape), fix=fix)
     return array
 
 
 def as_names(place: str, word: str, side: str, names: Names, size: int) -> list[str]:
     """Return a name for each of so many rows or columns; numbers where none are given."""
+    names = listed(names)
     rule = f"{word} must name every {side}"
-    if isinstance(names, str) or not (names is None or hasattr(names, "__iter__")):
+    if names is not None and not isinstance(names, list):
         expected = f"a list of {size} names"
         fix = f"{word}={word}.split()" if isinstance(names, str) else None
         raise ShapeError(place, rule, expected=expected, got=repr(names)[:60], fix=fix)
@@ -106,10 +109,20 @@ def as_names(place: str, word: str, side: str, names: Names, size: int) -> list[
     return named
 
 
+def listed(names: Any) -> Any:
+    """Turn an iterable of names into a list, and ids in tensors or arrays into numbers."""
+    if hasattr(names, "tolist"):
+        return names.tolist()
+    if isinstance(names, str) or not hasattr(names, "__iter__"):
+        return names
+    return [listed(name) for name in names]
+
+
 def as_row_and_column_names(
     place: str, shape: Sequence[int], queries: Names, keys: Names
 ) -> tuple[list[str], list[str]]:
     """Return a name for each of the T rows and S columns; keys default to queries where T = S."""
+    queries = listed(queries)  # once: a generator of names can be read only once
     if keys is None and shape[0] == shape[1]:
         keys = queries
     rows = as_names(place, "queries", "row", queries, shape[0])
@@ -120,7 +133,7 @@ def as_hidden(place: str, mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_
     """Turn True = may attend into True = do not draw, which is how seaborn means it."""
     if mask is None:
         return np.zeros(shape, dtype=bool)
-    allowed = np.asarray(mask.detach().cpu().numpy() if hasattr(mask, "detach") else mask)
+    allowed = np.asarray(_as_arrays(mask))
     while allowed.ndim > len(shape) and allowed.shape[0] == 1:
         allowed = allowed[0]
     pairs = zip(allowed.shape[::-1], shape[::-1], strict=False)

@@ -76,6 +76,9 @@ def trace(
     >>> [(step.op, step.axes) for step in traced.steps]
     [('unflatten', ('B', 'S', 'H', 'D')), ('transpose', ('B', 'H', 'S', 'D'))]
     """
+    if not callable(fn):
+        rule = "fn must be callable"
+        raise ShapeError("trace", rule, expected="a function or a module", got=repr(fn)[:60])
     if not isinstance(sizes or {}, Mapping):
         raise ShapeError("trace", "sizes must be a mapping", expected="dict(H=4)", got=repr(sizes))
     known = {

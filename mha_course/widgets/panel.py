@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
+from mha_course.errors import require
 from mha_course.markup import visible
 from mha_course.plots.figures import figure_of, image_html
 from mha_course.widgets.controls import Control
@@ -46,6 +47,9 @@ class Panel(Lab):
         draw: Callable[..., tuple[Axes | Figure, str]],
         **controls: Sequence[Any] | Mapping[str, Any],
     ) -> None:
+        rule = "draw must be callable"
+        expected = "a function that returns a picture and a sentence"
+        require(callable(draw), "Panel", rule, expected=expected, got=repr(draw)[:60])
         self._draw = draw
         self._svg = b""
         try:

@@ -6,7 +6,16 @@ from typing import Any
 
 import traitlets
 
+from mha_course.errors import ShapeError
+from mha_course.tracing import Trace
 from mha_course.widgets.base import CourseWidget
+
+
+def require_trace(place: str, value: object) -> None:
+    """Raise ShapeError unless this is a trace."""
+    if not isinstance(value, Trace):
+        got = type(value).__name__
+        raise ShapeError(place, "it draws a trace", expected="what trace(fn, …) returns", got=got)
 
 
 class Player(CourseWidget):

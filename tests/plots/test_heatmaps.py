@@ -249,7 +249,7 @@ def test_a_grid_of_more_tokens_is_not_made_of_more_parts(draw):
          "heatmap: weights must have 2 axes. expected (T, S), none of them 0, got (0, 0)"),
         (lambda: plots.head_grid(np.ones((2, 4, 5, 5))),
          "head_grid: weights must have 3 axes. expected (H, T, S), none of them 0, got (2, 4, 5, "
-         "5), fix: weights[0], one sentence"),
+         "5), fix: weights[0]"),
         (lambda: plots.heatmap(np.ones((5, 5)), mask=np.ones((4, 4), dtype=bool)),
          "heatmap: mask must be bool, True = may attend. expected bool, broadcastable to (5, 5), "
          "got bool (4, 4)"),

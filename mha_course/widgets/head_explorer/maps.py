@@ -17,7 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mha_course.errors import require
-from mha_course.plots.inputs import as_hidden, as_numbers, as_row_and_column_names, numbered
+from mha_course.plots.inputs import (
+    as_hidden,
+    as_numbers,
+    as_row_and_column_names,
+    listed,
+    numbered,
+)
 from mha_course.plots.scales import HALF_TOLERANCE, Scale, scale_of
 
 PLACE = "HeadExplorer"
@@ -136,7 +142,10 @@ def read(weights: Any, queries: Any = None, keys: Any = None, mask: Any = None) 
         if H > 1:
             numbers = np.concatenate([numbers, numbers.mean(1, keepdims=True)], 1)
             hidden = np.concatenate([hidden, hidden.all(1, keepdims=True)], 1)
-    tolerance = HALF_TOLERANCE if str(getattr(weights, "dtype", "")) in HALF else 1e-3
+    first = weights
+    while isinstance(first, list | tuple):
+        first = first[0]
+    tolerance = HALF_TOLERANCE if str(getattr(first, "dtype", "")) in HALF else 1e-3
     layers = [f"layer {n}" for n in range(L)] if L > 1 else [""]
     sentences = [f"sentence {n}" for n in range(B)] if B > 1 else [""]
     rows = [", ".join(filter(None, pair)) for pair in product(layers, sentences)]
@@ -176,13 +185,14 @@ def _names(B: int, T: int, S: int, queries: Any, keys: Any) -> list[tuple[list[s
 
 def _for_each(word: str, given: Any, sentences: int) -> list[Any]:
     """Return the tokens of each sentence, where one list may stand for all."""
-    listed = isinstance(given, list | tuple) and len(given) > 0
-    if not (listed and all(isinstance(tokens, list | tuple) for tokens in given)):
+    given = listed(given)
+    nested = isinstance(given, list) and given and all(isinstance(row, list) for row in given)
+    if not nested:
         return [given] * sentences
     rule = f"{word} must name every token"
     expected = f"one list, or {sentences}, one a sentence"
     require(len(given) == sentences, PLACE, rule, expected=expected, got=f"{len(given)} lists")
-    return list(given)
+    return given
 
 
 def _hidden(mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:

@@ -14,7 +14,7 @@ from mha_course.markup import visible
 from mha_course.tracing.records import Argument, Step, color
 from mha_course.widgets.base import esm, style
 from mha_course.widgets.layout_player import cells
-from mha_course.widgets.player import Player
+from mha_course.widgets.player import Player, require_trace
 
 if TYPE_CHECKING:
     from mha_course.tracing import Trace
@@ -42,6 +42,8 @@ class LayoutPlayer(Player):
 
     def __init__(self, trace: Trace, beside: Trace | None = None) -> None:
         traces = [trace, *([beside] if beside else [])]
+        for given in traces:
+            require_trace("LayoutPlayer", given)
         sizes = {name: size for shown in reversed(traces) for name, size in shown.sizes.items()}
         if {"H", "D"} <= sizes.keys():
             sizes["C"] = sizes["H"] * sizes["D"]

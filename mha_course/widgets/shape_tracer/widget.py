@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mha_course.markup import visible
 from mha_course.tracing.records import Step, color
 from mha_course.widgets.base import esm, style
-from mha_course.widgets.player import Player
+from mha_course.widgets.player import Player, require_trace
 
 if TYPE_CHECKING:
     from mha_course.tracing import Trace
@@ -33,6 +33,7 @@ class ShapeTracer(Player):
     _css = style(HERE / "shape_tracer.css")
 
     def __init__(self, trace: Trace) -> None:
+        require_trace("ShapeTracer", trace)
         self.text = sentence(trace)
         self.static = trace._repr_html_()
         told = [step.index for step in (*trace.warnings, *trace.questions)]
