@@ -144,11 +144,21 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tu
     Reference: Vaswani et al. 2017, section 3.2.1, equation 1.
     """
     errors.require_attention_inputs("attention", q, k, v, mask)
-    scores = q @ k.transpose(-2, -1)  # (B, H, T, S)
+    scores = _scores(q, k)  # (B, H, T, S)
     scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, T, S)
     weights = masked_softmax(scaled_scores, mask)  # (B, H, T, S)
+    if scores.dtype != q.dtype:
+        weights = weights.to(q.dtype)
     context = weights @ v  # (B, H, T, D)
     return context, weights
+
+
+def _scores(q: Tensor, k: Tensor) -> Tensor:
+    # In half precision as fused kernels do it, in float32: float16 ends at 65,504, which a score
+    # may exceed before it is divided, and bfloat16 keeps three digits of it.
+    if q.dtype in (torch.float16, torch.bfloat16):
+        q, k = q.float(), k.float()
+    return q @ k.transpose(-2, -1)  # (B, H, T, S)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -314,12 +324,14 @@ class AttentionModule(nn.Module):
             v = repeat_kv(v, self.num_heads)  # (B, H, S, D)
         if is_causal:
             mask = causal_mask(q.size(2), device=q.device)  # (T, T)
-        scores = q @ k.transpose(-2, -1)  # (B, H, T, S)
+        scores = _scores(q, k)  # (B, H, T, S), float32 where q is half
         scaled_scores = scores / math.sqrt(q.size(-1))  # (B, H, T, S)
         masked_scores = scaled_scores  # (B, H, T, S)
         if mask is not None:  # masked_softmax in two steps: these scores are kept to be looked at
             masked_scores = scaled_scores.masked_fill(~mask, -math.inf)  # (B, H, T, S)
         weights = _softmax_of_masked(masked_scores, mask)  # (B, H, T, S)
+        if scores.dtype != q.dtype:
+            weights = weights.to(q.dtype)
         weights = F.dropout(weights, self.dropout, self.training)  # (B, H, T, S)
         context = weights @ v  # (B, H, T, D)
         merged = merge_heads(context)  # (B, T, C)

@@ -371,6 +371,24 @@ def test_is_causal_takes_no_mask_and_as_many_keys_as_queries(draw):
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_scores_beyond_the_range_of_float16(dtype, device, draw):
+    """40 · 40 · 64 = 102,400, divided by 8 it is in range: a fused kernel sees no overflow."""
+    q = 40 + draw(B, H, T, 64, device=device).to(dtype)
+    k = 40 + draw(B, H, S, 64, seed=1, device=device).to(dtype)
+    v = draw(B, H, S, 64, seed=2, device=device).to(dtype)
+    context, weights = attention(q, k, v)
+    assert context.dtype == weights.dtype == dtype
+    want = F.scaled_dot_product_attention(*(x.double() for x in (q, k, v)))
+    assert (context - want).abs().max() < 0.03
+    mha = MultiHeadAttention(64, 1, bias=False).to(device, dtype)
+    torch.nn.init.eye_(mha.q_proj.weight)
+    torch.nn.init.eye_(mha.k_proj.weight)
+    out, weights = mha(q[:, 0])
+    assert weights.dtype == out.dtype == dtype
+    assert torch.allclose(out, mha(q[:, 0], need_weights=False)[0], atol=0.02)
+
+
 @pytest.mark.filterwarnings("ignore:.*")
 def test_is_causal_keeps_the_flash_kernel_of_a_gpu(device, draw):
     if device == "cpu":
