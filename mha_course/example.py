@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.types import Device
 
 from mha_course.attention import MultiHeadAttention
-from mha_course.datasets.grammar import MAX_WORDS, sentences, vocabulary, word_classes
+from mha_course.datasets.grammar import MAX_WORDS, sentences, vocabulary, word_classes, words_of
 from mha_course.errors import require, require_words
 from mha_course.models import MaskedWordModel, masked_word_loss, seeded, train
 
@@ -56,7 +56,7 @@ def load(sentence: str = SENTENCE, *, device: Device = "cpu") -> Example:
     >>> example.tokens[2], example.x.shape
     ('cat', torch.Size([1, 15, 48]))
     """
-    words = _words("load", sentence)
+    words = words_of(sentence)
     ids, _ = encode([words], device=device)
     model = trained_model().to(device)
     with torch.no_grad():
@@ -73,7 +73,7 @@ def guess(
     Raises: ShapeError for another number of hidden words, or an unknown one.
     """
     model = model or trained_model()
-    ids, _ = encode([_words("guess", sentence)], device=model.device)
+    ids, _ = encode([sentence], device=model.device)
     positions = (ids[0] == MASK).nonzero().flatten().tolist()
     got = f"{len(positions)} in {sentence!r}"
     require(len(positions) == 1, "guess", "one word must be hidden", expected="one <mask>", got=got)
@@ -84,30 +84,27 @@ def guess(
     return list(zip(words, best.values.tolist(), strict=True))
 
 
-def _words(place: str, sentence: str) -> list[str]:
-    rule = "the sentence must be text"
-    got = repr(sentence)[:60]
-    require(isinstance(sentence, str), place, rule, expected="words with spaces between", got=got)
-    return sentence.split()
-
-
-def encode(texts: Sequence[Sequence[str]], *, device: Device = None) -> tuple[Tensor, Tensor]:
+def encode(texts: Sequence[str | Sequence[str]], *, device: Device = None) -> tuple[Tensor, Tensor]:
     """Turn words into ids (B, S), padded on the right, and a mask (B, 1, 1, S), True = a real word.
 
+    Args: texts are sentences, or lists of their words.
     Raises: SentenceError for an unknown word, or for no word at all.
 
-    >>> ids, mask = encode([["the", "cat"], ["the", "grey", "cat"]])
+    >>> ids, mask = encode(["The cat.", ["the", "grey", "cat"]])
     >>> mask[:, 0, 0].int().tolist()
     [[1, 1, 0], [1, 1, 1]]
     """
-    rule = "texts must be lists of words"
-    valid = isinstance(texts, Sequence) and not any(isinstance(words, str) for words in texts)
-    got = repr(texts)[:60]
-    require(valid, "encode", rule, expected="a list of lists", got=got, fix="[sentence.split()]")
+    rule = "texts must be a list"
+    valid = isinstance(texts, list | tuple)
+    expected = "sentences, or lists of their words"
+    fix = "[texts]" if isinstance(texts, str) else None
+    require(valid, "encode", rule, expected=expected, got=repr(texts)[:60], fix=fix)
     index = _index()
-    for words in texts:
+    rows = []
+    for text in texts:
+        words = words_of(text) if isinstance(text, str) else text
         require_words("encode", words, index, "grammar.vocabulary()")
-    rows = [torch.tensor([index[word] for word in words], device=device) for words in texts]
+        rows.append(torch.tensor([index[word] for word in words], device=device))
     ids = pad_sequence(rows, batch_first=True, padding_value=PAD)  # (B, S)
     return ids, (ids != PAD)[:, None, None]
 

@@ -66,10 +66,10 @@ CASES = {
     "torch.as_tensor(scores)": lambda: masked_softmax([[1.0]], None),
     "MaskedWordModel: ids must be a tensor. expected a torch.Tensor, got ndarray, fix: "
     "torch.as_tensor(ids)": lambda: example.trained_model()(np.array([[5, 6]])),
-    "load: the sentence must be text. expected words with spaces between, got None":
+    "words_of: the sentence must be text. expected words with spaces between, got None":
         lambda: example.load(None),
-    "encode: texts must be lists of words. expected a list of lists, got 'the cat', fix: "
-    "[sentence.split()]": lambda: example.encode("the cat"),
+    "encode: texts must be a list. expected sentences, or lists of their words, got 'the cat', "
+    "fix: [texts]": lambda: example.encode("the cat"),
     "trace: fn must be callable. expected a function or a module, got None": lambda: trace(None),
     "ShapeTracer: it draws a trace. expected what trace(fn, …) returns, got NoneType":
         lambda: widgets.ShapeTracer(None),

@@ -101,18 +101,28 @@ def test_the_example_is_the_layer_inside_the_model(device):
     [
         ("the zzzz slept", "encode: “zzzz” is not one of the 127 words that can be read. "
                            "expected words of grammar.vocabulary(), got 'zzzz'"),
-        ("the Catt slept", "encode: “Catt” is not one of the 127 words that can be read. "
-                           "expected words of grammar.vocabulary(), got 'Catt', fix: "
+        ("the Catt slept", "encode: “catt” is not one of the 127 words that can be read. "
+                           "expected words of grammar.vocabulary(), got 'catt', fix: "
                            "cat, chatty, caught"),
         (f"the {'w' * 5000}", f"encode: “{'w' * 23}…” is not one of the 127 words that can be "
                               f"read. expected words of grammar.vocabulary(), got '{'w' * 23}…'"),
         ("", "encode: a sentence needs at least one word. expected words of grammar.vocabulary(), "
          "got an empty sentence"),
-        ("the " * 16, "MaskedWordModel: the sentence is too long. expected S <= 15, got S=16"),
+        ("the " * 16, "MaskedWordModel: the sentence has 16 words, more than the 15 that can be "
+                      "read. expected S <= 15, got S=16"),
     ],
 )  # fmt: skip
 def test_sentences_that_cannot_be_loaded(sentence, message):
     refused(lambda: example.load(sentence), message)
+
+
+def test_a_sentence_is_read_as_one_types_it():
+    words = ["the", "woolly", "goats", "begged", "the", "sly", "fox"]
+    assert example.load("The woolly goats begged the sly fox!").tokens == tuple(words)
+    short = ["hungry", ",", "so", "it", "ate"]
+    ids, _ = example.encode(["The woolly goats begged the sly fox.", words, "Hungry, so it ate."])
+    assert torch.equal(ids[0], ids[1])
+    assert torch.equal(ids[2], example.encode([words, short])[0][1])
 
 
 def test_guess_wants_one_gap():

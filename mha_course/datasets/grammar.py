@@ -10,9 +10,12 @@ and its probability is known.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+
+from mha_course.errors import require
 
 # Each pronoun, its nouns, and two adjectives that go with that noun alone.
 NOUNS = {
@@ -179,6 +182,23 @@ def sentences(count: int, split: str, seed: int) -> list[Sentence]:
     kinds = list(TEMPLATES)
     pairs = noun_pairs(split)
     return [sentence(rng, rng.choice(kinds), *rng.choice(pairs)) for _ in range(count)]
+
+
+_WORD = re.compile(r"<\w+>|,|[^\s,.;:!?“”\"]+")
+
+
+def words_of(text: str) -> list[str]:
+    """Read a sentence as somebody types it: the comma is a word of its own, no capitals, no stop.
+
+    Raises: ShapeError if it is no text.
+
+    >>> words_of("The grey cat was hungry, so it ate.")[4:]
+    ['hungry', ',', 'so', 'it', 'ate']
+    """
+    rule = "the sentence must be text"
+    expected = "words with spaces between"
+    require(isinstance(text, str), "words_of", rule, expected=expected, got=repr(text)[:60])
+    return _WORD.findall(text.lower())
 
 
 @cache

@@ -206,7 +206,7 @@ class WordModel(TokenModel):
         end = start + ids.size(1)
         longest = self.position_embedding.num_embeddings
         if end > longest:
-            rule = "the sentence is too long"
+            rule = f"the sentence has {end} words, more than the {longest} that can be read"
             got = f"S={end}"
             raise SentenceError(type(self).__name__, rule, expected=f"S <= {longest}", got=got)
         return self.token_embedding(ids) + self.position_embedding.weight[start:end]  # (B, S, C)

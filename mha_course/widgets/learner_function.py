@@ -25,8 +25,7 @@ def error_line(error: Exception) -> str:
     """Say in one line what went wrong; an error of the course is not named by its class."""
     words = " ".join(str(error).split())
     if isinstance(error, SentenceError):
-        sizes = f" (expected {error.expected}, got {error.got})"
-        words = error.rule + (f"; near ones: {error.fix}" if error.fix else sizes)
+        words = f"{error.rule}; near ones: {error.fix}" if error.fix else error.rule
     elif not isinstance(error, ShapeError | LearnerFunctionError):
         words = f"{type(error).__name__}: {words}"
     return visible(cut(words, MOST))

@@ -103,18 +103,18 @@ function nearWords(word, vocabulary) {
 function troubleWith(tokens, vocabulary, longest) {
   const cut = (word) => (word.length > LONGEST_WORD ? `${word.slice(0, LONGEST_WORD - 1)}…` : word);
   const unknown = tokens.filter((word) => !vocabulary.includes(word)).map(cut);
-  const named = "words of grammar.vocabulary()";
   if (unknown.length) {
-    const near = nearWords(unknown[0].toLowerCase(), vocabulary).join(", ");
-    const got = unknown.map((word) => `'${word}'`).join(", ");
+    const near = nearWords(unknown[0], vocabulary).join(", ");
     const rule = `“${unknown[0]}” is not one of the ${vocabulary.length} words that can be read`;
-    return rule + (near ? `; near ones: ${near}` : ` (expected ${named}, got ${got})`);
+    return near ? `${rule}; near ones: ${near}` : rule;
   }
-  if (!tokens.length)
-    return `a sentence needs at least one word (expected ${named}, got an empty sentence)`;
-  const most = `expected S <= ${longest}, got S=${tokens.length}`;
-  return tokens.length > longest ? `the sentence is too long (${most})` : "";
+  if (!tokens.length) return "a sentence needs at least one word";
+  const most = `more than the ${longest} that can be read`;
+  return tokens.length > longest ? `the sentence has ${tokens.length} words, ${most}` : "";
 }
+
+/** Read a sentence as somebody types it, as words_of in mha_course/datasets/grammar.py does. */
+const wordsOf = (text) => text.toLowerCase().match(/<\w+>|,|[^\s,.;:!?“”"]+/g) ?? [];
 
 /** Make the model; `attention(sentence)` returns an Attention, or what is wrong as `{ trouble }`. */
 export function makeModel(weights, vocabulary) {
@@ -124,7 +124,7 @@ export function makeModel(weights, vocabulary) {
   const add = (x, y) => x.map((value, i) => value + y[i]);
 
   function attention(sentence) {
-    const tokens = sentence.split(/\s+/).filter(Boolean);
+    const tokens = wordsOf(sentence);
     const trouble = troubleWith(tokens, vocabulary, longest);
     if (trouble) return { trouble };
     const S = tokens.length;

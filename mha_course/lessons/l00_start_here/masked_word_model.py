@@ -30,7 +30,7 @@ class Look:
 
     def __call__(self, sentence: str) -> Tensor:
         """Ask the model. Raises: SentenceError for words that it does not know."""
-        ids, _ = example.encode([sentence.split()])
+        ids, _ = example.encode([sentence])
         return example.trained_model().attention_weights(ids)[-self.layers :]
 
     def without_kernel(self) -> dict[str, Any]:

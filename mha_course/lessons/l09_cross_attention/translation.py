@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from mha_course.attention import MultiHeadAttention
+from mha_course.datasets.grammar import words_of
 from mha_course.errors import SentenceError, require, require_device, require_words
 from mha_course.lessons.l09_cross_attention.toy_language import (
     MAX_SOURCE,
@@ -161,12 +162,12 @@ def translate(model: Translator, sentence: str) -> tuple[Tensor, list[str], list
 
     Raises: SentenceError for an unknown word, or more than 8.
     """
-    words = sentence.split()
+    words = words_of(sentence)
     source = torch.tensor([_ids("source", words, SOURCE)], device=model.device)  # (1, S)
     if len(words) > MAX_SOURCE:
+        rule = f"the sentence has {len(words)} words, more than the {MAX_SOURCE} that can be read"
         expected = f"at most {MAX_SOURCE} words"
-        got = str(len(words))
-        raise SentenceError("translate", "the sentence is too long", expected=expected, got=got)
+        raise SentenceError("translate", rule, expected=expected, got=str(len(words)))
     memory = model.encode(source)
     memory_mask = (source != PAD)[:, None, None]  # (1, 1, 1, S)
     written = [START]

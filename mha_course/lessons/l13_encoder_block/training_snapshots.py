@@ -34,7 +34,7 @@ class Snapshot(NamedTuple):
 
     def weights(self, sentence: str = SENTENCE) -> Tensor:
         """Return all heads' weights in a sentence of at most 15 words, (L, H, T, S)."""
-        ids, _ = encode([sentence.split()])  # (1, S)
+        ids, _ = encode([sentence])  # (1, S)
         return self.model.attention_weights(ids)[:, 0]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.datasets.grammar import Sentence, sentences
+from mha_course.datasets.grammar import Sentence, sentences, words_of
 from mha_course.lessons.l15_language_model.causal_model import CausalLanguageModel, generate
 from mha_course.lessons.l15_language_model.parsing import nats
 from mha_course.models import random_batches, seeded, train
@@ -44,7 +44,7 @@ def prompt(sentence: str) -> Tensor:
 
     Raises: ShapeError for an unknown word.
     """
-    words = sentence.split()
+    words = words_of(sentence)
     if words[:1] == [WORDS[START]]:
         words = words[1:]
     return encode([words])[:, :-1] if words else torch.tensor([[START]])

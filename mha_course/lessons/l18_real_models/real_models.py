@@ -93,7 +93,7 @@ class Checkpoint:
         ids = self.tokenizer.encode(text).ids
         longest = self.model.config.max_position_embeddings
         if not 0 < len(ids) <= longest:
-            rule = "the text has no token" if not ids else "the text is too long"
+            rule = f"the text has {len(ids)} tokens: 1 to {longest} can be read"
             got = f"{len(ids)} in {text[:40]!r}"
             raise SentenceError("encode", rule, expected=f"1 to {longest} tokens", got=got)
         return torch.tensor([ids], device=self.device), [self.token(number) for number in ids]

@@ -16,6 +16,7 @@ import traitlets
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from mha_course.datasets.grammar import words_of
 from mha_course.errors import ShapeError, require
 from mha_course.plots.figures import HEAD_COLOURS, INK
 from mha_course.plots.scales import palettes
@@ -134,7 +135,7 @@ class HeadExplorer(CourseWidget):
         sentence = values.get("sentence", self._sentence)
         # A function may count tokens that are no words, such as [CLS]: sizes change by as many as
         # words were added.
-        more = len(sentence.split()) - len(self._sentence.split())
+        more = len(words_of(sentence)) - len(words_of(self._sentence))
         T, S = (max(size + more, 1) for size in self._maps.shape[2:])
         mask = self._mask
         if "mask" in values:
@@ -151,6 +152,8 @@ class HeadExplorer(CourseWidget):
         _, _, T, S = maps.shape
         if queries is None:
             words = sentence.split() if sentence != self._sentence else []
+            if words and len(words) != T:
+                words = words_of(sentence)
             if self._maps.shape[2:] == (T, S) and len(self._maps.tokens) == len(maps.tokens):
                 queries, keys = ([names[side] for names in self._maps.tokens] for side in (0, 1))
             queries = words if len(words) == T else queries

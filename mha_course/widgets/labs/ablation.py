@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mha_course import plots
-from mha_course.datasets.grammar import vocabulary
+from mha_course.datasets.grammar import vocabulary, words_of
 from mha_course.errors import require
 from mha_course.example import MASK, encode, trained_model
 from mha_course.experiments import head_analysis
@@ -52,7 +52,7 @@ class AblationLab(Lab):
     ) -> None:
         self._model = trained_model()
         for sentence in sentences:
-            hidden = sentence.split().count("<mask>")
+            hidden = words_of(sentence).count("<mask>")
             rule = "one word must be hidden"
             got = f"{hidden} in {sentence!r}"
             require(hidden == 1, "AblationLab", rule, expected="one <mask>", got=got)
@@ -110,7 +110,7 @@ class AblationLab(Lab):
 @torch.no_grad()
 def guesses(model: MaskedWordModel, sentences: Sequence[str]) -> Tensor:
     """Return the probability of every word, (B, V), for the one that each sentence hides."""
-    ids, mask = encode([sentence.split() for sentence in sentences])
+    ids, mask = encode(list(sentences))
     return model(ids, mask)[ids == MASK].softmax(-1)
 
 

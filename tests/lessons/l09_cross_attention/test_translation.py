@@ -126,7 +126,7 @@ ERRORS = {
         "the whale saw the <pad>"),
     "a sentence needs at least one word. expected words of toy_language.SOURCE":
         lambda model: translation.translate(model, " "),
-    "the sentence is too long. expected at most 8 words, got 10":
+    "the sentence has 10 words, more than the 8 that can be read. expected at most 8 words, got 10":
         lambda model: translation.translate(model, "the cat " * 5),
 }  # fmt: skip
 

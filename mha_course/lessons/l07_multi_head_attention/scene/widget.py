@@ -20,6 +20,7 @@ from torch import nn
 
 from mha_course import plots
 from mha_course.attention import AttentionSteps
+from mha_course.datasets.grammar import words_of
 from mha_course.errors import require
 from mha_course.lessons.l07_multi_head_attention.scene.plan import ScenePlan
 from mha_course.lessons.l07_multi_head_attention.scene.static import attention_scene
@@ -172,7 +173,7 @@ class AttentionScene(CourseWidget):
 
     def _keep(self, result: dict[str, Any]) -> None:
         """Show the stages that were found; where none were, the course's of the given sentence."""
-        words = self.values["sentence"].split() if self.values else self._given_words
+        words = words_of(self.values["sentence"]) if self.values else self._given_words
         given = self._given if words == self._given_words else {}
         found = {name: result[name] for name in (*NAMES, "x") if result.get(name) is not None}
         if given:  # and so is x
