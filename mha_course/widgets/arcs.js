@@ -128,7 +128,15 @@ export class Arcs {
   press({ key }) {
     const { follow, queries } = this.shown;
     const last = queries.length - 1;
-    const steps = { ArrowLeft: follow - 1, ArrowRight: follow + 1, Home: 0, End: last };
+    const [before, after] = [follow - 1, follow + 1];
+    const steps = {
+      ArrowLeft: before,
+      ArrowUp: before,
+      ArrowRight: after,
+      ArrowDown: after,
+      Home: 0,
+      End: last,
+    };
     if (!Object.hasOwn(steps, key)) return false;
     const row = clamp(steps[key], 0, last);
     this.onFollow(row);

@@ -1,7 +1,7 @@
 // A card: a report or a question, choices, a field or buttons below it, and what they bring. Choices are marked here,
 // so that this works without a kernel; the kernel answers everything else.
 
-import { keepKeys, make, makeButton, setText } from "./dom.js";
+import { keepKeys, make, makeButton, makeSpeaker, setText } from "./dom.js";
 import { inView } from "./in_view.js";
 import { connect } from "./protocol.js";
 
@@ -99,9 +99,12 @@ function render({ model, el }) {
   const room = fromHTML("room", longest); // so that nothing below moves when it comes
   if (answers.length)
     root.append(make("div", "answers", ...answers), make("div", "reasons", reason, room));
-  root.append(bar, trouble, parts, fromHTML("details", details));
+  const speaker = makeSpeaker();
+  root.append(bar, trouble, parts, fromHTML("details", details), speaker.node);
   keepKeys(root);
   el.append(root);
+  // A verdict comes by itself, far from the focus: it is read out. A question is not, it waits on its page.
+  if (!answers.length) speaker.speak(root.querySelector(".report strong")?.textContent ?? "");
 
   let brought = "";
   function draw(state) {
@@ -113,6 +116,7 @@ function render({ model, el }) {
   kernel.follow();
   return () => {
     kernel.stop();
+    speaker.stop();
     root.remove();
   };
 }

@@ -40,30 +40,32 @@ export function setText(node, text) {
 /** Whether a key belongs to the browser or to JupyterLab; Shift is ours. */
 export const hasModifier = (event) => event.ctrlKey || event.metaKey || event.altKey;
 
-/** Keep keys from JupyterLab, which would take them for commands; Tab, Escape and what has a modifier stay its own. */
+/** Whether a key is JupyterLab's or the browser's even inside a widget: it leaves the widget or runs the cell. */
+const leaves = (event) =>
+  hasModifier(event) ||
+  ["Tab", "Escape"].includes(event.key) ||
+  (event.shiftKey && event.key === "Enter");
+
+/** Keep keys from JupyterLab, which would take them for commands: x cuts the cell. */
 export function keepKeys(root) {
   root.addEventListener("keydown", (event) => {
-    const theirs = hasModifier(event) || ["Tab", "Escape"].includes(event.key);
-    if (!theirs && !(event.shiftKey && event.key === "Enter")) event.stopPropagation();
+    if (!leaves(event)) event.stopPropagation();
   });
 }
 
 /**
- * Answer to keys of a picture before JupyterLab does, which listens on the document: so we listen on the window.
- * `answer(event, target)` says whether a key was one of ours; fields and buttons answer by themselves. Return how to stop.
+ * Answer to keys of a picture, and keep all others from JupyterLab, as keepKeys does. JupyterLab listens on the document, so
+ * we listen on the window. `answer(event, target)` says whether a key was one of ours; fields and buttons answer by
+ * themselves. Return how to stop.
  */
 export function catchKeys(root, answer) {
   function press(event) {
     const path = event.composedPath();
-    const [target] = path;
     if (!path.includes(root) || hasModifier(event) || event.key === "Tab") return;
-    const ours = answer(event, target);
-    const typed = target.matches("input, select") && event.key !== "Escape";
-    const pressed = target.matches("button, summary") && [" ", "Enter"].includes(event.key);
-    if (typed || pressed) event.stopPropagation();
-    if (!ours) return;
-    event.preventDefault();
-    event.stopImmediatePropagation(); // what holds this picture listens on the window, too
+    const ours = answer(event, path[0]);
+    if (ours) event.preventDefault();
+    if (ours) event.stopImmediatePropagation(); // what holds this picture listens on the window, too
+    else if (!leaves(event)) event.stopPropagation();
   }
   window.addEventListener("keydown", press, true);
   return () => window.removeEventListener("keydown", press, true);

@@ -120,6 +120,7 @@ def test_a_question_is_answered_by_keys_and_marked_where_it_stands(lab_page):
 def test_a_card_brings_hints_a_trace_and_the_solution(lab_page):
     page = lab_page([DEFINED], height=1400)
     card = page.locator(".mha-card")
+    card.locator("[aria-live]", has_text="Stopped with an error").wait_for(state="attached")
     card.get_by_role("button", name="Hint", exact=True).press("Enter")
     card.get_by_text("Hint 1 of 4").wait_for()
     again = card.get_by_role("button", name="Next hint")

@@ -176,6 +176,9 @@ class Explorer extends Stage {
     this.turn.hidden = !this.maps.words;
     setText(this.turn, unfolded ? "Back to the sentence" : "Show as a table");
     this.root.classList.toggle("unfolded", unfolded);
+    // What is about to be hidden takes no focus that would then be lost.
+    this.arcs.node.inert = unfolded;
+    this.table.inert = !unfolded;
     if (!first && this.maps.words) unfold(this, unfolded);
   }
 
