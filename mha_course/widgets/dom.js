@@ -64,7 +64,8 @@ export function catchKeys(root, answer) {
     if (!path.includes(root) || hasModifier(event) || event.key === "Tab") return;
     const ours = answer(event, path[0]);
     if (ours) event.preventDefault();
-    if (ours) event.stopImmediatePropagation(); // what holds this picture listens on the window, too
+    if (ours)
+      event.stopImmediatePropagation(); // what holds this picture listens on the window, too
     else if (!leaves(event)) event.stopPropagation();
   }
   window.addEventListener("keydown", press, true);
