@@ -11,7 +11,8 @@ from typing import Any
 
 from mha_course.errors import ShapeError
 from mha_course.exercises.attention_mistakes import STEP_MISTAKES
-from mha_course.exercises.spec import Exercise, Lesson, Mistake, Question
+from mha_course.exercises.spec import Exercise, Lesson, Mistake
+from mha_course.questions import Question
 
 # The one arrow that goes up: l00_start_here, l01_projection, … are above this room, and are loaded
 # by name.

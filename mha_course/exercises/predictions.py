@@ -18,9 +18,8 @@ from mha_course.exercises.catalogue import LESSONS, QUESTIONS
 from mha_course.exercises.live_card import live_card
 from mha_course.exercises.progress_store import update
 from mha_course.exercises.reading import has_form, read_answer
-from mha_course.exercises.spec import Question
 from mha_course.markup import box, isolate_text
-from mha_course.questions import predicted
+from mha_course.questions import Question, predicted
 
 # Those of lessons without exercises say that the lesson is done.
 COUNTED = {name for each in LESSONS if not each.exercises for name in each.questions}

@@ -15,7 +15,6 @@ from torch.nn import functional as F
 
 from mha_course import caching
 from mha_course.attention import MultiHeadAttention, attention, merge_heads, split_heads
-from mha_course.exercises.reviews import review_questions
 from mha_course.experiments import faulty_attention
 from mha_course.experiments.leakage import token_dependence
 from mha_course.flash import merge_partials, tiled_attention
@@ -25,6 +24,7 @@ from mha_course.lessons.l17_what_heads_do.exercises import relation_score
 from mha_course.lessons.l18_real_models.exercises import gpt2_qkv, to_half_split
 from mha_course.masks import causal_mask, causal_mask_for_cache, combine_masks, padding_mask
 from mha_course.positions import rope, sinusoidal_encoding
+from mha_course.questions import review_questions
 
 REVIEWS = review_questions()
 
