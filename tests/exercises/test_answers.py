@@ -65,7 +65,7 @@ def close(*pair):
     return torch.allclose(*pair, atol=1e-9)
 
 
-def choice_if(holds, choice):
+def when(holds, choice):
     """Return a choice in words where what it says holds."""
     return choice if holds else f"not: {choice}"
 
@@ -163,7 +163,7 @@ def without_head_1():
     model = ablate_heads(trained_model(), [(1, 1)])
     asked = "the grey cat that chased the loud dogs were hungry , so <mask> ate greedily"
     word, probability = guess(asked, model=model)[0]
-    return choice_if(probability > 0.5, word)
+    return when(probability > 0.5, word)
 
 
 def context_of_a(*points):
@@ -184,30 +184,30 @@ def column_of_weights(tokens, *_):
 # 1 Projection
 def whose_heads(width, heads, size):
     moved = (draw(width, width) @ torch.eye(width)[0].double()).view(heads, size)
-    return {4: "all four"}.get(int(moved.any(-1).sum()))
+    return when(moved.any(-1).sum() == 4, "all four")
 
 
 def exchanged_values():
     before, after = attention(Q, K, V), attention(Q, K, V.flip(2))
     only_contexts = close(before[1], after[1]) and not close(before[0], after[0])
-    return choice_if(only_contexts, "the contexts alone")
+    return when(only_contexts, "the contexts alone")
 
 
 def square_weight_forgotten(*n):
     weight, x = draw(*n[:2]), draw(*n[2:])
-    return choice_if(not close(x @ weight, x @ weight.T), "it gives other numbers")
+    return when(not close(x @ weight, x @ weight.T), "it gives other numbers")
 
 
 def projected_zero(*n):
     layer = nn.Linear(*n)
-    return choice_if(close(layer(torch.zeros(n[0])), layer.bias), "its bias")
+    return when(close(layer(torch.zeros(n[0])), layer.bias), "its bias")
 
 
 # 2 Head splitting
 def no_transpose(*n):
     q, k = draw(*n[:4]), draw(*n[:4])
     to_heads = (q @ k.transpose(*n[4:])).shape == (*n[:2], n[2], n[2])
-    return choice_if(to_heads, "heads to heads, in each token")
+    return when(to_heads, "heads to heads, in each token")
 
 
 # 3 Scores and scaling
@@ -223,7 +223,7 @@ def scores_fit(*n):
     fewer_keys = raises(lambda: q[:, :, :queries] @ k[:, :, :queries])
     always = raises(lambda: q @ k) and raises(lambda: q[0, 0] @ k[0, 0]) and fewer_keys
     holds = always and (q @ k.mT).shape[2:] == (queries, keys)
-    return choice_if(holds, f"the {keys} of k stands where a {width} is needed")
+    return when(holds, f"the {keys} of k stands where a {width} is needed")
 
 
 def saturated_row(lead, *_):
@@ -234,7 +234,7 @@ def saturated_row(lead, *_):
 def whose_score(batch, head, query, key, _):
     product = Q[batch, head, query] @ K[batch, head, key]
     choice = f"head {head}: query {query} with key {key}"
-    return choice_if(close(STEPS.scores[batch, head, query, key], product), choice)
+    return when(close(STEPS.scores[batch, head, query, key], product), choice)
 
 
 # 4 Softmax
@@ -247,12 +247,12 @@ def softmax_axis(*n):
 
 def all_hidden(score):
     weights = torch.randn(4).masked_fill(torch.ones(4, dtype=torch.bool), score).softmax(-1)
-    return choice_if(weights.tolist() == [0.25] * 4, "all alike")
+    return when(weights.tolist() == [0.25] * 4, "all alike")
 
 
 def large_scores(score):
     exponentials = torch.tensor([float(score)] * 3).exp()
-    return choice_if((exponentials / exponentials.sum()).isnan().all(), "all NaN")
+    return when((exponentials / exponentials.sum()).isnan().all(), "all NaN")
 
 
 # 5 Weighted sum
@@ -260,7 +260,7 @@ def shuffle():
     order = [3, 0, 4, 2, 1]
     before, after = itself(X), itself(X[:, order])
     alike = close(before[:, order], after) and not close(before, after)
-    return choice_if(alike, "the same results, shuffled alike")
+    return when(alike, "the same results, shuffled alike")
 
 
 # 6 Concatenation
@@ -276,7 +276,7 @@ def output_mixes(heads, head):
     changed = torch.zeros(heads, 3)
     changed[head] = 1.0
     reached = (torch.eye(3 * heads) @ changed.flatten()).nonzero().flatten()
-    return choice_if(reached.tolist() == [0, 1, 2], "the first half")
+    return when(reached.tolist() == [0, 1, 2], "the first half")
 
 
 def merged_at_once(*n):
@@ -312,7 +312,7 @@ def divide_by_d(width, _, divisor):
     none, root, whole = (
         float((q @ k.mT / divisor**power).softmax(-1).max()) for power in (0, 0.5, 1)
     )
-    return choice_if(none > 0.99 and whole < 2 / 200 < root, "they are nearly all alike")
+    return when(none > 0.99 and whole < 2 / 200 < root, "they are nearly all alike")
 
 
 @torch.enable_grad()
@@ -352,7 +352,7 @@ def true_means():
     by_function = LAYER.out_proj(merge_heads(attend(Q, K, V, attn_mask=CAUSAL)))
     by_module = to_torch(LAYER)(X, X, X, attn_mask=CAUSAL)[0]
     holds = close(by_function, want) and not close(by_module, want)
-    return choice_if(holds, "only F.scaled_dot_product_attention")
+    return when(holds, "only F.scaled_dot_product_attention")
 
 
 def dog_bites_man(layers):
@@ -360,7 +360,7 @@ def dog_bites_man(layers):
     for _ in range(layers):
         layer = double_layer(4)
         first, second = first + layer(first)[0], second + layer(second)[0]
-    return choice_if(close(first, second.flip(1)), "not at all")
+    return when(close(first, second.flip(1)), "not at all")
 
 
 @torch.enable_grad()
@@ -373,7 +373,7 @@ def without_w_o():
         (gradient,) = torch.autograd.grad(result[0, 2, 0], context, retain_graph=True)
         used.append(int(gradient[0, :, 2].any(-1).sum()))
     holds = merged.shape == X.shape and used == [1, 4]
-    return choice_if(holds, "no output number can use two heads")
+    return when(holds, "no output number can use two heads")
 
 
 def heads_reordered(a, b):
@@ -384,12 +384,12 @@ def heads_reordered(a, b):
         part.weight.data = part.weight[rows]
         part.bias.data = part.bias[rows]
     layer.out_proj.weight.data = layer.out_proj.weight[:, rows]
-    return choice_if(close(layer(X)[0], STEPS.out), "it stays the same")
+    return when(close(layer(X)[0], STEPS.out), "it stays the same")
 
 
 def forgotten_batch_first(*n):
     weights = nn.MultiheadAttention(*n[5:])(*[torch.ones(n[:3])] * 3)[1]
-    return choice_if(weights.shape == (n[1], n[0], n[0]), f"over the {n[0]} sentences")
+    return when(weights.shape == (n[1], n[0], n[0]), f"over the {n[0]} sentences")
 
 
 def scaled_before(width, divisor):
@@ -419,31 +419,31 @@ def three_axes(sentences, heads):
     mask = torch.ones(sentences, 5, 5, dtype=torch.bool)
     mask[1, :, 3:] = False  # meant for sentence 1
     hidden = ~seen(mask, heads)[:, :, 0, -1]  # (B, H)
-    return choice_if(hidden.tolist() == [[False, True]] * sentences, "head h gets mask h")
+    return when(hidden.tolist() == [[False, True]] * sentences, "head h gets mask h")
 
 
 def who_ignores(tokens, pads):
     module = nn.MultiheadAttention(24, 4, batch_first=True)
     real = torch.arange(tokens + pads)[None] < tokens
     weights = module(*[torch.ones(1, tokens + pads, 24)] * 3, key_padding_mask=real)[1]
-    return choice_if(torch.equal(weights[0, 0] > 0, ~real[0]), "the two pads")
+    return when(torch.equal(weights[0, 0] > 0, ~real[0]), "the two pads")
 
 
 def after_softmax(_):
     leaks = later_seen(lambda x: (x @ x.mT).softmax(-1).masked_fill(~CAUSAL, 0.0) @ x)
-    return choice_if(leaks, "yes, through the sum")
+    return when(leaks, "yes, through the sum")
 
 
 def mask_in_one_layer(_):
     last = later_seen(lambda x: LAYER(x, mask=CAUSAL)[0])
     both = later_seen(lambda x: LAYER(LAYER(x)[0], mask=CAUSAL)[0])
-    return choice_if(both and not last, "yes, through the first layer")
+    return when(both and not last, "yes, through the first layer")
 
 
 # 9 Cross-attention
 def later_word():
     reached = token_dependence(lambda x: LAYER(x, MEMORY)[0], X)
-    return choice_if(torch.equal(reached, torch.eye(5) > 0), "no")
+    return when(torch.equal(reached, torch.eye(5) > 0), "no")
 
 
 # 10 Positions
@@ -452,13 +452,13 @@ def first_two_exchanged(layers, _, tokens):
     other = x[:, [1, 0, *range(2, tokens)]]
     for _ in range(layers):
         x, other = x + LAYER(x, mask=mask)[0], other + LAYER(other, mask=mask)[0]
-    return choice_if(not close(x[:, -1], other[:, -1]), "yes")
+    return when(not close(x[:, -1], other[:, -1]), "yes")
 
 
 def far_away(*positions):
     encoding = sinusoidal_encoding(200, 24)[[*positions]]
     near, far = encoding[0] @ encoding[1], encoding[2] @ encoding[3]
-    return choice_if(torch.isclose(near, far, rtol=1e-4), "the same")
+    return when(torch.isclose(near, far, rtol=1e-4), "the same")
 
 
 def slowest_pair(width, base, *_):
@@ -469,12 +469,12 @@ def slowest_pair(width, base, *_):
 def turned_values(moved):
     places = torch.arange(5), torch.arange(moved, moved + 5)
     now, later = (attend(rope(Q, at), rope(K, at), rope(V, at)) for at in places)
-    return choice_if((now - later).abs().max() > 1e-3, "the context changes")
+    return when((now - later).abs().max() > 1e-3, "the context changes")
 
 
 def both_moved(a, b, score, c, d):
     first = rope(Q, [a] * 5) @ rope(K, [b] * 5).mT
-    return choice_if(close(first, rope(Q, [c] * 5) @ rope(K, [d] * 5).mT), str(score))
+    return when(close(first, rope(Q, [c] * 5) @ rope(K, [d] * 5).mT), str(score))
 
 
 # 11 KV cache and fewer KV heads
@@ -490,13 +490,13 @@ def read_later():
 def word_appended():
     x = draw(1, 7, 6)
     before, after = itself(x[:, :6]), itself(x)
-    return choice_if(not any(close(before[0, t], after[0, t]) for t in range(6)), "none")
+    return when(not any(close(before[0, t], after[0, t]) for t in range(6)), "none")
 
 
 def always_zero(position):
     here, right = ((rope(Q, at), rope(K, at), V) for at in ([position] * 5, range(5)))
     plain = close(attend(*here), STEPS.context) and not close(attend(*here), attend(*right))
-    return choice_if(plain, "attention without positions")
+    return when(plain, "attention without positions")
 
 
 def shared_prefix(size, _, length, other, common):
@@ -523,7 +523,7 @@ def flash_work():
     q, k, v = torch.zeros(3, 2, 4, 32, 6)
     whole = kernels.flops(attention, q, k, v)
     tiled = kernels.flops(flash.tiled_attention, q, k, v, 8)
-    return choice_if(whole == tiled, "the same number")
+    return when(whole == tiled, "the same number")
 
 
 def running_sum(maximum, total, score, _):
@@ -553,7 +553,7 @@ def flash_saved():
         context = flash.tiled_attention(q, k, v, 4)
     known = {context.data_ptr(), *(x.data_ptr() for x in (q, k, v))}
     sizes = [tensor.numel() for tensor in saved if tensor.data_ptr() not in known]
-    return choice_if(max(sizes) == 2 * 4 * 16, "one number for each query")
+    return when(max(sizes) == 2 * 4 * 16, "one number for each query")
 
 
 def rising_scores():
@@ -583,7 +583,7 @@ def handed_over():
     exact = close(flash.merge_partials(maxima, sums, contexts), STEPS.context)
     takes = [*inspect.signature(flash.merge_partials).parameters]
     enough = exact and takes == ["maxima", "sums", "contexts"]
-    return choice_if(enough, "context, maximum and sum")
+    return when(enough, "context, maximum and sum")
 
 
 # 13 Encoder block
@@ -593,12 +593,12 @@ def residual_gradient(_):
     silence(part)
     x, above = torch.randn(2, 5, 24).requires_grad_(), torch.randn(2, 5, 24)
     (below,) = torch.autograd.grad(x + part(x), x, above)
-    return choice_if(torch.equal(below, above), "all of it, unchanged")
+    return when(torch.equal(below, above), "all of it, unchanged")
 
 
 def feed_forward_reach():
     reached = token_dependence(EncoderBlock(24, 4, 96).double().feed_forward, X)
-    return choice_if(torch.equal(reached, torch.eye(5) > 0), "its own alone")
+    return when(torch.equal(reached, torch.eye(5) > 0), "its own alone")
 
 
 def where_numbers_are(width, factor):
@@ -628,7 +628,7 @@ def patch_beneath(rows, columns, _, patch):
 def patch_order(*_):
     image = torch.arange(3 * 20 * 28).view(1, 3, 20, 28)  # every pixel tells what it is
     row_first = torch.equal(vision.patchify(image, 4)[0, 0, :4], image[0, 0, 0, :4])
-    return choice_if(row_first, "four pixels of the top row, red")
+    return when(row_first, "four pixels of the top row, red")
 
 
 def vit_tokens(_, height, width, *patch):
@@ -643,7 +643,7 @@ def shuffled_patches():
     model.position_embedding.zero_()
     images = torch.rand(1, 3, 20, 28).double()
     shuffled = vision.unpatchify(vision.patchify(images, 4).flip(1), 4, 7)
-    return choice_if(close(model(images), model(shuffled)), "the same")
+    return when(close(model(images), model(shuffled)), "the same")
 
 
 def votes_of_patches(*_):
@@ -681,7 +681,7 @@ def who_guesses():
 def causal_padding():
     model = language_model.new_language_model(0).double().eval()
     filled = torch.cat((CAT, torch.full((1, 4), language.PAD)), dim=1)
-    return choice_if(close(model(CAT), model(filled)[:, : CAT.size(1)]), "nothing")
+    return when(close(model(CAT), model(filled)[:, : CAT.size(1)]), "nothing")
 
 
 def loss_at_best():
@@ -703,7 +703,7 @@ def poor_drafts():
         speculation.speculate(model, small, CAT[:, :1], 3, torch.Generator().manual_seed(0))[1]
         for small in (model, opposite)
     )
-    return choice_if(same_text and poor > good, "the speed alone")
+    return when(same_text and poor > good, "the speed alone")
 
 
 def draft_kept(drafted, wanted):
@@ -716,7 +716,7 @@ def without_mask():
     model, ids = language_model.new_language_model(0, see_ahead=True).eval(), CAT[:, :-1]
     other = ids.clone()
     other[0, 3] += 1  # the target of place 2
-    return choice_if(not torch.equal(model(ids)[0, 2], model(other)[0, 2]), "far below the limit")
+    return when(not torch.equal(model(ids)[0, 2], model(other)[0, 2]), "far below the limit")
 
 
 def below_the_limit():
@@ -727,7 +727,7 @@ def below_the_limit():
         language_model.perplexity(by_heart, texts) < language_model.limit(texts, "train")
         for texts in (known, fresh)
     ]
-    return choice_if(below == [True, False], "nothing yet: look at fresh text")
+    return when(below == [True, False], "nothing yet: look at fresh text")
 
 
 # 16 Why many heads
@@ -743,13 +743,13 @@ def twin_heads(*_):
     """Train two heads that start alike for a few steps, and compare what they have become."""
     layers = learn(TwoTokenSum(), 2, runs=1, steps=5, count=8, identical_heads=True).layers
     heads = [weight.unbind(1) for weight in layers.parameters() if weight.dim() > 2]
-    return choice_if(all(torch.equal(*pair) for pair in heads), "bit for bit the same")
+    return when(all(torch.equal(*pair) for pair in heads), "bit for bit the same")
 
 
 def thin_part(*_):
     """Compare what ships: what widening one of the two leaves thin."""
     r2 = {part: fmean(runs) for part, runs in precomputed.load().thin[16].items()}
-    return choice_if(r2["v"] > 0.95 > r2["q and k"], "q and k")
+    return when(r2["v"] > 0.95 > r2["q and k"], "q and k")
 
 
 def rank_of_scores(width, heads, tokens, *_):
@@ -760,7 +760,7 @@ def rank_of_scores(width, heads, tokens, *_):
 def twin_outputs(_):
     once, doubled = torch.cat((W[:6], W[:6])), 2 * W[:6]
     both = V[:, [1, 1]].transpose(1, 2).flatten(2) @ once
-    return choice_if(close(both, V[:, 1] @ doubled), "double them")
+    return when(close(both, V[:, 1] @ doubled), "double them")
 
 
 # 17 What heads do
@@ -834,18 +834,18 @@ def lowest_loss(*_):
     """Compare what ships of cases 1 and 7, on held-out text and where nothing is ahead."""
     best, *ahead = shipped("right", "mask-after-softmax", "merge-without-transpose")
     below = all(case.at_once <= best.at_once and case.in_use > 2 * best.in_use for case in ahead)
-    return choice_if(below, "they see some of what they should guess")
+    return when(below, "they see some of what they should guess")
 
 
 def padding_unseen(_):
     best, case = shipped("right", "mask-inverted")
-    return choice_if(case.losses == best.losses, "nothing at all")
+    return when(case.losses == best.losses, "nothing at all")
 
 
 def own_order(*_):
     best, case = shipped("right", "kv-repeat-interleaved-wrongly")
     cost = max(case.in_use / best.in_use, case.losses[-1] / best.losses[-1]) - 1
-    return choice_if(cost < 0.02, "nothing")
+    return when(cost < 0.02, "nothing")
 
 
 def sums_show(check, ways):
@@ -863,7 +863,7 @@ def unseen_with_one_head():
         case.load_state_dict(right.state_dict())
         if close(case(x, mask=real), right(x, mask=real)):
             unseen.append(name)
-    return choice_if(unseen == ["view-without-transpose"], "a split without a transpose")
+    return when(unseen == ["view-without-transpose"], "a split without a transpose")
 
 
 # Where a line is enough; the others are functions of their names. What takes arguments gets the
@@ -873,19 +873,19 @@ SHORT = {
     "dot-with-minus": lambda *n: T(*n[:2]) @ T(*n[2:]),
     "twice-as-long-vector": lambda product, factor: T(product) @ (factor * T(1)),
     "lead-of-two": lambda lead: row(lead, 0, 5)[0] / row(lead, 0, 5)[1],
-    "all-on-one": lambda *n: choice_if(T(*n) @ T(3, 7) == 3, "the vector of “cat”"),
+    "all-on-one": lambda *n: when(T(*n) @ T(3, 7) == 3, "the vector of “cat”"),
     "linear-weight": lambda *n: nn.Linear(*n[:2]).weight.shape,
     "linear-result": lambda *n: nn.Linear(*n[3:])(torch.ones(n[:3])).shape,
     "which-crashes": lambda *n: raising(
         "which-crashes", x=torch.ones(n[:3]), W=torch.ones(n[3:]), F=F
     ),
     "fused-parameters": lambda *n: parameters(nn.Linear(*n)),
-    "longer-sentence": lambda factor: choice_if(
+    "longer-sentence": lambda factor: when(
         LAYER.steps(X.repeat(1, factor, 1)).q.numel() == factor * Q.numel(), "q, k and v"
     ),
-    "one-matrix-for-both": lambda: choice_if(close(Q @ Q.mT, (Q @ Q.mT).mT), "They are symmetric"),
+    "one-matrix-for-both": lambda: when(close(Q @ Q.mT, (Q @ Q.mT).mT), "They are symmetric"),
     "split-shape": lambda *n: torch.ones(n[:3]).view(n[3:7]).transpose(*n[7:]).shape,
-    "half-and-half": lambda *n: choice_if(
+    "half-and-half": lambda *n: when(
         close(T(*n) @ MEMORY[:, :2], MEMORY[:, :2].mean(1)), "the mean of the two values"
     ),
     "wrong-row": lambda *n: (
@@ -894,7 +894,7 @@ SHORT = {
     "view-or-not": lambda *n: raising(
         "view-or-not", heads=torch.ones(2, 5, 24).view(n[:4]).transpose(*n[4:])
     ),
-    "contiguous-copies": lambda heads: choice_if(
+    "contiguous-copies": lambda heads: when(
         torch.ones(2, 5, heads, 6).transpose(1, 2).is_contiguous(), "no"
     ),
     "query-length": lambda *n: MultiHeadAttention(*n).steps(torch.ones(1, 2, n[0])).q.size(-1),
@@ -907,7 +907,7 @@ SHORT = {
     "moved-by-transpose": lambda *n: n[4] * (Q.data_ptr() != Q.transpose(*n[5:]).data_ptr()),
     "twice-the-text": lambda *n: (torch.ones(n[-1], 12) @ torch.ones(n[-1], 12).T).numel(),
     "which-width": lambda width, heads: (width // heads) ** 0.5,
-    "scale-of-one": lambda lead, factor: choice_if(
+    "scale-of-one": lambda lead, factor: when(
         row(0, 0, 0, lead).max() < 0.5 and row(0, 0, 0, factor * lead).max() > 0.99,
         "it comes close to 1",
     ),
@@ -916,46 +916,40 @@ SHORT = {
     "score-multiplications": lambda queries, keys, width: (
         torch.ones(queries, 1, width) * torch.ones(keys, width)
     ).numel(),
-    "softmax-shift": lambda shift: choice_if(
-        close(S.softmax(-1), (S + shift).softmax(-1)), "nothing"
-    ),
+    "softmax-shift": lambda shift: when(close(S.softmax(-1), (S + shift).softmax(-1)), "nothing"),
     "most-entropy": lambda tokens: torch.special.entr(torch.full((tokens,), 1 / tokens)).sum(),
     "ratio-of-nine": lambda _, first, ratio, _log: row(first, math.log(ratio))[1],
     "hidden-third": lambda *weights: row(*T(*weights[:2]).log(), -torch.inf)[0],
-    "weight-of-minus-inf": lambda: choice_if(row(1, -torch.inf, 2)[1] == 0, "exactly 0"),
+    "weight-of-minus-inf": lambda: when(row(1, -torch.inf, 2)[1] == 0, "exactly 0"),
     "softmax-again": lambda *weights: row(*weights[:2])[0],
-    "uniform-weights": lambda: choice_if(
-        close(T(*[0.2] * 5) @ X, X.mean(1)), "the mean of the values"
-    ),
+    "uniform-weights": lambda: when(close(T(*[0.2] * 5) @ X, X.mean(1)), "the mean of the values"),
     "context-shape": lambda *n: (torch.ones(n[:4]) @ torch.ones(n[4:])).shape,
-    "own-width": lambda width: choice_if(
+    "own-width": lambda width: when(
         attend(*torch.ones(2, 3, width), torch.ones(3, 2 * width)).size(-1) == 2 * width,
         "any number",
     ),
     "two-numbers": lambda *n: T(*n[:2]) @ T(*n[2:]),
-    "constant-added": lambda: choice_if(
-        close(STEPS.weights @ (V + 3), STEPS.context + 3), "c itself"
-    ),
+    "constant-added": lambda: when(close(STEPS.weights @ (V + 3), STEPS.context + 3), "c itself"),
     "doubled-token": lambda tokens, copies: row(*[3] * (tokens + copies - 1))[:copies].sum(),
-    "empty-column": lambda weight: choice_if(
+    "empty-column": lambda weight: when(
         weight == 0 and close(HOLED @ V, HOLED @ (V + ONE[:, None])),
         "No context contains A's value",
     ),
-    "negative-context": lambda: choice_if((STEPS.weights @ V.abs() > 0).all(), "never"),
+    "negative-context": lambda: when((STEPS.weights @ V.abs() > 0).all(), "never"),
     "one-head-mixture": lambda: only(name for name, (a, b) in PAIRS.items() if a * b > 0),
     "wide-values": lambda heads, values, width: nn.Linear(heads * values, width).weight.shape,
     "count-heads": lambda width, *heads: [
         parameters(nn.MultiheadAttention(width, number)) for number in heads
     ],
-    "which-is-other": lambda _: choice_if(
+    "which-is-other": lambda _: when(
         nn.Linear(12, 12).weight.numel() < nn.Linear(12, 2 * 12).weight.numel(),
         "every head as wide as d_model",
     ),
     **{f"broken-{case}": broken for case in CASES},
-    "fused-merge": lambda: choice_if(
+    "fused-merge": lambda: when(
         attend(*torch.randn(3, 2, 5, 4, 6).transpose(2, 3)).transpose(1, 2).is_contiguous(), "no"
     ),
-    "bias-of-keys": lambda: choice_if(
+    "bias-of-keys": lambda: when(
         close((Q @ K.mT).softmax(-1), (Q @ (K + V[..., :1, :]).mT).softmax(-1)), "nothing"
     ),
     "causal-count": lambda tokens, _: causal_mask(tokens).sum(),
@@ -970,14 +964,14 @@ SHORT = {
             1
         ].shape
     ),
-    "first-token-context": lambda: choice_if(
+    "first-token-context": lambda: when(
         close(attention(Q, K, V, CAUSAL)[0][..., 0, :], V[..., 0, :]), "its value"
     ),
     "last-row-of-both": lambda length, size, _: combine_masks(
         causal_mask(size), padding_mask([length], size)
     )[0, 0, -1].sum(),
     "two-new-tokens": lambda _, new, total: causal_mask_for_cache(new, total)[0].sum(),
-    "small-fill": lambda fill, visible: choice_if(
+    "small-fill": lambda fill, visible: when(
         row(visible, visible, fill)[2] > 0.999, "to the hidden keys"
     ),
     "cross-weights": lambda *n: (
@@ -987,17 +981,15 @@ SHORT = {
         {tuple((torch.ones(7, 24) @ torch.ones(24)).tolist()) for _ in range(steps)}
     ),
     "translated-length": lambda *n: LAYER(draw(1, n[0], 24), draw(1, n[1], 24))[0].size(1),
-    "cross-parameters": lambda: choice_if(CROSS.shape == STEPS.out.shape, "they are equal"),
-    "shuffled-memory": lambda: choice_if(
-        close(CROSS, LAYER(X, MEMORY.flip(1))[0]), "it stays the same"
-    ),
+    "cross-parameters": lambda: when(CROSS.shape == STEPS.out.shape, "they are equal"),
+    "shuffled-memory": lambda: when(close(CROSS, LAYER(X, MEMORY.flip(1))[0]), "it stays the same"),
     "memory-padding": lambda batch, _, size, *_n: padding_mask([3] * batch, size).shape,
     "one-token-memory": lambda queries: LAYER(draw(1, queries, 24), MEMORY[:, :1])[1].mean(),
-    "bag-of-words": lambda: choice_if(close(itself(X)[:, 2], itself(X.flip(1))[:, 2]), "the same"),
+    "bag-of-words": lambda: when(close(itself(X)[:, 2], itself(X.flip(1))[:, 2]), "the same"),
     "length-after-rope": lambda length, at: (
         rope(F.normalize(Q, dim=-1) * length, [at] * 5).norm(dim=-1).mean()
     ),
-    "at-position-zero": lambda at: choice_if(close(rope(Q, [at] * 5), Q), "the same vector"),
+    "at-position-zero": lambda at: when(close(rope(Q, [at] * 5), Q), "the same vector"),
     "partner-of-channel": lambda width, _, _half, channel: rope(
         torch.eye(width)[channel][None, None, None], [3]
     ).nonzero()[-1, -1],
@@ -1022,11 +1014,11 @@ SHORT = {
     "rows-of-tiles": lambda heads, keys, size, _: (
         heads * len({str(rows) for rows, _ in flash.blocks(1, keys, size)})
     ),
-    "how-exact": lambda: choice_if(
+    "how-exact": lambda: when(
         (flash.tiled_attention(Q, K, V, 2) - STEPS.context).abs().max() < 1e-12,
         "equal up to rounding",
     ),
-    "first-block-hidden": lambda: choice_if((T(-torch.inf) - T(-torch.inf)).exp().isnan(), "NaN"),
+    "first-block-hidden": lambda: when((T(-torch.inf) - T(-torch.inf)).exp().isnan(), "NaN"),
     "causal-tiles": lambda rows, columns, _: (
         causal_mask(8 * rows).view(rows, 8, columns, 8).any(3).any(1).sum()
     ),
@@ -1034,7 +1026,7 @@ SHORT = {
     "dropout-values": lambda p, x: (
         F.dropout(torch.full((1000,), float(x)), p, training=True).unique().tolist()
     ),
-    "shifted-token": lambda shift: choice_if(
+    "shifted-token": lambda shift: when(
         close(F.layer_norm(X, (24,)), F.layer_norm(X + shift, (24,))), "nothing"
     ),
     "how-many-means": lambda *n: torch.native_layer_norm(draw(*n[:3]), n[3:], None, None, 1e-5)[
@@ -1055,13 +1047,13 @@ SHORT = {
     "perplexity-of-dice": lambda count: F.cross_entropy(
         torch.zeros(1, count), torch.tensor([7])
     ).exp(),
-    "values-exchanged": lambda a, b, *_: choice_if(
+    "values-exchanged": lambda a, b, *_: when(
         close(T(a / b, a / b) @ S[:2], T(a / b, a / b) @ S[[1, 0]]), "it stays the same"
     ),
-    "zero-query": lambda factor: choice_if(
+    "zero-query": lambda factor: when(
         close(attend(factor * Q, K, V)[..., 0, :], V.mean(2)), "the mean of all values"
     ),
-    "mean-ablated": lambda: choice_if(
+    "mean-ablated": lambda: when(
         close(X.expand(4, 5, 24).mean(0), X[0]) and bool(X.abs().sum() > 0), "not at all"
     ),
     "mean-relation": lambda *weights: relation_score(
