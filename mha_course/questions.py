@@ -150,6 +150,12 @@ def all_questions() -> tuple[LessonQuestions, ...]:
 
 
 @cache
+def page_questions() -> Mapping[str, Question]:
+    """Return the questions that pages ask by their ids. Raises: ShapeError."""
+    return {name: each for lesson in all_questions() for name, each in lesson.page.items()}
+
+
+@cache
 def review_questions() -> Mapping[str, Question]:
     """Return the questions that reviews ask by their ids. Raises: ShapeError."""
     return {name: each for lesson in all_questions() for name, each in lesson.review.items()}
@@ -157,26 +163,31 @@ def review_questions() -> Mapping[str, Question]:
 
 def histories(content: Mapping[str, Any]) -> dict[str, History]:
     """Return the answers that are kept of each question; what makes no sense is left out."""
-    kept = content.get("review")
-    found = dict[str, History]()
-    for name, answers in kept.items() if isinstance(kept, dict) else ():
+    reviews = content.get("review")
+    if not isinstance(reviews, dict):
+        return {}
+    answered = dict[str, History]()
+    for name, answers in reviews.items():
         for answer in answers if isinstance(answers, list) else ():
             match answer:
-                case [int() | float() as when, bool(right)]:
-                    found.setdefault(name, []).append((when, right))
-    return found
+                case [int() | float() as time, bool(right)]:
+                    answered.setdefault(name, []).append((time, right))
+    return answered
 
 
 def is_due(history: History, now: float) -> bool:
-    """Whether a question is to be asked: the interval grows with each right answer after the first,
-    and a wrong one begins again. An answer from the future is one of a clock that was wrong.
+    """Return True for a question that is to be asked: never answered, or its interval is over.
+
+    The interval grows with each right answer after the first, and a wrong one begins again.
     """
     if not history:
         return True
     wrong = [at for at, (_, right) in enumerate(history) if not right]
     step = len(history) - 1 - max(wrong, default=0)
+    interval = INTERVALS[min(step, len(INTERVALS) - 1)] * DAY
     elapsed = now - history[-1][0]
-    return not 0 <= elapsed < INTERVALS[min(step, len(INTERVALS) - 1)] * DAY
+    # An answer from the future was dated by a clock that was wrong.
+    return elapsed < 0 or elapsed >= interval
 
 
 def due(content: Mapping[str, Any], now: float) -> list[str]:
@@ -186,15 +197,19 @@ def due(content: Mapping[str, Any], now: float) -> list[str]:
         if isinstance(entry, dict) and entry.get("status") == "correct":
             done.add(name)
     answered = histories(content)
-    recent = sum(0 <= now - when < 7 * DAY for each in answered.values() for when, _ in each)
-    waiting = list[tuple[int, float, str]]()
+    waiting = []
     for lesson in all_questions():
-        for name in lesson.review if done.issuperset(lesson.needs) else ():
+        if not done.issuperset(lesson.needs):
+            continue
+        for name in lesson.review:
             history = answered.get(name, [])
             if is_due(history, now):
                 last = history[-1][0] if history else 0.0
                 waiting.append((min(len(history), SIGHTS), last, name))
-    return [name for *_, name in sorted(waiting)[: max(0, min(ON_A_CARD, IN_A_WEEK - recent))]]
+    times = [time for history in answered.values() for time, _ in history]
+    in_a_week = sum(0 <= now - time < 7 * DAY for time in times)
+    count = max(0, min(ON_A_CARD, IN_A_WEEK - in_a_week))
+    return [name for *_, name in sorted(waiting)[:count]]
 
 
 def predicted(content: Mapping[str, Any]) -> set[str]:
