@@ -176,11 +176,6 @@ def context_of_a(*points):
     return only(inside)
 
 
-def column_of_weights(tokens, *_):
-    sums = torch.eye(tokens)[[0] * tokens].sum(0)  # all attend to token 0
-    return words("{} and {}", [sums.min(), sums.max()])
-
-
 # 1 Projection
 def whose_heads(width, heads, size):
     moved = (draw(width, width) @ torch.eye(width)[0].double()).view(heads, size)
@@ -459,11 +454,6 @@ def far_away(*positions):
     encoding = sinusoidal_encoding(200, 24)[[*positions]]
     near, far = encoding[0] @ encoding[1], encoding[2] @ encoding[3]
     return when(torch.isclose(near, far, rtol=1e-4), "the same")
-
-
-def slowest_pair(width, base, *_):
-    pair = width // 2 - 1
-    return round(2 * math.pi * base ** (2 * pair / width), -3)
 
 
 def turned_values(moved):
@@ -752,11 +742,6 @@ def thin_part(*_):
     return when(r2["v"] > 0.95 > r2["q and k"], "q and k")
 
 
-def rank_of_scores(width, heads, tokens, *_):
-    scores = double_layer(heads, width).steps(draw(1, tokens, width)).scores
-    return torch.linalg.matrix_rank(scores[0, 0])
-
-
 def twin_outputs(_):
     once, doubled = torch.cat((W[:6], W[:6])), 2 * W[:6]
     both = V[:, [1, 1]].transpose(1, 2).flatten(2) @ once
@@ -873,6 +858,9 @@ SHORT = {
     "dot-with-minus": lambda *n: T(*n[:2]) @ T(*n[2:]),
     "twice-as-long-vector": lambda product, factor: T(product) @ (factor * T(1)),
     "lead-of-two": lambda lead: row(lead, 0, 5)[0] / row(lead, 0, 5)[1],
+    "column-of-weights": lambda tokens, *_: words(
+        "{} and {}", torch.eye(tokens)[[0] * tokens].sum(0).aminmax()
+    ),
     "all-on-one": lambda *n: when(T(*n) @ T(3, 7) == 3, "the vector of “cat”"),
     "linear-weight": lambda *n: nn.Linear(*n[:2]).weight.shape,
     "linear-result": lambda *n: nn.Linear(*n[3:])(torch.ones(n[:3])).shape,
@@ -986,6 +974,7 @@ SHORT = {
     "memory-padding": lambda batch, _, size, *_n: padding_mask([3] * batch, size).shape,
     "one-token-memory": lambda queries: LAYER(draw(1, queries, 24), MEMORY[:, :1])[1].mean(),
     "bag-of-words": lambda: when(close(itself(X)[:, 2], itself(X.flip(1))[:, 2]), "the same"),
+    "slowest-pair": lambda width, base, *_: round(2 * math.pi * base ** ((width - 2) / width), -3),
     "length-after-rope": lambda length, at: (
         rope(F.normalize(Q, dim=-1) * length, [at] * 5).norm(dim=-1).mean()
     ),
@@ -1047,6 +1036,9 @@ SHORT = {
     "perplexity-of-dice": lambda count: F.cross_entropy(
         torch.zeros(1, count), torch.tensor([7])
     ).exp(),
+    "rank-of-scores": lambda width, heads, tokens, *_: torch.linalg.matrix_rank(
+        double_layer(heads, width).steps(draw(1, tokens, width)).scores[0, 0]
+    ),
     "values-exchanged": lambda a, b, *_: when(
         close(T(a / b, a / b) @ S[:2], T(a / b, a / b) @ S[[1, 0]]), "it stays the same"
     ),

@@ -115,7 +115,7 @@ def test_a_file_is_read(read):
         ("0.25", "a little", 11, "- tolerance: a little"),
         (" one other", "", 13, "# Review after"),
         ("other\n", "other\nlost\n", 13, "# Review after one other"),
-        ("## chosen", "# Review after that", 15, "# Review after that"),
+        ("## chosen", "# Review after that\n\n## chosen", 15, "# Review after that"),
         ("## chosen", "## typed", 15, "## typed"),
     ],
 )
