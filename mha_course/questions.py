@@ -1,4 +1,4 @@
-"""Questions that are kept as text, and when each of them is due again.
+"""Questions that lessons ask, on their page and in reviews, and when each review is due again.
 
 The standard library is enough, so that the start of the course can ask before PyTorch is loaded.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,80 +21,173 @@ ON_A_CARD = 8  # two minutes, at a quarter of a minute each
 IN_A_WEEK = 40  # ten minutes
 SIGHTS = 3  # so often a question is seen before those seen more often go first
 LESSONS = Path(__file__).with_name("lessons")
-NEEDS = "needs: and what is to be done first, and below it questions alone"
-FORM = "## id, a line of text, and two lines or more of - choice → reason that differ, with one ✔"
-BLOCK = re.compile(r"## ([a-z0-9-]+)\n(\S.+)\n((?:- .+ → .+\n){2,})\n*")
+ID = re.compile(r"## ([a-z0-9-]+)")
+REVIEW = re.compile(r"# Review after (\S.*)")
+ANSWER = re.compile(r"- (✔ )?(\S.*?) → (\S.*)")
+FIELD = re.compile(r"- (nudge|also|letters|units|tolerance(?=: \d+(?:\.\d+)?$)): (\S.*)")
 RUN = "from mha_course.exercises import review; review()"
 History = list[tuple[float, bool]]  # seconds since 1970, and whether the answer was right
+ITEM = "- answer → reason, or one of - nudge, also, letters, units, tolerance with : and its text"
 
 
-class Asked(NamedTuple):
-    """A question as its file has it; answers are lines such as ``✔ choice → reason``."""
+@dataclass(frozen=True)
+class Question:
+    """A question, with its answers.
 
-    needs: tuple[str, ...]
-    name: str
-    text: str
-    answers: tuple[str, ...]
-
-
-def read_questions(path: Path) -> dict[str, Asked]:
-    """Read a file of questions; its first line, ``needs: …``, names what is to be done first.
-
-    Raises: ShapeError, with the file and the line at which something begins that is no question.
+    Args:
+        text: the question.
+        answers: of the right one why it is right, of each wrong one what it overlooks.
+        right: the right one.
+        nudge: what to say about all other answers. An answer is typed where there is a nudge, and
+            chosen where there is none.
+        also: other ways to write the right answer.
+        letters: the axes of a shape, which may also be typed.
+        units: words that may stand beside a number; with ``%`` it may be given in percent.
+        tolerance: how near a number must come.
     """
-    first, *blocks = re.split("(?m)^(?=#)", path.read_text(encoding="utf-8").rstrip() + "\n")
-    at, found = 1, dict[str, Asked]()
-    _require(path, at, first, "needs:" in first and not first.partition("\n")[2].strip(), NEEDS)
-    needs = tuple(first.removeprefix("needs:").split())
-    for before, block in zip((first, *blocks), blocks, strict=False):
-        at += before.count("\n")
-        match = BLOCK.fullmatch(block)
-        lines = match[3].replace("\n- ", "\n")[2:].splitlines() if match else []
-        choices = {line.removeprefix("✔ ").partition(" → ")[0] for line in lines}
-        marked = sum(line.startswith("✔ ") for line in lines)
-        _require(path, at, block, marked == 1 and len(choices) == len(lines), FORM)
-        if match is not None:
-            _require(path, at, block, match[1] not in found, "an id of its own")
-            found[match[1]] = Asked(needs, match[1], match[2], tuple(lines))
-    return found
+
+    text: str
+    answers: Mapping[str, str]
+    right: str
+    nudge: str = ""
+    also: tuple[str, ...] = ()
+    letters: str = ""
+    units: str = ""
+    tolerance: float = 0.0
+
+    @property
+    def choices(self) -> list[str]:
+        """The answers to choose from; none where the answer is typed."""
+        return [] if self.nudge else list(self.answers)
 
 
-def _require(path: Path, line: int, text: str, holds: bool, expected: str) -> None:
-    if not holds:
-        place = f"{path.parent.name}/{path.name}, line {line}"
-        got = text.partition("\n")[0][:60] or "an empty line"
-        raise ShapeError(place, "this cannot be read", expected=expected, got=got)
+@dataclass(frozen=True)
+class LessonQuestions:
+    """What a lesson asks by its ids: on its page, and in reviews after needs are done."""
+
+    page: Mapping[str, Question]
+    review: Mapping[str, Question]
+    needs: tuple[str, ...]
+
+
+class Line(NamedTuple):
+    """A line of a file, and its place, such as ``"l03_scaling/questions.md, line 7"``."""
+
+    place: str
+    text: str
+
+    def unreadable(self, expected: str, got: str = "") -> ShapeError:
+        """Return an error that says what is wrong with this line."""
+        return ShapeError(self.place, "this cannot be read", expected, got or self.text[:60])
+
+
+def read_questions(path: Path) -> LessonQuestions:
+    """Read a file of questions: those of a page, then those of reviews.
+
+    Raises: ShapeError, with the file and the line that cannot be read.
+    """
+    page, review = dict[str, Question](), dict[str, Question]()
+    needs: tuple[str, ...] = ()
+    (start, *lines), *blocks = _blocks(path)
+    if start.text != "# Page":
+        raise start.unreadable("# Page")
+    if lines:
+        raise lines[0].unreadable("## and an id")
+    for heading, *lines in blocks:
+        name, reviewed = ID.fullmatch(heading.text), REVIEW.fullmatch(heading.text)
+        if name and name[1] not in (*page, *review):
+            questions = review if needs else page
+            questions[name[1]] = _question(heading, lines)
+        elif reviewed and not needs and not lines:
+            needs = tuple(reviewed[1].split())
+        else:
+            expected = "## and an id of its own, or once # Review after …, with nothing else below"
+            raise heading.unreadable(expected)
+    return LessonQuestions(page, review, needs)
+
+
+def _blocks(path: Path) -> list[list[Line]]:
+    """Cut a file at its headings, and leave out lines that are empty."""
+    blocks = list[list[Line]]()
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        line = Line(f"{path.parent.name}/{path.name}, line {number}", text)
+        if text.startswith("#") or (text and not blocks):
+            blocks.append([line])
+        elif text:
+            blocks[-1].append(line)
+    return blocks or [[Line(f"{path.parent.name}/{path.name}, line 1", "an empty file")]]
+
+
+def _question(heading: Line, lines: list[Line]) -> Question:
+    """Read a question: a line of text, and below it answers and fields."""
+    if not lines or lines[0].text.startswith("- "):
+        raise heading.unreadable("the text of the question in the next line", "none")
+    answers, fields = dict[str, str](), dict[str, Any]()
+    right = []
+    for line in lines[1:]:
+        field, answer = FIELD.fullmatch(line.text), ANSWER.fullmatch(line.text)
+        if field:
+            fields[field[1]] = field[2]
+        elif answer and answer[2] not in answers:
+            answers[answer[2]] = answer[3]
+            if answer[1]:
+                right.append(answer[2])
+        else:
+            raise line.unreadable(ITEM)
+    if len(right) != 1 or len(answers) == 1:
+        got = f"{len(right)} of {len(answers)} with ✔"
+        raise heading.unreadable("two answers or more, one of them with ✔", got)
+    if "also" in fields:
+        fields["also"] = tuple(fields["also"].split("; "))
+    fields["tolerance"] = float(fields.get("tolerance", 0))
+    return Question(lines[0].text, answers, right[0], **fields)
 
 
 @cache
-def all_questions() -> Mapping[str, Asked]:
-    """Return the questions of all lessons by their ids. Raises: ShapeError."""
-    files = map(read_questions, sorted(LESSONS.glob("l*/review.md")))
-    return {name: asked for file in files for name, asked in file.items()}
+def all_questions() -> tuple[LessonQuestions, ...]:
+    """Return the questions of all lessons, in their order. Raises: ShapeError."""
+    return tuple(map(read_questions, sorted(LESSONS.glob("l*/questions.md"))))
+
+
+@cache
+def page_questions() -> Mapping[str, Question]:
+    """Return the questions that pages ask by their ids. Raises: ShapeError."""
+    return {name: each for lesson in all_questions() for name, each in lesson.page.items()}
+
+
+@cache
+def review_questions() -> Mapping[str, Question]:
+    """Return the questions that reviews ask by their ids. Raises: ShapeError."""
+    return {name: each for lesson in all_questions() for name, each in lesson.review.items()}
 
 
 def histories(content: Mapping[str, Any]) -> dict[str, History]:
     """Return the answers that are kept of each question; what makes no sense is left out."""
-    kept = content.get("review")
-    found = dict[str, History]()
-    for name, answers in kept.items() if isinstance(kept, dict) else ():
+    reviews = content.get("review")
+    if not isinstance(reviews, dict):
+        return {}
+    answered = dict[str, History]()
+    for name, answers in reviews.items():
         for answer in answers if isinstance(answers, list) else ():
             match answer:
-                case [int() | float() as when, bool(right)]:
-                    found.setdefault(name, []).append((when, right))
-    return found
+                case [int() | float() as time, bool(right)]:
+                    answered.setdefault(name, []).append((time, right))
+    return answered
 
 
 def is_due(history: History, now: float) -> bool:
-    """Whether a question is to be asked: the interval grows with each right answer after the first,
-    and a wrong one begins again. An answer from the future is one of a clock that was wrong.
+    """Return True for a question that is to be asked: never answered, or its interval is over.
+
+    The interval grows with each right answer after the first, and a wrong one begins again.
     """
     if not history:
         return True
     wrong = [at for at, (_, right) in enumerate(history) if not right]
     step = len(history) - 1 - max(wrong, default=0)
+    interval = INTERVALS[min(step, len(INTERVALS) - 1)] * DAY
     elapsed = now - history[-1][0]
-    return not 0 <= elapsed < INTERVALS[min(step, len(INTERVALS) - 1)] * DAY
+    # An answer from the future was dated by a clock that was wrong.
+    return elapsed < 0 or elapsed >= interval
 
 
 def due(content: Mapping[str, Any], now: float) -> list[str]:
@@ -103,14 +197,19 @@ def due(content: Mapping[str, Any], now: float) -> list[str]:
         if isinstance(entry, dict) and entry.get("status") == "correct":
             done.add(name)
     answered = histories(content)
-    recent = sum(0 <= now - when < 7 * DAY for each in answered.values() for when, _ in each)
-    waiting = list[tuple[int, float, str]]()
-    for name, asked in all_questions().items():
-        history = answered.get(name, [])
-        if done.issuperset(asked.needs) and is_due(history, now):
-            last = history[-1][0] if history else 0.0
-            waiting.append((min(len(history), SIGHTS), last, name))
-    return [name for *_, name in sorted(waiting)[: max(0, min(ON_A_CARD, IN_A_WEEK - recent))]]
+    waiting = []
+    for lesson in all_questions():
+        if not done.issuperset(lesson.needs):
+            continue
+        for name in lesson.review:
+            history = answered.get(name, [])
+            if is_due(history, now):
+                last = history[-1][0] if history else 0.0
+                waiting.append((min(len(history), SIGHTS), last, name))
+    times = [time for history in answered.values() for time, _ in history]
+    in_a_week = sum(0 <= now - time < 7 * DAY for time in times)
+    count = max(0, min(ON_A_CARD, IN_A_WEEK - in_a_week))
+    return [name for *_, name in sorted(waiting)[:count]]
 
 
 def predicted(content: Mapping[str, Any]) -> set[str]:

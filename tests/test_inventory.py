@@ -10,8 +10,8 @@ from torch import nn
 
 from mha_course.attention import MultiHeadAttention, attention, merge_heads
 from mha_course.exercises import QUESTIONS
-from mha_course.exercises.reviews import review_questions
 from mha_course.masks import causal_mask
+from mha_course.questions import review_questions
 
 ROOT = Path(__file__).resolve().parents[1]
 QUESTION = re.compile(r"::(.+)::(.+) \{\n((?:  [=~].+\n){2,})\}")

@@ -25,7 +25,7 @@ from pygments.lexers import PythonLexer
 
 from mha_course.cli import authoring, launch
 from mha_course.errors import ShapeError, require
-from mha_course.exercises.spec import Question
+from mha_course.questions import Question
 from mha_course.widgets.base import DECK_VIEW
 
 Views = Iterable[Mapping[str, Any]]  # what draws widgets, as widgets.base.alone returns it

@@ -28,9 +28,9 @@ from mha_course.cli.rendering import HEADING, Part, words
 from mha_course.exercises.catalogue import QUESTIONS
 from mha_course.exercises.hint_ladder import ladder
 from mha_course.exercises.predictions import VERDICTS
-from mha_course.exercises.spec import Question
 from mha_course.lessons.l00_start_here.masked_word_model import Look
 from mha_course.markup import prose
+from mha_course.questions import Question
 from mha_course.widgets import HeadExplorer
 from mha_course.widgets.base import esm
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from mha_course.errors import ShapeError
 from mha_course.exercises.attention_mistakes import STEP_MISTAKES
-from mha_course.exercises.spec import Exercise, Lesson, Mistake, Question
+from mha_course.exercises.spec import Exercise, Lesson, Mistake
+from mha_course.questions import page_questions
 
 # The one arrow that goes up: l00_start_here, l01_projection, … are above this room, and are loaded
 # by name.
@@ -27,9 +28,7 @@ EXERCISES: dict[str, Exercise] = {
 LESSON_OF = {each.name: lesson for lesson in LESSONS for each in lesson.exercises}
 NAMES = tuple(EXERCISES)
 HINTS = {name: exercise.hints for name, exercise in EXERCISES.items()}
-QUESTIONS: dict[str, Question] = {
-    name: asked for lesson in LESSONS for name, asked in lesson.questions.items()
-}
+QUESTIONS = page_questions()
 MISTAKES: tuple[Mistake, ...] = (
     *STEP_MISTAKES,
     *(known for module in _MODULES for known in getattr(module, "MISTAKES", ())),

@@ -14,17 +14,30 @@ from typing import Any
 from torch import Tensor
 
 from mha_course.errors import require
-from mha_course.exercises.catalogue import LESSONS, QUESTIONS
+from mha_course.exercises.catalogue import QUESTIONS
 from mha_course.exercises.live_card import live_card
 from mha_course.exercises.progress_store import update
 from mha_course.exercises.reading import has_form, read_answer
-from mha_course.exercises.spec import Question
 from mha_course.markup import box, isolate_text
-from mha_course.questions import predicted
+from mha_course.questions import Question, all_questions, predicted
 
-# Those of lessons without exercises say that the lesson is done.
-COUNTED = {name for each in LESSONS if not each.exercises for name in each.questions}
+# A lesson without exercises is done when these are answered.
+COUNTED = {name for lesson in all_questions() for name in lesson.needs if name in lesson.page}
 VERDICTS = {True: "✔ Right.", False: "✘ Not quite."}
+
+
+def verdict(question: Question, answer: str) -> str:
+    """Write whether an answer to a question is right, and why."""
+    right = answer == question.right
+    return f"<strong>{VERDICTS[right]}</strong> {escape(question.answers[answer])}"
+
+
+def buttons(question: Question) -> list[dict[str, Any]]:
+    """Describe a button for each choice, and what it shows once it is pressed."""
+    return [
+        {"text": choice, "right": choice == question.right, "reason": verdict(question, choice)}
+        for choice in question.choices
+    ]
 
 
 @dataclass(frozen=True)
@@ -60,7 +73,7 @@ class Prediction:
         elif self.question.choices:
             for choice in self.question.choices:
                 summary = f'<summary style="cursor:pointer">{escape(choice)}</summary>'
-                text += f"<details>{summary}{self._verdict(choice)}</details>"
+                text += f"<details>{summary}{verdict(self.question, choice)}</details>"
         else:
             call = escape(f'predict("{self.name}", "your answer")')
             text += f"<br>Type it between the quotes in <code>{call}</code>, then run the cell."
@@ -72,12 +85,7 @@ class Prediction:
             return {}
         content: dict[str, Any] = {"html": self._asking()}
         if self.question.choices:
-            right = self.question.right
-            content["choices"] = [
-                {"text": choice, "right": choice == right, "reason": self._verdict(choice)}
-                for choice in self.question.choices
-            ]
-            content["sends"] = self.name in COUNTED
+            content |= {"choices": buttons(self.question), "sends": self.name in COUNTED}
         else:
             content |= {"field": True, "details": self._fold()}
         return live_card("question", content, self._respond)
@@ -90,18 +98,13 @@ class Prediction:
     def _asking(self) -> str:
         return f"<strong>Predict.</strong> {escape(self.question.text)}"
 
-    def _verdict(self, answer: str) -> str:
-        """Write whether an answer is right, and why."""
-        right = answer == self.question.right
-        return f"<strong>{VERDICTS[right]}</strong> {escape(self.question.answers[answer])}"
-
     def _marked(self) -> str:
         """Write what was typed, which answer it is, and the verdict."""
         typed = isolate_text(self.given or "")
         if self.meant not in (None, self.given):
             typed += f": {self.meant}"
-        verdict = f"<strong>{self._headline()}</strong> {escape(self._reason())}"
-        return f"You said {escape(typed)}. {verdict}"
+        reason = f"<strong>{self._headline()}</strong> {escape(self._reason())}"
+        return f"You said {escape(typed)}. {reason}"
 
     def _fold(self) -> str:
         """Write the answer below a line that unfolds."""

@@ -25,7 +25,17 @@ RANKS = ("error", "wrong", "correct")  # what a judged answer can be; the best i
 _OFF = f"Progress is off, because {SWITCH} is set to off. Everything else works."
 _LOCKED = "Progress is off, because this folder cannot be written to. Everything else works."
 _AFRESH = f"The file {FILE} could not be read, so progress starts afresh."
-_trouble: set[str] = set()  # what went wrong in this session, for progress() to show
+
+
+@dataclass
+class _Session:
+    """What went wrong since the kernel started, for ``progress`` to say."""
+
+    unwritable: bool = False  # the last change could not be kept
+    restarted: bool = False  # a broken file was laid aside
+
+
+_session = _Session()
 
 
 class Entry(NamedTuple):
@@ -113,9 +123,9 @@ def progress() -> Progress:
     except OSError:
         return Progress(note=_LOCKED)
     entries = None if content is None else _entries(content)
-    if _LOCKED in _trouble or not os.access(".", os.W_OK):
+    if _session.unwritable or not os.access(".", os.W_OK):
         return Progress(_table(entries) if entries else (), _LOCKED)
-    afresh = entries is None or _AFRESH in _trouble
+    afresh = entries is None or _session.restarted
     return Progress(_table(entries or {}), _AFRESH if afresh else "")
 
 
@@ -136,13 +146,13 @@ def remember(name: str, status: str) -> None:
         update(judged)
 
 
-def update(change: Callable[[dict[str, Any]], None]) -> bool:
-    """Change what is kept, and return whether that was possible; never raise.
+def update(change: Callable[[dict[str, Any]], None]) -> None:
+    """Change what is kept where that is possible; never raise.
 
     A broken file is laid aside: people can mend what a program cannot read.
     """
     if _switched_off():
-        return False
+        return
     try:
         # Two notebooks may run in one folder: both would read the same entries, and the second to
         # write undo the first. The lock's file stays: another notebook may wait for it.
@@ -152,16 +162,14 @@ def update(change: Callable[[dict[str, Any]], None]) -> bool:
         ):
             content = kept()
             if content is None:
-                _trouble.add(_AFRESH)
                 Path(FILE).replace(f"{FILE}.broken")
+                _session.restarted = True
             content = {"exercises": {}} | (content or {})
             change(content)
             _write(content)
-        _trouble.discard(_LOCKED)
-        return True
+        _session.unwritable = False
     except (OSError, NotImplementedError):  # the latter where a file system has no locks
-        _trouble.add(_LOCKED)
-        return False
+        _session.unwritable = True
 
 
 def _switched_off() -> bool:

@@ -8,7 +8,7 @@ import re
 import string
 from collections.abc import Sequence
 
-from mha_course.exercises.spec import Question
+from mha_course.questions import Question
 
 
 def read_answer(question: Question, text: str) -> str | None:

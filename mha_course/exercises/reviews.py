@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from functools import cache
 from html import escape
 from typing import Any
 
 from mha_course.errors import ShapeError
-from mha_course.exercises.predictions import VERDICTS
+from mha_course.exercises.predictions import buttons
 from mha_course.exercises.progress_store import kept, update
 from mha_course.exercises.reading import read_answer
-from mha_course.exercises.spec import Question, question
 from mha_course.markup import box
-from mha_course.questions import all_questions, due, histories, is_due
+from mha_course.questions import due, histories, is_due, review_questions
 
 NONE_DUE = (
     "Nothing to review now. Questions on a lesson come when its exercises are done, and come "
     "again later; a week takes ten minutes at most."
 )
-
-
-@cache
-def review_questions() -> Mapping[str, Question]:
-    """Return the questions of all lessons by their ids."""
-    return {each.name: question(each.text, *each.answers) for each in all_questions().values()}
 
 
 class Review:
@@ -109,16 +100,9 @@ class Review:
                 return {"widgets": [self._card(count)]}
             return {"parts": [f"<p>Done: {sum(self._right)} of {count} are right.</p>"]}
 
-        verdicts = {
-            choice: f"<strong>{VERDICTS[choice == asked.right]}</strong> {escape(reason)}"
-            for choice, reason in asked.answers.items()
-        }
-        html = f"<strong>Review {count - len(self.due) + 1} of {count}.</strong> "
-        choices = [
-            {"text": choice, "right": choice == asked.right, "reason": verdicts[choice]}
-            for choice in asked.choices
-        ]
-        content = {"html": html + escape(asked.text), "choices": choices, "sends": True}
+        place = f"Review {count - len(self.due) + 1} of {count}."
+        html = f"<strong>{place}</strong> {escape(asked.text)}"
+        content = {"html": html, "choices": buttons(asked), "sends": True}
         return Card("question", content, respond)
 
 

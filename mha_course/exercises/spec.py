@@ -1,4 +1,4 @@
-"""What a lesson declares: exercises with their hints, questions, and mistakes that people make."""
+"""What a lesson declares: exercises with their hints, and mistakes that people make."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from mha_course.exercises.attention_steps import Steps
 from mha_course.exercises.inputs import FAR_BELOW, HIDDEN_LEAD, KINDS, OTHER_NUMBERS, Draw
 from mha_course.mistakes import ROWS, Row
+from mha_course.questions import Question, all_questions
 from mha_course.sources import plain_body
 
 Function = Callable[..., Any]
@@ -151,54 +152,6 @@ class Exercise:
         return build(Steps(**replaced))
 
 
-@dataclass(frozen=True)
-class Question:
-    """One question to answer before the reveal.
-
-    Args:
-        text: the question.
-        answers: of the right one why it is right, of each wrong one what it overlooks.
-        right_at: where the right one stands among the choices, from 0; without it the answer is
-            typed, and the first is right.
-        nudge: what to say about all other typed answers.
-        tolerance: how near a number must come.
-        letters: the axes of a shape, which may also be typed.
-        units: words that may stand beside a number; with ``%`` it may be given in percent.
-        also: other ways to write the right answer.
-    """
-
-    text: str
-    answers: Mapping[str, str]
-    right_at: int | None = None
-    nudge: str = "Work it out again, one axis at a time."  # for a shape
-    tolerance: float = 0.0
-    letters: str = ""
-    units: str = ""
-    also: tuple[str, ...] = ()
-
-    @property
-    def right(self) -> str:
-        """The right answer."""
-        return list(self.answers)[self.right_at or 0]
-
-    @property
-    def choices(self) -> list[str]:
-        """The answers to choose from; none where the answer is typed."""
-        return [] if self.right_at is None else list(self.answers)
-
-
-def question(text: str, *answers: str, **rest: Any) -> Question:
-    """Write a question down: behind each answer an arrow and its reason.
-
-    A mark, ✔, before the right one makes them choices; without it the answer is typed, and the
-    first is right.
-    """
-    pairs = [answer.split(" → ", 1) for answer in answers]
-    marked = [at for at, (answer, _) in enumerate(pairs) if answer.startswith("✔ ")]
-    reasons = {answer.removeprefix("✔ "): reason for answer, reason in pairs}
-    return Question(text, reasons, marked[0] if marked else None, **rest)
-
-
 @dataclass(frozen=True, eq=False)
 class Mistake:
     """A wrong answer that is known: the right one with a step replaced.
@@ -261,4 +214,8 @@ class Lesson:
     number: int
     title: str
     exercises: Sequence[Exercise]
-    questions: Mapping[str, Question]
+
+    @property
+    def questions(self) -> Mapping[str, Question]:
+        """What its page asks, by the names that ``predict`` takes."""
+        return all_questions()[self.number].page

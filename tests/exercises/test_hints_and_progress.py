@@ -34,7 +34,7 @@ def fresh(tmp_path, monkeypatch):
     """Run each test in a folder of its own, at the foot of all ladders, as a new session."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(progress_store.SWITCH, raising=False)
-    monkeypatch.setattr(progress_store, "_trouble", set())
+    monkeypatch.setattr(progress_store, "_session", progress_store._Session())
     hint_ladder._calls.clear()
     yield
     hint_ladder._calls.clear()
@@ -400,7 +400,7 @@ def test_a_broken_file_means_to_start_afresh_and_say_so(content):
     remember("project", "correct")
     assert kept() == {"project": {"status": "correct", "attempts": 1}}
     assert progress().note == shown.note, "it is told in the session in which it happened"
-    progress_store._trouble.clear()
+    progress_store._session.restarted = False
     assert progress().note == ""
 
 

@@ -19,53 +19,32 @@ def test_every_answer_gets_its_own_reason_and_one_choice_is_right(name):
 
 
 RIGHT = {
-    "row-sum": [1, "1.0", "100%", "b", "(B)"],
-    "linear-weight": ["18 24", "(18, 24)", "(out, in)", "out in", "OUT, IN."],
+    "row-sum": ["1.0", "100%"],
+    "linear-weight": ["18 24", "(out, in)", "out in", "OUT, IN."],
     "linear-result": [
         *("2 5 18", "2,5,18", "[2, 5, 18]", "torch.Size([2, 5, 18])"),
         *([2, 5, 18], torch.Size([2, 5, 18]), "B, S, out", "(B S out)", ("B", "S", "out")),
     ],
-    "which-crashes": ["x@W", "X @ w", "1", "a"],
+    "which-crashes": ["x@W", "X @ w", "1"],
     "fused-parameters": ["1 800", "1.800", 1800.0, "1,800 numbers", "1800 parameters"],
-    "whose-heads": ["All four.", "all heads", "In all heads", "b"],
     "split-shape": ["2 4 5 6", "B H S D", "b, h, s, d"],
-    "half-and-half": ["b", "the mean of the two values"],
-    "contiguous-copies": ["No", "b", "2"],
-    "typical-score": ["8.0", "8.", "√64", "sqrt(64)", "64**0.5", torch.tensor(8.0)],
-    "which-width": [8, "8.0", "a"],
-    "three-axes": ["c", 3],
-    "turned-values": ["it changes"],
-    "later-word": ["no, it cannot"],
-    "softmax-axis": ["a", "dim = −1", "the last axis", "3"],
-    "most-entropy": ["ln(15)", "ln 15", "log(15)", "2,71", "2.7", "2.708 nats", "2,708"],
-    "own-width": ["any number", "arbitrary", "c"],
-    "padding-shape": [(2, 1, 1, 5), "2, 1, 1, 5", "[2,1,1,5]"],
-    "count-heads": ["624,624,624", "624 each"],
+    "contiguous-copies": ["2"],
+    "typical-score": ["8.0", "8.", torch.tensor(8.0)],
+    "which-width": [8, "8.0"],
+    "three-axes": [3],
+    "softmax-axis": ["dim = −1"],
+    "most-entropy": ["2,71", "2.708 nats", "2,708"],
+    "padding-shape": [(2, 1, 1, 5), "[2,1,1,5]"],
     "causal-count": ["21 entries"],
-    "slowest-pair": ["about 47,000", "46.950", "about 47000 tokens", "c"],
-    "read-later": ["key, value"],
-    "flash-saved": ["lse"],
-    "residual-gradient": ["all of it"],
-    "feed-forward-reach": ["its own"],
-    "votes-of-patches": ["3 of 4", "3"],
+    "slowest-pair": ["46.950", "about 47000 tokens"],
     "loss-at-best": ["0.89", "0,9"],
-    "one-head-difference": [".583", "7/12", "50 %"],
-    "twin-heads": ["identical", "The same."],
-    "thin-part": ["queries and keys"],
-    "carried-word": ["the pronoun"],
-    "copy-layers": ["2 layers", "two layers, one head each"],
-    "own-order": [0, "no cost"],
-    "word-appended": ["none", 0],
     "bytes-a-token": ["128 KiB", "128 kb"],
     "scores-bytes": ["16x", "16 times"],
     "norm-by-hand": ["1.6", "1,6"],
-    "where-numbers-are": ["two thirds", "67%", "c", 3],
-    "who-guesses": ["grey", "‘grey’"],
+    "where-numbers-are": [3],
     "shift-shape": ["64 16", "B, S - 1"],
     "colder": ["94%", "94 %", ".94"],
-    "draft-kept": ["1/2", "50 %", "half", ".5"],
-    "poor-drafts": ["speed", "only the speed"],
-    "zero-query": ["the mean of the values", "mean of values", "b"],
+    "draft-kept": ["50 %", ".5"],
 }
 WRONG = {
     "row-sum": ["1%", "2", "15%", "not 1"],
@@ -91,11 +70,10 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "given"), [(name, given) for name in RIGHT for given in RIGHT[name]], ids=str
-)
-def test_what_means_the_right_answer_is_right(name, given):
-    assert predict(name, given).correct, predict(name, given)
+@pytest.mark.parametrize("name", RIGHT | WRONG)
+def test_what_means_the_right_answer_is_right_and_what_only_looks_like_it_is_wrong(name):
+    assert [given for given in RIGHT.get(name, ()) if not predict(name, given).correct] == []
+    assert [given for given in WRONG.get(name, ()) if predict(name, given).correct] == []
 
 
 def test_buttons_and_fields_mark_as_the_call_does():
@@ -112,13 +90,6 @@ def test_buttons_and_fields_mark_as_the_call_does():
             assert reason in called._repr_html_()
 
 
-@pytest.mark.parametrize(
-    ("name", "given"), [(name, given) for name in WRONG for given in WRONG[name]], ids=str
-)
-def test_what_only_looks_like_it_is_wrong(name, given):
-    assert not predict(name, given).correct
-
-
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_an_answer_may_be_written_in_any_way(name):
     question = QUESTIONS[name]
@@ -127,6 +98,8 @@ def test_an_answer_may_be_written_in_any_way(name):
         if question.choices:
             letter = "abcde"[question.choices.index(answer)]
             typed += [letter, f"({letter})", f"{letter.upper()})"]
+        if answer == question.right:
+            typed += question.also
         for text in typed:
             assert repr(predict(name, text)) == repr(predict(name, answer)), text
 

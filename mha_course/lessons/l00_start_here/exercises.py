@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from mha_course.exercises.inputs import C, S, draw
-from mha_course.exercises.spec import Exercise, Lesson, mistake, question
+from mha_course.exercises.spec import Exercise, Lesson, mistake
 
 
 def similarity(x: Tensor) -> Tensor:
@@ -28,36 +28,6 @@ EXERCISES = [
         "Which numbers grow?",
     ),
 ]
-
-QUESTIONS = {
-    "row-sum": question(
-        "The row of “it” holds 15 weights, one for each word of the sentence. What do they sum to?",
-        "15 → That would be one whole for each word. There is only one whole to share out.",
-        "✔ 1 → The weights of a row are shares of one whole: none is negative, and together they "
-        "make 1.",
-        "It depends on the sentence → Each weight does. Their sum does not: they are shares of "
-        "one whole.",
-        units="%",
-    ),
-    "without-head-1": question(
-        "“The grey cat that chased the loud dogs were hungry, so …”: the verb is wrong. What does "
-        "the model guess without head 1?",
-        "it, as before → Three heads are left, but none of them brings what head 1 brought. "
-        "Switch it off and see.",
-        "✔ they → Without head 1 the model falls back on the verb, which stands next to the "
-        "pronoun and is plural.",
-        "no word in particular → It still sees the verb, which is plural, and goes by that.",
-    ),
-    "context-of-a": question(
-        "Tokens a = (1, 0), b = (2, 1) and c = (0, 2) attend to each other. Which point can be "
-        "the context of a?",
-        "(0.3, 0.2) → This lies outside the triangle, towards the origin: no mixture of the three "
-        "reaches it.",
-        "✔ (1.4, 0.9) → A context is a mixture with shares between 0 and 1, so it lies inside the "
-        "triangle of the three.",
-        "(3.0, 3.0) → This is a + b + c. The shares are not 1 each: together they sum to 1.",
-    ),
-}
 
 MISTAKES = [
     mistake(
@@ -83,4 +53,4 @@ MISTAKES = [
     ),
 ]
 
-LESSON = Lesson(0, "Start here", EXERCISES, QUESTIONS)
+LESSON = Lesson(0, "Start here", EXERCISES)

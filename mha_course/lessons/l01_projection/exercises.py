@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mha_course.exercises.attention_steps import ATTEND, NO_BIAS, Steps
 from mha_course.exercises.inputs import C, D, draw, tokens
-from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
+from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake
 from mha_course.mistakes import ROWS
 
 
@@ -119,51 +119,6 @@ EXERCISES = [
     ),
 ]
 
-QUESTIONS = {
-    "linear-weight": question(
-        "nn.Linear(24, 18) takes 24 numbers and gives 18. What is the shape of its weight?",
-        "18, 24 → PyTorch stores (out, in): one row for each number that comes out.",
-        "24, 18 → That is the order of the arguments. The weight is stored the other way round.",
-        letters="out, in",
-        also=("out_features, in_features",),
-    ),
-    "linear-result": question(
-        "x has shape (2, 5, 24). What is the shape of nn.Linear(24, 18)(x)?",
-        "2, 5, 18 → A Linear works on the last axis and leaves all other axes alone.",
-        "18 → That is one token. There are 2 sentences of 5 tokens.",
-        "10, 18 → The tokens are not flattened: the axes in front stay as they are.",
-        "2, 18, 5 → The last axis changes in place; nothing is transposed.",
-        letters="B, S, out",
-    ),
-    "which-crashes": question(
-        "x has shape (2, 5, 24) and W (18, 24). Which of these raises an error?",
-        "✔ x @ W → x @ W would pair the 24 of x with the 18 of W. The other two pair 24 with 24.",
-        "x @ W.T → W.T is (24, 18), so 24 meets 24: it gives (2, 5, 18).",
-        "F.linear(x, W) → It transposes W itself, as nn.Linear does: it gives (2, 5, 18).",
-    ),
-    "fused-parameters": question(
-        "nn.Linear(24, 72) gives q, k and v at once. How many numbers does it learn, biases "
-        "included?",
-        "1800 → 72 · 24 weights and 72 biases, as many as three Linears of 24 have together.",
-        "1728 → Those are the weights. Each of the 72 outputs also has a bias.",
-        "600 → That is one Linear of 24. Here there are three.",
-        nudge="Count the weights, one for each pair of input and output, and one bias for each "
-        "output.",
-        units="numbers parameters",
-    ),
-    "whose-heads": question(
-        "You change the first of a token’s 24 channels. With 4 heads of 6 channels, in which "
-        "heads can its q change?",
-        "head 0 alone → That would be true if the heads divided the channels of x. They divide "
-        "the rows of W_Q.",
-        "✔ all four → Every row of W_Q reads all 24 channels. What is cut into heads is the "
-        "result, not x.",
-        "none → q is computed from x, so it changes with it.",
-        units="all heads",
-        also=("all heads", "in all heads", "all of them", "every head", "in every head"),
-    ),
-}
-
 MISTAKES = [
     mistake(
         "weight-not-transposed/fused",
@@ -196,4 +151,4 @@ MISTAKES = [
     ),
 ]
 
-LESSON = Lesson(1, "Projection", EXERCISES, QUESTIONS)
+LESSON = Lesson(1, "Projection", EXERCISES)

@@ -12,7 +12,7 @@ from mha_course.attention import split_fused_qkv
 from mha_course.exercises import spec
 from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, NO_BIAS, Steps
 from mha_course.exercises.inputs import B, C, H, S, draw, square, tokens
-from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
+from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake
 from mha_course.mistakes import ROWS
 
 
@@ -139,53 +139,6 @@ EXERCISES = [
     ),
 ]
 
-QUESTIONS = {
-    "split-shape": question(
-        "x has shape (2, 5, 24). What is the shape of x.view(2, 5, 4, 6).transpose(1, 2)?",
-        "2, 4, 5, 6 → 24 becomes 4 · 6, and then the tokens and the heads swap places.",
-        "2, 5, 4, 6 → That is after view. The transpose still swaps axes 1 and 2.",
-        "2, 4, 6, 5 → Only axes 1 and 2 swap places; D stays last.",
-        "2, 4, 30 → Nothing is joined: one axis is cut in two.",
-        letters="B, H, S, D",
-    ),
-    "half-and-half": question(
-        "One head gives half of its weight to “hungry” and half to “greedily”. What is its "
-        "context?",
-        "the value of “hungry”, and beside it that of “greedily” → A context has as many numbers "
-        "as one value. There is no room for two side by side.",
-        "✔ the mean of the two values → Both arrive, but added up number by number: what "
-        "comes after gets only the sum.",
-        "the larger of the two values → Nothing is thrown away in a weighted sum. Each value "
-        "counts by its share.",
-    ),
-    "wrong-row": question(
-        "In the player's wrong split, view(1, 2, 3, 4), row 1 of head 0 should belong to token 1. "
-        "Whose numbers are there?",
-        "✔ token 0 → view deals the strip out in order. Row 1 of head 0 gets places 4 to 7, which "
-        "are token 0's.",
-        "token 1 → Token 1 has places 8 to 15. Row 1 of head 0 gets places 4 to 7.",
-        "token 2 → Token 2 has places 16 to 23. Row 1 of head 0 gets places 4 to 7.",
-        units="token",
-    ),
-    "view-or-not": question(
-        "heads = x.view(2, 5, 4, 6).transpose(1, 2). Which of these raises an error?",
-        "✔ heads.view(2, 5, 24) → After the transpose the memory order no longer matches, and "
-        "view refuses to copy.",
-        "heads.reshape(2, 5, 24) → reshape copies where a view is not possible. It runs, but the "
-        "result is wrong: see lesson 6.",
-        "heads.contiguous().view(2, 5, 24) → It copies first, and the copy can be viewed. It "
-        "runs, but is as wrong as reshape.",
-        also=("view", "heads.view", "the view", "view alone"),
-    ),
-    "contiguous-copies": question(
-        "With num_heads = 1, does heads.contiguous() copy the memory?",
-        "yes → It copies only where the order in memory has to change. With one head it does not.",
-        "✔ no → An axis of size 1 can stand anywhere. The tensor is contiguous already, so it "
-        "comes back as it is.",
-    ),
-}
-
-
 ONE_BY_ONE = ("one_head_queries", "heads_in_a_loop")
 OF_ONE_HEAD: list[tuple[str, spec.Function]] = [  # product(x, w, head, num_heads), by its mistake
     ("weight-not-transposed", lambda x, w, i, h: x @ w.chunk(h)[i]),
@@ -244,4 +197,4 @@ MISTAKES = [
     ),
 ]
 
-LESSON = Lesson(2, "Head splitting", EXERCISES, QUESTIONS)
+LESSON = Lesson(2, "Head splitting", EXERCISES)

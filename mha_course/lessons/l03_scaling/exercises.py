@@ -8,7 +8,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from mha_course.exercises.inputs import H, qkv, square
-from mha_course.exercises.spec import Change, Exercise, Lesson, mistake, question
+from mha_course.exercises.spec import Change, Exercise, Lesson, mistake
 
 
 def attention_scores(q: Tensor, k: Tensor) -> Tensor:
@@ -74,55 +74,6 @@ EXERCISES = [
     ),
 ]
 
-QUESTIONS = {
-    "typical-score": question(
-        "q and k hold 64 independent numbers each, of mean 0 and variance 1. What is the standard "
-        "deviation of q · k?",
-        "8 → Each of the 64 products has variance 1. They add up to 64, whose root is 8.",
-        "64 → That is the variance. The standard deviation is its root.",
-        "1 → A single product has that. Here 64 of them are added.",
-        "0 → That is the mean.",
-        nudge="How do the variances of 64 independent products add up?",
-        also=("√64", "sqrt(64)", "64**0.5"),
-    ),
-    "scores-fit": question(
-        "q is (2, 4, 5, 6) and k is (2, 4, 7, 6): 5 queries and 7 keys of 6 numbers in each head. "
-        "Why does q @ k raise an error?",
-        "there are more keys than queries → That is allowed: each query meets all 7 keys.",
-        "✔ the 7 of k stands where a 6 is needed → @ sums over the last axis of q, which is D = "
-        "6, and the second-to-last of k, which is S = 7. In k, D has to stand there.",
-        "there are four axes → @ takes the last two as matrices and repeats the product over all "
-        "axes in front.",
-    ),
-    "twice-the-text": question(
-        "A text of 15 words has 15 · 15 = 225 scores in a head. How many does a text of 30 words "
-        "have?",
-        "900 → 30 · 30: twice the text has four times the scores. They grow with the square of the "
-        "length; the projections only double.",
-        "450 → Each word has twice as many keys, but there are also twice as many words.",
-        "225 → Every word meets every word, so a longer text has more pairs.",
-        nudge="Every word meets every word.",
-        also=("30 * 30", "30 · 30", "30x30"),
-    ),
-    "which-width": question(
-        "The full width C is 512, and there are H = 8 heads. By what should each head divide its "
-        "scores?",
-        "✔ 8 → A head sums over its own D = 64 products, so their spread is the root of 64.",
-        "22.6 → That is the root of C. No head ever adds 512 products.",
-        "64 → That is D itself. The spread grows with the root of D.",
-        "2.8 → That is the root of the number of heads, which has no part in a dot product.",
-    ),
-    "scale-of-one": question(
-        "In one row, the largest score leads by 1. You multiply all its scores by 100. What "
-        "happens to the largest share?",
-        "nothing: the sum of the shares stays the same → The sum does stay the same. How it is "
-        "shared out changes.",
-        "it gets 100 times larger → No share can be larger than 1.",
-        "✔ it comes close to 1 → Only the lead over the others counts. A lead of 100 leaves them "
-        "next to nothing.",
-    ),
-}
-
 
 def _forms(product: Callable[[Tensor, Tensor], Tensor]) -> Change:
     """Make score_form another product of a head's rows in both weights."""
@@ -155,4 +106,4 @@ MISTAKES = [
     ),
 ]
 
-LESSON = Lesson(3, "Scores and scaling", EXERCISES, QUESTIONS)
+LESSON = Lesson(3, "Scores and scaling", EXERCISES)

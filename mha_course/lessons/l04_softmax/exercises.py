@@ -33,7 +33,6 @@ from mha_course.exercises.spec import (
     Operation,
     Rule,
     mistake,
-    question,
 )
 from mha_course.mistakes import ROWS
 
@@ -133,53 +132,6 @@ EXERCISES = [
     ),
 ]
 
-QUESTIONS = {
-    "softmax-axis": question(
-        "scores has shape (2, 4, 5, 7), which is (B, H, T, S). Over which axis must softmax go?",
-        "✔ dim=-1 → Each query shares out one whole among the keys, and the keys are the last "
-        "axis.",
-        "dim=-2 → Then each key would be shared out among the queries: columns sum to 1, not rows.",
-        "dim=1 → Then the heads would compete with each other for each pair of tokens.",
-        units="dim axis",
-        also=("3", "dim=3", "last", "the last", "the last axis", "keys", "the keys", "S"),
-    ),
-    "softmax-shift": question(
-        "You add 5 to all scores of a row. What happens to its weights?",
-        "✔ nothing → Every exponential is multiplied by the same number, e to the 5, and the "
-        "division cancels it.",
-        "they become more alike → That is what dividing the scores does. Adding keeps the "
-        "differences.",
-        "the largest gets larger → That is what multiplying the scores does. Adding leaves the "
-        "differences.",
-        also=(
-            "the same",
-            "they stay the same",
-            "they do not change",
-            "unchanged",
-            "no change",
-            "none",
-        ),
-    ),
-    "all-hidden": question(
-        "All keys of a row are hidden by the score -1e9 (float32). What are its weights?",
-        "all 0 → Softmax always shares out one whole, however low the scores are.",
-        "NaN → That happens with -inf, because inf - inf has no value. -1e9 is an ordinary number.",
-        "✔ all alike → Softmax only sees differences, and there are none: every key gets the same "
-        "share.",
-        also=("equal", "all equal", "all the same", "uniform"),
-    ),
-    "most-entropy": question(
-        "A row of weights is spread evenly over 15 words. What is its entropy, in nats?",
-        "2.71 → It is the logarithm of 15, the most that a row over 15 words can have.",
-        "15 → 15 is the number of words. The entropy is its logarithm.",
-        "0 → 0 is the entropy of a row that puts all its weight on one word.",
-        nudge="It is the natural logarithm of something.",
-        tolerance=0.0055,
-        units="nats",
-        also=("2.7", "ln 15", "ln(15)", "log(15)", "math.log(15)"),
-    ),
-}
-
 
 def _after_hiding(softmax: Function, clean: bool) -> Function:
     """Fill hidden scores with -inf before a softmax; clean a row that sees nothing, or leave it."""
@@ -243,4 +195,4 @@ MISTAKES = [
     ),
 ]
 
-LESSON = Lesson(4, "Softmax", EXERCISES, QUESTIONS)
+LESSON = Lesson(4, "Softmax", EXERCISES)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mha_course import attention as reference
 from mha_course.exercises.inputs import draw, qkv, square
-from mha_course.exercises.spec import Change, Exercise, Lesson, mistake, question
+from mha_course.exercises.spec import Change, Exercise, Lesson, mistake
 from mha_course.mistakes import ROWS
 
 
@@ -237,32 +237,6 @@ EXERCISES = [
     ),
 ]
 
-QUESTIONS = {
-    "merge-order": question(
-        "A context (B, H, T, D) has to become (B, T, C), with the heads of a token side by side. "
-        "Which two axes must be neighbours before they are joined?",
-        "H and T → Joined, they would be rows of one long table. The heads of a token belong in "
-        "its width.",
-        "✔ H and D → C is H times D: head after head, and in each head its D numbers. T stands "
-        "between the two, so it has to move first.",
-        "T and D → Each row would hold numbers of several tokens.",
-    ),
-    "output-mixes": question(
-        "Two heads are merged, and W_O is the identity. Which numbers of the output can depend on "
-        "head 0?",
-        "✔ the first half → The identity leaves each number where it is. Mixing the heads is the "
-        "job of W_O.",
-        "all → For that W_O must not be the identity: it is the only place where heads meet.",
-        "none → Merging drops nothing: head 0 fills the first half.",
-    ),
-    "fused-merge": question(
-        "F.scaled_dot_product_attention returns a context (B, H, T, D), on the CPU. Its q was "
-        "split by view and transpose, and there is no dropout. Does the merge have to copy?",
-        "yes → It would if the context lay in memory head after head, as that of weights @ v does.",
-        "✔ no → It lies in memory token after token, as q did, so that swap and join move nothing.",
-    ),
-}
-
 
 def _circuits(product: Callable[[Tensor, Tensor], Tensor]) -> Change:
     """Make ov_circuit another product of a head's rows of w_v and its columns of w_o."""
@@ -312,4 +286,4 @@ MISTAKES = [
     ),
 ]
 
-LESSON = Lesson(6, "Concatenation", EXERCISES, QUESTIONS)
+LESSON = Lesson(6, "Concatenation", EXERCISES)

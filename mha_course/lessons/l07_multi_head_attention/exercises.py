@@ -22,7 +22,7 @@ from mha_course.attention import (
 from mha_course.exercises.attention_steps import ALL_SIX, MASKED, Steps, pass_through, read_fused
 from mha_course.exercises.inputs import C, Draw, H, S, draw, opposed, self_attention, square, tokens
 from mha_course.exercises.inputs import mask as some_mask
-from mha_course.exercises.spec import Exercise, Lesson, Operation, Question, Rule, mistake, question
+from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake
 from mha_course.mistakes import ROWS
 
 
@@ -300,154 +300,6 @@ EXERCISES = [
     ),
 ]
 
-LINES = {  # of a whole module, and why each is right
-    "q, k, v": "This line cuts C into (H, D) and then swaps tokens and heads. Each head gets its "
-    "own part of every token.",
-    "scores": "This line sums over the D numbers of a head and divides by the root of D.",
-    "weights": "This line hides scores before the softmax, and the softmax goes over the keys.",
-    "context": "This line mixes the values of each head by that head's own weights.",
-    "merged": "This line swaps heads and tokens back and then joins H and D.",
-}
-
-
-def which_line(case: int, wrong: str, why: str) -> Question:
-    """Ask for the wrong line of a broken module."""
-    reasons = LINES | {wrong: why}
-    answers = {name: f"{name} → {reasons[name]}" for name in LINES}
-    answers[wrong] = f"✔ {answers[wrong]}"
-    return question(f"Which line of case {case} is wrong?", *answers.values())
-
-
-QUESTIONS = {
-    "count-heads": question(
-        "d_model is 12, with biases. How many parameters does multi-head attention have with 1, 2 "
-        "and 12 heads?",
-        "624, 1248, 7488 → Heads do not get matrices of that size each: they divide the rows of "
-        "one.",
-        "✔ 624, 624, 624 → Four Linears of 12 · 12 + 12. Heads only say how the 12 rows are "
-        "grouped.",
-        "468, 468, 468 → Those are three Linears. The output projection is the fourth.",
-        also=("624", "624 each", "always 624", "624 for all", "all 624"),
-    ),
-    "which-is-other": question(
-        "Given the same parameters, four of these are the same function. Which one is not?",
-        "one fused Linear for q, k, v → Fused or apart, the rows are the same, as in lesson 1.",
-        "three Linears, then view and transpose → That is the reference.",
-        "heads folded into the batch → Folding only moves the heads to another axis: see lesson 2.",
-        "permute instead of transpose → Both give the same order of axes, as in lesson 2.",
-        "✔ every head as wide as d_model → Then a head has C rows of W_Q instead of D: more "
-        "parameters, so those of the others do not fit.",
-    ),
-    "broken-1": which_line(
-        1,
-        "merged",
-        "This line joins the heads where they stand, so a row of merged holds parts of several "
-        "tokens. The probe: under a causal mask, change the last token. Outputs 1 to 4 change. "
-        "With out_proj = nn.Identity() you see a different head in each of them.",
-    ),
-    "broken-2": which_line(
-        2,
-        "scores",
-        "This line divides by √C, the width of all heads together. No token leaks, so changing a "
-        "token shows nothing. The probe: compare with nn.MultiheadAttention. They differ with 4 "
-        "heads and agree with 1, where D is C.",
-    ),
-    "broken-3": which_line(
-        3,
-        "weights",
-        "Axis 1 of (B, H, T, S) is the heads, so the heads share out each pair of tokens. The "
-        "probe: say the sentence twice, torch.cat((x, x), dim=1). The first five outputs should "
-        "stay the same, because each weight halves and each value comes twice. Here no weight "
-        "halves. And under a causal mask there is NaN.",
-    ),
-    "broken-4": which_line(
-        4,
-        "q, k, v",
-        "view deals the tokens out to the heads at once, so a head holds a few tokens instead of "
-        "a part of each. The probe: under a causal mask, change the last token. Outputs 1 to 4 "
-        "change. With out_proj = nn.Identity() you see that only head 3 has changed.",
-    ),
-    "broken-5": which_line(
-        5,
-        "weights",
-        "The softmax still counts the hidden tokens, and then their share is thrown away. The "
-        "probe: under a causal mask, change the last token. All outputs change. Without a mask "
-        "the module agrees with nn.MultiheadAttention.",
-    ),
-    "divide-by-d": question(
-        "Why √D, and not D? Fresh q and k hold 64 independent numbers of variance 1, and you "
-        "divide their scores by 64. What do the weights of a row look like?",
-        "one key takes nearly all → That is what happens without any division. Dividing by 64 "
-        "goes too far the other way.",
-        "they do not sum to 1 any more → Softmax makes every row sum to 1, whatever the scores.",
-        "✔ they are nearly all alike → The scores spread by √64 = 8. Divided by 64 they spread by "
-        "1/8, and softmax hardly tells them apart. Divided by 8 they spread by 1.",
-        "the same as with √D → Softmax notices every factor: it makes the leads larger or smaller.",
-    ),
-    "what-a-head-reads": question(
-        "Someone says: “With 4 heads and 24 channels, each head gets its own 6 channels of the "
-        "embedding.” What is true?",
-        "✔ a head reads all 24 and makes 6 → Each head has 6 rows of W_Q, W_K and W_V, and every "
-        "row reads all 24 channels. The cut comes after the projection.",
-        "exactly that → Then a head could never use what stands in the other 18 channels. The "
-        "projection comes before the cut.",
-        "a head reads all 24 and makes 24 → That is a head as wide as the model. Four of them "
-        "would have four times the parameters.",
-    ),
-    "twice-the-heads": question(
-        "You double the number of heads and leave d_model as it is. What grows?",
-        "the number of parameters → The four Linears are C by C, whatever the number of heads.",
-        "the width of a head → It halves: D = C / H.",
-        "nothing → One thing does: each head fills a table of its own.",
-        "✔ the number of weight tables → Each head has its own (T, S) table. There are twice as "
-        "many, from heads half as wide.",
-    ),
-    "nan-with-mask": question(
-        "Without a mask your outputs are fine, and with one some are NaN. What is the likely "
-        "reason?",
-        "-inf in the scores always gives NaN → e to the power −∞ is 0, which is how hiding works. "
-        "It goes wrong only when nothing else is left.",
-        "✔ a row may attend to nothing → A softmax of −∞ alone divides 0 by 0. Left padding under "
-        "a causal mask makes such rows.",
-        "some score is too large for exp → softmax subtracts the largest score of each row first, "
-        "with and without a mask.",
-        "hidden values are multiplied by 0 → 0 times a finite value is 0.",
-    ),
-    "true-means": question(
-        "In your mask, True means “may attend”. You give it as attn_mask to "
-        "F.scaled_dot_product_attention and to nn.MultiheadAttention. Which of them does what you "
-        "mean?",
-        "both → They belong to the same library, but they read True in opposite ways.",
-        "only nn.MultiheadAttention → There True means “ignore”, so it needs ~mask.",
-        "✔ only F.scaled_dot_product_attention → There True means “may attend”, as in this "
-        "course. nn.MultiheadAttention hides what is True: give it ~mask.",
-        "neither → One of them reads True as you do.",
-    ),
-    "dog-bites-man": question(
-        "Why does my model know nothing about order? Take “dog bites man” and “man bites dog”, no "
-        "positions, no mask, three layers of attention. How do the outputs for “dog” differ?",
-        "✔ not at all → Each layer compares and mixes words, and no step knows the position of a "
-        "word. In both sentences “dog” meets the same words.",
-        "a little more with every layer → The first layer gives “dog” the same output in both "
-        "sentences, so the second layer cannot tell them apart.",
-        "as subject and object do → Nothing marks the first word as the subject until something "
-        "tells the model its position.",
-    ),
-    "without-w-o": question(
-        "What is W_O for, if the heads are concatenated anyway? Leave it out and return the "
-        "merged heads. What is lost?",
-        "the shape: the result is no longer C wide → H heads of D numbers are C numbers, with and "
-        "without W_O.",
-        "the layer can no longer attend to two words → Each head keeps its own weights, so two "
-        "heads still attend to two words.",
-        "nothing: merging combines the heads → Merging lays them side by side. No number of one "
-        "head meets a number of another.",
-        "✔ no output number can use two heads → Each number comes from one head. Adding what two "
-        "heads found, or subtracting one from the other, takes W_O.",
-    ),
-}
-
-
 MISTAKES = [
     mistake("/no-super-init", crashes="before Module.__init__", only=("MultiHeadAttention",)),
     mistake(
@@ -532,4 +384,4 @@ MISTAKES = [
     ),
 ]
 
-LESSON = Lesson(7, "Multi-head attention", EXERCISES, QUESTIONS)
+LESSON = Lesson(7, "Multi-head attention", EXERCISES)

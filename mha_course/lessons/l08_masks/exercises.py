@@ -14,7 +14,7 @@ from mha_course import masks
 from mha_course.attention import attention, merge_heads, split_heads
 from mha_course.errors import require_shape
 from mha_course.exercises.inputs import AS_MANY_QUERIES, C, Draw, H, S, T, draw, square
-from mha_course.exercises.spec import Exercise, Lesson, mistake, question
+from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.experiments.leakage import find_leaks
 from mha_course.mistakes import ROWS
 
@@ -443,79 +443,4 @@ EXERCISES = [
     ),
 ]
 
-QUESTIONS = {
-    "causal-count": question(
-        "A causal mask for 6 tokens has 36 entries. How many are True?",
-        "21 → 1 + 2 + 3 + 4 + 5 + 6: row t has t + 1 of them, if the first row is row 0.",
-        "15 → That leaves out the diagonal. A token also sees itself; the first one sees nothing "
-        "else.",
-        "18 → It is a little more than half, because all of the diagonal is True.",
-        "36 → Then nothing would be hidden.",
-        "6 → That is the diagonal alone. Each token also sees all that came before.",
-        nudge="Count row by row: what does token 0 see, what token 1?",
-        units="entries true",
-    ),
-    "padding-shape": question(
-        "Scores are (2, 4, 5, 5), which is (B, H, T, S). Sentence 1 ends with two pads, which "
-        "no query may see. Which shape must the mask have?",
-        "(2, 5) → Shapes are matched from the right: the 2 would meet T = 5, and the call stops. "
-        "At T = 2 it would run, as a mask (T, S).",
-        "✔ (2, 1, 1, 5) → There is one row of keys for each sentence. Axes of size 1 repeat it for "
-        "all heads and all queries.",
-        "(2, 1, 5, 1) → That hides whole queries, and all the others still see the padding.",
-        "(2, 5, 5) → Shapes are matched from the right: the 2 would meet H = 4, and the call "
-        "stops. At H = 2 it would run, and head h would get the mask of sentence h.",
-    ),
-    "three-axes": question(
-        "Two sentences and two heads. scaled_dot_product_attention gets a mask (B, T, S), one "
-        "matrix a sentence. What happens?",
-        "it raises → It would, with two sentences and four heads. Here 2 meets 2, which fits.",
-        "sentence b gets mask b → That needs an axis for the heads: (B, 1, T, S).",
-        "✔ head h gets mask h → Shapes are matched from the right, so the first axis of the mask "
-        "meets the heads. Nothing raises.",
-    ),
-    "blind-rows": question(
-        "Two words are filled up to five tokens, with the padding on the left. The mask is causal "
-        "and hides padding. How many of the five rows see nothing?",
-        "3 → The rows of the three pads. Each may attend only to itself and to what stands before "
-        "it, and all of that is padding.",
-        "0 → Take the first row. It may only see itself, and it is padding.",
-        "1 → The first row is one. What do the second and the third see?",
-        "2 → Count the pads again: 5 - 2.",
-        "5 → The two words see themselves.",
-        units="rows",
-        nudge="Where are the words? Each row sees itself and what is before it, without the "
-        "padding.",
-    ),
-    "causal-corner": question(
-        "There is one query, of the newest token, and there are 7 keys, its own the last. How many "
-        "keys does it see in scaled_dot_product_attention with is_causal=True?",
-        "1 → The triangle stands at the top left, so query 0 sees key 0. The newest token sees "
-        "only the oldest.",
-        "7 → It should, as the last of all tokens. But the triangle is not at the bottom right.",
-        "0 → The diagonal is allowed, and that leaves one key: key 0.",
-        "6 → Not itself? The diagonal is allowed, but it starts at the top left.",
-        nudge="Draw a matrix of 1 row and 7 columns. Where does its diagonal start?",
-        units="keys key",
-    ),
-    "who-ignores": question(
-        "A sentence has three words and two pads. nn.MultiheadAttention gets key_padding_mask "
-        "= [True, True, True, False, False]. What does a query attend to?",
-        "the three words → It would in this course, where True = may attend. This module means "
-        "the opposite.",
-        "✔ the two pads → True means “ignore this key” here. The words are ignored, and no "
-        "error tells you.",
-        "everything → A bool mask always hides something, unless all of it says “may attend”.",
-        also=("pads", "the pads", "paddings", "the padding"),
-    ),
-    "after-softmax": question(
-        "Softmax first, over all keys. Then the weights of later tokens are set to 0, and nothing "
-        "more. Can a later token change the output of an earlier one?",
-        "no, its weight is 0 → Its own is 0. Consider what the other weights were divided by.",
-        "✔ yes, through the sum → Softmax divides by a sum over all keys, the later ones "
-        "included. So every weight depends on them.",
-        "only if it is the next one → The sum runs over all keys, near and far.",
-    ),
-}
-
-LESSON = Lesson(8, "Masks", EXERCISES, QUESTIONS)
+LESSON = Lesson(8, "Masks", EXERCISES)

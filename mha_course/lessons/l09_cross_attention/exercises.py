@@ -24,7 +24,7 @@ from mha_course.exercises.inputs import (
     opposed,
     square,
 )
-from mha_course.exercises.spec import Exercise, Lesson, mistake, question
+from mha_course.exercises.spec import Exercise, Lesson, mistake
 
 
 def cross_attention(
@@ -137,36 +137,4 @@ EXERCISES = [
     ),
 ]
 
-QUESTIONS = {
-    "cross-weights": question(
-        "x has shape (2, 5, 24), memory (2, 7, 24), and there are 4 heads. What is the shape of "
-        "the weights?",
-        "2, 4, 5, 7 → In every head there is a row for each query, a token of x, and a column for "
-        "each key, a token of memory.",
-        "2, 4, 7, 5 → Rows are queries, and the 5 queries come from x.",
-        "2, 4, 5, 5 → That is self-attention. Here the keys come from memory, which has 7 tokens.",
-        "2, 4, 7, 7 → Here memory attends to itself. But the queries come from x.",
-        "2, 5, 7 → Each of the 4 heads has weights of its own.",
-        letters="B, H, T, S",
-    ),
-    "later-word": question(
-        "You change the last token of x. Can the cross-attention of an earlier token of x change?",
-        "yes → That needs keys or values made from x. Here both come from memory.",
-        "✔ no → Each query is compared with the memory alone. Tokens of x never meet here.",
-        also=("it cannot", "no, it cannot", "it can not"),
-    ),
-    "keys-once": question(
-        "A translation is written in 5 steps, one word each. How many times must k and v of the "
-        "memory be computed?",
-        "1 → The memory does not change while the translation is written, so neither do its keys "
-        "and values.",
-        "5 → That is how often q is computed. The memory is the same in every step.",
-        "10 → k and v are two tensors, but neither changes from step to step: one computation "
-        "makes both.",
-        nudge="What changes from one step to the next: the memory, or the query?",
-        units="times time",
-        also=("once", "only once", "just once"),
-    ),
-}
-
-LESSON = Lesson(9, "Cross-attention", EXERCISES, QUESTIONS)
+LESSON = Lesson(9, "Cross-attention", EXERCISES)

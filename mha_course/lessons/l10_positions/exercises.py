@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mha_course import positions
 from mha_course.exercises.inputs import B, D, Draw, H, S, draw
-from mha_course.exercises.spec import Exercise, Lesson, mistake, question
+from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.mistakes import ROWS
 
 
@@ -206,52 +206,4 @@ EXERCISES = [
     ),
 ]
 
-QUESTIONS = {
-    "bag-of-words": question(
-        "“dog bites man” becomes “man bites dog”. Without positions and a mask, what is the "
-        "context of “bites” now?",
-        "✔ the same → Its row holds the same three weights and values, added up in another order. "
-        "A sum has no order.",
-        "another one → Some step would have to know the positions. Scores, softmax and sum do not.",
-        "the same, with “dog” and “man” exchanged → A context holds no words: it is one vector.",
-        also=("it stays the same", "unchanged", "no change", "it does not change"),
-    ),
-    "first-two-exchanged": question(
-        "No positions, a causal mask, two layers. The first two words of seven are exchanged. Can "
-        "the output of the last word change?",
-        "✔ yes → In the second layer it reads words that had seen different pasts. Of the first "
-        "two words, the later one had seen the other, and now that is a different word.",
-        "no → That is true of one layer, where the last word sees the same words in another order.",
-    ),
-    "far-away": question(
-        "The encodings of positions 3 and 8 have a certain dot product. What is the dot product of "
-        "positions 103 and 108?",
-        "smaller → Sine and cosine repeat, so nothing fades. Only the distance, 5, matters.",
-        "✔ the same → Every pair contributes the cosine of its frequency times the distance, and "
-        "the distance is 5 both times.",
-        "larger → Sine and cosine do not grow with the position.",
-    ),
-    "slowest-pair": question(
-        "With D = 64 and base 10000, pair i turns by 10000 to the power of -2i / 64 radians a "
-        "token. A full turn is 2π radians. How many tokens does the slowest pair need for one?",
-        "about 6 → That is the fastest pair: it turns by 1 radian a token.",
-        "about 10,000 → That is the base. The exponent of the slowest pair is -62/64, not -1, and "
-        "a full turn is 2π, not 1.",
-        "✔ about 47,000 → It turns by 10000 to the power of -62/64 a token, and 2π divided by that "
-        "is about 47,000.",
-        units="tokens",
-        tolerance=150,
-    ),
-    "turned-values": question(
-        "Suppose you also rotated the values. All tokens move on by 100 positions. What happens to "
-        "the context?",
-        "nothing → That is true of the weights, where a rotated q meets a rotated k. Nothing "
-        "cancels the rotation of a value.",
-        "✔ the context changes → The weights stay. But all values are rotated further, and so is "
-        "their mixture.",
-        "the weights change → The weights come from q and k, whose distances stay the same.",
-        also=("it changes", "changes"),
-    ),
-}
-
-LESSON = Lesson(10, "Positions", EXERCISES, QUESTIONS)
+LESSON = Lesson(10, "Positions", EXERCISES)

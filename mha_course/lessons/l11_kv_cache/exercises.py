@@ -12,7 +12,7 @@ from torch import Tensor
 from mha_course import caching
 from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, NO_BIAS, Steps
 from mha_course.exercises.inputs import B, C, D, Draw, H, S, T, draw, square
-from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake, question
+from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake
 from mha_course.mistakes import ROWS
 
 R = 9  # width of a latent
@@ -363,93 +363,4 @@ EXERCISES = [
     ),
 ]
 
-QUESTIONS = {
-    "read-later": question(
-        "A word has been read. In one layer, which of its q, k and v can the contexts of later "
-        "words depend on?",
-        "q, k and v → Its query asked for its own row of weights. That row is done.",
-        "✔ k and v → Later words compare their queries with its key and mix in its value. Its "
-        "query is not read again in this layer.",
-        "none → Later words attend to it: they compare with its key and mix in its value.",
-        also=("kv", "keys and values", "key, value", "key and value", "its key and value"),
-    ),
-    "word-appended": question(
-        "No mask: every word attends to every word. One word is appended. How many of the old "
-        "words keep their output?",
-        "all → That is true with a causal mask. Without one, every old word attends to the new "
-        "one.",
-        "some → Every row has the new key in its softmax, which gives it a weight above 0, "
-        "unless rounding makes it 0.",
-        "✔ none → Every softmax has one more key, so every row changes. A causal mask protects the "
-        "past.",
-        also=("0", "zero", "no word", "not one", "not a single one"),
-    ),
-    "twice-as-long": question(
-        "Without a cache, all n · n scores are computed again for each new word. For a text "
-        "twice as long, how much more work are the scores of all its words together?",
-        "2 times → There are twice as many words, but the later ones cost more than the early "
-        "ones.",
-        "4 times → That is the last word alone. There are also twice as many words.",
-        "✔ 8 times → The last word costs four times as much, and there are twice as many: the sum "
-        "grows with the cube.",
-        units="times x as much more work",
-    ),
-    "always-zero": question(
-        "Each new word comes alone, and RoPE is told that its position is 0. What does the model "
-        "compute?",
-        "the same as always: RoPE knows distances only → The distances are lost: 0 - 0 = 0 for "
-        "every pair.",
-        "✔ attention without positions → A turn by the angle 0 changes nothing. All distances are "
-        "0, and the order of the words is lost.",
-        "noise → Nothing random happens; every query and key stays as it is.",
-        also=("no positions",),
-    ),
-    "which-kv-head": question(
-        "6 query heads share 2 KV heads. Which KV head does query head 2 read? (Count from 0.)",
-        "✔ 0 → Neighbours share: query heads 0, 1 and 2 read KV head 0, the others KV head 1.",
-        "1 → Query heads 3, 4 and 5 read that one: each KV head serves three in a row.",
-        "both → A query head reads one KV head. Its score is one dot product.",
-        units="kv head",
-    ),
-    "narrow-key": question(
-        "d_model is 24, with 4 query heads and 2 KV heads. What is the shape of k_proj.weight?",
-        "12, 24 → Two heads of D = 6 come out, and all of x goes in; a Linear stores (out, in).",
-        "24, 24 → That is for 4 KV heads. Here only 2 keys a token are made.",
-        "24, 12 → nn.Linear stores (out, in).",
-        "12, 12 → Each key head still reads all 24 channels of x.",
-        "6, 24 → That is one KV head.",
-    ),
-    "latent-width": question(
-        "A head's query has D = 128 numbers, a latent R = 512. The query is taken to the latent "
-        "first. How many numbers does the product of a query with one latent then add up?",
-        "512 → The absorbed query is as wide as the latent. That is more work than 128, and fewer "
-        "bytes to read.",
-        "128 → That is the width of a key, and no key is made.",
-        "65536 → That is the size of the head's matrix, which is used once for a query, not once "
-        "for every pair.",
-        nudge="The score is a dot product of two vectors of the same width. Which width?",
-        units="numbers products",
-    ),
-    "bytes-a-token": question(
-        "32 layers, 8 KV heads of 128 numbers, 2 bytes a number. How many KiB (1,024 bytes) does "
-        "one token take?",
-        "128 → 32 · 8 · 128 numbers, of 2 bytes, twice: a key and a value.",
-        "64 → That is the keys alone. The cache also keeps the values.",
-        "4 → That is one layer. Each of the 32 has a cache of its own.",
-        "131072 → Those are bytes.",
-        nudge="Multiply layers, heads, width and bytes. What is kept besides the keys?",
-        units="KiB KB",
-    ),
-    "shared-prefix": question(
-        "A page holds 4 tokens. Two texts of 11 and 10 tokens have their first 8 tokens in common. "
-        "How many pages are in use?",
-        "4 → Two pages for the 8 common tokens, and one more for the rest of each text.",
-        "6 → Each text has three pages in its table, but two of them are the same for both.",
-        "2 → That is the common part. Each text goes on in a page of its own.",
-        "5 → The rests are 3 and 2 tokens. A page belongs to one text there, and each needs one.",
-        nudge="Count the pages of the common tokens first, then those of each rest.",
-        units="pages",
-    ),
-}
-
-LESSON = Lesson(11, "KV cache and fewer KV heads", EXERCISES, QUESTIONS)
+LESSON = Lesson(11, "KV cache and fewer KV heads", EXERCISES)

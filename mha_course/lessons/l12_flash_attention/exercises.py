@@ -13,7 +13,7 @@ from mha_course import flash
 from mha_course.attention import attention
 from mha_course.exercises.attention_steps import Steps
 from mha_course.exercises.inputs import AS_MANY_QUERIES, B, D, Draw, H, T, draw
-from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake, question
+from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake
 from mha_course.mistakes import ROWS
 
 # What the old sum is multiplied by, of the old and the new maximum.
@@ -568,90 +568,4 @@ EXERCISES = [
     ),
 ]
 
-QUESTIONS = {
-    "scores-bytes": question(
-        "A text becomes 4 times as long. How many times the bytes do the scores of a head take?",
-        "16 → There are 4 times as many queries and 4 times as many keys, and a score for every "
-        "pair.",
-        "4 → That is how q, k, v and the context grow. Scores belong to pairs.",
-        "8 → Two factors of 4 make 16.",
-        "2 → Count rows and columns of the matrix of scores.",
-        nudge="How many rows does the matrix of scores have, and how many columns?",
-        units="times x as many bytes",
-    ),
-    "flash-work": question(
-        "There is no mask. How many multiplications do the products of attention in blocks take, "
-        "compared with step by step?",
-        "✔ the same number → Every query still meets every key. Only the order changes, and what "
-        "is kept.",
-        "half as many → A causal mask hides about half of the pairs, and whole blocks can be "
-        "skipped. Without a mask all pairs are needed.",
-        "32 times fewer → That would leave out pairs. FlashAttention is exact: nothing is left "
-        "out.",
-    ),
-    "running-sum": question(
-        "So far, the maximum of a row is 0 and its sum of exponentials 8. The next block is a "
-        "single score, ln 4 = 1.386. What is the running sum after it?",
-        "3 → The new maximum is ln 4. The old sum shrinks by exp(0 - ln 4) = 1/4 to 2, and the "
-        "new score adds exp(0) = 1.",
-        "9 → The old sum was taken relative to the old maximum, 0. It must shrink first.",
-        "12 → That is the sum relative to the old maximum. The maximum is ln 4 now.",
-        "2 → The old sum did shrink to 2. The new score adds its own exponential.",
-        nudge="First find the new maximum, then what the old sum must be multiplied by.",
-        tolerance=0.001,
-    ),
-    "flash-saved": question(
-        "Training needs the weights again in the backward pass. What does tiled attention keep "
-        "for that, besides q, k, v and the context?",
-        "the weights → They are the T x S matrix that must not be kept. They can be computed "
-        "again.",
-        "✔ one number for each query → With its log-sum-exp at hand, any block of weights is one "
-        "product and one exponential away: exp(scaled score - log-sum-exp).",
-        "nothing → Then the maximum and the sum of each row would have to be found again before "
-        "its first weight is known.",
-        also=(
-            "one number per query",
-            "the log-sum-exp",
-            "log-sum-exp",
-            "the logsumexp",
-            "logsumexp",
-            "the lse",
-            "lse",
-        ),
-    ),
-    "rising-scores": question(
-        "The running sum is not shrunk. For which order of scores does the result come out wrong?",
-        "largest first → The first block then has the final maximum, and every later factor is 1.",
-        "all the same → The maximum never grows, so the missing factor is 1.",
-        "✔ largest last → A sum is too large only if a later block brings a larger maximum. With "
-        "the largest score first, or all scores alike, the factor is 1 and is not missed.",
-        also=("rising", "rising scores", "ascending", "increasing"),
-    ),
-    "rows-of-tiles": question(
-        "One text, 32 heads, one new query, 65,536 keys, tiles of 128 by 128. How many rows of "
-        "tiles can be worked on at the same time, all heads together?",
-        "32 → One query makes one row of tiles in each head. Its 512 tiles wait for each other.",
-        "16384 → That is the number of tiles, 512 in each head. Those of one row wait for each "
-        "other.",
-        "512 → That is the number of tiles in one row, and they wait for each other.",
-        "1 → That is one head. Heads have nothing to do with each other.",
-        nudge="How many rows does one query make in a head, and how many heads are there?",
-        units="rows",
-    ),
-    "paper-gflops": question(
-        "1,024 tokens, 16 heads of 64, batch 64: forward takes 2 products of this size, backward "
-        "4. A multiply-add counts as 2. How many GFLOPs (10⁹) is that, rounded?",
-        "825 → 6 products of 2 · 64 · 16 · 1,024² · 64. That is twelve times what the figure "
-        "prints, so its GFLOPs do not fit the size that it names. Count before you quote.",
-        "412 → A multiply-add counts as 2.",
-        "275 → That is the forward pass alone, 2 products of 6.",
-        "137 → That is one product.",
-        "12.9 → That is one text of the batch of 64.",
-        "66.6 → That is what the figure prints. Multiply it out.",
-        nudge="One product takes 2 · batch · heads · tokens² · width. How many are there?",
-        also=("824.6", "824.63", "824.634"),
-        units="GFLOPs GFLOP",
-    ),
-}
-
-LESSON = Lesson(12, "FlashAttention", EXERCISES, QUESTIONS)
+LESSON = Lesson(12, "FlashAttention", EXERCISES)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.inputs import C, draw, square, tokens
-from mha_course.exercises.spec import Exercise, Lesson, mistake, question
+from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.mistakes import ROWS
 
 Part = Callable[[Tensor], Tensor]
@@ -236,67 +236,4 @@ EXERCISES = [
     ),
 ]
 
-QUESTIONS = {
-    "residual-gradient": question(
-        "A layer computes x + f(x), and all weights and biases of f are 0. A gradient arrives "
-        "from above. How much of it reaches x?",
-        "nothing of it → That would be true without the sum: f(x) alone has the slope 0.",
-        "✔ all of it, unchanged → It comes through the sum, where the slope is 1. f adds its own "
-        "share, which here is 0.",
-        "twice as much → There are two paths, but the one through f carries nothing here.",
-        also=("all", "all of it", "the whole", "everything"),
-    ),
-    "norm-by-hand": question(
-        "A token is [1, 2, 3, 6]. After layer norm with gamma 1 and beta 0, what has the 6 become? "
-        "Two decimals.",
-        "1.60 → The mean is 3. The squares of what is left, 4 + 1 + 0 + 9, have the mean 3.5, and "
-        "3 / √3.5 = 1.60.",
-        "1.39 → You divided the squares by n - 1 = 3. Layer norm divides by n = 4.",
-        "3 → The mean is gone. Now divide by the spread.",
-        "0.86 → You divided by the variance. Its root is what is needed.",
-        "1.5 → You divided by 2. The spread is the root of the mean square.",
-        nudge="Subtract the mean; then divide by the root of the mean of the squares.",
-        tolerance=0.005,
-    ),
-    "feed-forward-reach": question(
-        "You change one word of a sentence, right before the feed-forward part. Which words' "
-        "results change?",
-        "✔ its own alone → The same two Linears run over each word by itself. Only attention "
-        "carries things between words.",
-        "those of all words → That is attention. Nothing in the feed-forward part reads a second "
-        "word.",
-        "its own and all later ones → That is attention under a causal mask.",
-        also=("its own", "only its own", "that of this word alone", "only that word"),
-    ),
-    "where-numbers-are": question(
-        "d_model is 24, and the feed-forward part is 4 times as wide inside. Which share of a "
-        "block's numbers does it hold?",
-        "a third → That is attention's share: four matrices of C · C.",
-        "half → Count matrices of C · C: attention has four. How many fit into two of C · 4C?",
-        "✔ two thirds → Two matrices of C · 4C are 8 C². Attention has four of C · C, so 4 C².",
-        also=("2/3", "0.667", "0.67", "67%", "66.7%"),
-    ),
-    "silent-parts": question(
-        "Attention and feed-forward both return 0, whatever they read. In which wiring does the "
-        "block pass x on exactly as it is?",
-        "✔ pre-norm only → In pre-norm the norms stand before the parts, off the stream. In "
-        "post-norm everything passes through them.",
-        "post-norm only → Look again: where do its norms stand?",
-        "both → In post-norm, x still runs through two norms.",
-        "neither → One of them adds 0 to x, twice, and does nothing else.",
-        also=("only pre-norm",),
-    ),
-    "dropout-values": question(
-        "Dropout with p = 0.25 gets a 1, in training. What can come out?",
-        "0 or 1 → Then the mean would fall to 0.75, and evaluation would see larger numbers than "
-        "training did.",
-        "✔ 0 or 1.333 → A quarter becomes 0; the others are divided by 0.75, so that the mean "
-        "stays 1.",
-        "0.75 → That is the mean of what is kept before it is scaled up. Each number is either "
-        "kept or not.",
-        tolerance=0.005,
-        also=("1.333 or 0", "4/3 or 0"),
-    ),
-}
-
-LESSON = Lesson(13, "Encoder block", EXERCISES, QUESTIONS)
+LESSON = Lesson(13, "Encoder block", EXERCISES)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.inputs import B, Draw, S, draw
-from mha_course.exercises.spec import Exercise, Lesson, mistake, question
+from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.lessons.l15_language_model.causal_model import next_token_probabilities
 from mha_course.lessons.l15_language_model.speculation import accept_or_redraw
 
@@ -405,115 +405,4 @@ EXERCISES = [
     ),
 ]
 
-QUESTIONS = {
-    "shift-shape": question(
-        "A batch of ids is (64, 17), with <start> and <end>. Every position has to guess the next "
-        "token. Which shape do the inputs have?",
-        "64, 16 → Nothing comes after the last token, so it is not read. Nothing comes before the "
-        "first, so it is not guessed.",
-        "64, 17 → What should the last position guess? Nothing comes after it.",
-        "64, 15 → The inputs lose one token, the last. The targets lose one, the first.",
-        "63, 17 → The shift is along the tokens, not along the sentences.",
-        nudge="Which positions have a next token?",
-        letters="B S-1",
-    ),
-    "who-guesses": question(
-        "<start> the grey cat ate greedily <end>. The model reads all but the last. At which "
-        "position must it name “cat”?",
-        "“cat” → There it has already read “cat”, and has to guess “ate”.",
-        "✔ “grey” → There “grey” is the newest word, and the model has to guess the next one. At "
-        "“cat” it could copy it.",
-        "“<start>” → There it has read no word yet, and has to guess the first.",
-        also=("at grey",),
-    ),
-    "causal-padding": question(
-        "Sentences are filled up with <pad> on the right, and the model is causal. There is no "
-        "padding mask. What do the words see of the padding?",
-        "✔ nothing → All padding comes later, and whatever comes later is hidden already.",
-        "they see the padding → A word sees what stands before it. Where does the padding stand?",
-        "the last word sees it → The last word sees itself and what is before it. The padding "
-        "comes after it.",
-        also=("nothing happens", "nothing changes"),
-    ),
-    "loss-at-best": question(
-        "A reader knows the whole grammar: every rule, every word. What is this reader's loss, in "
-        "nats a word?",
-        "0 → For that, the reader would have to know the next sentence in advance. It is drawn "
-        "at random.",
-        "✔ about 0.9 → The rules say what may come, not which state or which pair of nouns is "
-        "drawn.",
-        "about 4.8, ln 126 → That is the loss of a reader to whom all 126 tokens are equally "
-        "likely at every position.",
-        tolerance=0.02,
-    ),
-    "without-mask": question(
-        "You forget the causal mask and train. How far does the loss fall?",
-        "✔ far below the limit → Each position sees the next word, which is its target. Copying "
-        "beats any knowledge of the grammar.",
-        "to the limit → The limit holds for a reader who does not see the answer.",
-        "it does not fall → It falls, and fast: the answer is in the input.",
-    ),
-    "below-the-limit": question(
-        "A model with a causal mask is trained, and its training loss falls below the limit. What "
-        "does that tell you?",
-        "the mask leaks → It may. But a sentence that is read again and again can also be "
-        "memorised.",
-        "✔ nothing yet: look at fresh text → It may see ahead, or it may have memorised its "
-        "sentences. Only a model that sees ahead stays below the limit on fresh ones.",
-        "it knows more than the grammar → The next choice is drawn at random. Nothing in the "
-        "sentence so far tells you which it will be.",
-    ),
-    "colder": question(
-        "Two words have the probabilities 0.8 and 0.2. What becomes of the 0.8 at a temperature of "
-        "0.5? Two decimals.",
-        "0.94 → Halving the temperature squares the odds: 4 to 1 becomes 16 to 1, and 16/17 = "
-        "0.94.",
-        "0.4 → The logits are divided, not the probabilities, which still sum to 1.",
-        "0.67 → That is a temperature of 2: it takes the root of the odds. Less than 1 sharpens.",
-        "0.64 → You squared 0.8. Square both, then make them sum to 1.",
-        "1 → Only at temperature 0 does the likeliest word take all.",
-        nudge="Dividing logits by 0.5 doubles them. What becomes of e to the power of them, and "
-        "of the ratio?",
-        tolerance=0.002,
-        units="%",
-    ),
-    "draft-kept": question(
-        "The small model drafts a word with probability 0.6. The large one would write it with "
-        "probability 0.3. Which share of these drafts should be kept?",
-        "0.5 → The word is drafted twice as often as it should be, so half of its drafts are "
-        "kept: p/q = 0.3/0.6.",
-        "0.3 → Then the word would be written with probability 0.6 · 0.3 = 0.18. It came up with "
-        "0.6 already.",
-        "0.18 → That is how often the word would be written if you kept 0.3 of its drafts.",
-        "1 → Then it is written twice as often as the large model would.",
-        "2 → That is q/p. A share cannot be above 1.",
-        "0 → The large model does want the word, though less often.",
-        nudge="It comes up in 60 of 100 drafts, and should be written in 30.",
-        tolerance=0.005,
-        units="%",
-        also=("1/2", "half", "half of them"),
-    ),
-    "poor-drafts": question(
-        "The small model is replaced by a much worse one. What becomes worse?",
-        "✔ the speed alone → More drafts are refused, so a pass writes fewer words. Each word "
-        "still has the probability that the large model gives it.",
-        "the text alone → The rule corrects every draft: what is written follows p, whatever q is.",
-        "the speed and the text → The speed does. But the rule corrects every draft, whatever q "
-        "is.",
-        "neither → Which share of the drafts is accepted if the two models hardly agree?",
-        also=("only the speed", "the speed", "speed"),
-    ),
-    "read-in-all": question(
-        "A model writes 16 words, starting from <start> alone. Without a cache, how many tokens "
-        "pass through it in all?",
-        "136 → 1 + 2 + … + 16 = 136. With a cache it is 16: each token passes once.",
-        "16 → That is with a cache. Without one, all words are read again for each new one.",
-        "256 → Only the last pass reads 16. The first reads one.",
-        "152 → To write 16 words it reads <start> and the first 15. The last word is never read.",
-        "120 → The first pass reads <start> already: count from 1 to 16, not to 15.",
-        nudge="Step 1 reads one token, step 2 reads two …",
-        units="tokens",
-    ),
-}
-
-LESSON = Lesson(15, "Language model", EXERCISES, QUESTIONS)
+LESSON = Lesson(15, "Language model", EXERCISES)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.inputs import B, D, Draw, H, S, T, draw, square, weights
-from mha_course.exercises.spec import Exercise, Lesson, mistake, question
+from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.mistakes import ROWS
 
 
@@ -300,70 +300,4 @@ EXERCISES = [
     ),
 ]
 
-QUESTIONS = {
-    "largest-contribution": question(
-        "A head gives 0.5 of its weight to “dog”, whose value has length 1 after the output "
-        "projection, and 0.3 to “cat”, whose value has length 3 there. From which of the two does "
-        "it bring more?",
-        "dog → 0.5 of a vector of length 1 has length 0.5. How long is 0.3 of a vector of "
-        "length 3?",
-        "✔ cat → 0.3 · 3 is 0.9, and 0.5 · 1 is only 0.5. The weight is one of three factors; "
-        "the value and the output projection are the others.",
-        "both the same → Multiply each weight by its length: 0.5 · 1 against 0.3 · 3.",
-    ),
-    "carried-word": question(
-        "A word is hidden, and L1 H1 attends from it to “queen”. Without this head about a third "
-        "of the hidden pronouns is guessed wrong. Of which word should its OV circuit raise the "
-        "logit most, when it reads “queen”?",
-        "queen → Then the model would guess a noun where a pronoun is hidden. A head need not "
-        "pass on the word that it reads.",
-        "✔ she → That is the word to be guessed. The circuit turns the noun into its pronoun on "
-        "the way.",
-        "proud → That is an adjective of “queen”. It helps to guess a hidden adjective.",
-        also=("the pronoun", "her pronoun", "“she”"),
-    ),
-    "copy-layers": question(
-        "Ten random words, then the same ten again: … 7 4 9 … 7 4 ?. To say 9, a head at the "
-        "second 4 must attend to the word that came after the first 4. It has to find that word "
-        "by the 4 before it, wherever it stands. Which attention can do that?",
-        "one layer, with one head → The key of 9 is made of 9 and of its position. Nothing in it "
-        "says that a 4 stood before it.",
-        "one layer, with two heads side by side → Both read the same keys, and no key says which "
-        "word stood before it.",
-        "✔ two layers, with one head each → The first tells every word which word stood before "
-        "it. Then the second can ask for the word after a 4.",
-        also=("two layers", "2 layers", "two layers, one head each"),
-    ),
-    "zero-query": question(
-        "To silence a head, you set its q to 0. What is its context now?",
-        "nothing → Scores of 0 are not weights of 0. Softmax makes all weights equal, and they "
-        "sum to 1.",
-        "✔ the mean of all values → All scores are 0, so all weights are equal, and the head goes "
-        "on adding the mean of its values.",
-        "the value of the first token → Nothing prefers the first token: all scores are 0, so all "
-        "weights are equal.",
-        also=(
-            "mean of values",
-            "the mean of the values",
-            "the average of the values",
-            "the mean of all the values",
-        ),
-    ),
-    "free-directions": question(
-        "A head has D = 12 and reads S = 15 tokens; all weights of a row are above 0. In how many "
-        "independent directions can the row move a little without changing its context or its "
-        "sum?",
-        "2 → 15 numbers must meet 12 conditions for the context and 1 for the sum, so 15 − 13 = 2 "
-        "are free.",
-        "3 → The context takes 12 conditions. The sum of the row, which must stay 1, takes one "
-        "more.",
-        "0 → There are fewer conditions than the 15 numbers, so some freedom is left.",
-        "12 → That is the number of conditions from the context. How many numbers can move?",
-        "13 → That is the number of conditions. How many numbers are there?",
-        nudge="Count the numbers that can move, and take away one for each condition that they "
-        "must meet.",
-        units="directions",
-    ),
-}
-
-LESSON = Lesson(17, "What heads do", EXERCISES, QUESTIONS)
+LESSON = Lesson(17, "What heads do", EXERCISES)

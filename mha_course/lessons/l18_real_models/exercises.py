@@ -11,7 +11,7 @@ from torch import Tensor
 from mha_course.attention import attention, merge_heads, split_heads
 from mha_course.exercises.attention_steps import MASKED, Steps, read_fused
 from mha_course.exercises.inputs import HIDDEN_LEAD, C, Draw, H, draw, opposed, square, tokens
-from mha_course.exercises.spec import Exercise, Lesson, mistake, question
+from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.masks import causal_mask
 
 STORED = ("c_attn.weight", "c_attn.bias", "c_proj.weight", "c_proj.bias")
@@ -256,38 +256,4 @@ EXERCISES = [
     ),
 ]  # fmt: skip
 
-QUESTIONS = {
-    "square-weight": question(
-        "GPT-2 stores the weights of its Linears as (in, out). You copy those of one block into "
-        "nn.Linear as they are. Which one goes in without an error?",
-        "attn.c_attn, (768, 2304) → nn.Linear(768, 2304) keeps (2304, 768): it refuses.",
-        "✔ attn.c_proj, (768, 768) → It is square, so its shape gives nothing away. The model "
-        "runs, and its text is wrong.",
-        "mlp.c_fc, (768, 3072) → nn.Linear(768, 3072) keeps (3072, 768): it refuses.",
-        "mlp.c_proj, (3072, 768) → nn.Linear(3072, 768) keeps (768, 3072): it refuses.",
-        also=("c_proj", "attn.c_proj", "attn.c_proj.weight", "the square one"),
-    ),
-    "narrow-file": question(
-        "A Llama file says: hidden_size 576, 9 heads, 3 key-value heads. What is the shape of its "
-        "k_proj.weight?",
-        "192, 576 → As (out, in): 3 key-value heads of D = 576 / 9 = 64 numbers, each made of all "
-        "576.",
-        "576, 576 → That is q_proj, which has all 9 heads. Key-value heads are fewer.",
-        "576, 192 → These are the right sizes. Llama files keep (out, in), as nn.Linear does.",
-        "64, 576 → That is a single key-value head. There are 3.",
-        nudge="How wide is one head, and how many key-value heads are there? Then (out, in).",
-    ),
-    "first-induction": question(
-        "Layers are counted from 0. Which is the first layer in which a model can have an "
-        "induction head?",
-        "1 → A head of layer 0 tells each token which token stood before it, and layer 1 can make "
-        "its keys from that (lesson 17).",
-        "0 → Its keys would have to know which token stood before them. In layer 0 they know only "
-        "their own token and its position.",
-        "2 → One earlier layer is enough.",
-        nudge="What must its keys know, and which layer can bring it to them?",
-        units="layer",
-    ),
-}
-
-LESSON = Lesson(18, "Real models", EXERCISES, QUESTIONS)
+LESSON = Lesson(18, "Real models", EXERCISES)
