@@ -16,10 +16,10 @@ from mha_course.exercises.inputs import AS_MANY_QUERIES, B, D, Draw, H, T, draw
 from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake, question
 from mha_course.mistakes import ROWS
 
-COMPUTES = {
-    "amax", "max", "maximum", "fmax", "aminmax", "cummax", "sum", "mean", "cumsum", "exp", "exp_",
-    "exp2", "pow",
-    "sub", "sub_", "sort", "topk", "logsumexp", "logcumsumexp", "softmax", "_softmax",
+MAXIMA = {"amax", "max", "maximum", "fmax", "aminmax", "cummax", "sort", "topk"}
+EXPONENTIALS = {"exp", "exp_", "exp2", "pow"}
+COMPUTES = MAXIMA | EXPONENTIALS | {
+    "sum", "mean", "cumsum", "sub", "sub_", "logsumexp", "logcumsumexp", "softmax", "_softmax",
     "_log_softmax",
 }  # fmt: skip
 
@@ -66,25 +66,17 @@ def _reads_whole_rows(operations: Sequence[Operation], scores: Tensor, *_: Any) 
 
 
 def _reads_again(operations: Sequence[Operation], scores: Tensor, size: int) -> bool:
-    """Return True where a block is computed with once more, after others of its row; copies are
-    known by their numbers.
-
-    One score of a row may well come back: it is the running maximum. Not so several, or a whole
-    column.
+    """Return True where the maximum of all blocks is known before the first exponential: only a
+    second pass over them can then make the sum.
     """
-    count = -(-scores.size(-1) // size)
-    block = torch.arange(scores.size(-1)) // size
-    now = before = torch.zeros(*scores.shape[:-1], count, dtype=torch.bool)  # blocks of each row
-    for x in filter(torch.is_floating_point, _operands(operations)):
-        seen = (torch.isin(scores.to(x.dtype), x) & scores.isfinite()).long()  # (..., S)
-        seen = seen + seen.flatten(0, -2).all(0)  # a column counts twice
-        read = torch.zeros_like(now, dtype=torch.long).index_add(-1, block, seen) > 1
-        if bool((read & before).any()):
-            return True
-        goes_on = read.any(-1, keepdim=True)
-        before = before | (now & ~read & goes_on)
-        now = torch.where(goes_on, read, now)
-    return False
+    names = [operation.name for operation in operations]
+    maxima = [at for at, name in enumerate(names) if name in MAXIMA]
+    exponentials = [at for at, name in enumerate(names) if name in EXPONENTIALS]
+    blocks = -(-scores.size(-1) // size)
+    # All blocks in one tensor are read once, and take two exponentials: theirs and the factors'.
+    if not maxima or not 2 < blocks <= len(exponentials):
+        return False
+    return maxima[-1] < exponentials[0]
 
 
 def _leaves_torch(operations: Sequence[Operation], x: Tensor, *rest: Any) -> bool:
@@ -125,8 +117,7 @@ def _last_maximum_returned(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
     return flash.online_softmax(last, size)
 
 
-# The first maximum, the next, what rescales the sum, what is subtracted, and what is left of the old
-# and the new maximum.
+# The first maximum, the next, what rescales the sum, what is subtracted, and which maximum is kept.
 OWN_STEPS = {
     "start": lambda: -math.inf,
     "larger": torch.maximum,
