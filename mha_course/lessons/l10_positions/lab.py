@@ -64,10 +64,9 @@ class RotaryLab(Lab):
 
     def draw(self, position: int, distance: int, base: float) -> tuple[Panels, str]:
         """Draw the pairs, what each adds to the dot product, and the dot product by distance."""
-        q = self.rotated(
-            QUERY, torch.tensor([distance, position + distance]), base
-        )  # (2, D): the key at 0, and here
-        k = self.rotated(KEY, torch.tensor([0, position]), base)
+        starts = torch.tensor([0, position])  # of the key: at 0, and here
+        q = self.rotated(QUERY, starts + distance, base)  # (2, D)
+        k = self.rotated(KEY, starts, base)  # (2, D)
         start, now = (q * k).sum(-1).tolist()
         parts = _pairs(q[1] * k[1]).sum(-1)  # (D/2,)
         waves = self.rotated(QUERY, torch.arange(FURTHEST + 1), base) @ k[0]  # (41,)

@@ -63,11 +63,8 @@ CONFIGS: dict[str, dict[str, Any]] = {  # dropout makes so small a model worse
         "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": 0,
     },
 }  # fmt: skip
-TRAINING = {
-    "gpt2": (2500, 5e-3),
-    "bert": (2000, 3e-3),
-    "llama": (2500, 5e-3),
-}  # steps, and the learning rate
+# steps, and the learning rate
+TRAINING = {"gpt2": (2500, 5e-3), "bert": (2000, 3e-3), "llama": (2500, 5e-3)}
 
 
 def written(text: Sentence) -> str:
@@ -154,15 +151,13 @@ def masked_batches(tokenizer: Tokenizer, seed: int) -> Iterator[tuple[Tensor, Te
     """
     (cls, stop, sep) = tokenizer.encode(".").ids
     plain = " ".join((PAD, MASK, *vocabulary()[2:]))
-    number = torch.tensor(
-        tokenizer.encode(plain, add_special_tokens=False).ids
-    )  # of each word of the course
+    encoding = tokenizer.encode(plain, add_special_tokens=False)
+    number = torch.tensor(encoding.ids)  # of each word of the course
     generator = torch.Generator().manual_seed(seed)
     for words, may_attend, hidden in example.training_batches(seed):
         ids = F.pad(number[words], (1, 2))  # (B, S), a row is 3 longer than its words
-        targets = F.pad(
-            number[hidden.clamp(min=0)].where(hidden >= 0, -100), (1, 2), value=-100
-        )  # (B, S)
+        asked = number[hidden.clamp(min=0)].where(hidden >= 0, -100)
+        targets = F.pad(asked, (1, 2), value=-100)  # (B, S)
         ends = may_attend.flatten(1).sum(1, keepdim=True) + 1  # (B, 1), the place behind the words
         stops = (torch.rand(ends.shape, generator=generator) < 0.5).long()  # (B, 1)
         ids[:, 0] = cls

@@ -140,9 +140,8 @@ def test_watching_changes_nothing_and_looks_when_asked():
     assert [snapshot.step for snapshot in seen] == [0, 4, 6]
     start = example.new_model(5).state_dict()
     kept = seen[0].model.state_dict()
-    assert all(
-        torch.equal(start[name], kept[name]) for name in start
-    )  # a copy, which training leaves alone
+    # a copy, which training leaves alone
+    assert all(torch.equal(start[name], kept[name]) for name in start)
     assert not torch.equal(seen[1].model.to_words.weight, seen[0].model.to_words.weight)
     assert all(parameter.requires_grad for parameter in watched.parameters())
 

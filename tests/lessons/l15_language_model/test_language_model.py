@@ -115,9 +115,8 @@ def test_rows_of_weights_are_the_places_that_guess(model):
     ids = language.encode([text.words for text in DRAWN])[:, :-1]
     whole = model.attention_weights(ids)
     found = language_model.weights(model, DRAWN)
-    torch.testing.assert_close(
-        found[..., 4, 2], whole[..., 4, 3]
-    )  # word 4 is guessed at place 4; word 2 stands at 3
+    # word 4 is guessed at place 4; word 2 stands at 3
+    torch.testing.assert_close(found[..., 4, 2], whole[..., 4, 3])
     weights, tokens = language_model.sentence_weights(model, CAT)
     assert tokens == ["<start>", *CAT.split()]
     torch.testing.assert_close(weights, model.attention_weights(language_model.prompt(CAT)))
