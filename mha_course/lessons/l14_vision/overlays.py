@@ -54,16 +54,14 @@ def patches(image: Tensor, patch_size: int) -> Figure:
         piece = pixels[row * patch_size :, column * patch_size :][:patch_size, :patch_size]
         x, y = column * (1 + gap), row * (1 + gap)
         grid.imshow(piece, extent=(x, x + 1, y + 1, y))
-        grid.text(
-            x + 0.05, y + 0.08, str(number), fontsize=SMALL, va="top", color="white", bbox=_PLATE
-        )
+        look = {"fontsize": SMALL, "va": "top", "color": "white", "bbox": _PLATE}
+        grid.text(x + 0.05, y + 0.08, str(number), **look)
         line.imshow(piece, extent=(number * (1 + gap), number * (1 + gap) + 1, 1, 0))
     grid.set(xlim=(0, columns * (1 + gap)), ylim=(rows * (1 + gap), 0))
     grid.set_title(f"{rows} rows of {columns} patches", loc="left", fontsize=TEXT, color=INK)
     line.set(xlim=(0, rows * columns * (1 + gap)), ylim=(1, 0))
-    line.set_title(
-        f"the sequence: patch 0 to patch {rows * columns - 1}", loc="left", fontsize=TEXT, color=INK
-    )
+    title = f"the sequence: patch 0 to patch {rows * columns - 1}"
+    line.set_title(title, loc="left", fontsize=TEXT, color=INK)
     for ax in (grid, line):
         ax.axis("off")
     return figure
@@ -100,11 +98,10 @@ def attention_overlay(
         ax.set_title(title, loc="left", fontsize=TEXT, color=INK)
     if query is not None:
         row, column = divmod(query, grid[1])
+        corner = (column * side[1] - 0.5, row * side[0] - 0.5)
+        look: dict[str, Any] = {"fill": False, "edgecolor": ACCENT, "linewidth": 2.5}
         for ax in axes:
-            corner = (column * side[1] - 0.5, row * side[0] - 0.5)
-            ax.add_patch(
-                Rectangle(corner, side[1], side[0], fill=False, edgecolor=ACCENT, linewidth=2.5)
-            )
+            ax.add_patch(Rectangle(corner, side[1], side[0], **look))
     return axes[0].figure.canvas.figure
 
 
@@ -123,11 +120,6 @@ def _grid(count: int, across: int, size: tuple[int, ...]) -> list[Axes]:
 def _pixels(place: str, image: Tensor) -> NDArray[np.float64]:
     """Return an image as matplotlib wants it, (height, width, 3)."""
     pixels = as_array(place, image, ("3", "H", "W"))
-    require(
-        len(pixels) == 3,
-        place,
-        "an image has three channels, first",
-        expected="(3, H, W)",
-        got=str(pixels.shape),
-    )
+    rule = "an image has three channels, first"
+    require(len(pixels) == 3, place, rule, expected="(3, H, W)", got=str(pixels.shape))
     return np.moveaxis(np.clip(pixels, 0, 1), 0, 2)
