@@ -7,7 +7,6 @@ import re
 import pytest
 import torch
 from torch.nn import functional as F
-from training_cache import train_once
 
 from mha_course import masks, plots
 from mha_course.datasets import grammar
@@ -31,7 +30,7 @@ CAT = "the grey cat that chased the loud dogs was hungry , so it ate greedily"
 
 @pytest.fixture(scope="module")
 def trained():
-    return train_once(language_model.train_language_model, 1, steps=350, progress=False)
+    return language_model.train_language_model(1, steps=350, progress=False)
 
 
 @pytest.fixture
