@@ -9,7 +9,6 @@ from torch.nn import functional as F
 
 from mha_course import example, models, plots
 from mha_course.datasets import grammar
-from mha_course.errors import ShapeError
 from mha_course.experiments import head_analysis
 from mha_course.lessons.l13_encoder_block import depth, training_snapshots
 from mha_course.lessons.l13_encoder_block.pictures import (
@@ -200,14 +199,6 @@ def test_lit_are_the_numbers_that_feel_the_same_mean(dims, title):
     assert torch.equal(lit, gradient > 0)
     assert ax.get_title("left") == f"way\nover {title}"
     assert colors.to_hex(ax.patches[8].get_facecolor()) == plots.INK  # (0, 1, 2)
-
-
-@pytest.mark.parametrize(("num_layers", "draws"), [(0, 3), (1, 0)])
-def test_what_does_not_fit_is_refused(num_layers, draws):
-    with pytest.raises(
-        ShapeError, match=f"expected 1 or more, got num_layers={num_layers}, draws={draws}"
-    ):
-        depth.measure(depth.pre_norm, num_layers, draws=draws)
 
 
 @pytest.mark.slow

@@ -192,23 +192,7 @@ def test_pieces_are_drawn_in_order():
     for ax in (grid, line):
         assert np.stack([piece.get_array().data for piece in ax.images]) == pytest.approx(want)
     assert [text.get_text() for text in grid.texts] == list("012345")
-    assert len(image_grid([("one", image), ("one", image)]).axes) == 2
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: image_grid({"grey": torch.rand(8, 12, 2)}), "three channels"),
-        (lambda: patches(torch.rand(3, 8, 10), 4), "must fill the image"),
-        (
-            lambda: attention_overlay(torch.rand(3, 8, 12), {"a": torch.ones(5)}, (2, 3)),
-            "weight for each patch",
-        ),
-    ],
-)
-def test_pictures_refuse_what_does_not_fit(call, message):
-    with pytest.raises(ShapeError, match=message):
-        call()
+    assert len(image_grid({"one": image, "other": image}).axes) == 2
 
 
 @pytest.mark.weekly
