@@ -115,8 +115,6 @@ def gather_pages(pages: Tensor, table: Tensor, length: int) -> Tensor:
 class KVCache:
     """Keep the keys and values of all tokens so far, in one layer.
 
-    Args: window is how many tokens a token sees, itself among them: older ones are dropped.
-
     >>> cache = KVCache()
     >>> k, v = cache.append(torch.zeros(2, 4, 3, 6), torch.zeros(2, 4, 3, 6))
     >>> k, v = cache.append(torch.zeros(2, 4, 1, 6), torch.zeros(2, 4, 1, 6))
@@ -124,8 +122,7 @@ class KVCache:
     (torch.Size([2, 4, 4, 6]), 4, 1536)
     """
 
-    def __init__(self, window: int | None = None) -> None:
-        self.window = window
+    def __init__(self) -> None:
         self.length = 0  # how many tokens have come
         self.k: Tensor | None = None  # keys so far, (B, G, P, D)
         self.v: Tensor | None = None
@@ -143,8 +140,7 @@ class KVCache:
             errors.require_shape("KVCache.append", "k", k, axes)
             # A new tensor each time: those returned before are needed for gradients, and stay.
             k, v = torch.cat((self.k, k), dim=2), torch.cat((self.v, v), dim=2)  # (B, G, S, D)
-        first = max(0, k.size(2) + 1 - self.window) if self.window else 0  # that the next one sees
-        self.k, self.v = k[:, :, first:], v[:, :, first:]
+        self.k, self.v = k, v
         self.length += new
         return k, v
 
@@ -214,11 +210,11 @@ def decode_chunk(module: AttentionModule, x: Tensor, cache: KVCache) -> Tensor:
     new, total = q.size(2), k.size(2)
     if new == 1:  # the newest token may attend to every key there is
         context = fused_attention(q, k, v)  # (B, H, 1, D)
-    elif new == total <= (cache.window or total):
+    elif new == total:
         # nothing was cached, and a GPU's fastest kernel knows a square mask by name
         context = fused_attention(q, k, v, is_causal=True)  # (B, H, T, D)
     else:  # is_causal would align the queries with the first keys, and they are the last
-        mask = causal_mask_for_cache(new, total, window=cache.window, device=x.device)  # (T, S)
+        mask = causal_mask_for_cache(new, total, device=x.device)  # (T, S)
         context = fused_attention(q, k, v, mask)  # (B, H, T, D)
     return module.out_proj(merge_heads(context))  # (B, T, C)
 

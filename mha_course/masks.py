@@ -109,13 +109,10 @@ def combine_masks(causal: Tensor, padding: Tensor) -> Tensor:
     return causal & padding  # (B, 1, S, S)
 
 
-def causal_mask_for_cache(
-    new: int, total: int, *, window: int | None = None, device: Device = None
-) -> Tensor:
+def causal_mask_for_cache(new: int, total: int, *, device: Device = None) -> Tensor:
     """Let each of the last tokens see itself and what came before: (s <= t + total - new).
 
-    Args: new is T, the tokens that have just come, total is S, all of them; 1 <= new <= total;
-        with a window each sees only the last so many, itself among them.
+    Args: new is T, the tokens that have just come, total is S, all of them; 1 <= new <= total.
     Returns: (T, S), bool, the last rows of causal_mask(total).
     Raises: ShapeError.
 
@@ -127,8 +124,7 @@ def causal_mask_for_cache(
         expected = "ints with 1 <= new <= total"
         got = f"new={new!r}, total={total!r}"
         raise ShapeError("causal_mask_for_cache", rule, expected=expected, got=got)
-    mask = torch.ones(new, total, dtype=torch.bool, device=device).tril(total - new)  # (T, S)
-    return mask if window is None else mask.triu(total - new + 1 - window)  # (T, S)
+    return torch.ones(new, total, dtype=torch.bool, device=device).tril(total - new)  # (T, S)
 
 
 def to_attend(mask: Tensor, convention: str) -> Tensor:

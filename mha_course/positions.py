@@ -46,27 +46,14 @@ def sinusoidal_encoding(seq_len: int, d_model: int, *, device: Device = None) ->
     return encoding.to(device or torch.get_default_device(), torch.get_default_dtype())
 
 
-def rope_frequencies(head_dim: int, base: float = 10000.0) -> Tensor:
-    """Return by how much each pair of channels turns from one position to the next, (D/2,)."""
-    # In float32 the angles of position 100,000 would be wrong by up to 7e-3 (D = 128): only cos and
-    # sin are rounded.
-    exponents = torch.arange(0, head_dim, 2, dtype=torch.float64, device="cpu") / head_dim  # (D/2,)
-    return base**-exponents  # (D/2,)
-
-
-def rope(
-    x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0,
-    *, frequencies: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+def rope(x: Tensor, positions: Tensor | Sequence[int], base: float = 10000.0) -> Tensor:
     """Turn each pair of channels (i, i + D/2) by the angle position / base^(2i / D).
 
     A query turned by t and a key turned by s then have a dot product that depends on t - s alone.
 
     Args: x is q or k after the split, D even; positions are those of the tokens; base > 0: the
-        larger, the slower the slowest pair turns; frequencies, if given, are used instead.
-    Shape:
-        x (B, H, S, D) -> (B, H, S, D), of the dtype of x
-        positions (S,), frequencies (D/2,)
+        larger, the slower the slowest pair turns.
+    Shape: x (B, H, S, D), positions (S,) -> (B, H, S, D), of the dtype of x.
     Raises: ShapeError.
 
     >>> rope(torch.ones(2, 4, 7, 6), positions=torch.arange(7)).shape
@@ -79,8 +66,10 @@ def rope(
     positions = torch.as_tensor([] if positions is None else positions, device="cpu")
     require_shape("rope", "positions", positions, {"S": x.size(2)})
     require(base > 0, "rope", "base must be positive", expected="base > 0", got=f"base={base!r}")
-    if frequencies is None:
-        frequencies = rope_frequencies(x.size(3), base)  # (D/2,)
+    # In float32 the angles of position 100,000 would be wrong by up to 7e-3 (D = 128): only cos and
+    # sin are rounded.
+    channels = torch.arange(0, x.size(3), 2, dtype=torch.float64, device="cpu")  # (D/2,)
+    frequencies = base ** (-channels / x.size(3))  # (D/2,)
     angles = positions[:, None] * frequencies  # (S, D/2)
     cos = angles.cos().to(x)  # (S, D/2)
     sin = angles.sin().to(x)  # (S, D/2)

@@ -45,19 +45,6 @@ def test_every_split_gives_what_the_whole_gives():
             assert cache.length == S
 
 
-@pytest.mark.parametrize("window", range(1, S + 2))
-def test_a_window_gives_what_its_mask_gives_and_older_tokens_are_dropped(window):
-    module, x = reference(), numbers(B, S, C)
-    near = torch.arange(S)[:, None] - torch.arange(S) < window
-    want, _ = module(x, mask=masks.causal_mask(S) & near)
-    for sizes in splits(S):
-        cache = caching.KVCache(window)
-        outs = [caching.decode_chunk(module, chunk, cache) for chunk in x.split(sizes, dim=1)]
-        same(torch.cat(outs, dim=1), want)
-        assert cache.length == S
-        assert cache.bytes == 2 * B * C * min(S, window - 1) * 8
-
-
 def test_steps_give_what_the_whole_gives():
     module, x = reference(bias=False), numbers(B, S, C)
     want = module.steps(x, is_causal=True)

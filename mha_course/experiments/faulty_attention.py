@@ -154,132 +154,104 @@ class Edit(NamedTuple):
 
 
 SINGLE = {  # the cases of CausalAttention with a mistake
-    "key-value-swapped": [Edit("project", "return q, k, v", "return q, v, k")],
-    "value-through-key-projection": [Edit("project", "self.v_proj", "self.k_proj")],
-    "keys-detached": [
-        Edit(
-            "project",
-            "self.split(self.k_proj(x), self.num_kv_heads)",
-            "self.split(self.k_proj(x), self.num_kv_heads).detach()",
-        )
-    ],
-    "view-without-transpose": [
-        Edit("split", "x.size(1), heads, -1).transpose(1, 2)", "heads, x.size(1), -1)")
-    ],
-    "kv-repeat-interleaved-wrongly": [
-        Edit(
-            "repeat",
-            "repeat_kv(x, self.num_heads)",
-            "x.repeat(1, self.num_heads // x.size(1), 1, 1)",
-        )
-    ],
-    "rope-on-values": [Edit("rotate", "positions), v", "positions), rope(v, positions)")],
-    "rope-on-queries-only": [Edit("rotate", "rope(k, positions)", "k")],
-    "rope-interleaved": [
-        Edit(
-            "rotate",
-            "rope(q, positions), rope(k, positions)",
-            "rope_interleaved(q, positions), rope_interleaved(k, positions)",
-        )
-    ],
-    "positions-ignored": [Edit("rotate", "start, start + q.size(2)", "q.size(2)")],
-    "keys-rotated-again": [
-        Edit(
-            "append",
-            "return cache.append(k, v)  # (B, G, S, D)",
-            "k, v = cache.append(k, v)\nreturn rope(k, torch.arange(k.size(2))), v",
-        )
-    ],
-    "cache-not-emptied": [
-        Edit(
-            "append",
-            "return cache",
-            'self.cache = getattr(self, "cache", cache)\nreturn self.cache',
-        )
-    ],
-    "sees-itself-alone": [
-        Edit(
-            "append",
-            "return cache.append(k, v)  # (B, G, S, D)",
-            "cache.append(k, v)\nreturn k, v",
-        )
-    ],
-    "causal-missing": [Edit("past", ".tril(total - new)", "")],
-    "causal-leaks-next": [Edit("past", "tril(total - new)", "tril(total - new + 1)")],
-    "causal-hides-self": [Edit("past", "tril(total - new)", "tril(total - new - 1)")],
-    "decode-first-key-only": [Edit("past", "tril(total - new)", "tril()")],
-    "window-off-by-one": [Edit("past", "self.window + 1", "self.window")],
-    "texts-see-each-other": [
-        Edit(
-            "same_text",
-            "texts[:, None, -new:, None] == texts[:, None, None]",
-            "(texts > 0)[:, None, None]",
-        )
-    ],
-    "mask-inverted": [Edit("hide", "& mask", "& ~mask")],
-    "masks-or-instead-of-and": [Edit("hide", "& mask", "| mask")],
-    "mask-first-batch-only": [Edit("hide", "mask[:, None, None]", "mask[0]")],
-    "scale-missing": [Edit("score", " / math.sqrt(q.size(-1))", "")],
-    "scale-d-model": [Edit("score", "q.size(-1)", "self.q_proj.out_features")],
-    "scale-no-root": [Edit("score", "math.sqrt(q.size(-1))", "q.size(-1)")],
-    "scale-by-length": [Edit("score", "q.size(-1)", "k.size(-2)")],
-    "softmax-over-queries": [
-        Edit(
-            "attend", "masked_softmax(scores, visible)", "masked_softmax(scores.mT, visible.mT).mT"
-        )
-    ],
-    "softmax-over-heads": [
-        Edit("attend", "masked_softmax(scores, visible)", "scores.softmax(1) * visible")
-    ],
-    "softmax-half-precision": [
-        Edit(
-            "attend",
-            "masked_softmax(scores, visible)",
-            "masked_softmax(scores.half(), visible).to(scores)",
-        )
-    ],
-    "mask-after-softmax": [
-        Edit("attend", "masked_softmax(scores, visible)", "scores.softmax(-1) * visible")
-    ],
-    "masked-row-uniform": [
-        Edit(
-            "attend",
-            "masked_softmax(scores, visible)",
-            "scores.masked_fill(~visible, -1e9).softmax(-1)",
-        )
-    ],
-    "masked-row-nan": [
-        Edit(
-            "attend",
-            "masked_softmax(scores, visible)",
-            "scores.masked_fill(~visible, -math.inf).softmax(-1)",
-        )
-    ],
-    "dropout-at-eval": [Edit("attend", ", self.training", "")],
-    "merge-without-transpose": [
-        Edit(
-            "output",
-            "return self.out_proj(context.transpose(1, 2).flatten(2))",
-            "sentences, _, new, _ = context.shape\n"
-            "return self.out_proj(context.reshape(sentences, new, -1))",
-        )
-    ],
-    "merge-dim-before-heads": [Edit("output", "transpose(1, 2)", "permute(0, 2, 3, 1)")],
-    "merge-batch-mixed": [
-        Edit(
-            "output",
-            "return self.out_proj(context.transpose(1, 2).flatten(2))",
-            "rows = context.permute(2, 0, 1, 3).flatten(0, 1)\n"
-            "return self.out_proj(rows.reshape(context.size(0), context.size(2), -1))",
-        )
-    ],
-    "output-projection-missing": [
-        Edit(
-            "output",
-            "self.out_proj(context.transpose(1, 2).flatten(2))",
-            "context.transpose(1, 2).flatten(2)",
-        )
-    ],
+    "key-value-swapped": Edit("project", "return q, k, v", "return q, v, k"),
+    "value-through-key-projection": Edit("project", "self.v_proj", "self.k_proj"),
+    "keys-detached": Edit(
+        "project",
+        "self.split(self.k_proj(x), self.num_kv_heads)",
+        "self.split(self.k_proj(x), self.num_kv_heads).detach()",
+    ),
+    "view-without-transpose": Edit(
+        "split", "x.size(1), heads, -1).transpose(1, 2)", "heads, x.size(1), -1)"
+    ),
+    "kv-repeat-interleaved-wrongly": Edit(
+        "repeat",
+        "repeat_kv(x, self.num_heads)",
+        "x.repeat(1, self.num_heads // x.size(1), 1, 1)",
+    ),
+    "rope-on-values": Edit("rotate", "positions), v", "positions), rope(v, positions)"),
+    "rope-on-queries-only": Edit("rotate", "rope(k, positions)", "k"),
+    "rope-interleaved": Edit(
+        "rotate",
+        "rope(q, positions), rope(k, positions)",
+        "rope_interleaved(q, positions), rope_interleaved(k, positions)",
+    ),
+    "positions-ignored": Edit("rotate", "start, start + q.size(2)", "q.size(2)"),
+    "keys-rotated-again": Edit(
+        "append",
+        "return cache.append(k, v)  # (B, G, S, D)",
+        "k, v = cache.append(k, v)\nreturn rope(k, torch.arange(k.size(2))), v",
+    ),
+    "cache-not-emptied": Edit(
+        "append",
+        "return cache",
+        'self.cache = getattr(self, "cache", cache)\nreturn self.cache',
+    ),
+    "sees-itself-alone": Edit(
+        "append",
+        "return cache.append(k, v)  # (B, G, S, D)",
+        "cache.append(k, v)\nreturn k, v",
+    ),
+    "causal-missing": Edit("past", ".tril(total - new)", ""),
+    "causal-leaks-next": Edit("past", "tril(total - new)", "tril(total - new + 1)"),
+    "causal-hides-self": Edit("past", "tril(total - new)", "tril(total - new - 1)"),
+    "decode-first-key-only": Edit("past", "tril(total - new)", "tril()"),
+    "window-off-by-one": Edit("past", "self.window + 1", "self.window"),
+    "texts-see-each-other": Edit(
+        "same_text",
+        "texts[:, None, -new:, None] == texts[:, None, None]",
+        "(texts > 0)[:, None, None]",
+    ),
+    "mask-inverted": Edit("hide", "& mask", "& ~mask"),
+    "masks-or-instead-of-and": Edit("hide", "& mask", "| mask"),
+    "mask-first-batch-only": Edit("hide", "mask[:, None, None]", "mask[0]"),
+    "scale-missing": Edit("score", " / math.sqrt(q.size(-1))", ""),
+    "scale-d-model": Edit("score", "q.size(-1)", "self.q_proj.out_features"),
+    "scale-no-root": Edit("score", "math.sqrt(q.size(-1))", "q.size(-1)"),
+    "scale-by-length": Edit("score", "q.size(-1)", "k.size(-2)"),
+    "softmax-over-queries": Edit(
+        "attend", "masked_softmax(scores, visible)", "masked_softmax(scores.mT, visible.mT).mT"
+    ),
+    "softmax-over-heads": Edit(
+        "attend", "masked_softmax(scores, visible)", "scores.softmax(1) * visible"
+    ),
+    "softmax-half-precision": Edit(
+        "attend",
+        "masked_softmax(scores, visible)",
+        "masked_softmax(scores.half(), visible).to(scores)",
+    ),
+    "mask-after-softmax": Edit(
+        "attend", "masked_softmax(scores, visible)", "scores.softmax(-1) * visible"
+    ),
+    "masked-row-uniform": Edit(
+        "attend",
+        "masked_softmax(scores, visible)",
+        "scores.masked_fill(~visible, -1e9).softmax(-1)",
+    ),
+    "masked-row-nan": Edit(
+        "attend",
+        "masked_softmax(scores, visible)",
+        "scores.masked_fill(~visible, -math.inf).softmax(-1)",
+    ),
+    "dropout-at-eval": Edit("attend", ", self.training", ""),
+    "merge-without-transpose": Edit(
+        "output",
+        "return self.out_proj(context.transpose(1, 2).flatten(2))",
+        "sentences, _, new, _ = context.shape\n"
+        "return self.out_proj(context.reshape(sentences, new, -1))",
+    ),
+    "merge-dim-before-heads": Edit("output", "transpose(1, 2)", "permute(0, 2, 3, 1)"),
+    "merge-batch-mixed": Edit(
+        "output",
+        "return self.out_proj(context.transpose(1, 2).flatten(2))",
+        "rows = context.permute(2, 0, 1, 3).flatten(0, 1)\n"
+        "return self.out_proj(rows.reshape(context.size(0), context.size(2), -1))",
+    ),
+    "output-projection-missing": Edit(
+        "output",
+        "self.out_proj(context.transpose(1, 2).flatten(2))",
+        "context.transpose(1, 2).flatten(2)",
+    ),
 }
 
 INNOCENT = "no-mistake"
@@ -344,7 +316,7 @@ INNOCENTS = {  # unusual, and right: a comment, which the source of a case does 
         ),
     ],
 }
-MADE = {**SINGLE, **INNOCENTS}
+MADE = {name: [edit] for name, edit in SINGLE.items()} | INNOCENTS
 
 PLAIN = {  # the cases of PlainAttention
     "merge-without-transpose": Edit("forward", "context.transpose(1, 2)", "context"),

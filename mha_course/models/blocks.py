@@ -97,24 +97,14 @@ class EncoderBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Stack num_layers blocks, with a last norm if they are pre-norm. Args as for EncoderBlock."""
+    """Stack num_layers pre-norm blocks, with a last norm. Args as for EncoderBlock."""
 
-    def __init__(
-        self,
-        d_model: int,
-        num_heads: int,
-        d_ff: int,
-        num_layers: int,
-        *,
-        norm_first: bool = True,
-        dropout: float = 0.0,
-    ) -> None:
+    def __init__(self, d_model: int, num_heads: int, d_ff: int, num_layers: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList(
-            EncoderBlock(d_model, num_heads, d_ff, norm_first=norm_first, dropout=dropout)
-            for _ in range(num_layers)
+            EncoderBlock(d_model, num_heads, d_ff) for _ in range(num_layers)
         )
-        self.norm = nn.LayerNorm(d_model) if norm_first else nn.Identity()
+        self.norm = nn.LayerNorm(d_model)
 
     @property
     def blocks(self) -> list[EncoderBlock]:

@@ -27,15 +27,15 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def threads(count: int | None) -> Iterator[None]:
-    """Compute on so many threads inside; None changes nothing.
+def threads(count: int) -> Iterator[None]:
+    """Compute on so many threads inside.
 
     Training takes one: with more, partial sums are added in another order, so the same seed could
     train another model; and with tensors as small as these a second thread costs more than it
     brings: 80 ms a step of the running example, not 60.
     """
     before = torch.get_num_threads()
-    torch.set_num_threads(before if count is None else count)
+    torch.set_num_threads(count)
     try:
         yield
     finally:

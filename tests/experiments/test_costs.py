@@ -1,11 +1,8 @@
-"""The memory meter against sums done by hand, and the clock."""
+"""The memory meter against sums done by hand."""
 
-import itertools
 import subprocess
 import sys
-import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -120,18 +117,3 @@ def test_the_meter_is_there_at_once():
     code += "; sys.exit('torch._dynamo' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False)
     assert done.returncode == 0
-
-
-def test_the_shortest_run_by_the_clock_of_the_thread_is_returned(monkeypatch):
-    """What the machine does meanwhile is not counted: only the function moves this clock."""
-    now = 0.0
-    took = itertools.cycle([0.5, 0.002, 0.1])
-
-    def work():
-        nonlocal now
-        now += next(took)
-
-    fine = SimpleNamespace(resolution=1e-9)
-    monkeypatch.setattr(time, "get_clock_info", lambda name: fine)
-    monkeypatch.setattr(time, "thread_time", lambda: now)
-    assert costs.milliseconds(work, seconds=0.01) == pytest.approx(2)

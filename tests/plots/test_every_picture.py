@@ -31,7 +31,11 @@ from mha_course.lessons.l12_flash_attention.pictures import (
     tiles,
     to_scale,
 )
-from mha_course.lessons.l13_encoder_block.pictures import block_picture, block_wirings, norm_groups
+from mha_course.lessons.l13_encoder_block.pictures import (
+    block_readings,
+    block_wirings,
+    norm_groups,
+)
 from mha_course.lessons.l14_vision.overlays import attention_overlay, image_grid, patches
 from mha_course.lessons.l19_bug_hunt.pictures import runs, small_curves
 from mha_course.masks import causal_mask
@@ -71,7 +75,8 @@ SEVERAL = {
     "attention_overlay": lambda: attention_overlay(
         X[0, :12].view(3, 12, 16).sigmoid(), {"a": torch.ones(12)}, (3, 4)
     ),
-    "block_picture": lambda: block_picture(block_wirings()),
+    "block_readings": lambda: block_readings([{"it": 0.07, "they": 0.5}] * 3),
+    "block_wirings": block_wirings,
     "decoding_step": lambda: decoding_step(X[0, 14], X[0], X[0], HEADS[0, 0], WORDS),
     "encoding_waves": lambda: encoding_waves(sinusoidal_encoding(64, 24), (0, 4, 8, 16)),
     "head_grid": lambda: plots.head_grid(HEADS, queries=WORDS),

@@ -48,28 +48,21 @@ def _without_minus(answer: Any, _: int, width: int) -> tuple[str, str] | None:
     return "frequency-precedence", ROWS["frequency-precedence"].text
 
 
-def _turned(cos: Any = torch.cos, sin: Any = torch.sin, layout: str = "half") -> Any:
-    """Return rope with other functions, or in another layout."""
+def _turned(
+    cos: Any = torch.cos, sin: Any = torch.sin, sign: int = -1, layout: str = "half"
+) -> Any:
+    """Return rope with other functions, another sign of the first sine, or another layout."""
 
     def rope(x: Tensor, at: Tensor, base: float = 1e4) -> Tensor:
         rates = base ** (-torch.arange(0, x.size(-1), 2, dtype=x.dtype) / x.size(-1))
         angles = torch.as_tensor(at).to(x.dtype)[:, None] * rates
         c, s = cos(angles), sin(angles)
-        if layout in ("interleaved", "apart"):
-            a, b = x[..., ::2], x[..., 1::2]
-            turned = a * c - b * s, a * s + b * c
-            return (
-                torch.cat(turned, -1) if layout == "apart" else torch.stack(turned, -1).flatten(-2)
-            )
         a, b = x.chunk(2, -1)
-        if layout == "overwritten":
-            a = a * c - b * s
-            return torch.cat((a, a * s + b * c), -1)
         if layout == "mixed":
-            c, s = (t.repeat_interleave(2, -1) for t in (c, s))
+            c, s = c.repeat_interleave(2, -1), s.repeat_interleave(2, -1)
             return x * c + torch.cat((-b, a), -1) * s
-        minus = b * s if layout == "no minus" else -b * s
-        return torch.cat((a * c + minus, a * s + b * c), -1)
+        turned = a * c + sign * b * s
+        return torch.cat((turned, (turned if layout == "overwritten" else a) * s + b * c), -1)
 
     return rope
 
@@ -140,9 +133,12 @@ MISTAKES = [
             _turned(lambda t: t.deg2rad().cos(), lambda t: t.deg2rad().sin()),
         ],
     ),
-    mistake("rope-missing-minus", rope=_turned(layout="no minus")),
-    mistake("rope-interleaved", rope=_turned(layout="interleaved")),
-    mistake("/pairs-taken-apart", rope=_turned(layout="apart")),
+    mistake("rope-missing-minus", rope=_turned(sign=1)),
+    mistake("rope-interleaved", rope=positions.rope_interleaved),
+    mistake(
+        "/pairs-taken-apart",
+        rope=lambda x, at, base=1e4: positions.rope(positions.to_half_split(x), at, base),
+    ),
     mistake("/first-overwritten", rope=_turned(layout="overwritten")),
     mistake("rope-layout-mixed", rope=_turned(layout="mixed")),
     mistake(

@@ -40,20 +40,13 @@ class RotaryLab(Lab):
 
     def __init__(self, *, rope: Any = None) -> None:
         self._rope = LearnerFunction("RotaryLab", "rope", rope, positions.rope)
-        super().__init__(
-            [
-                Control("position", "key at", "slider", 0, tuple(range(POSITIONS))),
-                Control("distance", "query further by", "slider", 3, tuple(range(FURTHEST + 1))),
-                Control(
-                    "base",
-                    "base",
-                    "choice",
-                    10_000.0,
-                    BASES,
-                    tuple(f"{base:,.0f}" for base in BASES),
-                ),
-            ]
-        )
+        names = tuple(f"{base:,.0f}" for base in BASES)
+        controls = [
+            Control("position", "key at", "slider", 0, tuple(range(POSITIONS))),
+            Control("distance", "query further by", "slider", 3, tuple(range(FURTHEST + 1))),
+            Control("base", "base", "choice", 10_000.0, BASES, names),
+        ]
+        super().__init__(controls)
 
     def without_kernel(self) -> dict[str, Any] | None:
         """Return nothing: lab.js computes all states; but only a kernel has the learner's rope."""
@@ -67,30 +60,21 @@ class RotaryLab(Lab):
 
     def draw(self, position: int, distance: int, base: float) -> tuple[Panels, str]:
         """Draw the pairs, what each adds to the dot product, and the dot product by distance."""
-        q = self.rotated(
-            QUERY, torch.tensor([distance, position + distance]), base
-        )  # (2, D): the key at 0, and here
-        k = self.rotated(KEY, torch.tensor([0, position]), base)
+        starts = torch.tensor([0, position])  # of the key: at 0, and here
+        q = self.rotated(QUERY, starts + distance, base)  # (2, D)
+        k = self.rotated(KEY, starts, base)  # (2, D)
         start, now = (q * k).sum(-1).tolist()
         parts = _pairs(q[1] * k[1]).sum(-1)  # (D/2,)
         waves = self.rotated(QUERY, torch.arange(FURTHEST + 1), base) @ k[0]  # (41,)
         limit = float(_pairs(QUERY).norm(dim=-1).mul(_pairs(KEY).norm(dim=-1)).max())
         names = [f"pair {i}" for i in range(len(parts))]
+        added = bars(f"what each pair adds; sum {now:.2f}", names, parts, low=-limit, high=limit)
         line = {"name": "q · k", "style": "main", "values": waves}
-        xlabel = "distance from key to query"
-        panels = (
-            *_dials(q[1], k[1], base),
-            bars(f"what each pair adds; sum {now:.2f}", names, parts, low=-limit, high=limit),
-            lines(
-                "q · k by distance, wherever both are",
-                range(FURTHEST + 1),
-                [line],
-                at=distance,
-                xlabel=xlabel,
-            ),
-        )
+        look: dict[str, Any] = {"at": distance, "xlabel": "distance from key to query"}
+        title = "q · k by distance, wherever both are"
+        by_distance = lines(title, range(FURTHEST + 1), [line], **look)
         alike = "the same as" if math.isclose(start, now, abs_tol=1e-6) else "not the same as"
-        return panels, (
+        return (*_dials(q[1], k[1], base), added, by_distance), (
             f"Key at position {position}, query at {position + distance}: q · k = {now:.2f}, "
             f"{alike} at positions 0 and {distance}, where it is {start:.2f}.{self._rope.caption}"
         )
@@ -106,23 +90,14 @@ def _dials(q: Tensor, k: Tensor, base: float) -> Panels:
     start = {"q": _pairs(QUERY), "k": _pairs(KEY)}  # (D/2, 2) each
     rotated = {"q": _pairs(q), "k": _pairs(k)}  # (D/2, 2) each
     speeds = [base ** (-i / len(start["q"])) for i in range(len(start["q"]))]
-    look: dict[str, Any] = {
-        "size": "small",
-        "group": "each pair of channels, rotated by its position",
-    }
-    look["reach"] = 1.2 * max(
-        float(pairs.norm(dim=-1).max()) for pairs in (*start.values(), *rotated.values())
-    )
-    return tuple(
-        arrows(
-            f"pair {i}",
-            [
-                arrow(name, rotated[name][i], COLORS[name], thick=thick)
-                for name, thick in (("k", 2), ("q", 3.5))
-            ],
-            paths=[[(0.0, 0.0), pairs[i].tolist()] for pairs in start.values()],
-            note=f"{Decimal(f'{speed:.2g}'):f} rad a token",
-            **look,
-        )
-        for i, speed in enumerate(speeds)
-    )
+    longest = max(float(p.norm(dim=-1).max()) for p in (*start.values(), *rotated.values()))
+    group = "each pair of channels, rotated by its position"
+    look: dict[str, Any] = {"size": "small", "group": group, "reach": 1.2 * longest}
+    dials = []
+    for i, speed in enumerate(speeds):
+        key = arrow("k", rotated["k"][i], COLORS["k"], thick=2)
+        query = arrow("q", rotated["q"][i], COLORS["q"], thick=3.5)
+        paths = [[(0.0, 0.0), pairs[i].tolist()] for pairs in start.values()]
+        note = f"{Decimal(f'{speed:.2g}'):f} rad a token"
+        dials.append(arrows(f"pair {i}", [key, query], paths=paths, note=note, **look))
+    return tuple(dials)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from mha_course.plots.diagrams import arrow
+from mha_course.plots.diagrams import CENTRED, arrow
 from mha_course.plots.figures import INK, TEXT, TITLE, new_figure, signed_colormap
 
 
@@ -27,13 +27,8 @@ def encoding_waves(encoding: Tensor, channels: tuple[int, ...]) -> Figure:
     for channel, shade, style in zip(
         channels, sns.color_palette("colorblind"), ("-", "--", "-.", ":"), strict=False
     ):
-        lines.plot(
-            encoding[:, channel].numpy(),
-            color=shade,
-            linestyle=style,
-            linewidth=2,
-            label=f"channel {channel}",
-        )
+        look = {"color": shade, "linestyle": style, "label": f"channel {channel}"}
+        lines.plot(encoding[:, channel].numpy(), linewidth=2, **look)
     lines.set(xlabel="position s", ylim=(-1.1, 1.1))
     lines.set_title("some of them as waves", loc="left", fontsize=TEXT, color=INK)
     lines.legend(
@@ -49,36 +44,16 @@ def rope_pairs(width: int, *, ax: Axes | None = None) -> Axes:
     colors = sns.color_palette("colorblind", width // 2)
     half_split = [n % (width // 2) for n in range(width)]
     interleaved = [n // 2 for n in range(width)]
-    for title, left, pair in (
-        ("half-split", 0, half_split),
-        ("interleaved", width + 3, interleaved),
-    ):
+    layouts = (("half-split", 0, half_split), ("interleaved", width + 3, interleaved))
+    for title, left, pair in layouts:
         for n in range(width):
             light = (*colors[pair[n]], 0.5)
-            ax.add_patch(
-                Rectangle((left + n, 0), 1, 1, facecolor=light, edgecolor="white", linewidth=2)
-            )
-            ax.text(
-                left + n + 0.5,
-                0.5,
-                str(n),
-                ha="center",
-                va="center",
-                fontsize=TITLE,
-                color=INK,
-                fontweight="bold",
-            )
+            ax.add_patch(Rectangle((left + n, 0), 1, 1, fc=light, ec="white", linewidth=2))
+            ax.text(left + n + 0.5, 0.5, str(n), fontsize=TITLE, fontweight="bold", **CENTRED)
         for number in range(width // 2):
             first, second = (left + n + 0.5 for n in range(width) if pair[n] == number)
-            arrow(
-                ax,
-                (first, 1.05),
-                (second, 1.05),
-                color=colors[number],
-                width=2,
-                bend=-0.45,
-                arrowstyle="-",
-            )
+            bow: dict[str, Any] = {"color": colors[number], "bend": -0.45, "arrowstyle": "-"}
+            arrow(ax, (first, 1.05), (second, 1.05), width=2, **bow)
         ax.text(left + width / 2, -0.5, title, ha="center", va="top", fontsize=TITLE, color=INK)
     ax.set(xlim=(-0.3, 2 * width + 3.3), ylim=(-1.2, 2.1), aspect="equal")
     ax.axis("off")

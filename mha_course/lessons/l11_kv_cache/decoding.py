@@ -43,9 +43,8 @@ def with_cache(module: AttentionModule, x: Tensor, chunks: Sequence[int] | None 
     got = f"chunks={lengths}"
     require(fits, "with_cache", "the chunks must make up the sequence", expected=expected, got=got)
     cache = KVCache()
-    return torch.cat(
-        [decode_chunk(module, chunk, cache) for chunk in x.split(lengths, dim=1)], dim=1
-    )  # (B, S, C)
+    outs = [decode_chunk(module, chunk, cache) for chunk in x.split(lengths, dim=1)]
+    return torch.cat(outs, dim=1)  # (B, S, C)
 
 
 def without_cache(module: AttentionModule, x: Tensor) -> Tensor:

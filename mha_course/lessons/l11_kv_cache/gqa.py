@@ -90,14 +90,8 @@ def uptrain(
     """
     trained = copy.deepcopy(model).requires_grad_(True).train()
     steps = round(share * TRAINING_STEPS)
-    train(
-        trained,
-        example.training_batches(seed),
-        masked_word_loss,
-        steps=steps,
-        lr=rate,
-        progress=False,
-    )
+    batches = example.training_batches(seed)
+    train(trained, batches, masked_word_loss, steps=steps, lr=rate, progress=False)
     return trained.eval().requires_grad_(False)
 
 

@@ -16,36 +16,29 @@ STORED = {"float32": 4, "float16": 2, "int8": 1}
 GIB = 2**30
 LEAST, MOST = 2.0**-8, 2.0**17  # GiB: all that the controls can make
 _BY_NAME = {model.name: model for model in MODELS if not model.latent}
-_GROUPS = tuple(
-    sorted(
-        {g for m in _BY_NAME.values() for g in range(1, m.num_heads + 1) if m.num_heads % g == 0}
-    )
-)
+_HEADS = {model.num_heads for model in _BY_NAME.values()}
+_GROUPS = tuple(g for g in range(1, max(_HEADS) + 1) if any(heads % g == 0 for heads in _HEADS))
 
 
 class CacheLab(Lab):
     """Choose a published model, and see what its cache takes for texts of any length and number.
 
     The number of KV heads starts as published, and moves over those that divide the model's heads.
-    Weights are
-    counted in float16.
+    Weights are counted in float16.
     """
 
     question = "When does the cache outgrow the model?"
 
     def __init__(self) -> None:
-        model = "Llama 3 8B"
-        super().__init__(
-            [
-                Control("model", "model", "menu", model, tuple(_BY_NAME)),
-                Control("tokens", "tokens", "slider", 4096, TOKENS, tuple(map(length, TOKENS))),
-                Control("batch", "texts at once", "slider", 1, BATCHES),
-                Control(
-                    "num_kv_heads", "KV heads", "slider", _BY_NAME[model].num_kv_heads, _GROUPS
-                ),
-                Control("stored", "cache stored as", "choice", "float16", tuple(STORED)),
-            ]
-        )
+        model = _BY_NAME["Llama 3 8B"]
+        controls = [
+            Control("model", "model", "menu", model.name, tuple(_BY_NAME)),
+            Control("tokens", "tokens", "slider", 4096, TOKENS, tuple(map(length, TOKENS))),
+            Control("batch", "texts at once", "slider", 1, BATCHES),
+            Control("num_kv_heads", "KV heads", "slider", model.num_kv_heads, _GROUPS),
+            Control("stored", "cache stored as", "choice", "float16", tuple(STORED)),
+        ]
+        super().__init__(controls)
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
         """Give a new model its own KV heads, and let the slider rest only where they divide the
@@ -57,11 +50,11 @@ class CacheLab(Lab):
             groups = model.num_kv_heads
         fitting = [g for g in _GROUPS if model.num_heads % g == 0]
         upward = groups > self.values["num_kv_heads"]
-        near = [g for g in fitting if (g >= groups if upward else g <= groups)]
-        return {
-            **values,
-            "num_kv_heads": (near[0] if upward else near[-1]) if near else fitting[-1],
-        }
+        if upward:
+            nearest = next((g for g in fitting if g >= groups), fitting[-1])
+        else:
+            nearest = max(g for g in fitting if g <= groups)
+        return {**values, "num_kv_heads": nearest}
 
     def draw(
         self, model: str, tokens: int, batch: int, num_kv_heads: int, stored: str
@@ -77,27 +70,17 @@ class CacheLab(Lab):
             {"name": "weights", "style": "faint", "values": [weights] * len(TOKENS)},
             {"name": "cache", "style": "main", "values": cache},
         ]
-        highest = max(cache[at], weights)
-        two = ["cache", "weights"]
+        pair = [cache[at], weights]
+        look: dict[str, Any] = {"low": LEAST, "high": MOST, "doublings": True}
+        look["xlabel"] = "k tokens; both axes in doublings"
         panels = (
-            bars("GiB", two, [cache[at], weights], high=highest, highlighted=[0]),
+            bars("GiB", ["cache", "weights"], pair, high=max(pair), highlighted=[0]),
             self._table(chosen, sizes[at], chosen.cache_bytes(1, **options), num_kv_heads),
-            lines(
-                "GiB, along the length",
-                [n // 1024 for n in TOKENS],
-                drawn,
-                at=at,
-                xlabel="k tokens; both axes in doublings",
-                low=LEAST,
-                high=MOST,
-                doublings=True,
-            ),
+            lines("GiB, along the length", [n // 1024 for n in TOKENS], drawn, at=at, **look),
         )
-        own = (
-            ""
-            if tokens <= chosen.context
-            else f" The model itself is made for {chosen.context:,} tokens."
-        )
+        own = ""
+        if tokens > chosen.context:
+            own = f" The model itself is made for {chosen.context:,} tokens."
         texts = "1 text" if batch == 1 else f"{batch} texts"
         return panels, (
             f"{model}, {texts} of {length(tokens)} tokens, {num_kv_heads} KV heads for "
@@ -115,9 +98,6 @@ class CacheLab(Lab):
             ["cache", amount(cache)],
             ["weights, float16", amount(model.weight_bytes)],
         ]
-        kv = (
-            "as published"
-            if num_kv_heads == model.num_kv_heads
-            else f"published: {model.num_kv_heads}"
-        )
+        published = model.num_kv_heads
+        kv = "as published" if num_kv_heads == published else f"published: {published}"
         return table("bytes", ("", model.name), rows, f"KV heads {kv}. 1 KiB is 1,024 bytes.")

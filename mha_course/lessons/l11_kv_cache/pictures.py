@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mha_course.plots.diagrams import CENTRED
 from mha_course.plots.figures import (
     ACCENT,
     BAR,
@@ -70,26 +71,9 @@ def _draw_rows(ax: Axes, numbers: NDArray[np.float64]) -> None:
     colors: dict[str, Any] = {"cmap": signed_colormap(), "vmin": -limit, "vmax": limit}
     ax.pcolormesh(range(columns), range(rows), numbers, **colors)
     if np.isnan(numbers).any():
-        ax.text(
-            (columns - 1) / 2,
-            (rows - 2) / 2,
-            "not needed",
-            ha="center",
-            va="center",
-            color=INK,
-            fontsize=TEXT,
-        )
-    frame = Rectangle(
-        (-0.5, rows - 1.5),
-        columns,
-        1,
-        fill=False,
-        edgecolor=ACCENT,
-        linewidth=3,
-        clip_on=False,
-        zorder=5,
-    )
-    ax.add_patch(frame)
+        ax.text((columns - 1) / 2, (rows - 2) / 2, "not needed", fontsize=TEXT, **CENTRED)
+    frame: dict[str, Any] = {"fill": False, "edgecolor": ACCENT, "linewidth": 3, "zorder": 5}
+    ax.add_patch(Rectangle((-0.5, rows - 1.5), columns, 1, clip_on=False, **frame))
     ax.set_xticks([])
     ax.spines[:].set(color=QUIET, zorder=1)
 
@@ -111,15 +95,9 @@ def kv_sharing(num_heads: int, groups: Sequence[int]) -> Figure:
         heads = [(float(head), 1.0, f"q{head}", head // each) for head in range(num_heads)]
         heads += [(below[group], 0.0, f"kv{group}", group) for group in range(count)]
         for x, y, name, group in heads:
-            look = {
-                "boxstyle": "round,pad=0.35",
-                "facecolor": "white",
-                "edgecolor": colors[group],
-                "linewidth": 2,
-            }
-            ax.text(
-                x, y, name, ha="center", va="center", fontsize=SMALL, color=INK, bbox=look, zorder=2
-            )
+            frame = {"boxstyle": "round,pad=0.35", "facecolor": "white", "linewidth": 2}
+            frame["edgecolor"] = colors[group]
+            ax.text(x, y, name, fontsize=SMALL, bbox=frame, zorder=2, **CENTRED)
         kind = KINDS["MHA" if count == num_heads else "MQA" if count == 1 else "GQA"]
         ax.set_title(f"{kind}: G = {count}", fontsize=TEXT, loc="left", color=INK)
         ax.set(xlim=(-0.6, num_heads - 0.4), ylim=(-0.35, 1.35))

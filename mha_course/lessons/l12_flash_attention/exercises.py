@@ -16,12 +16,10 @@ from mha_course.exercises.inputs import AS_MANY_QUERIES, B, D, Draw, H, T, draw
 from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake
 from mha_course.mistakes import ROWS
 
-# What the old sum is multiplied by, of the old and the new maximum.
-Shrink = Callable[[Tensor, Tensor], Tensor]
-COMPUTES = {
-    "amax", "max", "maximum", "fmax", "aminmax", "cummax", "sum", "mean", "cumsum", "exp", "exp_",
-    "exp2", "pow",
-    "sub", "sub_", "sort", "topk", "logsumexp", "logcumsumexp", "softmax", "_softmax",
+MAXIMA = {"amax", "max", "maximum", "fmax", "aminmax", "cummax", "sort", "topk"}
+EXPONENTIALS = {"exp", "exp_", "exp2", "pow"}
+COMPUTES = MAXIMA | EXPONENTIALS | {
+    "sum", "mean", "cumsum", "sub", "sub_", "logsumexp", "logcumsumexp", "softmax", "_softmax",
     "_log_softmax",
 }  # fmt: skip
 
@@ -68,25 +66,17 @@ def _reads_whole_rows(operations: Sequence[Operation], scores: Tensor, *_: Any) 
 
 
 def _reads_again(operations: Sequence[Operation], scores: Tensor, size: int) -> bool:
-    """Return True where a block is computed with once more, after others of its row; copies are
-    known by their numbers.
-
-    One score of a row may well come back: it is the running maximum. Not so several, or a whole
-    column.
+    """Return True where the maximum of all blocks is known before the first exponential: only a
+    second pass over them can then make the sum.
     """
-    count = -(-scores.size(-1) // size)
-    block = torch.arange(scores.size(-1)) // size
-    now = before = torch.zeros(*scores.shape[:-1], count, dtype=torch.bool)  # blocks of each row
-    for x in filter(torch.is_floating_point, _operands(operations)):
-        seen = (torch.isin(scores.to(x.dtype), x) & scores.isfinite()).long()  # (..., S)
-        seen = seen + seen.flatten(0, -2).all(0)  # a column counts twice
-        read = torch.zeros_like(now, dtype=torch.long).index_add(-1, block, seen) > 1
-        if bool((read & before).any()):
-            return True
-        goes_on = read.any(-1, keepdim=True)
-        before = before | (now & ~read & goes_on)
-        now = torch.where(goes_on, read, now)
-    return False
+    names = [operation.name for operation in operations]
+    maxima = [at for at, name in enumerate(names) if name in MAXIMA]
+    exponentials = [at for at, name in enumerate(names) if name in EXPONENTIALS]
+    blocks = -(-scores.size(-1) // size)
+    # All blocks in one tensor are read once, and take two exponentials: theirs and the factors'.
+    if not maxima or not 2 < blocks <= len(exponentials):
+        return False
+    return maxima[-1] < exponentials[0]
 
 
 def _leaves_torch(operations: Sequence[Operation], x: Tensor, *rest: Any) -> bool:
@@ -117,31 +107,6 @@ def _to_its_own_maximum(block: Tensor, _: Tensor) -> Tensor:
     return block - _finite(block.amax(-1, keepdim=True))
 
 
-def _summed(
-    shrink: Shrink,
-    start: float = -math.inf,
-    finite: Callable[[Tensor], Tensor] = torch.clone,  # no guard: NaN while all is hidden
-    larger: Shrink = torch.maximum,
-    kept: Shrink = _second,
-    relative: Shrink = torch.sub,
-) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
-    """Return online_softmax with another factor for the old sum, another first maximum, other
-    numbers to subtract, or another maximum that a block finds or leaves.
-    """
-
-    def online_softmax(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
-        largest = torch.full_like(scores[..., 0], start)
-        total = torch.zeros_like(scores[..., 0])
-        for block in scores.split(size, -1):
-            new = larger(largest, block.amax(-1))
-            shift = finite(new)
-            total = total * shrink(largest, shift) + relative(block, shift[..., None]).exp().sum(-1)
-            largest = kept(largest, new)
-        return largest, total
-
-    return online_softmax
-
-
 def _shrunk(old: Tensor, new: Tensor) -> Tensor:
     return (old - new).exp()
 
@@ -152,32 +117,51 @@ def _last_maximum_returned(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
     return flash.online_softmax(last, size)
 
 
-def _zero_kept_but_put_back(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Keep 0 for -inf, and return -inf where nothing has been seen."""
-    largest, total = _summed(_shrunk, finite=_finite, kept=lambda _, new: _finite(new))(
-        scores, size
-    )
-    return largest.where(total > 0, -math.inf), total
-
-
-# The first maximum, the next, what rescales the sum and the context, what is subtracted, what is
-# left of old and new maximum, and what is done to the context in the loop and after it.
+# The first maximum, the next, what rescales the sum, what is subtracted, and which maximum is kept.
 OWN_STEPS = {
+    "start": lambda: -math.inf,
     "larger": torch.maximum,
-    "kept_maximum": _second,
+    "finite": _finite,
+    "shrink_sum": _shrunk,
     "relative": torch.sub,
+    "kept_maximum": _second,
+}
+# What rescales the context, and what is done to it in the loop and after it.
+CONTEXT_STEPS = {
+    "shrink_context": _shrunk,
     "divide_block": lambda mixed, total: mixed,
     "divide": torch.div,
-    "start": lambda: -math.inf,
-    "shrink_sum": _shrunk,
-    "shrink_context": _shrunk,
-    "finite": _finite,
 }
+
+
+def _build_online(steps: Steps) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
+    """Put the loop over the blocks of a row together."""
+    s = Steps(**OWN_STEPS | vars(steps))
+
+    def online_softmax(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
+        largest = torch.full_like(scores[..., 0], s.start())
+        total = torch.zeros_like(largest)
+        for block in scores.split(size, -1):
+            new = s.larger(largest, block.amax(-1))
+            shift = s.finite(new)
+            parts = s.relative(block, shift[..., None]).exp()
+            total = total * s.shrink_sum(largest, shift) + parts.sum(-1)
+            largest = s.kept_maximum(largest, new)
+        return largest, total
+
+    return vars(s).get("online_softmax", online_softmax)
+
+
+def _zero_kept_but_put_back(scores: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Keep 0 for -inf, and return -inf where nothing has been seen."""
+    zero_kept = Steps(kept_maximum=lambda _, new: _finite(new))
+    largest, total = _build_online(zero_kept)(scores, size)
+    return largest.where(total > 0, -math.inf), total
 
 
 def _build_tiled(steps: Steps) -> Callable[[Tensor, Tensor, Tensor, int], Tensor]:
     """Put the loop over the blocks together."""
-    s = Steps(**OWN_STEPS | vars(steps))
+    s = Steps(**OWN_STEPS | CONTEXT_STEPS | vars(steps))
 
     def tiled_attention(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
         largest = torch.full_like(q[..., :1], s.start())
@@ -329,15 +313,15 @@ PARTIALS = [
 OUTSIDE = Rule(ROWS["/keys-leave-torch"], _leaves_torch)
 BLOCKS = Rule(ROWS["block-size-ignored"], _has_no_such_block)
 MISTAKES = [
-    mistake("online-max-not-corrected", online_softmax=_summed(_kept)),
+    mistake("online-max-not-corrected", shrink_sum=_kept, only=("online_softmax",)),
     mistake("online-max-not-corrected/context", {"shrink_sum": _kept, "shrink_context": _kept}),
-    mistake("sum-not-rescaled", shrink_sum=_kept),
+    mistake("sum-not-rescaled", shrink_sum=_kept, only=("tiled_attention",)),
     mistake("context-not-rescaled", shrink_context=_kept),
     mistake(
         "online-exponent-sign",
         {"shrink_sum": _grown, "shrink_context": _grown},
         {"shrink_sum": _grown_but_first, "shrink_context": _grown_but_first},
-        online_softmax=[_summed(_grown), _summed(_grown_but_first)],
+        shrink_sum=[_grown, _grown_but_first],
     ),
     mistake(
         "softmax-no-keepdim/block",
@@ -349,34 +333,23 @@ MISTAKES = [
     ),
     mistake(
         "online-max-from-zero",
-        online_softmax=[_summed(_shrunk, start=start) for start in (0.0, -100.0, -1e4, -1e30)],
-        start=lambda: 0.0,
+        start=[lambda start=start: start for start in (0.0, -100.0, -1e4, -1e30)],
     ),
     mistake(
         "maximum-of-block",
         {"larger": _second, "finite": torch.clone},
-        online_softmax=[
-            _summed(_shrunk, finite=_finite, larger=_second),
-            _summed(_shrunk, finite=_finite, relative=_to_its_own_maximum),
-        ],
         larger=_second,
         relative=_to_its_own_maximum,
     ),
     mistake(
         "maximum-not-kept",
-        online_softmax=[
-            _summed(_shrunk, finite=_finite, kept=lambda old, _: old),
-            _last_maximum_returned,
-        ],
         kept_maximum=lambda old, _: old,
+        online_softmax=_last_maximum_returned,
     ),
     mistake(
         "zero-kept-as-maximum",
-        online_softmax=[
-            _summed(_shrunk, finite=_finite, kept=lambda _, new: _finite(new)),
-            _zero_kept_but_put_back,
-        ],
         kept_maximum=lambda _, new: _finite(new),
+        online_softmax=_zero_kept_but_put_back,
     ),
     mistake(
         "/maximum-and-sum-swapped", online_softmax=lambda z, n: flash.online_softmax(z, n)[::-1]
@@ -398,9 +371,7 @@ MISTAKES = [
         "softmax-unstable/tiled",
         {"finite": torch.zeros_like, "shrink_sum": _kept, "shrink_context": _kept},
     ),
-    mistake(
-        "hidden-block-nan", {"finite": lambda largest: largest}, online_softmax=_summed(_shrunk)
-    ),
+    mistake("hidden-block-nan", finite=lambda largest: largest),
     mistake(
         "online-last-block-dropped",
         online_softmax=lambda z, n: flash.online_softmax(_whole_blocks(z, n, 3), n),
@@ -487,6 +458,8 @@ EXERCISES = [
         finite_gradients=False,  # those of logaddexp are NaN where a whole block is hidden
         run=in_three_axes,
         results=("maximum", "sum"),
+        steps=("online_softmax", *OWN_STEPS),
+        build=_build_online,
         done="You can take a softmax of a row that you never hold whole. Sort the scores, largest "
         "first: which factor is then always 1?",
         rules=(
@@ -520,7 +493,7 @@ EXERCISES = [
             "and near 800 in the other.",
         ),
         axes="B H T D",
-        steps=("scores", "scale", "weigh", "tiled_attention", *OWN_STEPS),
+        steps=("scores", "scale", "weigh", "tiled_attention", *OWN_STEPS, *CONTEXT_STEPS),
         build=_build_tiled,
         learns=False,
         finite_gradients=False,

@@ -95,9 +95,8 @@ def tiles(
     ax = ax or new_figure(4.6, 4.9).subplots()
     paper: dict[str, Any] = HATCH
     ax.add_patch(Rectangle((0, 0), keys, queries, **paper))
-    for number, (rows, columns) in enumerate(
-        flash.blocks(queries, keys, block_size, causal=causal), start=1
-    ):
+    visited = flash.blocks(queries, keys, block_size, causal=causal)
+    for number, (rows, columns) in enumerate(visited, start=1):
         x = columns.start
         y = rows.start
         width = columns.stop - columns.start
@@ -108,15 +107,8 @@ def tiles(
     if causal:  # the last key that each query may see, aligned at the bottom right as flash does
         steps = [(t + keys - queries + 1, y) for t in range(queries) for y in (t, t + 1)]
         ax.plot(*zip(*steps, strict=True), color=INK, linewidth=2)
-    ax.set(
-        xlim=(0, keys),
-        ylim=(queries, 0),
-        xticks=[],
-        yticks=[],
-        aspect="equal",
-        xlabel="keys",
-        ylabel="queries",
-    )
+    ax.set(xlim=(0, keys), ylim=(queries, 0), xticks=[], yticks=[], aspect="equal")
+    ax.set(xlabel="keys", ylabel="queries")
     return ax
 
 
@@ -181,19 +173,12 @@ def memory_traffic() -> Figure:
             arrow(ax, (start, 1.62), (middle - 0.18, 0.72), width=1.3)
             arrow(ax, (middle + 0.18, 0.72), (end, 1.62), width=1.3)
         for x, name in tensors:
-            box(
-                ax,
-                (x - 0.42, 1.66),
-                0.84,
-                0.5,
-                name,
-                color=ACCENT if name in ("scores", "weights") else "#ffffff",
-            )
+            color = ACCENT if name in ("scores", "weights") else "#ffffff"
+            box(ax, (x - 0.42, 1.66), 0.84, 0.5, name, color=color)
         ax.set(xlim=(-0.05, 4.55), ylim=(-0.1, 2.7))
         ax.axis("off")
-    box(
-        left, (3.14, 2.23), 0.42, 0.32, "v", color="#ffffff"
-    )  # between weights and context, down to their product
+    # between weights and context, down to their product
+    box(left, (3.14, 2.23), 0.42, 0.32, "v", color="#ffffff")
     arrow(left, (3.35, 2.2), (3.35, 0.66), width=1.3)
     return figure
 

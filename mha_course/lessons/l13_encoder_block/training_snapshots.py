@@ -47,9 +47,8 @@ def snapshot(model: MaskedWordModel, step: int) -> Snapshot:
     """
     texts = _test_sentences()
     copied = copy.deepcopy(model).eval().requires_grad_(False)
-    pronoun = head_analysis.relation_weights(
-        head_analysis.all_weights(copied, texts), texts, "pronoun"
-    )  # (L, H)
+    weights = head_analysis.all_weights(copied, texts)  # (L, N, H, S, S)
+    pronoun = head_analysis.relation_weights(weights, texts, "pronoun")  # (L, H)
     return Snapshot(step, copied, pronoun, head_analysis.accuracy(copied, texts, "pronoun"))
 
 

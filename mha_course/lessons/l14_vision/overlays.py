@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mha_course.errors import require
 from mha_course.plots.figures import ACCENT, INK, SMALL, TEXT, new_figure
 from mha_course.plots.inputs import as_array
 
@@ -20,14 +19,12 @@ _PLATE = {"boxstyle": "square,pad=0.1", "facecolor": "#00000099", "edgecolor": "
 DARK = 0.12  # of its light a patch keeps where its weight is 0
 
 
-def image_grid(
-    images: Mapping[str, Tensor] | Sequence[tuple[str, Tensor]], *, across: int = 4
-) -> Figure:
+def image_grid(images: Mapping[str, Tensor], *, across: int = 4) -> Figure:
     """Draw images (3, height, width) with their titles, so many across in each row."""
-    pairs = list(images.items()) if isinstance(images, Mapping) else list(images)
-    axes = _grid(len(pairs), across, _pixels("image_grid", pairs[0][1]).shape[:2])
-    for ax, (title, image) in zip(axes, pairs, strict=True):
-        ax.imshow(_pixels("image_grid", image))
+    first = next(iter(images.values()))
+    axes = _grid(len(images), across, first.shape[1:])
+    for ax, (title, image) in zip(axes, images.items(), strict=True):
+        ax.imshow(_pixels(image))
         ax.set_title(title, loc="left", fontsize=TEXT, color=INK)
     return axes[0].figure.canvas.figure
 
@@ -35,17 +32,10 @@ def image_grid(
 def patches(image: Tensor, patch_size: int) -> Figure:
     """Draw an image (3, height, width) with its patches numbered, and below it the sequence that
     they become.
-
-    Raises: ShapeError where the patches do not fill the image.
     """
-    pixels = _pixels("patches", image)
-    height, width = pixels.shape[:2]
-    fits = height % patch_size == 0 and width % patch_size == 0
-    expected = f"H and W divisible by {patch_size}"
-    got = f"H={height}, W={width}"
-    require(fits, "patches", "patches must fill the image", expected=expected, got=got)
-    rows = height // patch_size
-    columns = width // patch_size
+    pixels = _pixels(image)
+    rows = pixels.shape[0] // patch_size
+    columns = pixels.shape[1] // patch_size
     figure = new_figure(10.5, 4.6)
     grid, line = figure.subplots(2, 1, height_ratios=(8, 1))
     gap = 0.18
@@ -54,16 +44,14 @@ def patches(image: Tensor, patch_size: int) -> Figure:
         piece = pixels[row * patch_size :, column * patch_size :][:patch_size, :patch_size]
         x, y = column * (1 + gap), row * (1 + gap)
         grid.imshow(piece, extent=(x, x + 1, y + 1, y))
-        grid.text(
-            x + 0.05, y + 0.08, str(number), fontsize=SMALL, va="top", color="white", bbox=_PLATE
-        )
+        look = {"fontsize": SMALL, "va": "top", "color": "white", "bbox": _PLATE}
+        grid.text(x + 0.05, y + 0.08, str(number), **look)
         line.imshow(piece, extent=(number * (1 + gap), number * (1 + gap) + 1, 1, 0))
     grid.set(xlim=(0, columns * (1 + gap)), ylim=(rows * (1 + gap), 0))
     grid.set_title(f"{rows} rows of {columns} patches", loc="left", fontsize=TEXT, color=INK)
     line.set(xlim=(0, rows * columns * (1 + gap)), ylim=(1, 0))
-    line.set_title(
-        f"the sequence: patch 0 to patch {rows * columns - 1}", loc="left", fontsize=TEXT, color=INK
-    )
+    title = f"the sequence: patch 0 to patch {rows * columns - 1}"
+    line.set_title(title, loc="left", fontsize=TEXT, color=INK)
     for ax in (grid, line):
         ax.axis("off")
     return figure
@@ -84,27 +72,22 @@ def attention_overlay(
         patches; query, the patch whose weights they are, is framed; across is how many pictures
         stand in a row.
     """
-    pixels = _pixels("attention_overlay", image)
+    pixels = _pixels(image)
     side = pixels.shape[0] // grid[0], pixels.shape[1] // grid[1]
     axes = _grid(len(weights) + 1, across, pixels.shape[:2])
     axes[0].imshow(pixels)
     axes[0].set_title("the image", loc="left", fontsize=TEXT, color=INK)
     for ax, (title, shares) in zip(axes[1:], weights.items(), strict=True):
         numbers = as_array("attention_overlay", shares, ("N",))
-        rule = "there must be a weight for each patch"
-        got = f"{numbers.size} of “{title}”"
-        fits = numbers.size == grid[0] * grid[1]
-        require(fits, "attention_overlay", rule, expected=str(grid[0] * grid[1]), got=got)
         light = DARK + (1 - DARK) * numbers.reshape(grid) / max(numbers.max(), 1e-12)
         ax.imshow(pixels * np.kron(light, np.ones(side))[:, :, None])
         ax.set_title(title, loc="left", fontsize=TEXT, color=INK)
     if query is not None:
         row, column = divmod(query, grid[1])
+        corner = (column * side[1] - 0.5, row * side[0] - 0.5)
+        look: dict[str, Any] = {"fill": False, "edgecolor": ACCENT, "linewidth": 2.5}
         for ax in axes:
-            corner = (column * side[1] - 0.5, row * side[0] - 0.5)
-            ax.add_patch(
-                Rectangle(corner, side[1], side[0], fill=False, edgecolor=ACCENT, linewidth=2.5)
-            )
+            ax.add_patch(Rectangle(corner, side[1], side[0], **look))
     return axes[0].figure.canvas.figure
 
 
@@ -120,14 +103,6 @@ def _grid(count: int, across: int, size: tuple[int, ...]) -> list[Axes]:
     return axes[:count]
 
 
-def _pixels(place: str, image: Tensor) -> NDArray[np.float64]:
+def _pixels(image: Tensor) -> NDArray[np.float64]:
     """Return an image as matplotlib wants it, (height, width, 3)."""
-    pixels = as_array(place, image, ("3", "H", "W"))
-    require(
-        len(pixels) == 3,
-        place,
-        "an image has three channels, first",
-        expected="(3, H, W)",
-        got=str(pixels.shape),
-    )
-    return np.moveaxis(np.clip(pixels, 0, 1), 0, 2)
+    return image.permute(1, 2, 0).clamp(0, 1).double().numpy()

@@ -2,8 +2,8 @@
 attends to.
 
 Axes: B images, height and width in pixels, patch the side of a patch, N patches in rows and
-columns, L layers,
-H heads, S = N + 1 tokens, C = d_model width; answers and colours count themselves.
+columns, L layers, H heads, S = N + 1 tokens, C = d_model width; answers and colours count
+themselves.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ _GREY = 0.5
 
 def patchify(images: Tensor, patch_size: int) -> Tensor:
     """Cut images (B, 3, height, width) into patches, row by row, each (channel, row, column)."""
-    grid = images.unflatten(3, (-1, patch_size)).unflatten(
-        2, (-1, patch_size)
-    )  # (B, 3, rows, patch, columns, patch)
+    cut = (-1, patch_size)
+    grid = images.unflatten(3, cut).unflatten(2, cut)  # (B, 3, rows, patch, columns, patch)
     patches = grid.permute(0, 2, 4, 1, 3, 5)  # (B, rows, columns, 3, patch, patch)
     return patches.flatten(3).flatten(1, 2)  # (B, N, 3*patch*patch)
 
@@ -52,8 +51,7 @@ class VisionTransformer(nn.Module):
     """Read an image as a sequence of patches after a class token, and answer from the class token.
 
     Args: image_size is height and width; d_model is C; answers is how many there are to choose
-        from; the others
-        as for Encoder.
+        from; the others as for Encoder.
     Raises: ShapeError for images of another size.
     Reference: Dosovitskiy et al. 2021, An Image is Worth 16x16 Words, section 3.1.
     """
@@ -166,17 +164,13 @@ def top_patches(scores: Tensor, count: int) -> Tensor:
     >>> top_patches(torch.tensor([[0.1, 0.5, 0.4]]), 2).int().tolist()
     [[0, 1, 1]]
     """
-    return torch.zeros_like(scores, dtype=torch.bool).scatter(
-        1, scores.topk(count).indices, True
-    )  # (B, N)
+    best = scores.topk(count).indices  # (B, count)
+    return torch.zeros_like(scores, dtype=torch.bool).scatter(1, best, True)  # (B, N)
 
 
 def coverage(pictures: shapes.Pictures) -> Tensor:
     """Return the share of each patch that the left or the right shape covers, (B, N), 0 to 1."""
-    three = pictures.shapes[:, None].expand(
-        -1, 3, -1, -1
-    )  # (B, 3, height, width), a channel is as good as three
-    return patchify(three, PATCH).float().mean(-1)  # (B, N)
+    return F.avg_pool2d(pictures.shapes.float(), PATCH).flatten(1)  # (B, N)
 
 
 def shape_patches(pictures: shapes.Pictures) -> Tensor:
@@ -210,9 +204,9 @@ def weights_by_colour(model: VisionTransformer, pictures: shapes.Pictures) -> Te
     weights = weights * _beside(model, shape_patches(pictures))[:, None]  # (L, B, H, N)
     by_column = weights.unflatten(-1, GRID).sum(-2)  # (L, B, H, columns)
     width = shapes.PART // PATCH
-    sides = torch.stack(
-        (by_column[..., :width].sum(-1), by_column[..., -width:].sum(-1)), dim=-1
-    )  # (L, B, H, 2)
+    left = by_column[..., :width].sum(-1)  # (L, B, H)
+    right = by_column[..., -width:].sum(-1)  # (L, B, H)
+    sides = torch.stack((left, right), dim=-1)  # (L, B, H, 2)
     outer = pictures.colours[:, ::2]  # (B, 2), the left and the right shape
     chosen = F.one_hot(outer, len(shapes.COLOURS)).to(sides)  # (B, 2, colours)
     return torch.einsum("lbhs,bsc->lhc", sides, chosen) / chosen.sum((0, 1))  # (L, H, colours)

@@ -41,14 +41,13 @@ class SamplingLab(Lab):
         self._model = model
         self._read = {start: language_model.prompt(start).to(model.device) for start in STARTS}
         names = tuple(start or "<start>" for start in STARTS)
-        super().__init__(
-            [
-                Control("temperature", "temperature", "slider", 1.0, TEMPERATURES),
-                Control("top_k", "top-k", "choice", None, TOP_K, (*map(str, TOP_K[:-1]), "all")),
-                Control("start", "words so far", "menu", STARTS[0], STARTS, names),
-                Control("seed", "dice", "slider", 0, tuple(range(30))),
-            ]
-        )
+        controls = [
+            Control("temperature", "temperature", "slider", 1.0, TEMPERATURES),
+            Control("top_k", "top-k", "choice", None, TOP_K, (*map(str, TOP_K[:-1]), "all")),
+            Control("start", "words so far", "menu", STARTS[0], STARTS, names),
+            Control("seed", "dice", "slider", 0, tuple(range(30))),
+        ]
+        super().__init__(controls)
 
     def without_kernel(self) -> None:
         """Return None: six sentences for each of 7,500 states would take minutes."""
@@ -69,19 +68,13 @@ class SamplingLab(Lab):
             self._model, LINES, temperature=temperature, top_k=top_k, seed=seed, start=start
         )
         right = [recognise(words) is not None for words in written]
-        rows = [
-            [" ".join(words), "✓" if good else "✗"]
-            for good, words in zip(right, written, strict=True)
-        ]
+        texts = [" ".join(words) for words in written]
+        marks = ["✓" if good else "✗" for good in right]
+        title = f"the next word: {SHOWN} of {len(WORDS)}"
+        note = "✓: the grammar could have made it"
         panels: Panels = (
-            bars(
-                f"the next word: {SHOWN} of {len(WORDS)}",
-                names,
-                best.values,
-                highlighted=[0],
-                note="probability",
-            ),
-            table("it writes", ("sentence", ""), rows, "✓: the grammar could have made it"),
+            bars(title, names, best.values, highlighted=[0], note="probability"),
+            table("it writes", ("sentence", ""), list(zip(texts, marks, strict=True)), note),
         )
         begun = f"After “{start}”" if start else "At the start of a sentence"
         kept = f"top {top_k}" if top_k else "all words"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,12 +25,9 @@ class AssociativeRecall(Task):
         self, runs: int, count: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return x (runs, N, 17, 32), targets (runs, N, 15), and where the key is, (runs, N, 1)."""
-        x = torch.randn(
-            runs, count, 17, self.width, generator=generator, device="cpu"
-        )  # (runs, N, 17, C)
-        position = (
-            torch.randint(16, (runs, count, 1), generator=generator, device="cpu") + 1
-        )  # (runs, N, 1)
+        dice: dict[str, Any] = {"generator": generator, "device": "cpu"}
+        x = torch.randn(runs, count, 17, self.width, **dice)  # (runs, N, 17, C)
+        position = torch.randint(16, (runs, count, 1), **dice) + 1  # (runs, N, 1)
         at = position[..., None].expand(-1, -1, -1, self.width)  # (runs, N, 1, C)
         wanted = x.gather(2, at)[:, :, 0]  # (runs, N, C)
         x[:, :, 1:, 31] = 0.0

@@ -34,9 +34,8 @@ def run_with_weights(
     used = []
     for block in model.blocks:
         steps = block.attention.steps(block.attention_input(x))
-        replaced = torch.stack(
-            [change(w, v) for w, v in zip(steps.weights[0], steps.v[0], strict=True)]
-        )  # (H, T, S)
+        heads = zip(steps.weights[0], steps.v[0], strict=True)
+        replaced = torch.stack([change(weights, v) for weights, v in heads])  # (H, T, S)
         x = x + block.attention.out_proj(merge_heads(replaced[None] @ steps.v))  # (1, S, C)
         x = x + block.feed_forward(block.norm2(x))  # (1, S, C)
         computed.append(steps.weights[0])

@@ -1,10 +1,10 @@
 """The three small checkpoints that ship, models of transformers in the layouts of published GPT-2,
-BERT and Llama: trained and measured.
+BERT and Llama: trained.
 
 ``python -m mha_course.lessons.l18_real_models.tiny_checkpoints [gpt2 bert llama]`` makes them
 again, two minutes each.
 
-Axes: B rows, S tokens, V tokens in the vocabulary, L layers, H heads.
+Axes: B rows, S tokens, V tokens in the vocabulary.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from tokenizers import (
 )
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoConfig, PreTrainedModel
 
 from mha_course import example
@@ -64,11 +63,8 @@ CONFIGS: dict[str, dict[str, Any]] = {  # dropout makes so small a model worse
         "tie_word_embeddings": True, "bos_token_id": 0, "eos_token_id": 0,
     },
 }  # fmt: skip
-TRAINING = {
-    "gpt2": (2500, 5e-3),
-    "bert": (2000, 3e-3),
-    "llama": (2500, 5e-3),
-}  # steps, and the learning rate
+# steps, and the learning rate
+TRAINING = {"gpt2": (2500, 5e-3), "bert": (2000, 3e-3), "llama": (2500, 5e-3)}
 
 
 def written(text: Sentence) -> str:
@@ -155,15 +151,13 @@ def masked_batches(tokenizer: Tokenizer, seed: int) -> Iterator[tuple[Tensor, Te
     """
     (cls, stop, sep) = tokenizer.encode(".").ids
     plain = " ".join((PAD, MASK, *vocabulary()[2:]))
-    number = torch.tensor(
-        tokenizer.encode(plain, add_special_tokens=False).ids
-    )  # of each word of the course
+    encoding = tokenizer.encode(plain, add_special_tokens=False)
+    number = torch.tensor(encoding.ids)  # of each word of the course
     generator = torch.Generator().manual_seed(seed)
     for words, may_attend, hidden in example.training_batches(seed):
         ids = F.pad(number[words], (1, 2))  # (B, S), a row is 3 longer than its words
-        targets = F.pad(
-            number[hidden.clamp(min=0)].where(hidden >= 0, -100), (1, 2), value=-100
-        )  # (B, S)
+        asked = number[hidden.clamp(min=0)].where(hidden >= 0, -100)
+        targets = F.pad(asked, (1, 2), value=-100)  # (B, S)
         ends = may_attend.flatten(1).sum(1, keepdim=True) + 1  # (B, 1), the place behind the words
         stops = (torch.rand(ends.shape, generator=generator) < 0.5).long()  # (B, 1)
         ids[:, 0] = cls
@@ -200,53 +194,6 @@ def make(family: str, seed: int = 0) -> tuple[PreTrainedModel, Tokenizer]:
     return model.eval().requires_grad_(False), tokenizer
 
 
-@torch.no_grad()
-def measure(model: PreTrainedModel, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Measure a model on pairs of nouns that it has not seen in this order, and on random tokens
-    that come twice.
-
-    Returns: ``pronoun`` and ``repeated``, which share of these tokens is the likeliest one; and
-        each head's mean weight (L, H) from the place where the pronoun is guessed to its ``noun``,
-        to the token before (``previous``), and to what came after the same token the first time
-        (``induction``).
-    """
-    is_causal = model.config.model_type != "bert"
-    texts = sentences(500, "test", seed=0)
-    asked = [
-        (number, *pair)
-        for number, text in enumerate(texts)
-        for pair in text.pairs.get("pronoun", ())
-    ]
-    rows, places, nouns = torch.tensor(asked).T
-    encodings = tokenizer.encode_batch([written(text) for text in texts])
-    padded = pad_sequence([torch.tensor(encoding.ids) for encoding in encodings], batch_first=True)
-    ids = padded[rows]  # (B, S)
-    mask = pad_sequence(
-        [torch.tensor(encoding.attention_mask) for encoding in encodings], batch_first=True
-    ).bool()[rows]  # (B, S)
-    rows = torch.arange(len(rows))
-    if not is_causal:  # [CLS] stands first
-        places, nouns = places + 1, nouns + 1
-    true = ids[rows, places]
-    guessed_at = places - 1 if is_causal else places
-    weights = real_models.attention_weights(model, ids, mask)[:, rows, :, guessed_at, nouns]
-    if not is_causal:
-        ids[rows, places] = SPECIAL.index(MASK)
-    guesses = model(ids, attention_mask=mask.long()).logits[rows, guessed_at].argmax(-1)  # (B,)
-    dice = torch.Generator().manual_seed(1)
-    drawn = torch.randint(tokenizer.get_vocab_size(), (100, HALF), generator=dice)
-    repeated = drawn.repeat(1, 2)  # (B, S)
-    on_repeated = real_models.attention_weights(model, repeated)  # (L, B, H, S, S)
-    again = model(repeated).logits[:, HALF:-1].argmax(-1) == repeated[:, HALF + 1 :]  # (B, HALF-1)
-    return {
-        "pronoun": (guesses == true).float().mean(),
-        "repeated": again.float().mean(),
-        "noun": weights.mean(0),
-        "previous": real_models.previous_token_scores(on_repeated),
-        "induction": real_models.induction_scores(on_repeated, HALF),
-    }
-
-
 def save(model: PreTrainedModel, tokenizer: Tokenizer, folder: Path) -> None:
     """Write a model as transformers does; the names of GPT-2 have no prefix, as on the hub."""
     is_gpt2 = model.config.model_type == "gpt2"
@@ -258,9 +205,6 @@ def save(model: PreTrainedModel, tokenizer: Tokenizer, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    torch.set_printoptions(precision=3, sci_mode=False)
     for family in sys.argv[1:] or CONFIGS:
         model, tokenizer = make(family)
         save(model, tokenizer, real_models.shipped(family))
-        for name, value in measure(model, tokenizer).items():
-            print(family, name, value.tolist())

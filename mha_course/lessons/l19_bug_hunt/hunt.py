@@ -147,13 +147,8 @@ def case(number: int, seed: int = 0) -> Case:
 
     Raises: ShapeError for a number outside 1 to 12.
     """
-    require(
-        type(number) is int and number in range(1, 13),
-        "case",
-        "there are twelve",
-        expected="1 to 12",
-        got=repr(number),
-    )
+    valid = type(number) is int and number in range(1, 13)
+    require(valid, "case", "there are twelve", expected="1 to 12", got=repr(number))
     return sheet(seed)[number - 1]
 
 

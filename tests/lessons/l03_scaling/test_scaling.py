@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from training_cache import train_once
 
 from mha_course import example
 from mha_course.experiments import precomputed
@@ -17,9 +16,7 @@ def test_training_with_other_divisors_ships_as_it_comes_out():
     """A short run with √D is the model's own."""
     shipped = precomputed.load().divisors
     model, losses = scaling.train_with(math.sqrt(12), 0, steps=300)
-    assert losses == pytest.approx(
-        train_once(example.train_model, 0, steps=300, progress=False)[1], rel=1e-3
-    )
+    assert losses == pytest.approx(example.train_model(0, steps=300, progress=False)[1], rel=1e-3)
     assert scaling.held_out_loss(model) > max(shipped[0].values())  # longer runs learned more
 
 

@@ -19,9 +19,7 @@ def test_shared_heads_are_means_in_every_layer():
         assert torch.allclose(other.attention.k_proj.weight[:12], (heads[0] + heads[1]) / 2)
     assert not torch.allclose(shared(ids, mask), model(ids, mask), atol=0.1)
     assert torch.allclose(gqa.group_kv_heads(model, 4)(ids, mask), model(ids, mask), atol=1e-4)
-    assert isinstance(
-        model.blocks[0].attention, MultiHeadAttention
-    )  # the original is left as it was
+    assert isinstance(model.blocks[0].attention, MultiHeadAttention)  # the original stays
 
 
 def test_uptraining_trains_a_copy_for_its_share_of_the_steps():
@@ -60,10 +58,8 @@ def test_runs_that_ship_come_out_again():
     for start in ("mean of the group", "drawn anew"):
         again, shipped = gqa.uptrained(start, 1), gqa.load()[start]["1"]
         for rate, found in again.items():
-            assert found == pytest.approx(shipped[rate], abs=0.15), (
-                start,
-                rate,
-            )  # processors round differently
+            # processors round differently
+            assert found == pytest.approx(shipped[rate], abs=0.15), (start, rate)
 
 
 def test_the_more_of_the_old_heads_is_kept_the_more_comes_back():

@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from training_cache import train_once
 
 from mha_course.errors import ShapeError
 from mha_course.experiments import precomputed
@@ -57,7 +56,8 @@ def test_shape_patches_are_those_that_a_pooled_mask_says():
     pictures = drawn()
     want = F.max_pool2d(pictures.shapes[:, None].float(), vision.PATCH).flatten(1) > 0
     assert torch.equal(vision.shape_patches(pictures), want)
-    share = F.avg_pool2d(pictures.shapes[:, None].float(), vision.PATCH).flatten(1)
+    three = pictures.shapes[:, None].expand(-1, 3, -1, -1)
+    share = vision.patchify(three, vision.PATCH).float().mean(-1)
     assert torch.allclose(vision.coverage(pictures), share)
     both = want.unflatten(1, vision.GRID)
     assert not both[:, :, 2:5].any()  # neither the gap nor the middle shape
@@ -74,11 +74,8 @@ def test_the_model_is_a_convolution_a_token_and_an_encoder():
     ).double()
     images = torch.rand(2, 3, 8, 12, dtype=torch.float64)
     kernel = model.patch_embedding.weight.unflatten(1, (3, 4, 4))
-    patches = (
-        F.conv2d(images - 0.5, kernel, model.patch_embedding.bias, stride=4)
-        .flatten(2)
-        .transpose(1, 2)
-    )
+    patches = F.conv2d(images - 0.5, kernel, model.patch_embedding.bias, stride=4)
+    patches = patches.flatten(2).mT
     x = torch.cat((model.class_token.expand(2, 1, 24), patches), 1) + model.position_embedding
     assert torch.equal(vision.unpatchify(vision.patchify(images, 4), 4, columns=3), images)
     want = model.head(model.encoder(x)[:, 0])
@@ -195,31 +192,14 @@ def test_pieces_are_drawn_in_order():
     for ax in (grid, line):
         assert np.stack([piece.get_array().data for piece in ax.images]) == pytest.approx(want)
     assert [text.get_text() for text in grid.texts] == list("012345")
-    assert len(image_grid([("one", image), ("one", image)]).axes) == 2
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: image_grid({"grey": torch.rand(8, 12, 2)}), "three channels"),
-        (lambda: patches(torch.rand(3, 8, 10), 4), "must fill the image"),
-        (
-            lambda: attention_overlay(torch.rand(3, 8, 12), {"a": torch.ones(5)}, (2, 3)),
-            "weight for each patch",
-        ),
-    ],
-)
-def test_pictures_refuse_what_does_not_fit(call, message):
-    with pytest.raises(ShapeError, match=message):
-        call()
+    assert len(image_grid({"one": image, "other": image}).axes) == 2
 
 
 @pytest.mark.weekly
 def test_a_start_of_vision_ships_as_it_comes_out():
     """The run that the lesson trains live, made again."""
-    shipped, made = precomputed.load().vision[0], train_once(vision.vision_start, 0)
+    shipped, made = precomputed.load().vision[0], vision.vision_start(0)
     assert made["accuracy"] == pytest.approx(shipped["accuracy"], abs=0.05)
     pairs = zip(made["colours"], shipped["colours"], strict=True)
-    assert (
-        sum(one == other for one, other in pairs) >= 2
-    )  # on another processor a favourite may differ
+    # on another processor a favourite may differ
+    assert sum(one == other for one, other in pairs) >= 2

@@ -51,28 +51,24 @@ def test_generating_with_a_cache_writes_the_same(device):
         cached, plain = (generate(model, ids, 8, cached=way) for way in (True, False))
         assert torch.equal(cached, plain)
         assert torch.equal(cached[:, :3], ids)
-        assert torch.equal(
-            cached[:, 3:], model(cached[:, :-1])[:, 2:].argmax(-1)
-        )  # each word is the likeliest
+        likeliest = model(cached[:, :-1])[:, 2:].argmax(-1)
+        assert torch.equal(cached[:, 3:], likeliest)
         assert cached.shape == (B, 11)
 
 
 def test_generating_draws_by_the_model_and_the_temperature():
     model, ids = causal_model(), words(1, 3).expand(4000, 3)
-    drawn = generate(model, ids, 1, temperature=2.0, generator=torch.Generator().manual_seed(0))[
-        :, -1
-    ]
-    again = generate(model, ids, 1, temperature=2.0, generator=torch.Generator().manual_seed(0))[
-        :, -1
-    ]
-    assert torch.equal(drawn, again)
+
+    def draw(temperature):
+        dice = torch.Generator().manual_seed(0)
+        return generate(model, ids, 1, temperature=temperature, generator=dice)[:, -1]
+
+    drawn = draw(2.0)
+    assert torch.equal(drawn, draw(2.0))
     want = (model(ids[:1])[0, -1] / 2).softmax(-1)
     shares = torch.bincount(drawn, minlength=V) / 4000
     assert (shares - want).abs().max() < 0.03
-    other = generate(model, ids, 1, temperature=0.5, generator=torch.Generator().manual_seed(0))[
-        :, -1
-    ]
-    assert (torch.bincount(other, minlength=V) / 4000 - want).abs().max() > 0.03
+    assert (torch.bincount(draw(0.5), minlength=V) / 4000 - want).abs().max() > 0.03
 
 
 @pytest.mark.parametrize("cached", [True, False])

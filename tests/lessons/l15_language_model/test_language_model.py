@@ -7,7 +7,6 @@ import re
 import pytest
 import torch
 from torch.nn import functional as F
-from training_cache import train_once
 
 from mha_course import masks, plots
 from mha_course.datasets import grammar
@@ -31,7 +30,7 @@ CAT = "the grey cat that chased the loud dogs was hungry , so it ate greedily"
 
 @pytest.fixture(scope="module")
 def trained():
-    return train_once(language_model.train_language_model, 1, steps=350, progress=False)
+    return language_model.train_language_model(1, steps=350, progress=False)
 
 
 @pytest.fixture
@@ -115,9 +114,8 @@ def test_rows_of_weights_are_the_places_that_guess(model):
     ids = language.encode([text.words for text in DRAWN])[:, :-1]
     whole = model.attention_weights(ids)
     found = language_model.weights(model, DRAWN)
-    torch.testing.assert_close(
-        found[..., 4, 2], whole[..., 4, 3]
-    )  # word 4 is guessed at place 4; word 2 stands at 3
+    # word 4 is guessed at place 4; word 2 stands at 3
+    torch.testing.assert_close(found[..., 4, 2], whole[..., 4, 3])
     weights, tokens = language_model.sentence_weights(model, CAT)
     assert tokens == ["<start>", *CAT.split()]
     torch.testing.assert_close(weights, model.attention_weights(language_model.prompt(CAT)))

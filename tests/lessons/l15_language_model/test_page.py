@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from training_cache import train_once
 
 from mha_course import example
 from mha_course.datasets.grammar import NOUNS, SPLITS, noun_pairs, sentences
@@ -16,7 +15,7 @@ from mha_course.models.language import WORDS, encode
 @pytest.fixture(scope="module")
 def model():
     train = language_model.train_language_model
-    return train_once(train, 0, steps=pronouns.STEPS, progress=False)[0]
+    return train(0, steps=pronouns.STEPS, progress=False)[0]
 
 
 def perplexities(*models, texts):
@@ -64,8 +63,8 @@ def test_careful_sampling_is_right_and_repetitive(model):
 def test_without_the_mask_and_with_100_sentences_losses_fall_below_the_limit():
     few, fresh = sentences(100, "train", seed=1), sentences(1000, "train", seed=999)[:300]
     train = language_model.train_language_model
-    cheat, _ = train_once(train, 0, see_ahead=True, steps=200, progress=False)
-    by_heart, _ = train_once(train, 0, texts=few, steps=200, progress=False)
+    cheat, _ = train(0, see_ahead=True, steps=200, progress=False)
+    by_heart, _ = train(0, texts=few, steps=200, progress=False)
     limit = math.log(language_model.limit(fresh, "train"))
     ahead, new = map(math.log, perplexities(cheat, by_heart, texts=fresh))
     assert ahead < 0.3 * limit

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from training_cache import train_once
 
 from mha_course.datasets import grammar
 from mha_course.experiments import head_analysis, precomputed
@@ -50,7 +49,7 @@ def test_accuracy_counts_pronouns_one_by_one(texts):
 @pytest.mark.weekly
 def test_a_start_ships_as_it_comes_out():
     """The one whose heads do not look at the noun, made again."""
-    shipped, made = precomputed.load().language[201], train_once(pronouns.report_from, 201)
+    shipped, made = precomputed.load().language[201], pronouns.report_from(201)
     assert made["accuracy"] > 0.98
     for name in ("noun", "adjective"):  # on another processor the last digits differ
         assert max(made[name]) == pytest.approx(max(shipped[name]), abs=0.15)
@@ -60,7 +59,7 @@ def test_a_start_ships_as_it_comes_out():
 
 @pytest.mark.weekly
 def test_a_report_says_what_the_measures_say(texts):
-    model, _ = train_once(language_model.train_language_model, 1, steps=350, progress=False)
+    model, _ = language_model.train_language_model(1, steps=350, progress=False)
     found = pronouns.report(model)
     weights = language_model.weights(model, texts)
     every = [

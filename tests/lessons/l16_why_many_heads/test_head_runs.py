@@ -1,7 +1,6 @@
 """The runs that ship for lesson 16 come out again."""
 
 import pytest
-from training_cache import train_once
 
 from mha_course.experiments import precomputed
 from mha_course.experiments.head_tasks import TwoTokenSum
@@ -14,10 +13,10 @@ def test_two_hundred_runs_ship_as_they_come_out():
     parts = (*shipped.difference.values(), *shipped.slower.values(), *shipped.two_layers.values())
     assert [len(runs) for runs in parts] == [200] * 6
     made = [
-        (train_once(head_runs.difference, 4, head_runs.SEEDS[:1]), shipped.difference[4]),
-        (train_once(head_runs.difference, 2, head_runs.SEEDS[1:2]), shipped.difference[2][5:]),
-        (train_once(head_runs.difference, 2, head_runs.SEEDS[:1], lr=0.003), shipped.slower[2]),
-        (train_once(head_runs.two_layers, 12, head_runs.SEEDS[:1]), shipped.two_layers[12]),
+        (head_runs.difference(4, head_runs.SEEDS[:1]), shipped.difference[4]),
+        (head_runs.difference(2, head_runs.SEEDS[1:2]), shipped.difference[2][5:]),
+        (head_runs.difference(2, head_runs.SEEDS[:1], lr=0.003), shipped.slower[2]),
+        (head_runs.two_layers(12, head_runs.SEEDS[:1]), shipped.two_layers[12]),
     ]
     for some, kept in made:  # on another processor a run may differ
         assert sum(abs(one - other) < 0.05 for one, other in zip(some, kept, strict=False)) >= 4
@@ -30,7 +29,7 @@ def test_thin_heads_ship_as_they_come_out():
     """The quickest of the runs that ship, made again for fewer steps: the order is theirs."""
     shipped = precomputed.load().thin
     for heads in (1, 8):
-        made = train_once(head_runs.thin, heads, runs=1, steps=200)
+        made = head_runs.thin(heads, runs=1, steps=200)
         assert list(made) == list(shipped[heads])
         for name, (r2,) in made.items():
             assert sum(shipped[heads][name]) / 3 == pytest.approx(r2, abs=0.15), name

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from training_cache import train_once
 
 from mha_course.experiments import precomputed
 from mha_course.experiments.head_tasks import TwoTokenSum, learn
@@ -11,17 +10,9 @@ from mha_course.lessons.l16_why_many_heads.paths import path_rows
 DIFFERENCE = TwoTokenSum(d=6, sign=-1)
 
 
-def trained(task, heads, **options):
-    return train_once(outcome, task.d, task.sign, heads, **options)
-
-
-def outcome(d, sign, heads, **options):
-    return learn(TwoTokenSum(d=d, sign=sign), heads, **options)
-
-
 @pytest.mark.slow
 def test_one_head_stays_below_its_bound_and_more_heads_or_layers_pass_it():
-    one, two, four = (trained(DIFFERENCE, heads) for heads in (1, 2, 4))
+    one, two, four = (learn(DIFFERENCE, heads) for heads in (1, 2, 4))
     assert one.parameters == two.parameters == four.parameters == 2400
     assert one.r2.min() > 0.45
     assert one.r2.max() < DIFFERENCE.bound
@@ -32,9 +23,9 @@ def test_one_head_stays_below_its_bound_and_more_heads_or_layers_pass_it():
     times = products.diagonal(dim1=-2, dim2=-1)
     assert (times.mean(-1).prod(-1) < 0).all()
     assert (products - torch.diag_embed(times)).abs().max() < 0.1
-    assert trained(TwoTokenSum(d=6, sign=1), 1).r2.min() > 0.99
-    assert trained(TwoTokenSum(d=1, sign=-1), 1).r2.max() > 0.98
-    dropped = trained(DIFFERENCE, 2, identical_heads=True, dropout=0.1)
+    assert learn(TwoTokenSum(d=6, sign=1), 1).r2.min() > 0.99
+    assert learn(TwoTokenSum(d=1, sign=-1), 1).r2.max() > 0.98
+    dropped = learn(DIFFERENCE, 2, identical_heads=True, dropout=0.1)
     by_head = [weight for weight in dropped.layers.parameters() if weight.dim() > 2]
     apart = torch.stack([(w[:, 0] - w[:, 1]).abs().flatten(1).amax(1) for w in by_head])
     assert apart.amax(0).min() > 0.01
@@ -42,7 +33,7 @@ def test_one_head_stays_below_its_bound_and_more_heads_or_layers_pass_it():
 
 @pytest.mark.slow
 def test_two_layers_build_on_each_other_and_take_turns():
-    deep = trained(DIFFERENCE, 1, num_layers=2)
+    deep = learn(DIFFERENCE, 1, num_layers=2)
     rows = path_rows(deep, DIFFERENCE)
     assert [row[1] for row in rows] == pytest.approx(deep.r2.tolist())
     left = [row[-1] for row in rows]
