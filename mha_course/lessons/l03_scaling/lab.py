@@ -80,23 +80,19 @@ class ScalingLab(Lab):
         )
 
     def _measured(self, divide_by: str) -> list[Saturation]:
-        """Return what was measured at each width.
-
-        It is measured once: every later move only looks it up.
-        """
+        """Return what was measured at each width, once: every later move only looks it up."""
         if divide_by not in self._saturations:
-            drawn = [scaling.draw(width) for width in WIDTHS]
-            if divide_by == YOURS:
-                self._saturations[YOURS] = [scaling.measure(each, self._yours)[0] for each in drawn]
-            else:
-                divisors = [list(scaling.divisors(width, HEADS).values()) for width in WIDTHS]
-                every = [
-                    scaling.by_divisors(each, among)
-                    for each, among in zip(drawn, divisors, strict=True)
-                ]
-                self._saturations |= {
-                    name: [results[i] for results in every] for i, name in enumerate(DIVISORS)
-                }
+            names = (YOURS,) if divide_by == YOURS else DIVISORS
+            measured: dict[str, list[Saturation]] = {name: [] for name in names}
+            for width in WIDTHS:
+                drawn = scaling.draw(width)  # takes most of the time
+                if divide_by == YOURS:
+                    results = [scaling.measure(drawn, self._yours)]
+                else:
+                    results = scaling.by_divisors(drawn, scaling.divisors(width, HEADS).values())
+                for name, result in zip(names, results, strict=True):
+                    measured[name].append(result)
+            self._saturations |= measured
         return self._saturations[divide_by]
 
     def _yours(self, q: Tensor, k: Tensor) -> Tensor:

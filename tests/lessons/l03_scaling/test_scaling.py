@@ -62,8 +62,8 @@ def test_shares_and_gradients_are_of_the_rows_that_are_shown():
 
 def test_a_scale_that_detaches_q_leaves_the_gradient_at_the_scores():
     drawn = scaling.draw(16, count=3)
-    (right,) = scaling.measure(drawn, lambda q, k: q @ k.mT / 4)
-    (cut,) = scaling.measure(drawn, lambda q, k: (q @ k.mT / 4).detach())
+    right = scaling.measure(drawn, lambda q, k: q @ k.mT / 4)
+    cut = scaling.measure(drawn, lambda q, k: (q @ k.mT / 4).detach())
     assert torch.equal(cut.at_scores, right.at_scores)
     assert right.at_q.all()
     assert not cut.at_q.any()
