@@ -53,7 +53,7 @@ def test_all_numbers_are_sent_once_as_they_were(mha, draw):
         assert np.array_equal(arrays[name], given.ravel()), name
     assert np.array_equal(arrays["x"], x.numpy().astype(np.float32).ravel())
     assert made.state["masked"]
-    fading = np.frombuffer(made.options["signed"], "u1").reshape(256, 4)  # 0 is the page's paper
+    fading = np.frombuffer(made.options["palettes"]["signed"], "u1").reshape(256, 4)  # 0 is the page's paper
     ends = np.frombuffer(palettes()["signed"], "u1").reshape(256, 4)[[0, -1]]
     assert (fading[[0, -1]] == ends).all()
     assert fading[127:129, 3].max() < 10

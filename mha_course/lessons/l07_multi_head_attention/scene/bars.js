@@ -38,7 +38,7 @@ export function insideParts({ title, parts, total, note = "" }, signed, place) {
   const { bars, base, below, most } = barsOf(parts, place);
   const nodes = bars.flatMap(({ name, value, highlighted, ...box }) => [
     rect("zero", box),
-    rect(`signed${highlighted ? " highlighted" : ""}`, box, {
+    rect(highlighted ? "highlighted" : "", box, {
       style: `fill: ${cssOf(shade(value, signed(most)))}`,
     }),
     text(number(value), box.x + WIDE / 2, Math.min(box.y, base) - 4),

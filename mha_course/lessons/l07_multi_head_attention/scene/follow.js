@@ -2,7 +2,7 @@
 // values. Each thing says how visible it is at a stage.
 
 import { number, svg } from "../../../widgets/dom.js";
-import { boxOf } from "./layout.js";
+import { boxOf, indices } from "./layout.js";
 import { line, outline, rect } from "./shapes.js";
 import { isMade, visibilityOf } from "./stages.js";
 
@@ -32,7 +32,7 @@ export function linesOf({ plan, value, word, S }, { row, head, best }) {
   const mixes = made("context", palest("weights", "v", "context"));
   const [cell, tall] = [side / S, v.h / S];
   const [y, bottom, key] = [top + (row + 0.5) * cell, top + side, k.y + k.h + 3];
-  const values = Array.from({ length: S }, (_, j) => value("scores", head, row, j));
+  const values = indices(S).map((j) => value("scores", head, row, j));
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const start = q.x + q.w + 3;
   const things = [];

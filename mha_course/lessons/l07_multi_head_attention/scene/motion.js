@@ -4,7 +4,7 @@
 import { clamp, number } from "../../../widgets/dom.js";
 import { shade } from "../../../widgets/matrix.js";
 import { barsOf, cssOf } from "./bars.js";
-import { boxOf, ease, mix, mixBox, rowOf } from "./layout.js";
+import { boxOf, cellOf, ease, indices, mix, mixBox, rowOf } from "./layout.js";
 import { lookInside } from "./numbers.js";
 import { isUnfolded, stageAt } from "./stages.js";
 
@@ -14,8 +14,6 @@ const CURVES = {
   k: ([x, y], [to, end]) => [[x, y], [x + 90, y], [x + 70, end], [to, end]],
   v: ([x, y], [to, end], low) => [[x, y], [x + 60, low], [to - 200, low + 30], [to, end]],
 }; // prettier-ignore
-
-const indices = (count) => Array.from({ length: count }, (_, i) => i);
 
 /** Return the point of a curve of four points. */
 function pointOf([a, b, c, d], t) {
@@ -47,8 +45,12 @@ export class Motion {
   /** Return where one head's row of a matrix stands when the stage is over; without a head the row of all of them. */
   place(name, row, head) {
     const part = this.parts[name];
-    const unfolded = Number(isUnfolded(name, this.stage));
-    return rowOf(part, head === undefined ? part : boxOf(part, head, this.head, unfolded), row);
+    return rowOf(part, head === undefined ? part : this.box(name, head), row);
+  }
+
+  /** Return where one head's part of a matrix stands when the stage is over. */
+  box(name, head) {
+    return boxOf(this.parts[name], head, this.head, Number(isUnfolded(name, this.stage)));
   }
 
   /** Show the rows of a matrix one after the other, between two fractions; without a head those of all heads. */
@@ -139,17 +141,15 @@ export class Motion {
     this.brush.values("scores", [value], this.cell("scores", j));
   }
 
-  /** Return where a number of the row that is followed stands in a square. */
-  cell(name, j) {
-    const { x, y, w, h } = this.place(name, this.row);
-    return { x: x + (j * w) / this.S, y, w: w / this.S, h };
+  /** Return where a number stands in the matrix of the head that is followed, in its row without another. */
+  cell(name, column, row = this.row) {
+    return cellOf(this.parts[name], this.box(name, this.head), row, column);
   }
 
   multiply(fraction) {
     const { steps, head, row, key, D } = this;
     const { parts, total } = lookInside(steps, { name: "scores", head, row, column: key });
     const { bars, base, most } = barsOf(parts, this.plan.bars);
-    const [q, k] = [this.place("q", row, head), this.place("k", key, head)];
     let fallen = 0;
     for (const [i, bar] of bars.entries()) {
       const late = fraction - (0.1 * i) / bars.length;
@@ -158,10 +158,7 @@ export class Motion {
       const d = Number(bar.name); // not a number where it sums up what has no room
       if (d < D && meets < 1) {
         const to = { ...bar, h: 11 };
-        const [fromQ, fromK] = [
-          { ...q, x: q.x + (d * q.w) / D, w: q.w / D },
-          { ...k, y: k.y + (d * k.h) / D, h: k.h / D },
-        ];
+        const [fromQ, fromK] = [this.cell("q", d), this.cell("k", d, key)];
         const goes = [ease(late, 0.02, 0.16), ease(late, 0.06, 0.2)];
         this.factor("q", row, d, mixBox(fromQ, { ...to, y: base - 33 }, goes[0]), goes[0], meets);
         this.factor("k", key, d, mixBox(fromK, { ...to, y: base - 14 }, goes[1]), goes[1], meets);
@@ -180,9 +177,8 @@ export class Motion {
     const { brush } = this;
     const grown = mixBox({ ...bar, y: base, h: 0 }, bar, meets);
     const box = mixBox(grown, this.cell("scores", this.key), falls);
-    const colours = { low: -most, high: most, palette: brush.signed };
     brush.fill(box, brush.colours.zero);
-    brush.fill(box, cssOf(shade(bar.value, colours)));
+    brush.fill(box, cssOf(shade(bar.value, brush.signed(most))));
     const y = Math.min(bar.y, base) - 4;
     if (!falls) brush.faintly(meets, () => brush.write(number(bar.value), bar.x + 10, y));
   }

@@ -1,6 +1,7 @@
 // What Python sent, as numbers, and what each number is made of. Nothing here draws.
 
 import { isolateWord, bytesOf, number } from "../../../widgets/dom.js";
+import { indices } from "./layout.js";
 
 const [FEW, MOST] = [9, 16]; // parts of a number that are shown one by one: with words, and without
 
@@ -48,7 +49,6 @@ function largest(parts, most = FEW) {
   return [...sorted.slice(0, most - 1), { name: `${sorted.length - most + 1} more`, value: rest }];
 }
 
-const indices = (count) => Array.from({ length: count }, (_, i) => i);
 const listed = (parts) =>
   parts.map(({ value }, i) => (i ? signed(value) : number(value))).join(" ");
 const signed = (value) => (value < 0 ? `− ${number(-value)}` : `+ ${number(value)}`);

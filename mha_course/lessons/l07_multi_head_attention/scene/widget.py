@@ -92,8 +92,7 @@ class AttentionScene(CourseWidget):
             "colours": {**STREAMS, "accent": plots.ACCENT},
             "asks": recompute is not None,
             "controls": [control.spec() for control in controls],
-            "weights": palettes()["plain"],
-            "signed": _signed_on_paper(),
+            "palettes": _palettes(),
         }
         self._yours: tuple[str, ...] = ()  # the stages that the learner's function made
         super().__init__(controls, options=options, row=row, head=head)
@@ -212,9 +211,11 @@ class AttentionScene(CourseWidget):
         return attention_scene(self._shown, numbered(self._words), head=head, follow=row)
 
 
-def _signed_on_paper() -> bytes:
-    """Return the signed palette as its two ends that fade: 0 is the page's paper, light or dark."""
+def _palettes() -> dict[str, bytes]:
+    """Return the palettes; of the signed ones the two ends fade, so that 0 is the page's paper."""
     numbers = np.linspace(-1, 1, 256)
     colours = colormap("signed")(np.sign(numbers) / 2 + 0.5)
     colours[:, 3] = np.abs(numbers) ** 0.7
-    return as_bytes(colours)
+    on_dark = np.minimum(colours * (1.5, 1.5, 1.5, 1), 1)
+    signed = {"signed": as_bytes(colours), "signed_on_dark": as_bytes(on_dark)}
+    return {"weights": palettes()["plain"], **signed}
