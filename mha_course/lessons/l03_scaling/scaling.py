@@ -79,7 +79,11 @@ def saturation(head_dim: int, divisor: float, *, count: int = 400, seed: int = 0
 
 def by_divisors(drawn: Draws, divisors: Iterable[float]) -> list[Saturation]:
     """Measure each divisor, a positive number, on the same draws."""
-    return [measure(drawn, lambda q, k, by=by: q @ k.mT / by) for by in divisors]
+
+    def divided_by(divisor: float) -> Callable[[Tensor, Tensor], Tensor]:
+        return lambda q, k: q @ k.mT / divisor
+
+    return [measure(drawn, divided_by(divisor)) for divisor in divisors]
 
 
 @torch.enable_grad()

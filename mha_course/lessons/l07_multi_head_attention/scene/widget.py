@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import traitlets
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import nn
 
 from mha_course import plots
-from mha_course.attention import AttentionSteps
+from mha_course.attention import AttentionSteps, head_contributions, split_heads
 from mha_course.errors import require
 from mha_course.lessons.l07_multi_head_attention.scene.plan import ScenePlan
 from mha_course.lessons.l07_multi_head_attention.scene.static import attention_scene
@@ -142,10 +143,9 @@ class AttentionScene(CourseWidget):
     def _parts_of_out(self) -> Arrays:
         """Return what each head adds to out, (H, S, C), and the bias, (C,)."""
         assert self._out_proj is not None
-        weight = self._out_proj.weight.detach().cpu().double().numpy()  # (C, C) as (out, in)
-        merged = np.split(self._shown["merged"], self._sizes["H"], axis=1)
-        columns = np.split(weight, self._sizes["H"], axis=1)
-        parts = np.stack([m @ w.T for m, w in zip(merged, columns, strict=True)])  # (H, S, C)
+        weight = self._out_proj.weight.detach().cpu().double()  # (C, C)
+        merged = split_heads(torch.from_numpy(self._shown["merged"])[None], self._sizes["H"])
+        parts = head_contributions(merged, weight)[0].numpy()  # (H, S, C)
         bias = self._out_proj.bias
         # a learner may leave the bias out
         rest = self._shown["out"] - parts.sum(0)
