@@ -79,21 +79,21 @@ function attend(q, k, v, S) {
   return { weights, context };
 }
 
-/** Return how many letters two words share in blocks, the longest first: what Python's difflib counts. */
-function matching(a, b) {
-  let [size, inA, inB] = [0, 0, 0];
-  for (let i = 0; i < a.length; i++)
-    for (let j = 0; j < b.length; j++) {
-      let length = 0;
-      while (i + length < a.length && a[i + length] === b[j + length]) length++;
-      if (length > size) [size, inA, inB] = [length, i, j];
+/** Count the letters that two words share: their longest common piece, then those before and behind it. */
+function sharedLetters(a, b) {
+  for (let length = Math.min(a.length, b.length); length > 0; length--)
+    for (let start = 0; start + length <= a.length; start++) {
+      const at = b.indexOf(a.slice(start, start + length));
+      if (at < 0) continue;
+      const before = sharedLetters(a.slice(0, start), b.slice(0, at));
+      return before + length + sharedLetters(a.slice(start + length), b.slice(at + length));
     }
-  const before = size && matching(a.slice(0, inA), b.slice(0, inB));
-  return size && before + size + matching(a.slice(inA + size), b.slice(inB + size));
+  return 0;
 }
 
+/** Return the words nearest to an unknown one, by the share of letters that Python's difflib compares, too. */
 function nearWords(word, vocabulary) {
-  const ratio = (other) => (2 * matching(other, word)) / (other.length + word.length);
+  const ratio = (other) => (2 * sharedLetters(other, word)) / (other.length + word.length);
   const near = vocabulary.map((other) => [ratio(other), other]).filter(([a]) => a >= CUTOFF);
   near.sort(([a, first], [b, second]) => b - a || (first < second ? 1 : -1));
   return near.slice(0, NEAREST).map(([, other]) => other);
