@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from torch import Tensor
 
 from mha_course.lessons.l03_scaling import scaling
+from mha_course.lessons.l03_scaling.exercises import scaled_scores
 from mha_course.lessons.l03_scaling.scaling import KEYS, Saturation
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
@@ -34,7 +34,7 @@ class ScalingLab(Lab):
     question = "Which divisor makes a row look the same at every width D?"
 
     def __init__(self, *, scores: Any = None) -> None:
-        self._scores = LearnerFunction("ScalingLab", "scaled_scores", scores, _scaled_scores)
+        self._scores = LearnerFunction("ScalingLab", "scaled_scores", scores, scaled_scores)
         self._saturations: dict[str, list[Saturation]] = {}
         written = self._scores.function is not None
         options = (*DIVISORS, YOURS) if written else DIVISORS
@@ -48,9 +48,7 @@ class ScalingLab(Lab):
         )
 
     def draw(self, head_dim: int, divide_by: str) -> tuple[Panels, str]:
-        """Draw one row's weights, the measurements, and the largest share along D, that of √D
-        or, beside √D itself, of nothing faintly with it.
-        """
+        """Draw one row's weights, the measurements, and the largest share along D."""
         at = WIDTHS.index(head_dim)
         along = self._measured(divide_by)
         measured = along[at]
@@ -61,10 +59,12 @@ class ScalingLab(Lab):
             [SHARE, f"{measured.top:.2f}"],
             ["rows with a share above 0.99", f"{measured.saturated:.0%}"],
         ]
-        drawn = [{"name": SHARE, "style": "main", "values": [each.top for each in along]}]
-        other = "nothing" if divide_by == "√D" else "√D"
-        values = [each.top for each in self._measured(other)]
-        drawn.insert(0, {"name": f"{SHARE}, ÷ {other}", "style": "faint", "values": values})
+        other = "nothing" if divide_by == "√D" else "√D"  # with which it is compared
+        compared = [each.top for each in self._measured(other)]
+        drawn = [
+            {"name": f"{SHARE}, ÷ {other}", "style": "faint", "values": compared},
+            {"name": SHARE, "style": "main", "values": [each.top for each in along]},
+        ]
         title = f"largest share, {YOURS if divide_by == YOURS else f'÷ {divide_by}'}"
         panels = (
             bars(f"one query: its {SHOWN} largest of {KEYS} shares", names, row, highlighted=[0]),
@@ -97,7 +97,3 @@ class ScalingLab(Lab):
 
     def _yours(self, q: Tensor, k: Tensor) -> Tensor:
         return self._scores.tensor(q, k, shape=(len(q), 1, 1, KEYS))
-
-
-def _scaled_scores(q: Tensor, k: Tensor) -> Tensor:
-    return q @ k.mT / math.sqrt(q.size(-1))

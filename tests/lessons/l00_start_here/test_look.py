@@ -26,8 +26,8 @@ STATE = """() => {
 }"""
 
 
-def explorer(layers):
-    look = Look(layers)
+def explorer():
+    look = Look()
     tokens = example.SENTENCE.split()
     return HeadExplorer(look(example.SENTENCE), queries=tokens, head=1, follow="it", recompute=look)
 
@@ -36,13 +36,11 @@ def test_its_weights_are_those_of_the_example():
     found = example.load()
     with torch.no_grad():
         assert torch.equal(Look()(example.SENTENCE)[0], found.mha(found.x)[1])
-    assert Look(2)("the cat").shape == (2, 1, 4, 2, 2)
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("layers", [1, 2])
-def test_a_page_answers_a_sentence_as_python_does(layers, widget_page):
-    made = explorer(layers)
+def test_a_page_answers_a_sentence_as_python_does(widget_page):
+    made = explorer()
     page = widget_page(made)
     field = page.locator(".mha-heads input")
     for text in TYPED:
@@ -66,7 +64,7 @@ def test_a_page_answers_a_sentence_as_python_does(layers, widget_page):
 
 
 def test_the_model_travels_with_pages_without_a_kernel_alone():
-    made = explorer(1)
+    made = explorer()
     data, _ = made._repr_mimebundle_()
     assert DECK_VIEW not in data
     assert "makeModel" not in str(data) + str(made.get_state())
