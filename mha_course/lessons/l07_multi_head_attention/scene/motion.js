@@ -110,20 +110,30 @@ export class Motion {
 
   /** q, k and v are cut; the head that is followed unfolds, the others fold. */
   head_splitting(fraction) {
-    const { brush, H, S } = this;
-    for (const name of ["q", "k", "v"])
-      for (let head = 0; head < H; head++) {
-        const part = this.parts[name];
-        const box = boxOf(part, head, this.head, ease(fraction, 0.3, 1));
-        const pale = head === this.head ? 1 : mix(1, 0.25, ease(fraction, 0.3, 1));
-        brush.faintly(pale, () => {
-          brush.rows(name, head, 0, S, box, part.transposed);
-          brush.frame(box, name);
-        });
-        const cut = ease(fraction, 0.04, 0.25) * (part.transposed ? box.w : box.h);
-        const edge = part.transposed ? { ...box, w: cut, h: 2 } : { ...box, w: 2, h: cut };
-        if (head) brush.fill({ ...edge, x: edge.x - (part.transposed ? 0 : 1) }, brush.colours.ink);
+    const { brush } = this;
+    const unfolded = ease(fraction, 0.3, 1);
+    for (const name of ["q", "k", "v"]) {
+      const boxes = this.heads(name, name, unfolded, mix(1, 0.25, unfolded));
+      for (const { x, y, w, h } of boxes.slice(1)) {
+        const cut = ease(fraction, 0.04, 0.25);
+        const edge = this.parts[name].transposed
+          ? { x, y, w: cut * w, h: 2 }
+          : { x: x - 1, y, w: 2, h: cut * h };
+        brush.fill(edge, brush.colours.ink);
       }
+    }
+  }
+
+  /** Draw all heads of a matrix, the one that is followed so far unfolded, the others so pale; return their boxes. */
+  heads(name, colour, unfolded, pale) {
+    const part = this.parts[name];
+    const boxes = indices(this.H).map((head) => boxOf(part, head, this.head, unfolded));
+    for (const [head, box] of boxes.entries())
+      this.brush.faintly(head === this.head ? 1 : pale, () => {
+        this.brush.rows(name, head, 0, this.S, box, part.transposed);
+        this.brush.frame(box, colour);
+      });
+    return boxes;
   }
 
   /** Numbers of q and k meet as products, which fall into their score; then the row is filled, then all rows. */
@@ -297,33 +307,23 @@ export class Motion {
     const flying = [];
     for (let j = 0; j < S; j++) {
       const weight = this.value("weights", head, row, j);
-      const values = indices(D).map((d) => this.value("v", head, j, d));
+      const own = indices(D).map((d) => this.value("v", head, j, d));
       const pours = ease(fraction, 0.34 + (0.26 * j) / S, 0.54 + (0.26 * j) / S);
       const from = this.place("v", j, head);
       const size = mix(from.h, goal.h * Math.min(1, weight), shrinks);
       const small = { ...from, y: from.y + (from.h - size) / 2, h: size };
       const box = mixBox(small, { ...goal, y: goal.y + (goal.h - size) / 2, h: size }, pours);
-      if (pours === 1) for (const d of sum.keys()) sum[d] += weight * values[d];
-      else
-        flying.push({
-          j,
-          weight,
-          box,
-          values: values.map((value) => value * mix(1, weight, shrinks)),
-        });
+      const values = own.map((value) => value * mix(1, weight, shrinks));
+      if (pours < 1) flying.push({ j, weight, box, values });
+      else for (const d of sum.keys()) sum[d] += values[d];
     }
     if (flying.length < S) brush.values("context", [...sum], goal);
     for (const { j, weight, box, values } of flying) {
       brush.values("v", values, box);
       if (weight > 0.05 && shrinks === 1) {
+        const words = `${number(weight)} × v of ${this.word(j)}`;
         brush.frame(box, "accent");
-        brush.write(
-          `${number(weight)} × v of ${this.word(j)}`,
-          box.x - 6,
-          box.y + box.h / 2 + 4,
-          "accent",
-          "right",
-        );
+        brush.write(words, box.x - 6, box.y + box.h / 2 + 4, "accent", "right");
       }
     }
     this.fill("context", fraction, 0.82, 1, indices(H));
@@ -331,15 +331,8 @@ export class Motion {
 
   /** The contexts of the heads slide side by side. */
   concatenation(fraction) {
-    const { brush, S, H } = this;
-    for (let head = 0; head < H; head++) {
-      const box = boxOf(this.parts.context, head, this.head, 1 - ease(fraction, 0.15, 0.95));
-      const pale = head === this.head ? 1 : mix(0.25, 1, ease(fraction, 0.02, 0.3));
-      brush.faintly(pale, () => {
-        brush.rows("context", head, 0, S, box);
-        brush.frame(box, "line");
-      });
-    }
+    const unfolded = 1 - ease(fraction, 0.15, 0.95);
+    this.heads("context", "line", unfolded, mix(0.25, 1, ease(fraction, 0.02, 0.3)));
   }
 
   /** The rows of all heads go through W_O to out, and x comes around to be added. */
