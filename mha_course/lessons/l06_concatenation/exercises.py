@@ -113,9 +113,9 @@ def in_words(number: int, head: Head) -> str:
     """Write down what a head does."""
     weights = dict(zip(PLACES, head.weights, strict=True))
     places = [head.sees] if head.sees else [A, B]
-    looks = ALL
+    attends_to = ALL
     if head.sees != ALL:
-        looks = " and ".join(f"{place} with weight {weights[place]:.3g}" for place in places)
+        attends_to = " and ".join(f"{place} with weight {weights[place]:.3g}" for place in places)
     brings = {
         1.0: "adds its content",
         -1.0: "subtracts its content",
@@ -124,7 +124,7 @@ def in_words(number: int, head: Head) -> str:
     does = brings.get(round(head.times, 6), f"adds its content {head.times:.2f} times")
     if math.isnan(head.times):
         does = "brings other channels than 0 to d - 1, or mixes them up"
-    return f"head {number} looks at {looks} and {does}"
+    return f"head {number} looks at {attends_to} and {does}"
 
 
 def _mistake_of(first: Head, second: Head, exchanged: set[str]) -> str | None:

@@ -173,11 +173,11 @@ class AttentionScene(CourseWidget):
         """Show the stages that were found; where none were, the course's of the given sentence."""
         words = self.values["sentence"].split() if self.values else self._given_words
         given = self._given if words == self._given_words else {}
-        found = {name: result[name] for name in (*NAMES, "x") if result.get(name) is not None}
+        stages = {name: result[name] for name in (*NAMES, "x") if result.get(name) is not None}
         if given:  # and so is x
-            found.pop("x", None)
+            stages.pop("x", None)
         sizes = self._sizes | {"S": len(words)}
-        yours = self._read(found, sizes)
+        yours = self._read(stages, sizes)
         # A softmax of the learner's own shows no scores: they follow up to a constant a row.
         if "weights" in yours and "masked_scores" not in yours:
             with np.errstate(divide="ignore"):
