@@ -27,8 +27,7 @@ class ScalingLab(Lab):
 
     Args:
         scores: your ``scaled_scores(q, k)``, which adds ``yours`` to the divisors.
-    The set-up: 400 queries, each with 64 keys of its own; d_model = 8 ·
-    D.
+    There are 400 queries, each with 64 keys of its own, and d_model = 8 · D.
     """
 
     question = "Which divisor makes a row look the same at every width D?"

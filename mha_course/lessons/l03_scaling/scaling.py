@@ -1,6 +1,6 @@
 """What scaling does to a softmax and to the gradients behind it.
 
-Axes: N queries, each with 64 keys of its own, D head width.
+Axes: N = 400 queries, each with 64 keys of its own, D head width.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mha_course import example
 from mha_course.errors import require
 from mha_course.models import MaskedWordModel, masked_word_loss, seeded, train
 
-KEYS, VALUE_WIDTH = 64, 16
+QUERIES, KEYS, VALUE_WIDTH = 400, 64, 16
 
 
 class Saturation(NamedTuple):
@@ -32,49 +32,46 @@ class Saturation(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """Draw unit-normal q (N, 1, 1, D), k (N, 1, 64, D), v (N, 1, 64, 16), and a gradient."""
+    """What N queries need to attend, all unit-normal: of each, and of its keys."""
 
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    upstream: Tensor
+    q: Tensor  # (N, 1, 1, D)
+    k: Tensor  # (N, 1, 64, D)
+    v: Tensor  # (N, 1, 64, 16)
+    upstream: Tensor  # (N, 1, 1, 16), the gradient at the context
 
 
-def draw(head_dim: int, *, count: int = 400, seed: int = 0) -> Draws:
-    """Draw what N queries of width D >= 1 need to attend. All in float64 on the CPU."""
-    generator = torch.Generator().manual_seed(seed)
+def draw(head_dim: int) -> Draws:
+    """Draw what the queries of width D >= 1 need, in float64 on the CPU."""
+    generator = torch.Generator().manual_seed(0)
     shapes = (1, head_dim), (KEYS, head_dim), (KEYS, VALUE_WIDTH), (1, VALUE_WIDTH)
     return Draws(
         *(
-            torch.randn(count, 1, *shape, generator=generator, dtype=torch.float64, device="cpu")
+            torch.randn(QUERIES, 1, *shape, generator=generator, dtype=torch.float64, device="cpu")
             for shape in shapes
         )
     )
 
 
-def draw_fresh(head_dim: int, num_heads: int, *, seed: int = 0) -> Draws:
+def draw_fresh(head_dim: int, num_heads: int) -> Draws:
     """Draw the same, with q and k made by one head of a new nn.Linear(C, C) from unit-normal x."""
     width = head_dim * num_heads
-    x = draw(width, seed=seed)
-    # the same seed would make x and the Linears of the same numbers
-    with seeded(seed + 1), torch.no_grad():
+    x = draw(width)
+    # another seed than that of x, or both would be made of the same numbers
+    with seeded(1), torch.no_grad():
         q_proj, k_proj = (nn.Linear(width, width, dtype=torch.float64) for _ in range(2))
         return x._replace(q=q_proj(x.q)[..., :head_dim], k=k_proj(x.k)[..., :head_dim])
 
 
-def saturation(head_dim: int, divisor: float, *, count: int = 400, seed: int = 0) -> Saturation:
-    """Let N queries attend to 64 keys each: unit-normal q, k, values of width 16, and gradient at
-    the context.
+def saturation(head_dim: int, divisor: float) -> Saturation:
+    """Let unit-normal queries of width D attend to their keys, q · k divided by a number.
 
-    Args: head_dim is D, divisor what q · k is divided by. All in float64 on the CPU, drawn from the
-        seed.
     Raises: ValueError unless both are positive.
     """
     if head_dim < 1 or divisor <= 0:
         raise ValueError(
             f"saturation: head_dim and divisor must be positive, got {head_dim} and {divisor}"
         )
-    return measure(draw(head_dim, count=count, seed=seed), lambda q, k: q @ k.mT / divisor)
+    return measure(draw(head_dim), lambda q, k: q @ k.mT / divisor)
 
 
 def by_divisors(drawn: Draws, divisors: Iterable[float]) -> list[Saturation]:

@@ -40,10 +40,8 @@ def test_the_spread_of_scores_is_that_of_theory(head_dim):
 
 def test_shares_and_gradients_of_the_experiment_are_those_of_softmax():
     """The gradient at the scores of one row is w * (g - w · g): its length is reported."""
-    found = scaling.saturation(16, 0.5, count=7, seed=5)
-    generator = torch.Generator().manual_seed(5)
-    q, k = (torch.randn(7, n, 16, generator=generator, dtype=torch.float64) for n in (1, 64))
-    v, upstream = (torch.randn(7, n, 16, generator=generator, dtype=torch.float64) for n in (64, 1))
+    found = scaling.saturation(16, 0.5)
+    q, k, v, upstream = (drawn[:, 0] for drawn in scaling.draw(16))
     w = (q @ k.mT / 0.5).softmax(-1)
     assert torch.allclose(found.weights, w[:, 0].sort(-1, descending=True).values)
     top = w.amax((1, 2))
@@ -57,7 +55,7 @@ def test_shares_and_gradients_of_the_experiment_are_those_of_softmax():
 
 
 def test_a_scale_that_detaches_q_leaves_the_gradient_at_the_scores():
-    drawn = scaling.draw(16, count=3)
+    drawn = scaling.draw(16)
     right = scaling.measure(drawn, lambda q, k: q @ k.mT / 4)
     cut = scaling.measure(drawn, lambda q, k: (q @ k.mT / 4).detach())
     assert torch.equal(cut.at_scores, right.at_scores)
