@@ -1,7 +1,7 @@
 // What a stage does, as motion: each picture follows from the fraction of the stage that is done, and from nothing else.
 // Every number that is written is a number of this pass.
 
-import { clamp, number } from "../../../widgets/dom.js";
+import { clamp, number, svg } from "../../../widgets/dom.js";
 import { shade } from "../../../widgets/matrix.js";
 import { barsOf, cssOf } from "./bars.js";
 import { boxOf, cellOf, ease, indices, mix, mixBox, rowOf } from "./layout.js";
@@ -377,14 +377,7 @@ export class Motion {
 
 /** Return the point at a share of the length of a line from point to point. */
 function along(points, share) {
-  const lengths = points
-    .slice(1)
-    .map(([x, y], i) => Math.hypot(x - points[i][0], y - points[i][1]));
-  let rest = share * lengths.reduce((all, length) => all + length, 0);
-  for (const [i, length] of lengths.entries()) {
-    if (rest <= length)
-      return [0, 1].map((k) => mix(points[i][k], points[i + 1][k], rest / length));
-    rest -= length;
-  }
-  return points.at(-1);
+  const path = svg("path", { d: `M${points.join("L")}` });
+  const { x, y } = path.getPointAtLength(share * path.getTotalLength());
+  return [x, y];
 }
