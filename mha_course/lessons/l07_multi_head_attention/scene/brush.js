@@ -59,9 +59,8 @@ export class Brush {
   sheet(name, head) {
     const key = `${name} ${head}`;
     if (!this.sheets.has(key)) {
-      const { S, D, C, value, hidden } = this.steps;
-      const columns = { x: C, out: C, scores: S, weights: S }[name] ?? D;
-      const cells = cellsOf(S, columns, (row, column) => value(name, head, row, column));
+      const { S, widthOf, value, hidden } = this.steps;
+      const cells = cellsOf(S, widthOf(name), (...at) => value(name, head, ...at));
       if (name === "weights") cells.hidden = cellsOf(S, S, (...at) => hidden(head, ...at)).values;
       this.sheets.set(key, painted(cells, this.coloursOf(name)));
     }

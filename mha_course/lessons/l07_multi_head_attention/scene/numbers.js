@@ -27,10 +27,11 @@ export function readSteps(state) {
   for (const [name, bytes] of Object.entries(state.arrays))
     arrays[name] = new Float32Array(bytesOf(bytes).buffer);
   const widths = { x: C, out: C, parts: C, scores: S, masked_scores: S, weights: S };
+  const widthOf = (name) => widths[name] ?? D; // of a row of one head's part
   const whole = { x: true, out: true };
   const value = (name, head, row, column) => {
     if (name === "merged") return arrays.merged[row * C + head * D + column]; // the part of a head
-    return arrays[name][((whole[name] ? 0 : head * S) + row) * (widths[name] ?? D) + column];
+    return arrays[name][((whole[name] ? 0 : head * S) + row) * widthOf(name) + column];
   };
   const most = {};
   for (const [name, values] of Object.entries(arrays))
@@ -38,7 +39,7 @@ export function readSteps(state) {
       values.reduce((top, x) => (Number.isFinite(x) ? Math.max(top, Math.abs(x)) : top), 0) || 1;
   const hidden = (head, row, column) => value("masked_scores", head, row, column) === -Infinity;
   const word = (i) => isolateWord(tokens[i], 12);
-  return { ...state, C, arrays, value, most, hidden, word };
+  return { ...state, C, arrays, widthOf, value, most, hidden, word };
 }
 
 /** Keep the largest parts, and sum up the others. */

@@ -96,7 +96,7 @@ export class Picture {
 
   addMap(box, head) {
     const { S, value } = this.steps;
-    const cells = cellsOf(S, S, (row, column) => value("weights", head, row, column));
+    const cells = cellsOf(S, S, (...at) => value("weights", head, ...at));
     const image = imageOf(painted(cells, this.brush.coloursOf("weights")), box);
     const contents = svg("g", {}, image);
     const node = svg("g", { "data-head": head }, contents, rect("stroke line passive", box));

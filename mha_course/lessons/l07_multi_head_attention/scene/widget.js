@@ -119,7 +119,7 @@ class Scene extends Stage {
     };
     const move = (down, right) => () => {
       const { row: y, column: x } = this.cursor;
-      const last = this.widthOf(this.cursor.name) - 1;
+      const last = this.steps.widthOf(this.cursor.name) - 1;
       this.lookAt({
         ...this.cursor,
         row: clamp(y + down, 0, S - 1),
@@ -179,17 +179,10 @@ class Scene extends Stage {
     if (row < 0 || !name) return null;
     if (name === "scores" || name === "weights")
       return { name, head, row, column: strongest(this.steps, head, row)?.column ?? 0 };
-    const sizes = indices(this.widthOf(name)).map((i) =>
+    const sizes = indices(this.steps.widthOf(name)).map((i) =>
       Math.abs(this.steps.value(name, head, row, i)),
     );
     return { name, head, row, column: sizes.indexOf(Math.max(...sizes.filter(Number.isFinite))) };
-  }
-
-  /** Count the numbers in a row of one head's part of a matrix. */
-  widthOf(name) {
-    const { transposed, boxes } = this.steps.plan.parts[name];
-    const { rows, columns } = boxes[0][0];
-    return transposed ? rows : columns;
   }
 
   lookAt(cursor) {
