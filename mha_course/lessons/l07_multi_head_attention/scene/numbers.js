@@ -124,13 +124,13 @@ function insideOut(steps, { row, column }) {
 
 /** Say what a number is made of: a title, its parts, their total, and all of it as text. */
 export function lookInside(steps, cell) {
-  const made = {
+  const explain = {
     scores: insideScore,
     weights: insideWeight,
     context: insideContext,
     out: insideOut,
   }[cell.name];
-  if (made) return made(steps, cell);
+  if (explain) return explain(steps, cell);
   const total = steps.value(cell.name, cell.head, cell.row, cell.column);
   const of = cell.name === "x" ? "" : ` of head ${cell.head}`;
   const title = `${cell.name} of ${steps.word(cell.row)}, number ${cell.column}${of}`;

@@ -146,11 +146,11 @@ export class Picture {
     this.lines.style.opacity = since(lines);
     this.inside.style.opacity = cell ? 1 : since(bars);
     this.pointed.replaceChildren(...(cell ? [outline(this.cellBox(cell, stage), "ink")] : []));
-    if (inside !== this.made)
-      this.inside.replaceChildren(
-        ...(inside ? insideParts(inside, (most) => this.brush.signed(most), this.plan.bars) : []),
-      );
-    this.made = inside;
+    if (inside !== this.explained) {
+      const nodes = inside ? insideParts(inside, this.brush, this.plan.bars) : [];
+      this.inside.replaceChildren(...nodes);
+    }
+    this.explained = inside;
   }
 
   /** Light the word that is followed, and let the head that is followed unfold. */
@@ -179,8 +179,8 @@ export class Picture {
     for (const { node, contents, shows, at } of [...this.things, ...this.followed]) {
       node.style.opacity = mix(at(stage - 1), at(stage), stage < 0 ? 1 : fade);
       if (!contents) continue;
-      const made = (at, done) => Number(isMade(shows, at, done));
-      const there = mix(made(stage - 1), made(stage, fraction), stage < 0 ? 1 : fade);
+      const presence = (at, done) => Number(isMade(shows, at, done));
+      const there = mix(presence(stage - 1), presence(stage, fraction), stage < 0 ? 1 : fade);
       contents.style.opacity = there;
       contents.style.visibility = there ? "" : "hidden"; // what is not there yet cannot be pointed at
       node.style.visibility = moves.includes(shows) && fraction < 1 ? "hidden" : "";
