@@ -230,7 +230,7 @@ def test_words_from_people_and_every_width(labs):
     calls = [f"SoftmaxLab(torch.eye(5), {tokens})", f"MaskLab(torch.eye(5), {tokens})"]
     calls += [
         "WeightedSumLab()",
-        "SplitLab(64)",
+        "SplitLab()",
         "ScalingLab()",
         f"SoftmaxLab(100 * torch.eye(32), {many})",
     ]

@@ -18,6 +18,14 @@ N = 1000
 B, T, S, H, D = 2, 5, 7, 4, 6
 
 
+@pytest.mark.parametrize("heads", [1, 4])
+def test_operations_of_attention_are_those_of_the_formula(heads):
+    mha, x = MultiHeadAttention(24, heads), torch.zeros(2, 7, 24)
+    counted = costs.count_flops(lambda: mha.steps(x))
+    assert counted.projections == 4 * 2 * 2 * 7 * 24 * 24
+    assert counted.attention == 2 * 2 * 2 * 7 * 7 * 24
+
+
 def chain(x):
     """Two at a time, x + 1 gone before the third."""
     y = x + 1

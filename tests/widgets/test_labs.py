@@ -256,10 +256,6 @@ def test_ones_own_softmax_that_overflows_shows_it(scores):
          "2 at dim 1 (got 1)"),
         (lambda s: ScalingLab(scores=3), "scaled_scores must be a function. expected a callable, "
                                          "got int"),
-        (lambda s: SplitLab(65), "d_model must be drawn cell by cell. expected an int from 2 to "
-                                 "64, got d_model=65"),
-        (lambda s: SplitLab(2.0), "d_model must be drawn cell by cell. expected an int from 2 to "
-                                  "64, got d_model=2.0"),
         (lambda s: WeightedSumLab().set(weights=[0.5, "x", 0, 0, 0]),
          "every token needs a number. expected finite numbers (5,), got [0.5, 'x', 0, 0, 0]"),
         (lambda s: SplitLab().set(num_heads=5),
@@ -490,15 +486,14 @@ def test_projections_are_those_of_a_linear(turn, stretch):
 # ---- splitting ----
 
 
-@pytest.mark.parametrize("width", [6, 24])
-def test_splitting_changes_the_patterns_and_not_the_parameters(width):
-    lab = SplitLab(width)
-    linears = torch.nn.MultiheadAttention(width, 1).state_dict().values()
+def test_splitting_changes_the_patterns_and_not_the_parameters():
+    lab = SplitLab()
+    linears = torch.nn.MultiheadAttention(24, 1).state_dict().values()
     parameters = sum(tensor.numel() for tensor in linears)
     for heads in lab._controls["num_heads"].options:
         lab.set(num_heads=heads)
         told = dict(panel(lab, "table")["rows"])
-        assert heads * int(told["D = C / H"]) == width
+        assert heads * int(told["D = C / H"]) == 24
         assert told["parameters, all four Linears"] == f"{parameters:,}"
         grid = [one for one in lab.state["panels"] if one.get("size") == "small"]
         assert len(grid) == heads
@@ -506,7 +501,7 @@ def test_splitting_changes_the_patterns_and_not_the_parameters(width):
         _, weights = attention(q, k, k)
         shown = torch.stack([tensor(one["values"]) for one in grid])
         assert torch.allclose(shown, weights[0], atol=1e-3)
-        assert torch.equal(lab.ranks(heads), torch.full((heads,), width // heads))
+        assert torch.equal(lab.ranks(heads), torch.full((heads,), 24 // heads))
 
 
 # ---- words ----

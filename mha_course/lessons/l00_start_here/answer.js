@@ -17,25 +17,20 @@ function numbered(words) {
 const entropyOf = (map, S) =>
   -map.reduce((sum, weight) => sum + (weight > 0 ? weight * Math.log(weight) : 0), 0) / S;
 
-/** Return the maps of the last R layers: their heads, each layer followed by their average. */
-function packetOf({ tokens, weights, H, S }, R) {
+/** Return the maps of the heads, and behind them their average. */
+function packetOf({ tokens, weights, H, S }) {
   const size = S * S;
-  const slots = H + 1;
-  const numbers = new Float32Array(R * slots * size);
-  for (let layer = 0; layer < R; layer++) {
-    const begin = weights.length - (R - layer) * H * size;
-    const own = numbers.subarray(layer * slots * size, (layer + 1) * slots * size);
-    own.set(weights.subarray(begin, begin + H * size));
-    for (let i = 0; i < H * size; i++) own[H * size + (i % size)] += own[i] / H;
-  }
-  const facts = Array.from({ length: R * slots }, (_, i) => {
-    const entropy = Math.max(0, entropyOf(numbers.subarray(i * size, (i + 1) * size), S));
+  const numbers = new Float32Array((H + 1) * size);
+  numbers.set(weights);
+  for (let i = 0; i < H * size; i++) numbers[H * size + (i % size)] += weights[i] / H;
+  const facts = Array.from({ length: H + 1 }, (_, slot) => {
+    const entropy = Math.max(0, entropyOf(numbers.subarray(slot * size, (slot + 1) * size), S));
     return { entropy, sums: [1, 1], over_queries: false, nans: 0, leak: 0 };
   });
   const names = numbered(tokens);
-  const words = S > 1 ? Array(R).fill([tokens, tokens]) : null;
-  const found = { shape: [R, H, S, S], facts, tokens: Array(R).fill([names, names]), words };
-  return { ...found, numbers, hidden: null, trouble: "" };
+  const words = S > 1 ? [[tokens, tokens]] : null;
+  const drawn = { shape: [1, H, S, S], facts, tokens: [[names, names]], words };
+  return { ...drawn, numbers, hidden: null, trouble: "" };
 }
 
 /** Return what answers to a sentence with the model of these weights (exported_weights), as without_kernel.js asks. */
@@ -43,8 +38,8 @@ function answerWith(bytes) {
   const { weights, vocabulary } = readWeights(bytes);
   const { attention } = makeModel(weights, vocabulary);
   return ({ sentence }, state) => {
-    const found = attention(sentence);
-    const drawn = found.trouble ? found : packetOf(found, state.shape[0]);
+    const answer = attention(sentence);
+    const drawn = answer.trouble ? answer : packetOf(answer);
     return { ...state, ...drawn, values: { ...state.values, sentence } };
   };
 }

@@ -1,11 +1,11 @@
-// The course's masked-word model (mha_course/example.py) without Python: a sentence in, all layers' weights out.
-// Axes as there: L layers, S tokens, C width, H heads, D = C / H.
+// The course's masked-word model (mha_course/example.py) without Python: a sentence in, the last layer's weights out.
+// Axes as there: S tokens, C width, H heads, D = C / H.
 
 const [LAYERS, HEADS] = [2, 4];
 const [NEAREST, CUTOFF] = [3, 0.5]; // of words that are proposed, as in mha_course/errors.py
 const LONGEST_WORD = 24; // letters of an unknown word that are repeated
 
-/** @typedef {{ tokens: string[], weights: Float32Array, H: number, S: number }} Attention Its weights are (L, H, S, S). */
+/** @typedef {{ tokens: string[], weights: Float32Array, H: number, S: number }} Attention Its weights are (H, S, S). */
 
 /** Read what exported_weights in masked_word_model.py writes: the length of a header, the header, float32 numbers. */
 export function readWeights(bytes) {
@@ -79,21 +79,21 @@ function attend(q, k, v, S) {
   return { weights, context };
 }
 
-/** Return how many letters two words share in blocks, the longest first: what Python's difflib counts. */
-function matching(a, b) {
-  let [size, inA, inB] = [0, 0, 0];
-  for (let i = 0; i < a.length; i++)
-    for (let j = 0; j < b.length; j++) {
-      let length = 0;
-      while (i + length < a.length && a[i + length] === b[j + length]) length++;
-      if (length > size) [size, inA, inB] = [length, i, j];
+/** Count the letters that two words share: their longest common piece, then those before and behind it. */
+function sharedLetters(a, b) {
+  for (let length = Math.min(a.length, b.length); length > 0; length--)
+    for (let start = 0; start + length <= a.length; start++) {
+      const at = b.indexOf(a.slice(start, start + length));
+      if (at < 0) continue;
+      const before = sharedLetters(a.slice(0, start), b.slice(0, at));
+      return before + length + sharedLetters(a.slice(start + length), b.slice(at + length));
     }
-  const before = size && matching(a.slice(0, inA), b.slice(0, inB));
-  return size && before + size + matching(a.slice(inA + size), b.slice(inB + size));
+  return 0;
 }
 
+/** Return the words nearest to an unknown one, by the share of letters that Python's difflib compares, too. */
 function nearWords(word, vocabulary) {
-  const ratio = (other) => (2 * matching(other, word)) / (other.length + word.length);
+  const ratio = (other) => (2 * sharedLetters(other, word)) / (other.length + word.length);
   const near = vocabulary.map((other) => [ratio(other), other]).filter(([a]) => a >= CUTOFF);
   near.sort(([a, first], [b, second]) => b - a || (first < second ? 1 : -1));
   return near.slice(0, NEAREST).map(([, other]) => other);
@@ -128,7 +128,6 @@ export function makeModel(weights, vocabulary) {
     const trouble = troubleWith(tokens, vocabulary, longest);
     if (trouble) return { trouble };
     const S = tokens.length;
-    const all = new Float32Array(LAYERS * HEADS * S * S);
     let x = new Float32Array(S * C);
     tokens.forEach((word, s) => {
       const id = vocabulary.indexOf(word);
@@ -140,9 +139,8 @@ export function makeModel(weights, vocabulary) {
         layer(input, S, get(`${name}.weight`), get(`${name}.bias`));
       const normed = run(layerNorm, "norm1", x);
       const project = (name) => run(linear, `attention.${name}_proj`, normed);
-      const { weights: own, context } = attend(project("q"), project("k"), project("v"), S);
-      all.set(own, i * own.length);
-      if (i === LAYERS - 1) return { tokens, weights: all, H: HEADS, S };
+      const { weights: maps, context } = attend(project("q"), project("k"), project("v"), S);
+      if (i === LAYERS - 1) return { tokens, weights: maps, H: HEADS, S };
       x = add(x, run(linear, "attention.out_proj", context));
       const inner = run(linear, "feed_forward.0", run(layerNorm, "norm2", x));
       x = add(x, run(linear, "feed_forward.3", inner.map(gelu)));

@@ -19,19 +19,16 @@ UNUSED = ("out_proj", "feed_forward", "norm2")
 
 
 class Look:
-    """Return the weights of the trained model's last layers, (layers, 1, H, S, S), for a sentence.
+    """Return the weights of the trained model's last layer, (1, 1, H, S, S), for a sentence.
 
     >>> Look()("the cat ate").shape
     torch.Size([1, 1, 4, 3, 3])
     """
 
-    def __init__(self, layers: int = 1) -> None:
-        self.layers = layers
-
     def __call__(self, sentence: str) -> Tensor:
         """Ask the model. Raises: SentenceError for words that it does not know."""
         ids, _ = example.encode([sentence])
-        return example.trained_model().attention_weights(ids)[-self.layers :]
+        return example.trained_model().attention_weights(ids)[-1:]
 
     def without_kernel(self) -> dict[str, Any]:
         """Return the script that answers in a page, and what it computes with."""

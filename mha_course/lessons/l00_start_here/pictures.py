@@ -13,17 +13,17 @@ HIDDEN = "the grey cat that chased the loud dogs was hungry , so <mask> ate gree
 
 def weights_of_head_1() -> None:
     """Show the weights of head 1 for the running example."""
-    found = example.load()
-    weights = found.mha.steps(found.x).weights[0, 1]
-    picture = plots.heatmap(weights, queries=found.tokens, keys=found.tokens)
+    sentence = example.load()
+    weights = sentence.mha.steps(sentence.x).weights[0, 1]
+    picture = plots.heatmap(weights, queries=sentence.tokens, keys=sentence.tokens)
     plots.show(picture, "The weights of head 1: a row for each query, a column for each key.")
 
 
 def row_of_it() -> None:
     """Show the weights of “it” in head 1."""
-    found = example.load()
-    row = found.mha.steps(found.x).weights[0, 1, found.tokens.index("it")]
-    picture = plots.bars(row, found.tokens, highlight=["cat"], unit="weight")
+    sentence = example.load()
+    row = sentence.mha.steps(sentence.x).weights[0, 1, sentence.tokens.index("it")]
+    picture = plots.bars(row, sentence.tokens, highlight=["cat"], unit="weight")
     plots.show(picture, "The weights of “it” in head 1: nearly all of it is on “cat”.")
 
 

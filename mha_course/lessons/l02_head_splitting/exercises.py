@@ -46,8 +46,8 @@ def one_head_queries(x: Tensor, w_q: Tensor, head: int, num_heads: int) -> Tenso
 def _build_loop(s: Steps) -> Callable[..., Tensor]:
     def answer(x: Tensor, *given: Any) -> Tensor:
         *weights, w_o, num_heads = given
-        made = s.order(*s.project(x, x, weights, NO_BIAS[:3], num_heads, s))
-        split = (t.unbind(1) for t in s.split_each(*made, num_heads, s))
+        projected = s.order(*s.project(x, x, weights, NO_BIAS[:3], num_heads, s))
+        split = (t.unbind(1) for t in s.split_each(*projected, num_heads, s))
         contexts = []
         for q, k, v in zip(*split, strict=True):
             scores = s.scale(s.scores(q, k), q, k, num_heads)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from torch import Tensor
 
 from mha_course.lessons.l03_scaling import scaling
+from mha_course.lessons.l03_scaling.exercises import scaled_scores
 from mha_course.lessons.l03_scaling.scaling import KEYS, Saturation
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
@@ -27,14 +27,13 @@ class ScalingLab(Lab):
 
     Args:
         scores: your ``scaled_scores(q, k)``, which adds ``yours`` to the divisors.
-    The set-up: 400 queries, each with 64 keys of its own; d_model = 8 ·
-    D.
+    There are 400 queries, each with 64 keys of its own, and d_model = 8 · D.
     """
 
     question = "Which divisor makes a row look the same at every width D?"
 
     def __init__(self, *, scores: Any = None) -> None:
-        self._scores = LearnerFunction("ScalingLab", "scaled_scores", scores, _scaled_scores)
+        self._scores = LearnerFunction("ScalingLab", "scaled_scores", scores, scaled_scores)
         self._saturations: dict[str, list[Saturation]] = {}
         written = self._scores.function is not None
         options = (*DIVISORS, YOURS) if written else DIVISORS
@@ -48,9 +47,7 @@ class ScalingLab(Lab):
         )
 
     def draw(self, head_dim: int, divide_by: str) -> tuple[Panels, str]:
-        """Draw one row's weights, the measurements, and the largest share along D, that of √D
-        or, beside √D itself, of nothing faintly with it.
-        """
+        """Draw one row's weights, the measurements, and the largest share along D."""
         at = WIDTHS.index(head_dim)
         along = self._measured(divide_by)
         measured = along[at]
@@ -61,10 +58,12 @@ class ScalingLab(Lab):
             [SHARE, f"{measured.top:.2f}"],
             ["rows with a share above 0.99", f"{measured.saturated:.0%}"],
         ]
-        drawn = [{"name": SHARE, "style": "main", "values": [each.top for each in along]}]
-        other = "nothing" if divide_by == "√D" else "√D"
-        values = [each.top for each in self._measured(other)]
-        drawn.insert(0, {"name": f"{SHARE}, ÷ {other}", "style": "faint", "values": values})
+        other = "nothing" if divide_by == "√D" else "√D"  # with which it is compared
+        compared = [each.top for each in self._measured(other)]
+        drawn = [
+            {"name": f"{SHARE}, ÷ {other}", "style": "faint", "values": compared},
+            {"name": SHARE, "style": "main", "values": [each.top for each in along]},
+        ]
         title = f"largest share, {YOURS if divide_by == YOURS else f'÷ {divide_by}'}"
         panels = (
             bars(f"one query: its {SHOWN} largest of {KEYS} shares", names, row, highlighted=[0]),
@@ -80,28 +79,20 @@ class ScalingLab(Lab):
         )
 
     def _measured(self, divide_by: str) -> list[Saturation]:
-        """Return what was measured at each width.
-
-        It is measured once: every later move only looks it up.
-        """
+        """Return what was measured at each width, once: every later move only looks it up."""
         if divide_by not in self._saturations:
-            drawn = [scaling.draw(width) for width in WIDTHS]
-            if divide_by == YOURS:
-                self._saturations[YOURS] = [scaling.measure(each, self._yours)[0] for each in drawn]
-            else:
-                divisors = [list(scaling.divisors(width, HEADS).values()) for width in WIDTHS]
-                every = [
-                    scaling.by_divisors(each, among)
-                    for each, among in zip(drawn, divisors, strict=True)
-                ]
-                self._saturations |= {
-                    name: [results[i] for results in every] for i, name in enumerate(DIVISORS)
-                }
+            names = (YOURS,) if divide_by == YOURS else DIVISORS
+            measured: dict[str, list[Saturation]] = {name: [] for name in names}
+            for width in WIDTHS:
+                drawn = scaling.draw(width)  # takes most of the time
+                if divide_by == YOURS:
+                    results = [scaling.measure(drawn, self._yours)]
+                else:
+                    results = scaling.by_divisors(drawn, scaling.divisors(width, HEADS).values())
+                for name, result in zip(names, results, strict=True):
+                    measured[name].append(result)
+            self._saturations |= measured
         return self._saturations[divide_by]
 
     def _yours(self, q: Tensor, k: Tensor) -> Tensor:
         return self._scores.tensor(q, k, shape=(len(q), 1, 1, KEYS))
-
-
-def _scaled_scores(q: Tensor, k: Tensor) -> Tensor:
-    return q @ k.mT / math.sqrt(q.size(-1))

@@ -30,9 +30,9 @@ def products_of(
 
 def scores_of_head_1() -> None:
     """Show the scores of head 1 for the running example."""
-    found = example.load()
-    scores = found.mha.steps(found.x).scores[0, 1]
-    picture = plots.heatmap(scores, queries=found.tokens, keys=found.tokens)
+    sentence = example.load()
+    scores = sentence.mha.steps(sentence.x).scores[0, 1]
+    picture = plots.heatmap(scores, queries=sentence.tokens, keys=sentence.tokens)
     plots.show(picture, "The scores of head 1: 15 by 15.")
 
 
@@ -56,8 +56,8 @@ def shares_of_one_lead() -> None:
 
 def sixteen_products() -> None:
     """Show the products that one dot product adds up."""
-    drawn = torch.randn(2, 16, generator=torch.Generator().manual_seed(1)).prod(0)
-    picture = plots.bars(drawn, [f"q{n} k{n}" for n in range(16)], unit="product")
+    products = torch.randn(2, 16, generator=torch.Generator().manual_seed(1)).prod(0)
+    picture = plots.bars(products, [f"q{n} k{n}" for n in range(16)], unit="product")
     plots.show(picture, "Sixteen products of two random numbers: some are negative.")
 
 

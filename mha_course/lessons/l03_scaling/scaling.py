@@ -1,14 +1,12 @@
-"""What scaling does to a softmax and to the gradients behind it: one set-up for lessons, labs and
-tests.
+"""What scaling does to a softmax and to the gradients behind it.
 
-Axes: N queries, each with 64 keys of its own, D head width, ways to scale that are measured side by
-side.
+Axes: N = 400 queries, each with 64 keys of its own, D head width.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import NamedTuple
 
@@ -19,7 +17,7 @@ from mha_course import example
 from mha_course.errors import require
 from mha_course.models import MaskedWordModel, masked_word_loss, seeded, train
 
-KEYS, VALUE_WIDTH = 64, 16
+QUERIES, KEYS, VALUE_WIDTH = 400, 64, 16
 
 
 class Saturation(NamedTuple):
@@ -34,93 +32,84 @@ class Saturation(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """Draw unit-normal q (N, 1, 1, D), k (N, 1, 64, D), v (N, 1, 64, 16), and a gradient."""
+    """What N queries need to attend, all unit-normal: of each, and of its keys."""
 
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    upstream: Tensor
+    q: Tensor  # (N, 1, 1, D)
+    k: Tensor  # (N, 1, 64, D)
+    v: Tensor  # (N, 1, 64, 16)
+    upstream: Tensor  # (N, 1, 1, 16), the gradient at the context
 
 
-def draw(head_dim: int, *, count: int = 400, seed: int = 0) -> Draws:
-    """Draw what N queries of width D >= 1 need to attend. All in float64 on the CPU."""
-    generator = torch.Generator().manual_seed(seed)
+def draw(head_dim: int) -> Draws:
+    """Draw what the queries of width D >= 1 need, in float64 on the CPU."""
+    generator = torch.Generator().manual_seed(0)
     shapes = (1, head_dim), (KEYS, head_dim), (KEYS, VALUE_WIDTH), (1, VALUE_WIDTH)
     return Draws(
         *(
-            torch.randn(count, 1, *shape, generator=generator, dtype=torch.float64, device="cpu")
+            torch.randn(QUERIES, 1, *shape, generator=generator, dtype=torch.float64, device="cpu")
             for shape in shapes
         )
     )
 
 
-def draw_fresh(head_dim: int, num_heads: int, *, seed: int = 0) -> Draws:
+def draw_fresh(head_dim: int, num_heads: int) -> Draws:
     """Draw the same, with q and k made by one head of a new nn.Linear(C, C) from unit-normal x."""
     width = head_dim * num_heads
-    x = draw(width, seed=seed)
-    with (
-        seeded(seed + 1),
-        torch.no_grad(),
-    ):  # the same seed would make x and the Linears of the same numbers
+    x = draw(width)
+    # another seed than that of x, or both would be made of the same numbers
+    with seeded(1), torch.no_grad():
         q_proj, k_proj = (nn.Linear(width, width, dtype=torch.float64) for _ in range(2))
         return x._replace(q=q_proj(x.q)[..., :head_dim], k=k_proj(x.k)[..., :head_dim])
 
 
-def saturation(head_dim: int, divisor: float, *, count: int = 400, seed: int = 0) -> Saturation:
-    """Let N queries attend to 64 keys each: unit-normal q, k, values of width 16, and gradient at
-    the context.
+def saturation(head_dim: int, divisor: float) -> Saturation:
+    """Let unit-normal queries of width D attend to their keys, q · k divided by a number.
 
-    Args: head_dim is D, divisor what q · k is divided by. All in float64 on the CPU, drawn from the
-        seed.
     Raises: ValueError unless both are positive.
     """
     if head_dim < 1 or divisor <= 0:
         raise ValueError(
             f"saturation: head_dim and divisor must be positive, got {head_dim} and {divisor}"
         )
-    return by_divisors(draw(head_dim, count=count, seed=seed), [divisor])[0]
+    return measure(draw(head_dim), lambda q, k: q @ k.mT / divisor)
 
 
-def by_divisors(drawn: Draws, divisors: Sequence[float]) -> list[Saturation]:
-    """Measure each divisor on the same numbers, in one pass. Divisors are positive."""
-    by = torch.tensor(divisors, dtype=torch.float64)[:, None]  # (ways, 1)
-    return measure(drawn, lambda q, k: q @ k.mT / by, ways=len(divisors))
+def by_divisors(drawn: Draws, divisors: Iterable[float]) -> list[Saturation]:
+    """Measure each divisor, a positive number, on the same draws."""
+
+    def divided_by(divisor: float) -> Callable[[Tensor, Tensor], Tensor]:
+        return lambda q, k: q @ k.mT / divisor
+
+    return [measure(drawn, divided_by(divisor)) for divisor in divisors]
 
 
 @torch.enable_grad()
-def measure(
-    drawn: Draws, scale: Callable[[Tensor, Tensor], Tensor], *, ways: int = 1
-) -> list[Saturation]:
-    """Follow the same queries through several ways to scale: row r of every tensor belongs to way
-    r.
+def measure(drawn: Draws, scale: Callable[[Tensor, Tensor], Tensor]) -> Saturation:
+    """Let the queries attend with scores that are scaled in this way.
 
-    Args: scale takes q (N, 1, ways, D), the same query every time, and k (N, 1, 64, D), gives
-    scores (N, 1, ways, 64). Where no gradient flows through it, its length is 0.
+    Args: scale maps q (N, 1, 1, D) and k (N, 1, 64, D) to scores (N, 1, 1, 64). Where no gradient
+        flows through it, its length is 0.
     """
-    q = drawn.q.repeat(1, 1, ways, 1).requires_grad_()
-    scores = scale(q, drawn.k)  # (N, 1, ways, 64)
-    if (
-        not scores.requires_grad
-    ):  # a learner's scale may detach q: the scores' own gradient is still there
+    q = drawn.q.clone().requires_grad_()
+    scores = scale(q, drawn.k)  # (N, 1, 1, 64)
+    if not scores.requires_grad:
+        # a learner's scale may detach q: the scores' own gradient is still there
         scores.requires_grad_()
-    weights = scores.softmax(-1)  # (N, 1, ways, 64)
+    weights = scores.softmax(-1)  # (N, 1, 1, 64)
     gain = (weights @ drawn.v * drawn.upstream).sum()
     gradients: tuple[Tensor | None, ...] = torch.autograd.grad(gain, [scores, q], allow_unused=True)
     at_scores, at_q = (
-        torch.zeros(len(q), ways) if grad is None else grad[:, 0].norm(dim=-1) for grad in gradients
+        torch.zeros(len(q)) if grad is None else grad[:, 0, 0].norm(dim=-1) for grad in gradients
     )
-    rows = weights.detach()[:, 0].sort(-1, descending=True).values  # (N, ways, 64)
-    return [
-        Saturation(
-            weights=rows[:, r],
-            spread=float(scores[:, 0, r].detach().std()),
-            top=float(rows[:, r, 0].mean()),
-            saturated=float((rows[:, r, 0] > 0.99).double().mean()),
-            at_scores=at_scores[:, r],
-            at_q=at_q[:, r],
-        )
-        for r in range(ways)
-    ]
+    rows = weights.detach()[:, 0, 0].sort(-1, descending=True).values  # (N, 64)
+    return Saturation(
+        weights=rows,
+        spread=float(scores.detach().std()),
+        top=float(rows[:, 0].mean()),
+        saturated=float((rows[:, 0] > 0.99).double().mean()),
+        at_scores=at_scores,
+        at_q=at_q,
+    )
 
 
 def train_with(
@@ -135,9 +124,8 @@ def train_with(
     model = example.new_model(seed)
     for block in model.blocks:
         root = math.sqrt(block.attention.d_model / block.attention.num_heads)
-        block.attention.q_proj.register_forward_hook(
-            lambda _, __, q, by=root / divisor: q * by
-        )  # what √D then undoes
+        # what √D then undoes
+        block.attention.q_proj.register_forward_hook(lambda _, __, q, by=root / divisor: q * by)
     batches = example.training_batches(seed)
     losses = train(
         model, batches, masked_word_loss, steps=steps, lr=example.LEARNING_RATE, progress=False

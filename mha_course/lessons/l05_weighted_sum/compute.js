@@ -10,13 +10,13 @@ const sumOf = (numbers) => numbers.reduce((sum, number) => sum + number, 0);
 /** Return weights that sum to 1: the one that moved keeps its size, the others make room. */
 function shared(weights, before) {
   const kept = weights.map((weight) => clamp(weight, 0, 1));
-  const [moved, ...others] = [...weights.keys()].filter((i) => weights[i] !== before[i]);
-  const total = sumOf(kept);
-  if (moved === undefined || others.length)
-    return kept.map((weight) => (total > 0 ? weight / total : 1 / kept.length));
-  const [rest, room] = [total - kept[moved], 1 - kept[moved]];
-  const share = (weight) => (rest > 0 ? (weight * room) / rest : room / (kept.length - 1));
-  return kept.map((weight, i) => (i === moved ? weight : share(weight)));
+  const moved = [...weights.keys()].filter((i) => weights[i] !== before[i]);
+  const fixed = moved.length === 1 ? moved : [];
+  const others = kept.filter((_, i) => !fixed.includes(i));
+  const total = sumOf(others);
+  const room = 1 - sumOf(fixed.map((i) => kept[i]));
+  const share = (weight) => (total > 0 ? (weight * room) / total : room / others.length);
+  return kept.map((weight, i) => (fixed.includes(i) ? weight : share(weight)));
 }
 
 /** Say whether a point lies in the hull of its corners, counter-clockwise, or on its edge. */

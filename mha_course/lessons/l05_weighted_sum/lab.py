@@ -45,13 +45,11 @@ class WeightedSumLab(Lab):
         """Keep the weights within their bounds, and let the others make room for one that is
         dragged.
         """
-        (low, high) = FREE
         weights = values["weights"]
-        clamped = [max(low, min(high, x)) for x in weights]
-        return {
-            **values,
-            "weights": clamped if values["free"] else shared(weights, self.values["weights"]),
-        }
+        if not values["free"]:
+            return {**values, "weights": shared(weights, self.values["weights"])}
+        low, high = FREE
+        return {**values, "weights": [max(low, min(high, x)) for x in weights]}
 
     def without_kernel(self) -> dict[str, Any]:
         """Return nothing: compute.js computes all states."""
@@ -109,16 +107,13 @@ def shared(weights: Sequence[float], before: Sequence[float]) -> list[float]:
     """
     kept = [min(1.0, max(0.0, x)) for x in weights]
     moved = [i for i, (now, then) in enumerate(zip(weights, before, strict=True)) if now != then]
-    if len(moved) == 1:
-        dragged = moved[0]
-        rest, room = sum(kept) - kept[dragged], 1 - kept[dragged]
-        even = room / (len(kept) - 1)
-        return [
-            kept[i] if i == dragged else kept[i] * room / rest if rest > 0 else even
-            for i in range(len(kept))
-        ]
-    total = sum(kept)
-    return [x / total if total > 0 else 1 / len(kept) for x in kept]
+    fixed = moved if len(moved) == 1 else []
+    others = [i for i in range(len(kept)) if i not in fixed]
+    total = sum(kept[i] for i in others)
+    room = 1 - sum(kept[i] for i in fixed)
+    for i in others:
+        kept[i] = kept[i] * room / total if total > 0 else room / len(others)
+    return kept
 
 
 def inside(point: Tensor, corners: Tensor) -> bool:

@@ -28,13 +28,11 @@ def ov_circuit(w_v: Tensor, w_o: Tensor, head: int, num_heads: int) -> Tensor:
 
 
 def build_subtractor(d: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return w_q, w_k, w_v, w_o, each (3d, 3d), so that two heads give c_a - c_b at the query
-    token.
+    """Return w_q, w_k, w_v, w_o, each (3d, 3d): two heads give c_a - c_b at the query token.
 
     Channels of a token: 0 to d - 1 its content c, d the flag a, d + 1 the flag b, d + 2 marks the
-    query token,
-    the rest 0. Output channels 0 to d - 1 hold the difference. Head h has the rows from h · 3d/2
-    on.
+    query token, the rest 0. Output channels 0 to d - 1 hold the difference. Head h has the rows
+    from h · 3d/2 on.
     """
     width, half = 3 * d, 3 * d // 2
     w_q, w_k, w_v, w_o = torch.zeros(4, width, width, dtype=torch.float64)
@@ -62,15 +60,14 @@ def flagged_tokens(d: int) -> tuple[Tensor, Tensor]:
 
 def four_matrices(builder: Callable[..., Any], d: int) -> list[Tensor]:
     """Return what a builder makes. Raises: ValueError unless it is four matrices (3d, 3d)."""
-    made = builder(d)
-    one = {type(None): "None", Tensor: "one tensor"}.get(type(made))
-    weights = [torch.as_tensor(w).detach().double() for w in (() if one else made)]
+    answer = builder(d)
+    instead = {type(None): "None", Tensor: "one tensor"}.get(type(answer))
+    weights = [] if instead else [torch.as_tensor(w).detach().double() for w in answer]
     shapes = [tuple(w.shape) for w in weights]
     if shapes != [(3 * d, 3 * d)] * 4:
-        got = one or f"{len(shapes)} of shapes {shapes}"
-        raise ValueError(
-            f"for d = {d} it should return four matrices ({3 * d}, {3 * d}), but returned {got}"
-        )
+        returned = instead or f"{len(shapes)} of shapes {shapes}"
+        expected = f"four matrices ({3 * d}, {3 * d})"
+        raise ValueError(f"for d = {d} it should return {expected}, but returned {returned}")
     return weights
 
 
@@ -91,8 +88,7 @@ class Head(NamedTuple):
 
     sees: str  # one of PLACES, or ALL, or nothing
     weights: list[float]  # at each of PLACES
-    # the content of what it sees, so many times, is added; NaN where something else is
-    times: float
+    times: float  # as often the content of what it sees is added; NaN where something else is
 
 
 def heads_of(w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, d: int) -> list[Head]:
@@ -115,10 +111,11 @@ def heads_of(w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, d: int) -> list
 
 def in_words(number: int, head: Head) -> str:
     """Write down what a head does."""
-    looks = " and ".join(f"{name} with weight {at:.3g}" for name,
-        at in zip(PLACES, head.weights, strict=True)
-                         if name == head.sees or (not head.sees and name != ASKER)
-        ) or ALL  # fmt: skip
+    weights = dict(zip(PLACES, head.weights, strict=True))
+    places = [head.sees] if head.sees else [A, B]
+    attends_to = ALL
+    if head.sees != ALL:
+        attends_to = " and ".join(f"{place} with weight {weights[place]:.3g}" for place in places)
     brings = {
         1.0: "adds its content",
         -1.0: "subtracts its content",
@@ -127,40 +124,41 @@ def in_words(number: int, head: Head) -> str:
     does = brings.get(round(head.times, 6), f"adds its content {head.times:.2f} times")
     if math.isnan(head.times):
         does = "brings other channels than 0 to d - 1, or mixes them up"
-    return f"head {number} looks at {looks} and {does}"
+    return f"head {number} looks at {attends_to} and {does}"
+
+
+def _mistake_of(first: Head, second: Head, exchanged: set[str]) -> str | None:
+    """Name the mistake of two heads; exchanged is what they see with w_q and w_k exchanged."""
+    sees = {first.sees, second.sees}
+    if first.sees == second.sees and first.sees in (A, B):
+        return "same-place-twice"
+    if ASKER in sees or exchanged == {A, B} != sees:
+        return "looks-for-the-asker"
+    if sees != {A, B}:
+        return None
+    if min(max(first.weights), max(second.weights)) < 0.9999:
+        return "lead-too-small"
+    of_a, of_b = (first.times, second.times) if first.sees == A else (second.times, first.times)
+    if of_a * of_b > 0:
+        return "sum-not-difference"
+    return "heads-exchanged" if of_a < 0 < of_b else None
 
 
 def tell_where_heads_look(builder: Callable[..., Any], d: int) -> tuple[str | None, str]:
     """Name the mistake in four matrices, and say what the two heads do."""
     w_q, w_k, w_v, w_o = four_matrices(builder, d)
-    first, second = heads = heads_of(w_q, w_k, w_v, w_o, d)
-    turned = heads_of(w_k, w_q, w_v, w_o, d)
-    of_a, of_b = (first.times, second.times) if first.sees == A else (second.times, first.times)
-    name = None
-    if first.sees == second.sees and first.sees in (A, B):
-        name = "same-place-twice"
-    elif ASKER in (first.sees, second.sees) or {head.sees for head in turned} == {A, B} != {
-        first.sees,
-        second.sees,
-    }:
-        name = "looks-for-the-asker"
-    elif {first.sees, second.sees} == {A, B}:
-        if min(max(first.weights), max(second.weights)) < 0.9999:
-            name = "lead-too-small"
-        elif of_a * of_b > 0:
-            name = "sum-not-difference"
-        elif of_a < 0 < of_b:
-            name = "heads-exchanged"
-    says = "; ".join(in_words(number, head) for number, head in enumerate(heads))
+    first, second = heads_of(w_q, w_k, w_v, w_o, d)
+    exchanged = {head.sees for head in heads_of(w_k, w_q, w_v, w_o, d)}
+    name = _mistake_of(first, second, exchanged)
     own_rows = f"from rows of its own: 0 to {3 * d // 2 - 1} for head 0, the others for head 1."
-    rest = f"Each should bring channels 0 to d - 1 once, {own_rows} In w_o they are columns."
-    if {ALL, ""} & {first.sees, second.sees}:
-        rest = f"{ROWS['looks-for-the-asker'].why} Each makes its scores {own_rows}"
-    advice = ROWS[name].why if name else rest
-    return (
-        name,
-        f"With d = {d}, {says}. {advice} See lesson 6, Concatenation: Two heads that subtract.",
-    )
+    advice = f"Each should bring channels 0 to d - 1 once, {own_rows} In w_o they are columns."
+    if name:
+        advice = ROWS[name].why
+    elif {ALL, ""} & {first.sees, second.sees}:
+        advice = f"{ROWS['looks-for-the-asker'].why} Each makes its scores {own_rows}"
+    says = f"{in_words(0, first)}; {in_words(1, second)}"
+    where = "See lesson 6, Concatenation: Two heads that subtract."
+    return name, f"With d = {d}, {says}. {advice} {where}"
 
 
 EXERCISES = [

@@ -55,14 +55,13 @@ def subtractor_heads(builder: Callable[[int], Any]) -> Callable[[int], tuple[Fig
     def draw(d: int) -> tuple[Figure, str]:
         given = builder(d)
         owner = "the course's" if given is None else "your"
-        matrices = [w.double() for w in given or lesson.build_subtractor(d)]
+        w_q, w_k, w_v, w_o = (w.double() for w in given or lesson.build_subtractor(d))
         x, places = lesson.flagged_tokens(d)
-        q, k = (attention.split_heads(x[:1] @ w.T, 2) for w in matrices[:2])
-        looks = attention.attention(q, k, k)[1][0, :, 0]  # (H, S): the row of the query token
-        w_q, w_k, w_v, w_o = matrices
+        q, k = (attention.split_heads(x[:1] @ w.T, 2) for w in (w_q, w_k))
+        weights = attention.attention(q, k, k)[1][0, :, 0]  # (H, S): the row of the query token
         heads = lesson.heads_of(w_q, w_k, w_v, w_o, d)
         does = "; ".join(lesson.in_words(number, head) for number, head in enumerate(heads))
-        panels = {f"head {h}: weights of the query token": looks[h] for h in range(2)}
+        panels = {f"head {h}: weights of the query token": weights[h] for h in range(2)}
         figure = plots.token_bars(panels, names_of_tokens(places), highlight="ab")
         return figure, f"In {owner} matrices {does}."
 
@@ -80,13 +79,13 @@ def rows_without_heads() -> list[list[str]]:
     for noun, other, right in (("grey cat", "loud dogs", "it"), ("loud dogs", "grey cat", "they")):
         for verb in ("was", "were"):
             text = sentence.format(noun, other, verb)
-            made = example.load(text)
-            context, w_o = made.mha.steps(made.x).context, made.projections["w_o"]
-            parts = attention.head_contributions(context, w_o)[0, :, made.tokens.index("<mask>")]
+            loaded = example.load(text)
+            context, w_o = loaded.mha.steps(loaded.x).context, loaded.projections["w_o"]
+            parts = attention.head_contributions(context, w_o)[0, :, loaded.tokens.index("<mask>")]
             whole = dict(example.guess(text, 10))[right]
             row = [f"{noun} … {verb}", f"{right} {whole:.2f}"]
             for head, length in enumerate(parts.norm(dim=-1)):
-                ablated = ablate_heads(made.model, [(1, head)])
+                ablated = ablate_heads(loaded.model, [(1, head)])
                 chance = dict(example.guess(text, 10, model=ablated)).get(right, 0.0)
                 row.append(f"{length:.1f}, {right} {chance:.2f}")
             rows.append(row)

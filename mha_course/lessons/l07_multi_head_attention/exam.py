@@ -26,10 +26,10 @@ CASES = dict(enumerate(PLAIN, start=1))
 
 def suspects() -> dict[str, nn.Module]:
     """Return the right module and the five cases, in float64, all with the same parameters."""
-    made = {"right": compiled(PlainAttention)}
+    classes = {"right": compiled(PlainAttention)}
     for number, mistake in CASES.items():
-        made[f"case {number}"] = compiled(PlainAttention, PLAIN[mistake])
-    return {name: _with_parameters(cls, H, *parameters()) for name, cls in made.items()}
+        classes[f"case {number}"] = compiled(PlainAttention, PLAIN[mistake])
+    return {name: _with_parameters(cls, H, *parameters()) for name, cls in classes.items()}
 
 
 def show(number: int) -> None:
@@ -53,17 +53,17 @@ def judge(answer: Any) -> Report:
     plain, masked, other = (_beside_torch(answer, *given) for given in _trials())
     if plain == masked == "missing":
         return report
-    found = (
+    comparison = (
         "Compared with nn.MultiheadAttention on the same parameters, its outputs are "
         f"{plain} without a mask. With a causal mask they are {masked}. With other sizes, and a "
         f"mask (B, 1, S, S) that differs from sentence to sentence, they are {other}."
     )
     if {plain, masked, other} != {"the same"}:
         status = "wrong" if report.status == "correct" else report.status
-        return replace(report, status=status, message=f"{found} {report.message}")
+        return replace(report, status=status, message=f"{comparison} {report.message}")
     if report.status == "correct":
-        return replace(report, message=f"{found} You can write it from memory.")
-    more = f"{found} The exercise above asks for more: {report.message}"
+        return replace(report, message=f"{comparison} You can write it from memory.")
+    more = f"{comparison} The exercise above asks for more: {report.message}"
     return replace(report, status="correct", message=more, picture="")
 
 

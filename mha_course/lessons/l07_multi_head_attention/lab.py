@@ -7,45 +7,36 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.errors import require
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
 from mha_course.widgets.labs.panels import HEADS, Panels, matrix, plain, shares, table
 
-SIDES = {4: 160, 6: 120, 8: 90, 64: 60}  # pixels of a map, by how many there are at most
+WIDTH = 24  # C
+TOKENS = 5
+HEAD_COUNTS = (1, 2, 3, 4, 6, 8, 12, 24)
+SIDES = {4: 160, 6: 120, 8: 90, 24: 60}  # pixels of a map, by how many there are at most
 
 
 class SplitLab(Lab):
     """Cut one projection into heads, and see what changes and what stays.
 
-    Args: d_model is C, from 2 to 64. The projections and 5 tokens are drawn once, and stay the same
-        for every H.
+    The projections and the tokens are drawn once, and stay the same for every H.
     """
 
     question = "What changes when the same projection is cut into more heads?"
-    TOKENS = 5
 
-    def __init__(self, d_model: int = 24) -> None:
-        fits = isinstance(d_model, int) and not isinstance(d_model, bool) and 2 <= d_model <= 64
-        rule = "d_model must be drawn cell by cell"
-        got = f"d_model={d_model!r}"
-        require(fits, "SplitLab", rule, expected="an int from 2 to 64", got=got)
-        self._width = d_model
+    def __init__(self) -> None:
         generator = torch.Generator().manual_seed(0)
-        shapes = (self.TOKENS, d_model), (d_model, d_model), (d_model, d_model)
+        shapes = (TOKENS, WIDTH), (WIDTH, WIDTH), (WIDTH, WIDTH)
         x, w_q, w_k = (
             torch.randn(*shape, generator=generator, dtype=torch.float64, device="cpu")
             for shape in shapes
         )
         # q and k have variance 1
-        self._w_q = w_q / d_model**0.5
-        self._w_k = w_k / d_model**0.5
+        self._w_q = w_q / WIDTH**0.5
+        self._w_k = w_k / WIDTH**0.5
         self._q, self._k = x @ self._w_q.T, x @ self._w_k.T  # (S, C)
-        heads = tuple(n for n in range(1, d_model + 1) if d_model % n == 0)
-        start = max(
-            n for n in heads if n * n <= d_model
-        )  # about as many heads as each has channels
-        super().__init__([Control("num_heads", "H, heads", "slider", start, heads)])
+        super().__init__([Control("num_heads", "H, heads", "slider", 4, HEAD_COUNTS)])
 
     def weights(self, num_heads: int) -> Tensor:
         """Return the weights of every head, (H, S, S)."""
@@ -65,10 +56,10 @@ class SplitLab(Lab):
         """Draw the rows in their blocks, the vector that comes out, and what each head
         makes of it.
         """
-        width, tokens = self._width, self.TOKENS
-        head_dim = width // num_heads
-        parameters = 4 * width * width + 4 * width
-        names = [str(n) for n in range(tokens)]
+        head_dim = WIDTH // num_heads
+        parameters = 4 * WIDTH * WIDTH + 4 * WIDTH
+        scores = num_heads * TOKENS**2
+        names = [str(n) for n in range(TOKENS)]
         weights = self.weights(num_heads)
         heads = "one head has all" if num_heads == 1 else f"each of {num_heads} heads has"
         pattern = "one pattern" if num_heads == 1 else "a pattern of its own"
@@ -76,7 +67,7 @@ class SplitLab(Lab):
         rows = [
             ["D = C / H", f"{head_dim}"],
             ["attention patterns", f"{num_heads}"],
-            ["scores, H · S · S", f"{num_heads} · {tokens} · {tokens} = {num_heads * tokens**2}"],
+            ["scores, H · S · S", f"{num_heads} · {TOKENS} · {TOKENS} = {scores}"],
             ["parameters, all four Linears", f"{parameters:,}"],
             ["numbers a head compares by (rank)", f"{rank}, at most D = {head_dim}"],
         ]
@@ -89,8 +80,8 @@ class SplitLab(Lab):
             {"name": name, "numbers": [], "parts": parts, "mark": None}
             for name in ("rows of W_Q", "the query q")
         ]
-        note = f"S = {tokens} tokens; biases are counted."
-        group = f"what each head makes of the same {tokens} tokens: its weights"
+        note = f"S = {TOKENS} tokens; biases are counted."
+        group = f"what each head makes of the same {TOKENS} tokens: its weights"
         side = next(pixels for most, pixels in SIDES.items() if num_heads <= most)
         look: dict[str, Any] = {"size": "small", "group": group, "side": side}
         grid = [  # the colour of each title is that of the head's rows
@@ -98,11 +89,11 @@ class SplitLab(Lab):
             for part, its in zip(parts, weights, strict=True)
         ]
         return (
-            shares(f"C = {width} rows of W_Q, and the query they make", cut, bare=True),
+            shares(f"C = {WIDTH} rows of W_Q, and the query they make", cut, bare=True),
             table("what H changes", ("", ""), rows, note),
             *grid,
         ), (
-            f"H = {num_heads}: {heads} D = {head_dim} of {width} rows and makes {pattern}. "
+            f"H = {num_heads}: {heads} D = {head_dim} of {WIDTH} rows and makes {pattern}. "
             f"Parameters: {parameters:,}, the same for every H. "
-            f"Scores: {num_heads * tokens**2}. A head compares by at most {rank} numbers."
+            f"Scores: {scores}. A head compares by at most {rank} numbers."
         )

@@ -25,10 +25,10 @@ def fused_steps() -> None:
 
 def averaged_and_single() -> None:
     """Show the weights averaged over heads, and those of head 1."""
-    found = example.load()
-    weights = found.mha.steps(found.x).weights[0]  # (H, T, S)
+    sentence = example.load()
+    weights = sentence.mha.steps(sentence.x).weights[0]  # (H, T, S)
     panels = {"averaged": weights.mean(0), "head 1": weights[1]}
-    picture = plots.heatmap_row(panels, found.tokens)
+    picture = plots.heatmap_row(panels, sentence.tokens)
     plots.show(picture, "The weights averaged over heads, and those of head 1.")
 
 

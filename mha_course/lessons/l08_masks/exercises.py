@@ -21,32 +21,32 @@ from mha_course.mistakes import ROWS
 
 def in_two_axes(answer: Callable[..., Any], mask: Tensor, *rest: Any) -> Any:
     """Return what is made of a mask (B, 1, 1, S) as (B, S), and of a mask (T, S) as it is."""
-    made = answer(mask, *rest)
-    if mask.dim() == 2 or not isinstance(made, Tensor):
-        return made
-    require_shape("Your answer", "the result", made, dict(zip("BHTS", mask.shape, strict=True)))
-    return made[:, 0, 0]
+    result = answer(mask, *rest)
+    if mask.dim() == 2 or not isinstance(result, Tensor):
+        return result
+    require_shape("Your answer", "the result", result, dict(zip("BHTS", mask.shape, strict=True)))
+    return result[:, 0, 0]
 
 
 def with_dtype(answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype) -> Any:
     """Return an additive mask, and False where nothing is wrong with it but its dtype."""
-    made = in_two_axes(answer, mask, dtype)
+    result = in_two_axes(answer, mask, dtype)
     target = in_two_axes(_additive, mask)
-    differs = isinstance(made, Tensor) and made.dtype != dtype
-    return made, torch.tensor(not (differs and torch.equal(made.double(), target)))
+    differs = isinstance(result, Tensor) and result.dtype != dtype
+    return result, torch.tensor(not (differs and torch.equal(result.double(), target)))
 
 
 def _finite_or_other_dtype(
     answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype
 ) -> tuple[str, str] | None:
-    made, fits = with_dtype(answer, mask, dtype)
-    if made.dtype == torch.bool:
+    result, fits = with_dtype(answer, mask, dtype)
+    if result.dtype == torch.bool:
         return "dtype-ignored", (
             "The result is torch.bool, which holds True and False, not numbers: -inf becomes True "
             "in it. Start from torch.zeros(mask.shape, dtype=dtype)."
         )
-    hidden = made[~mask]
-    if not made[mask].any() and hidden.isfinite().all() and hidden.max() < -10:
+    hidden = result[~mask]
+    if not result[mask].any() and hidden.isfinite().all() and hidden.max() < -10:
         return "masked-row-uniform", (
             f"Hidden keys got {float(hidden[0]):.3g}, which is finite. In a row with nothing to "
             "see all keys are alike then. Use -inf."
@@ -54,7 +54,7 @@ def _finite_or_other_dtype(
     if fits:
         return None
     return "dtype-ignored", (
-        f"The numbers are right, but they are {made.dtype}, and {dtype} was asked for: that of "
+        f"The numbers are right, but they are {result.dtype}, and {dtype} was asked for: that of "
         f"the scores to which they are added. {ROWS['dtype-ignored'].why}"
     )
 
@@ -82,8 +82,8 @@ def _misread(answer: Callable[..., Any], *_: Any) -> tuple[str, str] | None:
             wrong.append(convention)
     if not wrong or len(wrong) == len(WILD):
         return None
-    taken, meant = READINGS[wrong[0]]
-    return "convention-misread", f'"{wrong[0]}" was read {taken}. {meant}'
+    reading, advice = READINGS[wrong[0]]
+    return "convention-misread", f'"{wrong[0]}" was read {reading}. {advice}'
 
 
 def _suspect(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
+from matplotlib.colors import ListedColormap
 
 from mha_course.plots.diagrams import Point, arrow
 from mha_course.plots.figures import (
@@ -23,33 +23,14 @@ from mha_course.plots.figures import (
 )
 from mha_course.tracing.records import color as axis_color
 
-
-class _Cells(NamedTuple):
-    """A matrix drawn to scale: its name, its lower left corner, its sizes and its colour."""
-
-    name: str
-    x: float
-    y: float
-    columns: int
-    rows: int
-    color: str
-
-    def entry(self, share: float = 0.5) -> Point:
-        """Where an arrow comes in on the left, at this share of the height."""
-        return self.x - 1.6, self.y + self.rows * share
-
-    @property
-    def exit(self) -> Point:
-        return self.x + self.columns + 0.3, self.y + self.rows / 2
+WIDTH = 4  # numbers of a token that are drawn
 
 
-def alignment(
-    source: Sequence[str], target: Sequence[str], places: Sequence[int], *, ax: Axes | None = None
-) -> Axes:
+def alignment(source: Sequence[str], target: Sequence[str], places: Sequence[int]) -> Axes:
     """Write source above target, and draw a line from each word of target to its place in source;
     the longest is highlighted.
     """
-    ax = ax or new_figure(9, 1.7).subplots()
+    ax = new_figure(9, 1.7).subplots()
     step = (len(source) - 1) / (len(target) - 1)
     shifts = [abs(place - step * t) for t, place in enumerate(places)]
     look: dict[str, Any] = {"va": "center", "color": INK, "parse_math": False}
@@ -68,88 +49,52 @@ def alignment(
     return ax
 
 
-def cross_attention(queries: int, keys: int, *, ax: Axes | None = None) -> Axes:
+def cross_attention(queries: int, keys: int) -> Axes:
     """Draw cross-attention to scale, from x (T queries) to memory (S keys)."""
-    ax = ax or new_figure(11, 4.2).subplots()
-    width = 4  # numbers of a token that are drawn
-    upper, middle = keys + 4.6, (4.6 + queries) / 2
-    x = _Cells("x", 0, upper, width, queries, axis_color("T"))
-    memory = _Cells("memory", 0, 0, width, keys, axis_color("S"))
-    q = _Cells("q", 10, upper, width, queries, axis_color("T"))
-    k = _Cells("k", 10, 0, width, keys, axis_color("S"))
-    v = _Cells("v", 10 + width + 1.5, 0, width, keys, axis_color("S"))
-    weights = _Cells("weights", 25.5, middle, keys, queries, QUIET)
-    context = _Cells("context", 41, middle, width, queries, axis_color("T"))
-    for cells in (x, memory, q, k, v, weights, context):
-        rows = "T" if cells.rows == queries else "S"
-        _draw_cells(ax, cells, rows, "S" if cells is weights else "")
-    _draw_arrow(ax, x, q, "$W_Q$")
-    _draw_arrow(ax, memory, k, "$W_K$, $W_V$")
-    _draw_arrow(ax, weights, context, "· v")
-    arrow(ax, q.exit, weights.entry(0.7))
-    _draw_path_of_k(ax, k, v, weights)
-    _draw_path_of_v(ax, v, weights, context)
-    formula, place = "softmax of q kᵀ / √D", (weights.x + keys / 2, middle - 1.1)
-    ax.text(*place, formula, ha="center", fontsize=TEXT, color=INK)
-    ax.set(xlim=(-2, context.x + width + 1), ylim=(-1.5, upper + queries + 2), aspect="equal")
+    ax = new_figure(11, 4.2).subplots()
+    upper = keys + 4.6  # y of x and q, above memory, k and v
+    middle = (4.6 + queries) / 2  # y of the weights and the context
+    of_x: dict[str, Any] = {"axis": "T", "rows": queries, "color": axis_color("T")}
+    of_memory: dict[str, Any] = {"axis": "S", "rows": keys, "color": axis_color("S")}
+    _draw_matrix(ax, "x", (0, upper), **of_x)
+    _draw_matrix(ax, "q", (10, upper), **of_x)
+    _draw_matrix(ax, "memory", (0, 0), **of_memory)
+    _draw_matrix(ax, "k", (10, 0), **of_memory)
+    _draw_matrix(ax, "v", (15.5, 0), **of_memory)
+    weights = of_x | {"columns": keys, "color": QUIET}
+    _draw_matrix(ax, f"weights\nS = {keys}", (25.5, middle), **weights)
+    _draw_matrix(ax, "context", (41, middle), **of_x)
+    words: dict[str, Any] = {"ha": "center", "fontsize": TEXT, "color": INK}
+    ax.text(25.5 + keys / 2, middle - 1.1, "softmax of q kᵀ / √D", **words)
+    after_weights = 25.8 + keys
+    for start, end, y, label in (
+        (4.3, 8.4, upper + queries / 2, "$W_Q$"),
+        (4.3, 8.4, keys / 2, "$W_K$, $W_V$"),
+        (after_weights, 39.4, middle + queries / 2, "· v"),
+    ):
+        arrow(ax, (start, y), (end, y))
+        ax.text((start + end) / 2, y + 0.35, label, va="bottom", **words)
+    arrow(ax, (14.3, upper + queries / 2), (23.9, middle + 0.7 * queries))
+    over_v = keys + 2.1
+    ax.plot((12, 12, 19.8), (over_v - 0.5, over_v, over_v), color=INK, linewidth=1)
+    arrow(ax, (19.8, over_v), (23.9, middle + 0.3 * queries))
+    mixed = (after_weights + 39.4) / 2  # x at which v, led below everything, meets the weights
+    ax.plot((17.5, 17.5, mixed), (-0.2, -1.2, -1.2), color=INK, linewidth=1)
+    arrow(ax, (mixed, -1.2), (mixed, middle + queries / 2 - 0.2))
+    ax.set(xlim=(-2, 46), ylim=(-1.5, upper + queries + 2), aspect="equal")
     ax.axis("off")
     return ax
 
 
-def _draw_arrow(ax: Axes, start: _Cells, end: _Cells, label: str) -> None:
-    arrow(ax, start.exit, end.entry())
-    between = (start.exit[0] + end.entry()[0]) / 2
-    look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": TEXT, "color": INK}
-    ax.text(between, start.exit[1] + 0.35, label, **look)
-
-
-def _draw_path_of_k(ax: Axes, k: _Cells, v: _Cells, weights: _Cells) -> None:
-    """Lead k over v, to where it meets q."""
-    start = k.x + k.columns / 2
-    corner = v.x + v.columns + 0.3
-    above = k.rows + 2.1
-    ax.plot((start, start, corner), (above - 0.5, above, above), color=INK, linewidth=1)
-    arrow(ax, (corner, above), weights.entry(0.3))
-
-
-def _draw_path_of_v(ax: Axes, v: _Cells, weights: _Cells, context: _Cells) -> None:
-    """Lead v below everything, to where it is mixed."""
-    start = v.x + v.columns / 2
-    end = (weights.x + weights.columns + context.x - 1.3) / 2
-    below = -1.2
-    ax.plot((start, start, end), (-0.2, below, below), color=INK, linewidth=1)
-    arrow(ax, (end, below), (end, weights.y + weights.rows / 2 - 0.2))
-
-
-def _draw_cells(ax: Axes, cells: _Cells, rows: str, columns: str) -> None:
-    """Draw a matrix, its name above and its sizes, with these letters, beside it."""
-    for row, column in np.ndindex(cells.rows, cells.columns):
-        corner = cells.x + column, cells.y + row
-        ax.add_patch(
-            Rectangle(corner, 1, 1, facecolor=cells.color, edgecolor="white", linewidth=0.8)
-        )
-    centre = cells.x + cells.columns / 2
-    top = cells.y + cells.rows
-    middle = cells.y + cells.rows / 2
-    above = f"{cells.name}\n{columns} = {cells.columns}" if columns else cells.name
-    ax.text(
-        centre,
-        top + 0.4,
-        above,
-        ha="center",
-        va="bottom",
-        fontsize=TITLE,
-        fontweight="bold",
-        color=INK,
-    )
-    beside = f"{rows} = {cells.rows}"
-    ax.text(
-        cells.x - 0.3,
-        middle,
-        beside,
-        ha="right",
-        va="center",
-        rotation=90,
-        fontsize=SMALL,
-        color=INK,
-    )
+def _draw_matrix(
+    ax: Axes, name: str, corner: Point, *, axis: str, rows: int, color: str, columns: int = WIDTH
+) -> None:
+    """Draw the cells of a matrix from its lower left corner, its name above, its rows beside it."""
+    x, y = corner
+    numbers = np.zeros((rows, columns))
+    edges = x + np.arange(columns + 1), y + np.arange(rows + 1)
+    ax.pcolormesh(*edges, numbers, cmap=ListedColormap([color]), edgecolors="white", linewidth=0.8)
+    title: dict[str, Any] = {"fontsize": TITLE, "fontweight": "bold", "color": INK}
+    ax.text(x + columns / 2, y + rows + 0.4, name, ha="center", va="bottom", **title)
+    beside: dict[str, Any] = {"rotation": 90, "fontsize": SMALL, "color": INK}
+    ax.text(x - 0.3, y + rows / 2, f"{axis} = {rows}", ha="right", va="center", **beside)

@@ -180,14 +180,6 @@ def translate(model: Translator, sentence: str) -> tuple[Tensor, list[str], list
     return weights[0, :, : len(written) - 1], [TARGET[number] for number in written[1:]], words
 
 
-@torch.no_grad()
-def word_accuracy(model: Translator, texts: Sequence[Pair]) -> float:
-    """Return how often the next word is right, 0 to 1, when all words before it are."""
-    batch = Batch(*(ids.to(model.device) for ids in encode(texts)))
-    guess = model(batch.source, batch.written)[0].argmax(-1)  # (B, T)
-    return (guess == batch.target)[batch.target != -100].cpu().double().mean().item()
-
-
 def alignment_accuracy(weights: Tensor, texts: Sequence[Pair]) -> Tensor:
     """Return how often a head's largest weight is on the translated word, (B, H, T, S) -> (H,)."""
     right = encode(texts).alignment.cpu()  # (B, T)
@@ -202,12 +194,13 @@ def alignment_report(model: Translator, texts: Sequence[Pair]) -> dict[str, Any]
     nothing in Endish.
     """
     batch = Batch(*(ids.to(model.device) for ids in encode(texts)))
-    weights = model(batch.source, batch.written)[1]  # (B, H, T, S)
+    logits, weights = model(batch.source, batch.written)  # weights (B, H, T, S)
+    right_words = (logits.argmax(-1) == batch.target)[batch.target != -100]
     on_articles = (weights * (batch.source == SOURCE.index("the"))[:, None, None]).sum(-1).mean(1)
     return {
         "heads": alignment_accuracy(weights, texts).tolist(),
         "mean": alignment_accuracy(weights.mean(1, keepdim=True), texts).item(),
-        "words": word_accuracy(model, texts),
+        "words": right_words.double().mean().item(),
         "articles": on_articles[batch.alignment >= 0].mean().item(),
     }
 

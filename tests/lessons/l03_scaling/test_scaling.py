@@ -35,32 +35,26 @@ def test_the_spread_of_scores_is_that_of_theory(head_dim):
     assert scaling.saturation(head_dim, math.sqrt(head_dim)).spread == pytest.approx(1, rel=0.03)
 
 
-def test_gradients_of_the_experiment_are_those_of_softmax():
+def test_shares_and_gradients_of_the_experiment_are_those_of_softmax():
     """The gradient at the scores of one row is w * (g - w · g): its length is reported."""
-    found = scaling.saturation(16, 4.0, count=3, seed=5)
-    generator = torch.Generator().manual_seed(5)
-    q, k = (torch.randn(3, n, 16, generator=generator, dtype=torch.float64) for n in (1, 64))
-    v, upstream = (torch.randn(3, n, 16, generator=generator, dtype=torch.float64) for n in (64, 1))
-    w = (q @ k.mT / 4).softmax(-1)
+    found = scaling.saturation(16, 0.5)
+    q, k, v, upstream = (drawn[:, 0] for drawn in scaling.draw(16))
+    w = (q @ k.mT / 0.5).softmax(-1)
+    assert torch.allclose(found.weights, w[:, 0].sort(-1, descending=True).values)
+    top = w.amax((1, 2))
+    assert found.top == pytest.approx(top.mean().item())
+    assert found.saturated == pytest.approx((top > 0.99).double().mean().item())
+    assert 0 < found.saturated < 1
     g = upstream @ v.mT
     gradient = w * (g - (w * g).sum(-1, keepdim=True))
     assert torch.allclose(found.at_scores, gradient[:, 0].norm(dim=-1))
-    assert torch.allclose(found.at_q, (gradient @ k / 4)[:, 0].norm(dim=-1))
-
-
-def test_shares_and_gradients_are_of_the_rows_that_are_shown():
-    (found,) = scaling.by_divisors(scaling.draw(16, count=7, seed=3), [0.5])
-    assert found.weights.shape == (7, 64)
-    assert found.weights.equal(found.weights.sort(-1, descending=True).values)
-    assert found.top == pytest.approx(float(found.weights[:, 0].mean()))
-    assert found.saturated == pytest.approx(float((found.weights[:, 0] > 0.99).double().mean()))
-    assert 0 < found.saturated < 1
+    assert torch.allclose(found.at_q, (gradient @ k / 0.5)[:, 0].norm(dim=-1))
 
 
 def test_a_scale_that_detaches_q_leaves_the_gradient_at_the_scores():
-    drawn = scaling.draw(16, count=3)
-    (right,) = scaling.measure(drawn, lambda q, k: q @ k.mT / 4)
-    (cut,) = scaling.measure(drawn, lambda q, k: (q @ k.mT / 4).detach())
+    drawn = scaling.draw(16)
+    right = scaling.measure(drawn, lambda q, k: q @ k.mT / 4)
+    cut = scaling.measure(drawn, lambda q, k: (q @ k.mT / 4).detach())
     assert torch.equal(cut.at_scores, right.at_scores)
     assert right.at_q.all()
     assert not cut.at_q.any()

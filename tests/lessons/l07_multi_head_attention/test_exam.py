@@ -125,15 +125,15 @@ def moved(module, *, heads_apart=False):
     changed = x.clone()
     changed[:, 4] += 1.0
     with torch.no_grad():
-        found = (module(x, causal_mask(5)) != module(changed, causal_mask(5)))[0]  # (T, C)
+        moved_outputs = (module(x, causal_mask(5)) != module(changed, causal_mask(5)))[0]  # (T, C)
     if not heads_apart:
-        return found.any(-1).nonzero()[:, 0].tolist()
-    return [row.nonzero()[:, 0].tolist() for row in found]
+        return moved_outputs.any(-1).nonzero()[:, 0].tolist()
+    return [row.nonzero()[:, 0].tolist() for row in moved_outputs]
 
 
 def test_the_probe_of_the_lesson_tells_the_cases_apart_in_three_groups():
-    found = {name: moved(module) for name, module in exam.suspects().items()}
-    assert found == {
+    moved_outputs = {name: moved(module) for name, module in exam.suspects().items()}
+    assert moved_outputs == {
         "right": [4],
         "case 1": [1, 2, 3, 4],
         "case 2": [4],

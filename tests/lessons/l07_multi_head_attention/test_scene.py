@@ -53,8 +53,12 @@ def test_all_numbers_are_sent_once_as_they_were(mha, draw):
         assert np.array_equal(arrays[name], given.ravel()), name
     assert np.array_equal(arrays["x"], x.numpy().astype(np.float32).ravel())
     assert made.state["masked"]
-    fading = np.frombuffer(made.options["signed"], "u1").reshape(256, 4)  # 0 is the page's paper
-    ends = np.frombuffer(palettes()["signed"], "u1").reshape(256, 4)[[0, -1]]
+    # of the scene's palette, 0 is the page's paper
+    fading, given = (
+        np.frombuffer(each["signed"], "u1").reshape(256, 4)
+        for each in (made.options["palettes"], palettes())
+    )
+    ends = given[[0, -1]]
     assert (fading[[0, -1]] == ends).all()
     assert fading[127:129, 3].max() < 10
     alone = AttentionScene(mha.steps(x[:1]), tokens=WORDS)  # steps and tokens are enough

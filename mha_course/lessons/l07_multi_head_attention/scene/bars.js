@@ -29,17 +29,18 @@ export function barsOf(parts, { top, tall }) {
 }
 
 /** Draw the bars, with a heading that says what the number is. */
-export function insideParts({ title, parts, total, note = "" }, signed, place) {
+export function insideParts({ title, parts, total, note = "" }, brush, place) {
   const text = (words, x, y, look = "ink center") => svg("text", { class: look, x, y }, words);
   const heading = text(title, LEFT, place.top, "ink bold large left");
   heading.append(svg("tspan", { class: "plain", dx: 8 }, `= ${number(total)}`));
   heading.append(svg("tspan", { class: "muted small plain", dx: 24 }, note));
   if (!parts.length) return [heading];
   const { bars, base, below, most } = barsOf(parts, place);
+  const colours = brush.signed(most);
   const nodes = bars.flatMap(({ name, value, highlighted, ...box }) => [
     rect("zero", box),
-    rect(`signed${highlighted ? " highlighted" : ""}`, box, {
-      style: `fill: ${cssOf(shade(value, signed(most)))}`,
+    rect(highlighted ? "highlighted" : "", box, {
+      style: `fill: ${cssOf(shade(value, colours))}`,
     }),
     text(number(value), box.x + WIDE / 2, Math.min(box.y, base) - 4),
     text(name, box.x + WIDE / 2, below, "muted center"),

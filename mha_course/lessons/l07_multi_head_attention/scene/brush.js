@@ -1,19 +1,11 @@
 // Draws numbers as colours on a canvas over the picture, where they move. All places are those of the plan.
 
 import { make } from "../../../widgets/dom.js";
-import { paintCells, shade } from "../../../widgets/matrix.js";
+import { shade } from "../../../widgets/matrix.js";
 import { cssOf } from "./bars.js";
-import { cellsOf } from "./shapes.js";
+import { cellsOf, painted } from "./shapes.js";
 
 const NAMES = ["q", "k", "v", "ink", "muted", "line", "paper-line", "accent", "zero"];
-const BRIGHTER = 1.5; // than on paper are numbers on a dark page, as in the style sheet
-
-/** Return a palette for a dark page. */
-const brightened = (palette) =>
-  palette.map((colour) => {
-    const bright = (shift) => Math.min(255, ((colour >>> shift) & 255) * BRIGHTER) << shift;
-    return (colour & 0xff000000) | bright(0) | bright(8) | bright(16);
-  });
 
 export class Brush {
   canvas = make("canvas", "motion");
@@ -33,7 +25,7 @@ export class Brush {
   }
 
   /** Read the colours of the page, and take its size. */
-  prepare({ width, height }, zoom, dark) {
+  prepare({ width, height }, zoom) {
     const scale = zoom * (globalThis.devicePixelRatio || 1);
     const size = { width: Math.round(width * scale), height: Math.round(height * scale) };
     if (this.canvas.width !== size.width || this.canvas.height !== size.height)
@@ -42,11 +34,7 @@ export class Brush {
     for (const [i, name] of NAMES.entries())
       this.colours[name] = getComputedStyle(this.probes.children[i]).color;
     this.font = getComputedStyle(this.canvas).fontFamily;
-    if (dark !== this.dark) this.sheets.clear();
-    const { signed, weights } = this.palettes;
-    this.signed = dark ? brightened(signed) : signed;
-    this.weights = weights;
-    Object.assign(this, { dark, scale });
+    this.scale = scale;
   }
 
   clear() {
@@ -56,23 +44,25 @@ export class Brush {
     this.pen.imageSmoothingEnabled = false;
   }
 
+  /** Return the colours of a matrix, or of weights. */
   coloursOf(name) {
-    const most = this.steps.most[name];
-    if (name === "weights") return { low: 0, high: 1, palette: this.weights };
-    return { low: -most, high: most, palette: this.signed };
+    if (name === "weights") return { low: 0, high: 1, palette: this.palettes.weights };
+    return this.signed(this.steps.most[name]);
+  }
+
+  /** Return the colours of numbers up to this size, as the page's theme has them. */
+  signed(most) {
+    return { low: -most, high: most, palette: this.palettes.signed };
   }
 
   /** Return one head's part of a matrix as a picture, a row a word. */
   sheet(name, head) {
     const key = `${name} ${head}`;
     if (!this.sheets.has(key)) {
-      const { S, D, C, value, hidden } = this.steps;
-      const columns = { x: C, out: C, scores: S, weights: S }[name] ?? D;
-      const cells = cellsOf(S, columns, (row, column) => value(name, head, row, column));
+      const { S, widthOf, value, hidden } = this.steps;
+      const cells = cellsOf(S, widthOf(name), (...at) => value(name, head, ...at));
       if (name === "weights") cells.hidden = cellsOf(S, S, (...at) => hidden(head, ...at)).values;
-      const canvas = make("canvas");
-      paintCells(canvas, cells, this.coloursOf(name));
-      this.sheets.set(key, canvas);
+      this.sheets.set(key, painted(cells, this.coloursOf(name)));
     }
     return this.sheets.get(key);
   }

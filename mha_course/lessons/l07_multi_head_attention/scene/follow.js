@@ -2,7 +2,7 @@
 // values. Each thing says how visible it is at a stage.
 
 import { number, svg } from "../../../widgets/dom.js";
-import { boxOf } from "./layout.js";
+import { boxOf, indices } from "./layout.js";
 import { line, outline, rect } from "./shapes.js";
 import { isMade, visibilityOf } from "./stages.js";
 
@@ -19,7 +19,7 @@ const palest =
     Math.min(...names.map((name) => visibilityOf(name, stage)));
 
 /** Return how visible a thing is that is there only with a part. */
-const made = (name, visible) => (stage) => (isMade(name, stage) ? visible(stage) : 0);
+const onceMade = (name, visible) => (stage) => (isMade(name, stage) ? visible(stage) : 0);
 
 /**
  * Return the lines from q to every key, and from the weights to the values.
@@ -28,11 +28,11 @@ const made = (name, visible) => (stage) => (isMade(name, stage) ? visible(stage)
 export function linesOf({ plan, value, word, S }, { row, head, best }) {
   const { q, k, v, scores, weights } = plan.parts;
   const { top, side } = plan;
-  const meets = made("scores", palest("q", "k", "scores"));
-  const mixes = made("context", palest("weights", "v", "context"));
+  const meets = onceMade("scores", palest("q", "k", "scores"));
+  const mixes = onceMade("context", palest("weights", "v", "context"));
   const [cell, tall] = [side / S, v.h / S];
   const [y, bottom, key] = [top + (row + 0.5) * cell, top + side, k.y + k.h + 3];
-  const values = Array.from({ length: S }, (_, j) => value("scores", head, row, j));
+  const values = indices(S).map((j) => value("scores", head, row, j));
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const start = q.x + q.w + 3;
   const things = [];

@@ -2,6 +2,8 @@
 
 import { clamp } from "../../../widgets/dom.js";
 
+export const indices = (count) => Array.from({ length: count }, (_, i) => i);
+
 export const mix = (from, to, share) => from + (to - from) * share;
 
 export const mixBox = (from, to, share) =>
@@ -25,4 +27,12 @@ export function rowOf({ transposed, boxes }, { x, y, w, h }, row) {
   const { rows, columns } = boxes[0][0];
   if (transposed) return { x: x + (row * w) / columns, y, w: w / columns, h };
   return { x, y: y + (row * h) / rows, w, h: h / rows };
+}
+
+/** Return one number of the row of a word in a box. */
+export function cellOf(part, box, row, column) {
+  const { x, y, w, h } = rowOf(part, box, row);
+  const { rows, columns } = part.boxes[0][0];
+  if (part.transposed) return { x, y: y + (column * h) / rows, w, h: h / rows };
+  return { x: x + (column * w) / columns, y, w: w / columns, h };
 }

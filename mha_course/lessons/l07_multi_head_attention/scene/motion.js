@@ -1,10 +1,10 @@
 // What a stage does, as motion: each picture follows from the fraction of the stage that is done, and from nothing else.
 // Every number that is written is a number of this pass.
 
-import { clamp, number } from "../../../widgets/dom.js";
+import { clamp, number, svg } from "../../../widgets/dom.js";
 import { shade } from "../../../widgets/matrix.js";
 import { barsOf, cssOf } from "./bars.js";
-import { boxOf, ease, mix, mixBox, rowOf } from "./layout.js";
+import { boxOf, cellOf, ease, indices, mix, mixBox, rowOf } from "./layout.js";
 import { lookInside } from "./numbers.js";
 import { isUnfolded, stageAt } from "./stages.js";
 
@@ -14,8 +14,6 @@ const CURVES = {
   k: ([x, y], [to, end]) => [[x, y], [x + 90, y], [x + 70, end], [to, end]],
   v: ([x, y], [to, end], low) => [[x, y], [x + 60, low], [to - 200, low + 30], [to, end]],
 }; // prettier-ignore
-
-const indices = (count) => Array.from({ length: count }, (_, i) => i);
 
 /** Return the point of a curve of four points. */
 function pointOf([a, b, c, d], t) {
@@ -47,8 +45,12 @@ export class Motion {
   /** Return where one head's row of a matrix stands when the stage is over; without a head the row of all of them. */
   place(name, row, head) {
     const part = this.parts[name];
-    const unfolded = Number(isUnfolded(name, this.stage));
-    return rowOf(part, head === undefined ? part : boxOf(part, head, this.head, unfolded), row);
+    return rowOf(part, head === undefined ? part : this.box(name, head), row);
+  }
+
+  /** Return where one head's part of a matrix stands when the stage is over. */
+  box(name, head) {
+    return boxOf(this.parts[name], head, this.head, Number(isUnfolded(name, this.stage)));
   }
 
   /** Show the rows of a matrix one after the other, between two fractions; without a head those of all heads. */
@@ -108,20 +110,30 @@ export class Motion {
 
   /** q, k and v are cut; the head that is followed unfolds, the others fold. */
   head_splitting(fraction) {
-    const { brush, H, S } = this;
-    for (const name of ["q", "k", "v"])
-      for (let head = 0; head < H; head++) {
-        const part = this.parts[name];
-        const box = boxOf(part, head, this.head, ease(fraction, 0.3, 1));
-        const pale = head === this.head ? 1 : mix(1, 0.25, ease(fraction, 0.3, 1));
-        brush.faintly(pale, () => {
-          brush.rows(name, head, 0, S, box, part.transposed);
-          brush.frame(box, name);
-        });
-        const cut = ease(fraction, 0.04, 0.25) * (part.transposed ? box.w : box.h);
-        const edge = part.transposed ? { ...box, w: cut, h: 2 } : { ...box, w: 2, h: cut };
-        if (head) brush.fill({ ...edge, x: edge.x - (part.transposed ? 0 : 1) }, brush.colours.ink);
+    const { brush } = this;
+    const unfolded = ease(fraction, 0.3, 1);
+    for (const name of ["q", "k", "v"]) {
+      const boxes = this.heads(name, name, unfolded, mix(1, 0.25, unfolded));
+      for (const { x, y, w, h } of boxes.slice(1)) {
+        const cut = ease(fraction, 0.04, 0.25);
+        const edge = this.parts[name].transposed
+          ? { x, y, w: cut * w, h: 2 }
+          : { x: x - 1, y, w: 2, h: cut * h };
+        brush.fill(edge, brush.colours.ink);
       }
+    }
+  }
+
+  /** Draw all heads of a matrix, the one that is followed so far unfolded, the others so pale; return their boxes. */
+  heads(name, colour, unfolded, pale) {
+    const part = this.parts[name];
+    const boxes = indices(this.H).map((head) => boxOf(part, head, this.head, unfolded));
+    for (const [head, box] of boxes.entries())
+      this.brush.faintly(head === this.head ? 1 : pale, () => {
+        this.brush.rows(name, head, 0, this.S, box, part.transposed);
+        this.brush.frame(box, colour);
+      });
+    return boxes;
   }
 
   /** Numbers of q and k meet as products, which fall into their score; then the row is filled, then all rows. */
@@ -139,17 +151,15 @@ export class Motion {
     this.brush.values("scores", [value], this.cell("scores", j));
   }
 
-  /** Return where a number of the row that is followed stands in a square. */
-  cell(name, j) {
-    const { x, y, w, h } = this.place(name, this.row);
-    return { x: x + (j * w) / this.S, y, w: w / this.S, h };
+  /** Return where a number stands in the matrix of the head that is followed, in its row without another. */
+  cell(name, column, row = this.row) {
+    return cellOf(this.parts[name], this.box(name, this.head), row, column);
   }
 
   multiply(fraction) {
     const { steps, head, row, key, D } = this;
     const { parts, total } = lookInside(steps, { name: "scores", head, row, column: key });
     const { bars, base, most } = barsOf(parts, this.plan.bars);
-    const [q, k] = [this.place("q", row, head), this.place("k", key, head)];
     let fallen = 0;
     for (const [i, bar] of bars.entries()) {
       const late = fraction - (0.1 * i) / bars.length;
@@ -158,10 +168,7 @@ export class Motion {
       const d = Number(bar.name); // not a number where it sums up what has no room
       if (d < D && meets < 1) {
         const to = { ...bar, h: 11 };
-        const [fromQ, fromK] = [
-          { ...q, x: q.x + (d * q.w) / D, w: q.w / D },
-          { ...k, y: k.y + (d * k.h) / D, h: k.h / D },
-        ];
+        const [fromQ, fromK] = [this.cell("q", d), this.cell("k", d, key)];
         const goes = [ease(late, 0.02, 0.16), ease(late, 0.06, 0.2)];
         this.factor("q", row, d, mixBox(fromQ, { ...to, y: base - 33 }, goes[0]), goes[0], meets);
         this.factor("k", key, d, mixBox(fromK, { ...to, y: base - 14 }, goes[1]), goes[1], meets);
@@ -180,9 +187,8 @@ export class Motion {
     const { brush } = this;
     const grown = mixBox({ ...bar, y: base, h: 0 }, bar, meets);
     const box = mixBox(grown, this.cell("scores", this.key), falls);
-    const colours = { low: -most, high: most, palette: brush.signed };
     brush.fill(box, brush.colours.zero);
-    brush.fill(box, cssOf(shade(bar.value, colours)));
+    brush.fill(box, cssOf(shade(bar.value, brush.signed(most))));
     const y = Math.min(bar.y, base) - 4;
     if (!falls) brush.faintly(meets, () => brush.write(number(bar.value), bar.x + 10, y));
   }
@@ -301,33 +307,23 @@ export class Motion {
     const flying = [];
     for (let j = 0; j < S; j++) {
       const weight = this.value("weights", head, row, j);
-      const values = indices(D).map((d) => this.value("v", head, j, d));
+      const own = indices(D).map((d) => this.value("v", head, j, d));
       const pours = ease(fraction, 0.34 + (0.26 * j) / S, 0.54 + (0.26 * j) / S);
       const from = this.place("v", j, head);
       const size = mix(from.h, goal.h * Math.min(1, weight), shrinks);
       const small = { ...from, y: from.y + (from.h - size) / 2, h: size };
       const box = mixBox(small, { ...goal, y: goal.y + (goal.h - size) / 2, h: size }, pours);
-      if (pours === 1) for (const d of sum.keys()) sum[d] += weight * values[d];
-      else
-        flying.push({
-          j,
-          weight,
-          box,
-          values: values.map((value) => value * mix(1, weight, shrinks)),
-        });
+      const values = own.map((value) => value * mix(1, weight, shrinks));
+      if (pours < 1) flying.push({ j, weight, box, values });
+      else for (const d of sum.keys()) sum[d] += values[d];
     }
     if (flying.length < S) brush.values("context", [...sum], goal);
     for (const { j, weight, box, values } of flying) {
       brush.values("v", values, box);
       if (weight > 0.05 && shrinks === 1) {
+        const words = `${number(weight)} × v of ${this.word(j)}`;
         brush.frame(box, "accent");
-        brush.write(
-          `${number(weight)} × v of ${this.word(j)}`,
-          box.x - 6,
-          box.y + box.h / 2 + 4,
-          "accent",
-          "right",
-        );
+        brush.write(words, box.x - 6, box.y + box.h / 2 + 4, "accent", "right");
       }
     }
     this.fill("context", fraction, 0.82, 1, indices(H));
@@ -335,15 +331,8 @@ export class Motion {
 
   /** The contexts of the heads slide side by side. */
   concatenation(fraction) {
-    const { brush, S, H } = this;
-    for (let head = 0; head < H; head++) {
-      const box = boxOf(this.parts.context, head, this.head, 1 - ease(fraction, 0.15, 0.95));
-      const pale = head === this.head ? 1 : mix(0.25, 1, ease(fraction, 0.02, 0.3));
-      brush.faintly(pale, () => {
-        brush.rows("context", head, 0, S, box);
-        brush.frame(box, "line");
-      });
-    }
+    const unfolded = 1 - ease(fraction, 0.15, 0.95);
+    this.heads("context", "line", unfolded, mix(0.25, 1, ease(fraction, 0.02, 0.3)));
   }
 
   /** The rows of all heads go through W_O to out, and x comes around to be added. */
@@ -388,14 +377,7 @@ export class Motion {
 
 /** Return the point at a share of the length of a line from point to point. */
 function along(points, share) {
-  const lengths = points
-    .slice(1)
-    .map(([x, y], i) => Math.hypot(x - points[i][0], y - points[i][1]));
-  let rest = share * lengths.reduce((all, length) => all + length, 0);
-  for (const [i, length] of lengths.entries()) {
-    if (rest <= length)
-      return [0, 1].map((k) => mix(points[i][k], points[i + 1][k], rest / length));
-    rest -= length;
-  }
-  return points.at(-1);
+  const path = svg("path", { d: `M${points.join("L")}` });
+  const { x, y } = path.getPointAtLength(share * path.getTotalLength());
+  return [x, y];
 }

@@ -1,6 +1,7 @@
 // What Python sent, as numbers, and what each number is made of. Nothing here draws.
 
 import { isolateWord, bytesOf, number } from "../../../widgets/dom.js";
+import { indices } from "./layout.js";
 
 const [FEW, MOST] = [9, 16]; // parts of a number that are shown one by one: with words, and without
 
@@ -26,10 +27,11 @@ export function readSteps(state) {
   for (const [name, bytes] of Object.entries(state.arrays))
     arrays[name] = new Float32Array(bytesOf(bytes).buffer);
   const widths = { x: C, out: C, parts: C, scores: S, masked_scores: S, weights: S };
+  const widthOf = (name) => widths[name] ?? D; // of a row of one head's part
   const whole = { x: true, out: true };
   const value = (name, head, row, column) => {
     if (name === "merged") return arrays.merged[row * C + head * D + column]; // the part of a head
-    return arrays[name][((whole[name] ? 0 : head * S) + row) * (widths[name] ?? D) + column];
+    return arrays[name][((whole[name] ? 0 : head * S) + row) * widthOf(name) + column];
   };
   const most = {};
   for (const [name, values] of Object.entries(arrays))
@@ -37,7 +39,7 @@ export function readSteps(state) {
       values.reduce((top, x) => (Number.isFinite(x) ? Math.max(top, Math.abs(x)) : top), 0) || 1;
   const hidden = (head, row, column) => value("masked_scores", head, row, column) === -Infinity;
   const word = (i) => isolateWord(tokens[i], 12);
-  return { ...state, C, arrays, value, most, hidden, word };
+  return { ...state, C, arrays, widthOf, value, most, hidden, word };
 }
 
 /** Keep the largest parts, and sum up the others. */
@@ -48,7 +50,6 @@ function largest(parts, most = FEW) {
   return [...sorted.slice(0, most - 1), { name: `${sorted.length - most + 1} more`, value: rest }];
 }
 
-const indices = (count) => Array.from({ length: count }, (_, i) => i);
 const listed = (parts) =>
   parts.map(({ value }, i) => (i ? signed(value) : number(value))).join(" ");
 const signed = (value) => (value < 0 ? `− ${number(-value)}` : `+ ${number(value)}`);
@@ -123,13 +124,13 @@ function insideOut(steps, { row, column }) {
 
 /** Say what a number is made of: a title, its parts, their total, and all of it as text. */
 export function lookInside(steps, cell) {
-  const made = {
+  const explain = {
     scores: insideScore,
     weights: insideWeight,
     context: insideContext,
     out: insideOut,
   }[cell.name];
-  if (made) return made(steps, cell);
+  if (explain) return explain(steps, cell);
   const total = steps.value(cell.name, cell.head, cell.row, cell.column);
   const of = cell.name === "x" ? "" : ` of head ${cell.head}`;
   const title = `${cell.name} of ${steps.word(cell.row)}, number ${cell.column}${of}`;

@@ -4,29 +4,23 @@
 import { clamp, svg } from "../../../widgets/dom.js";
 import { insideParts } from "./bars.js";
 import { linesOf, rowsOf } from "./follow.js";
-import { boxOf, ease, mix } from "./layout.js";
-import { cellsOf, line, makeImage, outline, rect } from "./shapes.js";
+import { boxOf, cellOf, ease, mix } from "./layout.js";
+import { cellsOf, imageOf, line, outline, painted, rect } from "./shapes.js";
 import { isMade, isUnfolded, stageAt, visibilityOf } from "./stages.js";
 
 const FADE = 0.06; // the fraction of a stage in which what it highlights comes forward
 
 export class Picture {
-  constructor(steps, palettes) {
+  constructor(steps, brush) {
     const id = `hidden-${Math.random().toString(36).slice(2)}`; // it counts in the whole page
-    Object.assign(this, { steps, id, plan: steps.plan });
-    this.weights = { low: 0, high: 1, palette: palettes.weights };
-    this.signed = (most) => ({ low: -most, high: most, palette: palettes.signed });
+    Object.assign(this, { steps, brush, id, plan: steps.plan });
     this.things = []; // {node, at, contents, shows}: how visible it is follows the stage and the head
     this.bands = []; // {node, name, head, home}: stand together, or one is unfolded
     this.merged = [];
     this.texts = [];
     const { width, height, left, top, side, strokes, parts, heads, ramps } = this.plan;
     this.svg = svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "picture" });
-    const stripes = svg("path", {
-      d: "M-1 1L1 -1M0 4L4 0M3 5L5 3",
-      class: "stroke muted",
-      "stroke-width": 1,
-    });
+    const stripes = svg("path", { d: "M-1 1L1 -1M0 4L4 0M3 5L5 3", class: "stroke hatch" });
     const pattern = { id: this.id, width: 4, height: 4, patternUnits: "userSpaceOnUse" };
     this.svg.append(svg("defs", {}, svg("pattern", pattern, stripes)));
     for (const { path, color, width: wide, shows, head } of strokes)
@@ -80,12 +74,8 @@ export class Picture {
     const behind = hatched ? rect("", box, { fill: `url(#${this.id})` }) : rect("zero", box);
     const nodes = [behind, this.imageOf(name, part, head, box)];
     if (name === "context") {
-      const merged = svg(
-        "g",
-        { class: "passive" },
-        rect("zero", box),
-        this.imageOf("merged", part, head, box),
-      );
+      const image = this.imageOf("merged", part, head, box);
+      const merged = svg("g", { class: "passive" }, rect("zero", box), image);
       this.merged.push(merged);
       nodes.push(merged);
     }
@@ -93,34 +83,32 @@ export class Picture {
   }
 
   imageOf(name, part, head, box) {
-    const { steps } = this;
-    const place = (down, right) => (part.transposed ? [right, down] : [down, right]);
-    const valueAt = (down, right) => steps.value(name, head, ...place(down, right));
-    const cells = cellsOf(box.rows, box.columns, valueAt);
-    if (name === "weights")
-      cells.hidden = cellsOf(box.rows, box.columns, (...at) => steps.hidden(head, ...at)).values;
-    const colours = name === "weights" ? this.weights : this.signed(steps.most[name]);
-    const look = name === "weights" ? "" : "signed";
-    return makeImage(cells, colours, box, { class: look, "data-part": name, "data-band": head });
+    const { x, y, w, h } = box;
+    const place = { "data-part": name, "data-band": head };
+    if (part.transposed) {
+      // a row of the sheet is a word, and words stand side by side here
+      const upright = { x: 0, y: 0, w: h, h: w };
+      const transform = `matrix(0 1 1 0 ${x} ${y})`;
+      return imageOf(this.brush.sheet(name, head), upright, { ...place, transform });
+    }
+    return imageOf(this.brush.sheet(name, head), box, place);
   }
 
   addMap(box, head) {
     const { S, value } = this.steps;
-    const cells = cellsOf(S, S, (row, column) => value("weights", head, row, column));
-    const contents = svg("g", {}, makeImage(cells, this.weights, box));
+    const cells = cellsOf(S, S, (...at) => value("weights", head, ...at));
+    const image = imageOf(painted(cells, this.brush.coloursOf("weights")), box);
+    const contents = svg("g", {}, image);
     const node = svg("g", { "data-head": head }, contents, rect("stroke line passive", box));
     this.add(node, "weights", head, 0.55, contents);
   }
 
   addRamp({ x, y, w, weights }) {
-    const colours = weights ? this.weights : this.signed(1);
-    const cells = cellsOf(1, 128, (_, i) => (weights ? i / 127 : (2 * i) / 127 - 1));
+    const colours = weights ? this.brush.coloursOf("weights") : this.brush.signed(1);
+    const cells = cellsOf(1, 128, (_, i) => mix(colours.low, 1, i / 127));
     const box = { x, y, w, h: 8 };
-    this.svg.append(
-      rect("zero", box),
-      makeImage(cells, colours, box, { class: weights ? "" : "signed" }),
-      rect("stroke line", box),
-    );
+    const image = imageOf(painted(cells, colours), box);
+    this.svg.append(rect("zero", box), image, rect("stroke line", box));
   }
 
   addTexts() {
@@ -158,11 +146,11 @@ export class Picture {
     this.lines.style.opacity = since(lines);
     this.inside.style.opacity = cell ? 1 : since(bars);
     this.pointed.replaceChildren(...(cell ? [outline(this.cellBox(cell, stage), "ink")] : []));
-    if (inside !== this.made)
-      this.inside.replaceChildren(
-        ...(inside ? insideParts(inside, this.signed, this.plan.bars) : []),
-      );
-    this.made = inside;
+    if (inside !== this.explained) {
+      const nodes = inside ? insideParts(inside, this.brush, this.plan.bars) : [];
+      this.inside.replaceChildren(...nodes);
+    }
+    this.explained = inside;
   }
 
   /** Light the word that is followed, and let the head that is followed unfold. */
@@ -191,8 +179,8 @@ export class Picture {
     for (const { node, contents, shows, at } of [...this.things, ...this.followed]) {
       node.style.opacity = mix(at(stage - 1), at(stage), stage < 0 ? 1 : fade);
       if (!contents) continue;
-      const made = (at, done) => Number(isMade(shows, at, done));
-      const there = mix(made(stage - 1), made(stage, fraction), stage < 0 ? 1 : fade);
+      const presence = (at, done) => Number(isMade(shows, at, done));
+      const there = mix(presence(stage - 1), presence(stage, fraction), stage < 0 ? 1 : fade);
       contents.style.opacity = there;
       contents.style.visibility = there ? "" : "hidden"; // what is not there yet cannot be pointed at
       node.style.visibility = moves.includes(shows) && fraction < 1 ? "hidden" : "";
@@ -212,13 +200,6 @@ export class Picture {
   cellBox({ name, head, row, column }, stage) {
     const part = this.plan.parts[name];
     const box = boxOf(part, head, this.head, Number(isUnfolded(name, stage)));
-    const { x, y, w, h, rows, columns } = box;
-    const [down, right] = part.transposed ? [column, row] : [row, column];
-    return {
-      x: x + (right * w) / columns,
-      y: y + (down * h) / rows,
-      w: w / columns,
-      h: h / rows,
-    };
+    return cellOf(part, box, row, column);
   }
 }

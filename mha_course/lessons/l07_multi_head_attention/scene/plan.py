@@ -12,6 +12,8 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from matplotlib.path import Path
+
 from mha_course.markup import isolate_word
 from mha_course.plots.figures import SLIDE, STREAMS, style
 
@@ -22,6 +24,8 @@ BANDS = 123  # q, kᵀ, v and context: the head that is followed takes what the 
 FOLDED = 6  # each of the other heads
 GAP = 3
 Part = dict[str, Any]
+Point = tuple[float, float]
+LETTERS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE4: "C", Path.CLOSEPOLY: "Z"}  # of SVG
 
 
 class Sizes(NamedTuple):
@@ -118,13 +122,9 @@ class ScenePlan:
             "around": self.sizes.residual_path,
             "bars": {"top": self.bottom + self.sizes.v_path + 20, "tall": self.sizes.bar},
         }
-        return {
-            **size,
-            **{
-                name: getattr(self, name)
-                for name in ("parts", "heads", "ramps", "strokes", "texts")
-            },
-        }
+        strokes = [{**stroke, "path": _svg(stroke["path"])} for stroke in self.strokes]
+        drawn = {name: getattr(self, name) for name in ("parts", "heads", "ramps", "texts")}
+        return {**size, **drawn, "strokes": strokes}
 
     def _parts(self, C: int) -> dict[str, Part]:
         plain = {"rows": self.S, "columns": C, "bands": 1, "w": WIDE, "y": self.top, "h": self.side}
@@ -163,7 +163,7 @@ class ScenePlan:
         return parts
 
     def _stroke(
-        self, path: str, color: str, shows: str, width: float = 1.5, head: int = -1
+        self, path: Path, color: str, shows: str, width: float = 1.5, head: int = -1
     ) -> None:
         look = {"color": color, "shows": shows, "width": width, "head": head}
         self.strokes.append({"path": path, **look})
@@ -172,16 +172,15 @@ class ScenePlan:
         look = {"color": "muted", "size": 11, "align": "left", **style}
         self.texts.append({"text": text, "x": x, "y": y, "shows": shows, **look})
 
-    def _arrow(
-        self, points: Sequence[tuple[float, float]], color: str, shows: str, head: int
-    ) -> None:
+    def _arrow(self, points: Sequence[Point], color: str, shows: str, head: int) -> None:
         """Draw a line from point to point, straight or as an S, and its tip."""
-        steps = ["M {} {}".format(*points[0])]
+        handles = []
         for (x, y), (to, end) in pairwise(points):
-            steps.append(f"C {(x + to) / 2} {y} {(x + to) / 2} {end} {to} {end}")
-        self._stroke(" ".join(steps), color, shows, head=head)
+            handles += [((x + to) / 2, y), ((x + to) / 2, end), (to, end)]
+        self._stroke(curve([points[0], *handles]), color, shows, head=head)
         x, y = points[-1]
-        self._stroke(f"M {x + 5} {y} L {x - 1} {y - 3} L {x - 1} {y + 3} Z", color, shows, 0, head)
+        tip = triangle((x + 5, y), (x - 1, y - 3), (x - 1, y + 3))
+        self._stroke(tip, color, shows, 0, head)
 
     def _streams(self) -> None:
         """Draw a path for each head from x to q, k and v, and from the context to out."""
@@ -235,21 +234,13 @@ class ScenePlan:
         for i in range(self.S):
             y = self.top + (i + 0.5) * self.side / self.S
             thick = min(3, self.side / self.S / 4)
-            self._stroke(
-                f"M {left} {y - thick} L {left + 20} {y} L {left} {y + thick} Z",
-                "line",
-                "scaling",
-                0,
-            )
-            self._stroke(f"M {left + 20} {y} L {right} {y}", "line", "scaling", 1)
+            funnel = triangle((left, y - thick), (left + 20, y), (left, y + thick))
+            self._stroke(funnel, "line", "scaling", 0)
+            self._stroke(Path([(left + 20, y), (right, y)]), "line", "scaling", 1)
         for n, name in enumerate(names):
             x, high = self.doors[n], self.top - 62 + 18 * n
-            self._stroke(
-                f"M {x} {high + 5} L {x} {self.bottom}",
-                "muted",
-                "scaling",
-                3 if name == "mask" else 1,
-            )
+            door = Path([(x, high + 5), (x, self.bottom)])
+            self._stroke(door, "muted", "scaling", 3 if name == "mask" else 1)
             self._write(name, x - 2, high, "scaling")
 
     def _residual(self) -> None:
@@ -257,23 +248,19 @@ class ScenePlan:
         end = self.parts["out"]["x"] + WIDE
         centre = LEFT + WIDE / 2
         x = end + 18
-        left = end + 10
-        right = end + 26
         y = self.middle
         above = self.sizes.residual_path
-        path = f"M {centre} {self.top - 26} L {centre} {above} L {x} {above} L {x} {y - 14}"
-        self._stroke(f"{path} M {end + 4} {y} L {left} {y}", "line", "residual")
-        self._stroke(
-            f"M {x} {y - 9} L {x - 3} {y - 15} L {x + 3} {y - 15} Z",
-            "muted",
-            "residual",
-            0,
-        )
-        high = y - 10.7  # handles with which two curves make a circle
-        low = y + 10.7
-        ring = f"M {left} {y} C {left} {high} {right} {high} {right} {y}"
-        plus = f"M {x - 4} {y} L {x + 4} {y} M {x} {y - 4} L {x} {y + 4}"
-        self._stroke(f"{ring} C {right} {low} {left} {low} {left} {y} {plus}", "muted", "residual")
+        around = Path([(centre, self.top - 26), (centre, above), (x, above), (x, y - 14)])
+        self._stroke(around, "line", "residual")
+        self._stroke(Path([(end + 4, y), (x - 8, y)]), "line", "residual")
+        tip = triangle((x, y - 9), (x - 3, y - 15), (x + 3, y - 15))
+        self._stroke(tip, "muted", "residual", 0)
+        for path in (
+            Path.circle((x, y), 8),
+            Path([(x - 4, y), (x + 4, y)]),
+            Path([(x, y - 4), (x, y + 4)]),
+        ):
+            self._stroke(path, "muted", "residual")
         self._write("x is added", centre + 12, above + 16, "residual")
 
     def _label(self, name: str, part: Part, shape: str) -> None:
@@ -319,6 +306,26 @@ class ScenePlan:
             self._write(name, ramp["x"] + width / 2, 78, align="center")
             self._write(high, ramp["x"] + width, 78, align="right")
         return ramps
+
+
+def triangle(*corners: Point) -> Path:
+    """Return the path around three corners."""
+    return Path([*corners, corners[0]], closed=True)
+
+
+def curve(points: Sequence[Point]) -> Path:
+    """Return a curve through every third point, with two handles before each."""
+    return Path(points, [Path.MOVETO, *[Path.CURVE4] * (len(points) - 1)])
+
+
+def _svg(path: Path) -> str:
+    """Write a path as SVG does."""
+    segments = []
+    for numbers, code in path.iter_segments(simplify=False):
+        segments.append(LETTERS[code])
+        if code != Path.CLOSEPOLY:
+            segments += map(str, numbers)
+    return " ".join(segments)
 
 
 def _boxes(part: Part, followed: int | None = None) -> list[dict[str, float]]:

@@ -2,23 +2,28 @@
 
 import { make, svg } from "../../../widgets/dom.js";
 import { paintCells } from "../../../widgets/matrix.js";
-
-/** Return an image with a pixel a cell. */
-export function makeImage(cells, colours, { x, y, w, h }, attributes = {}) {
-  const canvas = make("canvas");
-  paintCells(canvas, cells, colours);
-  const box = { x, y, width: w, height: h, preserveAspectRatio: "none", href: canvas.toDataURL() };
-  return svg("image", { ...box, ...attributes });
-}
+import { indices } from "./layout.js";
 
 /** Return a matrix whose numbers are asked for, cell by cell. */
 export const cellsOf = (rows, columns, valueAt) => ({
-  values: Array.from({ length: rows * columns }, (_, i) =>
-    valueAt(Math.floor(i / columns), i % columns),
-  ),
+  values: indices(rows * columns).map((i) => valueAt(Math.floor(i / columns), i % columns)),
   rows,
   columns,
 });
+
+/** Return a canvas with a pixel a cell. */
+export function painted(cells, colours) {
+  const canvas = make("canvas");
+  paintCells(canvas, cells, colours);
+  return canvas;
+}
+
+/** Return a canvas as an image that fills a box; `attributes` may place it otherwise. */
+export const imageOf = (canvas, { x, y, w, h }, attributes = {}) =>
+  svg("image", {
+    ...{ x, y, width: w, height: h, preserveAspectRatio: "none", href: canvas.toDataURL() },
+    ...attributes,
+  });
 
 export const rect = (name, { x, y, w, h }, attributes = {}) =>
   svg("rect", { class: name, x, y, width: w, height: h, ...attributes });

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,12 +12,11 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from mha_course.lessons.l07_multi_head_attention.scene.plan import WIDTH, ScenePlan
+from mha_course.lessons.l07_multi_head_attention.scene.plan import WIDTH, ScenePlan, curve, triangle
 from mha_course.plots.figures import ACCENT, HATCH, INK, SMALL, STREAMS, TEXT, new_figure
 from mha_course.plots.scales import WEIGHTS, signed
 
 COLORS = {**STREAMS, "ink": INK, "muted": "#667085", "line": "#c6cad2", "accent": ACCENT}
-COMMANDS = {"M": Path.MOVETO, "L": Path.LINETO, "C": Path.CURVE4, "Z": Path.CLOSEPOLY}
 Stages = Mapping[str, NDArray[np.float64]]
 
 
@@ -65,18 +63,12 @@ def attention_scene(
     return figure
 
 
-def _stroke(ax: Axes, path: str, color: str, width: float, alpha: float, zorder: float = 1) -> None:
-    """Draw an SVG's path of the commands M, L, C and Z; one without a width is filled."""
-    vertices, codes = [], []
-    for command, numbers in re.findall(r"([MLCZ])([^MLCZ]*)", path):
-        points = [float(number) for number in numbers.split()] or [0.0, 0.0]
-        vertices += list(zip(points[::2], points[1::2], strict=True))
-        codes += [COMMANDS[command]] * (len(points) // 2)
+def _stroke(
+    ax: Axes, path: Path, color: str, width: float, alpha: float, zorder: float = 1
+) -> None:
+    """Draw a path; one without a width is filled."""
     line = {"edgecolor": color if width else "none", "facecolor": "none" if width else color}
-    shape = PathPatch(
-        Path(vertices, codes), linewidth=0.8 * width, alpha=alpha, zorder=zorder, **line
-    )
-    ax.add_patch(shape)
+    ax.add_patch(PathPatch(path, linewidth=0.8 * width, alpha=alpha, zorder=zorder, **line))
 
 
 def _write(ax: Axes, texts: Sequence[Mapping[str, Any]], follow: int, head: int) -> None:
@@ -175,20 +167,20 @@ def _follow(ax: Axes, plan: ScenePlan, stages: Stages, head: int, row: int) -> N
     for j, (size, share) in enumerate(zip(sizes, shares, strict=True)):
         at = parts["scores"]["x"] + (j + 0.5) * cell
         middle = (y + key) / 2
-        path = f"M {start} {y} C {(start + at) / 2} {middle} {at} {middle} {at} {key}"
-        _stroke(ax, path, ACCENT, 0.6 + 3 * size, 0.2 + 0.7 * size, 4)
+        line = curve([(start, y), ((start + at) / 2, middle), (at, middle), (at, key)])
+        _stroke(ax, line, ACCENT, 0.6 + 3 * size, 0.2 + 0.7 * size, 4)
         at = parts["weights"]["x"] + (j + 0.5) * cell
         end = v["y"] + (j + 0.5) * v["h"] / len(numbers)
-        path = f"M {at} {y + cell / 2} C {at} {below} {v['x'] - 60} {end} {v['x'] - 3} {end}"
+        line = curve([(at, y + cell / 2), (at, below), (v["x"] - 60, end), (v["x"] - 3, end)])
         if share > 0.005:
-            _stroke(ax, path, ACCENT, 0.8 + 5 * share, 0.3 + 0.6 * share, 4)
+            _stroke(ax, line, ACCENT, 0.8 + 5 * share, 0.3 + 0.6 * share, 4)
     own = v["boxes"][head][head]
     band = own["x"] + own["w"] / 2
     low = y + cell / 2 + 3
-    _stroke(ax, f"M {band} {v['y'] - 2} L {band} {low + 5}", ACCENT, 3, 1, 4)
-    _stroke(ax, f"M {band} {low} L {band - 4} {low + 7} L {band + 4} {low + 7} Z", ACCENT, 0, 1, 4)
+    _stroke(ax, Path([(band, v["y"] - 2), (band, low + 5)]), ACCENT, 3, 1, 4)
+    tip = triangle((band, low), (band - 4, low + 7), (band + 4, low + 7))
+    _stroke(ax, tip, ACCENT, 0, 1, 4)
     for source, target in (("x", "q"), ("scores", "weights"), ("context", "out")):
         if source in parts:
             start = parts[source]["x"] + parts[source]["w"] + 3
-            path = f"M {start} {y} L {parts[target]['x'] - 3} {y}"
-            _stroke(ax, path, ACCENT, 1.5, 1, 4)
+            _stroke(ax, Path([(start, y), (parts[target]["x"] - 3, y)]), ACCENT, 1.5, 1, 4)

@@ -19,13 +19,13 @@ class _Calls(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.made: list[tuple[str, tuple[Any, ...], Any]] = []
+        self.calls: list[tuple[str, tuple[Any, ...], Any]] = []
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         result = function(*args, **(kwargs or {}))
-        self.made.append((getattr(function, "__name__", ""), tuple(args), result))
+        self.calls.append((getattr(function, "__name__", ""), tuple(args), result))
         return result
 
 
@@ -37,7 +37,7 @@ def stages_of(function: Callable[..., Any], **values: Any) -> dict[str, Any] | N
     made out takes what was merged. None where the function returned None. Steps that are returned
     with their x are ``given``, by the course.
     """
-    with _Calls() as calls:
+    with _Calls() as seen:
         result = function(**values)
     if result is None:
         return None
@@ -52,18 +52,18 @@ def stages_of(function: Callable[..., Any], **values: Any) -> dict[str, Any] | N
     out, weights = result
     stages = {"out": out, "weights": weights}
     x = None
-    for name, inputs, made in calls.made:
-        if name == "softmax" and made is weights:
+    for name, inputs, output in seen.calls:
+        if name == "softmax" and output is weights:
             stages["masked_scores"] = inputs[0]
         if name not in PRODUCTS or not all(isinstance(tensor, Tensor) for tensor in inputs[:2]):
             continue
         left, right, *_ = inputs
         if left is weights:
-            stages |= {"v": right, "context": made}
-        elif made is out:
+            stages |= {"v": right, "context": output}
+        elif output is out:
             stages["merged"] = left
-        elif "v" not in stages and made.shape == weights.shape:
-            stages |= {"q": left, "k": right.mT, "scores": made, "x": x}
+        elif "v" not in stages and output.shape == weights.shape:
+            stages |= {"q": left, "k": right.mT, "scores": output, "x": x}
         elif left.shape == out.shape:
             x = left
     return stages

@@ -8,6 +8,7 @@ import { showValues } from "../../../widgets/protocol.js";
 import { Stage } from "../../../widgets/stage.js";
 import { Brush } from "./brush.js";
 import { makeFullScreen } from "./full_screen.js";
+import { indices } from "./layout.js";
 import { Motion } from "./motion.js";
 import { lookInside, readSteps, strongest } from "./numbers.js";
 import { Picture } from "./picture.js";
@@ -19,8 +20,7 @@ import { Walk } from "./walk.js";
  * @property {Object<string, string>} colours Of x, q, k, v, context and out, and the accent.
  * @property {boolean} asks Whether there is a learner's function.
  * @property {import("../../../widgets/controls.js").ControlSpec[]} controls The field for a sentence, where the function takes one.
- * @property {DataView} weights 256 colours from 0 to 1, four bytes a colour.
- * @property {DataView} signed 256 colours from -1 to 1.
+ * @property {Object<string, DataView>} palettes weights, signed and signed_on_dark: 256 colours each, four bytes a colour.
  *
  * @typedef {object} SceneEvent The learner's function is to be called.
  * @property {{ sentence: string }} [moved] With this sentence, where it takes one.
@@ -36,8 +36,8 @@ class Scene extends Stage {
   constructor({ model, el }) {
     super(model);
     this.hover = this.cursor = null;
-    const { signed, weights, controls } = model.get("options");
-    this.palettes = palettesOf({ signed, weights });
+    const { palettes, controls } = model.get("options");
+    this.palettes = palettesOf(palettes);
     this.brush = new Brush(this.palettes);
     this.motion = new Motion(this.brush);
     this.walk = new Walk(
@@ -119,7 +119,7 @@ class Scene extends Stage {
     };
     const move = (down, right) => () => {
       const { row: y, column: x } = this.cursor;
-      const last = this.widthOf(this.cursor.name) - 1;
+      const last = this.steps.widthOf(this.cursor.name) - 1;
       this.lookAt({
         ...this.cursor,
         row: clamp(y + down, 0, S - 1),
@@ -179,17 +179,10 @@ class Scene extends Stage {
     if (row < 0 || !name) return null;
     if (name === "scores" || name === "weights")
       return { name, head, row, column: strongest(this.steps, head, row)?.column ?? 0 };
-    const sizes = Array.from({ length: this.widthOf(name) }, (_, i) =>
+    const sizes = indices(this.steps.widthOf(name)).map((i) =>
       Math.abs(this.steps.value(name, head, row, i)),
     );
     return { name, head, row, column: sizes.indexOf(Math.max(...sizes.filter(Number.isFinite))) };
-  }
-
-  /** Count the numbers in a row of one head's part of a matrix. */
-  widthOf(name) {
-    const { transposed, boxes } = this.steps.plan.parts[name];
-    const { rows, columns } = boxes[0][0];
-    return transposed ? rows : columns;
   }
 
   lookAt(cursor) {
@@ -219,17 +212,12 @@ class Scene extends Stage {
     const before = this.steps?.words;
     this.steps = readSteps(state);
     if (before) this.keepWord(before, state.words);
-    this.brush.take(this.steps);
-    this.picture = new Picture(this.steps, this.palettes);
-    this.board.replaceChildren(this.picture.svg, this.brush.canvas);
+    this.makePicture();
     this.size = null; // it is drawn when its size is known
     const { S, H, tokens } = this.steps;
-    const options = Array.from(
-      { length: S },
-      (_, i) => new Option(`${i + 1} ${isolateWord(tokens[i], 16)}`, i),
-    );
+    const options = indices(S).map((i) => new Option(`${i + 1} ${isolateWord(tokens[i], 16)}`, i));
     this.words.replaceChildren(new Option("no word", -1), ...options);
-    const buttons = Array.from({ length: H }, (_, h) =>
+    const buttons = indices(H).map((h) =>
       makeButton("", `${h}`, () => this.put({ head: h }), `head ${h}`),
     );
     this.heads.replaceChildren(make("span", "", "Head"), ...buttons);
@@ -237,6 +225,14 @@ class Scene extends Stage {
   }
 
   // What is shown.
+
+  /** Make the picture of these numbers, in the colours of the page's theme. */
+  makePicture() {
+    this.brush.take(this.steps);
+    this.picture = new Picture(this.steps, this.brush);
+    this.board.replaceChildren(this.picture.svg, this.brush.canvas);
+    this.theme = this.palettes.signed;
+  }
 
   view() {
     const get = (name, low, high) => clamp(this.model.get(name), low, high);
@@ -258,12 +254,12 @@ class Scene extends Stage {
     const { clientWidth, clientHeight } = this.paper;
     const { width, height } = this.steps.plan;
     const most = this.root.classList.contains("full") ? clientHeight / height : MOST;
-    const dark = getComputedStyle(this.root).getPropertyValue("--dark").trim() === "1";
     this.narrow = clientWidth / width < LEAST;
     this.size = clientWidth && clamp(clientWidth / width, LEAST, Math.max(most, LEAST));
     if (!this.size) return; // it is out of sight
     const grown = this.board.getBoundingClientRect().width / this.board.offsetWidth || 1; // on a slide
-    this.brush.prepare(this.steps.plan, this.size * grown, dark);
+    if (this.theme !== this.palettes.signed) this.makePicture();
+    this.brush.prepare(this.steps.plan, this.size * grown);
     this.root.classList.toggle("narrow", this.narrow);
     this.picture.zoom(this.size);
     this.board.style.setProperty("--zoom", this.size);

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import traitlets
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import nn
 
 from mha_course import plots
-from mha_course.attention import AttentionSteps
+from mha_course.attention import AttentionSteps, head_contributions, split_heads
 from mha_course.datasets.grammar import words_of
 from mha_course.errors import require
 from mha_course.lessons.l07_multi_head_attention.scene.plan import ScenePlan
@@ -93,8 +94,7 @@ class AttentionScene(CourseWidget):
             "colours": {**STREAMS, "accent": plots.ACCENT},
             "asks": recompute is not None,
             "controls": [control.spec() for control in controls],
-            "weights": palettes()["plain"],
-            "signed": _signed_on_paper(),
+            "palettes": _palettes(),
         }
         self._yours: tuple[str, ...] = ()  # the stages that the learner's function made
         super().__init__(controls, options=options, row=row, head=head)
@@ -144,10 +144,9 @@ class AttentionScene(CourseWidget):
     def _parts_of_out(self) -> Arrays:
         """Return what each head adds to out, (H, S, C), and the bias, (C,)."""
         assert self._out_proj is not None
-        weight = self._out_proj.weight.detach().cpu().double().numpy()  # (C, C) as (out, in)
-        merged = np.split(self._shown["merged"], self._sizes["H"], axis=1)
-        columns = np.split(weight, self._sizes["H"], axis=1)
-        parts = np.stack([m @ w.T for m, w in zip(merged, columns, strict=True)])  # (H, S, C)
+        weight = self._out_proj.weight.detach().cpu().double()  # (C, C)
+        merged = split_heads(torch.from_numpy(self._shown["merged"])[None], self._sizes["H"])
+        parts = head_contributions(merged, weight)[0].numpy()  # (H, S, C)
         bias = self._out_proj.bias
         # a learner may leave the bias out
         rest = self._shown["out"] - parts.sum(0)
@@ -175,11 +174,11 @@ class AttentionScene(CourseWidget):
         """Show the stages that were found; where none were, the course's of the given sentence."""
         words = words_of(self.values["sentence"]) if self.values else self._given_words
         given = self._given if words == self._given_words else {}
-        found = {name: result[name] for name in (*NAMES, "x") if result.get(name) is not None}
+        stages = {name: result[name] for name in (*NAMES, "x") if result.get(name) is not None}
         if given:  # and so is x
-            found.pop("x", None)
+            stages.pop("x", None)
         sizes = self._sizes | {"S": len(words)}
-        yours = self._read(found, sizes)
+        yours = self._read(stages, sizes)
         # A softmax of the learner's own shows no scores: they follow up to a constant a row.
         if "weights" in yours and "masked_scores" not in yours:
             with np.errstate(divide="ignore"):
@@ -213,9 +212,11 @@ class AttentionScene(CourseWidget):
         return attention_scene(self._shown, numbered(self._words), head=head, follow=row)
 
 
-def _signed_on_paper() -> bytes:
-    """Return the signed palette as its two ends that fade: 0 is the page's paper, light or dark."""
+def _palettes() -> dict[str, bytes]:
+    """Return the palettes; of the signed ones the two ends fade, so that 0 is the page's paper."""
     numbers = np.linspace(-1, 1, 256)
     colours = colormap("signed")(np.sign(numbers) / 2 + 0.5)
     colours[:, 3] = np.abs(numbers) ** 0.7
-    return as_bytes(colours)
+    on_dark = np.minimum(colours * (1.5, 1.5, 1.5, 1), 1)
+    signed = {"signed": as_bytes(colours), "signed_on_dark": as_bytes(on_dark)}
+    return {"weights": palettes()["plain"], **signed}
