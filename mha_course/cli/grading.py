@@ -356,23 +356,19 @@ def main(argv: Sequence[str]) -> int:
     about = "Judge the notebooks of a class, each learner in a sandbox; write tables and pages."
     parser = argparse.ArgumentParser(prog="python3 -m mha_course grade", description=about)
     text = "has NAME.ipynb, or NAME/*.ipynb, for each learner"
-    parser.add_argument("folder", metavar="FOLDER", help=text)
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help=text)
     text = "where grades.csv, class.html and feedback/NAME.html go"
-    parser.add_argument("--out", required=True, help=text)
+    parser.add_argument("--out", required=True, type=Path, help=text)
     text = "a .csv with a column name, and one id if you like, for the whole class"
-    parser.add_argument("--roster", metavar="TABLE", help=text)
+    parser.add_argument("--roster", metavar="TABLE", type=Path, help=text)
     text = f"how many learners are judged side by side (processors, at most {MOST_JOBS})"
     parser.add_argument("--jobs", metavar="N", type=int, choices=range(1, 65), help=text)
     text = "run answers with all that you may do yourself: only for notebooks that you trust"
     parser.add_argument("--unconfined", action="store_true", help=text)
-    # the folder in which the command was given
-    parser.add_argument("--beside", default=".", help=argparse.SUPPRESS)
     chosen = parser.parse_args(argv)
-    beside = Path(chosen.beside)
-    folder, out = beside / chosen.folder, beside / chosen.out
-    roster = beside / chosen.roster if chosen.roster else None
+    folder, out, confined = chosen.folder, chosen.out, not chosen.unconfined
     try:
-        rows = grade(folder, out, confined=not chosen.unconfined, roster=roster, jobs=chosen.jobs)
+        rows = grade(folder, out, confined=confined, roster=chosen.roster, jobs=chosen.jobs)
     except (ShapeError, OSError) as error:
         print(f"mha_course: {error}", file=sys.stderr)
         if "cannot be confined" in str(error):

@@ -99,16 +99,10 @@ def _reset(arguments: list[str]) -> int:
     return reset_lesson(parser.parse_args(arguments).lesson)
 
 
-def _module(name: str, *first: str, paths: bool = False) -> Callable[[list[str]], int]:
+def _module(name: str, *first: str) -> Callable[[list[str]], int]:
     """Return a command that is a module of the environment; its paths are those of the caller."""
-
-    def run(arguments: list[str]) -> int:
-        given = [*first, *arguments]
-        if paths:
-            given.append(f"--beside={os.getcwd()}")
-        return _in_venv(set_up(), f"mha_course.cli.{name}", *given)
-
-    return run
+    module = f"mha_course.cli.{name}"
+    return lambda arguments: _in_venv(set_up(), module, *first, *arguments, folder=Path.cwd())
 
 
 COMMANDS = {  # each with what help says of it
@@ -121,8 +115,8 @@ COMMANDS = {  # each with what help says of it
         "train the model of the running example (for maintainers)",
     ),
     "slides": (_module("slides"), "build lecture decks in decks/ (for lecturers)"),
-    "site": (_module("site", paths=True), "write the reading site (for lecturers)"),
-    "grade": (_module("grading", paths=True), "judge the notebooks of a class (for lecturers)"),
+    "site": (_module("site"), "write the reading site (for lecturers)"),
+    "grade": (_module("grading"), "judge the notebooks of a class (for lecturers)"),
 }
 
 
@@ -336,11 +330,17 @@ def run_tests(python: Path, further: Sequence[str] = (), extent: str | None = No
     return _in_venv(python, "pytest", *options, *further)
 
 
-def _in_venv(python: Path, module: str, *arguments: str) -> int:
-    """Run a module of the environment in the course's folder until it ends."""
-    process = subprocess.Popen(
-        [python, "-m", module, *arguments], cwd=ROOT, env=_environment(python)
-    )
+def _in_venv(python: Path, module: str, *arguments: str, folder: Path | None = None) -> int:
+    """Run a module of the environment until it ends, in the course's folder or in another.
+
+    In another, a file of the caller's may be called torch.py, so none is imported from there.
+    """
+    environment = _environment(python)
+    command = [python, "-m", module, *arguments]
+    if folder:
+        environment["PYTHONPATH"] = str(ROOT)
+        command.insert(1, "-P")
+    process = subprocess.Popen(command, cwd=folder or ROOT, env=environment)
     while True:
         try:
             return process.wait()

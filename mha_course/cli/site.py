@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import tomllib
-from argparse import SUPPRESS, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -39,7 +39,6 @@ PARTS = {0: "Part I: the module, step by step", 8: "Part II: what is built on it
 SUMMARY = "summary.html"  # a page of its own, to print
 SHEETS = ("base.css", "site.css")
 _BADGE = re.compile(r"\[!\[Open in (\w+)\]\([^)]*\)\]\(([^)]+)\)")
-_ROW = re.compile(r"^\| \d+ \| \[[^]]+\]\(notebooks/(\w+)\.ipynb\) \| (.+?) \| (\d+) \|$", re.M)
 _ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16' fill='none' "
     "stroke='%230b7285' stroke-width='2.4'%3E%3Cpath d='M2 13C2 1 14 1 14 13'/%3E%3C/svg%3E"
@@ -233,12 +232,13 @@ def _link(page: Page, rel: str, word: str) -> str:
 
 def _index(pages: Sequence[Page], address: str) -> str:
     readme = (launch.ROOT / "README.md").read_text(encoding="utf-8")
-    about = {name: (text, minutes) for name, text, minutes in _ROW.findall(readme)}
+    table = [line.strip("| ").split(" | ") for line in readme.splitlines()]
+    about = {int(row[0]): row[2:] for row in table if row[0].isdecimal()}
     first = next((block for block in pages[0].blocks if block.startswith('<div class="live"')), "")
     rows = ""
     for page in pages:
         number = int(page.name[:2])
-        text, minutes = about[page.name]
+        text, minutes = about[number]
         rows += f"</ul><h2>{PARTS[number]}</h2><ul>" if number in PARTS else ""
         rows += (
             f'<li><a href="{page.name}.html">{escape(page.title)}</a> '
@@ -283,14 +283,12 @@ def main(argv: Sequence[str]) -> int:
     """Build the site and say where it lies; return the exit status."""
 
     def run(chosen: Namespace) -> str:
-        out = Path(chosen.beside) / chosen.out
-        build(chosen.numbers, out, chosen.address.rstrip("/") + "/", saved=chosen.saved)
-        return f"The site is in {out}: open index.html there. It needs no network."
+        build(chosen.numbers, chosen.out, chosen.address.rstrip("/") + "/", saved=chosen.saved)
+        return f"The site is in {chosen.out}: open index.html there. It needs no network."
 
     options: dict[str, dict[str, Any]] = {
         "out": {"required": True, "type": Path, "help": "the folder to write"},
         "address": {"default": address_of_pages(), "help": "where it will be published"},
-        "beside": {"default": ".", "help": SUPPRESS},  # where out begins
     }
     return rendering.command("site", argv, run, **options)
 

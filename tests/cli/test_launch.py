@@ -260,7 +260,7 @@ def started(monkeypatch):
     modules = []
     monkeypatch.setattr(launch, "set_up", lambda: Path("python"))
     monkeypatch.setattr(
-        launch, "_in_venv", lambda python, *arguments: modules.extend(arguments) or 3
+        launch, "_in_venv", lambda python, *arguments, **_: modules.extend(arguments) or 3
     )
     return modules
 

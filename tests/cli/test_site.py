@@ -72,13 +72,6 @@ def test_pictures_of_widgets_lead_to_their_places_on_the_site(path, saved):
     assert "Move it on" not in text
 
 
-def test_the_workflow_publishes_what_the_command_writes():
-    text = (ROOT / ".github/workflows/site.yml").read_text()
-    written = re.search(r"run: python3 -m mha_course site --out (\S+)$", text, re.M)[1]
-    assert f"path: {written}\n" in text
-    assert all(re.search(r"@v\d+\.\d+\.\d+$", used) for used in re.findall(r"uses: (.*)", text))
-
-
 def test_nothing_is_loaded_from_anywhere(saved):
     for path in saved.glob("*.html"):
         page = Tags(path.read_text())

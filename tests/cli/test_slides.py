@@ -21,11 +21,6 @@ from mha_course.exercises import catalogue, hint_ladder
 ROOT = Path(__file__).resolve().parents[2]
 BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
 FORMULA = re.compile(r"\$\$.+?\$\$|\$[^$]+?\$", re.DOTALL)
-ASKS = re.compile(
-    r"\b(?:[Cc]hoose (?:an?|the|whom)|[Tt]hen type|[Tt]urn a dial|[Nn]ow "
-    r"try|[Cc]lick|[Dd]rag|[Pp]aint|[Tt]ype other|[Pp]oint at|[Tt]ry (?:it|all of)|[Mm]ove "
-    r"(?:the|both|D)|[Ss]tep through|arrow keys|returns nothing yet)\b"
-)
 
 
 def plain(page):
@@ -58,25 +53,16 @@ def open_deck(offline_page, deck):
     return open_page
 
 
-def test_every_lesson_becomes_a_deck_and_the_index_lists_it(tmp_path):
-    built = slides.build(saved=True, folder=tmp_path)
-    assert [path.stem for path in built] == [*(path.stem for path in LESSONS), "index"]
+def test_every_lesson_becomes_a_deck_and_the_index_lists_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(slides.build.__kwdefaults__, "folder", tmp_path)
+    assert slides.main(["--saved"]) == 0
+    assert str(tmp_path / "index.html") in capsys.readouterr().out
+    names = sorted(path.stem for path in tmp_path.iterdir())
+    assert names == [*(path.stem for path in LESSONS), "index"]
     index = (tmp_path / "index.html").read_text()
     for path in LESSONS:
         title = re.match(r"# (.+)", read(path).cells[0].source)[1]
         assert f'<a href="{path.stem}.html">{title}</a>' in index
-
-
-@pytest.mark.parametrize("path", **BY_NAME)
-def test_minutes_make_a_lecture(path):
-    cells = read(path).cells
-    minutes = sum(
-        cell.metadata.get("lecture", {}).get("minutes", 0)
-        for cell in cells
-        if cell.metadata.slideshow.slide_type != "skip"
-    )
-    assert 15 <= minutes <= 45
-    assert minutes < int(re.search(r"About (\d+) minutes", cells[0].source)[1])
 
 
 @pytest.mark.parametrize("path", **BY_NAME)
@@ -113,12 +99,9 @@ def test_solutions_are_there_for_whoever_asks(path, deck):
 
 
 @pytest.mark.parametrize("path", **BY_NAME)
-def test_no_slide_asks_for_what_a_slide_cannot_do(path):
-    found = [
-        plain("".join(part.html for part in slide.parts))
-        for slide in slides.slides(read(path), path.stem)
-    ]
-    assert [text for text in found if ASKS.search(text)] == []
+def test_no_slide_has_two_pictures(path):
+    for slide in slides.slides(read(path), path.stem):
+        assert sum(part.kind in ("picture", "live") for part in slide.parts) <= 1, slide.heading
 
 
 def test_keys_move(open_deck):
@@ -257,18 +240,6 @@ def test_a_lesson_that_does_not_exist_is_one_clear_message(capsys, tmp_path, mon
     assert told.startswith("mha_course: lesson 99: there is none. expected one of 00, 01, 02")
     assert told.endswith("got 99, fix: choose one\n")
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_the_command_writes_what_was_asked_for(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(slides.build.__kwdefaults__, "folder", tmp_path)
-    assert slides.main(["5", "07", "--solutions", "--saved"]) == 0
-    names = ["05_weighted_sum.html", "07_multi_head_attention.html", "index.html"]
-    told = capsys.readouterr().out
-    assert told.splitlines()[:2] == [f"built {name}" for name in names[:2]]
-    assert str(tmp_path / "index.html") in told
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
-    assert "A solution of" in (tmp_path / names[0]).read_text()
 
 
 def test_kinds_of_cells_become_what_they_say():

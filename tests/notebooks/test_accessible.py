@@ -7,19 +7,14 @@ What needs a browser is in test_pages.py (keys, names, marks of the focus) and i
 
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import nbformat
 import pytest
 from lessons import LESSONS, prose, read
 
-from mha_course import widgets
 from mha_course.cli import authoring
 
-HERE = Path(widgets.__file__).parent
 EMPTY_WORDS = {"here", "this", "link", "click here", "more", "this page", "read more", "see here"}
-PLAYS = re.compile(r"setInterval\(")
-MOVES = re.compile(r"\.animate\(|\b(?:animation|transition)\s*:|@keyframes|behavior:\s*.smooth")
 
 
 def headings(notebook):
@@ -117,55 +112,3 @@ def test_a_page_beside_the_lessons_can_be_read_without_seeing_it(name):
         *link_problems(page.cells[0].source),
     ]
     assert problems == []
-
-
-WRONG = {
-    "two titles": ("# a\n\n# b", None),
-    "no title": ("## a", None),
-    "a level left out": ("# a\n\n### b", None),
-    "no alt in markdown": ("# a\n\n![](x.png)", None),
-    "no alt in HTML": ("# a\n\n<img src='x.png'>", None),
-    "here": ("# a\n\nSee [here](x.html).", None),
-    "an address": ("# a\n\n[https://example.org](https://example.org)", None),
-    "a badge without words": ("# a\n\n[![](x.svg)](y.html)", None),
-    "a bare table": (
-        "# a",
-        [
-            nbformat.v4.new_output(
-                "display_data", {"text/html": "<table><tr><td>1</td></tr></table>"}
-            )
-        ],
-    ),
-}
-
-
-@pytest.mark.parametrize("how", WRONG)
-def test_what_cannot_be_read_is_noticed(how):
-    text, outputs = WRONG[how]
-    cells = [
-        nbformat.v4.new_markdown_cell(text),
-        nbformat.v4.new_code_cell("", outputs=outputs or []),
-    ]
-    notebook = nbformat.v4.new_notebook(cells=cells)
-    assert [*heading_problems(notebook), *picture_problems(notebook), *link_problems(text)]
-
-
-def test_code_is_no_heading_and_no_link():
-    text = (
-        "# a\n\n```python\n### not a heading\n```\n\n`[here](x)` and ![A line](x.png) and [lesson "
-        "3](03.ipynb)"
-    )
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])
-    assert [*heading_problems(notebook), *picture_problems(notebook), *link_problems(text)] == []
-
-
-@pytest.mark.parametrize(
-    "path", sorted([*HERE.rglob("*.js"), *HERE.rglob("*.css")]), ids=lambda path: path.name
-)
-def test_what_moves_by_itself_asks_whether_it_may(path):
-    text = path.read_text(encoding="utf-8")
-    assert not MOVES.search(text) or "prefers-reduced-motion" in text
-    scripts = "".join(one.read_text(encoding="utf-8") for one in path.parent.glob("*.js"))
-    assert (
-        not PLAYS.search(text) or "prefers-reduced-motion" in scripts
-    )  # who plays a picture need not draw it
