@@ -26,7 +26,9 @@ def settle(steps: Steps, infos: Infos, names: AxisNamer) -> None:
     for step, info in zip(steps, infos, strict=True):
         step.stage = info.stage
     made = [step.op in CONTRACTIONS for step in steps]
-    products = [contracts and not info.linear for contracts, info in zip(made, infos, strict=True)]
+    products = [
+        contracts and not info.from_linear for contracts, info in zip(made, infos, strict=True)
+    ]
     if not any(products):
         return
     needed = list(products)
