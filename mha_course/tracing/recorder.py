@@ -25,14 +25,24 @@ from mha_course.tracing.records import Argument, Operand, Step
 from mha_course.tracing.rules import numbers, warnings
 from mha_course.tracing.rules.call import OpCall, Rule, TensorInfo, tensors_in
 from mha_course.tracing.rules.contraction import CONTRACTIONS
+from mha_course.tracing.rules.creation import CREATION
 from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
+from mha_course.tracing.rules.kernels import KERNELS
 from mha_course.tracing.rules.moves import VIEWS
 from mha_course.tracing.rules.warnings import Remark
 from mha_course.tracing.source_lines import Frames, UserFrame
 
-RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE}
+RULES: dict[str, Rule] = {
+    **VIEWS,
+    **INDEXING,
+    **CONTRACTIONS,
+    **KERNELS,
+    **ELEMENTWISE,
+    **CREATION,
+}
 SHAPE_ONLY = {*VIEWS, *INDEXING}
+PRODUCTS = {*CONTRACTIONS, *KERNELS}
 LATER = {"projection": "split", "context": "merged"}  # what a change of shape makes of a stage
 UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "bfloat16", "data"}
 # The scale of what was normalised: of length 1, its products have no spread that grows with D.
@@ -304,7 +314,7 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
     own = call.elements or [()] * len(call.results)
     for result, selections in zip(call.results, own, strict=True):
         result.elements = (*selections, *shared)
-    if call.op in CONTRACTIONS or not values:
+    if call.op in PRODUCTS or not values:
         return
     main = next((value for value in values if value.stage), values[0])
     weights = max(values, key=lambda value: (bool(value.softmax_axis), value.softmax_step))

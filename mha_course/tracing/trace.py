@@ -25,9 +25,9 @@ each function of torch a rule says where the factors go. Follow them through one
    rules: ``replay.py`` runs them again on a tensor whose strides tell where each number came from,
    and reads the factors off the strides of the result: B S H D, then B H S D.
 6. **@** (``rules/contraction.py``). D is summed over. S stands on both sides of the product, so the
-   side of the queries becomes T: the scores are B H T S. ``rules/elementwise.py`` and
-   ``rules/indexing.py`` hold the rules of all other functions, and ``rules/numbers.py`` looks at
-   the scale of scores and at masks when a softmax follows.
+   side of the queries becomes T: the scores are B H T S. The other files in ``rules/`` are
+   for all other functions of torch, and ``rules/numbers.py`` looks at the scale of scores and at
+   masks when a softmax follows.
 7. **The end** (this file). A factor that never got a name takes that of the axes it was added to or
    multiplied with. ``stages.py`` decides which steps are projections, scores and so on. The steps
    (``records.py``) become a Trace, which ``render.py`` shows.

@@ -1,4 +1,4 @@
-"""Names in sums of products: Linear, matrix products, einsum, and attention in one call."""
+"""Names in sums of products: Linear, matrix products and einsum."""
 
 from __future__ import annotations
 
@@ -226,9 +226,9 @@ def _stage_of(call: OpCall, values: Infos, terms: list[Letters], gone: Seen, axe
         result.width = size_of(next(iter(gone.values()))[0]) if summed == "D" else 0
         result.scale = math.prod([value.scale for value in values])
         result.scale_step = max([value.scale_step for value in values])
-        _ask_about_tiles(call, [axis for value in values for axis in value.axes])
+        ask_about_tiles(call, [axis for value in values for axis in value.axes])
         result.derived = [result]
-        _warn_of_pieces(call, values)
+        warn_of_pieces(call, values)
         return "scores"
     if both and labels[-2:] in (["D", "D"], ["C", "C"]):
         result.derived = [result]  # channels meet channels: scores, if a softmax follows
@@ -240,7 +240,8 @@ def _stage_of(call: OpCall, values: Infos, terms: list[Letters], gone: Seen, axe
     return ""
 
 
-def _warn_of_pieces(call: OpCall, values: list[TensorInfo]) -> None:
+def warn_of_pieces(call: OpCall, values: Infos) -> None:
+    """Ask about a product of q, k or v that are pieces of one tensor, cut along its tokens."""
     pieces = [one for value in values for one in value.elements if one.label.startswith(PIECE)]
     if len({one.label for one in pieces}) == 1 < len({one.position for one in pieces}):
         call.warn(warnings.warn("qkv-cut-along-tokens"))
@@ -285,74 +286,11 @@ def cell(call: OpCall) -> list[Axes]:
     return [[*before, named]]
 
 
-def fused(call: OpCall) -> list[Axes]:
-    """Attention in one call, from q, k and v."""
-    names = call.names
-    q, k, v = (call.axes(call.arg(n, name)) for n, name in enumerate(("query", "key", "value")))
-    full = names.separate_tokens([*q[:-1], k[-2]])
-    names.confirm([q[-1], k[-1], v[-1]])
-    mask = call.arg(3, "attn_mask")
-    labels = [names.label(axis) for axis in full]
-    if labels[-2:] == ["H", "H"]:
-        call.warn(warnings.warn("never-transposed"))
-    if labels[-1] == "B":
-        call.warn(warnings.warn("attention-over-batch"))
-    if len(labels) == 3 and names.label(q[-1]) == "C" and names.sizes.get("H", 1) > 1:
-        call.warn(warnings.warn("no-split", **names.sizes))
-    queries, keys = size_of(full[-2]), size_of(full[-1])
-    if call.arg(5, "is_causal", default=False) and queries < keys:
-        call.warn(warnings.warn("causal-top-left", T=queries, S=keys))
-    if labels[-2:] != ["H", "H"] and names.label(q[-1]) == "D":
-        _check_scale_of_kernel(call, size_of(q[-1]))
-    _ask_about_tiles(call, k)
-    _warn_of_pieces(call, list(map(call.info, call.tensors[:2])))
-    if isinstance(mask, Tensor):
-        numbers.check_triangle(call, mask)
-        for left, right in zip(full[::-1], call.axes(mask)[::-1], strict=False):
-            call.broadcast(left, right)
-    batch = [names.unify(*pair)[0] for pair in zip(full[:-2], k[:-2], strict=False)]
-    call.results[0].stage = "context"
-    return [[*batch, full[-2], v[-1]]]
-
-
-def _ask_about_tiles(call: OpCall, axes: Axes) -> None:
+def ask_about_tiles(call: OpCall, axes: Axes) -> None:
+    """Ask about heads that were tiled where each group of queries shares one."""
     heads = [factor for axis in axes for factor in axis if factor.name == "H"]
     if any(factor.origin is Origin.TILED for factor in heads):
         call.warn(warnings.warn("kv-repeat-interleaved-wrongly"))
-
-
-def _check_scale_of_kernel(call: OpCall, width: int) -> None:
-    query, key = (call.info(call.arg(n, name)) for n, name in enumerate(("query", "key")))
-    given = call.kwargs.get("scale")
-    scale = query.scale * key.scale * (width**-0.5 if given is None else given)
-    scale_step = max(query.scale_step, key.scale_step)
-    numbers.check_scale(call, TensorInfo([], width=width, scale=scale, scale_step=scale_step))
-
-
-def module(call: OpCall) -> list[Axes]:
-    """``nn.MultiheadAttention`` in one call: tokens first, or after the batch on its fast path."""
-    names = call.names
-    query = call.axes(call.arg(0, "query"))
-    key = call.axes(call.arg(1, "key"))
-    position = int(call.op == "_native_multi_head_attention" and len(query) > 2)
-    queries, keys = names.separate_tokens([query[position], key[position]])
-    if names.label(keys) == "B":
-        call.warn(warnings.warn("attention-over-batch"))
-    out = [*query[:position], queries, *query[position + 1 :]]
-    batch = [axis for dim, axis in enumerate(query[:-1]) if dim != position]
-    heads = names.parse("H", names.sizes["H"]) if "H" in names.sizes else None
-    mask = call.kwargs.get("attn_mask")
-    if isinstance(mask, Tensor) and mask.is_floating_point():  # True would hide, in this function
-        numbers.check_triangle(call, mask)
-    if heads and isinstance(mask, Tensor) and mask.dim() == 3:
-        call.broadcast((*batch[0], *heads), call.axes(mask)[0])
-    rest: list[Axes] = []
-    for result, weights in zip(call.results[1:], call.outs[1:], strict=True):
-        between = [heads] if heads and weights.dim() == len(batch) + 3 else []
-        rest.append([*batch, *between, queries, keys])
-        result.stage = "weights"
-    call.results[0].stage = "out"
-    return [out, *rest]
 
 
 CONTRACTIONS = rules(
@@ -361,6 +299,4 @@ CONTRACTIONS = rules(
     ("einsum", einsum),
     ("tensordot inner", tensordot),
     ("gru_cell rnn_tanh_cell rnn_relu_cell", cell),
-    ("scaled_dot_product_attention flex_attention", fused),
-    ("multi_head_attention_forward _native_multi_head_attention", module),
 )
