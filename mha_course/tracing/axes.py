@@ -23,12 +23,12 @@ class Origin(IntEnum):  # ints are hashed fast
     NAMED = auto()
     UNKNOWN = auto()
     LINEAR = auto()  # made by a Linear, its inner order is free
-    LATENT = auto()  # made by a Linear of the latents of attention
-    TAKEN = auto()  # made by a Linear, as wide as a head, so taken for D
-    EITHER = auto()  # half of a width of 4 or the pair beside it; 2 KV heads or those of each
+    FROM_LATENTS = auto()  # made by a Linear of the latents of attention
+    ASSUMED_D = auto()  # made by a Linear, as wide as a head, so taken for D
+    AMBIGUOUS = auto()  # half of a width of 4 or the pair beside it; 2 KV heads or those of each
     MIXED = auto()  # parts of several axes
     COPIES = auto()  # of one number
-    GROUPED = auto()  # repeated heads, each beside its copies; a width of pairs side by side
+    INTERLEAVED = auto()  # repeated heads, each beside its copies; a width of pairs side by side
     TILED = auto()  # repeated heads, all of them again; a width of two halves
 
 
@@ -107,7 +107,7 @@ def unknown(size: int) -> Axis:
     return () if size == 1 else (unique(size),)
 
 
-def _alone(axis: Axis) -> Factor | None:
+def _unnamed_factor(axis: Axis) -> Factor | None:
     """Return the one unnamed factor of an axis if it, or what it is a part of, is new."""
     if len(axis) != 1 or axis[0].name != "?" or axis[0].origin is Origin.MIXED:
         return None
@@ -117,18 +117,18 @@ def _alone(axis: Axis) -> Factor | None:
     return axis[0] if whole.number else None
 
 
-def _of_groups(axis: Axis) -> bool:
+def _is_ambiguous_group(axis: Axis) -> bool:
     """Return whether this is H_kv or the heads of each, and which is not known yet."""
-    whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.EITHER else None
+    whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
     return whole is not None and whole.name == "H"
 
 
-def _order_of(axis: Axis) -> Origin | None:
+def _copy_order(axis: Axis) -> Origin | None:
     """Return whether an axis has its copies, or its pairs, side by side or all of them again."""
     copies = [factor.origin is Origin.COPIES for factor in axis]
     if len(axis) == 2 and sum(copies) == 1:
-        return Origin.TILED if copies[0] else Origin.GROUPED
-    orders = {factor.origin for factor in axis} & {Origin.GROUPED, Origin.TILED}
+        return Origin.TILED if copies[0] else Origin.INTERLEAVED
+    orders = {factor.origin for factor in axis} & {Origin.INTERLEAVED, Origin.TILED}
     return orders.pop() if len(orders) == 1 else None
 
 
@@ -143,7 +143,7 @@ def in_another_order(left: Axis, right: Axis) -> bool:
     return any(one[factor] != two[factor] for factor in one.keys() & two.keys())
 
 
-def _begin_of_whole(factors: Sequence[Factor]) -> int | None:
+def _start_of_whole(factors: Sequence[Factor]) -> int | None:
     """Return where the digits begin that make up a whole at the end of these factors."""
     whole, stride = factors[-1].whole, 1
     for n in reversed(range(len(factors))):
@@ -155,7 +155,7 @@ def _begin_of_whole(factors: Sequence[Factor]) -> int | None:
     return None
 
 
-def kept(axes: Sequence[Axis], shape: Sequence[int]) -> Axes:
+def keep_matching(axes: Sequence[Axis], shape: Sequence[int]) -> Axes:
     """Return the axes as they were where they have kept their length; the others are new."""
     return [
         axis if size_of(axis) == size else unknown(size)
@@ -178,8 +178,8 @@ class AxisNamer:
         self.widths: dict[tuple[int, int], dict[int, Axis]] = {}  # of Linears, by H and D
         self.confirmed: set[Factor] = set()  # of what was taken for a width: what was used as one
         # What ran beside a factor without a name, and what such factors turned out to be.
-        self.met: defaultdict[Factor, Axes] = defaultdict(list)
-        self.found: dict[Factor, Axis] = {}
+        self.aligned: defaultdict[Factor, Axes] = defaultdict(list)
+        self.resolved: dict[Factor, Axis] = {}
         # Of a factor that was joined to itself: what it is half of, and the other way round.
         self.halves: dict[Factor, Factor] = {}
         self.pieces: dict[tuple[str, int], Axes] = {}  # of tokens that were joined
@@ -192,7 +192,7 @@ class AxisNamer:
             return (Factor("H", heads), Factor("D", width))
         return (Factor("C", full),) if full else ()
 
-    def read(self, text: str, size: int) -> Axis:
+    def parse(self, text: str, size: int) -> Axis:
         """Return the axis that a pattern names: ``S``, ``3*C``, ``1`` or ``?``."""
         if text == "?":
             return unknown(size)
@@ -206,7 +206,7 @@ class AxisNamer:
                 factors.append(Factor(name, self.sizes[name]))
         return tuple(factors)
 
-    def linear(self, size: int) -> Axis:
+    def linear_output(self, size: int) -> Axis:
         """Name the output of a Linear by its width."""
         known = (self.sizes.get("H", 0), self.sizes.get("D", 0))
         if known not in self.widths:
@@ -215,7 +215,7 @@ class AxisNamer:
         if axis is None:
             return (unique(size, Origin.LINEAR),)
         name = axis[0].name if len(axis) == 1 else ""
-        return (unique(size, Origin.TAKEN, name),) if name.startswith("D") else axis
+        return (unique(size, Origin.ASSUMED_D, name),) if name.startswith("D") else axis
 
     def _widths(self, heads: int, width: int) -> dict[int, Axis]:  # what is entered later wins
         full = self.sizes.get("C", 0)
@@ -244,11 +244,11 @@ class AxisNamer:
         """Return the ways to read a new axis such as 3*C, the usual order (3, H, D) first."""
         times, _, rest = factor.name.partition("*")
         if factor.origin is Origin.LINEAR and factor.name == "C":
-            return [self.read("H_kv*D", factor.size), (factor,)]
+            return [self.parse("H_kv*D", factor.size), (factor,)]
         if factor.origin is not Origin.LINEAR or not rest or times == "4":
             return [(factor,)]
         count = Factor(times, int(times))
-        inner = self.width() if rest == "C" else self.read(rest, factor.size // int(times))
+        inner = self.width() if rest == "C" else self.parse(rest, factor.size // int(times))
         if len(inner) == 1:
             return [(count, *inner), (*inner, count)]
         heads, width = inner  # in (3, D, H) and (H, D, 3) heads would be innermost, or q, k and v
@@ -262,12 +262,12 @@ class AxisNamer:
         of_pairs = whole.name == "H" and self.extra.get("H_kv") == 2  # or keys beside values
         if sizes == (2, 2) and (of_pairs or self.is_width((whole,))):  # their use will tell which
             number = next(_numbers)
-            return [(Factor("?", 2, whole, n, Origin.EITHER, number),) for n in (2, 1)]
+            return [(Factor("?", 2, whole, n, Origin.AMBIGUOUS, number),) for n in (2, 1)]
         names = self._names_of_parts(whole, sizes)
         strides = [math.prod(sizes[n + 1 :]) for n in range(len(sizes))]
         made = list(map(Factor, names, sizes, itertools.repeat(whole), strides))
         if names[-2:] == ["?", "D"]:  # is it the width of some heads?
-            made[-1] = made[-1]._replace(origin=Origin.TAKEN)
+            made[-1] = made[-1]._replace(origin=Origin.ASSUMED_D)
         return [(factor,) if factor.size > 1 else () for factor in made]
 
     def _names_of_parts(self, whole: Factor, sizes: tuple[int, ...]) -> list[str]:
@@ -291,7 +291,7 @@ class AxisNamer:
             return [fewer, "?" if fewer == "?" else f"H/{fewer}"]
         if whole.name in self.tokens:  # windows and what is in each
             return [f"{whole.name}/{last}", str(last)]
-        made = free or whole.origin is Origin.LATENT
+        made = free or whole.origin is Origin.FROM_LATENTS
         return ["H" if made and first == heads and last != self.sizes.get("C") else "?", "?"]
 
     def slice_of(self, axis: Axis, start: int, size: int) -> Axis:
@@ -305,9 +305,9 @@ class AxisNamer:
             return (whole._replace(size=size),)
         if len(axis) == 1 and whole.origin is Origin.LINEAR:
             self.confirm([axis], Origin.LINEAR)
-            return self.linear(size)
+            return self.linear_output(size)
         if whole.name == "H+2" and (start, size) == (0, self.sizes["H"]):
-            return self.read("H", size)
+            return self.parse("H", size)
         for cut in range(1, len(axis)):
             if size_of(axis[cut:]) == size and start % size == 0:
                 return axis[cut:]
@@ -362,22 +362,22 @@ class AxisNamer:
         self.tokens.add(name)
         return (Factor(name, size),)
 
-    def take_apart(self, axis: Axis) -> None:
+    def index_half(self, axis: Axis) -> None:
         """Note that an axis is taken apart: for a width of 4 in (2, 2) it is the 2, not D/2."""
-        whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.EITHER else None
+        whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
         if whole:
             other = axis[0]._replace(stride=3 - axis[0].stride)
-            rest = self.read("H_kv", 2) if whole.name == "H" else self.half((whole,))
-            self.found |= {axis[0]: (Factor("2", 2),), other: rest}
+            rest = self.parse("H_kv", 2) if whole.name == "H" else self.half((whole,))
+            self.resolved |= {axis[0]: (Factor("2", 2),), other: rest}
 
-    def tidy(self, axis: Axis) -> Axis:
+    def merge_parts(self, axis: Axis) -> Axis:
         """Join what belongs together: all parts of one whole, two halves, repeated heads."""
         out: list[Factor] = []
         for factor in axis:
             if factor.size == 1 and factor in out:
                 continue
             out.append(factor)
-            start = _begin_of_whole(out)
+            start = _start_of_whole(out)
             whole = factor.whole
             if whole and start is not None:
                 out[start:] = self.width() if whole.name == "C" else (whole,)
@@ -392,33 +392,37 @@ class AxisNamer:
         whole = half.whole or Factor("D", 2 * half.size)
         is_two = two.name == "2" or (two.size == 2 and two is right)
         if is_two and half.name == f"{whole.name}/2" and self.is_width((whole,)):
-            return [self.ordered(whole, Origin.GROUPED if two is right else Origin.TILED)]
+            return [self.ordered(whole, Origin.INTERLEAVED if two is right else Origin.TILED)]
         grouped = right.origin is Origin.COPIES
         few = left if grouped else right
         copied = grouped or left.origin is Origin.COPIES
         if copied and few.name in self.extra and left.size * right.size == heads:
-            return [Factor("H", heads, origin=Origin.GROUPED if grouped else Origin.TILED)]
+            return [Factor("H", heads, origin=Origin.INTERLEAVED if grouped else Origin.TILED)]
         return [left, right]
 
-    def confirm(self, axes: Iterable[Axis], origin: Origin = Origin.TAKEN) -> None:
+    def confirm(self, axes: Iterable[Axis], origin: Origin = Origin.ASSUMED_D) -> None:
         """Take note that what was taken for a head's width, or what a Linear made, was used."""
         self.confirmed.update(f for axis in axes for f in axis if f.origin is origin)
 
-    def meet(self, left: Axis, right: Axis) -> None:
+    def align(self, left: Axis, right: Axis) -> None:
         """Note that two axes run side by side: an unnamed one later takes the other's name."""
         if len(left) > 1 and [factor.size for factor in left] == [factor.size for factor in right]:
             for pair in zip(left, right, strict=True):
-                self.meet(pair[:1], pair[1:])
+                self.align(pair[:1], pair[1:])
             return
-        for one, other in ((_alone(left), right), (_alone(right), left)):
-            if not one or other == (one,) or not (_alone(other) or self.label(other) != "?"):
+        for one, other in ((_unnamed_factor(left), right), (_unnamed_factor(right), left)):
+            if (
+                not one
+                or other == (one,)
+                or not (_unnamed_factor(other) or self.label(other) != "?")
+            ):
                 continue
-            self.met[one].append(other)
+            self.aligned[one].append(other)
             if one in self.doubles and self.is_width(other):
-                self.met[self.doubles[one]].append(self.half(other))
+                self.aligned[self.doubles[one]].append(self.half(other))
             whole = other[0].whole if len(other) == 1 and other[0].name.endswith("/2") else None
             if one in self.halves and whole:
-                self.met[self.halves[one]].append((whole,))
+                self.aligned[self.halves[one]].append((whole,))
 
     def double(self, axis: Axis) -> Axis:
         """Return the axis that one becomes when it is laid beside itself."""
@@ -427,16 +431,16 @@ class AxisNamer:
         self.doubles[whole] = axis[0]
         return made
 
-    def _find(self, factor: Factor) -> Axis:
+    def _resolve(self, factor: Factor) -> Axis:
         """Return what a factor turned out to be, by all that it met directly or indirectly."""
-        if factor in self.found:
-            return self.found[factor]
+        if factor in self.resolved:
+            return self.resolved[factor]
         group = {factor}
         following = [factor]
         named = {}
         for one in following:
-            for axis in self.met.get(one, ()):
-                other = _alone(axis)
+            for axis in self.aligned.get(one, ()):
+                other = _unnamed_factor(axis)
                 if other and other not in group:
                     group.add(other)
                     following.append(other)
@@ -444,33 +448,33 @@ class AxisNamer:
                     named[self.label(axis)] = axis
         roots = {self.root(label) for label in named}
         for one in group:
-            name = ("H/H_kv", "H_kv")[one.stride - 1] if _of_groups((one,)) else one.name
-            self.found[one] = (one._replace(name=name),)
+            name = ("H/H_kv", "H_kv")[one.stride - 1] if _is_ambiguous_group((one,)) else one.name
+            self.resolved[one] = (one._replace(name=name),)
             if len(roots) == 1:  # what met axes of two kinds is none of them
-                self.found[one] = named.get(min(roots), next(iter(named.values())))
-        return self.found[factor]
+                self.resolved[one] = named.get(min(roots), next(iter(named.values())))
+        return self.resolved[factor]
 
     def final(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         """Write axes when all is known: a width that was never used as a head's has no name."""
         factors = [factor for axis in axes for factor in axis]
-        unsure = [f for f in factors if f.name == "?" or self.is_doubtful((f,))]
+        unsure = [f for f in factors if f.name == "?" or self.is_unconfirmed((f,))]
         if unsure:
-            found = [[self._find(f) if f in unsure else (f,) for f in axis] for axis in axes]
+            found = [[self._resolve(f) if f in unsure else (f,) for f in axis] for axis in axes]
             sure = [tuple(itertools.chain(*parts)) for parts in found]
             axes = self.separate_tokens(sure) if sure != list(axes) else axes
         unused = {f for f in factors if f.origin is Origin.LINEAR and "*" in f.name}
         unused -= self.confirmed
-        doubts = [self.is_doubtful(axis) or not unused.isdisjoint(axis) for axis in axes]
+        doubts = [self.is_unconfirmed(axis) or not unused.isdisjoint(axis) for axis in axes]
         return tuple(
             ["?" if doubt else self.label(a) for doubt, a in zip(doubts, axes, strict=True)]
         )
 
-    def is_doubtful(self, axis: Axis) -> bool:
+    def is_unconfirmed(self, axis: Axis) -> bool:
         """Return whether this only looks like a head's width, not yet used as one."""
         for factor in axis:
-            if factor.origin is Origin.TAKEN and factor not in self.confirmed:
+            if factor.origin is Origin.ASSUMED_D and factor not in self.confirmed:
                 return True
-            if factor.whole and self.is_doubtful((factor.whole,)):
+            if factor.whole and self.is_unconfirmed((factor.whole,)):
                 return True
         return False
 
@@ -547,23 +551,25 @@ class AxisNamer:
             return (left or right), False
         if in_another_order(left, right):
             return (right if self.label(left) == "?" else left), True
-        self.meet(left, right)
+        self.align(left, right)
         one, two = (tuple(f for f in axis if f.size > 1) for axis in (left, right))
         a, b = self.label(one), self.label(two)
-        orders = [_order_of(axis) for axis in (one, two)]
-        if {*orders} == {Origin.GROUPED, Origin.TILED}:
+        orders = [_copy_order(axis) for axis in (one, two)]
+        if {*orders} == {Origin.INTERLEAVED, Origin.TILED}:
             return (right if a == "?" else left), True
         if a == b:
             return (right if orders[1] or len(left) < len(right) else left), False
         if b == "?" or b.isdigit():
             return left, False
         if a == "?" or a.isdigit():
-            return (left if _of_groups(left) else right), False
+            return (left if _is_ambiguous_group(left) else right), False
         if self.root(a) == self.root(b):
             return (left if a == self.root(a) else right), False
         for axis, other in ((left, right), (right, left)):
-            unsure = len(axis) == 1 and (axis[0].origin is Origin.LINEAR or self.is_doubtful(axis))
+            unsure = len(axis) == 1 and (
+                axis[0].origin is Origin.LINEAR or self.is_unconfirmed(axis)
+            )
             if unsure and not (strict and self.is_token(other)):
-                self.met[axis[0]].append(other)  # it may as well be the other's
+                self.aligned[axis[0]].append(other)  # it may as well be the other's
                 return other, False
         return left, True

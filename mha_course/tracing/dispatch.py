@@ -1,4 +1,4 @@
-"""Torch's names for calls, which of them move values, and which cannot be looked into."""
+"""Torch's names for calls, and which of them move values."""
 
 from __future__ import annotations
 
@@ -23,20 +23,6 @@ _MOVES = """
 MOVES = set(_MOVES.split())
 # These copy because it was written.
 EXPLICIT_COPIES = MOVES - {"reshape", "flatten", "ravel", "reshape_as"}
-IN_KERNEL = (
-    "cannot be looked into: {} is one call into a kernel, which never makes the scores and weights "
-    "as tensors"
-)
-IN_MODULE = (
-    "not looked into: nn.MultiheadAttention does all its steps inside one call, "
-    "in torch's own code, so that q, k, v, scores and weights are not seen"
-)
-NOTES = {
-    "scaled_dot_product_attention": IN_KERNEL.format("scaled_dot_product_attention"),
-    "flex_attention": IN_KERNEL.format("flex_attention"),
-    "multi_head_attention_forward": IN_MODULE,
-    "_native_multi_head_attention": IN_MODULE,
-}
 
 
 def op_name(func: Callable[..., Any]) -> str:

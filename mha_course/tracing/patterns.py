@@ -48,7 +48,6 @@ _LETTERS = {  # of other people
     "E": "e",
 }
 LETTERS = {word: name for name, words in _LETTERS.items() for word in words.split()}
-MASKS = ("T S", "B S", "B T S", "H T S", "B 1 T S", "B 1 1 S", "1 1 T S", "B H T S")
 IMAGE = {"N": "B", "H": "Y", "W": "X"}  # where H and W stand together they are no heads
 TORCH = {"N": "B", "E": "C"}  # where they stand together, as in what torch says of its modules
 NAME = re.compile(r"[^\W\d]\w*'?|\d+|\?")
@@ -96,56 +95,6 @@ def assign(axes: Patterns, tensors: Tensors) -> Words:
             same = [other for key, other in chosen.items() if tensors[key] is tensors[name]]
             chosen[name] = next((other for other in same if "S" in other), words)
     return chosen
-
-
-def guess(modules: Sequence[nn.Module], tensors: Tensors, hints: Sizes) -> Words:
-    """Return the patterns that tensors have by what modules or a call declare of their sizes.
-
-    Args: ``hints`` has H, or C and D, as ``declared`` finds them; without them nothing is guessed.
-    """
-    heads = hints.get("H", 0)
-    width = hints.get("C", heads * hints.get("D", 0))
-    parts = [part for module in modules for part in module.modules()]
-    inputs = {part.in_features for part in parts if isinstance(part, nn.Linear)}
-    channels = {part.in_channels for part in parts if isinstance(part, nn.Conv2d)}
-    embeds = any(isinstance(part, nn.Embedding) for part in parts)
-    first = any(getattr(part, "batch_first", None) is False for part in parts)
-    rows: Words = {}
-    for name, x in tensors.items():
-        last = x.shape[-1] if x.dim() else 0
-        fits = last == width if width else bool(heads)
-        fits = fits and last > 0 == last % max(heads, 1) and (last in inputs or not inputs)
-        if x.dim() == 2 and embeds and is_ids(x):
-            rows[name] = ("B", "S")
-        elif x.dim() == 4 and x.shape[1] in channels:
-            rows[name] = ("B", "C", "Y", "X")
-        elif x.dim() == 3 and x.is_floating_point() and fits:
-            rows[name] = ("S", "B", "C") if first else ("B", "S", "C")
-    with_tokens = [name for name, words in rows.items() if "S" in words]
-    if len({tensors[name].shape[rows[name].index("S")] for name in with_tokens}) > 1:
-        own = with_tokens[0]  # queries of their own come first
-        rows[own] = tuple("T" if word == "S" else word for word in rows[own])
-    sizes = dict(_words_and_sizes(rows, tensors))
-    if len(set(_words_and_sizes(rows, tensors))) > len(sizes):  # a name has one size
-        return {}
-    known = {"H": heads, "T": sizes.get("S", 0), "1": 1} | sizes
-    for name, x in tensors.items():
-        shape = tuple(x.shape)
-        like = [row for row in map(str.split, MASKS) if tuple(map(known.get, row)) == shape]
-        if name not in rows and len(like) == 1 and ("mask" in name or "bias" in name):
-            rows[name] = tuple(like[0])
-    return rows
-
-
-def guessed(rows: Words) -> str:
-    """Return what is said of a guess."""
-    if not rows:
-        return (
-            "axes= was not given, and no module declares sizes to guess from: name them, as in "
-            'axes="B S C" for batch, tokens and width'
-        )
-    read = ", ".join(f"{name} is {' '.join(words)}" for name, words in rows.items())
-    return f"axes= was not given, so they were guessed from the sizes that modules declare: {read}"
 
 
 def _by_name(axes: str | Sequence[Any] | Mapping[str, Any], tensors: Tensors) -> Mapping[str, Any]:
@@ -217,7 +166,8 @@ def translated(axes: Patterns, patterns: Mapping[str, Sequence[str]]) -> tuple[s
     return tuple(dict.fromkeys(notes))
 
 
-def _words_and_sizes(patterns: Words, tensors: Tensors) -> list[tuple[str, int]]:
+def words_and_sizes(patterns: Words, tensors: Tensors) -> list[tuple[str, int]]:
+    """Return each name of each pattern with its size, in order."""
     return [
         pair
         for name, words in patterns.items()
@@ -227,7 +177,7 @@ def _words_and_sizes(patterns: Words, tensors: Tensors) -> list[tuple[str, int]]
 
 def whole_widths(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> None:
     """Read D or E as C where it can only be the whole width: several heads, but no axis H."""
-    pairs = _words_and_sizes(patterns, tensors)
+    pairs = words_and_sizes(patterns, tensors)
     written = {part for word, _ in pairs for part in word.split("*")}
     heads = sizes.get("H", hints.get("H", 1))
     for letter in sorted({"D", "E"} & {row[-1] for row in patterns.values()} - sizes.keys()):
@@ -243,7 +193,7 @@ def whole_widths(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) 
 
 def solve(patterns: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> dict[str, int]:
     """Find the size of every name, and D = C / H; a hint gives way where it does not fit."""
-    pairs = _words_and_sizes(patterns, tensors)
+    pairs = words_and_sizes(patterns, tensors)
     written = [part for word, _ in pairs for part in word.split("*")]
     solved = {name: size for name, size in hints.items() if name not in written}
     solved |= sizes

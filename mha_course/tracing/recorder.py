@@ -18,34 +18,35 @@ from torch.overrides import TorchFunctionMode
 from mha_course import torch_internals as internals
 from mha_course.op_counter import OpCounter
 from mha_course.torch_internals import Args, Kwargs
-from mha_course.tracing.axes import Axes, AxisNamer, Size, kept, size_of, unknown
-from mha_course.tracing.dispatch import EXPLICIT_COPIES, MOVES, NOTES, op_name
+from mha_course.tracing import notes
+from mha_course.tracing.axes import Axes, AxisNamer, Size, keep_matching, size_of, unknown
+from mha_course.tracing.dispatch import EXPLICIT_COPIES, MOVES, op_name
 from mha_course.tracing.records import Argument, Operand, Step
 from mha_course.tracing.rules import numbers, warnings
 from mha_course.tracing.rules.call import OpCall, Rule, TensorInfo, tensors_in
 from mha_course.tracing.rules.contraction import CONTRACTIONS
+from mha_course.tracing.rules.creation import CREATION
 from mha_course.tracing.rules.elementwise import ELEMENTWISE
 from mha_course.tracing.rules.indexing import INDEXING
+from mha_course.tracing.rules.kernels import KERNELS
 from mha_course.tracing.rules.moves import VIEWS
+from mha_course.tracing.rules.warnings import Remark
 from mha_course.tracing.source_lines import Frames, UserFrame
 
-RULES: dict[str, Rule] = {**VIEWS, **INDEXING, **CONTRACTIONS, **ELEMENTWISE}
+RULES: dict[str, Rule] = {
+    **VIEWS,
+    **INDEXING,
+    **CONTRACTIONS,
+    **KERNELS,
+    **ELEMENTWISE,
+    **CREATION,
+}
 SHAPE_ONLY = {*VIEWS, *INDEXING}
+PRODUCTS = {*CONTRACTIONS, *KERNELS}
 LATER = {"projection": "split", "context": "merged"}  # what a change of shape makes of a stage
 UNCHANGED = {"detach", "contiguous", "clone", "to", "float", "double", "half", "bfloat16", "data"}
 # The scale of what was normalised: of length 1, its products have no spread that grows with D.
 NORMALISED = {"layer_norm": 1.0, "rms_norm": 1.0, "normalize": math.nan}
-WRAPPED = (
-    "tensors inside vmap and other transforms are wrapped, so that their memory and these steps "
-    "cannot be seen"
-)
-SHAPELESS = (
-    "nested and sparse tensors have no shape and strides of their own: steps that make them are "
-    "not shown"
-)
-IN_NUMPY = (
-    "a tensor went to NumPy: what is done there cannot be seen, and what comes back is not known"
-)
 Paths = dict[int, str]  # by the id of what has them
 Labels = tuple[str, ...]
 Inputs = tuple[Operand, ...]
@@ -75,8 +76,8 @@ class Recorder(TorchFunctionMode):
         self.infos: list[TensorInfo] = []  # what is known of each step's tensor
         self.lines: list[Place] = []  # for each step
         self.aliases: dict[str, int] = {}  # further variables that held a result
-        self.warnings: dict[int, str] = {}
-        self.pending: dict[int, str] = {}  # until a later step settles them
+        self.warnings: dict[int, Remark] = {}
+        self.pending: dict[int, Remark] = {}  # until a later step settles them
         self.notes: dict[str, None] = {}  # what could not be seen, in order
         self.running = Frames(self._bind, modules)
         self.failure: str | None = None
@@ -104,9 +105,9 @@ class Recorder(TorchFunctionMode):
             self._guard(self._record, "unbind", torch.unbind, args, kwargs, rows)
             out = iter(rows)
         elif getattr(func, "__self__", None) is torch.Tensor.data:  # it was set: other memory
-            self._let_go(id(args[0]))
+            self._forget(id(args[0]))
         elif type(out).__module__ == "numpy":
-            self.notes[IN_NUMPY] = None
+            self.notes[notes.IN_NUMPY] = None
         return out
 
     def run_as_written(self) -> None:
@@ -141,7 +142,7 @@ class Recorder(TorchFunctionMode):
         if value is None:
             name = self.parameters.get(id(tensor), "")
             value = self.add_argument(name or "tensor", tensor, list(map(unknown, tensor.shape)))
-            value.weight = bool(name) or isinstance(tensor, torch.nn.Parameter)
+            value.is_parameter = bool(name) or isinstance(tensor, torch.nn.Parameter)
         return value
 
     def add_argument(
@@ -173,11 +174,11 @@ class Recorder(TorchFunctionMode):
             self.readers[key] += 1
             value.key = key
             value.memory = self.memories[key]
-        self._let_go(id(tensor))  # of what was changed in place
+        self._forget(id(tensor))  # of what was changed in place
         self.values[id(tensor)] = value
-        self.alive[id(tensor)] = weakref.ref(tensor, partial(self._let_go, id(tensor)))
+        self.alive[id(tensor)] = weakref.ref(tensor, partial(self._forget, id(tensor)))
 
-    def _let_go(self, gone: int, _: object = None) -> None:
+    def _forget(self, gone: int, _: object = None) -> None:
         """Forget a tensor that is gone or changed, because its id may soon be another's."""
         value = self.values.pop(gone, None)
         _ = self.alive.pop(gone, None)
@@ -192,7 +193,7 @@ class Recorder(TorchFunctionMode):
             return
         if not internals.is_plain(outs[0]):
             wrapped = internals.is_functorch_wrapped_tensor(outs[0])
-            self.notes[WRAPPED if wrapped else SHAPELESS] = None
+            self.notes[notes.WRAPPED if wrapped else notes.SHAPELESS] = None
             return
         given = (*args, *kwargs.values())
         if op == "deepcopy":  # its memo holds the copy
@@ -201,9 +202,19 @@ class Recorder(TorchFunctionMode):
         read = list(by_id.values())
         values = [self.values.get(key) or self.info(tensor) for key, tensor in by_id.items()]
         call = OpCall(
-            op, func, args, kwargs, outs, self.names, self.info, len(self.steps), read,
-            self.pending, self.warnings, [TensorInfo([]) for _ in outs],
-        )  # fmt: skip
+            op=op,
+            func=func,
+            args=args,
+            kwargs=kwargs,
+            outs=outs,
+            names=self.names,
+            info=self.info,
+            index=len(self.steps),
+            tensors=read,
+            pending=self.pending,
+            warnings=self.warnings,
+            results=[TensorInfo([]) for _ in outs],
+        )
         for result, axes in zip(call.results, self._axes(call, outs), strict=True):
             result.axes = axes
         inherit(call, values)
@@ -248,9 +259,9 @@ class Recorder(TorchFunctionMode):
         """Drop names that do not fit the shape, and keep query and key tokens apart."""
         if len(axes) != tensor.dim():
             return [unknown(size) for size in tensor.shape]
-        if found := self.names.found:
+        if found := self.names.resolved:
             axes = [found.get(axis[0], axis) if len(axis) == 1 else axis for axis in axes]
-        return self.names.separate_tokens(kept(axes, tensor.shape))
+        return self.names.separate_tokens(keep_matching(axes, tensor.shape))
 
     def _add_step(
         self, call: OpCall, number: int, inputs: Inputs, before: dict[int, int], at: Place
@@ -270,45 +281,64 @@ class Recorder(TorchFunctionMode):
         hidden = 0 if number or written else self.counter.copies
         self.lines.append(at)
         self.infos.append(result)
-        self.steps.append(Step(
-            len(self.steps), op, inputs, tuple(tensor.shape), result.labels, tensor.stride(),
-            tensor.is_contiguous(), storage, tensor.dtype, tensor.device, tensor.nbytes,
-            0 if number else self.counter.flops, "", at.lineno if at else 0, hidden,
-            note=NOTES.get(op), stage=result.stage, offset=int(tensor.storage_offset()),
-            memory=result.memory, module=self.running.module,
-        ))  # fmt: skip
+        self.steps.append(
+            Step(
+                index=len(self.steps),
+                op=op,
+                inputs=inputs,
+                shape=tuple(tensor.shape),
+                axes=result.labels,
+                strides=tensor.stride(),
+                contiguous=tensor.is_contiguous(),
+                storage=storage,
+                dtype=tensor.dtype,
+                device=tensor.device,
+                bytes=tensor.nbytes,
+                flops=0 if number else self.counter.flops,
+                line="",  # filled in when the call has ended
+                lineno=at.lineno if at else 0,
+                hidden_copies=hidden,
+                note=notes.OF_OPS.get(op),
+                stage=result.stage,
+                offset=int(tensor.storage_offset()),
+                memory=result.memory,
+                module=self.running.module,
+            )
+        )
 
 
 def inherit(call: OpCall, values: list[TensorInfo]) -> None:
     """Let the results keep what is known of the inputs, unless a rule set it."""
-    picked = [value.selections for value in values if value.selections] or [()]
+    picked = [value.elements for value in values if value.elements] or [()]
     shared = tuple([element for element in picked[0] if all(element in row for row in picked)])
-    own = call.selections or [()] * len(call.results)
+    own = call.elements or [()] * len(call.results)
     for result, selections in zip(call.results, own, strict=True):
-        result.selections = (*selections, *shared)
-    if call.op in CONTRACTIONS or not values:
+        result.elements = (*selections, *shared)
+    if call.op in PRODUCTS or not values:
         return
     main = next((value for value in values if value.stage), values[0])
-    weights = max(values, key=lambda value: (bool(value.over), value.softmax))
+    weights = max(values, key=lambda value: (bool(value.softmax_axis), value.softmax_step))
     shapes = call.op in SHAPE_ONLY
     factor = numbers.factor_of(call)
     for result in call.results:
         if result.stage != "weights" or main.stage == "weights":
             result.scale = NORMALISED.get(call.op, main.scale * factor)
-            result.scaled = main.scaled if factor == 1 else call.index
+            result.scale_step = main.scale_step if factor == 1 else call.index
         result.width = main.width
         begun = shapes and not main.stage
         later = LATER.get(main.stage, main.stage) if shapes else main.stage
         result.stage = result.stage or (_begun(call.names, main, result) if begun else later)
-        result.summed = main.summed
-        if main.family:
-            result.family = main.family
-            result.family.append(result)
-        result.linear = any(value.linear for value in values)
-        result.weight = (shapes or call.op in UNCHANGED) and all(value.weight for value in values)
-        if not result.over and result.softmax < 0:
-            result.over = weights.over
-            result.softmax = weights.softmax
+        result.summed_axis = main.summed_axis
+        if main.derived:
+            result.derived = main.derived
+            result.derived.append(result)
+        result.from_linear = any(value.from_linear for value in values)
+        result.is_parameter = (shapes or call.op in UNCHANGED) and all(
+            value.is_parameter for value in values
+        )
+        if not result.softmax_axis and result.softmax_step < 0:
+            result.softmax_axis = weights.softmax_axis
+            result.softmax_step = weights.softmax_step
 
 
 def _begun(names: AxisNamer, before: TensorInfo, result: TensorInfo) -> str:

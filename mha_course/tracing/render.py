@@ -99,18 +99,19 @@ class Trace:
                 cells = map(str.ljust, rows[part.index], widths)
                 lines.append(f"  {'  '.join(cells)}".rstrip())
                 continue
-            indent = " " * 6 * bool(part.sign)
-            text = f"{part.text}: {part.code}" if part.code else f"{part.sign} {part.text}".strip()
-            lines += textwrap.wrap(
-                text, WIDTH, initial_indent=indent, subsequent_indent=" " * (8 if indent else 6)
-            )
+            if part.sign:
+                text, first, later = f"{part.sign} {part.text}", " " * 6, " " * 8
+            else:
+                text, first, later = part.text, "", " " * 6
+            text = f"{text}: {part.code}" if part.code else text
+            lines += textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=later)
         for text in self._closing():
             lines += textwrap.wrap(text, WIDTH, subsequent_indent="  ")
         return "\n".join(lines)
 
     def _layout(self) -> Iterator[Line | Step]:
         """Yield each statement before its steps; layers that repeat the one before in one line."""
-        said: dict[Line, int] = {}
+        first_step_of: dict[Line, int] = {}
         now = None
         begun = self._begun()
         for steps, of in folded(self.steps):
@@ -125,9 +126,11 @@ class Trace:
             for step in steps:
                 line = Line(self.place(step), step.line)
                 if line != now:
-                    again = line.code and line in said
-                    yield Line(f"{line.text}, as in step {said[line] + 1}") if again else line
-                    said.setdefault(line, step.index)
+                    if line.code and line in first_step_of:
+                        yield Line(f"{line.text}, as in step {first_step_of[line] + 1}")
+                    else:
+                        yield line
+                    first_step_of.setdefault(line, step.index)
                 now = line
                 yield step
                 first = begun.get(step.index, step.index)
@@ -253,7 +256,7 @@ def folded(steps: Sequence[Step]) -> Iterator[tuple[list[Step], list[str]]]:
         run = list(group)
         alike = layer[:-1] == stem if layer else bool(layers)
         known = before[not layer] if alike else []
-        repeats = known and list(map(_did, run[: len(known)])) == known
+        repeats = known and list(map(_signature, run[: len(known)])) == known
         if repeats and (not layer or len(run) == len(known) > FEW):
             hidden += run[: len(known)]
             if layer:
@@ -263,16 +266,16 @@ def folded(steps: Sequence[Step]) -> Iterator[tuple[list[Step], list[str]]]:
             yield hidden, layers
             hidden, layers = [], []
         if layer and run:
-            stem, before = layer[:-1], [list(map(_did, run)), []]
+            stem, before = layer[:-1], [list(map(_signature, run)), []]
         elif run and not before[1]:
-            before[1] = list(map(_did, run))
+            before[1] = list(map(_signature, run))
         if run:
             yield run, []
     if layers:
         yield hidden, layers
 
 
-def _did(step: Step) -> Any:
+def _signature(step: Step) -> Any:
     return step.op, step.shape, step.axes, step.storage, step.flops, step.line, remarks(step)
 
 

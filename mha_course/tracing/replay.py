@@ -16,29 +16,29 @@ from typing import Any, NamedTuple
 import torch
 
 LIMIT = 400_000  # numbers that are followed one by one
-_known: dict[tuple[Any, ...], list[Moved]] = {}  # of views that were followed before
-NOWHERE = -1  # the stride of an axis in another order
+_known: dict[tuple[Any, ...], list[Placement]] = {}  # of views that were followed before
+REORDERED = -1  # the stride of an axis in another order
 
 
-class Digit(NamedTuple):
+class Dim(NamedTuple):
     """So many steps, each this far from the next in what was moved; 0 apart are copies."""
 
     stride: int
     size: int
 
 
-class Moved(NamedTuple):
+class Placement(NamedTuple):
     """A result: the place of its first number, and the digits of each axis, the slowest first."""
 
     first: int
-    axes: list[list[Digit]]
+    axes: list[list[Dim]]
 
 
-Again = Callable[[torch.Tensor], Sequence[torch.Tensor]]  # the call on another tensor
+Rerun = Callable[[torch.Tensor], Sequence[torch.Tensor]]  # the call on another tensor
 
 
 @lru_cache(maxsize=4096)
-def spaced(shape: tuple[int, ...]) -> tuple[int, ...]:
+def padded_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return strides with room between axes, so that an axis that is new lies on no other."""
     strides = [2]
     for size in shape[:0:-1]:
@@ -46,21 +46,23 @@ def spaced(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(strides[::-1][: len(shape)])
 
 
-def dense(shape: Sequence[int]) -> list[int]:
+def contiguous_strides(shape: Sequence[int]) -> list[int]:
     """Return the strides of numbers that lie in a row."""
     return [math.prod(shape[n + 1 :]) for n in range(len(shape))]
 
 
-def of_views(again: Again, shape: Sequence[int], *call: Any) -> list[Moved]:
+def of_views(rerun: Rerun, shape: Sequence[int], *call: Any) -> list[Placement]:
     """Follow a view by its strides, on a tensor that has the shape only.
 
     Args: ``call``, what tells this call from others, so that it is run once for all of its kind.
     """
     key = (*shape, "of", *map(_hashable, call))
     if not call or key not in _known:
-        places = torch.empty_strided(tuple(shape), spaced(tuple(shape)), device="meta")
-        made = [(out, zip(out.stride(), out.shape, strict=True)) for out in again(places)]
-        _known[key] = [Moved(int(x.storage_offset()), [[Digit(*p)] for p in ps]) for x, ps in made]
+        places = torch.empty_strided(tuple(shape), padded_strides(tuple(shape)), device="meta")
+        made = [(out, zip(out.stride(), out.shape, strict=True)) for out in rerun(places)]
+        _known[key] = [
+            Placement(int(x.storage_offset()), [[Dim(*p)] for p in ps]) for x, ps in made
+        ]
     return _known[key]
 
 
@@ -72,24 +74,26 @@ def _hashable(value: Any) -> Any:
     return int(value) if isinstance(value, int) else value
 
 
-def of_copies(again: Again, shape: Sequence[int], out_shape: Sequence[int]) -> Moved:
+def of_copies(rerun: Rerun, shape: Sequence[int], out_shape: Sequence[int]) -> Placement:
     """Follow a call that treats each axis by itself along one after another, the others short."""
     new = len(out_shape) - len(shape)
-    axes = [[Digit(0, size)] for size in out_shape]
-    for dim, (size, stride) in enumerate(zip(shape, spaced(tuple(shape)), strict=True)):
+    axes = [[Dim(0, size)] for size in out_shape]
+    for dim, (size, stride) in enumerate(zip(shape, padded_strides(tuple(shape)), strict=True)):
         if out_shape[new + dim] == size:
-            axes[new + dim] = [Digit(stride, size)]
+            axes[new + dim] = [Dim(stride, size)]
         if size < 2 or out_shape[new + dim] in (0, size):
             continue
         short = [1] * len(shape)
         short[dim] = size
-        (out,) = again(torch.arange(size).view(short))
-        row = digits_of([place * stride for place in _line(out, new + dim)])
-        axes[new + dim] = row or [Digit(NOWHERE, out_shape[new + dim])]
-    return Moved(0, axes)
+        (out,) = rerun(torch.arange(size).view(short))
+        row = dims_of([place * stride for place in _line(out, new + dim)])
+        axes[new + dim] = row or [Dim(REORDERED, out_shape[new + dim])]
+    return Placement(0, axes)
 
 
-def of_indices(again: Again, shape: Sequence[int], ends: Sequence[int] = ()) -> list[Moved | None]:
+def of_indices(
+    rerun: Rerun, shape: Sequence[int], ends: Sequence[int] = ()
+) -> list[Placement | None]:
     """Follow any move number by number; None where an axis of the result is no sum of digits.
 
     Args: ``ends``, the strides of what is known, at which digits that go on over it are cut.
@@ -97,30 +101,30 @@ def of_indices(again: Again, shape: Sequence[int], ends: Sequence[int] = ()) -> 
     if math.prod(shape) > LIMIT:
         return []
     places = torch.arange(math.prod(shape), dtype=torch.double).view(list(shape))
-    moved: list[Moved | None] = []
-    for out in again(places):
+    moved: list[Placement | None] = []
+    for out in rerun(places):
         numbers = out.long()
         lines = [_line(numbers, dim) for dim in range(out.dim())]
-        rows = list(map(digits_of, lines))
+        rows = list(map(dims_of, lines))
         first = int(numbers[(0,) * out.dim()])
         total = torch.tensor(first)
         for line in lines:
             total = total[..., None] + torch.tensor(line) - first
         exact = torch.equal(total, numbers)
         known = [list(_cut_at(ends, row)) for row in rows if row is not None]
-        moved.append(Moved(first, known) if exact and len(known) == len(rows) else None)
+        moved.append(Placement(first, known) if exact and len(known) == len(rows) else None)
     return moved
 
 
-def _cut_at(ends: Sequence[int], row: list[Digit]) -> Iterator[Digit]:
+def _cut_at(ends: Sequence[int], row: list[Dim]) -> Iterator[Dim]:
     """Cut digits that go on from one factor to the next, where nothing is left over."""
     for stride, size in row:
         whole = stride * size
         for end in ends:
             if 0 < stride < end < whole and end % stride == 0 == whole % end:
-                yield Digit(end, whole // end)
+                yield Dim(end, whole // end)
                 whole = end
-        yield Digit(stride, whole // stride if stride else size)
+        yield Dim(stride, whole // stride if stride else size)
 
 
 def _line(numbers: torch.Tensor, dim: int) -> list[int]:
@@ -128,7 +132,7 @@ def _line(numbers: torch.Tensor, dim: int) -> list[int]:
     return list(map(int, line.tolist()))
 
 
-def digits_of(line: list[int]) -> list[Digit] | None:
+def dims_of(line: list[int]) -> list[Dim] | None:
     """Write a row of places as digits; None if their order is another."""
     if len(line) == 1:
         return []
@@ -136,5 +140,5 @@ def digits_of(line: list[int]) -> list[Digit] | None:
     count = next((n for n in range(1, len(line)) if line[n] - line[n - 1] != step), len(line))
     rows = line[::count]
     even = [first + step * n for first in rows for n in range(count)] == line
-    outer = digits_of(rows) if even else None
-    return None if outer is None else [*outer, Digit(step, count)]
+    outer = dims_of(rows) if even else None
+    return None if outer is None else [*outer, Dim(step, count)]

@@ -41,7 +41,7 @@ def _side(file: str) -> str:
 
 
 @dataclass(slots=True)
-class Running:
+class ActiveFrame:
     """A running function: its first step, and what its variables held when last read."""
 
     frame: FrameType
@@ -64,7 +64,7 @@ class Frames:
         self.bind = bind
         self.paths = paths
         self.module = ""  # the innermost that ran when a line was last asked for
-        self.stack: list[Running] = []  # outermost first
+        self.stack: list[ActiveFrame] = []  # outermost first
         self.places: dict[FrameType, int] = {}  # where in the stack each frame stands
 
     def line(self, top: FrameType | None, step: int) -> UserFrame | None:
@@ -99,7 +99,7 @@ class Frames:
             own = self._module_of(begun)
             within = within if own is None else own
             self.places[begun] = len(self.stack)
-            self.stack.append(Running(begun, step, within))
+            self.stack.append(ActiveFrame(begun, step, within))
             self._read(self.stack[-1])
         return line or fallback
 
@@ -125,7 +125,7 @@ class Frames:
             gone.lasti = -1
             self._read(gone)
 
-    def _read(self, running: Running) -> None:
+    def _read(self, running: ActiveFrame) -> None:
         """Bind a frame's changed variables; parameters name only what was made since its start."""
         code = running.frame.f_code
         if running.lasti == running.frame.f_lasti or not (code.co_varnames or code.co_cellvars):

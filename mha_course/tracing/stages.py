@@ -9,6 +9,7 @@ from mha_course.tracing.records import Step
 from mha_course.tracing.rules.call import TensorInfo
 from mha_course.tracing.rules.contraction import CONTRACTIONS
 from mha_course.tracing.rules.indexing import INDEXING
+from mha_course.tracing.rules.kernels import KERNELS
 from mha_course.tracing.rules.moves import VIEWS
 
 Steps = Sequence[Step]
@@ -25,8 +26,10 @@ def settle(steps: Steps, infos: Infos, names: AxisNamer) -> None:
     """
     for step, info in zip(steps, infos, strict=True):
         step.stage = info.stage
-    made = [step.op in CONTRACTIONS for step in steps]
-    products = [contracts and not info.linear for contracts, info in zip(made, infos, strict=True)]
+    made = [step.op in CONTRACTIONS or step.op in KERNELS for step in steps]
+    products = [
+        contracts and not info.from_linear for contracts, info in zip(made, infos, strict=True)
+    ]
     if not any(products):
         return
     needed = list(products)

@@ -1,4 +1,40 @@
-"""Run a call once and keep what every step of it did to shapes, names and memory."""
+"""How ``trace`` names the axes of every tensor in a call, and how it knows that heads were mixed.
+
+A size does not say what an axis means: in a small model 4 may be heads, tokens and their width at
+the same time. So names follow the numbers. An axis is a product of factors such as H and D, and for
+each function of torch a rule says where the factors go. Follow them through one call,
+``trace(scores, x, axes="B S C", sizes={"H": 4})``, with ``x`` of shape (2, 5, 24)::
+
+    def scores(x):
+        qkv = project(x)  # nn.Linear(24, 72)
+        q, k, v = qkv.view(2, 5, 3, 4, 6).unbind(2)
+        return q.transpose(1, 2) @ k.transpose(1, 2).mT
+
+1. **The pattern** (``patterns.py``). "B S C" against the shape gives B = 2, S = 5 and C = 24. With
+   H = 4 this leaves D = 6, and from here on the axis C is the product of the factors H and D
+   (``axes.py``). Without ``axes=``, ``guess.py`` reads the sizes that modules declare.
+2. **The call** (``recorder.py``). Torch reports each function that runs. The recorder looks up its
+   name (``dispatch.py``), the line and the variable (``source_lines.py``), copies and FLOPs
+   (``mha_course/op_counter.py``). Then it asks the function's rule for the axes of the result.
+3. **project** (``rules/contraction.py``). 72 is 3 * C, so the new axis is ``3*C``. Training may
+   have put these numbers in any order: how to read them is left open until they are used.
+4. **view** (``rules/moves.py``). Of the ways to read ``3*C``, the order (3, H, D) fits the sizes
+   3, 4 and 6, and the result is B S 3 H D. A shape that fits no reading cuts through factors, as
+   ``x.view(2, 4, 5, 6)`` does: ``rules/warnings.py`` then says which mistake it is.
+5. **unbind, transpose** (``rules/moves.py``). They move numbers and change none, so they need no
+   rules: ``replay.py`` runs them again on a tensor whose strides tell where each number came from,
+   and reads the factors off the strides of the result: B S H D, then B H S D.
+6. **@** (``rules/contraction.py``). D is summed over. S stands on both sides of the product, so the
+   side of the queries becomes T: the scores are B H T S. The other files in ``rules/`` are
+   for all other functions of torch, and ``rules/numbers.py`` looks at the scale of scores and at
+   masks when a softmax follows.
+7. **The end** (this file). A factor that never got a name takes that of the axes it was added to or
+   multiplied with. ``stages.py`` decides which steps are projections, scores and so on. The steps
+   (``records.py``) become a Trace, which ``render.py`` shows.
+
+A new rule is a function of an OpCall (``rules/call.py``) that returns axes, and a row in the table
+at the end of its file.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +42,7 @@ import inspect
 import linecache
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import CodeType, TracebackType
 from typing import Any
@@ -15,38 +51,16 @@ import torch
 
 from mha_course.errors import ShapeError
 from mha_course.torch_internals import MACHINERY, Args, Kwargs
-from mha_course.tracing import patterns, stages
+from mha_course.tracing import guess, notes, patterns, stages
 from mha_course.tracing.axes import AxisNamer
 from mha_course.tracing.patterns import Patterns, Sizes, Tensors, Words
 from mha_course.tracing.recorder import Recorder
-from mha_course.tracing.records import Source
+from mha_course.tracing.records import Operand, Source, Step
 from mha_course.tracing.render import Trace
-from mha_course.tracing.rules import warnings as diagnosis
+from mha_course.tracing.rules.warnings import Remark
 from mha_course.tracing.source_lines import OWN, code_lines, statements
 
 Fn = Callable[..., Any]
-COMPILED = (
-    "compiled code was run as it was written: what the compiler fuses and reorders cannot be seen"
-)
-LATER = "what was returned runs later, as a generator or coroutine does: its steps cannot be seen"
-THREADS = "a thread was begun in this call: what runs in it cannot be seen"
-CUSTOM = (
-    "an operator that is not torch's: what it does inside cannot be seen, and its FLOPs are not "
-    "counted"
-)
-FAST_PATH = (
-    "in evaluation without gradients torch can take a fused path through nn.MultiheadAttention and "
-    "nn.TransformerEncoder, but not while they are traced: results may differ by rounding, and in "
-    "rows that are padding"
-)
-WIDTH_UNKNOWN = (
-    "C is not known, so heads cannot be followed: name it in a pattern, or give sizes=dict(C=…)"
-)
-SIZES = (
-    "in a trace, sizes of tensors are ints that know their axis: isinstance(n, int) holds, "
-    "type(n) is int does not, and {} may ask for it"
-)
-SCRIPTED = "scripted code runs outside Python: what it ran is shown, but its lines cannot be seen"
 
 
 def trace(
@@ -90,7 +104,7 @@ def trace(
 
 def _prepare(fn: Fn, args: Args, kwargs: Kwargs, axes: Patterns, sizes: dict[str, int]) -> Recorder:
     bound = patterns.bind(fn, args, kwargs)
-    # F=128: then no other name is read off 128
+    # With F=128 no other name is read off 128.
     own = {size for name, size in sizes.items() if name not in {*"BCDHST"}}
     tensors = patterns.named_tensors(bound)
     modules = patterns.modules_of(fn, bound.values())
@@ -98,26 +112,25 @@ def _prepare(fn: Fn, args: Args, kwargs: Kwargs, axes: Patterns, sizes: dict[str
     hints = {name: size for name, size in declared if name in {*"CDH"} or size not in own}
     rows = patterns.assign(axes, tensors)
     if axes is None:
-        rows = patterns.guess(modules, tensors, hints | sizes)
+        rows = guess.guess(modules, tensors, hints | sizes)
     patterns.channels(rows, tensors, hints | sizes)
     patterns.whole_widths(rows, tensors, sizes, hints)
     names = _namer(rows, tensors, sizes, hints)
     parameters = {id(p): name for module in modules for name, p in module.named_parameters()}
     paths = {id(part): path for module in modules for path, part in module.named_modules()}
     recorder = Recorder(names, parameters, paths)
-    notes = patterns.translated(axes, rows)
+    recorder.notes = dict.fromkeys(patterns.translated(axes, rows))
     if axes is None and any(tensor.dim() > 1 for tensor in tensors.values()):
-        notes = (patterns.guessed(rows),)
-    recorder.notes = dict.fromkeys(notes)
+        recorder.notes = {guess.described(rows): None}
     batched = any(len(words) > 2 for words in rows.values())
     for name, tensor in tensors.items():
         if id(tensor) in recorder.values:
             continue
         words = rows.get(name, ())
-        named = list(map(names.read, words or "?" * tensor.dim(), tensor.shape))
+        named = list(map(names.parse, words or "?" * tensor.dim(), tensor.shape))
         argument = recorder.add_argument(name, tensor, named, words)
         matrix = not words and batched and tensor.dim() == 2
-        argument.weight = matrix or isinstance(tensor, torch.nn.Parameter)
+        argument.is_parameter = matrix or isinstance(tensor, torch.nn.Parameter)
     return recorder
 
 
@@ -138,35 +151,41 @@ def _namer(rows: Words, tensors: Tensors, sizes: Sizes, hints: Sizes) -> AxisNam
 
 def _run(fn: Fn, args: Args, kwargs: Kwargs, recorder: Recorder) -> Trace:
     """Call under both modes, and put the trace together, of a call that raises too."""
-    inner = [part for module in patterns.modules_of(fn) for part in module.modules()]
-    parts = [fn, *patterns.referred(fn), *inner]
-    marks = ("_torchdynamo_orig_callable", "_orig_mod")
-    kinds = (torch.jit.ScriptModule, torch.jit.ScriptFunction)
-    known = {
-        COMPILED: any(hasattr(part, mark) for part in parts for mark in marks),
-        SCRIPTED: any(isinstance(part, kinds) for part in parts),
-        FAST_PATH: any(map(_has_fast_path, parts)),
-    }
-    notes = tuple([text for text, holds in known.items() if holds])
+    before = _notes_of_code(fn)
     recorder.top = sys._getframe()
     profile = threading.getprofile()
 
-    def begun(*_: object) -> None:
-        recorder.notes[THREADS] = None
+    def on_thread(*_: object) -> None:
+        recorder.notes[notes.THREADS] = None
         sys.setprofile(profile)
 
-    threading.setprofile(begun)
+    threading.setprofile(on_thread)
     try:
         with recorder.counter, recorder:
             recorder.run_as_written()
             result = fn(*args, **kwargs)
     except Exception as error:
-        _attach(error, _finish(recorder, None, notes, recorder.failure))
+        _attach(error, _finish(recorder, None, before))
         raise
     finally:  # no context manager: it sets the traceback of what was raised, which may refuse
         threading.setprofile(profile)
         recorder.as_written.close()
-    return _finish(recorder, result, notes, None)
+    recorder.failure = None  # what was raised inside was caught inside
+    return _finish(recorder, result, before)
+
+
+def _notes_of_code(fn: Fn) -> list[str]:
+    """Return what is known before the call: which of its code runs otherwise, or out of sight."""
+    modules = [part for module in patterns.modules_of(fn) for part in module.modules()]
+    parts = [fn, *patterns.referred(fn), *modules]
+    marks = ("_torchdynamo_orig_callable", "_orig_mod")
+    scripted = (torch.jit.ScriptModule, torch.jit.ScriptFunction)
+    known = {
+        notes.COMPILED: any(hasattr(part, mark) for part in parts for mark in marks),
+        notes.SCRIPTED: any(isinstance(part, scripted) for part in parts),
+        notes.FAST_PATH: any(map(_has_fast_path, parts)),
+    }
+    return [text for text, holds in known.items() if holds]
 
 
 def _has_fast_path(part: Any) -> bool:
@@ -195,58 +214,72 @@ def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
     return rest if own else TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
 
 
-def _finish(recorder: Recorder, result: Any, notes: tuple[str, ...], failure: str | None) -> Trace:
-    warnings = _warnings_of(recorder)
-    later = inspect.isgenerator(result) or inspect.isawaitable(result) or inspect.isasyncgen(result)
-    custom = dict.fromkeys(f"{step.op}: {CUSTOM}" for step in recorder.steps if "::" in step.op)
+def _finish(recorder: Recorder, result: Any, before: Sequence[str]) -> Trace:
     names = recorder.names
-    unknown = names.sizes.get("H", 1) > 1 and not {"C", "D"} & names.sizes.keys()
-    codes = {id(line.code): line.code for line in recorder.lines if line}.values()
-    typed = [SIZES.format(_title(code)) for code in codes if {"type", "int"} <= {*code.co_names}]
-    notes = (*notes, *recorder.notes, *custom, *typed)
-    if later:
-        notes = (*notes, LATER)
-    if unknown:
-        notes = (*notes, WIDTH_UNKNOWN)
+    steps = recorder.steps
+    remarks = _settle(recorder.pending | recorder.warnings, steps)
+    texts = [*before, *recorder.notes, *_notes_of_run(recorder, result)]
     recorder.running.finish()
     arguments = tuple(
-        replace(made, axes=made.axes or names.final(value.axes))
-        for made, value in recorder.arguments.values()
+        replace(argument, axes=argument.axes or names.final(info.axes))
+        for argument, info in recorder.arguments.values()
     )
-    known: dict[int | str, tuple[str, ...]] = {made.name: made.axes for made in arguments}
-    for step, info in zip(recorder.steps, recorder.infos, strict=True):
+    known: dict[int | str, tuple[str, ...]] = {row.name: row.axes for row in arguments}
+    for step, info in zip(steps, recorder.infos, strict=True):
         step.axes = known[step.index] = names.final(info.axes)
-        told = [known.get(operand.source, operand.axes) for operand in step.inputs]
-        step.inputs = tuple(
-            operand._replace(axes=axes) if len(axes) == len(operand.shape) else operand
-            for operand, axes in zip(step.inputs, told, strict=True)
-        )
-        text = warnings.get(step.index)
-        asked = isinstance(text, diagnosis.Question)
-        step.question = text if asked else None
-        step.warning = None if asked else text
-    stages.settle(recorder.steps, recorder.infos, names)
-    sources = _add_lines(recorder)
-    steps = tuple(recorder.steps)
+        step.inputs = tuple([_renamed(operand, known) for operand in step.inputs])
+        remark = remarks.get(step.index)
+        if remark is not None and remark.is_question:
+            step.question = remark
+        else:
+            step.warning = remark
+    stages.settle(steps, recorder.infos, names)
     return Trace(
-        steps, result, arguments, sources, dict(names.sizes), notes, failure, recorder.aliases
+        steps=tuple(steps),
+        result=result,
+        arguments=arguments,
+        sources=_add_lines(recorder),
+        sizes=dict(names.sizes),
+        notes=tuple(texts),
+        failure=recorder.failure,
+        aliases=recorder.aliases,
     )
 
 
-def _warnings_of(recorder: Recorder) -> dict[int, str]:
-    found = recorder.pending | recorder.warnings
-    if any(text.startswith("heads-innermost") for text in found.values()):
-        again = "merge-dim-before-heads"  # a merge then only repeats the order
-        found = {i: text for i, text in found.items() if not text.startswith(again)}
-    name = "view-without-transpose"
-    both = "only-one-of-qkv-wrongly-split"  # of q, k and v
-    wrong = {i: text for i, text in found.items() if text.startswith(name)}
-    splits = [s.axes[-3:] for s in recorder.steps if s.op in ("view", "reshape", "unflatten")]
-    if len(wrong) < 3 and ("S", "H", "D") in splits:
-        more = diagnosis.row_of(both).title
-        for i, text in wrong.items():
-            found[i] = f"{text.replace(name, f'{name} ({both})', 1)} {more}"
-    return found
+def _renamed(operand: Operand, known: Mapping[int | str, tuple[str, ...]]) -> Operand:
+    """Return an operand with the final axes of the tensor that it was."""
+    axes = known.get(operand.source, operand.axes)
+    return operand._replace(axes=axes) if len(axes) == len(operand.shape) else operand
+
+
+def _notes_of_run(recorder: Recorder, result: Any) -> list[str]:
+    """Return what shows only after the call."""
+    sizes = recorder.names.sizes
+    texts = list(
+        dict.fromkeys(f"{step.op}: {notes.CUSTOM}" for step in recorder.steps if "::" in step.op)
+    )
+    codes = {id(line.code): line.code for line in recorder.lines if line}.values()
+    typed = [code for code in codes if {"type", "int"} <= {*code.co_names}]
+    texts += [notes.SIZES.format(_title(code)) for code in typed]
+    if inspect.isgenerator(result) or inspect.isawaitable(result) or inspect.isasyncgen(result):
+        texts.append(notes.LATER)
+    if sizes.get("H", 1) > 1 and not {"C", "D"} & sizes.keys():
+        texts.append(notes.WIDTH_UNKNOWN)
+    return texts
+
+
+def _settle(remarks: dict[int, Remark], steps: Sequence[Step]) -> dict[int, Remark]:
+    """Drop what repeats another remark, and say where only some of q, k and v are split wrongly."""
+    ids = [remark.id for remark in remarks.values()]
+    if "heads-innermost" in ids:  # The merge undoes that order, and would be named once more.
+        remarks = {i: r for i, r in remarks.items() if r.id != "merge-dim-before-heads"}
+    splits = [step.axes[-3:] for step in steps if step.op in ("view", "reshape", "unflatten")]
+    if ids.count("view-without-transpose") > 2 or ("S", "H", "D") not in splits:
+        return remarks
+    return {
+        i: r.and_also("only-one-of-qkv-wrongly-split") if r.id == "view-without-transpose" else r
+        for i, r in remarks.items()
+    }
 
 
 def _add_lines(recorder: Recorder) -> tuple[Source, ...]:

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from mha_course.tracing.axes import Axes, Axis, AxisNamer
 from mha_course.tracing.rules import warnings
+from mha_course.tracing.rules.warnings import Remark
 
 PIECE = "piece of step"  # the label of a Selection of one of several pieces
 SCORES = ("scores", "scaled_scores", "masked_scores")
 
 
-class Selection(NamedTuple):
+class Element(NamedTuple):
     """One element of an axis with the axis and its label, or one of several pieces."""
 
     axis: Axis
@@ -23,7 +24,7 @@ class Selection(NamedTuple):
     position: int
 
 
-Selections = tuple[Selection, ...]
+Elements = tuple[Element, ...]
 
 
 @dataclass(slots=True)
@@ -36,18 +37,18 @@ class TensorInfo:
     labels: tuple[str, ...] = ()  # the axes as the field writes them
     memory: int = -1  # which piece of memory it reads
     key: int = 0  # torch's number for that
-    linear: bool = False  # a Linear's output, or a view of one
-    weight: bool = False  # a parameter, or a view of one
-    summed: str = ""  # scores: the axis over which their product summed
+    from_linear: bool = False  # a Linear's output, or a view of one
+    is_parameter: bool = False  # a parameter, or a view of one
+    summed_axis: str = ""  # scores: the axis over which their product summed
     width: int = 0  # scores: how many products they add up, if these are of a head
     scale: float = 1.0  # the plain numbers that it, or what it was made of, was multiplied by
-    scaled: int = -1  # the last step that did so
-    over: str = ""  # weights: the axis along which they sum to 1
-    softmax: int = -1  # the step that made numbers sum to 1
+    scale_step: int = -1  # the last step that did so
+    softmax_axis: str = ""  # weights: the axis along which they sum to 1
+    softmax_step: int = -1  # the step that made numbers sum to 1
     # scores: all that was made of them, up to the weights
-    family: list[TensorInfo] = field(default_factory=list)
-    reduced: str = ""  # a sum: the axis over which it runs
-    selections: Selections = ()  # the elements that it was picked from, the last first
+    derived: list[TensorInfo] = field(default_factory=list)
+    reduced_axis: str = ""  # a sum: the axis over which it runs
+    elements: Elements = ()  # the elements that it was picked from, the last first
 
     def learn(self, axes: Axes, names: AxisNamer) -> None:
         """Name the axes of a parameter by what it is used for, where they have no name yet."""
@@ -69,10 +70,10 @@ class OpCall:
     info: Callable[[Tensor], TensorInfo]
     index: int  # of the step that the first output becomes
     tensors: list[Tensor]  # that went in
-    pending: dict[int, str]  # warnings that a later step may settle
-    warnings: dict[int, str]  # the first of each step counts
+    pending: dict[int, Remark]  # remarks that a later step may settle
+    warnings: dict[int, Remark]  # the first of each step counts
     results: list[TensorInfo]  # what a rule knows beyond the axes
-    selections: list[Selections] = field(default_factory=list)  # of each output
+    elements: list[Elements] = field(default_factory=list)  # of each output
 
     def axes(self, tensor: Tensor) -> Axes:
         """Return the axes of an input."""
@@ -84,7 +85,7 @@ class OpCall:
             return self.args[position]
         return next((self.kwargs[name] for name in names if name in self.kwargs), default)
 
-    def again(self, places: Tensor) -> list[Tensor]:
+    def rerun(self, places: Tensor) -> list[Tensor]:
         """Return what the call makes of another tensor than the one that it was called on."""
         x = self.first()
         args = [places if value is x else value for value in self.args]
@@ -118,10 +119,10 @@ class OpCall:
             self.warn(warnings.of_broadcast(self.names, left, right))
         return known
 
-    def warn(self, text: str | None, step: int | None = None) -> None:
+    def warn(self, remark: Remark | None, step: int | None = None) -> None:
         """Write a warning to this step, or to an earlier one."""
-        if text:
-            self.warnings.setdefault(self.index if step is None else step, text)
+        if remark:
+            self.warnings.setdefault(self.index if step is None else step, remark)
 
 
 def tensors_in(values: Iterable[Any]) -> list[Tensor]:

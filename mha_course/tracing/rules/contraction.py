@@ -1,4 +1,4 @@
-"""Names in sums of products: Linear, matrix products, einsum, and attention in one call."""
+"""Names in sums of products: Linear, matrix products and einsum."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def linear(call: OpCall) -> list[Axes]:
     x, weight = call.first(), call.arg(1, "weight")
     rows = call.axes(weight)[0] if weight.dim() == 2 else ()
     call.results[0].stage = after_linear(list(map(call.info, call.tensors)))
-    call.results[0].linear = True
+    call.results[0].from_linear = True
     call.names.confirm([call.axes(x)[-1]], Origin.LINEAR)
     if call.names.label(rows) == "?":
-        rows = _made_of(call.names, call.axes(x), call.outs[0].shape[-1])
+        rows = _name_output(call.names, call.axes(x), call.outs[0].shape[-1])
     for parameter, axes in ((weight, [rows, call.axes(x)[-1]]), (call.arg(2, "bias"), [rows])):
-        if isinstance(parameter, Tensor) and call.info(parameter).weight:
+        if isinstance(parameter, Tensor) and call.info(parameter).is_parameter:
             call.info(parameter).learn(axes, call.names)
     return [[*call.axes(x)[:-1], rows][-call.outs[0].dim() :]]
 
 
-def _made_of(names: AxisNamer, axes: Axes, size: int) -> Axis:
+def _name_output(names: AxisNamer, axes: Axes, size: int) -> Axis:
     """Name what a weight makes of a last axis: tokens and heads are mixed, a width has a size."""
     last = axes[-1] if axes else ()
     label = names.label(last)
@@ -41,8 +41,8 @@ def _made_of(names: AxisNamer, axes: Axes, size: int) -> Axis:
     if names.is_token(last) or label == "H":
         return last if size_of(last) == size else unknown(size)
     if label == "kv_rank":
-        return (unique(size, Origin.LATENT),)
-    made = names.linear(size)
+        return (unique(size, Origin.FROM_LATENTS),)
+    made = names.linear_output(size)
     known = names.label(made) in {*map(names.label, axes[:-1])} - {"?"}
     return unknown(size) if known else made  # no tensor has its width twice
 
@@ -108,10 +108,10 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
     names = call.names
     values = list(map(call.info, tensors))
     for value, term in zip(values, terms, strict=True):
-        _turn_roles(names, value, [letter not in out for letter in term])
+        _swap_roles(names, value, [letter not in out for letter in term])
     met: dict[Any, Axis] = {}
     seen: dict[Any, Axes] = defaultdict(list)
-    products = all(value.softmax < 0 for value in values)
+    products = all(value.softmax_step < 0 for value in values)
     for number, term in enumerate(terms):
         factor = _axes_of_factor(call, tensors, terms, number, out)
         for letter, axis in zip(term, factor, strict=True):
@@ -124,7 +124,7 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
     axes = [met[letter] for letter in out]
     gone = {letter: found for letter, found in seen.items() if letter not in out}
     names.confirm([met[letter] for letter in gone], Origin.LINEAR)
-    if len(values) > 1 and not any(value.weight for value in values):
+    if len(values) > 1 and not any(value.is_parameter for value in values):
         names.confirm(axis for found in seen.values() for axis in found)
     labels = list(map(names.label, axes))
     if labels.count("H") > 1:
@@ -133,26 +133,30 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
     return axes
 
 
-def _turn_roles(names: AxisNamer, weights: TensorInfo, summed: list[bool]) -> None:
+def _swap_roles(names: AxisNamer, weights: TensorInfo, summed: list[bool]) -> None:
     """Swap T and S where a sum shows that scores were k @ q.mT, with the keys first."""
     tokens = [pair for pair in zip(weights.axes, summed, strict=True) if names.is_token(pair[0])]
-    keys = [axis for axis, gone in tokens if gone and names.label(axis) == weights.over]
-    queries = [axis for axis, gone in tokens if not gone and names.label(axis) != weights.over]
+    keys = [axis for axis, gone in tokens if gone and names.label(axis) == weights.softmax_axis]
+    queries = [
+        axis for axis, gone in tokens if not gone and names.label(axis) != weights.softmax_axis
+    ]
     if not keys or not queries:
         return
     query = names.label(queries[0])
-    turned = weights.over == "T" or weights.over.endswith("'")
-    if names.root(weights.over) != names.root(query) or query == "T" or not turned:
+    turned = weights.softmax_axis == "T" or weights.softmax_axis.endswith("'")
+    if names.root(weights.softmax_axis) != names.root(query) or query == "T" or not turned:
         return
     swapped = {k.name: q.name for k, q in zip(keys[0], queries[0], strict=True)}
     swapped |= {q: k for k, q in swapped.items()}
-    for info in weights.family:
+    for info in weights.derived:
         info.axes = [
             tuple([f._replace(name=swapped.get(f.name, f.name)) for f in axis])
             for axis in info.axes
         ]
         info.labels = tuple(map(names.label, info.axes))
-        info.over = "*".join(swapped.get(name, name) for name in info.over.split("*"))
+        info.softmax_axis = "*".join(
+            swapped.get(name, name) for name in info.softmax_axis.split("*")
+        )
 
 
 def _axes_of_factor(
@@ -162,7 +166,7 @@ def _axes_of_factor(
     axes = call.axes(tensors[number])
     names = call.names
     term = terms[number]
-    if not call.info(tensors[number]).weight:
+    if not call.info(tensors[number]).is_parameter:
         return axes
     rest = {  # of the other factors
         letter: axis
@@ -178,9 +182,9 @@ def _axes_of_factor(
     usual = "3HD"[-len(free) :]
     if len(free) > 1 and sizes == [{"3": 3, **names.sizes}.get(name) for name in usual]:
         for position, name, size in zip(free, usual, sizes, strict=True):
-            axes[position] = names.read(name, size)
+            axes[position] = names.parse(name, size)
     elif len(free) == 1 and len(axes) <= 2:
-        axes[free[0]] = _made_of(names, beside + summed[:1], sizes[0])
+        axes[free[0]] = _name_output(names, beside + summed[:1], sizes[0])
     return axes
 
 
@@ -200,9 +204,9 @@ def _stage_of(call: OpCall, values: Infos, terms: list[Letters], gone: Seen, axe
     names = call.names
     result = call.results[0]
     labels = list(map(names.label, axes))
-    weighted = any(value.weight for value in values)
-    weights = next((i for i, value in enumerate(values) if value.over), None)
-    both = len([value for value in values if value.linear]) > 1
+    weighted = any(value.is_parameter for value in values)
+    weights = next((i for i, value in enumerate(values) if value.softmax_axis), None)
+    both = len([value for value in values if value.from_linear]) > 1
     if weights is not None and len(values) > 1:
         place = 0 if weights == 0 else -1
         shared = [gone[letter] for letter in gone if letter in terms[weights]]
@@ -217,27 +221,28 @@ def _stage_of(call: OpCall, values: Infos, terms: list[Letters], gone: Seen, axe
     if len(values) > 1 and not weighted and len(list(filter(names.is_token, axes))) > 1:
         summed = names.label(next(iter(gone.values()))[0]) if gone else ""
         if summed == "H" and "D" in labels:  # they may have been turned on purpose
-            call.warn(warnings.Question(warnings.warn("heads-innermost")))
-        result.summed = summed if both else ""
+            call.warn(warnings.ask("heads-innermost"))
+        result.summed_axis = summed if both else ""
         result.width = size_of(next(iter(gone.values()))[0]) if summed == "D" else 0
         result.scale = math.prod([value.scale for value in values])
-        result.scaled = max([value.scaled for value in values])
-        _ask_about_tiles(call, [axis for value in values for axis in value.axes])
-        result.family = [result]
-        _warn_of_pieces(call, values)
+        result.scale_step = max([value.scale_step for value in values])
+        ask_about_tiles(call, [axis for value in values for axis in value.axes])
+        result.derived = [result]
+        warn_of_pieces(call, values)
         return "scores"
     if both and labels[-2:] in (["D", "D"], ["C", "C"]):
-        result.family = [result]  # channels meet channels: scores, if a softmax follows
+        result.derived = [result]  # channels meet channels: scores, if a softmax follows
     elif weighted:
-        result.linear = True
+        result.from_linear = True
         return after_linear(values)
     elif len(values) == 1 and gone:
-        of_sum(call, values[0], [names.label(found[0]) for found in gone.values()], labels)
+        check_sum(call, values[0], [names.label(found[0]) for found in gone.values()], labels)
     return ""
 
 
-def _warn_of_pieces(call: OpCall, values: list[TensorInfo]) -> None:
-    pieces = [one for value in values for one in value.selections if one.label.startswith(PIECE)]
+def warn_of_pieces(call: OpCall, values: Infos) -> None:
+    """Ask about a product of q, k or v that are pieces of one tensor, cut along its tokens."""
+    pieces = [one for value in values for one in value.elements if one.label.startswith(PIECE)]
     if len({one.label for one in pieces}) == 1 < len({one.position for one in pieces}):
         call.warn(warnings.warn("qkv-cut-along-tokens"))
 
@@ -246,22 +251,22 @@ def _check_weighted_sum(
     call: OpCall, weights: TensorInfo, summed: list[str], of_values: list[str]
 ) -> None:
     names = call.names
-    over = weights.over
+    over = weights.softmax_axis
     tokens = list(filter(names.counts_tokens, summed))
     other = next((label for label in of_values if names.counts_tokens(label)), over)
     if over in tokens and names.root(other) != names.root(over):
         call.warn(warnings.warn("contraction-of-different-axes", left=over, right=other))
     # The one of "+1" may be a sink, which has no value.
     if not tokens or over in tokens or over.removesuffix("+1") in tokens:
-        call.pending.pop(weights.softmax, None)
+        call.pending.pop(weights.softmax_step, None)
     elif names.root(over) != over or over == "T":
         text = warnings.of_softmax("softmax-over-queries", weights.labels, tokens[0])
-        call.warn(text, weights.softmax)
+        call.warn(text, weights.softmax_step)
     elif names.counts_tokens(over):
         call.warn(warnings.warn("weights-transposed", left=over, right=tokens[0]))
 
 
-def of_sum(call: OpCall, value: TensorInfo, gone: list[str], left: list[str]) -> None:
+def check_sum(call: OpCall, value: TensorInfo, gone: list[str], left: list[str]) -> None:
     """Warn where heads are summed although their widths stay apart."""
     sums_heads = "H" in gone and "D" in left and call.names.sizes.get("H") != 1
     if sums_heads and value.stage in ("context", "merged"):
@@ -276,79 +281,16 @@ def after_linear(values: list[Any]) -> str:
 def cell(call: OpCall) -> list[Axes]:
     """Take one step of a recurrent network: the state's width is named as a Linear's."""
     *before, width = call.axes(call.arg(1, "hx"))
-    named = call.names.linear(size_of(width))
-    call.names.meet(width, named)
+    named = call.names.linear_output(size_of(width))
+    call.names.align(width, named)
     return [[*before, named]]
 
 
-def fused(call: OpCall) -> list[Axes]:
-    """Attention in one call, from q, k and v."""
-    names = call.names
-    q, k, v = (call.axes(call.arg(n, name)) for n, name in enumerate(("query", "key", "value")))
-    full = names.separate_tokens([*q[:-1], k[-2]])
-    names.confirm([q[-1], k[-1], v[-1]])
-    mask = call.arg(3, "attn_mask")
-    labels = [names.label(axis) for axis in full]
-    if labels[-2:] == ["H", "H"]:
-        call.warn(warnings.warn("never-transposed"))
-    if labels[-1] == "B":
-        call.warn(warnings.warn("attention-over-batch"))
-    if len(labels) == 3 and names.label(q[-1]) == "C" and names.sizes.get("H", 1) > 1:
-        call.warn(warnings.warn("no-split", **names.sizes))
-    queries, keys = size_of(full[-2]), size_of(full[-1])
-    if call.arg(5, "is_causal", default=False) and queries < keys:
-        call.warn(warnings.warn("causal-top-left", T=queries, S=keys))
-    if labels[-2:] != ["H", "H"] and names.label(q[-1]) == "D":
-        _check_scale_of_kernel(call, size_of(q[-1]))
-    _ask_about_tiles(call, k)
-    _warn_of_pieces(call, list(map(call.info, call.tensors[:2])))
-    if isinstance(mask, Tensor):
-        numbers.check_triangle(call, mask)
-        for left, right in zip(full[::-1], call.axes(mask)[::-1], strict=False):
-            call.broadcast(left, right)
-    batch = [names.unify(*pair)[0] for pair in zip(full[:-2], k[:-2], strict=False)]
-    call.results[0].stage = "context"
-    return [[*batch, full[-2], v[-1]]]
-
-
-def _ask_about_tiles(call: OpCall, axes: Axes) -> None:
+def ask_about_tiles(call: OpCall, axes: Axes) -> None:
+    """Ask about heads that were tiled where each group of queries shares one."""
     heads = [factor for axis in axes for factor in axis if factor.name == "H"]
     if any(factor.origin is Origin.TILED for factor in heads):
         call.warn(warnings.warn("kv-repeat-interleaved-wrongly"))
-
-
-def _check_scale_of_kernel(call: OpCall, width: int) -> None:
-    query, key = (call.info(call.arg(n, name)) for n, name in enumerate(("query", "key")))
-    given = call.kwargs.get("scale")
-    scale = query.scale * key.scale * (width**-0.5 if given is None else given)
-    scaled = max(query.scaled, key.scaled)
-    numbers.check_scale(call, TensorInfo([], width=width, scale=scale, scaled=scaled))
-
-
-def module(call: OpCall) -> list[Axes]:
-    """``nn.MultiheadAttention`` in one call: tokens first, or after the batch on its fast path."""
-    names = call.names
-    query = call.axes(call.arg(0, "query"))
-    key = call.axes(call.arg(1, "key"))
-    position = int(call.op == "_native_multi_head_attention" and len(query) > 2)
-    queries, keys = names.separate_tokens([query[position], key[position]])
-    if names.label(keys) == "B":
-        call.warn(warnings.warn("attention-over-batch"))
-    out = [*query[:position], queries, *query[position + 1 :]]
-    batch = [axis for dim, axis in enumerate(query[:-1]) if dim != position]
-    heads = names.read("H", names.sizes["H"]) if "H" in names.sizes else None
-    mask = call.kwargs.get("attn_mask")
-    if isinstance(mask, Tensor) and mask.is_floating_point():  # True would hide, in this function
-        numbers.check_triangle(call, mask)
-    if heads and isinstance(mask, Tensor) and mask.dim() == 3:
-        call.broadcast((*batch[0], *heads), call.axes(mask)[0])
-    rest: list[Axes] = []
-    for result, weights in zip(call.results[1:], call.outs[1:], strict=True):
-        between = [heads] if heads and weights.dim() == len(batch) + 3 else []
-        rest.append([*batch, *between, queries, keys])
-        result.stage = "weights"
-    call.results[0].stage = "out"
-    return [out, *rest]
 
 
 CONTRACTIONS = rules(
@@ -357,6 +299,4 @@ CONTRACTIONS = rules(
     ("einsum", einsum),
     ("tensordot inner", tensordot),
     ("gru_cell rnn_tanh_cell rnn_relu_cell", cell),
-    ("scaled_dot_product_attention flex_attention", fused),
-    ("multi_head_attention_forward _native_multi_head_attention", module),
 )

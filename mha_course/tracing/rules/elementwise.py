@@ -6,11 +6,11 @@ from functools import reduce
 
 from torch import Tensor
 
-from mha_course.tracing.axes import Axes, Axis, Factor, Origin, Size, axis_of, size_of, unknown
+from mha_course.tracing.axes import Axes, Axis, size_of, unknown
 from mha_course.tracing.rules import numbers, warnings
 from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo, rules
-from mha_course.tracing.rules.contraction import of_sum
-from mha_course.tracing.rules.moves import is_bool, keys_of, meet_mask
+from mha_course.tracing.rules.contraction import check_sum
+from mha_course.tracing.rules.moves import align_mask, is_bool, keys_of
 
 
 def same(call: OpCall) -> list[Axes]:
@@ -36,7 +36,7 @@ def stored(call: OpCall) -> list[Axes]:
     """
     target, key, source = call.args[:3]
     axes = call.axes(target)
-    meet_mask(call, key, axes)
+    align_mask(call, key, axes)
     keys = keys_of(key, len(axes))
     listed = [isinstance(k, Tensor) and k.dim() == 1 and not is_bool(k) for k in keys]
     known = [
@@ -46,7 +46,7 @@ def stored(call: OpCall) -> list[Axes]:
         return [axes]
     left = [n for n, k in enumerate(keys) if not isinstance(k, int)]
     new = dict(zip(left[::-1], call.axes(source)[::-1], strict=False))
-    picked = {(size_of(one.axis), one.position): one.axis for one in call.info(source).selections}
+    picked = {(size_of(one.axis), one.position): one.axis for one in call.info(source).elements}
     for n, key in enumerate(keys):
         if isinstance(key, int):
             new[n] = picked.get((size_of(axes[n]), key % size_of(axes[n])), ())
@@ -59,7 +59,7 @@ def _written(call: OpCall, target: Tensor, new: dict[int, Axis]) -> list[Axes]:
     axes = call.axes(target)
     for dim, axis in new.items():
         if size_of(axes[dim]) == size_of(axis):
-            call.names.meet(axes[dim], axis)
+            call.names.align(axes[dim], axis)
             axes[dim] = axis if call.names.label(axes[dim]) == "?" else axes[dim]
     call.info(target).learn(axes, call.names)
     return [axes]
@@ -93,12 +93,12 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[Axes]) -> No
     if main is None:
         return
     divides = call.op in numbers.DIVISIONS
-    over = next((value.reduced for value in values if value.reduced and divides), "")
+    over = next((value.reduced_axis for value in values if value.reduced_axis and divides), "")
     if main.stage == "weights":
         numbers.check_hidden_weights(call)
         if over:  # they sum to 1 along another axis from here on
-            result.over = over
-            result.softmax = call.index
+            result.softmax_axis = over
+            result.softmax_step = call.index
     elif over:
         axes = call.axes(call.first())
         axis = next((axis for axis in axes if call.names.label(axis) == over), ())
@@ -127,9 +127,9 @@ def reduced(call: OpCall) -> list[Axes]:
     gone = [call.names.label(value.axes[dim]) for dim in dims]
     left = [axis for dim, axis in enumerate(value.axes) if dim not in dims]
     if call.op in ("mean", "sum"):
-        of_sum(call, value, gone, [call.names.label(axis) for axis in left])
+        check_sum(call, value, gone, [call.names.label(axis) for axis in left])
     if call.op == "sum" and len(gone) == 1 and value.stage in (*SCORES, "weights"):
-        call.results[0].reduced = gone[0]
+        call.results[0].reduced_axis = gone[0]
     if call.outs[0].dim() == x.dim():
         left = [() if dim in dims else axis for dim, axis in enumerate(value.axes)]
     return [left for _ in call.outs]
@@ -151,21 +151,21 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: Axes) -> Non
     names = call.names
     value = call.info(call.first())
     result = call.results[0]
-    for info in () if value.stage else value.family:
+    for info in () if value.stage else value.derived:
         info.stage = "scores"
     labels = [names.label(one) for one in axes]
     tokens = [names.label(one) for one in axes if names.is_token(one)]
     together = [factor.name for factor in axis if names.is_token((factor,))]
-    result.softmax = call.index
-    if value.stage == "weights" and value.over == label:
+    result.softmax_step = call.index
+    if value.stage == "weights" and value.softmax_axis == label:
         call.warn(warnings.warn("softmax-twice"))
     if value.stage in SCORES or len(tokens) > 1:
         result.stage = "weights"
-        result.over = label
+        result.softmax_axis = label
     if value.stage in SCORES and axis == axes[-1]:
         numbers.check_scale(call, value)
         numbers.check_triangle(call, call.first())
-    if value.summed == "C" and names.sizes.get("H", 1) > 1:
+    if value.summed_axis == "C" and names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", C=names.sizes["C"], H=names.sizes["H"]))
     if len(together) > 1 and len(tokens) < 2 and value.stage in SCORES:  # pixels Y*X have both
         call.warn(warnings.warn("softmax-over-everything", axes=" and ".join(together)))
@@ -175,68 +175,6 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: Axes) -> Non
         mistakes = {"H": "softmax-over-heads"} | dict.fromkeys(("B", "B*H"), "softmax-over-batch")
         if label in mistakes:
             call.warn(warnings.of_softmax(mistakes[label], labels, tokens[-1]))
-
-
-def embedding(call: OpCall) -> list[Axes]:
-    """Look up a vector for every number."""
-    ids = call.arg(0, "input")
-    weight = call.arg(1, "weight")
-    rows = call.axes(weight)[-1]
-    named = call.names.label(rows) != "?" or weight.shape[-1] != call.names.sizes.get("C")
-    return [[*call.axes(ids), rows if named else call.names.width()]]
-
-
-def convolve(call: OpCall) -> list[Axes]:
-    """Keep the batch, cut shortened axes into patches, name the channels by their number."""
-    shape = call.outs[0].shape
-    axes = call.axes(call.first())
-    stride = call.arg(3, "stride", default=1)
-    steps = stride if isinstance(stride, (tuple, list)) else [stride] * (len(shape) - 2)
-    rows = zip(axes[2:], shape[2:], steps, strict=True)
-    patches = [call.names.patches(axis, size, step) for axis, size, step in rows]
-    channels = call.names.linear(shape[1])
-    if call.names.is_token(axes[1]) and size_of(axes[1]) == shape[1]:
-        channels = axes[1]
-    elif channels and channels[0].origin is Origin.TAKEN:
-        channels = unknown(shape[1])
-    return [[axes[0], channels, *patches]]
-
-
-def outer(call: OpCall) -> list[Axes]:
-    """Multiply every number of one vector with every number of another."""
-    return [[call.axes(vector)[0] for vector in (call.first(), call.arg(1, "vec2"))]]
-
-
-def one_hot(call: OpCall) -> list[Axes]:
-    """Add an axis of classes, which is named where a size of that name was given."""
-    size = call.outs[0].shape[-1]
-    name = next((name for name, known in call.names.extra.items() if known == size), "")
-    return [[*call.axes(call.first()), (Factor(name, size),) if name else unknown(size)]]
-
-
-def filled(call: OpCall) -> list[Axes]:
-    """Make a tensor of a shape: zeros, full, randn, new_ones, randint …"""
-    values = (*call.args, *call.kwargs.values())
-    given = [value for value in values if not isinstance(value, Tensor)]
-    shapes = [value for value in given if isinstance(value, (tuple, list))]
-    return [[axis_of(size) for size in (shapes[0] if shapes else given[: call.outs[0].dim()])]]
-
-
-def counted(call: OpCall) -> list[Axes]:
-    """Count the elements of an axis, or every second of a head's width: arange."""
-    length = call.outs[0].size(0)
-    end = call.arg(1 if len(call.args) > 1 else 0, "end")
-    if not isinstance(end, Size) or (len(call.args) > 1 and call.args[0] != 0):
-        return []
-    if call.names.is_width(end.axis) and end == 2 * length:
-        return [[call.names.half(end.axis)]]
-    return [[end.axis]] if end == length else []
-
-
-def identity(call: OpCall) -> list[Axes]:
-    """Make a square matrix, or one with as many columns as are asked for."""
-    rows, columns = call.arg(0, "n"), call.arg(1, "m")
-    return [[axis_of(rows), axis_of(rows if columns is None else columns)]]
 
 
 SAME = """
@@ -272,11 +210,4 @@ ELEMENTWISE = rules(
     ("copy_ index_copy index_add", copied),
     ("setitem", stored),
     ("topk", topk),
-    ("embedding", embedding),
-    ("conv1d conv2d conv3d", convolve),
-    ("outer ger", outer),
-    ("one_hot", one_hot),
-    ("zeros ones empty full rand randn randint new_zeros new_ones new_empty new_full", filled),
-    ("arange", counted),
-    ("eye", identity),
 )

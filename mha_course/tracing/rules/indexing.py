@@ -21,11 +21,11 @@ def cat(call: OpCall) -> list[Axes]:
     along = columns[dim]
     out = [along[0] if n == dim else _shared_axis(call, one) for n, one in enumerate(columns)]
     out[dim] = _concatenated(call, along, list(map(names.label, out)), call.outs[0].shape[dim])
-    picked = _picked(call, parts)
+    picked = _axis_of_elements(call, parts)
     labels = {names.label(axis) for axis in along}
     split = "H" in map(names.label, rows[0]) and any(map(names.is_token, rows[0]))
     # In MLA both come from Linears of this call, so none is a cache.
-    past = labels != {"D"} or not all(call.info(part).linear for part in parts)
+    past = labels != {"D"} or not all(call.info(part).from_linear for part in parts)
     past = past and all(call.info(part).stage not in ("context", "merged") for part in parts)
     if split and past and len(parts) == 2 and labels in ({"B"}, {"H"}, {"D"}):
         call.warn(warnings.warn("cache-joined", axis=warnings.WORDS[labels.pop()]))
@@ -41,7 +41,7 @@ def _are_heads(call: OpCall, parts: list[Tensor]) -> bool:
     """Return whether attention, or a Linear of a head's width, made these head by head."""
     values = [call.info(part) for part in parts]
     labels = values[0].labels
-    made = all(value.stage in ("context", "merged") or value.linear for value in values)
+    made = all(value.stage in ("context", "merged") or value.from_linear for value in values)
     alike = made and all(value.labels == labels for value in values)
     heads = alike and len(parts) == call.names.sizes.get("H", 0) > 1
     if not heads or "D" not in labels or "H" in "*".join(labels).split("*"):
@@ -125,7 +125,7 @@ def stack(call: OpCall) -> list[Axes]:
     stages = {call.info(part).stage for part in parts}
     as_many = len(parts) == call.names.sizes.get("H")
     weights = as_many and stages == {"weights"} and "H" not in map(call.names.label, out)
-    new = _picked(call, parts)
+    new = _axis_of_elements(call, parts)
     if not new and (weights or _are_heads(call, parts)):
         new = (Factor("H", len(parts)),)
     elif not new and len(parts) in (2, 3) and not stages & {"weights", "context", "merged"}:
@@ -133,12 +133,12 @@ def stack(call: OpCall) -> list[Axes]:
     return [[*out[:dim], new or unknown(len(parts)), *out[dim:]]]
 
 
-def _picked(call: OpCall, parts: list[Tensor]) -> Axis:
+def _axis_of_elements(call: OpCall, parts: list[Tensor]) -> Axis:
     """Return the axis of which these are all elements, in order, or ()."""
     values = [call.info(part) for part in parts]
-    for pick in values[0].selections:
+    for pick in values[0].elements:
         label = pick.label
-        positions = [[s.position for s in v.selections if s.label == label] for v in values]
+        positions = [[s.position for s in v.elements if s.label == label] for v in values]
         if positions == [[position] for position in range(size_of(pick.axis))]:
             return pick.axis
     return ()

@@ -15,14 +15,14 @@ from torch.nn import functional
 from mha_course.tracing import axes as factors
 from mha_course.tracing import replay
 from mha_course.tracing.axes import Axes, Axis, AxisNamer, Factor, Origin, size_of, unknown
-from mha_course.tracing.replay import Digit, Moved
+from mha_course.tracing.replay import Dim, Placement
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import PIECE, OpCall, Selection, Selections, rules
+from mha_course.tracing.rules.call import PIECE, Element, Elements, OpCall, rules
 from mha_course.tracing.rules.warnings import Cut
 
 ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
 Row = Sequence[Axis]
-Laid = tuple[Axes, list[Cut]]
+Fit = tuple[Axes, list[Cut]]
 Pairs = list[tuple[Factor, int]]  # each factor with the axis it was in
 
 
@@ -42,7 +42,7 @@ def reshape(call: OpCall) -> list[Axes]:
     new_shape = shape[start : len(shape) - len(before) + stop]
     new_axes, cuts = regroup(call.names, before[start:stop], new_shape, like)
     if call.op == "flatten":  # what a Linear made keeps its free order
-        new_axes = [call.names.tidy(tuple(chain(*before[start:stop])))]
+        new_axes = [call.names.merge_parts(tuple(chain(*before[start:stop])))]
     after = [*before[:start], *new_axes, *before[stop:]]
     _warn_of(call, cuts, len(after))
     if call.op != "unflatten":
@@ -52,10 +52,10 @@ def reshape(call: OpCall) -> list[Axes]:
 
 def _warn_of(call: OpCall, cuts: list[Cut], rank: int) -> None:
     for cut in cuts:
-        call.warn(warnings.of_cut(call.names, cut, rank, call.info(call.first()).linear))
+        call.warn(warnings.of_cut(call.names, cut, rank, call.info(call.first()).from_linear))
 
 
-def regroup(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row = ()) -> Laid:
+def regroup(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row = ()) -> Fit:
     """Lay the factors of the axes, in order, into a new shape, if possible without a cut.
 
     Args: like has the axes that the new sizes were read from, as far as they are known.
@@ -67,11 +67,11 @@ def regroup(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row = ()) -
         readings[-1] = [axes[-1]]
     for axis, ways in zip(axes, readings, strict=True):
         names.confirm([axis] if ways != [axis] else (), Origin.LINEAR)
-    laid = [_lay(names, choice, shape, like) for choice in product(*readings)]
+    laid = [_fit(names, choice, shape, like) for choice in product(*readings)]
     return min(laid, key=lambda one: (len(one[1]), [*map(names.label, one[0])].count("?")))
 
 
-def _lay(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row) -> Laid:
+def _fit(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row) -> Fit:
     """Lay one reading; axes of size 1 have no place in memory and go where they are needed."""
     flat = [(factor, number) for number, axis in enumerate(axes) for factor in axis or (ONE,)]
     solid = [pair for pair in flat if pair[0].size > 1]
@@ -91,7 +91,7 @@ def _lay(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row) -> Laid:
     filled = iter(groups)
     out = [next(filled) if size > 1 else None for size in shape]
     placed = _place_ones(names, axes, tuple([factor for factor, _ in flat]), out, like)
-    return list(map(names.tidy, placed)), cuts
+    return list(map(names.merge_parts, placed)), cuts
 
 
 def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut | None]:
@@ -101,7 +101,7 @@ def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut |
         return [block], None
     if len(block) == 1:
         return names.parts(block[0], tuple(sizes)), None
-    tidied = names.tidy(block)
+    tidied = names.merge_parts(block)
     if len(tidied) < len(block):  # what was put together is no part of one of the axes
         axis_of = dict(pairs)
         return _fill(names, [(f, axis_of.get(f, -1 - n)) for n, f in enumerate(tidied)], sizes)
@@ -171,7 +171,7 @@ def view(call: OpCall) -> list[Axes]:
     axes = call.axes(call.first())  # its shape may have changed in place
     alone = len(call.tensors) == 1
     kind = (call.op, call.args[1:], list(call.kwargs.items())) if alone and call.args else ()
-    return _named(call, axes, replay.of_views(call.again, list(map(size_of, axes)), *kind))
+    return _named(call, axes, replay.of_views(call.rerun, list(map(size_of, axes)), *kind))
 
 
 def expand(call: OpCall) -> list[Axes]:
@@ -200,7 +200,7 @@ def repeat(call: OpCall) -> list[Axes]:
     if call.op == "repeat_interleave" and call.arg(2, "dim") is None and len(axes) > 1:
         return []  # of all numbers, in a row
     sizes = list(map(size_of, axes))
-    return _named(call, axes, [replay.of_copies(call.again, sizes, call.outs[0].shape)])
+    return _named(call, axes, [replay.of_copies(call.rerun, sizes, call.outs[0].shape)])
 
 
 def rearrange(call: OpCall) -> list[Axes]:
@@ -210,18 +210,18 @@ def rearrange(call: OpCall) -> list[Axes]:
     if call.op == "as_strided" and (x.storage_offset() or not x.is_contiguous()):
         return []
     sizes = [factor.size for axis in axes for factor in axis]
-    places = replay.dense(sizes) if call.op != "as_strided" else []
+    places = replay.contiguous_strides(sizes) if call.op != "as_strided" else []
     out = []
-    for moved in replay.of_indices(call.again, list(map(size_of, axes)), places):
+    for moved in replay.of_indices(call.rerun, list(map(size_of, axes)), places):
         digits = sorted(set(chain(*moved.axes)), reverse=True) if moved else []
         sizes = [digit.size for digit in digits]
-        if moved is None or [digit.stride for digit in digits] != replay.dense(sizes):
+        if moved is None or [digit.stride for digit in digits] != replay.contiguous_strides(sizes):
             return []
         parts, cuts = regroup(call.names, axes, sizes)
         _warn_of(call, cuts, len(moved.axes))
         named = dict(zip(digits, parts, strict=True))
         rows = [[factor for digit in row for factor in named[digit]] for row in moved.axes]
-        out.append([call.names.tidy(tuple(row)) for row in rows])
+        out.append([call.names.merge_parts(tuple(row)) for row in rows])
     return out
 
 
@@ -239,10 +239,10 @@ def keys_of(key: Any, rank: int) -> list[Any]:
     return keys
 
 
-def meet_mask(call: OpCall, key: Any, axes: Axes) -> None:
+def align_mask(call: OpCall, key: Any, axes: Axes) -> None:
     """Take note that a mask which picks elements has the axes that it picks from."""
     for mask, axis in zip(call.axes(key) if is_bool(key) else (), axes, strict=False):
-        call.names.meet(mask, axis)
+        call.names.align(mask, axis)
 
 
 def getitem(call: OpCall) -> list[Axes]:
@@ -268,7 +268,7 @@ def getitem(call: OpCall) -> list[Axes]:
         elif isinstance(key, Tensor) and not key.dim() and not is_bool(key):
             plain.append(0)
         else:
-            meet_mask(call, key, axes[dim:])
+            align_mask(call, key, axes[dim:])
             advanced.append((place, key))
             width = key.dim() if is_bool(key) else 1
             plain += [slice(None)] * width
@@ -285,30 +285,32 @@ def getitem(call: OpCall) -> list[Axes]:
     return [out]
 
 
-def _named(call: OpCall, axes: Axes, moved: Sequence[Moved], unseen: bool = False) -> list[Axes]:
+def _named(
+    call: OpCall, axes: Axes, moved: Sequence[Placement], unseen: bool = False
+) -> list[Axes]:
     """Name results each of whose axes has digits of one axis only; note what was selected."""
     pairs = [_name(call, axes, result, number) for number, result in enumerate(moved)]
-    call.selections = [() if unseen else selected for _, selected in pairs]
+    call.elements = [() if unseen else selected for _, selected in pairs]
     return [named for named, _ in pairs]
 
 
-def _name(call: OpCall, axes: Axes, moved: Moved, number: int) -> tuple[Axes, Selections]:
+def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes, Elements]:
     names = call.names
     seen = set(chain(*moved.axes))
-    linear = len(call.outs) > 1 and call.info(call.first()).linear
-    named: dict[Digit, Axis] = {}
-    selected: list[Selection] = []
+    linear = len(call.outs) > 1 and call.info(call.first()).from_linear
+    named: dict[Dim, Axis] = {}
+    selected: list[Element] = []
     sizes = list(map(size_of, axes))
-    for stride, size, axis in zip(replay.spaced(tuple(sizes)), sizes, axes, strict=True):
+    for stride, size, axis in zip(replay.padded_strides(tuple(sizes)), sizes, axes, strict=True):
         if (stride, size) in seen:
-            named[Digit(stride, size)] = axis
+            named[Dim(stride, size)] = axis
             continue
         digits = sorted(
             (d for d in seen if stride <= d.stride < stride * max(size, 2)), reverse=True
         )
         start = moved.first // stride % (2 * size or 1)
         if digits and digits[0].size == 1:
-            names.take_apart(axis)
+            names.index_half(axis)
         if len(digits) > 1:
             named |= zip(digits, _windows(names, axis, stride, digits), strict=True)
         elif digits:
@@ -316,19 +318,19 @@ def _name(call: OpCall, axes: Axes, moved: Moved, number: int) -> tuple[Axes, Se
             piece = named[digit] = _sliced(names, axis, start, digit.size, digit.stride / stride)
             if call.op == "getitem" and piece and axis[-len(piece) :] == piece:
                 outer = axis[: -len(piece)]  # one head's width
-                selected.append(Selection(outer, names.label(outer), start // digit.size))
+                selected.append(Element(outer, names.label(outer), start // digit.size))
             elif linear and any(names.is_token((factor,)) for factor in axis):
-                selected.append(Selection((), f"{PIECE} {call.index}", number))
+                selected.append(Element((), f"{PIECE} {call.index}", number))
         elif call.op in ("getitem", "select", "unbind"):
             label = names.label(axis)
-            names.take_apart(axis)
-            selected.append(Selection(axis, label, start))
-    rows = [[_of(digit, named) for digit in row] for row in reversed(moved.axes)]
-    out = [row[0] if len(row) == 1 else names.tidy(tuple(chain(*row))) for row in rows]
+            names.index_half(axis)
+            selected.append(Element(axis, label, start))
+    rows = [[_axis_of_dim(digit, named) for digit in row] for row in reversed(moved.axes)]
+    out = [row[0] if len(row) == 1 else names.merge_parts(tuple(chain(*row))) for row in rows]
     return out[::-1], tuple(selected)
 
 
-def _of(digit: Digit, named: dict[Digit, Axis]) -> Axis:
+def _axis_of_dim(digit: Dim, named: dict[Dim, Axis]) -> Axis:
     """Name one digit; of two of size 1 that lie at one place, the first is new."""
     if digit.size == 1:
         return named.pop(digit, ())
@@ -345,7 +347,7 @@ def _sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) ->
     return unknown(size)
 
 
-def _windows(names: AxisNamer, axis: Axis, stride: int, digits: list[Digit]) -> Axes:
+def _windows(names: AxisNamer, axis: Axis, stride: int, digits: list[Dim]) -> Axes:
     """Name how many windows slide along an axis, and how long each is."""
     count, window = digits
     disjoint = window.stride == stride and count.stride == window.size * stride
@@ -363,7 +365,7 @@ def complex_pairs(call: OpCall) -> list[Axes]:
     if call.op == "view_as_real":
         return [[*axes, (Factor("2", 2),)]]
     left = axes[:-1]
-    call.names.take_apart(axes[-1])
+    call.names.index_half(axes[-1])
     if left and len(left[-1]) == 1 and left[-1][0].whole and left[-1][0].whole.name == "D":
         left[-1] = (Factor("D/2", size_of(left[-1])),)
     elif left and not left[-1] and call.names.is_width(axes[-1]):  # a width of 2
@@ -373,7 +375,7 @@ def complex_pairs(call: OpCall) -> list[Axes]:
 
 def pad(call: OpCall) -> list[Axes]:
     """Grow or shrink some axes: these are new."""
-    return [factors.kept(call.axes(call.first()), call.outs[0].shape)]
+    return [factors.keep_matching(call.axes(call.first()), call.outs[0].shape)]
 
 
 VIEWS = rules(

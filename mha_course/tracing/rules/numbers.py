@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mha_course.tracing.axes import Size
 from mha_course.tracing.rules.call import OpCall, TensorInfo
-from mha_course.tracing.rules.warnings import Question, warn
+from mha_course.tracing.rules.warnings import ask, warn
 
 HIDDEN = -9000  # scores from here down count as hidden: BERT's masks add -10000
 PLAIN = (Tensor, torch.nn.Parameter)  # no subclass, whose numbers may be nowhere
@@ -58,13 +58,13 @@ def check_scale(call: OpCall, scores: TensorInfo) -> None:
     )
     for scale, name in usual:
         if math.isclose(scores.scale, scale, rel_tol=1e-3):
-            call.warn(Question(warn(name)), None if scores.scaled < 0 else scores.scaled)
+            call.warn(ask(name), None if scores.scale_step < 0 else scores.scale_step)
 
 
 def check_weights(call: OpCall, weights: TensorInfo) -> None:
     """Ask about weights that were divided by the root of D, as scores should be."""
     if weights.width and math.isclose(weights.scale, weights.width**-0.5, rel_tol=1e-3):
-        call.warn(Question(warn("scale-after-softmax")), weights.scaled)
+        call.warn(ask("scale-after-softmax"), weights.scale_step)
 
 
 def check_hidden_weights(call: OpCall) -> None:
@@ -80,7 +80,7 @@ def check_added(call: OpCall) -> None:
         first = _first_table(table)
         ahead = 0 if first is None else first.size(1) - first.size(0)
         if first is not None and torch.equal(first, torch.ones_like(first).tril(ahead)):
-            call.warn(Question(warn("mask-added-as-number")))
+            call.warn(ask("mask-added-as-number"))
 
 
 def _first_table(table: Tensor) -> Tensor | None:
@@ -104,7 +104,7 @@ def check_triangle(call: OpCall, table: Tensor) -> None:
     every = torch.ones_like(seen)
     if seen.all() and torch.equal(first == 0, every.triu(ahead + 1)):
         added = torch.equal(first == 1, every.tril(ahead))
-        call.warn(Question(warn("mask-added-as-number" if added else "mask-multiplied")))
+        call.warn(ask("mask-added-as-number" if added else "mask-multiplied"))
     triangles = (
         (every.tril(ahead), ""),
         (every.triu(ahead + 1), "mask-inverted"),
@@ -115,4 +115,4 @@ def check_triangle(call: OpCall, table: Tensor) -> None:
     )
     name = next((name for triangle, name in triangles if triangle.equal(seen)), "")
     if name:
-        call.warn(Question(warn(name, T=queries, S=keys)))
+        call.warn(ask(name, T=queries, S=keys))

@@ -43,8 +43,27 @@ class Cut(NamedTuple):
     sizes: list[int]  # of the new axes
 
 
-class Question(str):
-    """A remark on what is unusual, and not certainly wrong."""
+class Remark(str):
+    """What a trace says of a mistake: its id, a colon, what happened and what to do.
+
+    A question asks about what is unusual and may be meant; anything else is certainly wrong.
+    """
+
+    id: str
+    is_question: bool
+
+    def __new__(cls, text: str, mistake: str = "", is_question: bool = False) -> Remark:
+        """Return the text with the id of its mistake; a copy gets the id with its attributes."""
+        remark = super().__new__(cls, text)
+        remark.id = mistake
+        remark.is_question = is_question
+        return remark
+
+    def and_also(self, mistake: str) -> Remark:
+        """Return the remark with a second mistake: its id in brackets, its title at the end."""
+        rest = self.removeprefix(self.id)
+        text = f"{self.id} ({mistake}){rest} {row_of(mistake).title}"
+        return Remark(text, self.id, self.is_question)
 
 
 def row_of(name: str) -> Row:
@@ -52,19 +71,24 @@ def row_of(name: str) -> Row:
     return ROWS.get(f"{name}/traced") or ROWS[name]
 
 
-def warn(name: str, **words: object) -> str:
-    """Return the warning or question: the mistake's id, a colon, what happened and what to do."""
+def warn(name: str, **words: object) -> Remark:
+    """Return what is said of a mistake: a question where somebody may mean it."""
     text = row_of(name).text.format(**words)
-    return (Question if name in QUESTIONS else str)(f"{name}: {text[0].lower()}{text[1:]}")
+    return Remark(f"{name}: {text[0].lower()}{text[1:]}", name, name in QUESTIONS)
 
 
-def of_softmax(name: str, labels: Sequence[str], keys: str) -> str:
+def ask(name: str, **words: object) -> Remark:
+    """Return a question about a mistake that elsewhere may be a warning."""
+    return Remark(warn(name, **words), name, is_question=True)
+
+
+def of_softmax(name: str, labels: Sequence[str], keys: str) -> Remark:
     """Say over which dim a softmax of tensors with these axes should run."""
     dim = list(labels).index(keys) if keys in labels[:-1] else -1
     return warn(name, dim=dim)
 
 
-def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> str | None:
+def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> Remark | None:
     """Name the mistake behind a reshape, to so many axes, that does not keep to the old ones.
 
     Args: ``free``, whether a Linear made these numbers, whose order it then may choose.
@@ -77,7 +101,7 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> str | N
     if len(set(cut.axes)) == 1:
         order = READ_IN_ANOTHER_ORDER.get(tuple(labels))
         if order:
-            return (Question if free else str)(warn(order))
+            return ask(order) if free else warn(order)
         if free or "?" in labels or cut.sizes == sizes:
             return None
         return warn("reshape-across-axes", axes=" and ".join(labels))
@@ -97,9 +121,9 @@ def of_cut(names: AxisNamer, cut: Cut, rank: int, free: bool = False) -> str | N
     )
     name = next(name for holds, name in mistakes if holds)
     words = dict.fromkeys(_written(names, factor) for factor in cut.factors)
-    text = warn(name, axes=" and ".join(words))
     unusual = shifted and name == "reshape-across-axes"
-    return Question(text) if unusual or _groups_channels(names, cut) else text
+    speak = ask if unusual or _groups_channels(names, cut) else warn
+    return speak(name, axes=" and ".join(words))
 
 
 def _groups_channels(names: AxisNamer, cut: Cut) -> bool:
@@ -132,7 +156,7 @@ def _index_of_heads(cut: Cut) -> int | None:
     return len(cut.factors) - 1 if cut.factors[-1].name in ("2", "3") else None
 
 
-def of_merge(names: AxisNamer, before: Sequence[Axis], after: Sequence[Axis]) -> str | None:
+def of_merge(names: AxisNamer, before: Sequence[Axis], after: Sequence[Axis]) -> Remark | None:
     """Ask about whole axes that became one that makes no sense."""
     flat = [factor.name for axis in before for factor in axis]
     late = "merge-batch-mixed" if flat[:2] == ["H", "B"] else "merge-without-transpose"
@@ -144,7 +168,7 @@ def of_merge(names: AxisNamer, before: Sequence[Axis], after: Sequence[Axis]) ->
         if apart and len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)):
             name = name or late
         if name:
-            return Question(warn(name, axes="tokens and head width"))
+            return ask(name, axes="tokens and head width")
     return None
 
 
@@ -160,7 +184,7 @@ def _written(names: AxisNamer, factor: Factor) -> str:
     return WORDS.get(factor.name, factor.name)
 
 
-def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> str:
+def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> Remark:
     """Name the mistake where broadcasting laid one axis on another."""
     labels = [names.label(left), names.label(right)]
     pair = {*labels}
@@ -180,9 +204,10 @@ def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> str:
     )
     name = next(name for holds, name in mistakes if holds)
     one, two = map(_spell, (left, right)) if turned else labels
-    text = warn(name, left=one, right=two, other=next(iter(pair - {"B"}), "B"))
-    positions = name == "broadcast-of-different-axes" and not turned  # may have names of their own
-    return Question(text) if positions and all(map(names.counts_tokens, pair)) else text
+    # Two kinds of tokens may be the same positions under names of their own.
+    positions = name == "broadcast-of-different-axes" and not turned
+    speak = ask if positions and all(map(names.counts_tokens, pair)) else warn
+    return speak(name, left=one, right=two, other=next(iter(pair - {"B"}), "B"))
 
 
 def _spell(axis: Axis) -> str:
@@ -194,7 +219,7 @@ def _spell(axis: Axis) -> str:
     return "*".join(words)
 
 
-def of_crash(op: str, message: str, parts: Sequence[TensorInfo], names: AxisNamer) -> str | None:
+def of_crash(op: str, message: str, parts: Sequence[TensorInfo], names: AxisNamer) -> Remark | None:
     """Name the mistake behind a call that raised."""
     labels = [value.labels for value in parts]
     rows = [value.axes for value in parts]

@@ -1,0 +1,81 @@
+"""Names in tensors that are made of sizes, of numbers of words, and of pixels."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from mha_course.tracing.axes import Axes, Factor, Origin, Size, axis_of, size_of, unknown
+from mha_course.tracing.rules.call import OpCall, rules
+
+
+def embedding(call: OpCall) -> list[Axes]:
+    """Look up a vector for every number."""
+    ids = call.arg(0, "input")
+    weight = call.arg(1, "weight")
+    rows = call.axes(weight)[-1]
+    named = call.names.label(rows) != "?" or weight.shape[-1] != call.names.sizes.get("C")
+    return [[*call.axes(ids), rows if named else call.names.width()]]
+
+
+def convolve(call: OpCall) -> list[Axes]:
+    """Keep the batch, cut shortened axes into patches, name the channels by their number."""
+    shape = call.outs[0].shape
+    axes = call.axes(call.first())
+    stride = call.arg(3, "stride", default=1)
+    steps = stride if isinstance(stride, (tuple, list)) else [stride] * (len(shape) - 2)
+    rows = zip(axes[2:], shape[2:], steps, strict=True)
+    patches = [call.names.patches(axis, size, step) for axis, size, step in rows]
+    channels = call.names.linear_output(shape[1])
+    if call.names.is_token(axes[1]) and size_of(axes[1]) == shape[1]:
+        channels = axes[1]
+    elif channels and channels[0].origin is Origin.ASSUMED_D:
+        channels = unknown(shape[1])
+    return [[axes[0], channels, *patches]]
+
+
+def outer(call: OpCall) -> list[Axes]:
+    """Multiply every number of one vector with every number of another."""
+    return [[call.axes(vector)[0] for vector in (call.first(), call.arg(1, "vec2"))]]
+
+
+def one_hot(call: OpCall) -> list[Axes]:
+    """Add an axis of classes, which is named where a size of that name was given."""
+    size = call.outs[0].shape[-1]
+    name = next((name for name, known in call.names.extra.items() if known == size), "")
+    return [[*call.axes(call.first()), (Factor(name, size),) if name else unknown(size)]]
+
+
+def filled(call: OpCall) -> list[Axes]:
+    """Make a tensor of a shape: zeros, full, randn, new_ones, randint …"""
+    values = (*call.args, *call.kwargs.values())
+    given = [value for value in values if not isinstance(value, Tensor)]
+    shapes = [value for value in given if isinstance(value, (tuple, list))]
+    return [[axis_of(size) for size in (shapes[0] if shapes else given[: call.outs[0].dim()])]]
+
+
+def counted(call: OpCall) -> list[Axes]:
+    """Count the elements of an axis, or every second of a head's width: arange."""
+    length = call.outs[0].size(0)
+    end = call.arg(1 if len(call.args) > 1 else 0, "end")
+    if not isinstance(end, Size) or (len(call.args) > 1 and call.args[0] != 0):
+        return []
+    if call.names.is_width(end.axis) and end == 2 * length:
+        return [[call.names.half(end.axis)]]
+    return [[end.axis]] if end == length else []
+
+
+def identity(call: OpCall) -> list[Axes]:
+    """Make a square matrix, or one with as many columns as are asked for."""
+    rows, columns = call.arg(0, "n"), call.arg(1, "m")
+    return [[axis_of(rows), axis_of(rows if columns is None else columns)]]
+
+
+CREATION = rules(
+    ("embedding", embedding),
+    ("conv1d conv2d conv3d", convolve),
+    ("outer ger", outer),
+    ("one_hot", one_hot),
+    ("zeros ones empty full rand randn randint new_zeros new_ones new_empty new_full", filled),
+    ("arange", counted),
+    ("eye", identity),
+)

@@ -1,0 +1,80 @@
+"""Names in attention that is one call into torch, in which no step can be seen."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from mha_course.tracing.axes import Axes, size_of
+from mha_course.tracing.rules import numbers, warnings
+from mha_course.tracing.rules.call import OpCall, TensorInfo, rules
+from mha_course.tracing.rules.contraction import ask_about_tiles, warn_of_pieces
+
+
+def fused(call: OpCall) -> list[Axes]:
+    """Attention in one call, from q, k and v."""
+    names = call.names
+    q, k, v = (call.axes(call.arg(n, name)) for n, name in enumerate(("query", "key", "value")))
+    full = names.separate_tokens([*q[:-1], k[-2]])
+    names.confirm([q[-1], k[-1], v[-1]])
+    mask = call.arg(3, "attn_mask")
+    labels = [names.label(axis) for axis in full]
+    if labels[-2:] == ["H", "H"]:
+        call.warn(warnings.warn("never-transposed"))
+    if labels[-1] == "B":
+        call.warn(warnings.warn("attention-over-batch"))
+    if len(labels) == 3 and names.label(q[-1]) == "C" and names.sizes.get("H", 1) > 1:
+        call.warn(warnings.warn("no-split", **names.sizes))
+    queries, keys = size_of(full[-2]), size_of(full[-1])
+    if call.arg(5, "is_causal", default=False) and queries < keys:
+        call.warn(warnings.warn("causal-top-left", T=queries, S=keys))
+    if labels[-2:] != ["H", "H"] and names.label(q[-1]) == "D":
+        _check_scale_of_kernel(call, size_of(q[-1]))
+    ask_about_tiles(call, k)
+    warn_of_pieces(call, list(map(call.info, call.tensors[:2])))
+    if isinstance(mask, Tensor):
+        numbers.check_triangle(call, mask)
+        for left, right in zip(full[::-1], call.axes(mask)[::-1], strict=False):
+            call.broadcast(left, right)
+    batch = [names.unify(*pair)[0] for pair in zip(full[:-2], k[:-2], strict=False)]
+    call.results[0].stage = "context"
+    return [[*batch, full[-2], v[-1]]]
+
+
+def _check_scale_of_kernel(call: OpCall, width: int) -> None:
+    query, key = (call.info(call.arg(n, name)) for n, name in enumerate(("query", "key")))
+    given = call.kwargs.get("scale")
+    scale = query.scale * key.scale * (width**-0.5 if given is None else given)
+    scale_step = max(query.scale_step, key.scale_step)
+    numbers.check_scale(call, TensorInfo([], width=width, scale=scale, scale_step=scale_step))
+
+
+def module(call: OpCall) -> list[Axes]:
+    """``nn.MultiheadAttention`` in one call: tokens first, or after the batch on its fast path."""
+    names = call.names
+    query = call.axes(call.arg(0, "query"))
+    key = call.axes(call.arg(1, "key"))
+    position = int(call.op == "_native_multi_head_attention" and len(query) > 2)
+    queries, keys = names.separate_tokens([query[position], key[position]])
+    if names.label(keys) == "B":
+        call.warn(warnings.warn("attention-over-batch"))
+    out = [*query[:position], queries, *query[position + 1 :]]
+    batch = [axis for dim, axis in enumerate(query[:-1]) if dim != position]
+    heads = names.parse("H", names.sizes["H"]) if "H" in names.sizes else None
+    mask = call.kwargs.get("attn_mask")
+    if isinstance(mask, Tensor) and mask.is_floating_point():  # True would hide, in this function
+        numbers.check_triangle(call, mask)
+    if heads and isinstance(mask, Tensor) and mask.dim() == 3:
+        call.broadcast((*batch[0], *heads), call.axes(mask)[0])
+    rest: list[Axes] = []
+    for result, weights in zip(call.results[1:], call.outs[1:], strict=True):
+        between = [heads] if heads and weights.dim() == len(batch) + 3 else []
+        rest.append([*batch, *between, queries, keys])
+        result.stage = "weights"
+    call.results[0].stage = "out"
+    return [out, *rest]
+
+
+KERNELS = rules(
+    ("scaled_dot_product_attention flex_attention", fused),
+    ("multi_head_attention_forward _native_multi_head_attention", module),
+)
