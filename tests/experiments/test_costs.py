@@ -1,4 +1,4 @@
-"""The memory meter against sums done by hand."""
+"""Operations and the memory meter against sums done by hand."""
 
 import subprocess
 import sys
