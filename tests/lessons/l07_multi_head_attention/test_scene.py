@@ -129,11 +129,43 @@ def test_the_stages_of_a_learners_function_are_found(scene, mha, draw, wrong):
         )  # a wrong split is a wrong picture
 
 
+def own_softmax(scores):
+    """Return a softmax that makes no call which is known as one."""
+    powers = (scores - scores.amax(-1, keepdim=True)).exp()
+    return powers / powers.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    ("divisor", "causal", "known"),
+    [(6**0.5, False, True), (6**0.5, True, True), (1.0, False, True), (2.0, False, False)],
+)
+def test_scores_whose_softmax_was_not_seen_are_computed_or_left_out(
+    scene, mha, draw, divisor, causal, known
+):
+    given = mha.steps(draw(1, 5, 24))
+    scaled = given.q @ given.k.mT / divisor
+    if causal:
+        scaled = scaled.masked_fill(~torch.ones(5, 5, dtype=torch.bool).tril(), -torch.inf)
+
+    def recompute():
+        weights = own_softmax(scaled)
+        return mha.out_proj(merge_heads(weights @ given.v)), weights
+
+    made = scene(recompute=recompute)
+    assert ask(made) == ""
+    expected = scaled.detach().numpy() if known else np.nan
+    shown = sent(made)["masked_scores"].reshape(1, 4, 5, 5)
+    np.testing.assert_allclose(shown, np.broadcast_to(expected, shown.shape), rtol=1e-5)
+    assert made.state["masked"] == causal
+    assert "masked_scores" not in made.state["yours"]
+
+
 def test_what_is_not_found_stays_and_is_named(scene, mha, draw):
     made = scene(recompute=lambda: (torch.zeros(1, 5, 24), torch.full((1, 4, 5, 5), 0.2)))
     before = sent(made)["q"]
     assert ask(made) == ""
-    assert set(made.state["yours"]) == {"out", "weights", "masked_scores"}
+    assert set(made.state["yours"]) == {"out", "weights"}
+    assert np.isnan(sent(made)["masked_scores"]).all()  # no scores of these q and k give 0.2
     assert np.array_equal(sent(made)["q"], before)
     assert [text["shows"] for text in made.state["plan"]["texts"] if text["text"] == "yours"] == [
         "weights",
@@ -144,7 +176,7 @@ def test_what_is_not_found_stays_and_is_named(scene, mha, draw):
     assert len(whole.state["yours"]) == 9
     assert [one.state["source"] for one in (scene(), made, whole)] == [
         "These numbers are the course's.",
-        "weights, out, masked_scores: your function's numbers. All others are the course's.",
+        "weights, out: your function's numbers. All others are the course's.",
         "These numbers are your function's.",
     ]
 
@@ -241,7 +273,7 @@ def test_errors_of_a_function_are_one_line_and_the_picture_stays(scene, function
         ),
         ([(1, 5)], {"tokens": "it was"}, "tokens must name every row"),
         ([(1, 5)], {"x": torch.zeros(1, 4, 24)}, "x does not fit q. expected (S, C) = (5, 24)"),
-        ([(2, 5)], {}, "one sentence"),
+        ([(2, 5)], {}, "fix: weights[0]"),
         ([(1, 40)], {"tokens": range(40)}, "expected S <= 32, got S=40"),
         ([(1, 5), (1, 4)], {}, "k does not fit q"),
     ],

@@ -213,12 +213,12 @@ export class Motion {
       const score = this.value("scores", head, row, j);
       const { x, w } = this.cell("scores", j);
       const seen = this.value("masked_scores", head, row, j);
-      const hidden = seen === -Infinity;
-      const scaled = hidden ? score / Math.sqrt(this.D) : seen;
+      const scaled = Number.isFinite(seen) ? seen : score / Math.sqrt(this.D);
       const middle = x + w / 2 + shift;
-      const at = hidden ? Math.min(middle, door - 3) : middle;
+      // What is hidden stops at the mask, and what is not known to go on at the division.
+      const end = seen === -Infinity ? door : Number.isNaN(seen) ? divide : this.plan.width;
+      const [at, alpha] = [Math.min(middle, end - 3), 1 - ease(middle, end - 8, end)];
       const smaller = ease(middle, divide - 6, divide + 10);
-      const alpha = hidden ? 1 - ease(middle, door - 8, door) : 1;
       const height = mix(score, scaled, smaller) * ease(fraction, 0.04, 0.2);
       return { at, height, value: smaller < 0.5 ? score : scaled, alpha };
     });
@@ -274,18 +274,20 @@ export class Motion {
     const of = (name) => indices(S).map((j) => this.value(name, head, row, j));
     const [scores, weights] = [of("masked_scores"), of("weights")];
     const top = Math.max(...scores);
+    const known = !Number.isNaN(top);
     const bars = indices(S).map((j) => {
       const score = Math.max(scores[j], -most) / most; // as they came from scaling
       const exp = top === -Infinity ? 0 : Math.exp(scores[j] - top);
       const start = scores[j] === -Infinity ? 0 : score;
-      const height = mix(mix(start, exp, power), weights[j], share) * (1 - sinks);
-      const value = power < 0.5 ? scores[j] : share < 0.5 ? exp : weights[j];
+      const before = known ? mix(start, exp, power) : 0;
+      const height = mix(before, weights[j], share) * (1 - sinks);
+      const value = !known || share >= 0.5 ? weights[j] : power < 0.5 ? scores[j] : exp;
       const { x, w } = this.cell("weights", j);
       return { at: x + w / 2, height, value };
     });
     brush.faintly(sinks, () => brush.rows("weights", head, row, 1, this.place("weights", row)));
     this.bars(bars, 1);
-    if (power === 1 && fraction < 0.84) this.sum(bars, share);
+    if ((known ? power === 1 : share > 0.5) && fraction < 0.84) this.sum(bars, share);
     this.fill("weights", fraction, 0.84, 1);
   }
 

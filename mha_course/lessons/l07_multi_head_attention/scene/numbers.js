@@ -63,8 +63,10 @@ function insideScore(steps, { head, row, column }) {
   const title = `q of ${word(row)} · k of ${word(column)}`;
   const [seen, scaled] = [value("masked_scores", head, row, column), total / Math.sqrt(D)];
   const agrees = Math.abs(seen - scaled) < 1e-3 * steps.most.scores || seen === -Infinity;
-  const note = agrees ? `÷ √${D} = ${number(scaled)}` : `to the softmax goes ${number(seen)}`;
-  const text = `${title} in head ${head}: ${listed(shown)} = ${number(total)}; ${note}`;
+  const other = Number.isNaN(seen) ? "" : `to the softmax goes ${number(seen)}`; // NaN: it is not known
+  const note = agrees ? `÷ √${D} = ${number(scaled)}` : other;
+  const sum = `${title} in head ${head}: ${listed(shown)} = ${number(total)}`;
+  const text = note ? `${sum}; ${note}` : sum;
   return { title, parts: shown, total, text, note };
 }
 
@@ -78,6 +80,10 @@ function insideWeight(steps, { head, row, column }) {
   }
   const scores = indices(S).map((j) => value("masked_scores", head, row, j));
   const top = Math.max(...scores);
+  if (Number.isNaN(top)) {
+    const text = `${word(row)} → ${word(column)} in head ${head}: ${number(total)}`;
+    return { title, parts: [], total, text };
+  }
   const parts = scores.map((score, j) => ({
     name: word(j),
     value: Math.exp(score - top),

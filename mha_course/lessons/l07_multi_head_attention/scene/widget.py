@@ -179,15 +179,14 @@ class AttentionScene(CourseWidget):
             stages.pop("x", None)
         sizes = self._sizes | {"S": len(words)}
         yours = self._read(stages, sizes)
-        # A softmax of the learner's own shows no scores: they follow up to a constant a row.
-        if "weights" in yours and "masked_scores" not in yours:
-            with np.errstate(divide="ignore"):
-                yours["masked_scores"] = np.log(yours["weights"])
-        missing = ", ".join(self._given.keys() - given.keys() - yours.keys())
+        computed = {"masked_scores"} if "weights" in yours else set()
+        missing = ", ".join(self._given.keys() - given.keys() - yours.keys() - computed)
         rule = "another sentence needs all stages"
         require(not missing, PLACE, rule, expected="none missing", got=f"no {missing}")
         self._sizes = sizes
         self._shown = given | yours
+        if "weights" in yours and "masked_scores" not in yours:
+            self._shown["masked_scores"] = _masked_scores(self._shown)
         self._yours = () if result.get("given") else tuple(name for name in yours if name != "x")
         self._words = words
 
@@ -210,6 +209,21 @@ class AttentionScene(CourseWidget):
         head = min(max(self.head, 0), self._sizes["H"] - 1)
         row = min(self.row, self._sizes["S"] - 1)
         return attention_scene(self._shown, numbered(self._words), head=head, follow=row)
+
+
+def _masked_scores(stages: Arrays) -> NDArray[np.float64]:
+    """Compute what went into a softmax that was not seen; NaN where no such scores give weights.
+
+    The scores, scaled or as they are, and -inf where a weight is exactly 0: their softmax tells
+    whether these are the ones. Weights do not tell their scores, since a constant is lost in a row.
+    """
+    scores, weights = stages["scores"], stages["weights"]
+    for candidate in (scores / np.sqrt(stages["q"].shape[2]), scores):
+        for masked in (candidate, np.where(weights == 0, -np.inf, candidate)):
+            softmax = torch.from_numpy(masked).softmax(-1).nan_to_num(0.0).numpy()
+            if np.allclose(softmax, weights, atol=1e-5):
+                return masked
+    return np.full_like(scores, np.nan)
 
 
 def _palettes() -> dict[str, bytes]:
