@@ -27,7 +27,7 @@ from mha_course.cli.authoring import HIDDEN, MOVES
 from mha_course.cli.rendering import HEADING, Part, words
 from mha_course.exercises.catalogue import QUESTIONS
 from mha_course.exercises.hint_ladder import ladder
-from mha_course.exercises.predictions import VERDICTS
+from mha_course.exercises.predictions import verdict
 from mha_course.lessons.l00_start_here.masked_word_model import Look
 from mha_course.markup import prose
 from mha_course.questions import Question
@@ -154,9 +154,8 @@ def _question(asked: Question) -> str:
     """Write a question; each choice unfolds whether it is right, and why."""
     folds = []
     for choice in asked.choices:
-        right = choice == asked.right
-        verdict = f"<strong>{VERDICTS[right]}</strong> {escape(asked.answers[choice])}"
-        folds.append(_fold(escape(choice), verdict, f"choice {('wrong', 'right')[right]}"))
+        kind = "right" if choice == asked.right else "wrong"
+        folds.append(_fold(escape(choice), verdict(asked, choice), f"choice {kind}"))
     answer = f"<strong>{escape(asked.right)}.</strong> {escape(asked.answers[asked.right])}"
     folds = folds or [_fold("Show the answer", answer, "choice")]
     text = f"<p><strong>Predict.</strong> {escape(asked.text)}</p>"

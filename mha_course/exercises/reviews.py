@@ -53,10 +53,9 @@ class Review:
         right = meant == asked.right
 
         def record(content: dict[str, Any]) -> None:
-            """Another notebook may have asked the same since."""
             now = self._seconds()
             history = histories(content).get(name, [])
-            if is_due(history, now):
+            if is_due(history, now):  # else another notebook has asked it since
                 reviewed = content.get("review")
                 others = reviewed if isinstance(reviewed, dict) else {}
                 content["review"] = others | {name: [*history, (now, right)]}

@@ -169,11 +169,9 @@ def without_head_1():
 def context_of_a(*points):
     """Find the one choice that is a mean of the tokens, with weights of 0 and more."""
     system = torch.cat((T(*points).view(3, 2).T, T([1, 1, 1])))
-    inside = []
-    for choice in BANK["context-of-a"].answers:
-        if (torch.linalg.solve(system, T(*numbers_in(choice), 1)) > 0).all():
-            inside.append(choice)
-    return only(inside)
+    contexts = {choice: T(*numbers_in(choice), 1) for choice in BANK["context-of-a"].answers}
+    solved = {choice: torch.linalg.solve(system, at) for choice, at in contexts.items()}
+    return only(choice for choice, weights in solved.items() if (weights > 0).all())
 
 
 # 1 Projection
@@ -437,8 +435,8 @@ def mask_in_one_layer(_):
 
 # 9 Cross-attention
 def later_word():
-    reached = token_dependence(lambda x: LAYER(x, MEMORY)[0], X)
-    return when(torch.equal(reached, torch.eye(5) > 0), "no")
+    changed = torch.cat((X[:, :4], X[:, 4:] + 1), dim=1)
+    return when(close(LAYER(X, MEMORY)[0][:, :4], LAYER(changed, MEMORY)[0][:, :4]), "no")
 
 
 # 10 Positions
@@ -793,17 +791,6 @@ def free_directions(width, tokens, _):
     return tokens - torch.linalg.matrix_rank(kept)
 
 
-# 18 Real models
-def square_weight():
-    """Compare each weight, stored as (in, out), with that of a Linear of these sizes."""
-    fits = []
-    for answer in BANK["square-weight"].answers:
-        size = tuple(map(int, re.findall(r"\d{3,}", answer)))
-        if nn.Linear(*size).weight.shape == size:
-            fits.append(answer)
-    return only(fits)
-
-
 # 19 Bug hunt
 def shipped(*names):
     """Return the mean of each loss over the runs of these; NaN where a run has none."""
@@ -1052,6 +1039,12 @@ SHORT = {
         T(*weights).diag()[None], [(at, at) for at in range(len(weights))]
     ),
     "opposite-heads": lambda _, length, _heads: (T(length, 0) + T(-length, 0)).norm(),
+    # as (in, out), where nn.Linear stores (out, in)
+    "square-weight": lambda: only(
+        answer
+        for answer in BANK["square-weight"].answers
+        if [*nn.Linear(*numbers_in(answer)).weight.shape] == numbers_in(answer)
+    ),
     "narrow-file": lambda *n: caching.GroupedQueryAttention(*n).k_proj.weight.shape,
     "first-induction": lambda _: layers_that_know_the_word_before(3, 2)[0],
     "where-k-lies": lambda width, columns, _: words(
