@@ -203,7 +203,7 @@ def use_flash():
 
 
 VISION = {"height": 20, "width": 28, "patch": 4, "rows": 5, "columns": 7, "N": 35, "S": 36, "L": 2}
-VISION |= {"answers": 3, "colours": 4}
+VISION |= {"answers": 3, "colours": 4, "count": 3}
 
 
 def use_vision():

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from hand_made import hand_made_heads
 from rewriting import generator
 from torch import nn
 
@@ -11,7 +12,6 @@ from mha_course.attention import MultiHeadAttention
 from mha_course.errors import ShapeError
 from mha_course.experiments import head_tasks
 from mha_course.experiments.head_tasks import ParallelAttention, TwoTokenSum, learn
-from mha_course.lessons.l06_concatenation.exercises import build_subtractor
 
 # The tasks
 
@@ -104,19 +104,8 @@ def test_every_number_of_heads_starts_with_the_same_numbers():
         assert layers.w_k.abs().max() <= 1 / math.sqrt(24)
 
 
-@pytest.fixture
-def hand_made():
-    """The two heads of lesson 6."""
-    w_q, w_k, w_v, w_o = build_subtractor(6)
-    layer = ParallelAttention(1, 18, 2, generator()).requires_grad_(False)
-    for name, w in (("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o.T)):
-        getattr(layer, name).copy_(w.view(1, 2, 9, 18))
-    for name in ("b_q", "b_k", "b_v", "b_o"):
-        getattr(layer, name).zero_()
-    return layer
-
-
-def test_the_hand_made_heads_of_lesson_6_solve_the_task(hand_made):
+def test_the_hand_made_heads_of_lesson_6_solve_the_task():
+    hand_made = hand_made_heads()
     x, target, _ = TwoTokenSum(width=18).draw(1, 200, generator())
     r2, _ = head_tasks.measure(nn.ModuleList([hand_made]), TwoTokenSum(width=18), generator())
     assert r2.item() == pytest.approx(1, abs=1e-5)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -257,26 +257,18 @@ def heads_off(gpt2: PreTrainedModel, heads: Sequence[Head]) -> Iterator[None]:
 
     Args: heads are pairs of a layer and a head, both counted from 0.
     """
-    hooks = []
-    for layer, head in heads:
-        project = gpt2.get_submodule(f"transformer.h.{layer}.attn.c_proj")
-        width = gpt2.config.hidden_size // gpt2.config.num_attention_heads
-        columns = slice(head * width, (head + 1) * width)
-        hooks.append(project.register_forward_pre_hook(_without(columns)))
-    try:
+    width = gpt2.config.hidden_size // gpt2.config.num_attention_heads
+    with ExitStack() as hooks:
+        for layer, head in heads:
+            project = gpt2.get_submodule(f"transformer.h.{layer}.attn.c_proj")
+            columns = torch.arange(head * width, (head + 1) * width, device=gpt2.device)
+            hook = partial(_without, columns)
+            hooks.enter_context(project.register_forward_pre_hook(hook))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
-def _without(columns: slice) -> Callable[..., Tensor]:
-    def clear(module: nn.Module, inputs: tuple[Tensor]) -> Tensor:
-        merged = inputs[0].clone()  # (B, S, C)
-        merged[..., columns] = 0.0
-        return merged
-
-    return clear
+def _without(columns: Tensor, module: nn.Module, inputs: tuple[Tensor]) -> Tensor:
+    return inputs[0].index_fill(-1, columns, 0.0)  # (B, S, C)
 
 
 def previous_token_scores(weights: Tensor) -> Tensor:
