@@ -88,7 +88,7 @@ class Head(NamedTuple):
 
     sees: str  # one of PLACES, or ALL, or nothing
     weights: list[float]  # at each of PLACES
-    times: float  # as often the content of what it sees is added; NaN where something else is
+    times: float  # how often the content of what it sees is added; NaN where something else is
 
 
 def heads_of(w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, d: int) -> list[Head]:

@@ -150,16 +150,13 @@ def test_without_w_o_merge_and_split_are_told_apart():
     assert moved(suspects["case 4"], heads_apart=True) == [[], *4 * [heads[3]]]
 
 
-def with_one_head(module):
-    module.num_heads = 1
-    return module
-
-
 def test_one_head_hides_a_scale_by_the_width_of_all():
     x = torch.randn(1, 5, 24, dtype=torch.float64)
-    four, one = exam.suspects(), {name: with_one_head(m) for name, m in exam.suspects().items()}
-    assert not torch.allclose(four["case 2"](x), four["right"](x))
-    assert torch.allclose(one["case 2"](x), one["right"](x))
+    suspects = exam.suspects()
+    assert not torch.allclose(suspects["case 2"](x), suspects["right"](x))
+    for module in suspects.values():
+        module.num_heads = 1
+    assert torch.allclose(suspects["case 2"](x), suspects["right"](x))
 
 
 def test_a_sentence_said_twice_shows_a_softmax_over_the_heads():
