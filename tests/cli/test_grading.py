@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
 from ctypes import CDLL, c_char_p
@@ -546,7 +547,8 @@ def test_without_bubblewrap_nothing_runs_and_a_container_is_offered(tmp_path, mo
 
 
 def learners(folder):
-    found = hand_ins.read_class(folder)
+    with tempfile.TemporaryDirectory() as scratch:
+        found = hand_ins.read_class(folder, Path(scratch))
     return [(x.learner, x.name) for x in found.hand_ins if not x.trouble], found
 
 
@@ -608,7 +610,8 @@ def test_names_of_canvas_and_moodle_are_those_of_the_roster(tmp_path):
     people = "4712,Marie Curie\n,Ada Byron\n301,Max Müller\n302,Max Müller\n,Nobody\n"
     (tmp_path / "names.csv").write_text(f"\ufeffID,Name\n{people}")
     roster = hand_ins.read_roster(tmp_path / "names.csv")
-    found = [hand_ins.in_roster(x, roster) for x in hand_ins.read_class(tmp_path / "in").hand_ins]
+    _, handed_in = learners(tmp_path / "in")
+    found = [hand_ins.in_roster(x, roster) for x in handed_in.hand_ins]
     assert sorted((x.learner, x.number, x.late) for x in found) == [
         ("Ada Byron", "4711", False), ("Marie Curie", "4712", True),
         ("Max Müller (301)", "301", False), ("Max Müller (302)", "302", False),
