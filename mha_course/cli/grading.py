@@ -15,12 +15,14 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from functools import cache
-from math import isfinite, isnan
+from math import isfinite
 from pathlib import Path
 from threading import Event
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 import mha_course
@@ -196,10 +198,10 @@ def _are_near(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
     if not all(isinstance(x, int | float) for x in found):
         return False
     size = max([1.0, *(abs(y) for y in wanted if isfinite(y))])
-    return all(
-        x == y or (isnan(x) and isnan(y)) or abs(x - y) <= CLOSE * size
-        for x, y in zip(found, wanted, strict=True)
-    )
+    with suppress(OverflowError):  # of an int that is larger than any float
+        numbers = np.array(found, float)
+        return np.allclose(numbers, wanted, rtol=0, atol=CLOSE * size, equal_nan=True)
+    return False
 
 
 def _collect(

@@ -336,7 +336,7 @@ def _in_venv(python: Path, module: str, *arguments: str, folder: Path | None = N
     In another, a file of the caller's may be called torch.py, so none is imported from there.
     """
     environment = _environment(python)
-    command = [python, "-m", module, *arguments]
+    command = [str(python), "-m", module, *arguments]
     if folder:
         environment["PYTHONPATH"] = str(ROOT)
         command.insert(1, "-P")
