@@ -770,8 +770,7 @@ def test_what_people_wrote_is_text(page):
     assert "default-src 'none'" in page
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [420, 1280])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 420), ("dark", 1280)])
 def test_the_pages_can_be_read(new_page, tmp_path, scheme, width):
     for name, text in {
         "class": grading_pages.class_page(ROWS),
