@@ -19,6 +19,7 @@ from mha_course.exercises.catalogue import EXERCISES, LESSON_OF, LESSONS
 
 LARGEST = 100 << 20  # bytes of a notebook, or of the notebooks in a zip
 DEEPEST = 2  # zips in zips
+DEEPEST_FOLDER = 50  # in a zip
 # What systems, and the course itself, leave beside notebooks.
 LEFT_THERE = re.compile(
     r"\.ipynb_checkpoints$|__MACOSX$|__pycache__$|\._|\.DS_Store$|Thumbs\.db$|desktop\.ini$"
@@ -120,6 +121,8 @@ def _unpacked(path: Path, scratch: Path) -> Path:
         size = sum(member.file_size for member in archive.infolist())
         if size > LARGEST:
             raise ValueError("it holds more than 100 MB")
+        if any(name.count("/") > DEEPEST_FOLDER for name in archive.namelist()):
+            raise ValueError(f"its folders are nested more than {DEEPEST_FOLDER} deep")
         if size > shutil.disk_usage(folder).free / 2:  # zips in zips could fill the disk
             raise ValueError(f"there is no room for it in {scratch}")
         archive.extractall(folder)
@@ -249,21 +252,15 @@ def read_roster(roster: Path) -> dict[str, str]:
         words = name.split()
         orders = (words, words[-1:] + words[:-1], words[1:] + words[:1])  # Byron Ada
         keys = {spell("".join(order)) for order in orders}
-        for key in {number, joined(name), *keys} - {""}:
+        for key in {number, *keys} - {""}:
             people[key].add(shown)
     return {key: "".join(shown) for key, shown in people.items() if len(shown) == 1}
 
 
 def in_roster(each: HandIn, names: Mapping[str, str]) -> HandIn:
     """Return a file with the name that its learner has in the roster, where it is there."""
-    keys = (each.number, joined(each.learner), spell(each.learner))
-    known = next((names[key] for key in keys if key in names), each.learner)
-    return replace(each, learner=known)
-
-
-def joined(name: str) -> str:
-    """Return a name without spaces and capitals."""
-    return "".join(unicodedata.normalize("NFC", name).casefold().split())
+    by_name = names.get(spell(each.learner), each.learner)
+    return replace(each, learner=names.get(each.number, by_name))
 
 
 def spell(name: str) -> str:

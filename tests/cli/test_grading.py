@@ -559,7 +559,11 @@ def put(folder, *names, content=None):
         (folder / name).write_bytes(notebook(SOFTMAX, CHECK) if content is None else content)
 
 
-def test_all_that_is_handed_in_has_a_line(tmp_path):
+def test_all_that_is_handed_in_has_a_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(hand_ins, "LARGEST", 1 << 20)
+    for name, inside, size in (("deep", "a/" * 1500, 1), ("large", "", 2 << 20)):
+        with zipfile.ZipFile(tmp_path / f"{name}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(f"{inside}one.ipynb", bytes(size))
     put(tmp_path, "a.ipynb", "b.IPYNB", "c/my_course/04.ipynb", "c/2.Ipynb")
     put(tmp_path, "e.txt", "roster.csv", "c/notes.txt", content=b"")
     put(tmp_path, "c/.ipynb_checkpoints/2.ipynb", "._d.ipynb", "__MACOSX/a.ipynb", ".git/a")
@@ -575,8 +579,8 @@ def test_all_that_is_handed_in_has_a_line(tmp_path):
     assert sorted(learner for learner, _ in named) == ["a", "b", "c", "c", "z"]
     reasons = {x.name: x.trouble.split()[-1] for x in found.hand_ins if x.trouble}
     assert reasons == {
-        "broken.zip": "file)." , "c/notes.txt": "judged.", "f": "it.", "linked.ipynb": "followed.",
-        "pipe.ipynb": "MB.",
+        "broken.zip": "file).", "c/notes.txt": "judged.", "deep.zip": "deep).", "f": "it.",
+        "large.zip": "MB).", "linked.ipynb": "followed.", "pipe.ipynb": "MB.",
     }  # fmt: skip
     assert [x.name for x in found.strays] == ["e.txt", "roster.csv"]
 
