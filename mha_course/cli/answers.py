@@ -84,17 +84,12 @@ class Answer:
 
 def read_cells(notebook: bytes) -> list[Cell]:
     """Return the cells of a notebook. Raises: whatever JSON raises, where it is none."""
-    try:
-        parsed = json.loads(notebook)
-    except UnicodeDecodeError:  # as an old Windows writes it
-        parsed = json.loads(notebook.decode("cp1252"))
-    sheets = parsed.get("worksheets", [parsed])  # those of format 3, which calls a source input
     cells = []
-    for kept in (cell for sheet in sheets for cell in sheet["cells"]):
+    for kept in json.loads(notebook)["cells"]:
         count = kept.get("execution_count")
         cells.append(
             Cell(
-                "".join(kept.get("source", kept.get("input", ""))),
+                "".join(kept.get("source", "")),
                 kept["cell_type"],
                 count if type(count) is int else sys.maxsize,
                 "setup" in (kept.get("metadata") or {}).get("tags", ()),

@@ -12,20 +12,23 @@ from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
 from mha_course import example
 from mha_course.cli import launch
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW, is_progress
+from mha_course.errors import ShapeError, require
 
 ROOT = launch.ROOT
 LESSONS = launch.ROOT / launch.LESSONS
 COLAB = {"colab": {"provenance": [], "toc_visible": True}}
 COLAB_GPU = {"accelerator": "GPU", "colab": {"gpuType": "T4", **COLAB["colab"]}}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-MOVES = re.compile(r"\b\w*(?:Lab|Explorer|Player|Tracer|Scene|Panel|Film)\(")
+WIDGETS = r"\w*(?:Lab|Explorer|Player|Tracer|Scene|Panel|Film)"  # how their classes are named
+MOVES = re.compile(rf"\b{WIDGETS}\(")
 HIDDEN = {"setup", "drawing"}  # tags of cells whose source tells only how something is done
-WIDGET = re.compile(r"\w*(?:Lab|Explorer|Player|Tracer|Scene|Panel|Film): (?!no steps)")  # its text
+WIDGET = re.compile(rf"{WIDGETS}: (?!no steps)")  # its text
 ON_SITE = re.compile(r'<p><a href="[^"]*">Move it on the reading site</a></p>')
 PAGE = re.compile(r"\]\((https://[^)]+/\d\d_\w+\.html)\)")  # of a lesson, in its first cell
 SHIPPED_SEED = 10
@@ -40,10 +43,23 @@ def train_command(seed: int) -> None:
 
 def render_command(numbers: Sequence[str]) -> None:
     """Execute lessons in place, top to bottom; all of them without numbers."""
-    for path in sorted(LESSONS.glob("*.ipynb")):
-        if not numbers or path.name[:2] in {number.zfill(2) for number in numbers}:
-            path.write_text(render(path.read_text(encoding="utf-8")), encoding="utf-8")
-            print(f"rendered {path.name}")
+    for path in lessons(numbers):
+        path.write_text(render(path.read_text(encoding="utf-8")), encoding="utf-8")
+        print(f"rendered {path.name}")
+
+
+def lessons(numbers: Sequence[str]) -> list[Path]:
+    """Return the notebooks of some lessons, such as ``"3"`` or ``"03"``; of all without numbers.
+
+    Raises: ShapeError for a number without a lesson.
+    """
+    paths = {path.name[:2]: path for path in sorted(LESSONS.glob("*.ipynb"))}
+    for number in numbers:
+        expected = f"one of {', '.join(paths)}"
+        place = f"lesson {number}"
+        known = number.zfill(2) in paths
+        require(known, place, "there is none", expected=expected, got=number, fix="choose one")
+    return [paths[number.zfill(2)] for number in numbers] or list(paths.values())
 
 
 def render(text: str, *, folder: Path = LESSONS) -> str:
@@ -135,7 +151,11 @@ def main(argv: Sequence[str]) -> int:
     rendering.set_defaults(run=render_command)
     rendering.add_argument("numbers", nargs="*", help="such as 00 03; all without")
     chosen = vars(parser.parse_args(argv))
-    chosen.pop("run")(**chosen)
+    try:
+        chosen.pop("run")(**chosen)
+    except (ShapeError, CellExecutionError) as error:
+        print(f"mha_course: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -11,15 +11,18 @@ import os
 import re
 import secrets
 import sys
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from functools import cache
-from math import isfinite, isnan
+from math import isfinite
 from pathlib import Path
 from threading import Event
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 import mha_course
@@ -68,23 +71,17 @@ def grade(
     Raises: ShapeError, before anything is judged.
     """
     names = read_roster(roster) if roster else {}
-    found = read_class(folder)
-    handed_in = sorted((in_roster(x, names) for x in found.hand_ins), key=lambda x: x.learner)
-    _prepare(folder, out)
-    forks = sys.platform != "win32"
-    what, fix = "answers run in processes that Windows cannot fork", "run it in WSL"
-    require(forks or confined, "grade", what, expected="Linux or macOS", got="Windows", fix=fix)
-    missing = confine.why_not_confined() if confined else ""
-    if missing:
-        raise ShapeError(
-            "grade", "answers cannot be confined on this machine", "bubblewrap", missing
-        )
-    kept = {x: out / "finished" / f"{_key(x)}.json" for x in handed_in if not x.trouble}
-    new = defaultdict[str, list[HandIn]](list)
-    for each, file in kept.items():
-        if not file.exists():
-            new[each.learner].append(each)
-    _judge(new, kept, confined, jobs or min(MOST_JOBS, _processors()))
+    with tempfile.TemporaryDirectory() as scratch:
+        found = read_class(folder, Path(scratch))
+        _prepare(folder, out)
+        _require_sandbox(confined)
+        handed_in = sorted((in_roster(x, names) for x in found.hand_ins), key=lambda x: x.learner)
+        kept = {x: out / "finished" / f"{_key(x)}.json" for x in handed_in if not x.trouble}
+        new = defaultdict[str, list[HandIn]](list)
+        for each, file in kept.items():
+            if not file.exists():
+                new[each.learner].append(each)
+        _judge(new, kept, confined, jobs or min(MOST_JOBS, _processors()))
     rows = _collect(handed_in, kept, names.values())
     strays = [Row(x.name, "", "unreadable", "", x.trouble) for x in found.strays]
     _write(out, rows, strays, handed_in, found.notes)
@@ -105,7 +102,7 @@ def _judge(
     stop = Event()
 
     def judged(learner: str) -> tuple[list[dict[str, Any]], str]:
-        notebooks = [each.content for each in new[learner]]
+        notebooks = [each.path.read_bytes() for each in new[learner]]
         return (
             ([], confine.INTERRUPTED)
             if stop.is_set()
@@ -201,10 +198,10 @@ def _are_near(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
     if not all(isinstance(x, int | float) for x in found):
         return False
     size = max([1.0, *(abs(y) for y in wanted if isfinite(y))])
-    return all(
-        x == y or (isnan(x) and isnan(y)) or abs(x - y) <= CLOSE * size
-        for x, y in zip(found, wanted, strict=True)
-    )
+    with suppress(OverflowError):  # of an int that is larger than any float
+        numbers = np.array(found, float)
+        return np.allclose(numbers, wanted, rtol=0, atol=CLOSE * size, equal_nan=True)
+    return False
 
 
 def _collect(
@@ -260,6 +257,17 @@ def _prepare(folder: Path, out: Path) -> None:
     except OSError as error:
         got = f"{out} ({error.strerror})"
         raise ShapeError(place, "it cannot be written to", "a folder of your own", got) from error
+
+
+def _require_sandbox(confined: bool) -> None:
+    forks = sys.platform != "win32"
+    what, fix = "answers run in processes that Windows cannot fork", "run it in WSL"
+    require(forks or confined, "grade", what, expected="Linux or macOS", got="Windows", fix=fix)
+    missing = confine.why_not_confined() if confined else ""
+    if missing:
+        raise ShapeError(
+            "grade", "answers cannot be confined on this machine", "bubblewrap", missing
+        )
 
 
 def _save(path: Path, text: str) -> None:

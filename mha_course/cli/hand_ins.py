@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import re
+import shutil
+import tempfile
 import unicodedata
 import zipfile
 from collections import Counter, defaultdict
@@ -18,6 +19,7 @@ from mha_course.exercises.catalogue import EXERCISES, LESSON_OF, LESSONS
 
 LARGEST = 100 << 20  # bytes of a notebook, or of the notebooks in a zip
 DEEPEST = 2  # zips in zips
+DEEPEST_FOLDER = 50  # in a zip
 # What systems, and the course itself, leave beside notebooks.
 LEFT_THERE = re.compile(
     r"\.ipynb_checkpoints$|__MACOSX$|__pycache__$|\._|\.DS_Store$|Thumbs\.db$|desktop\.ini$"
@@ -34,7 +36,6 @@ OF_COPIES = {
 }  # fmt: skip
 NUMBER = re.compile(r"(.+?)[ _-]+(\d\d)(?:[ _-][a-z_]+)?$")  # of a lesson, behind a name
 NO_NOTEBOOK = "This is no notebook (.ipynb), so nothing in it was judged."
-EMPTY = "There is no notebook in it."
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,7 @@ class HandIn:
     """One file that was handed in: a notebook, or why it is none."""
 
     parts: tuple[str, ...]  # of its path below the folder, those inside of zips included
-    path: Path
-    members: tuple[str, ...] = ()  # the way through zips
+    path: Path  # of what was unpacked, if it was in a zip
     trouble: str = ""
     exercises: frozenset[str] = frozenset()  # that seem to be in it
     digest: str = ""
@@ -56,15 +56,6 @@ class HandIn:
         """What a message calls it."""
         return "/".join(self.parts)
 
-    @property
-    def content(self) -> bytes:
-        """What is in it. Raises: whatever a broken file raises."""
-        data = self.path.read_bytes()
-        for member in self.members:
-            with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open(member) as file:
-                data = file.read(LARGEST + 1)
-        return data
-
 
 @dataclass
 class Class:
@@ -75,12 +66,15 @@ class Class:
     notes: list[str] = field(default_factory=list)  # on folders that were taken apart
 
 
-def read_class(folder: Path) -> Class:
-    """Return what was handed in. Raises: ShapeError where there is no notebook."""
+def read_class(folder: Path, scratch: Path) -> Class:
+    """Return what was handed in, its zips unpacked into a scratch folder.
+
+    Raises: ShapeError where there is no notebook.
+    """
     place, got = "grade: FOLDER", str(folder)
     expected = "a folder with NAME.ipynb or NAME/*.ipynb for each learner"
     require(folder.is_dir(), place, "there is no such folder", expected=expected, got=got)
-    found = [_looked_into(each) for each in _files(folder)]
+    found = [_looked_into(each) for each in _files(folder, scratch)]
     some = any(not each.trouble for each in found)
     require(some, place, "there is no notebook in it", expected=expected, got=got)
     known, others = _of_systems(found)
@@ -92,32 +86,56 @@ def read_class(folder: Path) -> Class:
     return Class([each for each in named if each.learner in owners], strays, notes)
 
 
-def _files(folder: Path) -> Iterator[HandIn]:
-    for path in sorted(folder.rglob("*")):
-        parts = path.relative_to(folder).parts
-        if not _is_seen(parts):
+def _files(folder: Path, scratch: Path, above: tuple[str, ...] = ()) -> Iterator[HandIn]:
+    for path in sorted(folder.iterdir()):
+        each = HandIn((*above, path.name), path)
+        zips = sum(map(_is_zip, above))
+        if not _is_seen(path):
             continue
         if path.is_symlink():
-            yield HandIn(parts, path, trouble="This is a link. Links are not followed.")
-        elif path.is_dir():
-            if len(parts) == 1 and not any(
-                _is_seen(inner.relative_to(folder).parts)
-                for inner in path.rglob("*")
-                if not inner.is_dir()
-            ):
-                yield HandIn(parts, path, trouble=EMPTY)
+            yield replace(each, trouble="This is a link. Links are not followed.")
+        elif path.is_dir() or (_is_zip(path.name) and zips < DEEPEST):
+            yield from _inside(each, scratch)
         elif not path.is_file() or path.stat().st_size > LARGEST:
-            yield HandIn(parts, path, trouble="This is no file of up to 100 MB.")
-        elif path.suffix.lower() == ".zip":
-            yield from _members(HandIn(parts, path))
+            yield replace(each, trouble="This is no file of up to 100 MB.")
         else:
-            yield HandIn(parts, path)
+            yield each
 
 
-def _is_seen(parts: Sequence[str]) -> bool:
-    hidden = any(re.match(r"\.+[^.]", part) for part in parts[:-1])
-    hidden |= parts[-1].startswith(".") and not _is_notebook(parts[-1])
-    return not hidden and not any(map(LEFT_THERE.match, parts))
+def _inside(outer: HandIn, scratch: Path) -> list[HandIn]:
+    """Return what is in a folder or in a zip, or why nothing is."""
+    is_folder = outer.path.is_dir()
+    try:
+        folder = outer.path if is_folder else _unpacked(outer.path, scratch)
+        inside = list(_files(folder, scratch, outer.parts))
+    except Exception as error:  # a zip can be broken in many ways
+        return [replace(outer, trouble=f"It cannot be opened ({error}).")]
+    if inside or (is_folder and len(outer.parts) > 1):
+        return inside
+    return [replace(outer, trouble="There is no notebook in it.")]
+
+
+def _unpacked(path: Path, scratch: Path) -> Path:
+    folder = Path(tempfile.mkdtemp(dir=scratch))
+    with zipfile.ZipFile(path) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+        if size > LARGEST:
+            raise ValueError("it holds more than 100 MB")
+        if any(name.count("/") > DEEPEST_FOLDER for name in archive.namelist()):
+            raise ValueError(f"its folders are nested more than {DEEPEST_FOLDER} deep")
+        if size > shutil.disk_usage(folder).free / 2:  # zips in zips could fill the disk
+            raise ValueError(f"there is no room for it in {scratch}")
+        archive.extractall(folder)
+    return folder
+
+
+def _is_seen(path: Path) -> bool:
+    is_hidden = path.name.startswith(".") and (path.is_dir() or not _is_notebook(path.name))
+    return not is_hidden and not LEFT_THERE.match(path.name)
+
+
+def _is_zip(name: str) -> bool:
+    return name.lower().endswith(".zip")
 
 
 def _is_notebook(name: str) -> bool:
@@ -125,29 +143,7 @@ def _is_notebook(name: str) -> bool:
 
 
 def _is_hand_in(path: Path) -> bool:
-    return path.is_dir() or path.suffix.lower() in (".ipynb", ".zip")
-
-
-def _members(outer: HandIn) -> Iterator[HandIn]:
-    """Yield what is in a zip, zips in it opened too."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(outer.content)) as archive:
-            inside = [each for each in archive.infolist() if not each.is_dir()]
-        inside = [each for each in inside if _is_seen(PurePath(each.filename).parts)]
-        if sum(each.file_size for each in inside) > LARGEST:
-            raise ValueError("it holds more than 100 MB")
-    except Exception as error:  # of whatever is no zip, or one that cannot be read
-        yield replace(outer, trouble=f"This zip cannot be opened ({error}).")
-        return
-    if not inside:
-        yield replace(outer, trouble=EMPTY)
-    for each in inside:
-        parts = (*outer.parts, *PurePath("/", each.filename).parts[1:])
-        member = HandIn(parts, outer.path, (*outer.members, each.filename))
-        if each.filename.lower().endswith(".zip") and len(member.members) < DEEPEST:
-            yield from _members(member)
-        else:
-            yield member
+    return path.is_dir() or _is_notebook(path.name) or _is_zip(path.name)
 
 
 def _looked_into(each: HandIn) -> HandIn:
@@ -157,8 +153,8 @@ def _looked_into(each: HandIn) -> HandIn:
     if not _is_notebook(each.parts[-1]):
         return replace(each, trouble=NO_NOTEBOOK)
     try:
-        content = each.content
-    except Exception as error:  # a zip can be broken in many ways
+        content = each.path.read_bytes()
+    except OSError as error:
         return replace(each, trouble=f"It cannot be read ({type(error).__name__}).")
     names = {name.decode() for name in CHECKED.findall(content)}
     digest = hashlib.sha256(content).hexdigest()
@@ -217,7 +213,7 @@ def _trunk(each: HandIn, depth: int) -> str:
         lessons = {LESSON_OF[exercise].number for exercise in each.exercises}
         if numbered and (int(numbered[2]) in lessons or not lessons):
             return numbered[1].strip()
-    elif name.lower().endswith(".zip"):
+    elif _is_zip(name):
         name = PurePath(name).stem
     return name.strip()
 
@@ -256,21 +252,15 @@ def read_roster(roster: Path) -> dict[str, str]:
         words = name.split()
         orders = (words, words[-1:] + words[:-1], words[1:] + words[:1])  # Byron Ada
         keys = {spell("".join(order)) for order in orders}
-        for key in {number, joined(name), *keys} - {""}:
+        for key in {number, *keys} - {""}:
             people[key].add(shown)
     return {key: "".join(shown) for key, shown in people.items() if len(shown) == 1}
 
 
 def in_roster(each: HandIn, names: Mapping[str, str]) -> HandIn:
     """Return a file with the name that its learner has in the roster, where it is there."""
-    keys = (each.number, joined(each.learner), spell(each.learner))
-    known = next((names[key] for key in keys if key in names), each.learner)
-    return replace(each, learner=known)
-
-
-def joined(name: str) -> str:
-    """Return a name without spaces and capitals."""
-    return "".join(unicodedata.normalize("NFC", name).casefold().split())
+    by_name = names.get(spell(each.learner), each.learner)
+    return replace(each, learner=names.get(each.number, by_name))
 
 
 def spell(name: str) -> str:

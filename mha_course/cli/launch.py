@@ -26,6 +26,10 @@ CUDA_INDEX = "https://download.pytorch.org/whl/cu130"
 STAMP = "mha_course.json"  # in .venv, once all is installed
 OWN_HELP = ("setup", "test", "reset")  # commands whose options are known without .venv
 GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
+# Fails where half of .venv was deleted; a virus scanner may have taken a program from it.
+IS_WHOLE = """from importlib.metadata import distributions
+files = (file for each in distributions() for file in each.files or ())
+assert all(file.locate().exists() for file in files if file.suffix == ".py")"""
 SUITS = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
 EXTENTS = {  # of the tests, each with what help says of it
     "fast": "the quick tests of the package alone",
@@ -138,12 +142,14 @@ def set_up() -> Path:
     want = json.dumps(
         {"requirements": hashlib.sha256(requirements.read_bytes()).hexdigest(), "folder": str(venv)}
     )
-    if stamp.exists() and stamp.read_text(errors="replace") == want and _runs(python, "-c", ""):
+    is_whole = _runs(python, "-I", "-c", IS_WHOLE)
+    if is_whole and stamp.exists() and stamp.read_text(errors="replace") == want:
         return python
     print("Setting up the course in .venv. This happens once and takes some minutes.", flush=True)
     kind = _torch_kind()
+    is_broken = unfinished.exists() or (stamp.exists() and not is_whole)
     has_pip = _runs(python, "-m", "pip", "--version")
-    if unfinished.exists() or not has_pip or not _runs(python, "-c", SUITS):
+    if is_broken or not has_pip or not _runs(python, "-c", SUITS):
         _require_disk(GIB_NEEDED[kind])
         _make_venv(venv)
     unfinished.touch()
@@ -349,19 +355,13 @@ def _in_venv(python: Path, module: str, *arguments: str, folder: Path | None = N
 
 
 def _environment(python: Path) -> dict[str, str]:
-    """Return the environment of what is started; it gets a home in .venv where it has none.
+    """Return the environment of what is started.
 
-    matplotlib keeps its settings and its list of fonts in .venv, too: those in the home folder may
-    be another installation's, with fonts that are gone.
+    matplotlib keeps its settings and its list of fonts in .venv: those in the home folder may be
+    another installation's, with fonts that are gone.
     """
     environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
     venv = python.parent.parent
     if os.access(venv, os.W_OK):
         environment["MPLCONFIGDIR"] = str(venv / "matplotlib")
-    home = os.path.expanduser("~")
-    if os.path.isdir(home) and os.access(home, os.W_OK):
-        return environment
-    own = venv / "home"
-    own.mkdir(exist_ok=True)
-    print(f"The home folder {home} cannot be used, so settings are kept in {own}.", flush=True)
-    return environment | {"HOME": str(own), "USERPROFILE": str(own)}
+    return environment

@@ -24,7 +24,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from mha_course.cli import authoring, launch
-from mha_course.errors import ShapeError, require
+from mha_course.errors import ShapeError
 from mha_course.questions import Question
 from mha_course.widgets.base import DECK_VIEW
 
@@ -205,20 +205,6 @@ def script_of(widget: Mapping[str, Any]) -> str:
     """Return the script of a widget as one that sets what live.js draws with."""
     body = widget["esm"].replace("export default", f"(window.widgets ??= {{}}).{widget['name']} =")
     return f"(() => {{\n{body}\n}})();"
-
-
-def lessons(numbers: Sequence[str]) -> list[Path]:
-    """Return the notebooks of some lessons, such as ``"3"`` or ``"03"``; of all without numbers.
-
-    Raises: ShapeError for a number without a lesson.
-    """
-    paths = {path.name[:2]: path for path in sorted(authoring.LESSONS.glob("*.ipynb"))}
-    for number in numbers:
-        expected = f"one of {', '.join(paths)}"
-        place = f"lesson {number}"
-        known = number.zfill(2) in paths
-        require(known, place, "there is none", expected=expected, got=number, fix="choose one")
-    return [paths[number.zfill(2)] for number in numbers] or list(paths.values())
 
 
 def execute(notebook: NotebookNode, style: str) -> None:

@@ -23,7 +23,7 @@ from nbformat import NotebookNode
 
 from mha_course import example
 from mha_course.cli import launch, rendering
-from mha_course.cli.authoring import HIDDEN, MOVES
+from mha_course.cli.authoring import HIDDEN, MOVES, lessons
 from mha_course.cli.rendering import HEADING, Part, words
 from mha_course.exercises.catalogue import QUESTIONS
 from mha_course.exercises.hint_ladder import ladder
@@ -199,7 +199,7 @@ def build(numbers: Sequence[str], folder: Path, address: str, *, saved: bool = F
     Raises: ShapeError for a number without a lesson, nbclient's error where a cell fails.
     """
     pages = []
-    for path in rendering.lessons(numbers):
+    for path in lessons(numbers):
         notebook = nbformat.read(path, as_version=4)
         if not saved:
             rendering.execute(notebook, "SITE")

@@ -27,7 +27,7 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from mha_course.cli import launch, rendering
+from mha_course.cli import authoring, launch, rendering
 from mha_course.cli.rendering import HEADING, Part, words
 from mha_course.errors import require
 from mha_course.exercises.catalogue import EXERCISES, QUESTIONS
@@ -69,7 +69,7 @@ def build(
         no widget is live.
     Raises: ShapeError for a number without a lesson, or a cell without a slide type.
     """
-    paths = rendering.lessons(numbers)
+    paths = authoring.lessons(numbers)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for path in paths:
@@ -150,17 +150,13 @@ def _checked(cell: NotebookNode, where: str) -> tuple[str, dict[str, Any]]:
     """Return what a cell becomes, and what the lecturer wrote. Raises: ShapeError."""
     kind = cell.metadata.get("slideshow", {}).get("slide_type")
     lecture = _of(cell)
-    for got, known, rule, fix in (
-        (
-            kind,
-            TYPES,
-            "slide_type is missing or unknown",
-            "set it in JupyterLab's property inspector",
-        ),
-        (lecture.get("show", "both"), SHOWS, "lecture.show is unknown", "change it"),
-    ):
-        expected = f"one of {', '.join(known)}"
-        require(got in known, where, rule, expected=expected, got=got, fix=fix)
+    expected = f"one of {', '.join(TYPES)}"
+    what, fix = "slide_type is missing or unknown", "set it in JupyterLab's property inspector"
+    require(kind in TYPES, where, what, expected=expected, got=kind, fix=fix)
+    show = lecture.get("show", "both")
+    expected = f"one of {', '.join(SHOWS)}"
+    what, fix = "lecture.show is unknown", "change it"
+    require(show in SHOWS, where, what, expected=expected, got=show, fix=fix)
     return kind, lecture
 
 

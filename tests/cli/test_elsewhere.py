@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import nbformat
@@ -40,19 +39,13 @@ print(json.dumps({
 """
 
 
-def address():
-    """Return the repository's address, which stands in pyproject.toml."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return project["urls"]["Repository"]
-
-
 def pins(path):
     return {line for line in path.read_text().splitlines() if "==" in line}
 
 
 def alone(path):
     """Return a lesson that fetches this clone, and tells at the end what it stands on."""
-    text = path.read_text(encoding="utf-8").replace(address(), ROOT.as_uri())
+    text = path.read_text(encoding="utf-8").replace(site.address_of_repository(), ROOT.as_uri())
     notebook = nbformat.reads(text, as_version=4)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(STUB + RECORD))
     notebook.cells.append(nbformat.v4.new_code_cell(TELL))
@@ -132,7 +125,7 @@ def test_binders_script_is_sound():
 
 
 def test_the_address_stands_in_badges_and_first_cells():
-    slug = address().removeprefix("https://github.com/")
+    slug = site.address_of_repository().removeprefix("https://github.com/")
     for path in LESSONS:
         text = path.read_text(encoding="utf-8")
         assert text.count(slug) == 3, path.name

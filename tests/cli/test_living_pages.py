@@ -204,20 +204,6 @@ def test_widgets_are_live_on_slides(open_deck):
     explorer.locator(".readout", has_text="head 2: dogs looks at loud ").wait_for()
     page.keyboard.press("ArrowRight")
     explorer.locator(".readout", has_text="head 2: was looks at ").wait_for()
-    explorer.get_by_role("button", name="Show as a table").click()
-    explorer.locator(".unfolded:not(.turning)").wait_for()
-    x, y, w, h = map(float, explorer.locator(".base").get_attribute("data-place").split())
-    grown = explorer.locator(".surface").evaluate(
-        "node => node.getBoundingClientRect().width / node.offsetWidth"
-    )
-    box = explorer.locator(".surface").bounding_box()
-    row, column = example.load().tokens.index("it"), example.load().tokens.index("cat")
-    page.mouse.move(
-        box["x"] + (x + (column + 0.5) * w) * grown, box["y"] + (y + (row + 0.5) * h) * grown
-    )
-    explorer.locator(".readout", has_text="head 2: it → cat ").wait_for()
-    explorer.locator(".surface").focus()
-    page.keyboard.press("ArrowRight")
     assert page.evaluate("at") == place
     page.keyboard.press("PageDown")
     assert page.evaluate("at") == place + 1

@@ -14,7 +14,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from mha_course.cli import authoring, launch
+from mha_course.cli import authoring
 from mha_course.exercises import progress_store
 
 ROOT = authoring.ROOT
@@ -191,25 +191,6 @@ def test_no_network_and_no_home(course, home):
     assert "REPORT correct" in done.stdout
     kept = json.loads((course / "notebooks" / progress_store.FILE).read_text())
     assert kept["exercises"]["similarity"]["attempts"] == 1
-
-
-@pytest.mark.parametrize("home", ["a file", "a folder that is not there"])
-def test_where_there_is_no_home_settings_are_kept_with_the_course(
-    tmp_path, monkeypatch, capsys, home
-):
-    program = tmp_path / "bin" / "python"
-    program.parent.mkdir()
-    assert launch._environment(program).get("HOME") == os.environ.get("HOME")
-    assert launch._environment(program)["MPLCONFIGDIR"] == str(tmp_path / "matplotlib")
-    assert capsys.readouterr().out == ""
-    (tmp_path / "a file").touch()
-    monkeypatch.setenv("HOME", str(tmp_path / home))
-    own = tmp_path / "home"
-    assert launch._environment(program)["HOME"] == str(own)
-    assert own.is_dir()
-    told = capsys.readouterr().out
-    what = f"The home folder {tmp_path / home} cannot be used"
-    assert told == f"{what}, so settings are kept in {own}.\n"
 
 
 def pythons():
