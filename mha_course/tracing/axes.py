@@ -409,7 +409,7 @@ class AxisNamer:
         self.confirmed.update(f for axis in axes for f in axis if f.origin is origin)
 
     def align(self, left: Axis, right: Axis) -> None:
-        """Note that an operation aligns two axes: an unnamed one takes the other's name at the end."""
+        """Note that an operation aligns two axes: an unnamed one later takes the other's name."""
         if len(left) > 1 and [factor.size for factor in left] == [factor.size for factor in right]:
             for pair in zip(left, right, strict=True):
                 self.align(pair[:1], pair[1:])
