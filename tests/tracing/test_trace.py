@@ -113,6 +113,7 @@ OF_X = {  # from (B, S, C)
     "index_select": (lambda x: x.index_select(-2, torch.arange(5)), "B ? C"),
     "convolution": (lambda x: F.conv1d(x.mT, x.new_ones(72, 24, 1)), "B ? S"),
     "convolution_over_tokens": (lambda x: F.conv1d(x.mT, x.new_ones(24, 24, 3)), "B C ?"),
+    "complex": (lambda x: torch.view_as_complex(x.view(2, 5, 4, 3, 2)), "B S H D/2"),
     "real_again": (
         lambda x: torch.view_as_real(torch.view_as_complex(x.view(2, 5, 4, 3, 2))).flatten(3),
         "B S H D",
