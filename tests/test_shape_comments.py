@@ -40,54 +40,34 @@ def promises(path):
     return found
 
 
-def assigned(path):
-    """Return {last line of a statement: the names it assigns, or None for a return}."""
-    names = {}
+def statements(path):
+    """Return {last line: names that a statement assigns, None for a return}, and {line: last}."""
+    names, last_lines = {}, {}
     for node in ast.walk(ast.parse(Path(path).read_text())):
+        if not isinstance(node, ast.Assign | ast.Return):
+            continue
+        last_lines |= dict.fromkeys(range(node.lineno, node.end_lineno + 1), node.end_lineno)
+        names[node.end_lineno] = None
         if isinstance(node, ast.Assign):
-            targets = (
-                node.targets[0].elts if isinstance(node.targets[0], ast.Tuple) else node.targets
-            )
-            names[node.end_lineno] = [
-                target.id for target in targets if isinstance(target, ast.Name) and target.id != "_"
-            ]
-        elif isinstance(node, ast.Return):
-            names[node.end_lineno] = None
-    return names
-
-
-def last_lines(path):
-    """Return {line: last line} of the assignments and returns that take several lines."""
-    statements = [
-        node
-        for node in ast.walk(ast.parse(Path(path).read_text()))
-        if isinstance(node, ast.Assign | ast.Return)
-    ]
-    return {
-        line: node.end_lineno
-        for node in statements
-        for line in range(node.lineno, node.end_lineno + 1)
-    }
+            first = node.targets[0]
+            targets = first.elts if isinstance(first, ast.Tuple) else node.targets
+            ids = [target.id for target in targets if isinstance(target, ast.Name)]
+            names[node.end_lineno] = [name for name in ids if name != "_"]
+    return names, last_lines
 
 
 def fields_of(path):
     """Return {line: name} of the fields of dataclasses."""
-    classes = [
-        node
-        for node in ast.walk(ast.parse(Path(path).read_text()))
-        if isinstance(node, ast.ClassDef)
-    ]
-    return {
-        field.lineno: field.target.id
-        for cls in classes
-        for field in cls.body
-        if isinstance(field, ast.AnnAssign)
-    }
+    nodes = ast.walk(ast.parse(Path(path).read_text()))
+    bodies = [node.body for node in nodes if isinstance(node, ast.ClassDef)]
+    fields = [row for body in bodies for row in body if isinstance(row, ast.AnnAssign)]
+    return {field.lineno: field.target.id for field in fields}
 
 
 def audit(path, run, sizes):
     """Run something and return (lines whose comment was verified, complaints)."""
-    wanted, targets, ends = promises(path), assigned(path), last_lines(path)
+    wanted = promises(path)
+    targets, ends = statements(path)
     seen, complaints = set(), []
 
     def judge(line, value, bound):

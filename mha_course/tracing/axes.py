@@ -1,10 +1,10 @@
 """Names of axes that follow the numbers: an axis is a product of factors.
 
-Each factor knows where it comes from. An axis of the width C is kept as its factors (H, D) as soon
-as H is known, so that a split, a transpose or a merge only moves factors. Sizes name an axis in
-two places only: where the caller says so, and at the output of a Linear, which is new. A factor
-without a name differs from all others. What it ran beside in a sum or a product names it when
-everything has run, and not before, so that no warning rests on it.
+Each factor records its origin. As soon as H is known, the width C is stored as the factors (H, D),
+so that a split, a transpose or a merge only moves factors. A size names an axis in two cases only:
+where the caller says so, and at the output of a Linear, which is new. A factor without a name
+differs from all others. The axes it was added to or multiplied with name it when the call has
+ended, and not before, so that no warning depends on it.
 """
 
 from __future__ import annotations
@@ -22,23 +22,25 @@ class Origin(IntEnum):  # ints are hashed fast
 
     NAMED = auto()
     UNKNOWN = auto()
-    LINEAR = auto()  # made by a Linear, its inner order is free
-    FROM_LATENTS = auto()  # made by a Linear of the latents of attention
-    ASSUMED_D = auto()  # made by a Linear, as wide as a head, so taken for D
-    AMBIGUOUS = auto()  # half of a width of 4 or the pair beside it; 2 KV heads or those of each
-    MIXED = auto()  # parts of several axes
-    COPIES = auto()  # of one number
-    INTERLEAVED = auto()  # repeated heads, each beside its copies; a width of pairs side by side
-    TILED = auto()  # repeated heads, all of them again; a width of two halves
+    LINEAR = auto()  # The output of a Linear, which may hold its heads in any order.
+    FROM_LATENTS = auto()  # The output of the Linear that expands the latents of attention.
+    ASSUMED_D = auto()  # The output of a Linear as wide as a head: D if it is used as one.
+    # One of the two axes of (2, 2): half of a width of 4 or the pairs in it, two heads of keys or
+    # the two that share one. Without it, rotary embeddings would lose their names where D is 4.
+    AMBIGUOUS = auto()
+    MIXED = auto()  # A reshape put parts of several axes into this one.
+    COPIES = auto()  # The same number again and again, as expand shows it.
+    INTERLEAVED = auto()  # Copies follow their head, as in repeat_interleave; or pairs of a width.
+    TILED = auto()  # The row of heads is repeated, as in repeat; or two halves of a width.
 
 
 class Factor(NamedTuple):
-    """An axis that has not been taken apart."""
+    """One of the numbers whose product is the size of an axis."""
 
     name: str
     size: int
     whole: Factor | None = None  # what it is a part of
-    stride: int = 0  # as digits of the whole: how far apart they are in it; 0 for a slice
+    stride: int = 0  # of its steps in the whole; 0 for a slice
     origin: Origin = Origin.NAMED
     number: int = 0  # tells factors without a name from others
 
@@ -98,7 +100,7 @@ def size_of(axis: Axis) -> int:
 
 
 def unique(size: int, origin: Origin = Origin.UNKNOWN, name: str = "?") -> Factor:
-    """Return a factor that is another than all others, and mostly has no name."""
+    """Return a factor that differs from all others, usually without a name."""
     return Factor(name, size, origin=origin, number=next(_numbers))
 
 
@@ -144,7 +146,7 @@ def in_another_order(left: Axis, right: Axis) -> bool:
 
 
 def _start_of_whole(factors: Sequence[Factor]) -> int | None:
-    """Return where the digits begin that make up a whole at the end of these factors."""
+    """Return where the parts of one whole begin that these factors end with."""
     whole, stride = factors[-1].whole, 1
     for n in reversed(range(len(factors))):
         if whole is None or factors[n].whole != whole or factors[n].stride != stride:
@@ -175,15 +177,17 @@ class AxisNamer:
         self.reserved = set(whole) & self.tokens
         self.roots = {name: name.rstrip("'") for name in letters if name.endswith("'")}
         self.labels: dict[Axis, str] = {}
-        self.widths: dict[tuple[int, int], dict[int, Axis]] = {}  # of Linears, by H and D
-        self.confirmed: set[Factor] = set()  # of what was taken for a width: what was used as one
-        # What ran beside a factor without a name, and what such factors turned out to be.
+        # The names of a Linear's output by its width. H and D may become known during the call.
+        self.widths: dict[tuple[int, int], dict[int, Axis]] = {}
+        # Factors that only looked like a head's width and were then used as one.
+        self.confirmed: set[Factor] = set()
+        # The axes that a factor without a name was added to or multiplied with, and its final name.
         self.aligned: defaultdict[Factor, Axes] = defaultdict(list)
         self.resolved: dict[Factor, Axis] = {}
-        # Of a factor that was joined to itself: what it is half of, and the other way round.
-        self.halves: dict[Factor, Factor] = {}
-        self.pieces: dict[tuple[str, int], Axes] = {}  # of tokens that were joined
-        self.doubles: dict[Factor, Factor] = {}
+        # A factor that was concatenated with itself, as the angles of rotary embeddings are.
+        self.halves: dict[Factor, Factor] = {}  # the double of each half
+        self.doubles: dict[Factor, Factor] = {}  # the half of each double
+        self.pieces: dict[tuple[str, int], Axes] = {}  # the parts of tokens that were concatenated
 
     def width(self) -> Axis:
         """Return C, as heads times head width where the number of heads is known."""
@@ -363,7 +367,7 @@ class AxisNamer:
         return (Factor(name, size),)
 
     def index_half(self, axis: Axis) -> None:
-        """Note that an axis is taken apart: for a width of 4 in (2, 2) it is the 2, not D/2."""
+        """Note that an axis is indexed: in a width of 4 seen as (2, 2), it is the pair, not D/2."""
         whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
         if whole:
             other = axis[0]._replace(stride=3 - axis[0].stride)
@@ -405,7 +409,7 @@ class AxisNamer:
         self.confirmed.update(f for axis in axes for f in axis if f.origin is origin)
 
     def align(self, left: Axis, right: Axis) -> None:
-        """Note that two axes run side by side: an unnamed one later takes the other's name."""
+        """Note that an operation aligns two axes: an unnamed one later takes the other's name."""
         if len(left) > 1 and [factor.size for factor in left] == [factor.size for factor in right]:
             for pair in zip(left, right, strict=True):
                 self.align(pair[:1], pair[1:])
@@ -425,7 +429,7 @@ class AxisNamer:
                 self.aligned[self.halves[one]].append((whole,))
 
     def double(self, axis: Axis) -> Axis:
-        """Return the axis that one becomes when it is laid beside itself."""
+        """Return the axis that results when one is concatenated with itself."""
         (whole,) = made = (unique(2 * size_of(axis), Origin.TILED),)
         self.halves[axis[0]] = whole
         self.doubles[whole] = axis[0]
@@ -507,7 +511,7 @@ class AxisNamer:
         return between.join(map(self.root, label.split(between))) if between else label
 
     def separate_tokens(self, axes: Axes) -> Axes:
-        """Tell query and key tokens apart: of two equal token axes the first becomes T."""
+        """Distinguish queries from keys: of two equal token axes the first becomes T."""
         if sum([bool(axis) and axis[0].name in self.tokens for axis in axes]) < 2:
             return axes
         labels = [self.label(axis) if self.is_token(axis) else None for axis in axes]
@@ -523,7 +527,7 @@ class AxisNamer:
         return axes
 
     def _roles(self, label: str, alone: bool) -> tuple[str, str]:
-        """Choose names for tokens that meet themselves; the caller's names stay the caller's."""
+        """Choose names for tokens that attend to themselves, and keep the names the caller gave."""
         root = self.root(label)
         if not alone:  # Y of the pixels Y*X
             self.roots[f"{root}'"] = root

@@ -1,4 +1,4 @@
-"""Patterns that nobody gave: what shapes say beside the sizes that modules declare."""
+"""Patterns guessed from shapes and the sizes that modules declare, where axes= was not given."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def assign(axes: Patterns, tensors: Tensors) -> Words:
             expected = f"{tensors[name].dim()} names for {tuple(tensors[name].shape)}"
             raise ShapeError("trace", rule, expected=expected, got=" ".join(words))
     for name, words in chosen.items():
-        if "T" in words:  # one tensor as query and key: attention itself tells its queries apart
+        if "T" in words:  # One tensor as query and key: attention names its queries itself.
             same = [other for key, other in chosen.items() if tensors[key] is tensors[name]]
             chosen[name] = next((other for other in same if "S" in other), words)
     return chosen
@@ -142,7 +142,7 @@ def _read(part: str, words: Sequence[str], torchs: bool) -> str:
         return IMAGE.get(part.upper(), read)
     if torchs:
         return TORCH.get(part.upper(), read)
-    if part == "d":  # a head's width where heads stand beside it
+    if part == "d":  # Beside heads, d is the width of one.
         return "D" if {"h", "H", "heads"} & set(words) else "C"
     return read
 

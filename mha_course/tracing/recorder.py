@@ -256,7 +256,7 @@ class Recorder(TorchFunctionMode):
         return [self._checked(axes, tensor) for axes, tensor in zip(named, outs, strict=True)]
 
     def _checked(self, axes: Axes, tensor: torch.Tensor) -> Axes:
-        """Drop names that do not fit the shape, and keep query and key tokens apart."""
+        """Drop names that do not fit the shape, and distinguish query tokens from key tokens."""
         if len(axes) != tensor.dim():
             return [unknown(size) for size in tensor.shape]
         if found := self.names.resolved:
@@ -312,8 +312,8 @@ def inherit(call: OpCall, values: list[TensorInfo]) -> None:
     picked = [value.elements for value in values if value.elements] or [()]
     shared = tuple([element for element in picked[0] if all(element in row for row in picked)])
     own = call.elements or [()] * len(call.results)
-    for result, selections in zip(call.results, own, strict=True):
-        result.elements = (*selections, *shared)
+    for result, elements in zip(call.results, own, strict=True):
+        result.elements = (*elements, *shared)
     if call.op in PRODUCTS or not values:
         return
     main = next((value for value in values if value.stage), values[0])

@@ -1,4 +1,4 @@
-"""What a trace holds, as text, HTML and Markdown, beside other traces, and as a short ledger."""
+"""A trace as text and HTML, compared with other traces, and as a short table."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Trace:
     aliases: Mapping[str, int] = field(default_factory=dict)
 
     def compare(self, other: Trace) -> Comparison:
-        """Set another trace beside this one, stage by stage, and say where they part."""
+        """Compare another trace with this one stage by stage, and say where they first differ."""
         return Comparison({"left": self, "right": other})
 
     def ledger(self, *names: str) -> Ledger:

@@ -1,9 +1,9 @@
 """Where numbers go in a move: the same call again, on the places of the numbers.
 
-A move, such as a transpose, a slice or a repeat, makes no new numbers. So it needs no rule: it runs
-again on what tells only where each number lies, and every axis of the result is read as digits of
-these places. Views run on a tensor without memory, whose strides tell, copies along one axis at a
-time, so that nothing large is copied.
+A transpose, a slice or a repeat makes no new numbers, so it needs no rule of its own. It runs again
+on a tensor of places, and each axis of the result is a list of strides and sizes in these places. A
+view runs on a tensor without memory, whose own strides are the answer. A copy runs along one axis
+at a time, so that nothing large is copied.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ REORDERED = -1  # the stride of an axis in another order
 
 
 class Dim(NamedTuple):
-    """So many steps, each this far from the next in what was moved; 0 apart are copies."""
+    """Steps of equal length through the tensor that was moved; copies have the stride 0."""
 
     stride: int
     size: int
 
 
 class Placement(NamedTuple):
-    """A result: the place of its first number, and the digits of each axis, the slowest first."""
+    """The place of a result's first number, and the dims of each axis, the slowest first."""
 
     first: int
     axes: list[list[Dim]]
@@ -39,7 +39,7 @@ Rerun = Callable[[torch.Tensor], Sequence[torch.Tensor]]  # the call on another 
 
 @lru_cache(maxsize=4096)
 def padded_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return strides with room between axes, so that an axis that is new lies on no other."""
+    """Return strides with gaps, so that every place belongs to one axis only."""
     strides = [2]
     for size in shape[:0:-1]:
         strides.append(strides[-1] * 2 * max(size, 1))
@@ -94,9 +94,9 @@ def of_copies(rerun: Rerun, shape: Sequence[int], out_shape: Sequence[int]) -> P
 def of_indices(
     rerun: Rerun, shape: Sequence[int], ends: Sequence[int] = ()
 ) -> list[Placement | None]:
-    """Follow any move number by number; None where an axis of the result is no sum of digits.
+    """Follow any move number by number; None where an axis of the result has no strides.
 
-    Args: ``ends``, the strides of what is known, at which digits that go on over it are cut.
+    Args: ``ends``, the strides of the factors; a dim that runs over one of them is cut there.
     """
     if math.prod(shape) > LIMIT:
         return []
@@ -117,7 +117,7 @@ def of_indices(
 
 
 def _cut_at(ends: Sequence[int], row: list[Dim]) -> Iterator[Dim]:
-    """Cut digits that go on from one factor to the next, where nothing is left over."""
+    """Cut dims that run from one factor into the next, where nothing is left over."""
     for stride, size in row:
         whole = stride * size
         for end in ends:
@@ -133,7 +133,7 @@ def _line(numbers: torch.Tensor, dim: int) -> list[int]:
 
 
 def dims_of(line: list[int]) -> list[Dim] | None:
-    """Write a row of places as digits; None if their order is another."""
+    """Write a row of places as dims; None if it has no strides."""
     if len(line) == 1:
         return []
     step = line[1] - line[0]

@@ -1,4 +1,4 @@
-"""Which line of whose code made a call, and to which variable its result goes."""
+"""The line of the caller's code that made a call, and the variable that holds its result."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class UserFrame(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _side(file: str) -> str:
-    """Say whose file this is: the tracer's own, a library's, or that of whoever uses it."""
+    """Return "own" for a file of the tracer, "library" for one of torch or einops, else "user"."""
     return "own" if file.startswith(OWN) else "library" if file.startswith(LIBRARIES) else "user"
 
 

@@ -11,7 +11,6 @@ from attention_corpus_base import (
     SIZES,
     apart,
     finish,
-    torch_decoder_layer,
 )
 from attention_corpus_right import heads, right
 from torch import nn
@@ -59,19 +58,6 @@ def values_times_transposed_weights(p, x):
     context = p.v(x).transpose(1, 2) @ weights.transpose(1, 2)
     out = p.o(context.transpose(1, 2))
     return out
-
-
-# Its inside cannot be seen; x gives the names back.
-@right({"added": "B S|T C"}, storage={"added": "new"})
-def pytorch_module(p):
-    mha = torch_decoder_layer(p).self_attn
-
-    def forward(x):
-        out, weights = mha(x, x, x)
-        added = x + out
-        return added, weights
-
-    return forward
 
 
 # Positions
@@ -262,19 +248,6 @@ def cached(p, room=0):
     return tuple(
         torch.cat([t, torch.zeros(p.B, p.H, room, p.D, dtype=t.dtype)], dim=2) for t in made
     )
-
-
-@right(
-    DECODE | {"q": "B H T|1 D", "k": f"B H {LONGER} D", "v": f"B H {LONGER} D"},
-    axes={"x": "B T C", "past_k": "B H S D", "past_v": "B H S D"},
-    storage={"k": "copy", "v": "copy"},
-    args=lambda p: (p.token, *cached(p)),
-)
-def cache_grown_by_cat(p, x, past_k, past_v):
-    q, k, v = (f(x).view(p.B, -1, p.H, p.D).transpose(1, 2) for f in (p.q, p.k, p.v))
-    k = torch.cat((past_k, k), dim=-2)
-    v = torch.cat((past_v, v), dim=-2)
-    return finish(p, q, k, v), (k, v)
 
 
 @right(

@@ -18,7 +18,6 @@ def as_heads(strides):
 
 # A move, the axes of what it moves and the sizes of these, and what becomes of them.
 MOVES = {
-    "patches_with_a_border": (lambda x: F.unfold(x, (2, 2), padding=1), SHUFFLED, "? ? ?"),
     "pixels": (lambda x: F.pixel_unshuffle(F.pixel_shuffle(x, 2), 2), SHUFFLED, "B Ch Y X"),
     "channels": (lambda x: F.channel_shuffle(x, 3), SHUFFLED, "B 4*Ch/4 Y X"),
     "patches": (lambda x: F.unfold(x, (2, 5), stride=(2, 5)), SHUFFLED, "B Ch*2*X Y/2"),

@@ -45,14 +45,10 @@ RIGHT = {
     "frames_stacked_then_heads": lambda x: (
         x.reshape(B, S // 2, 2 * C).reshape(B, S // 2, 2 * H, D).transpose(1, 2)
     ),
-    "tokens_cut_in_two": lambda x: linear()(x.view(B, 2 * S, C // 2).repeat(1, 1, 2)),
     "tokens_mixed": (lambda x: x + linear(D)(x.mT).mT, "B S C", {"S": D}),
     "as_many_tokens_as_the_width_mixed": (lambda x: x + linear(C)(x.mT).mT, "B S C", {"S": C}),
     "as_many_words_as_the_width": lambda x: linear()(x) + x,
     "positions_by_another_name": (lambda x, positions: x + positions, "B S C,P C", {"P": S}),
-    "heads_averaged_in_the_last_layer": of_heads(
-        lambda q, k, v: ((q @ k.mT).softmax(-1) @ v).mean(1)
-    ),
     "one_sentence_and_one_head": (
         of_heads(lambda q, k, v: merge((q @ k.mT).softmax(-1) @ v), 1),
         "B S C",
@@ -83,7 +79,6 @@ RIGHT = {
     ),
 }
 WRONG = {
-    "batch_first_forgotten": lambda x: nn.MultiheadAttention(C, H)(x, x, x)[0],
     "batch_first_forgotten_in_a_layer": lambda x: nn.TransformerEncoderLayer(C, H, 9)(x),  # noqa: PLW0108  made inside
     "picture_viewed_as_tokens": (lambda x: linear()(x.view(B, 24, C)), "B C Y X", {}),
     "patches_without_permute": (
@@ -98,7 +93,6 @@ WRONG = {
         "B S H D",
         {"S": H},
     ),
-    "given_angles_on_the_heads": (lambda q, angles: q * angles, "B S H D,S D", {"S": H}),
     "kernel_on_tokens_before_heads": lambda x: F.scaled_dot_product_attention(
         *(linear()(x).unflatten(-1, (H, D)) for _ in range(3))
     ),
@@ -187,13 +181,6 @@ def both_ways(a, b):
 def a_pointer_after_heads(x):
     x = merge(F.scaled_dot_product_attention(*qkv(x)))
     return (linear()(x) @ linear()(x).mT).softmax(-1)
-
-
-@program(RIGHT)
-def width_read_as_d_k_h(x):
-    q, k, v = linear(C, 3 * C)(x).view(B, S, D, 3, H).permute(3, 0, 4, 1, 2)
-    out = (q @ k.mT).softmax(-1) @ v
-    return out.permute(0, 2, 3, 1).reshape(B, S, C)
 
 
 @program(RIGHT)
@@ -412,26 +399,11 @@ def softmax_over_the_queries_of_a_picture(x):
     return v @ (q.mT @ k).softmax(1).mT
 
 
-@program(WRONG, axes="B S C,B", S=B)
-def padding_made_inside(x, lengths):
-    q, k, v = qkv(x)
-    keep = torch.arange(x.size(1)) < lengths[:, None]
-    return (q @ k.mT).masked_fill(~keep, -1e9).softmax(-1) @ v
-
-
 @program(WRONG, **SQUARE)
 def mask_made_inside_on_the_heads(x):
     q, k, v = qkv(x, 4)
     hidden = torch.arange(x.size(1)) > 2
     return (q @ k.mT).masked_fill(hidden[None, :, None, None], -1e9).softmax(-1) @ v
-
-
-@program(WRONG)
-def stored_and_merged_without_transpose(x):
-    q, k, v = qkv(x)
-    out = torch.zeros(B, H, S, D)
-    out[:] = (q @ k.mT).softmax(-1) @ v
-    return linear()(out.reshape(B, S, C))
 
 
 @program(WRONG)

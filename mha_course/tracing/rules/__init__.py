@@ -1,1 +1,1 @@
-"""How each family of operations passes the names of axes on."""
+"""The rule of each function of torch: how the axes of its result follow from its arguments."""

@@ -12,7 +12,7 @@ from mha_course.tracing.axes import Axes, Axis, AxisNamer
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.warnings import Remark
 
-PIECE = "piece of step"  # the label of a Selection of one of several pieces
+PIECE = "piece of step"  # the label of an Element that is one of several pieces
 SCORES = ("scores", "scaled_scores", "masked_scores")
 
 
@@ -39,7 +39,7 @@ class TensorInfo:
     key: int = 0  # torch's number for that
     from_linear: bool = False  # a Linear's output, or a view of one
     is_parameter: bool = False  # a parameter, or a view of one
-    summed_axis: str = ""  # scores: the axis over which their product summed
+    summed_axis: str = ""  # scores: the axis that their product sums over
     width: int = 0  # scores: how many products they add up, if these are of a head
     scale: float = 1.0  # the plain numbers that it, or what it was made of, was multiplied by
     scale_step: int = -1  # the last step that did so

@@ -13,7 +13,7 @@ from mha_course.tracing.rules import numbers, warnings
 from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo, rules
 
 Letters = list[Any]
-Seen = dict[Any, Axes]  # by letter
+AxesByLetter = dict[Any, Axes]
 Infos = list[TensorInfo]
 
 
@@ -109,34 +109,36 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
     values = list(map(call.info, tensors))
     for value, term in zip(values, terms, strict=True):
         _swap_roles(names, value, [letter not in out for letter in term])
-    met: dict[Any, Axis] = {}
-    seen: dict[Any, Axes] = defaultdict(list)
+    axis_of: dict[Any, Axis] = {}
+    axes_by_letter: dict[Any, Axes] = defaultdict(list)
     products = all(value.softmax_step < 0 for value in values)
     for number, term in enumerate(terms):
         factor = _axes_of_factor(call, tensors, terms, number, out)
         for letter, axis in zip(term, factor, strict=True):
-            seen[letter].append(axis)
-            summed = letter not in out
-            before = met.get(letter, axis)
-            met[letter], differs = names.unify(before, axis, strict=products and summed)
+            axes_by_letter[letter].append(axis)
+            is_summed = letter not in out
+            before = axis_of.get(letter, axis)
+            axis_of[letter], differs = names.unify(before, axis, strict=products and is_summed)
             if differs:
-                _warn_of_mismatch(call, summed, before, axis, products)
-    axes = [met[letter] for letter in out]
-    gone = {letter: found for letter, found in seen.items() if letter not in out}
-    names.confirm([met[letter] for letter in gone], Origin.LINEAR)
+                _warn_of_mismatch(call, is_summed, before, axis, products)
+    axes = [axis_of[letter] for letter in out]
+    summed_axes = {
+        letter: aligned for letter, aligned in axes_by_letter.items() if letter not in out
+    }
+    names.confirm([axis_of[letter] for letter in summed_axes], Origin.LINEAR)
     if len(values) > 1 and not any(value.is_parameter for value in values):
-        names.confirm(axis for found in seen.values() for axis in found)
+        names.confirm(axis for aligned in axes_by_letter.values() for axis in aligned)
     labels = list(map(names.label, axes))
     if labels.count("H") > 1:
         call.warn(warnings.warn("never-transposed"))
-    call.results[0].stage = _stage_of(call, values, terms, gone, axes)
+    call.results[0].stage = _stage_of(call, values, terms, summed_axes, axes)
     return axes
 
 
-def _swap_roles(names: AxisNamer, weights: TensorInfo, summed: list[bool]) -> None:
+def _swap_roles(names: AxisNamer, weights: TensorInfo, is_summed: list[bool]) -> None:
     """Swap T and S where a sum shows that scores were k @ q.mT, with the keys first."""
-    tokens = [pair for pair in zip(weights.axes, summed, strict=True) if names.is_token(pair[0])]
-    keys = [axis for axis, gone in tokens if gone and names.label(axis) == weights.softmax_axis]
+    tokens = [pair for pair in zip(weights.axes, is_summed, strict=True) if names.is_token(pair[0])]
+    keys = [axis for axis, summed in tokens if summed and names.label(axis) == weights.softmax_axis]
     queries = [
         axis for axis, gone in tokens if not gone and names.label(axis) != weights.softmax_axis
     ]
@@ -193,13 +195,15 @@ def _warn_of_mismatch(call: OpCall, summed: bool, left: Axis, right: Axis, produ
     words = {"left": names.label(left), "right": names.label(right)}
     if not summed or "H" in words.values() or words["left"] == words["right"]:
         call.warn(warnings.of_broadcast(names, left, right))
-    elif products:  # weighted sums are judged by _check_weighted_sum
+    elif products:  # _check_weighted_sum judges sums with weights.
         key = words["left"] == "D" and names.is_token(right)
         name = "key-not-transposed" if key else "contraction-of-different-axes"
         call.warn(warnings.warn(name, **words))
 
 
-def _stage_of(call: OpCall, values: Infos, terms: list[Letters], gone: Seen, axes: Axes) -> str:
+def _stage_of(
+    call: OpCall, values: Infos, terms: list[Letters], summed_axes: AxesByLetter, axes: Axes
+) -> str:
     """Tell the stage: tokens times tokens give scores, weights times values the context."""
     names = call.names
     result = call.results[0]
@@ -209,7 +213,7 @@ def _stage_of(call: OpCall, values: Infos, terms: list[Letters], gone: Seen, axe
     both = len([value for value in values if value.from_linear]) > 1
     if weights is not None and len(values) > 1:
         place = 0 if weights == 0 else -1
-        shared = [gone[letter] for letter in gone if letter in terms[weights]]
+        shared = [summed_axes[letter] for letter in summed_axes if letter in terms[weights]]
         over = [names.label(pair[place]) for pair in shared]
         of_values = [names.label(pair[-1 - place]) for pair in shared]
         _check_weighted_sum(call, values[weights], over, of_values)
@@ -219,11 +223,11 @@ def _stage_of(call: OpCall, values: Infos, terms: list[Letters], gone: Seen, axe
             call.warn(warnings.warn("heads-averaged"))
         return "context"
     if len(values) > 1 and not weighted and len(list(filter(names.is_token, axes))) > 1:
-        summed = names.label(next(iter(gone.values()))[0]) if gone else ""
-        if summed == "H" and "D" in labels:  # they may have been turned on purpose
+        summed = names.label(next(iter(summed_axes.values()))[0]) if summed_axes else ""
+        if summed == "H" and "D" in labels:  # A model may sum over heads on purpose.
             call.warn(warnings.ask("heads-innermost"))
         result.summed_axis = summed if both else ""
-        result.width = size_of(next(iter(gone.values()))[0]) if summed == "D" else 0
+        result.width = size_of(next(iter(summed_axes.values()))[0]) if summed == "D" else 0
         result.scale = math.prod([value.scale for value in values])
         result.scale_step = max([value.scale_step for value in values])
         ask_about_tiles(call, [axis for value in values for axis in value.axes])
@@ -231,12 +235,14 @@ def _stage_of(call: OpCall, values: Infos, terms: list[Letters], gone: Seen, axe
         warn_of_pieces(call, values)
         return "scores"
     if both and labels[-2:] in (["D", "D"], ["C", "C"]):
-        result.derived = [result]  # channels meet channels: scores, if a softmax follows
+        result.derived = [result]  # attention over channels, if a softmax follows
     elif weighted:
         result.from_linear = True
         return after_linear(values)
-    elif len(values) == 1 and gone:
-        check_sum(call, values[0], [names.label(found[0]) for found in gone.values()], labels)
+    elif len(values) == 1 and summed_axes:
+        check_sum(
+            call, values[0], [names.label(aligned[0]) for aligned in summed_axes.values()], labels
+        )
     return ""
 
 

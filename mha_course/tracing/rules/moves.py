@@ -1,4 +1,4 @@
-"""Where names go in a move: each axis of the result is named by the digits that replay found."""
+"""Names in moves: replay finds where the numbers of each axis came from, and factors name them."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def repeat(call: OpCall) -> list[Axes]:
 
 
 def rearrange(call: OpCall) -> list[Axes]:
-    """Lay the digits of several axes together in another order, as pixel_shuffle does."""
+    """Interleave several axes in another order, as pixel_shuffle does."""
     x = call.first()
     axes = call.axes(x)
     if call.op == "as_strided" and (x.storage_offset() or not x.is_contiguous()):
@@ -213,14 +213,14 @@ def rearrange(call: OpCall) -> list[Axes]:
     places = replay.contiguous_strides(sizes) if call.op != "as_strided" else []
     out = []
     for moved in replay.of_indices(call.rerun, list(map(size_of, axes)), places):
-        digits = sorted(set(chain(*moved.axes)), reverse=True) if moved else []
-        sizes = [digit.size for digit in digits]
-        if moved is None or [digit.stride for digit in digits] != replay.contiguous_strides(sizes):
+        dims = sorted(set(chain(*moved.axes)), reverse=True) if moved else []
+        sizes = [dim.size for dim in dims]
+        if moved is None or [dim.stride for dim in dims] != replay.contiguous_strides(sizes):
             return []
         parts, cuts = regroup(call.names, axes, sizes)
         _warn_of(call, cuts, len(moved.axes))
-        named = dict(zip(digits, parts, strict=True))
-        rows = [[factor for digit in row for factor in named[digit]] for row in moved.axes]
+        named = dict(zip(dims, parts, strict=True))
+        rows = [[factor for dim in row for factor in named[dim]] for row in moved.axes]
         out.append([call.names.merge_parts(tuple(row)) for row in rows])
     return out
 
@@ -288,9 +288,9 @@ def getitem(call: OpCall) -> list[Axes]:
 def _named(
     call: OpCall, axes: Axes, moved: Sequence[Placement], unseen: bool = False
 ) -> list[Axes]:
-    """Name results each of whose axes has digits of one axis only; note what was selected."""
+    """Name results whose axes each come from one axis, and note which elements they are."""
     pairs = [_name(call, axes, result, number) for number, result in enumerate(moved)]
-    call.elements = [() if unseen else selected for _, selected in pairs]
+    call.elements = [() if unseen else elements for _, elements in pairs]
     return [named for named, _ in pairs]
 
 
@@ -299,43 +299,41 @@ def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes
     seen = set(chain(*moved.axes))
     linear = len(call.outs) > 1 and call.info(call.first()).from_linear
     named: dict[Dim, Axis] = {}
-    selected: list[Element] = []
+    elements: list[Element] = []
     sizes = list(map(size_of, axes))
     for stride, size, axis in zip(replay.padded_strides(tuple(sizes)), sizes, axes, strict=True):
         if (stride, size) in seen:
             named[Dim(stride, size)] = axis
             continue
-        digits = sorted(
-            (d for d in seen if stride <= d.stride < stride * max(size, 2)), reverse=True
-        )
+        dims = sorted((d for d in seen if stride <= d.stride < stride * max(size, 2)), reverse=True)
         start = moved.first // stride % (2 * size or 1)
-        if digits and digits[0].size == 1:
+        if dims and dims[0].size == 1:
             names.index_half(axis)
-        if len(digits) > 1:
-            named |= zip(digits, _windows(names, axis, stride, digits), strict=True)
-        elif digits:
-            (digit,) = digits
-            piece = named[digit] = _sliced(names, axis, start, digit.size, digit.stride / stride)
+        if len(dims) > 1:
+            named |= zip(dims, _windows(names, axis, stride, dims), strict=True)
+        elif dims:
+            (dim,) = dims
+            piece = named[dim] = _sliced(names, axis, start, dim.size, dim.stride / stride)
             if call.op == "getitem" and piece and axis[-len(piece) :] == piece:
                 outer = axis[: -len(piece)]  # one head's width
-                selected.append(Element(outer, names.label(outer), start // digit.size))
+                elements.append(Element(outer, names.label(outer), start // dim.size))
             elif linear and any(names.is_token((factor,)) for factor in axis):
-                selected.append(Element((), f"{PIECE} {call.index}", number))
+                elements.append(Element((), f"{PIECE} {call.index}", number))
         elif call.op in ("getitem", "select", "unbind"):
             label = names.label(axis)
             names.index_half(axis)
-            selected.append(Element(axis, label, start))
-    rows = [[_axis_of_dim(digit, named) for digit in row] for row in reversed(moved.axes)]
+            elements.append(Element(axis, label, start))
+    rows = [[_axis_of_dim(dim, named) for dim in row] for row in reversed(moved.axes)]
     out = [row[0] if len(row) == 1 else names.merge_parts(tuple(chain(*row))) for row in rows]
-    return out[::-1], tuple(selected)
+    return out[::-1], tuple(elements)
 
 
-def _axis_of_dim(digit: Dim, named: dict[Dim, Axis]) -> Axis:
-    """Name one digit; of two of size 1 that lie at one place, the first is new."""
-    if digit.size == 1:
-        return named.pop(digit, ())
-    origin = Origin.UNKNOWN if digit.stride else Origin.COPIES
-    return named.get(digit) or (factors.unique(digit.size, origin),)
+def _axis_of_dim(dim: Dim, named: dict[Dim, Axis]) -> Axis:
+    """Name one dim; of two of size 1 at the same place, the first is new."""
+    if dim.size == 1:
+        return named.pop(dim, ())
+    origin = Origin.UNKNOWN if dim.stride else Origin.COPIES
+    return named.get(dim) or (factors.unique(dim.size, origin),)
 
 
 def _sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) -> Axis:
@@ -347,12 +345,12 @@ def _sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) ->
     return unknown(size)
 
 
-def _windows(names: AxisNamer, axis: Axis, stride: int, digits: list[Dim]) -> Axes:
+def _windows(names: AxisNamer, axis: Axis, stride: int, dims: list[Dim]) -> Axes:
     """Name how many windows slide along an axis, and how long each is."""
-    count, window = digits
+    count, window = dims
     disjoint = window.stride == stride and count.stride == window.size * stride
     if len(axis) != 1 or not disjoint or count.size * window.size != size_of(axis):
-        return [unknown(digit.size) for digit in digits]
+        return [unknown(dim.size) for dim in dims]
     parts = names.parts(axis[0], (count.size, window.size))
     if names.is_token(axis):
         names.tokens.update(factor.name for factor in parts[0])

@@ -13,7 +13,7 @@ from mha_course.tracing.rules.call import OpCall, TensorInfo
 from mha_course.tracing.rules.warnings import ask, warn
 
 HIDDEN = -9000  # scores from here down count as hidden: BERT's masks add -10000
-PLAIN = (Tensor, torch.nn.Parameter)  # no subclass, whose numbers may be nowhere
+PLAIN = (Tensor, torch.nn.Parameter)  # A subclass may hold no numbers.
 DIVISIONS = ("div", "true_divide", "divide")
 LIMIT = 2**20  # the most scores of one head that are looked at
 

@@ -137,8 +137,8 @@ def _joins_tokens(names: AxisNamer, cut: Cut, rank: int) -> bool:
     """Return whether whole tokens were laid side by side, as where patches are merged."""
     width = size_of(tuple(cut.factors[1:]))
     several = len(cut.sizes) == 2 and cut.sizes[1] > width and cut.sizes[1] % width == 0
-    heads_apart = rank > 3 and cut.sizes[0] == names.sizes.get("H")
-    return several and names.is_token((cut.factors[0],)) and not heads_apart
+    heads_given = rank > 3 and cut.sizes[0] == names.sizes.get("H")
+    return several and names.is_token((cut.factors[0],)) and not heads_given
 
 
 def _is_key_reshaped(names: AxisNamer, cut: Cut) -> bool:
@@ -164,8 +164,8 @@ def of_merge(names: AxisNamer, before: Sequence[Axis], after: Sequence[Axis]) ->
         labels = tuple([factor.name for factor in axis if factor.size > 1])
         name = SENSELESS.get(labels[-2:])
         others = [factor for other in after if other != axis for factor in other]
-        apart = any(factor.name == "H" and factor.size > 1 for factor in others)
-        if apart and len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)):
+        separate = any(factor.name == "H" and factor.size > 1 for factor in others)
+        if separate and len(labels) == 2 and labels[-1] == "D" and names.is_token((axis[-2],)):
             name = name or late
         if name:
             return ask(name, axes="tokens and head width")
