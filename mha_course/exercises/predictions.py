@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from mha_course.errors import require
-from mha_course.exercises.catalogue import LESSONS, QUESTIONS
+from mha_course.exercises.catalogue import QUESTIONS, all_lessons
 from mha_course.exercises.live_card import live_card
 from mha_course.exercises.progress_store import update
 from mha_course.exercises.reading import has_form, read_answer
@@ -22,8 +22,6 @@ from mha_course.exercises.spec import Question
 from mha_course.markup import box, isolate_text
 from mha_course.questions import predicted
 
-# Those of lessons without exercises say that the lesson is done.
-COUNTED = {name for each in LESSONS if not each.exercises for name in each.questions}
 VERDICTS = {True: "✔ Right.", False: "✘ Not quite."}
 
 
@@ -77,7 +75,7 @@ class Prediction:
                 {"text": choice, "right": choice == right, "reason": self._verdict(choice)}
                 for choice in self.question.choices
             ]
-            content["sends"] = self.name in COUNTED
+            content["sends"] = _counts(self.name)
         else:
             content |= {"field": True, "details": self._fold()}
         return live_card("question", content, self._respond)
@@ -126,6 +124,11 @@ class Prediction:
         return ", ".join(f"({letter}) {choice}" for letter, choice in pairs)
 
 
+def _counts(name: str) -> bool:
+    """Return True for a question that says its lesson is done, since that has no exercises."""
+    return any(name in lesson.questions for lesson in all_lessons() if not lesson.exercises)
+
+
 def predict(name: str, answer: object = None) -> Prediction:
     """Ask a question, or mark an answer to it.
 
@@ -147,6 +150,6 @@ def predict(name: str, answer: object = None) -> Prediction:
         answer = ", ".join(map(str, answer))
     given = "" if answer is None or answer is Ellipsis else str(answer).strip()
     prediction = Prediction(name, QUESTIONS[name], given or None)
-    if name in COUNTED and prediction.correct is not None:
+    if _counts(name) and prediction.correct is not None:
         update(lambda content: content.update(predicted=sorted({name, *predicted(content)})))
     return prediction

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mha_course.exercises import check, diagnose
+from mha_course.exercises import check, recognise
 from mha_course.exercises.catalogue import EXERCISES, LESSONS, MISTAKES, NAMES
-from mha_course.exercises.diagnose import alike, mutants, pairs
+from mha_course.exercises.recognise import alike, mutants, pairs
 from mha_course.exercises.sandbox import Outcome, run
 
 FIRST = {
@@ -45,7 +45,7 @@ ALIKE = {
 
 def outcomes(name, answer):
     exercise = EXERCISES[name]
-    return [run(exercise.run, answer, inputs()) for inputs in exercise.inputs]
+    return [run(exercise.run, answer, case.arguments) for case in exercise.first_cases]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if EXERCISES[name].steps])
@@ -123,9 +123,9 @@ def test_two_mistakes_at_once_are_both_named(one, two):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_pair_of_mistakes_is_within_the_bound(name):
     """What is found depends on no clock: all pairs are tried, in one order."""
-    for last, _ in enumerate(EXERCISES[name].inputs):
-        right = [diagnose._run_once(name, at) for at in range(last + 1)]
-        assert len(list(pairs(name, [*right[:-1], halved(right[-1])]))) <= diagnose.MAX_PAIRS
+    for last, _ in enumerate(EXERCISES[name].first_cases):
+        right = [recognise._run_once(name, at) for at in range(last + 1)]
+        assert len(list(pairs(name, [*right[:-1], halved(right[-1])]))) <= recognise.MAX_PAIRS
 
 
 def halved(outcome):
@@ -138,12 +138,12 @@ def halved(outcome):
 
 @pytest.mark.parametrize("name", ["multi_head_attention", "MultiHeadAttention"])
 def test_the_last_pair_in_order_is_named_too(name, monkeypatch):
-    right = diagnose._run_once(name, 0)
+    right = recognise._run_once(name, 0)
     last = list(pairs(name, [halved(right)]))[-1]
     answer = EXERCISES[name].implementation(*(mutant.change for mutant in last))
     report = check(name, answer)
     assert " And: " in report.message, report
-    monkeypatch.setattr(diagnose, "MAX_PAIRS", 0)
+    monkeypatch.setattr(recognise, "MAX_PAIRS", 0)
     assert check(name, answer).mistake is None
 
 

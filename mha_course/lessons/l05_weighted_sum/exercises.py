@@ -21,7 +21,7 @@ EXERCISES = [
         "One matrix product, with the shares on the left. See “See it: a context and what it is "
         "made of”.",
         "weights (B, H, T, S) times v (B, H, S, D): S is summed away, and (B, H, T, D) is left.",
-        inputs=[lambda: (weights(), qkv()[2])],
+        special_cases=[("", lambda: (weights(), qkv()[2]))],
         drawn=lambda d: (d.weights("BHTS"), d("BHSD")),
         axes="B H T D",
         done="Each context is now a mixture of values. Next: try to leave the shaded area below.",
