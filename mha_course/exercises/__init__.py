@@ -2,14 +2,17 @@
 
 import os
 import sys
+from collections.abc import Mapping
+from typing import Any
 
-from mha_course.exercises.catalogue import NAMES, QUESTIONS
+from mha_course.exercises.catalogue import NAMES, all_questions
 from mha_course.exercises.checker import check
 from mha_course.exercises.hint_ladder import hint, solution
 from mha_course.exercises.predictions import predict
 from mha_course.exercises.progress_store import progress
 from mha_course.exercises.report import Report
 from mha_course.exercises.reviews import review
+from mha_course.exercises.spec import Question
 
 __all__ = [
     "NAMES",
@@ -22,6 +25,15 @@ __all__ = [
     "review",
     "solution",
 ]
+
+QUESTIONS: Mapping[str, Question]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "QUESTIONS":  # of all lessons, which are loaded for the first who asks
+        return all_questions()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 # Every lesson imports this module once, so it is here that a learner hears how to keep answers.
 if "google.colab" in sys.modules:

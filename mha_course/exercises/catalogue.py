@@ -6,11 +6,11 @@ A lesson is loaded when something of it is asked for: ``check("softmax", …)`` 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from types import FunctionType, ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 from mha_course.errors import ShapeError
 from mha_course.exercises.attention_mistakes import STEP_MISTAKES
@@ -58,30 +58,27 @@ FOLDERS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 FOLDER_OF = {name: folder for folder, names in FOLDERS.items() for name in names}
 NAMES = tuple(FOLDER_OF)
-# Of all lessons: they are loaded for the first who asks for one of these.
+# Of all lessons. They are loaded when one of these is asked for: see ``__getattr__``.
 LESSONS: tuple[Lesson, ...]
+LESSON_OF: Mapping[str, Lesson]
+QUESTIONS: Mapping[str, Question]
 MISTAKES: tuple[Mistake, ...]
 
-Value = TypeVar("Value")
 
+class _Exercises(Mapping[str, Exercise]):
+    """Exercises by name; the lesson of one is loaded when it is asked for."""
 
-class _Lazy(Mapping[str, Value]):
-    """Values by name, each made when it is asked for."""
-
-    def __init__(self, names: Callable[[], tuple[str, ...]], make: Callable[[str], Value]) -> None:
-        self._names = names
-        self._make = make
-
-    def __getitem__(self, name: str) -> Value:
-        if name not in self._names():
-            raise KeyError(name)
-        return self._make(name)
+    def __getitem__(self, name: str) -> Exercise:
+        return _exercise(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names())
+        return iter(NAMES)
 
     def __len__(self) -> int:
-        return len(self._names())
+        return len(NAMES)
+
+
+EXERCISES = _Exercises()
 
 
 def _module(folder: str) -> ModuleType:
@@ -89,29 +86,22 @@ def _module(folder: str) -> ModuleType:
     return importlib.import_module(f"mha_course.lessons.{folder}.exercises")
 
 
-def _lesson(folder: str) -> Lesson:
-    lesson: Lesson = _module(folder).LESSON
-    return lesson
-
-
+@cache
 def _exercise(name: str) -> Exercise:
-    return next(x for x in _lesson(FOLDER_OF[name]).exercises if x.name == name)
+    exercises: Sequence[Exercise] = _module(FOLDER_OF[name]).LESSON.exercises
+    return next(exercise for exercise in exercises if exercise.name == name)
 
 
 @cache
 def all_lessons() -> tuple[Lesson, ...]:
     """Return all lessons, in their order."""
-    return tuple(map(_lesson, FOLDERS))
+    return tuple(_module(folder).LESSON for folder in FOLDERS)
 
 
 @cache
-def _questions() -> dict[str, Question]:
+def all_questions() -> dict[str, Question]:
+    """Return the questions of all lessons by name."""
     return {name: asked for lesson in all_lessons() for name, asked in lesson.questions.items()}
-
-
-EXERCISES: Mapping[str, Exercise] = _Lazy(lambda: NAMES, _exercise)
-LESSON_OF: Mapping[str, Lesson] = _Lazy(lambda: NAMES, lambda name: _lesson(FOLDER_OF[name]))
-QUESTIONS: Mapping[str, Question] = _Lazy(lambda: tuple(_questions()), lambda x: _questions()[x])
 
 
 @cache
@@ -123,8 +113,10 @@ def mistakes_of(name: str) -> tuple[Mistake, ...]:
 @cache
 def all_mistakes() -> tuple[Mistake, ...]:
     """Return the mistakes of all lessons."""
-    own = (getattr(_module(folder), "MISTAKES", ()) for folder in FOLDERS)
-    return (*STEP_MISTAKES, *(mistake for mistakes in own for mistake in mistakes))
+    mistakes = list(STEP_MISTAKES)
+    for folder in FOLDERS:
+        mistakes += getattr(_module(folder), "MISTAKES", ())
+    return tuple(mistakes)
 
 
 def number_of_lesson(name: str) -> int:
@@ -138,7 +130,7 @@ def find_exercise(name: Any, place: str = "check") -> Exercise:
     Raises: ShapeError, in the name of place, for a name that is not one.
     """
     if isinstance(name, str) and name in NAMES:
-        return EXERCISES[name]
+        return _exercise(name)
     meant = name.__name__ if isinstance(name, FunctionType | type) else name
     near = get_close_matches(meant, NAMES, n=1) if isinstance(meant, str) else []
     answer = ", answer" if place == "check" else ""
@@ -152,8 +144,13 @@ def find_exercise(name: Any, place: str = "check") -> Exercise:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "LESSONS":
-        return all_lessons()
-    if name == "MISTAKES":
-        return all_mistakes()
+    match name:
+        case "LESSONS":
+            return all_lessons()
+        case "LESSON_OF":
+            return {each.name: lesson for lesson in all_lessons() for each in lesson.exercises}
+        case "QUESTIONS":
+            return all_questions()
+        case "MISTAKES":
+            return all_mistakes()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

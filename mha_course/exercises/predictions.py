@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from mha_course.errors import require
-from mha_course.exercises.catalogue import QUESTIONS, all_lessons
+from mha_course.exercises.catalogue import all_lessons, all_questions
 from mha_course.exercises.live_card import live_card
 from mha_course.exercises.progress_store import update
 from mha_course.exercises.reading import has_form, read_answer
@@ -137,11 +137,12 @@ def predict(name: str, answer: object = None) -> Prediction:
         shows itself.
     Raises: ShapeError for a name that is not a question.
     """
+    questions = all_questions()
     require(
-        name in QUESTIONS,
+        name in questions,
         "predict",
         "no question has this name",
-        expected=", ".join(QUESTIONS),
+        expected=", ".join(questions),
         got=repr(name),
     )
     if isinstance(answer, Tensor):
@@ -149,7 +150,7 @@ def predict(name: str, answer: object = None) -> Prediction:
     if isinstance(answer, list | tuple):
         answer = ", ".join(map(str, answer))
     given = "" if answer is None or answer is Ellipsis else str(answer).strip()
-    prediction = Prediction(name, QUESTIONS[name], given or None)
+    prediction = Prediction(name, questions[name], given or None)
     if _counts(name) and prediction.correct is not None:
         update(lambda content: content.update(predicted=sorted({name, *predicted(content)})))
     return prediction

@@ -108,49 +108,36 @@ Allowed = Literal["no gradient", "nan gradient", "other answers"]
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise.
+    """One exercise."""
 
-    Args:
-        reference: the function or class to be written, which ``solution`` shows.
-        question, pointer, shape: the first three hints, in prose with code between backticks; the
-            third tells the shapes of the decisive line.
-        drawn: ``drawn(d)`` gives arguments of the sizes and numbers that d, a ``Draw``, brings.
-        line: the last hint, the decisive line; without it the body of the reference.
-        special_cases: the cases on which an answer is judged first and its mistake is named, where
-            one that is drawn in the lessons' sizes would not show every mistake. Each is a
-            sentence, for an answer that fails there, and what gives the arguments.
-        axes: of the result, such as ``"B H T S"``; of several, by the name of each.
-        steps: what it is made of, by the names of ``attention_steps``, if more than itself.
-        build: puts the steps together; a single step needs none.
-        run: ``run(answer, *arguments)`` gives what is compared with the same of the reference.
-        done: what a learner can do who has solved it, and what to try next.
-        tolerance: how close a result must come, if not as close as float32 does.
-        exact_zeros: whether what is 0 must be 0 to the last digit.
-        allows: what a right answer may do, of ``Allowed``.
-        rules: what it asks for beside the numbers; judged last.
-        diagnose: ``diagnose(answer, *arguments)`` finds a mistake that is not known by its numbers:
-            its id, if it has one, and a sentence; or None.
-        tokens_and_queries: the places of tokens and of query weights among the arguments, so that
-            a wrong answer can be tried on one token, and without queries.
-    """
-
-    reference: Function
+    reference: Function  # the function or class to be written, which ``solution`` shows
+    # The first three hints, in prose with code between backticks. The third tells the shapes of
+    # the decisive line.
     question: str
     pointer: str
     shape: str
+    # ``drawn(d)`` gives arguments of the sizes and numbers that d brings.
     drawn: Callable[[Draw], Arguments]
-    line: str = ""
+    line: str = ""  # the last hint, the decisive line; without it the body of the reference
+    # The cases on which an answer is judged first and its mistake is named, where one that is drawn
+    # in the lessons' sizes would not show every mistake. Each is a sentence, for an answer that
+    # fails there, and what gives the arguments.
     special_cases: Sequence[tuple[str, Callable[[], Arguments]]] = ()
-    axes: str | Mapping[str, str] = ""
-    steps: tuple[str, ...] = ()
-    build: Callable[[Steps], Function] | None = None
+    axes: str | Mapping[str, str] = ""  # such as ``"B H T S"``; of several results, by their names
+    steps: tuple[str, ...] = ()  # of ``attention_steps``, if it is made of more than itself
+    build: Callable[[Steps], Function] | None = None  # joins the steps; a single one needs none
+    # ``run(answer, *arguments)`` gives what is compared with the same of the reference.
     run: Function = operator.call
-    done: str = ""
-    tolerance: float = 0.0
-    exact_zeros: bool = False
-    allows: tuple[Allowed, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    done: str = ""  # what a learner can do who has solved it, and what to try next
+    tolerance: float = 0.0  # how close a result must come, if not as close as float32 does
+    exact_zeros: bool = False  # whether what is 0 must be 0 to the last digit
+    allows: tuple[Allowed, ...] = ()  # what a right answer may do
+    rules: tuple[Rule, ...] = ()  # what it asks for beside the numbers; judged last
+    # ``diagnose(answer, *arguments)`` finds a mistake that is not known by its numbers: its id, if
+    # it has one, and a sentence; or None.
     diagnose: Callable[..., tuple[str | None, str] | None] | None = None
+    # The places of tokens and of query weights among the arguments, so that a wrong answer can be
+    # tried on one token, and without queries.
     tokens_and_queries: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     @property
@@ -261,25 +248,17 @@ def question(text: str, *answers: str, **rest: Any) -> Question:
 
 @dataclass(frozen=True, eq=False)
 class Mistake:
-    """A wrong answer that is known: the right one with a step replaced.
+    """A wrong answer that is known: the right one with a step replaced."""
 
-    Args:
-        row: its words, which are also true of a crash.
-        changes: ways to make it, each the steps that are replaced: one alone, or several that
-            belong together.
-        only, but: the exercises in which it can be made, or all but these.
-        stage: the stage at which an answer fails that makes it; then no numbers are compared.
-        crashes: a pattern that shows it in the text of an error, or in the shapes of its line.
-        written: a pattern found in the line that crashed, where another mistake crashes alike.
-    """
-
-    row: Row
+    row: Row  # its words, which are also true of a crash
+    # Ways to make it, each the steps that are replaced: one alone, or several that belong together.
     changes: tuple[Change, ...]
-    only: tuple[str, ...] = ()
-    but: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()  # the exercises in which it can be made
+    but: tuple[str, ...] = ()  # those in which it cannot, where it can in all others
+    # An answer that makes it fails at this stage, and no numbers are compared.
     stage: Stage | None = None
-    crashes: str = ""
-    written: str = ""
+    crashes: str = ""  # a pattern for the text of an error, or for the shapes of its line
+    written: str = ""  # a pattern for the line that crashed, where another mistake crashes alike
 
     @property
     def name(self) -> str:
