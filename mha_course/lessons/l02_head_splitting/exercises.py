@@ -11,7 +11,6 @@ from torch import Tensor
 from mha_course.attention import split_fused_qkv
 from mha_course.exercises import spec
 from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, NO_BIAS, Steps
-from mha_course.exercises.inputs import H, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake, question
 from mha_course.mistakes import ROWS
 
@@ -125,10 +124,6 @@ EXERCISES = [
         "slice takes them out. See “Deeper: one head alone” and the end of lesson 1.",
         "The rows of one head are (D, C); x (B, S, C) times their transpose (C, D) gives (B, S, "
         "D).",
-        special_cases=[
-            ("", lambda: (tokens(), *square(2), 3, H)),
-            ("", lambda: (tokens(), *square(2), 1, H)),
-        ],
         drawn=lambda d: (d("BSC"), d("CC"), d.head(), d.H),
         axes="B S D",
         done="You know which rows of W_Q belong to a head, and that they read all of x. Next: "

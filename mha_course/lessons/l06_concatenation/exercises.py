@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mha_course import attention as reference
-from mha_course.exercises.inputs import draw, square
+from mha_course.exercises.inputs import draw
 from mha_course.exercises.spec import Change, Exercise, Lesson, mistake, question
 from mha_course.mistakes import ROWS
 
@@ -226,7 +226,6 @@ EXERCISES = [
         "“Deeper: one matrix for what a head carries”.",
         "The head's D rows of w_v are (D, C), and its D columns of w_o are (C, D). Their product "
         "is (C, C).",
-        special_cases=[("", lambda: (*square(1, 2), 3, 4)), ("", lambda: (*square(1, 2), 1, 4))],
         allows=("no gradient",),
         drawn=lambda d: (d("CC"), d("CC"), d.head(), d.H),
         axes="C C",

@@ -175,7 +175,6 @@ EXERCISES = [
         "(C/2)\n"
         "angles = torch.arange(seq_len)[:, None] * rates  # (S, C/2)\n"
         "encoding[:, 0::2], encoding[:, 1::2] = angles.sin(), angles.cos()",
-        special_cases=[("", lambda: (9, 14))],
         drawn=lambda d: (d.S, 2 * d.D),
         axes="S C",
         diagnose=_without_minus,

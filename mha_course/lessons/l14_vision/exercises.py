@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mha_course.exercises.inputs import B, draw
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 from mha_course.lessons.l14_vision import vision
 
@@ -88,10 +87,6 @@ EXERCISES = [
         line="cut = images.unflatten(3, (-1, patch_size)).unflatten(2, (-1, patch_size))  # (B, "
         "3, H/P, P, W/P, P)\n"
         "return cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)  # (B, N, 3·P·P)",
-        special_cases=[
-            ("", lambda: (draw(B, 3, 20, 28, seed=1), 4)),
-            ("", lambda: (draw(B, 3, 25, 35, seed=2), 5)),
-        ],
         drawn=lambda d: (d.normal(d.B, 3, d.T * d.D, d.S * d.D), d.D),
         axes="B N 3*P*P",
         done="You can turn an image into a sequence. Move the image one patch to the right: which "

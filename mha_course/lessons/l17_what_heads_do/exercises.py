@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises.inputs import B, D, Draw, H, S, T, draw, square, weights
+from mha_course.exercises.inputs import D, Draw, H, T, draw, square
 from mha_course.exercises.spec import Exercise, Lesson, mistake, question
 from mha_course.mistakes import ROWS
 
@@ -226,10 +226,6 @@ EXERCISES = [
         "the mean over the pairs.",
         "weights (H, S, S), picked at n rows and n columns, is (H, n). Its mean over the last "
         "axis is (H).",
-        special_cases=[
-            ("", lambda: (weights()[0, :, :, :T], [(0, 3), (4, 1), (2, 2)])),
-            ("", lambda: (weights()[1, :, :, :T], [(1, 0), (3, 4), (1, 0), (0, 2)])),
-        ],
         drawn=lambda d: (d.weights("HSS"), [*map(tuple, d.ids(d.S, "D2").tolist())]),
         allows=("no gradient",),
         axes="H",
@@ -242,10 +238,6 @@ EXERCISES = [
         "Work on a `clone`. A list can be an index: which axis counts the heads?",
         "context (B, H, S, D) stays as it is. In a copy of the same shape, the listed entries of "
         "axis 1 are 0.",
-        special_cases=[
-            ("", lambda: (draw(B, H, S, D, seed=1), [0, 2, 3])),
-            ("", lambda: (draw(B, H, S, D, seed=2), [3])),
-        ],
         drawn=lambda d: (d("BHSD"), d.picks.sample(range(d.H), max(1, d.H - 2))),
         allows=("no gradient",),
         axes="B H S D",
