@@ -245,8 +245,8 @@ def use_published():
 
 def use_lesson(lesson):
     for exercise in lesson.exercises:
-        for inputs in exercise.inputs:
-            exercise.run(exercise.reference, *inputs())
+        for case in exercise.first_cases:
+            exercise.run(exercise.reference, *case.arguments)
 
 
 def use_next_words():

@@ -485,6 +485,22 @@ KINDS = [
         only=("attention_scores", "scaled_scores"),
     ),
     mistake("/max-gives-two", crashes=r"return_types\.max"),
+    mistake(
+        "fused-three-innermost/project_qkv", unpack=lambda t: t.unflatten(2, (-1, 3)).unbind(-1)
+    ),
+    mistake(
+        "/three-by-view",
+        unpack=[
+            lambda t: t.reshape(3, t.size(0), t.size(1), -1).unbind(0),
+            lambda t: t.reshape(t.size(0), 3, t.size(1), -1).unbind(1),
+        ],
+    ),
+    mistake("/heads-not-merged", merge=_itself, but=("merge_heads",)),
+    mistake(
+        "view-on-non-contiguous",
+        crashes="view size is not compatible",
+        only=("patchify", "to_half_split"),
+    ),
 ]
 
 STEP_MISTAKES = (*PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKS, *OUTPUT, *JUDGED, *KINDS)

@@ -1,12 +1,15 @@
-"""All lessons of the course in their order, and by name what is asked in them."""
+"""All lessons of the course in their order, and by name what is asked in them.
+
+A lesson is loaded when something of it is asked for: ``check("softmax", …)`` loads lesson 4 alone.
+"""
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from pathlib import Path
-from types import FunctionType
+from functools import cache
+from types import FunctionType, ModuleType
 from typing import Any
 
 from mha_course.errors import ShapeError
@@ -14,25 +17,106 @@ from mha_course.exercises.attention_mistakes import STEP_MISTAKES
 from mha_course.exercises.spec import Exercise, Lesson, Mistake
 from mha_course.questions import page_questions
 
-# The one arrow that goes up: l00_start_here, l01_projection, … are above this room, and are loaded
-# by name.
-_FOUND = pkgutil.iter_modules([str(Path(__file__).parents[1] / "lessons")])
-_FOLDERS = sorted(module.name for module in _FOUND if module.ispkg)
-_MODULES = [
-    importlib.import_module(f"mha_course.lessons.{folder}.exercises") for folder in _FOLDERS
-]
-LESSONS: tuple[Lesson, ...] = tuple(module.LESSON for module in _MODULES)
-EXERCISES: dict[str, Exercise] = {
-    exercise.name: exercise for lesson in LESSONS for exercise in lesson.exercises
-}
-LESSON_OF = {each.name: lesson for lesson in LESSONS for each in lesson.exercises}
-NAMES = tuple(EXERCISES)
-HINTS = {name: exercise.hints for name, exercise in EXERCISES.items()}
+# The folder of each lesson, and its exercises in order, so that an exercise is found without
+# loading them all.
+FOLDERS: dict[str, tuple[str, ...]] = {
+    "l00_start_here": ("similarity",),
+    "l01_projection": ("project", "self_attention", "project_qkv"),
+    "l02_head_splitting": (
+        "heads_in_a_loop", "split_heads", "split_fused_qkv", "one_head_queries",
+    ),
+    "l03_scaling": ("attention_scores", "scaled_scores", "score_form"),
+    "l04_softmax": ("softmax", "masked_softmax", "entropy"),
+    "l05_weighted_sum": ("weighted_sum",),
+    "l06_concatenation": (
+        "merge_heads", "head_contributions", "build_subtractor", "ov_circuit",
+    ),
+    "l07_multi_head_attention": (
+        "multi_head_attention", "MultiHeadAttention", "fused_mha", "parameter_count",
+        "fold_value_bias",
+    ),
+    "l08_masks": (
+        "causal_mask", "padding_mask", "combine_masks", "causal_mask_for_cache", "find_leaks",
+        "to_attend", "additive_mask",
+    ),
+    "l09_cross_attention": ("cross_attention",),
+    "l10_positions": ("sinusoidal_encoding", "rope"),
+    "l11_kv_cache": (
+        "decode_step", "repeat_kv", "latent_scores", "kv_cache_bytes", "gather_pages",
+    ),
+    "l12_flash_attention": ("online_softmax", "tiled_attention", "merge_partials"),
+    "l13_encoder_block": ("layer_norm", "encoder_block"),
+    "l14_vision": ("patchify", "add_class_token"),
+    "l15_language_model": (
+        "next_token_targets", "generate", "next_token_probabilities", "accept_or_redraw",
+    ),
+    "l16_why_many_heads": (),
+    "l17_what_heads_do": (
+        "relation_score", "ablate_heads", "contribution_norms", "other_weights",
+    ),
+    "l18_real_models": ("gpt2_qkv", "gpt2_attention", "to_half_split"),
+    "l19_bug_hunt": (),
+}  # fmt: skip
+FOLDER_OF = {name: folder for folder, names in FOLDERS.items() for name in names}
+NAMES = tuple(FOLDER_OF)
 QUESTIONS = page_questions()
-MISTAKES: tuple[Mistake, ...] = (
-    *STEP_MISTAKES,
-    *(known for module in _MODULES for known in getattr(module, "MISTAKES", ())),
-)
+# Of all lessons. They are loaded when one of these is asked for: see ``__getattr__``.
+LESSONS: tuple[Lesson, ...]
+LESSON_OF: Mapping[str, Lesson]
+MISTAKES: tuple[Mistake, ...]
+
+
+class _Exercises(Mapping[str, Exercise]):
+    """Exercises by name; the lesson of one is loaded when it is asked for."""
+
+    def __getitem__(self, name: str) -> Exercise:
+        return _exercise(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
+EXERCISES = _Exercises()
+
+
+def _module(folder: str) -> ModuleType:
+    # The one arrow that goes up: lessons are above this package, and are loaded by name.
+    return importlib.import_module(f"mha_course.lessons.{folder}.exercises")
+
+
+@cache
+def _exercise(name: str) -> Exercise:
+    exercises: Sequence[Exercise] = _module(FOLDER_OF[name]).LESSON.exercises
+    return next(exercise for exercise in exercises if exercise.name == name)
+
+
+@cache
+def all_lessons() -> tuple[Lesson, ...]:
+    """Return all lessons, in their order."""
+    return tuple(_module(folder).LESSON for folder in FOLDERS)
+
+
+@cache
+def mistakes_of(name: str) -> tuple[Mistake, ...]:
+    """Return the mistakes that may be made in an exercise: those of steps, and of its lesson."""
+    return (*STEP_MISTAKES, *getattr(_module(FOLDER_OF[name]), "MISTAKES", ()))
+
+
+@cache
+def all_mistakes() -> tuple[Mistake, ...]:
+    """Return the mistakes of all lessons."""
+    mistakes = list(STEP_MISTAKES)
+    for folder in FOLDERS:
+        mistakes += getattr(_module(folder), "MISTAKES", ())
+    return tuple(mistakes)
+
+
+def number_of_lesson(name: str) -> int:
+    """Return the number of the lesson that has an exercise."""
+    return [*FOLDERS].index(FOLDER_OF[name])
 
 
 def find_exercise(name: Any, place: str = "check") -> Exercise:
@@ -40,8 +124,8 @@ def find_exercise(name: Any, place: str = "check") -> Exercise:
 
     Raises: ShapeError, in the name of place, for a name that is not one.
     """
-    if isinstance(name, str) and name in EXERCISES:
-        return EXERCISES[name]
+    if isinstance(name, str) and name in NAMES:
+        return _exercise(name)
     meant = name.__name__ if isinstance(name, FunctionType | type) else name
     near = get_close_matches(meant, NAMES, n=1) if isinstance(meant, str) else []
     answer = ", answer" if place == "check" else ""
@@ -52,3 +136,14 @@ def find_exercise(name: Any, place: str = "check") -> Exercise:
         got=f"{name!r:.60}" if isinstance(name, str) else type(name).__name__,
         fix=f'{place}("{near[0]}"{answer})' if near else None,
     )
+
+
+def __getattr__(name: str) -> Any:
+    match name:
+        case "LESSONS":
+            return all_lessons()
+        case "LESSON_OF":
+            return {each.name: lesson for lesson in all_lessons() for each in lesson.exercises}
+        case "MISTAKES":
+            return all_mistakes()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.sandbox import as_list
+from mha_course.exercises.spec import Stage
 from mha_course.markup import table
 from mha_course.torch_internals import is_plain
 
@@ -27,27 +28,27 @@ _INTS = (int, np.int32, np.int64)
 
 def compare(
     got: Any, want: Any, axes: Sequence[str], tolerance: float, dtype: torch.dtype | None = None
-) -> tuple[str, str] | None:
+) -> tuple[Stage, str] | None:
     """Return the stage and a clause on how one result differs, or None.
 
     A result has the dtype, if one is given, and may be float32 where that is float64.
     """
     if got is None:
-        return "type", "is None."
+        return Stage.TYPE, "is None."
     if isinstance(want, int):
         return _whole_number(got, want)
     if not isinstance(got, Tensor):
         kind = "a tensor" if axes or want.dtype != torch.bool else "True or False"
-        return "type", f"should be {kind}, but is of type {type(got).__name__}."
+        return Stage.TYPE, f"should be {kind}, but is of type {type(got).__name__}."
     if not (is_plain(got) or got.is_sparse) or got.is_meta or got.is_quantized:
-        return "type", "should be an ordinary tensor, whose numbers can be read."
+        return Stage.TYPE, "should be an ordinary tensor, whose numbers can be read."
     if got.shape != want.shape:
         target = f"{tuple(want.shape)}, which is ({', '.join(axes)})" if axes else "one value"
-        return "shape", f"has shape {tuple(got.shape)}, but should have {target}."
+        return Stage.SHAPE, f"has shape {tuple(got.shape)}, but should have {target}."
     if not want.is_floating_point():
         return _exact(got, want, axes)
     if not got.is_floating_point():
-        return "dtype", f"is {got.dtype}, but should be floating point."
+        return Stage.DTYPE, f"is {got.dtype}, but should be floating point."
     accepted = (dtype,) if dtype == torch.float32 else (torch.float64, torch.float32)
     tolerance = max(tolerance, TOLERANCE)
     numbers = got.detach().to_dense()
@@ -57,42 +58,44 @@ def compare(
     wrong = _numbers(numbers.to(want.dtype), want.detach(), coarse, axes)
     narrow = f"is {got.dtype}, but should be {' or '.join(map(str, accepted))}."
     wider = got.dtype == torch.float64 and want.dtype == torch.float32
-    return wrong or ("wide" if wider else "narrow", narrow)
+    return wrong or (Stage.WIDE if wider else Stage.NARROW, narrow)
 
 
-def _whole_number(got: Any, want: int) -> tuple[str, str] | None:
+def _whole_number(got: Any, want: int) -> tuple[Stage, str] | None:
     """Compare an int or one of NumPy's; a subclass might say anything when it is compared."""
     if type(got) in _INTS:
-        return None if int(got) == want else ("values", f"is {int(got)}, but should be {want}.")
+        return None if int(got) == want else (Stage.VALUES, f"is {int(got)}, but should be {want}.")
     kind = type(got).__name__
     if type(got) is float or (type(got) is Tensor and got.numel() == 1):
-        return ("no int", f"is a {kind}.") if float(got) == want else ("values", f"is {got}.")
-    return "type", f"should be an int, but is a {kind}."
+        return (
+            (Stage.NO_INT, f"is a {kind}.") if float(got) == want else (Stage.VALUES, f"is {got}.")
+        )
+    return Stage.TYPE, f"should be an int, but is a {kind}."
 
 
-def _exact(got: Tensor, want: Tensor, axes: Sequence[str]) -> tuple[str, str] | None:
+def _exact(got: Tensor, want: Tensor, axes: Sequence[str]) -> tuple[Stage, str] | None:
     """Compare masks and whole numbers."""
     if want.dtype == torch.bool and got.dtype != torch.bool:
         meaning = ", True = may attend" if axes else ", True or False"
-        return "dtype", f"is {got.dtype}, but should be torch.bool{meaning}."
+        return Stage.DTYPE, f"is {got.dtype}, but should be torch.bool{meaning}."
     if got.dtype != want.dtype:
-        return "narrow", f"is {got.dtype}, but should be {want.dtype}."
+        return Stage.NARROW, f"is {got.dtype}, but should be {want.dtype}."
     differ = (got != want).nonzero()
     if not len(differ):
         return None
     where = tuple(differ[0].tolist())
     values = f"{got[where].item()} instead of {want[where].item()}"
-    return "values", f"differs at {_at(where, axes)}: {values}." if axes else f"is {values}."
+    return Stage.VALUES, f"differs at {_at(where, axes)}: {values}." if axes else f"is {values}."
 
 
 def _numbers(
     got: Tensor, want: Tensor, tolerance: float, axes: Sequence[str]
-) -> tuple[str, str] | None:
+) -> tuple[Stage, str] | None:
     """Compare two tensors of one shape."""
     both = got.isfinite() | (got == want)
     if not bool(both.all()):
         return (
-            "finite",
+            Stage.FINITE,
             f"wrongly holds NaN or inf in {int((~both).sum())} of {got.numel()} places.",
         )
     difference = (got.to(want.dtype) - want).abs().nan_to_num(0.0)
@@ -104,7 +107,7 @@ def _numbers(
     target = float(want[where])
     digits = next((n for n in range(3, 17) if f"{value:.{n}g}" != f"{target:.{n}g}"), 17)
     largest = f"The largest difference is {abs(value - target):.3g}, at"
-    return "values", (
+    return Stage.VALUES, (
         "has the right shape but the wrong numbers. "
         f"{_observed(got, want, difference > tolerance, axes)}"
         f"{largest if math.isfinite(value - target) else 'At'} {_at(where, axes)}: "

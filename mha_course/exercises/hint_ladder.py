@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from html import escape
 
-from mha_course.exercises.catalogue import HINTS, find_exercise
+from mha_course.exercises.catalogue import EXERCISES, find_exercise
 from mha_course.markup import box, heading, prose
 from mha_course.sources import with_imports
 
@@ -75,7 +75,8 @@ def hint(name: str) -> Hint:
 
 def ladder(name: str) -> tuple[str, ...]:
     """Return the hints on an exercise; the last one is code, and withheld where solutions are."""
-    return HINTS[name][:-1] if withheld() else HINTS[name]
+    hints = EXERCISES[name].hints
+    return hints[:-1] if withheld() else hints
 
 
 def solution(name: str) -> str:

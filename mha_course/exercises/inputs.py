@@ -14,6 +14,7 @@ from torch import Tensor
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
 SIZES = {"B": B, "T": T, "S": S, "C": C, "H": H, "D": D}
+FIRST_SIZES = {**SIZES, "R": 9, "O": 18}  # of the first case, unless an exercise has its own
 
 # Those of the running example, but for B and T: with B = 1 and T = S too much is right by chance.
 EXAMPLE = {"B": 2, "T": 14, "S": 15, "H": 4, "D": 12}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock
 
-from mha_course.exercises.catalogue import LESSONS
+from mha_course.exercises.catalogue import all_lessons
 from mha_course.markup import LEFT, count, table
 
 FILE = ".progress.json"  # in the folder in which the notebook runs
@@ -221,7 +221,7 @@ def _write(content: Mapping[str, Any]) -> None:
 def _table(entries: Mapping[str, Entry]) -> tuple[Row, ...]:
     """Make a row of each lesson that has exercises to check."""
     rows = []
-    for lesson in LESSONS:
+    for lesson in all_lessons():
         unsolved = {}
         for exercise in lesson.exercises:
             entry = entries.get(exercise.name, Entry("error", 0))

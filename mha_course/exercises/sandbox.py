@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import linecache
 import re
 import sysconfig
 import warnings
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
 from types import TracebackType
 from typing import Any
-from weakref import WeakSet
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
-from mha_course.exercises.spec import EXITS, STOPPED, Operation
 from mha_course.markup import isolate_text
-from mha_course.torch_internals import DispatchMode, OpOverload, tree_leaves
 
 # Frames of these files are no lines of the learner's.
 LIBRARIES = (
@@ -67,66 +63,6 @@ def settings_as_before() -> Iterator[None]:
         torch.set_autocast_enabled("cpu", autocast)
 
 
-@contextlib.contextmanager
-def recorded() -> Iterator[list[Operation]]:
-    """Keep every operation on tensors, and what is handed to NumPy or to Python's lists."""
-    operations: list[Operation] = []
-    with _Operations(operations), _Exits(operations):
-        yield operations
-
-
-class _Operations(DispatchMode):
-    def __init__(self, operations: list[Operation]) -> None:
-        super().__init__()
-        self.operations = operations
-        # by the shape of what was made
-        self.made = defaultdict[tuple[int, ...], WeakSet[torch.UntypedStorage]](WeakSet)
-
-    def ran(
-        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
-    ) -> None:
-        """Note one operation."""
-        tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
-        inputs = tuple(x.detach().clone().cpu() for x in tensors)
-        results = [x for x in as_list(out) if isinstance(x, Tensor)]
-        output = tuple(results[0].shape) if results else ()
-        held = 0
-        if len(output) > 1 and results[0].layout == torch.strided:
-            self.made[output].add(results[0].untyped_storage())
-            held = len(self.made[output])
-        name = func.name().split("::")[-1].split(".")[0]
-        self.operations.append(Operation(name, inputs, output, held))
-
-
-class _Exits(TorchFunctionMode):
-    def __init__(self, operations: list[Operation]) -> None:
-        super().__init__()
-        self.operations = operations
-
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        name = getattr(func, "__name__", "")
-        if name in EXITS:
-            self.operations.append(Operation(name, (args[0].detach().clone().cpu(),)))
-        before = len(self.operations)
-        try:
-            out = func(*args, **(kwargs or {}))
-        except Exception:
-            operands = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
-            if name == "linear":  # which is x @ weight.T
-                operands[1:] = [operands[1].mT]
-            self.operations.append(Operation(STOPPED, tuple(operands)))
-            raise
-        if name == "scaled_dot_product_attention":  # how a kernel does it is its own affair
-            self.operations[before:] = [Operation(name, ())]
-        return out
-
-
 def run(
     call: Callable[..., Any], answer: Any, arguments: Sequence[Any], *, seed: int = 0
 ) -> Outcome:
@@ -134,8 +70,8 @@ def run(
 
     What it draws at random comes from the seed.
     """
-    # an answer that works in place spoils these
-    copies = [x.clone() if isinstance(x, Tensor) else x for x in arguments]
+    # An answer that works in place spoils what it gets.
+    copies = copy.deepcopy(list(arguments))
     outcome = Outcome()
     try:
         with (

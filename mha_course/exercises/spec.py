@@ -5,20 +5,30 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, NamedTuple
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
 from mha_course.exercises.attention_steps import Steps
-from mha_course.exercises.inputs import FAR_BELOW, HIDDEN_LEAD, KINDS, OTHER_NUMBERS, Draw
+from mha_course.exercises.inputs import (
+    FAR_BELOW,
+    FIRST_SIZES,
+    HIDDEN_LEAD,
+    KINDS,
+    OTHER_NUMBERS,
+    OTHER_SIZES,
+    Draw,
+)
 from mha_course.mistakes import ROWS, Row
 from mha_course.questions import Question, all_questions
 from mha_course.sources import plain_body
 
 Function = Callable[..., Any]
+Arguments = tuple[Any, ...]
 Change = Mapping[str, Function]  # steps that are replaced, by name
-# by which numbers go to where operations are not seen
+# The functions by which numbers leave torch, to where operations are not seen.
 EXITS = {"numpy", "__array__", "__dlpack__", "tolist"}
 STOPPED = "stopped"  # the name of an operation that raised an error
 
@@ -36,6 +46,38 @@ class Operation(NamedTuple):
     held: int = 0
 
 
+class Stage(StrEnum):
+    """Where an answer parts from the reference: ``Report.stage`` is one of these, in plain text."""
+
+    SIGNATURE = "signature"
+    RUN = "run"
+    INPUT = "input"
+    REPEAT = "repeat"
+    TYPE = "type"
+    SHAPE = "shape"
+    DTYPE = "dtype"
+    FINITE = "finite"
+    VALUES = "values"
+    NARROW = "narrow"
+    WIDE = "wide"
+    NO_INT = "no int"
+    GRADIENT = "gradient"
+    NO_GRADIENT = "no gradient"
+    NAN_GRADIENT = "nan gradient"
+    RULE = "rule"
+    SIZES = "sizes"
+
+    @property
+    def compares_numbers(self) -> bool:
+        """Whether the result itself is wrong, so that it may be the one of a known mistake."""
+        return self in _OF_RESULTS
+
+
+_OF_RESULTS = {
+    Stage.RUN, Stage.TYPE, Stage.SHAPE, Stage.DTYPE, Stage.FINITE, Stage.VALUES,
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Rule:
     """What an exercise asks for beside the numbers, such as an operation that is not to be used.
@@ -49,99 +91,104 @@ class Rule:
     breaks: Callable[..., bool]
 
 
-@dataclass(frozen=True)
-class Exercise:
-    """One exercise.
+class Case(NamedTuple):
+    """Arguments on which an answer is judged; calls get copies, so that they stay as they are.
 
-    Args:
-        reference: the function or class to be written, which ``solution`` shows.
-        question, pointer, shape: the first three hints, in prose with code between backticks; the
-            third tells the shapes of the decisive line.
-        inputs: each gives arguments on which answers are judged; a mistake should show on one.
-        drawn: ``drawn(d)`` gives arguments of sizes and numbers that are drawn, on which an answer
-            that agrees is judged again; d is a ``Draw``.
-        line: the last hint, the decisive line; without it the body of the reference.
-        cases: a sentence on each of the inputs that needs one, for an answer that fails on it.
-        axes: of the result, such as ``"B H T S"``; of each where there are several that differ.
-        steps: what it is made of, by the names of ``attention_steps``, if more than itself.
-        build: puts the steps together; a single step needs none.
-        run: ``run(answer, *arguments)`` gives what is compared with the same of the reference.
-        results: what each of several results is, such as ``("context", "weights")``.
-        done: what a learner can do who has solved it, and what to try next.
-        tolerance: how close a result must come, if not as close as float32 does.
-        exact_zeros: whether what is 0 must be 0 to the last digit.
-        kinds: those of KINDS that are drawn.
-        finite_gradients: False where the gradient of a right answer may overflow or be NaN.
-        learns: whether learning goes through it, so that its results must keep their gradients.
-        rules: what it asks for beside the numbers; judged last.
-        unique: False where other answers are right, so that gradients and two calls may differ.
-        diagnose: ``diagnose(answer, *arguments)`` finds a mistake that is not known by its numbers:
-            its id, if it has one, and a sentence; or None.
-        token_arguments, query_arguments: where tokens and query weights stand among the arguments,
-            so that a wrong answer can be tried on one token, and without queries.
+    The sentence says what is special about them; kind is one of KINDS where they were drawn.
     """
 
-    reference: Function
+    arguments: Arguments
+    sentence: str = ""
+    kind: str = ""
+
+
+# What a right answer may do in some exercises and in no other: return results without gradients,
+# have gradients that overflow or are NaN, and differ from the reference or from call to call.
+Allowed = Literal["no gradient", "nan gradient", "other answers"]
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise."""
+
+    reference: Function  # the function or class to be written, which ``solution`` shows
+    # The first three hints, in prose with code between backticks. The third tells the shapes of
+    # the decisive line.
     question: str
     pointer: str
     shape: str
-    inputs: Sequence[Callable[[], tuple[Any, ...]]]
-    drawn: Callable[[Draw], tuple[Any, ...]]
-    line: str = ""
-    cases: tuple[str, ...] = ()
-    axes: str | tuple[str, ...] = ""
-    steps: tuple[str, ...] = ()
-    build: Callable[[Steps], Function] | None = None
+    # ``drawn(d)`` gives arguments of the sizes and numbers that d brings.
+    drawn: Callable[[Draw], Arguments]
+    line: str = ""  # the last hint, the decisive line; without it the body of the reference
+    # The cases on which an answer is judged first and its mistake is named, where one that is drawn
+    # in the lessons' sizes would not show every mistake. Each is a sentence, for an answer that
+    # fails there, and what gives the arguments.
+    special_cases: Sequence[tuple[str, Callable[[], Arguments]]] = ()
+    axes: str | Mapping[str, str] = ""  # such as ``"B H T S"``; of several results, by their names
+    steps: tuple[str, ...] = ()  # of ``attention_steps``, if it is made of more than itself
+    build: Callable[[Steps], Function] | None = None  # joins the steps; a single one needs none
+    # ``run(answer, *arguments)`` gives what is compared with the same of the reference.
     run: Function = operator.call
-    results: tuple[str, ...] = ()
-    done: str = ""
-    tolerance: float = 0.0
-    exact_zeros: bool = False
-    kinds: tuple[str, ...] = tuple(KINDS)
-    finite_gradients: bool = True
-    learns: bool = True
-    rules: tuple[Rule, ...] = ()
-    unique: bool = True
+    done: str = ""  # what a learner can do who has solved it, and what to try next
+    tolerance: float = 0.0  # how close a result must come, if not as close as float32 does
+    exact_zeros: bool = False  # whether what is 0 must be 0 to the last digit
+    allows: tuple[Allowed, ...] = ()  # what a right answer may do
+    rules: tuple[Rule, ...] = ()  # what it asks for beside the numbers; judged last
+    # ``diagnose(answer, *arguments)`` finds a mistake that is not known by its numbers: its id, if
+    # it has one, and a sentence; or None.
     diagnose: Callable[..., tuple[str | None, str] | None] | None = None
-    token_arguments: tuple[int, ...] = ()
-    query_arguments: tuple[int, ...] = ()
+    # The places of tokens and of query weights among the arguments, so that a wrong answer can be
+    # tried on one token, and without queries.
+    tokens_and_queries: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
     @property
     def name(self) -> str:
         """The name of the reference, by which a learner asks for the exercise."""
         return self.reference.__name__
 
-    @property
-    def all_inputs(self) -> list[Callable[[], tuple[Any, ...]]]:
-        """The inputs, and behind them those that are drawn, in the order of kinds."""
-        return [*self.inputs, *(partial(self.draw, kind) for kind in self.drawn_kinds)]
-
-    def draw(self, kind: str, **sizes: int) -> tuple[Any, ...]:
+    def draw(self, kind: str, **sizes: int) -> Case:
         """Draw arguments of a kind, with other sizes than it has if any are given."""
-        return tuple(self.drawn(Draw(self.name, kind, **sizes)))
+        return Case(tuple(self.drawn(Draw(self.name, kind, **sizes))), kind=kind)
 
     @cached_property
-    def drawn_kinds(self) -> tuple[str, ...]:
-        """The kinds that bring arguments of new sizes, or such as only numbers tell from others."""
-        kept = []
+    def first_cases(self) -> tuple[Case, ...]:
+        """The cases on which an answer is judged first, and its mistake is named."""
+        if not self.special_cases:
+            return (self.draw(OTHER_SIZES, **FIRST_SIZES),)
+        return tuple(Case(arguments(), sentence) for sentence, arguments in self.special_cases)
+
+    @cached_property
+    def drawn_cases(self) -> tuple[Case, ...]:
+        """Cases of other sizes: of all kinds that bring new ones, or numbers that tell more."""
+        cases = []
         seen = set()
-        for kind in self.kinds:
-            arguments = self.draw(kind)
-            sizes = tuple(tuple(x.shape) if isinstance(x, Tensor) else str(x) for x in arguments)
-            masked = "mask" in self.steps and kind in (HIDDEN_LEAD, FAR_BELOW)
-            if sizes not in seen or kind == OTHER_NUMBERS or masked:
-                kept.append(kind)
+        for case in map(self.draw, KINDS):
+            sizes = str([x.shape if isinstance(x, Tensor) else x for x in case.arguments])
+            masked = "mask" in self.steps and case.kind in (HIDDEN_LEAD, FAR_BELOW)
+            if sizes not in seen or case.kind == OTHER_NUMBERS or masked:
+                cases.append(case)
             seen.add(sizes)
-        return tuple(kept)
+        return tuple(cases)
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """All cases, in the order in which they are judged."""
+        return self.first_cases + self.drawn_cases
 
     @property
     def hints(self) -> tuple[str, str, str, str]:
         """The hints in the order in which they are given."""
         return self.question, self.pointer, self.shape, self.line or plain_body(self.reference)
 
+    @property
+    def results(self) -> list[str]:
+        """What each of several results is, such as ``["context", "weights"]``."""
+        return [] if isinstance(self.axes, str) else list(self.axes)
+
     def axes_of(self, number: int) -> list[str]:
         """Return the axes of one of the results."""
-        return (self.axes if isinstance(self.axes, str) else self.axes[number]).split()
+        axes = self.axes if isinstance(self.axes, str) else self.axes[self.results[number]]
+        return axes.split()
 
     def implementation(self, *changes: Change) -> Any:
         """Return the right answer with some steps replaced."""
@@ -154,26 +201,17 @@ class Exercise:
 
 @dataclass(frozen=True, eq=False)
 class Mistake:
-    """A wrong answer that is known: the right one with a step replaced.
+    """A wrong answer that is known: the right one with a step replaced."""
 
-    Args:
-        row: its words, which are also true of a crash.
-        changes: ways to make it, each the steps that are replaced: one alone, or several that
-            belong together.
-        only, but: the exercises in which it can be made, or all but these.
-        stage: the stage of a ``Report`` at which an answer fails that makes it; then no numbers are
-            compared.
-        crashes: a pattern that shows it in the text of an error, or in the shapes of its line.
-        written: a pattern found in the line that crashed, where another mistake crashes alike.
-    """
-
-    row: Row
+    row: Row  # its words, which are also true of a crash
+    # Ways to make it, each the steps that are replaced: one alone, or several that belong together.
     changes: tuple[Change, ...]
-    only: tuple[str, ...] = ()
-    but: tuple[str, ...] = ()
-    stage: str = ""
-    crashes: str = ""
-    written: str = ""
+    only: tuple[str, ...] = ()  # the exercises in which it can be made
+    but: tuple[str, ...] = ()  # those in which it cannot, where it can in all others
+    # An answer that makes it fails at this stage, and no numbers are compared.
+    stage: Stage | None = None
+    crashes: str = ""  # a pattern for the text of an error, or for the shapes of its line
+    written: str = ""  # a pattern for the line that crashed, where another mistake crashes alike
 
     @property
     def name(self) -> str:
@@ -192,19 +230,27 @@ class Mistake:
         return [change for change in self.changes if set(change) <= steps]
 
 
-def mistake(key: str, *changes: Change, **rest: Any) -> Mistake:
+def mistake(
+    key: str,
+    *changes: Change,
+    only: tuple[str, ...] = (),
+    but: tuple[str, ...] = (),
+    stage: str = "",
+    crashes: str = "",
+    written: str = "",
+    **steps: Function | list[Function],
+) -> Mistake:
     """Register the ways to make a mistake of the table, by the key of its row.
 
     ``softmax=[one, other]`` are two ways, in which this step alone is replaced; ``changes`` replace
     several together.
     """
-    options = {key: rest.pop(key) for key in [*rest] if key in Mistake.__dataclass_fields__}
-    alone = [
-        {step: way}
-        for step, ways in rest.items()
-        for way in (ways if isinstance(ways, list) else [ways])
-    ]
-    return Mistake(ROWS[key], (*alone, *changes), **options)
+    alone: list[Change] = []
+    for step, ways in steps.items():
+        alone += [{step: way} for way in (ways if isinstance(ways, list) else [ways])]
+    return Mistake(
+        ROWS[key], (*alone, *changes), only, but, Stage(stage) if stage else None, crashes, written
+    )
 
 
 @dataclass(frozen=True)

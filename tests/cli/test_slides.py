@@ -293,7 +293,7 @@ def test_the_switch_for_solutions(of_class, of_lecturer, monkeypatch):
     hint_ladder._calls.clear()
     last = [str(exercises.hint("softmax")) for _ in range(5)][-1]
     assert last.startswith("Hint 4 of 4" if shown else "Hint 3 of 3")
-    assert (catalogue.HINTS["softmax"][-1].split("\n")[0] in last) == shown
+    assert (catalogue.EXERCISES["softmax"].hints[-1].split("\n")[0] in last) == shown
     assert ("solution(" in last) == shown
 
 

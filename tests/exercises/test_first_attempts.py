@@ -158,17 +158,6 @@ def starts_low(scores, block_size, start=-1e4):
     return high, total
 
 
-def keeps_zero(scores, size):
-    """Keep the 0 that stands in for -inf, and return -inf where nothing was seen."""
-    high = torch.full_like(scores[..., 0], -math.inf)
-    total = torch.zeros_like(high)
-    for block in scores.split(size, -1):
-        new = torch.maximum(high, block.amax(-1)).nan_to_num(neginf=0.0)
-        total = total * (high - new).exp() + (block - new[..., None]).exp().sum(-1)
-        high = new
-    return high.where(total > 0, -math.inf), total
-
-
 def in_so_many_blocks(scores, count):
     return solutions.online_softmax(scores, -(-scores.size(-1) // count))
 
@@ -328,7 +317,6 @@ WRONG = [
     ("multi_head_attention", "only-one-of-qkv-wrongly-split", changed("multi_head_attention",
         split_each=lambda q, k, v, h, s: (split(q, h), k.unflatten(2, (h, -1)), split(v, h)))),
     ("split_fused_qkv", None, lambda t, h: split(split(t, 3 * h), h)),
-    ("similarity", "elementwise-then-summed", lambda x: torch.einsum("sc,sc->s", x, x)),
     ("split_fused_qkv", "width-not-divided-by-three", one_piece),
     ("layer_norm", "eps-clamped", lambda x, g, b, eps=1e-5: b + g * (
         x - x.mean(-1, keepdim=True)) / x.var(-1, keepdim=True, correction=0).clamp(eps).sqrt()),
@@ -339,17 +327,7 @@ WRONG = [
     ("MultiHeadAttention", "not-stored", storing("q_proj v_proj out_proj")),
     ("MultiHeadAttention", "not-stored", storing("")),
     ("MultiHeadAttention", None, storing("W_q W_k W_v W_o")),
-    ("rope", "base-ignored", lambda x, at, base=5e5: solutions.rope(x, at, base)),
-    ("similarity", "cosine-not-dot", lambda x: F.cosine_similarity(x[:, None], x[None], dim=-1)),
-    ("layer_norm", "rms-not-layer-norm", lambda x, g, b,
-        eps=1e-5: F.rms_norm(x, x.shape[-1:], g, eps) + b),
-    ("layer_norm", "layer-norm-no-affine", lambda x, g, b,
-        eps=1e-5: F.layer_norm(x, x.shape[-1:], eps=eps)),
     ("project_qkv", "pieces-not-three", two_pieces),
-    ("split_fused_qkv", "never-transposed", lambda x,
-        h: x.unflatten(2, (3, h, -1)).permute(2, 0, 1, 3, 4)),
-    ("split_fused_qkv", "fused-heads-outermost", lambda x,
-        h: x.unflatten(2, (h, 3, -1)).permute(3, 0, 2, 1, 4)),
     ("head_contributions", "weight-not-transposed", lambda c, w: torch.stack(
         [c[:, h] @ w[:, 6 * h : 6 * h + 6] for h in range(4)], 1)),
     ("head_contributions", "output-columns-as-rows", lambda c, w: torch.stack(
@@ -398,13 +376,7 @@ WRONG = [
     ("combine_masks", "truth-of-a-mask", lambda causal, padding: causal and padding),
     ("additive_mask", "dtype-ignored",
         lambda m, dtype: torch.zeros_like(m).masked_fill(~m, -math.inf)),
-    ("additive_mask", "mask-times-minus-inf", lambda m, dtype: m.to(dtype) * -math.inf),
     ("repeat_kv", "float-division", lambda k, h: k.repeat_interleave(h / k.size(1), 1)),
-    ("online_softmax", "zero-kept-as-maximum", keeps_zero),
-    ("tiled_attention", "maximum-of-block", changed(
-        "tiled_attention", larger=lambda _, new: new, finite=lambda new: new)),
-    ("tiled_attention", "zero-kept-as-maximum", changed(
-        "tiled_attention", kept_maximum=lambda _, new: new.nan_to_num(neginf=0.0))),
     *[("online_softmax", "block-size-ignored", lambda z, _, n=n: solutions.online_softmax(z, n))
         for n in (1, 4)],
     ("online_softmax", "block-size-ignored", in_so_many_blocks),
@@ -740,7 +712,7 @@ WRITTEN_DOWN = [
     ("masked_softmax",
         lambda s, m: s.masked_fill(~m, -math.inf).softmax(-1).nan_to_num(0.0).view(2, 4, 5, 7)),
     ("causal_mask", lambda n: torch.ones(7, 7).tril().bool()),
-    ("causal_mask_for_cache", lambda new, total: torch.ones(new, total).tril(5).bool()),
+    ("causal_mask_for_cache", lambda new, total: torch.ones(new, total).tril(2).bool()),
     ("repeat_kv", lambda k, h: k.repeat_interleave(4, 1)),
     ("rope", lambda x, at, base=1e4: solutions.rope(x, torch.arange(32)[at], base)),
     ("multi_head_attention",
@@ -753,8 +725,8 @@ def test_a_size_that_is_written_down_is_noticed(name, answer):
     report = check(name, answer)
     assert (report.status in ("wrong", "error"), report.stage) == (True, "sizes"), report
     assert report.mistake == "size-hard-coded"
-    cases = filter(None, EXERCISES[name].cases)  # they tell of other inputs
-    assert not any(case in report.message for case in cases)
+    sentences = [case.sentence for case in EXERCISES[name].cases if case.sentence]
+    assert not any(sentence in report.message for sentence in sentences)
 
 
 @pytest.mark.parametrize(("name", "answer"), [
@@ -775,7 +747,8 @@ def test_a_pass_tells_of_gradients_where_all_of_them_are_compared(name, told):
 
 
 def test_find_leaks_has_time_for_a_loop_over_all_pairs_of_tokens():
-    assert max(inputs()[1].size(1) for inputs in EXERCISES["find_leaks"].inputs) <= 12
+    cases = EXERCISES["find_leaks"].first_cases
+    assert max(case.arguments[1].size(1) for case in cases) <= 12
 
 
 def angles_in_float32(x, positions, base=10000.0):

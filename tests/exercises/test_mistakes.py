@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mha_course.exercises import check, diagnose
-from mha_course.exercises.catalogue import EXERCISES, LESSONS, MISTAKES, NAMES
-from mha_course.exercises.diagnose import alike, mutants, pairs
+from mha_course.exercises import check, recognise
+from mha_course.exercises.catalogue import EXERCISES, MISTAKES, NAMES
+from mha_course.exercises.recognise import alike, mutants, pairs
 from mha_course.exercises.sandbox import Outcome, run
 
 FIRST = {
@@ -45,7 +45,7 @@ ALIKE = {
 
 def outcomes(name, answer):
     exercise = EXERCISES[name]
-    return [run(exercise.run, answer, inputs()) for inputs in exercise.inputs]
+    return [run(exercise.run, answer, case.arguments) for case in exercise.first_cases]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if EXERCISES[name].steps])
@@ -75,28 +75,6 @@ def test_every_mistake_shows_on_some_input():
     assert "mask-ignored" not in {mutant.mistake.name for mutant in mutants("project")}
 
 
-def test_a_pass_says_what_comes_next_and_no_two_say_the_same():
-    said = [exercise.done for exercise in EXERCISES.values() if exercise.done]
-    assert len(set(said)) == len(said)
-    assert all(
-        exercise.done and "Next: " in exercise.done
-        for lesson in LESSONS[:8]
-        for exercise in lesson.exercises
-    )
-
-
-@pytest.mark.parametrize(
-    ("step", "name"),
-    [
-        ({"weigh": lambda weights, v: v @ weights}, "value-times-weights"),
-        ({"scores": lambda q, k: q @ k}, "key-not-transposed"),
-    ],
-)
-def test_of_two_products_that_crash_alike_the_shapes_tell_which(step, name):
-    answer = EXERCISES["multi_head_attention"].implementation(step)
-    assert check("multi_head_attention", answer).mistake == name
-
-
 @pytest.mark.parametrize(
     ("one", "two"),
     [
@@ -123,9 +101,9 @@ def test_two_mistakes_at_once_are_both_named(one, two):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_pair_of_mistakes_is_within_the_bound(name):
     """What is found depends on no clock: all pairs are tried, in one order."""
-    for last, _ in enumerate(EXERCISES[name].inputs):
-        right = [diagnose._run_once(name, at) for at in range(last + 1)]
-        assert len(list(pairs(name, [*right[:-1], halved(right[-1])]))) <= diagnose.MAX_PAIRS
+    for last, _ in enumerate(EXERCISES[name].first_cases):
+        right = [recognise._run_once(name, at) for at in range(last + 1)]
+        assert len(list(pairs(name, [*right[:-1], halved(right[-1])]))) <= recognise.MAX_PAIRS
 
 
 def halved(outcome):
@@ -138,12 +116,12 @@ def halved(outcome):
 
 @pytest.mark.parametrize("name", ["multi_head_attention", "MultiHeadAttention"])
 def test_the_last_pair_in_order_is_named_too(name, monkeypatch):
-    right = diagnose._run_once(name, 0)
+    right = recognise._run_once(name, 0)
     last = list(pairs(name, [halved(right)]))[-1]
     answer = EXERCISES[name].implementation(*(mutant.change for mutant in last))
     report = check(name, answer)
     assert " And: " in report.message, report
-    monkeypatch.setattr(diagnose, "MAX_PAIRS", 0)
+    monkeypatch.setattr(recognise, "MAX_PAIRS", 0)
     assert check(name, answer).mistake is None
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from relatives import FAMILIES, all_relatives, is_wrong
 
-from mha_course.exercises import NAMES, check, diagnose
+from mha_course.exercises import NAMES, check, recognise
 from mha_course.exercises.catalogue import EXERCISES
 
 # Relatives that no legal input tells from right, and why.
@@ -69,7 +69,7 @@ NAMED = {
 @pytest.fixture(autouse=True)
 def one_mistake_at_a_time(monkeypatch):
     """Try no pairs of mistakes: that takes longer than to find an answer wrong."""
-    monkeypatch.setattr(diagnose, "MAX_PAIRS", 0)
+    monkeypatch.setattr(recognise, "MAX_PAIRS", 0)
 
 
 def verdict(name, family, label, answer):

@@ -110,14 +110,14 @@ def test_an_interrupted_trace_lets_the_card_answer_again(monkeypatch):
 # cached ones too.
 @pytest.mark.parametrize("exercise", EXERCISES.values(), ids=list(EXERCISES))
 def test_the_trace_of_a_right_answer_warns_of_nothing_and_names_axes_as_the_exercise_does(exercise):
-    trace, stopped = trace_answer(exercise, exercise.reference, exercise.inputs[0]())
+    trace, stopped = trace_answer(exercise, exercise.reference, exercise.first_cases[0].arguments)
     assert stopped == ""
     if trace is None:
         return
     assert trace.warnings == ()
-    wanted = [exercise.axes] if isinstance(exercise.axes, str) else exercise.axes
+    several = exercise.axes if isinstance(exercise.axes, dict) else {"": exercise.axes}
     named = [axis.replace("T", "S").rstrip("'") for axis in trace.steps[-1].axes]
-    wanted = [axes.replace("T", "S").replace("N", "S").split() for axes in wanted]
+    wanted = [axes.replace("T", "S").replace("N", "S").split() for axes in several.values()]
     assert any(
         all(one in ("?", other) for one, other in zip(named, axes, strict=False)) for axes in wanted
     )
@@ -125,11 +125,12 @@ def test_the_trace_of_a_right_answer_warns_of_nothing_and_names_axes_as_the_exer
 
 def test_a_module_is_traced_from_its_forward_on():
     exercise = EXERCISES["MultiHeadAttention"]
-    trace, _ = trace_answer(exercise, exercise.reference, exercise.inputs[0]())
+    arguments = exercise.first_cases[0].arguments
+    trace, _ = trace_answer(exercise, exercise.reference, arguments)
     assert trace.steps[0].op == "linear"
     assert [step.axes for step in trace.steps if step.name == "scores"] == [("B", "H", "T", "S")]
     assert trace.steps[-1].axes == ("B", "T", "C")
-    assert torch.equal(trace.result, exercise.run(exercise.reference, *exercise.inputs[0]()))
+    assert torch.equal(trace.result, exercise.run(exercise.reference, *arguments))
 
 
 def test_text_and_html_are_those_of_a_page_without_widgets(monkeypatch):

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from mha_course import masks
 from mha_course.exercises.catalogue import EXERCISES
-from mha_course.exercises.diagnose import mutants
+from mha_course.exercises.recognise import mutants
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
 DTYPES = tuple(TOLERANCE)

@@ -43,15 +43,15 @@ class Relatives:
         self.reference = exercise.reference
         self.is_class = isinstance(exercise.reference, type)
         self.arguments = []  # of each call of the first inputs
-        for inputs in exercise.inputs:
+        for case in exercise.first_cases:
             seen = []
             watched = self.answer(
                 lambda call, *given, seen=seen: seen.append(given) or call(*given)
             )
-            self.results = as_list(exercise.run(watched, *inputs()))
+            self.results = as_list(exercise.run(watched, *case.arguments))
             self.arguments.append(list(seen[0]))
         self.has_floats = any(map(is_float, self.results))
-        self.learns = exercise.learns and self.has_floats
+        self.learns = "no gradient" not in exercise.allows and self.has_floats
 
     def answer(self, change):
         """Return the reference, called by ``change(call, *arguments)``."""
@@ -114,8 +114,8 @@ class Relatives:
 
     def _seen(self, place):
         """Return what stands at a place of all inputs of the checker's."""
-        for inputs in self.exercise.all_inputs:
-            arguments = inputs()
+        for case in self.exercise.cases:
+            arguments = case.arguments
             place = 1 if self.is_class else place
             x = arguments[place] if place < len(arguments) else None
             yield x if isinstance(x, torch.Tensor) else None
@@ -376,7 +376,7 @@ def is_told_apart(exercise, answer, arguments):
         gradient is None and slope is not None and bool(slope.any())
         for gradient, slope in zip(gradients, slopes, strict=True)
     ]
-    return exercise.learns and any(lost)
+    return "no gradient" not in exercise.allows and any(lost)
 
 
 def is_wrong(exercise, answer):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from mha_course.exercises.inputs import C, S, draw
 from mha_course.exercises.spec import Exercise, Lesson, mistake
 
 
@@ -21,7 +20,6 @@ EXERCISES = [
         "A table of dot products is a matrix product: rows of the left one with columns of the "
         "right one. See step 1 of “One attention by hand”.",
         "x (S, C) times something of shape (C, S) gives (S, S).",
-        inputs=[lambda: (draw(S, C, seed=1),)],
         drawn=lambda d: (d("SC"),),
         axes="S S",
         done="You have compared every token with every token. Next: make one token twice as long. "

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.attention_steps import ATTEND, NO_BIAS, Steps
-from mha_course.exercises.inputs import C, D, draw, tokens
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake
 from mha_course.mistakes import ROWS
 
@@ -61,7 +60,6 @@ EXERCISES = [
         "second-to-last of its right side. See “A Linear, taken apart”.",
         "x (B, S, C) times a matrix (C, out) gives (B, S, out); the bias (out) is added to every "
         "token.",
-        inputs=[lambda: (tokens(), draw(18, C, seed=2), draw(18, seed=3))],
         drawn=lambda d: (d("BSC"), d("OC"), d("O")),
         axes="B S out",
         done="That is what nn.Linear does with every token. Next: if the weight is square, what "
@@ -79,10 +77,8 @@ EXERCISES = [
         "scores = q @ k.mT / q.shape[-1] ** 0.5  # (B, S, S)\n"
         "weights = scores.softmax(-1)  # (B, S, S)\n"
         "return weights @ v, weights",
-        inputs=[lambda: (tokens(), *(draw(D, C, seed=seed) / C**0.5 for seed in (2, 3, 4)))],
         drawn=lambda d: (d("BSC"), *d.matrices("DC", "DC", "DC")),
-        axes=("B S D", "B S S"),
-        results=("context", "weights"),
+        axes={"context": "B S D", "weights": "B S S"},
         done="You can write one whole head, the one that looks from “it” to “cat”. Next: four of "
         "them.",
         steps=(
@@ -97,8 +93,7 @@ EXERCISES = [
             "weigh",
         ),
         build=_build_self_attention,
-        token_arguments=(0,),
-        query_arguments=(1,),
+        tokens_and_queries=((0,), (1,)),
     ),
     Exercise(
         project_qkv,
@@ -107,10 +102,8 @@ EXERCISES = [
         "parts along one axis. Which one? See “Deeper: three Linears or one”.",
         "x (B, S, C) times (C, 3C), plus the bias, gives (B, S, 3C). Cut along its last axis, it "
         "is three tensors (B, S, C), in the order q, k, v.",
-        inputs=[lambda: (tokens(), draw(3 * C, C, seed=2), draw(3 * C, seed=3))],
         drawn=lambda d: (d("BSC"), d("XC"), d("X")),
-        axes="B S C",
-        results=("q", "k", "v"),
+        axes={"q": "B S C", "k": "B S C", "v": "B S C"},
         done="One product now makes q, k and v. Next: what changes if the rows of `w_qkv` are "
         "stacked v, k, q?",
         steps=("linear", "unpack", "order"),
@@ -138,16 +131,6 @@ MISTAKES = [
         "/weight-reshaped",
         linear=lambda x, w, b: x @ w.reshape(w.size(1), w.size(0)) + b,
         only=("project", "project_qkv"),
-    ),
-    mistake(
-        "fused-three-innermost/project_qkv", unpack=lambda t: t.unflatten(2, (-1, 3)).unbind(-1)
-    ),
-    mistake(
-        "/three-by-view",
-        unpack=[
-            lambda t: t.reshape(3, t.size(0), t.size(1), -1).unbind(0),
-            lambda t: t.reshape(t.size(0), 3, t.size(1), -1).unbind(1),
-        ],
     ),
 ]
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from mha_course.attention import split_fused_qkv
 from mha_course.exercises import spec
 from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, NO_BIAS, Steps
-from mha_course.exercises.inputs import B, C, H, S, draw, square, tokens
 from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake
 from mha_course.mistakes import ROWS
 
@@ -80,14 +79,12 @@ EXERCISES = [
         "    q, k, v = (x @ w[D * h : D * h + D].T for w in (w_q, w_k, w_v))\n"
         "    contexts.append((q @ k.mT / D**0.5).softmax(-1) @ v)\n"
         "return torch.cat(contexts, dim=-1) @ w_o.T  # (B, S, C)",
-        inputs=[lambda: (tokens(), *square(2, 3, 4, 5), H)],
         drawn=lambda d: (d("BSC"), *d.matrices("CC", "CC", "CC", "CC"), d.H),
         axes="B S C",
         done="That is all of multi-head attention, and it is yours. Next: the same without a loop.",
         steps=tuple(step for step in (*ALL_SIX, *ATTEND) if step != "returned"),
         build=_build_loop,
-        token_arguments=(0,),
-        query_arguments=(1,),
+        tokens_and_queries=((0,), (1,)),
     ),
     Exercise(
         split_heads,
@@ -99,7 +96,6 @@ EXERCISES = [
         line="B, S, C = x.shape\n"
         "cut = x.view(B, S, num_heads, C // num_heads)  # (B, S, H, D)\n"
         "return cut.transpose(1, 2)  # (B, H, S, D)",
-        inputs=[lambda: (tokens(), H)],
         drawn=lambda d: (d("BSC"), d.H),
         axes="B H S D",
         done="Each head now has a row for each token, made of its own D numbers. Next: run the "
@@ -114,10 +110,8 @@ EXERCISES = [
         "take q, k and v apart. See “Deeper: a fused q, k, v”.",
         "(B, S, 3C) is cut to (B, S, 3, H, D). Brought into the order (3, B, H, S, D), its first "
         "axis holds q, k and v.",
-        inputs=[lambda: (draw(B, S, 3 * C, seed=1), H)],
         drawn=lambda d: (d("BSX"), d.H),
-        axes="B H S D",
-        results=("q", "k", "v"),
+        axes={"q": "B H S D", "k": "B H S D", "v": "B H S D"},
         done="You can read a fused tensor in the order in which it was stacked. Next: what would "
         "you change for rows that are stacked as (H, 3, D)?",
         steps=("split_fused", "order"),
@@ -130,7 +124,6 @@ EXERCISES = [
         "slice takes them out. See “Deeper: one head alone” and the end of lesson 1.",
         "The rows of one head are (D, C); x (B, S, C) times their transpose (C, D) gives (B, S, "
         "D).",
-        inputs=[lambda: (tokens(), *square(2), 3, H), lambda: (tokens(), *square(2), 1, H)],
         drawn=lambda d: (d("BSC"), d("CC"), d.head(), d.H),
         axes="B S D",
         done="You know which rows of W_Q belong to a head, and that they read all of x. Next: "

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from mha_course.exercises.inputs import H, qkv, square
 from mha_course.exercises.spec import Change, Exercise, Lesson, mistake
 
 
@@ -35,7 +34,6 @@ EXERCISES = [
         "One matrix product of the last two axes; `@` repeats it for every sentence and head. See "
         "“See it: all pairs at once”.",
         "q (B, H, T, D) times k with its last two axes swapped, (B, H, D, S), gives (B, H, T, S).",
-        inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
         drawn=lambda d: (d("BHTD"), d("BHSD")),
         axes="B H T S",
         done="Every query has met every key, in every head. Next: which axis of k may be longer "
@@ -49,7 +47,6 @@ EXERCISES = [
         "dot product?”.",
         "The scores (B, H, T, S) are divided by one number, made from D, the last size of q.",
         line="return q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)",
-        inputs=[lambda: qkv()[:2], lambda: qkv()[1:]],
         drawn=lambda d: (d("BHTD"), d("BHSD")),
         axes="B H T S",
         done="The spread of your scores no longer depends on the width of a head. Next: move D in "
@@ -65,8 +62,7 @@ EXERCISES = [
         "them with each other. See “Deeper: one matrix for each head”.",
         "The head has D rows, (D, C), in both weights. Those of w_q, transposed to (C, D), times "
         "those of w_k give (C, C).",
-        inputs=[lambda: (*square(1, 2), 3, H), lambda: (*square(1, 2), 1, H)],
-        learns=False,
+        allows=("no gradient",),
         drawn=lambda d: (d("CC"), d("CC"), d.head(), d.H),
         axes="C C",
         done="A head's two weights have become the one matrix with which it compares. Next: look "

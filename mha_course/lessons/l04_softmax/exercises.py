@@ -75,13 +75,18 @@ EXERCISES = [
         "the row. `keepdim=True` keeps the axis. See “A softmax that does not overflow”.",
         "The largest of each row is (B, H, T, 1). The exponentials (B, H, T, S) are divided by "
         "their sums, (B, H, T, 1).",
-        inputs=[lambda: (draw(B, H, T, S, seed=1),), lambda: (1e4 * draw(B, H, T, S, seed=1),)],
+        special_cases=[
+            ("", lambda: (draw(B, H, T, S, seed=1),)),
+            (
+                "It was called with scores of 10 000 and more.",
+                lambda: (1e4 * draw(B, H, T, S, seed=1),),
+            ),
+        ],
         drawn=lambda d: (d("BHTS"),),
-        cases=("", "It was called with scores of 10 000 and more."),
         axes="B H T S",
         done="Your softmax gives shares however large the scores are. Next: feed it a row of -inf.",
         # 1 / (exponentials of differences).sum() is right, with an infinity on the way back
-        finite_gradients=False,
+        allows=("nan gradient",),
         steps=("softmax",),
         rules=(Rule(ROWS["/library-softmax"], _is_library_softmax),),
     ),
@@ -96,19 +101,22 @@ EXERCISES = [
         line="hidden = scores.masked_fill(~mask, -torch.inf)  # (B, H, T, S)\n"
         "weights = torch.softmax(hidden, dim=-1)  # NaN in rows that see nothing\n"
         "return weights.masked_fill(~mask, 0.0)  # (B, H, T, S)",
-        inputs=[
-            lambda: (draw(B, H, T, S, seed=1), mask(T)),
-            lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0]),
-            lambda: (draw(B, H, T, S, seed=1) - 1000, mask(T)),
-            lambda: (draw(B, H, T, S, seed=1).round(), mask(T)),
+        special_cases=[
+            ("One row of the mask sees nothing.", lambda: (draw(B, H, T, S, seed=1), mask(T))),
+            (
+                "The mask is (T, S), and one of its rows sees nothing.",
+                lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0]),
+            ),
+            (
+                "It was called with scores near -1,000: their exponentials are 0.",
+                lambda: (draw(B, H, T, S, seed=1) - 1000, mask(T)),
+            ),
+            (
+                "It was called with whole-number scores, some of them 0.",
+                lambda: (draw(B, H, T, S, seed=1).round(), mask(T)),
+            ),
         ],
         drawn=_scores_and_mask,
-        cases=(
-            "One row of the mask sees nothing.",
-            "The mask is (T, S), and one of its rows sees nothing.",
-            "It was called with scores near -1,000: their exponentials are 0.",
-            "It was called with whole-number scores, some of them 0.",
-        ),
         axes="B H T S",
         done="A hidden key gets exactly 0, and a row without a key stays finite. Next: choose "
         "another mask below, and watch your function.",
@@ -122,10 +130,15 @@ EXERCISES = [
         "Each weight times its logarithm, summed, with a minus. `torch.special.xlogy` takes 0 · "
         "log 0 as 0. See “Deeper: entropy, how undecided a row is”.",
         "Number by number from (…, S) to (…, S), then a sum over the last axis: (…).",
-        inputs=[lambda: (weights(),), lambda: (normalize(weights() ** 3, p=1, dim=-1),)],
+        special_cases=[
+            ("", lambda: (weights(),)),
+            (
+                "Here some weights are small, but not 0.",
+                lambda: (normalize(weights() ** 3, p=1, dim=-1),),
+            ),
+        ],
         drawn=lambda d: (normalize(d("BHTS").relu() + torch.eye(d.S)[0], p=1, dim=-1),),
-        learns=False,
-        cases=("", "Here some weights are small, but not 0."),
+        allows=("no gradient",),
         axes="B H T",
         done="You can put a number on how undecided a row is. Next: at which temperature is the "
         "row of “it” half as undecided?",

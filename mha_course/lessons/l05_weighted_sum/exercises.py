@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from mha_course.exercises.inputs import qkv, weights
 from mha_course.exercises.spec import Exercise, Lesson
 
 
@@ -21,7 +20,6 @@ EXERCISES = [
         "One matrix product, with the shares on the left. See “See it: a context and what it is "
         "made of”.",
         "weights (B, H, T, S) times v (B, H, S, D): S is summed away, and (B, H, T, D) is left.",
-        inputs=[lambda: (weights(), qkv()[2])],
         drawn=lambda d: (d.weights("BHTS"), d("BHSD")),
         axes="B H T D",
         done="Each context is now a mixture of values. Next: try to leave the shaded area below.",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mha_course import attention as reference
-from mha_course.exercises.inputs import draw, qkv, square
+from mha_course.exercises.inputs import draw
 from mha_course.exercises.spec import Change, Exercise, Lesson, mistake
 from mha_course.mistakes import ROWS
 
@@ -172,7 +172,6 @@ EXERCISES = [
         "axes.",
         line="B, H, T, D = context.shape\n"
         "return context.transpose(1, 2).reshape(B, T, H * D)  # (B, T, C)",
-        inputs=[lambda: (qkv()[1],)],
         drawn=lambda d: (d("BHSD"),),
         axes="B S C",
         done="The heads of each token lie side by side again. Next: why can this join not be a "
@@ -191,7 +190,6 @@ EXERCISES = [
         line="B, H, T, D = context.shape\n"
         "parts = [context[:, h] @ w_o[:, D * h : D * h + D].T for h in range(H)]  # (B, T, C)\n"
         "return torch.stack(parts, dim=1)  # (B, H, T, C)",
-        inputs=[lambda: (qkv()[1], *square(5))],
         drawn=lambda d: (d("BHSD"), d("CC")),
         axes="B H T C",
         done="The output is a sum, and you can compute each head's part of it. Next: which head "
@@ -210,7 +208,7 @@ EXERCISES = [
         "    for channel in range(d):\n"
         "        w_v[first + channel, channel] = 1.0\n"
         "        w_o[channel, first + channel] = sign",
-        inputs=[lambda: (2,), lambda: (4,), lambda: (8,)],
+        special_cases=[("", lambda: (2,)), ("", lambda: (4,)), ("", lambda: (8,))],
         drawn=lambda d: (2 * d.D,),
         axes="draw d",
         run=subtract,
@@ -226,8 +224,7 @@ EXERCISES = [
         "“Deeper: one matrix for what a head carries”.",
         "The head's D rows of w_v are (D, C), and its D columns of w_o are (C, D). Their product "
         "is (C, C).",
-        inputs=[lambda: (*square(1, 2), 3, 4), lambda: (*square(1, 2), 1, 4)],
-        learns=False,
+        allows=("no gradient",),
         drawn=lambda d: (d("CC"), d("CC"), d.head(), d.H),
         axes="C C",
         done="What a head carries from a token has become one matrix. Next: compare it with "

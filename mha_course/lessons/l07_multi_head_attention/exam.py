@@ -69,7 +69,7 @@ def judge(answer: Any) -> Report:
 
 def _trials() -> list[list[Any]]:
     """Return arguments of use_module: without a mask, with a causal one, and of other sizes."""
-    x, _, heads, *given = find_exercise("MultiHeadAttention").draw(OTHER_SIZES)
+    x, _, heads, *given = find_exercise("MultiHeadAttention").draw(OTHER_SIZES).arguments
     mask = (x[:, None, :, : x.size(1)] > 0) | torch.eye(x.size(1), dtype=torch.bool)  # (B, 1, S, S)
     usual = [[tokens(), mask, H, *parameters()] for mask in (None, causal_mask(S))]
     return [*usual, [x, mask, heads, *given]]

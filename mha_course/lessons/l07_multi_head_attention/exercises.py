@@ -112,11 +112,8 @@ def parameters() -> tuple[Tensor, ...]:
     return tuple(p for n in range(4) for p in (*square(20 + n), draw(C, seed=30 + n)))
 
 
-MASK_CASES = (
-    "",
-    "It was called with a mask (B, 1, S, S), in which one row sees nothing.",
-    "It was called with a mask (S, S).",
-)
+WITH_MASK = "It was called with a mask (B, 1, S, S), in which one row sees nothing."
+WITH_SQUARE_MASK = "It was called with a mask (S, S)."
 FORMS = ("SS", "11SS", "B1SS")  # of the mask
 
 
@@ -197,21 +194,18 @@ EXERCISES = [
         "weights = softmax(scores) if mask is None else masked_softmax(scores, mask)\n"
         "context = weighted_sum(weights, v)  # (B, H, S, D)\n"
         "return merge_heads(context) @ w_o.T, weights",
-        inputs=[
-            lambda: (tokens(), *square(2, 3, 4, 5), H),
-            lambda: (tokens(), *square(2, 3, 4, 5), H, some_mask(S)),
-            lambda: (tokens(), *square(2, 3, 4, 5), H, some_mask(S)[0, 0]),
+        special_cases=[
+            ("", lambda: (tokens(), *square(2, 3, 4, 5), H)),
+            (WITH_MASK, lambda: (tokens(), *square(2, 3, 4, 5), H, some_mask(S))),
+            (WITH_SQUARE_MASK, lambda: (tokens(), *square(2, 3, 4, 5), H, some_mask(S)[0, 0])),
         ],
         drawn=_drawn_function,
-        cases=MASK_CASES,
-        axes=("B S C", "B H S S"),
-        results=("out", "weights"),
+        axes={"out": "B S C", "weights": "B H S S"},
         done="Your function does all six steps. Next: type another sentence below, and "
         "watch your heads.",
         steps=(*ALL_SIX, *MASKED),
         build=lambda s: lambda x, *rest: pass_through(s, x, x, *rest),
-        token_arguments=(0,),
-        query_arguments=(1,),
+        tokens_and_queries=((0,), (1,)),
     ),
     Exercise(
         MultiHeadAttention,
@@ -226,21 +220,19 @@ EXERCISES = [
         "q = split_heads(self.q_proj(x), self.num_heads)  # (B, H, S, D)\n"
         "# and at its end\n"
         "return self.out_proj(merge_heads(context))",
-        inputs=[
-            lambda: (tokens(), None, H, *parameters()),
-            lambda: (tokens(), some_mask(S), H, *parameters()),
-            lambda: (tokens(), some_mask(S)[0, 0], H, *parameters()),
+        special_cases=[
+            ("", lambda: (tokens(), None, H, *parameters())),
+            (WITH_MASK, lambda: (tokens(), some_mask(S), H, *parameters())),
+            (WITH_SQUARE_MASK, lambda: (tokens(), some_mask(S)[0, 0], H, *parameters())),
         ],
         drawn=_drawn_module,
-        cases=MASK_CASES,
         axes="B S C",
         done="Your module takes the parameters of any other with these four names. Next: load "
         "those of the running example into it.",
         steps=(*ALL_SIX, *MASKED),
         build=_build_module,
         run=use_module,
-        token_arguments=(0,),
-        query_arguments=(3, 4),
+        tokens_and_queries=((0,), (3, 4)),
     ),
     Exercise(
         fused_mha,
@@ -250,9 +242,11 @@ EXERCISES = [
         "`F.scaled_dot_product_attention`, merge, project. See “One call for the middle”.",
         "x @ w_qkv.T is (B, S, 3C); q, k, v and the context are (B, H, S, D); the merged heads "
         "(B, S, C). The call scales the scores itself. Pass is_causal by its name.",
-        inputs=[_fused_inputs, lambda: (*_fused_inputs(), True)],
+        special_cases=[
+            ("", _fused_inputs),
+            ("It was called with is_causal=True.", lambda: (*_fused_inputs(), True)),
+        ],
         drawn=lambda d: (d("BSC"), *d.matrices("XC", "CC"), d.H, d.number % 2 == 1),
-        cases=("", "It was called with is_causal=True."),
         axes="B S C",
         done="You can write attention as models ship it. Next: make the text 8 times as long, and "
         "compare its time with that of multi_head_attention.",
@@ -280,9 +274,12 @@ EXERCISES = [
         "“Deeper: counting the parameters”.",
         "Four times C · C weights, and with bias four times C more. One argument plays no part. "
         "The result is an int.",
-        inputs=[lambda: (24, 6, True), lambda: (20, 5, False), lambda: (22, 11, True)],
+        special_cases=[
+            ("", lambda: (24, 6, True)),
+            ("It was called with bias=False.", lambda: (20, 5, False)),
+            ("", lambda: (22, 11, True)),
+        ],
         drawn=lambda d: (d.C, d.H, d.number % 2 == 1),
-        cases=("", "It was called with bias=False.", ""),
         done="You can say what attention costs in parameters before you build it. Next: what does "
         "GPT-2 have at width 768 in one layer?",
     ),
@@ -293,7 +290,6 @@ EXERCISES = [
         "It passes through the mixing whole, then through the output projection like everything "
         "else. See “Deeper: a bias that is not needed”.",
         "w_o (C, C) times b_v (C) gives (C), and b_o (C) is added.",
-        inputs=[lambda: (*square(1), draw(C, seed=2), draw(C, seed=3))],
         drawn=lambda d: (d("CC"), d("C"), d("C")),
         axes="C",
         done="One bias now does the work of two. Next: why can no such bias replace b_q?",
@@ -331,7 +327,6 @@ MISTAKES = [
     mistake(
         "/key-transposed-for-kernel", kernel=lambda q, k, v, causal: _attend(q, k.mT, v, causal)
     ),
-    mistake("/heads-not-merged", merge=lambda context: context, but=("merge_heads",)),
     mistake("/one-result-unpacked", crashes=r"\(4, 7, 6\)", only=("fused_mha",)),
     mistake(
         "three-linears",

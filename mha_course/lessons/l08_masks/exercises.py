@@ -185,6 +185,10 @@ def _any_mask(d: Draw) -> Tensor:
     return d.mask("B11S" if d.kind == AS_MANY_QUERIES else "TS")
 
 
+def _in_convention(convention: str) -> tuple[Tensor, str]:
+    return WILD[convention](), convention
+
+
 def _wild(d: Draw) -> tuple[Tensor, str]:
     """Return a mask as one of the conventions writes it."""
     attend = _any_mask(d)
@@ -299,7 +303,6 @@ EXERCISES = [
         "True on the diagonal and below it: `tril` of a matrix of True. Lesson 4 drew one.",
         "A bool matrix (S, S), a row for each query and a column for each key, True where s <= t.",
         line="return torch.ones(seq_len, seq_len, dtype=torch.bool).tril()  # (S, S)",
-        inputs=[lambda: (S,)],
         drawn=lambda d: (d.S,),
         axes="S S",
         done="You can hide the future from every token. Print the mask for six tokens: what does "
@@ -314,9 +317,11 @@ EXERCISES = [
         "and two more axes make it (B, 1, 1, S).",
         line="real = torch.arange(max_len) < lengths[:, None]  # (B, S)\nreturn real[:, None, "
         "None]  # (B, 1, 1, S)",
-        inputs=[lambda: (torch.tensor([4, 6, 1, 5]), S), lambda: (torch.tensor([3, 0]), T)],
+        special_cases=[
+            ("", lambda: (torch.tensor([4, 6, 1, 5]), S)),
+            ("Here one sentence has length 0.", lambda: (torch.tensor([3, 0]), T)),
+        ],
         drawn=lambda d: (_lengths(d), d.S),
-        cases=("", "Here one sentence has length 0."),
         axes="B 1 1 S",
         done="You can hide the padding of sentences that differ in length. Try a length of 0: "
         "what does softmax make of a row with nothing to see?",
@@ -327,11 +332,13 @@ EXERCISES = [
         "A logical “and”, number by number. Broadcasting does the rest.",
         "(S, S) meets (B, 1, 1, S), and broadcasting gives (B, 1, S, S).",
         line="return causal & padding  # (B, 1, S, S)",
-        inputs=[
-            lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([4, 6]), S)),
-            lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([5, 0]), S)),
+        special_cases=[
+            ("", lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([4, 6]), S))),
+            (
+                "Here one sentence is nothing but padding.",
+                lambda: (masks.causal_mask(S), masks.padding_mask(torch.tensor([5, 0]), S)),
+            ),
         ],
-        cases=("", "Here one sentence is nothing but padding."),
         drawn=lambda d: (masks.causal_mask(d.S), masks.padding_mask(_lengths(d), d.S)),
         axes="B 1 S S",
         done="You can combine two masks. Write a third, which shows only the last three tokens, "
@@ -345,7 +352,6 @@ EXERCISES = [
         "A bool matrix (new, total): the lower triangle, with its diagonal moved right by the "
         "number of cached tokens.",
         line="return torch.ones(new, total, dtype=torch.bool).tril(total - new)  # (new, total)",
-        inputs=[lambda: (3, 8)],
         drawn=lambda d: (min(d.T, d.S), max(d.T, d.S)),
         axes="new total",
         done="You can mask where queries are fewer than keys. Try new = 1: nothing is hidden, so "
@@ -364,38 +370,36 @@ EXERCISES = [
         "        changed = x.clone()\n"
         "        changed[:, s] += size * torch.randn_like(x[:, s])\n"
         "        leaks[:, s] |= (fn(changed) != before).any(-1).any(0)",
-        inputs=[
-            _suspect,
-            lambda: _suspect(late=True),
-            lambda: _suspect(sharpness=1e4),
-            lambda: _suspect(mean=0.25),
-            lambda: _suspect(1),
-            lambda: _suspect(odd=True),
-            _sharp,
-            lambda: (partial(_leaks_near, draw(5, S, C, seed=1)), draw(5, S, C, seed=1)),
+        special_cases=[
+            ("Here fn is causal attention.", _suspect),
+            ("Here fn masks after softmax.", lambda: _suspect(late=True)),
+            (
+                "Here fn is causal, and its scores are so large that in each row one weight is 1 "
+                "and the others are 0.",
+                lambda: _suspect(sharpness=1e4),
+            ),
+            (
+                "Here fn is causal attention, plus a very small part of the mean of all tokens.",
+                lambda: _suspect(mean=0.25),
+            ),
+            ("Here each token sees itself and the one before it.", lambda: _suspect(1)),
+            (
+                "Here fn is causal, but for one head in one of the sentences.",
+                lambda: _suspect(odd=True),
+            ),
+            (
+                "Here fn has no mask, 12 tokens, and scores so large that in each row one weight "
+                "is 1.",
+                _sharp,
+            ),
+            (
+                "Here small changes of a token reach all others, and large ones only later tokens.",
+                lambda: (partial(_leaks_near, draw(5, S, C, seed=1)), draw(5, S, C, seed=1)),
+            ),
         ],
-        cases=(
-            "Here fn is causal attention.",
-            "Here fn masks after softmax.",
-            "Here fn is causal, and its scores are so large that in each row one weight is 1 and "
-            "the others are 0.",
-            "Here fn is causal attention, plus a very small part of the mean of all tokens.",
-            "Here each token sees itself and the one before it.",
-            "Here fn is causal, but for one head in one of the sentences.",
-            "Here fn has no mask, 12 tokens, and scores so large that in each row one weight is 1.",
-            "Here small changes of a token reach all others, and large ones only later tokens.",
-        ),
         drawn=lambda d: (partial(_leaks_at, d.B - 1, d.C - 1), d("BSC")),
-        kinds=(
-            "other sizes",
-            "other numbers",
-            "one sentence",
-            "more queries than keys",
-            "one token",
-            "one channel",
-        ),
         axes="S S",
-        unique=False,  # changes may be drawn at random
+        allows=("other answers",),  # changes may be drawn at random
         diagnose=_what_is_missed,
         done="You can ask any module what it depends on. Try a model of your own, in eval mode.",
     ),
@@ -410,14 +414,11 @@ EXERCISES = [
         line='if convention == "additive":\n'
         "    return mask == 0\n"
         'return ~mask if convention in ("multihead", "seaborn") else mask',
-        inputs=[
-            lambda: (WILD["sdpa"](), "sdpa"),
-            lambda: (WILD["multihead"](), "multihead"),
-            lambda: (WILD["seaborn"](), "seaborn"),
-            lambda: (WILD["additive"](), "additive"),
+        special_cases=[
+            (f'Here convention is "{convention}".', partial(_in_convention, convention))
+            for convention in WILD
         ],
         drawn=_wild,
-        cases=tuple(f'Here convention is "{convention}".' for convention in WILD),
         axes="T S",
         run=in_two_axes,
         diagnose=_misread,
@@ -431,12 +432,16 @@ EXERCISES = [
         "Multiplying does not work: 0 · inf is NaN.",
         "A bool mask (…) gives numbers (…): 0 where it is True, -inf where it is False.",
         line="return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -torch.inf)",
-        inputs=[lambda: (_mask(), torch.float64), lambda: (_mask().tril(-1), torch.float32)],
+        special_cases=[
+            ("", lambda: (_mask(), torch.float64)),
+            (
+                "Here dtype is torch.float32, and the first row hides all keys.",
+                lambda: (_mask().tril(-1), torch.float32),
+            ),
+        ],
         drawn=lambda d: (_any_mask(d), (torch.float64, torch.float32)[d.number // 2 % 2]),
-        axes=("T S", ""),
-        cases=("", "Here dtype is torch.float32, and the first row hides all keys."),
+        axes={"mask": "T S", "dtype": ""},
         run=with_dtype,
-        results=("mask", "dtype"),
         diagnose=_finite_or_other_dtype,
         done="You can write a mask as numbers for the scores. Fill with -1e9 instead, in float16: "
         "what happens?",

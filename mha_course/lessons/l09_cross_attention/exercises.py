@@ -119,21 +119,21 @@ EXERCISES = [
         line="q = split_heads(x @ w_q.T, num_heads)  # (B, H, T, D)\n"
         "k = split_heads(memory @ w_k.T, num_heads)  # (B, H, S, D)\n"
         "v = split_heads(memory @ w_v.T, num_heads)  # (B, H, S, D)",
-        inputs=[
-            lambda: (*_sequences(T), *square(3, 4, 5, 6), H),
-            lambda: (*_sequences(T), *square(3, 4, 5, 6), H, _memory_mask()),
-            lambda: (*_sequences(S), *square(3, 4, 5, 6), H),
+        special_cases=[
+            ("", lambda: (*_sequences(T), *square(3, 4, 5, 6), H)),
+            (
+                "Here memory_mask hides two tokens of one memory.",
+                lambda: (*_sequences(T), *square(3, 4, 5, 6), H, _memory_mask()),
+            ),
+            ("", lambda: (*_sequences(S), *square(3, 4, 5, 6), H)),
         ],
         drawn=_drawn,
-        cases=("", "Here memory_mask hides two tokens of one memory."),
-        axes=("B T C", "B H T S"),
-        results=("output", "weights"),
+        axes={"output": "B T C", "weights": "B H T S"},
         done="You can let one sequence read another. Give it x as its own memory: that is the "
         "self-attention of lesson 7.",
         steps=("sources", *ALL_SIX, *MASKED),
         build=_build,
-        token_arguments=(0, 1),
-        query_arguments=(2,),
+        tokens_and_queries=((0, 1), (2,)),
     ),
 ]
 

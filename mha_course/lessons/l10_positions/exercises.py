@@ -171,7 +171,6 @@ EXERCISES = [
         "(C/2)\n"
         "angles = torch.arange(seq_len)[:, None] * rates  # (S, C/2)\n"
         "encoding[:, 0::2], encoding[:, 1::2] = angles.sin(), angles.cos()",
-        inputs=[lambda: (9, 14)],
         drawn=lambda d: (d.S, 2 * d.D),
         axes="S C",
         diagnose=_without_minus,
@@ -190,12 +189,14 @@ EXERCISES = [
         line="cos, sin = angles.cos(), angles.sin()  # (S, D/2)\n"
         "a, b = x.chunk(2, dim=-1)  # (B, H, S, D/2)\n"
         "return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)  # (B, H, S, D)",
-        inputs=[
-            lambda: (draw(B, H, S, D, seed=1), torch.arange(S) + 3),
-            lambda: (draw(B, H, S, D, seed=1), torch.arange(S) * 5 % 11, 300.0),
+        special_cases=[
+            ("", lambda: (draw(B, H, S, D, seed=1), torch.arange(S) + 3)),
+            (
+                "Here base is 300, and the positions are in no order.",
+                lambda: (draw(B, H, S, D, seed=1), torch.arange(S) * 5 % 11, 300.0),
+            ),
         ],
         drawn=_drawn_rotation,
-        cases=("", "Here base is 300, and the positions are in no order."),
         axes="B H S D",
         done="You can rotate queries and keys by their positions. Add 100 to all positions: the "
         "scores of q and k stay the same.",

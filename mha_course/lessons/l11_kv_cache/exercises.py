@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mha_course import caching
 from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, NO_BIAS, Steps
-from mha_course.exercises.inputs import B, C, D, Draw, H, S, T, draw, square
+from mha_course.exercises.inputs import B, D, Draw, H, S, T, draw
 from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake
 from mha_course.mistakes import ROWS
 
@@ -282,11 +282,9 @@ EXERCISES = [
         "D)\n"
         "k_cache = torch.cat((k_cache, k), dim=2)  # (B, H, P + 1, D)\n"
         "v_cache = torch.cat((v_cache, v), dim=2)",
-        inputs=[lambda: (draw(B, 1, C, seed=1), *_caches(), *square(4, 5, 6, 7), H)],
         drawn=lambda d: (d("B1C"), d("BHSD"), d("BHSD"), *d.matrices("CC", "CC", "CC", "CC"), d.H),
-        learns=False,
-        axes=("B 1 C", "B H P+1 D", "B H P+1 D"),
-        results=("output", "keys", "values"),
+        allows=("no gradient",),
+        axes={"output": "B 1 C", "keys": "B H P+1 D", "values": "B H P+1 D"},
         steps=(*ALL_SIX, *ATTEND, *OWN_STEPS),
         build=_build_decode_step,
         done="You can read one word at a time. Feed a sentence word by word, and compare the "
@@ -299,7 +297,7 @@ EXERCISES = [
         "heads several times. Look for another function with repeat in its name.",
         "Along axis 1, (B, H_kv, S, D) becomes (B, H, S, D): each head comes H / H_kv times.",
         line="return k.repeat_interleave(num_heads // k.size(1), dim=1)  # (B, H, S, D)",
-        inputs=[lambda: (draw(4, 3, S, D, seed=1), 3 * H)],
+        special_cases=[("", lambda: (draw(4, 3, S, D, seed=1), 3 * H))],
         drawn=_drawn_heads,
         axes="B H S D",
         done="You can let few KV heads serve many query heads. Try a single KV head: that is "
@@ -312,7 +310,6 @@ EXERCISES = [
         "themselves, which are the same for all heads. See “One latent for all heads”.",
         "q (B, H, T, D) times w_uk (H, D, R) is (B, H, T, R). The latents (B, S, R) have no axis "
         "of heads: transposed, and with an axis of size 1 for the heads, they are (B, 1, R, S).",
-        inputs=[lambda: (draw(B, H, T, D, seed=1), draw(H, D, R, seed=2), draw(B, S, R, seed=3))],
         drawn=lambda d: (d("BHTD"), d("HDR"), d("BSR")),
         axes="B H T S",
         done="Your queries read what all heads share, and no key was ever made. Next: do the same "
@@ -329,7 +326,7 @@ EXERCISES = [
         "Each layer keeps two tensors (B, H_kv, S, D), and each number takes bytes_per_value "
         "bytes. The result is an int.",
         line="return 2 * layers * batch * seq_len * num_kv_heads * head_dim * bytes_per_value",
-        inputs=[lambda: (7, 3, 11, 5, 13, 16), lambda: (9, 3, 17, 5, 6, 4)],
+        special_cases=[("", lambda: (7, 3, 11, 5, 13, 16)), ("", lambda: (9, 3, 17, 5, 6, 4))],
         drawn=lambda d: (d.O, *d.shape("BSHD"), d.picks.choice((1, 2, 8))),
         done="You can tell what a cache weighs before it is built. Try a model that you know, "
         "then a quarter of its KV heads.",
@@ -346,18 +343,17 @@ EXERCISES = [
         "picked = pages[table[:count]]  # (count, H, N, D)\n"
         "keys = picked.transpose(0, 1).flatten(1, 2)  # (H, count * N, D)\n"
         "return keys[:, :length]",
-        inputs=[
-            lambda: (draw(9, H, T, D, seed=1), torch.tensor([7, 2, 5]), 13),
-            lambda: (draw(9, H, T, D, seed=2), torch.tensor([3, 8, 40, -1]), 10),
+        special_cases=[
+            ("", lambda: (draw(9, H, T, D, seed=1), torch.tensor([7, 2, 5]), 13)),
+            (
+                "Here the text fills two pages, and the table goes on after them with 40 and −1, "
+                "which are no pages of its own.",
+                lambda: (draw(9, H, T, D, seed=2), torch.tensor([3, 8, 40, -1]), 10),
+            ),
         ],
         drawn=_drawn_pages,
-        cases=(
-            "",
-            "Here the text fills two pages, and the table goes on after them with 40 and −1, "
-            "which are no pages of its own.",
-        ),
         axes="H length D",
-        learns=False,
+        allows=("no gradient",),
         done="You can read a text from pages that lie anywhere. Give two texts the same first "
         "page: what they share is stored once.",
     ),

@@ -435,29 +435,31 @@ EXERCISES = [
         "    running_sum = running_sum * (running_max - m).exp()\n"
         "    running_sum += (block - m[..., None]).exp().sum(-1)\n"
         "    running_max = new_max",
-        inputs=[
-            lambda: (3 * draw(B, H, T, 11, seed=1), 4),
-            _negative_scores,
-            _first_block_hidden,
-            lambda: (draw(B, H, T, 11, seed=4).index_fill(2, torch.tensor(3), -math.inf), 4),
+        special_cases=[
+            ("", lambda: (3 * draw(B, H, T, 11, seed=1), 4)),
+            (
+                "Here all scores are negative, in one sentence near -100,000, and some keys are "
+                "hidden with -inf.",
+                _negative_scores,
+            ),
+            (
+                "Here all scores are negative, and all keys of the first block are hidden for some "
+                "queries.",
+                _first_block_hidden,
+            ),
+            (
+                "Here one query sees nothing: all of its scores are -inf.",
+                lambda: (draw(B, H, T, 11, seed=4).index_fill(2, torch.tensor(3), -math.inf), 4),
+            ),
         ],
         drawn=lambda d: (
             3 * d.normal(*d.shape("T" if d.kind == AS_MANY_QUERIES else "BHT"), 3 * d.S - 2),
             d.picks.choice((1, 2, 3, 5)),
         ),
-        cases=(
-            "",
-            "Here all scores are negative, in one sentence near -100,000, and some keys are "
-            "hidden with -inf.",
-            "Here all scores are negative, and all keys of the first block are hidden for some "
-            "queries.",
-            "Here one query sees nothing: all of its scores are -inf.",
-        ),
-        axes="B H T",
-        learns=False,
-        finite_gradients=False,  # those of logaddexp are NaN where a whole block is hidden
+        axes={"maximum": "B H T", "sum": "B H T"},
+        # Gradients of logaddexp are NaN where a whole block is hidden.
+        allows=("no gradient", "nan gradient"),
         run=in_three_axes,
-        results=("maximum", "sum"),
         steps=("online_softmax", *OWN_STEPS),
         build=_build_online,
         done="You can take a softmax of a row that you never hold whole. Sort the scores, largest "
@@ -483,20 +485,24 @@ EXERCISES = [
         "running_sum = running_sum * factor + shares.sum(-1, keepdim=True)\n"
         "context = context * factor + shares @ v_block\n"
         "running_max = new_max",
-        inputs=[lambda: (*_qkv(), 5), _large_scores, _first_keys_hidden],
+        special_cases=[
+            ("", lambda: (*_qkv(), 5)),
+            (
+                "Here the scores are in the thousands, in one sentence all of them far below 0.",
+                _large_scores,
+            ),
+            (
+                "Here the first two blocks are hidden in one sentence, and in one head of the "
+                "other: the scores of their keys are -inf. The other scores are near -800 in the "
+                "one sentence and near 800 in the other.",
+                _first_keys_hidden,
+            ),
+        ],
         drawn=_drawn_blocks,
-        cases=(
-            "",
-            "Here the scores are in the thousands, in one sentence all of them far below 0.",
-            "Here the first two blocks are hidden in one sentence, and in one head of the other: "
-            "the scores of their keys are -inf. The other scores are near -800 in the one sentence "
-            "and near 800 in the other.",
-        ),
         axes="B H T D",
         steps=("scores", "scale", "weigh", "tiled_attention", *OWN_STEPS, *CONTEXT_STEPS),
         build=_build_tiled,
-        learns=False,
-        finite_gradients=False,
+        allows=("no gradient", "nan gradient"),
         done="You can attend without ever holding the table of scores. Change the block size, and "
         "see that the context stays the same.",
         rules=(
@@ -522,20 +528,21 @@ EXERCISES = [
         "total = shares.sum(0)\n"
         "context = (shares[..., None] * contexts).sum(0)  # (B, H, T, D)\n"
         "return context / total.masked_fill(total == 0, 1.0)[..., None]",
-        inputs=[
-            lambda: _partials(2 * draw(B, H, T, 21, seed=1), draw(B, H, 21, D, seed=2), 3),
-            lambda: _partials(4000 * draw(B, H, T, 21, seed=6), draw(B, H, 21, D, seed=2), 3),
-            _some_are_empty,
+        special_cases=[
+            ("", lambda: _partials(2 * draw(B, H, T, 21, seed=1), draw(B, H, 21, D, seed=2), 3)),
+            (
+                "Here the maxima are in the thousands.",
+                lambda: _partials(4000 * draw(B, H, T, 21, seed=6), draw(B, H, 21, D, seed=2), 3),
+            ),
+            (
+                "Here some shares are empty, with maximum -inf, sum 0 and context 0, and for some "
+                "queries all are.",
+                _some_are_empty,
+            ),
         ],
         drawn=_drawn_partials,
-        cases=(
-            "",
-            "Here the maxima are in the thousands.",
-            "Here some shares are empty, with maximum -inf, sum 0 and context 0, and for some "
-            "queries all are.",
-        ),
         axes="B H T D",
-        finite_gradients=False,  # 0 / 0 that is put right afterwards
+        allows=("nan gradient",),  # 0 / 0 that is put right afterwards
         done="You can share the keys out and merge what comes back. Merge in two steps, pairs "
         "first: the result is the same.",
     ),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises.inputs import C, draw, square, tokens
+from mha_course.exercises.inputs import C, draw, tokens
 from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.mistakes import ROWS
 
@@ -209,12 +209,11 @@ EXERCISES = [
         "shift by beta. The variance divides by C, not by C - 1.",
         "Over the last axis, with the axis kept, mean and variance are (B, S, 1). gamma and beta "
         "are (C).",
-        inputs=[
-            lambda: (0.01 * tokens() + 0.5, draw(C, seed=2), draw(C, seed=3)),
-            lambda: (tokens(), draw(C, seed=2), draw(C, seed=3), 0.2),
+        special_cases=[
+            ("", lambda: (0.01 * tokens() + 0.5, draw(C, seed=2), draw(C, seed=3))),
+            ("Here eps is 0.2.", lambda: (tokens(), draw(C, seed=2), draw(C, seed=3), 0.2)),
         ],
         drawn=lambda d: (d("BSC"), d("C"), d("C"), *d.picks.choice(((), (0.3,), (0.01,)))),
-        cases=("", "Here eps is 0.2."),
         axes="B S C",
         diagnose=_clamped,
         done="Each token is now normed by itself. Multiply x by 1000: what happens to the result?",
@@ -226,7 +225,6 @@ EXERCISES = [
         "norm.",
         "Every call maps (B, S, C) to (B, S, C). First attention with norm1; then, on that "
         "result, feed_forward with norm2.",
-        inputs=[lambda: (tokens(), *square(2, 3))],
         drawn=lambda d: (d("BSC"), *d.matrices("CC", "CC")),
         axes="B S C",
         run=wire,

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mha_course.exercises.inputs import B, C, draw, tokens
 from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.lessons.l14_vision import vision
 
@@ -64,11 +63,6 @@ MISTAKES = [
         ],
     ),
     mistake(
-        "view-on-non-contiguous",
-        crashes="view size is not compatible",
-        only=("patchify", "to_half_split"),
-    ),
-    mistake(
         "class-token-not-expanded",
         crashes=r"except in dimension 1|same number of dimensions|range of \[-1, 0\], but got 1",
         only=("add_class_token",),
@@ -93,7 +87,6 @@ EXERCISES = [
         line="cut = images.unflatten(3, (-1, patch_size)).unflatten(2, (-1, patch_size))  # (B, "
         "3, H/P, P, W/P, P)\n"
         "return cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)  # (B, N, 3·P·P)",
-        inputs=[lambda: (draw(B, 3, 20, 28, seed=1), 4), lambda: (draw(B, 3, 25, 35, seed=2), 5)],
         drawn=lambda d: (d.normal(d.B, 3, d.T * d.D, d.S * d.D), d.D),
         axes="B N 3*P*P",
         done="You can turn an image into a sequence. Move the image one patch to the right: which "
@@ -106,7 +99,6 @@ EXERCISES = [
         "token goes first.",
         "Expand class_token (C,) to (B, 1, C). Join it with (B, N, C) along axis 1, which gives "
         "(B, N + 1, C).",
-        inputs=[lambda: (tokens(), draw(C, seed=2))],
         drawn=lambda d: (d("BSC"), d("C")),
         axes="B N+1 C",
         done="You can give an image a token that gathers. Which row of the weights shows what it "

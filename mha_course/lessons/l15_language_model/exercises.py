@@ -324,10 +324,8 @@ EXERCISES = [
         "after it?",
         "Two slices of the same ids, one position apart.",
         "ids (B, S) without the last column, and without the first: (B, S - 1) each.",
-        inputs=[lambda: (_draw_ids(99, B, S, seed=1),)],
         drawn=lambda d: (d.ids(99, "BS"),),
-        axes=("B S-1", "B S-1"),
-        results=("inputs", "targets"),
+        axes={"inputs": "B S-1", "targets": "B S-1"},
         done="You can make inputs and targets out of plain text. What would a model learn if you "
         "shifted by two?",
     ),
@@ -338,13 +336,13 @@ EXERCISES = [
         "and append its number.",
         "model(ids) is (B, S, vocab), and at one position (B, vocab). `argmax` with the axis kept "
         "gives (B, 1), and appending it makes ids (B, S + 1).",
-        inputs=[
-            lambda: (_draw_ids(13, B, S, seed=2), draw(13, 13, seed=3), 4),
-            lambda: (_draw_ids(13, 3, 1, seed=4), draw(13, 13, seed=5), 6),
+        special_cases=[
+            ("", lambda: (_draw_ids(13, B, S, seed=2), draw(13, 13, seed=3), 4)),
+            ("", lambda: (_draw_ids(13, 3, 1, seed=4), draw(13, 13, seed=5), 6)),
         ],
         drawn=lambda d: (d.ids(d.O, "BS"), d("OO"), 1 + d.number // 2),
         axes="B S+steps",
-        learns=False,
+        allows=("no gradient",),
         done="You can let a model write. Draw each word by its probability instead of taking the "
         "likeliest, and read what changes.",
         run=write_on,
@@ -362,18 +360,17 @@ EXERCISES = [
         "    smallest = scaled.topk(top_k).values[:, -1:]  # (B, 1)\n"
         "    scaled = scaled.masked_fill(scaled < smallest, -torch.inf)\n"
         "return scaled.softmax(-1)  # (B, V)",
-        inputs=[
-            lambda: (2 * draw(5, 13, seed=6), 0.6, 4),
-            lambda: (2 * draw(4, 11, seed=7), 1.7, None),
-            lambda: (2 * draw(3, 7, seed=8), 0.8, 1),
+        special_cases=[
+            ("", lambda: (2 * draw(5, 13, seed=6), 0.6, 4)),
+            ("Here top_k is None.", lambda: (2 * draw(4, 11, seed=7), 1.7, None)),
+            ("Here top_k is 1.", lambda: (2 * draw(3, 7, seed=8), 0.8, 1)),
         ],
         drawn=lambda d: (
             2 * d("BO"),
             0.3 + d.picks.random(),
             d.picks.choice((None, 1, min(d.O, 3))),
         ),
-        learns=False,
-        cases=("", "Here top_k is None.", "Here top_k is 1."),
+        allows=("no gradient",),
         axes="B V",
         exact_zeros=True,
         done="You can turn logits into a draw. With top_k=1, does the temperature still matter?",
@@ -387,20 +384,21 @@ EXERCISES = [
         "that lies above q, made to sum to 1.",
         "`p[draft] / q[draft]` is one number, to be compared with uniform. `(p - q).clamp(min=0)` "
         "is (V,); divide it by its sum, unless the sum is 0.",
-        inputs=[
-            lambda: (*_two_models(10, 175), 8, 0.6),
-            lambda: (*_two_models(11, 15), 4, 0.6),
-            lambda: (*_two_models(13, 16), 9, 0.2),
-            lambda: (*_two_models(9, 11), 1, 0.0),
-            lambda: (draw(7, seed=12).softmax(-1), draw(7, seed=12).softmax(-1), 4, 0.9),
+        special_cases=[
+            ("", lambda: (*_two_models(10, 175), 8, 0.6)),
+            ("", lambda: (*_two_models(11, 15), 4, 0.6)),
+            ("", lambda: (*_two_models(13, 16), 9, 0.2)),
+            ("Here p is 0 at the draft, and uniform is 0.", lambda: (*_two_models(9, 11), 1, 0.0)),
+            (
+                "Here p equals q.",
+                lambda: (draw(7, seed=12).softmax(-1), draw(7, seed=12).softmax(-1), 4, 0.9),
+            ),
         ],
-        cases=("", "", "", "Here p is 0 at the draft, and uniform is 0.", "Here p equals q."),
         drawn=_draw_draft,
         run=judge_draft,
-        learns=False,
+        allows=("no gradient",),
         exact_zeros=True,
-        axes=("", "V"),
-        results=("accepted", "residual"),
+        axes={"accepted": "", "residual": "V"},
         done="You can let a small model write for a large one, and nobody can tell.",
     ),
 ]

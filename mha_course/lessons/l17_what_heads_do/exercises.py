@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises.inputs import B, D, Draw, H, S, T, draw, square, weights
+from mha_course.exercises.inputs import D, Draw, H, T, draw, square
 from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.mistakes import ROWS
 
@@ -226,12 +226,8 @@ EXERCISES = [
         "the mean over the pairs.",
         "weights (H, S, S), picked at n rows and n columns, is (H, n). Its mean over the last "
         "axis is (H).",
-        inputs=[
-            lambda: (weights()[0, :, :, :T], [(0, 3), (4, 1), (2, 2)]),
-            lambda: (weights()[1, :, :, :T], [(1, 0), (3, 4), (1, 0), (0, 2)]),
-        ],
         drawn=lambda d: (d.weights("HSS"), [*map(tuple, d.ids(d.S, "D2").tolist())]),
-        learns=False,
+        allows=("no gradient",),
         axes="H",
         done="You can measure how much a head attends along a relation. Turn the pairs round: "
         "which heads attend the other way?",
@@ -242,12 +238,8 @@ EXERCISES = [
         "Work on a `clone`. A list can be an index: which axis counts the heads?",
         "context (B, H, S, D) stays as it is. In a copy of the same shape, the listed entries of "
         "axis 1 are 0.",
-        inputs=[
-            lambda: (draw(B, H, S, D, seed=1), [0, 2, 3]),
-            lambda: (draw(B, H, S, D, seed=2), [3]),
-        ],
         drawn=lambda d: (d("BHSD"), d.picks.sample(range(d.H), max(1, d.H - 2))),
-        learns=False,
+        allows=("no gradient",),
         axes="B H S D",
         exact_zeros=True,
         done="You can silence heads and keep the rest. Silence all but one: how far does that "
@@ -266,9 +258,11 @@ EXERCISES = [
         "columns = [w_o[:, D * h : D * h + D] for h in range(H)]  # (C, D) each\n"
         "lengths = [(v[h] @ columns[h].T).norm(dim=-1) for h in range(H)]  # (S,) each\n"
         "return torch.stack([weights[h] * lengths[h] for h in range(H)])  # (H, T, S)",
-        inputs=[lambda: (draw(H, T, 11, seed=4).softmax(-1), draw(H, 11, D, seed=6), *square(5))],
+        special_cases=[
+            ("", lambda: (draw(H, T, 11, seed=4).softmax(-1), draw(H, 11, D, seed=6), *square(5)))
+        ],
         drawn=_drawn_contributions,
-        learns=False,
+        allows=("no gradient",),
         axes="H T S",
         done="You can tell what a head attends to from what it brings. Where is the largest "
         "weight not the largest contribution?",
@@ -285,15 +279,14 @@ EXERCISES = [
         "direction = torch.linalg.svd(kept.T).Vh[-1]  # (S,)\n"
         "room = (weights / -direction).where(direction < 0, torch.inf).amin(-1, keepdim=True)\n"
         "return weights + room / 2 * direction  # (T, S)",
-        inputs=[
-            lambda: ((0.3 * draw(T, 11, seed=1)).softmax(-1), draw(11, D, seed=2)),
-            _rows_of_all_kinds,
+        special_cases=[
+            ("", lambda: ((0.3 * draw(T, 11, seed=1)).softmax(-1), draw(11, D, seed=2))),
+            ("", _rows_of_all_kinds),
         ],
         drawn=lambda d: (d.normal(d.T, d.D + 5).softmax(-1), d.normal(d.D + 5, d.D)),
-        axes=("T D", "T", "checks"),
+        axes={"context": "T D", "sums": "T", "weights": "checks"},
         run=same_context,
-        results=("context", "sums", "weights"),
-        unique=False,
+        allows=("other answers",),
         diagnose=_not_other_weights,
         done="You can find other weights for the same context. Draw both maps: which of them is "
         "the explanation?",

@@ -204,11 +204,9 @@ EXERCISES = [
         "k and v lie. See “What is in the file”.",
         "weight (C, 3C) transposed is (3C, C); a third of its rows is (C, C).",
         line="return weight.T.chunk(3)  # (C, C) each",
-        inputs=[lambda: (draw(C, 3 * C, seed=1),)],
         drawn=lambda d: (d("CX"),),
-        learns=False,
-        axes="C C",
-        results=("w_q", "w_k", "w_v"),
+        allows=("no gradient",),
+        axes={"w_q": "C C", "w_k": "C C", "w_v": "C C"},
         done="You can read the fused weight of a published file. Which of its columns belong to "
              "head 1?",
         steps=("order", "gpt2_qkv"),
@@ -227,9 +225,8 @@ EXERCISES = [
         "q, k, v = split_fused_qkv(fused, num_heads)  # (B, H, S, D) each\n"
         "context = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n"
         'return merge_heads(context) @ state["c_proj.weight"] + state["c_proj.bias"]',
-        inputs=[lambda: (*_stored(2, 3, 4, 5), H)],
         drawn=_drawn,
-        learns=False,
+        allows=("no gradient",),
         axes="B S C",
         run=with_state,
         done="Your function runs the attention of a GPT-2 layer from its file. Next: all layers.",
@@ -247,9 +244,9 @@ EXERCISES = [
         "Cut the rows into heads, and the rows of a head into pairs. Then swap two axes and join "
         "them again.",
         "(H*D, C) is cut to (H, D/2, 2, C), transposed to (H, 2, D/2, C), and joined to (H*D, C).",
-        inputs=[lambda: (*square(1), H), lambda: (draw(C, 16, seed=2), H)],
+        special_cases=[("", lambda: (*square(1), H)), ("", lambda: (draw(C, 16, seed=2), H))],
         drawn=lambda d: (d.normal(2 * d.C, d.O), d.H),
-        learns=False,
+        allows=("no gradient",),
         axes="H*D C",
         done="You can bring a RoPE checkpoint into the other layout. Does v_proj have to be "
              "reordered?",

@@ -1,7 +1,13 @@
-"""Find the mistake whose numbers are those of an answer."""
+"""Find the mistake whose numbers are those of an answer.
+
+A mistake replaces steps of the reference, so it can be run: a reference with a mistake in it, here
+a mutant, comes out on each case as an answer does in which somebody made this mistake. What agrees
+on all cases names it.
+"""
 
 from __future__ import annotations
 
+import copy
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -13,17 +19,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises.catalogue import EXERCISES, MISTAKES
-from mha_course.exercises.sandbox import Outcome, as_list, error_text, last_line, recorded
+from mha_course.exercises.catalogue import EXERCISES, mistakes_of
+from mha_course.exercises.operations import recorded
+from mha_course.exercises.sandbox import Outcome, as_list, error_text, last_line
 from mha_course.exercises.spec import STOPPED, Change, Exercise, Mistake
 
-# Pairs of mistakes that are tried for one answer. No exercise has as many: MultiHeadAttention has
-# 1,496, and they take 0.9 s of one core. A number and no clock, so that a busy machine comes to the
-# same answer.
+# This many pairs of mistakes are tried for one answer. No exercise has as many: MultiHeadAttention
+# has 1,496, and they take 0.9 s of one core. It is a number and no clock, so that a busy machine
+# comes to the same answer.
 MAX_PAIRS = 1600
-# How near numbers must come to those of a mistake: first as float64 gives them, then as a part
-# taken in float32 does.
+# Numbers must come this near to those of a mistake: first as float64 gives them, then, if nothing
+# is found, as an answer does of which a part is computed in float32.
 EXACT, NEAR = 1e-12, 1e-6
+# The steps that do nothing where there is no mask.
 MASK_STEPS = {"mask", "hide", "empty"}
 
 
@@ -49,7 +57,7 @@ def alike(left: Outcome, right: Outcome, precision: float = EXACT) -> bool:
 def _kind_of(error: BaseException | None) -> tuple[type, str] | None:
     if error is None:
         return None
-    # torch may add its own call stack, which differs from machine to machine
+    # torch may add its own call stack, which differs from machine to machine.
     return type(error), error_text(error).split("\n")[0]
 
 
@@ -68,41 +76,47 @@ def _same(left: Any, right: Any, precision: float = EXACT) -> bool:
 
 
 def _run(name: str, at: int, *mutants: Mutant) -> Outcome:
-    """Run the reference with these mistakes in it on one input; with none, the reference itself."""
+    """Run the reference with these mistakes in it on one case; with none, the reference itself."""
     exercise = EXERCISES[name]
     try:
         with torch.no_grad(), warnings.catch_warnings(action="ignore"):
             answer = exercise.implementation(*(mutant.change for mutant in mutants))
-            return Outcome(exercise.run(answer, *exercise.all_inputs[at]()))
-    except Exception as error:  # a mistake may well crash: that is how it is known
+            return Outcome(exercise.run(answer, *copy.deepcopy(exercise.cases[at].arguments)))
+    except Exception as error:  # a mistake may well crash, and is then known by its error
         return Outcome(error=error)
 
 
-_run_once = lru_cache(maxsize=4096)(_run)  # for single mistakes; pairs are too many to keep
+# Single mistakes are run once; pairs are too many to keep.
+_run_once = lru_cache(maxsize=4096)(_run)
 
 
 @lru_cache(maxsize=64)
 def mutants(name: str) -> tuple[Mutant, ...]:
     """Return the mutants of an exercise whose results differ from the right ones."""
     exercise = EXERCISES[name]
-    right = [_run_once(name, at) for at in range(len(exercise.all_inputs))]
-    made = (Mutant(mistake, change) for mistake in MISTAKES for change in mistake.applies(exercise))
-    return tuple(mutant for mutant in made if not _reproduces(name, right, mutant))
+    right = [_run_once(name, at) for at in range(len(exercise.cases))]
+    changed = [
+        Mutant(mistake, change)
+        for mistake in mistakes_of(name)
+        for change in mistake.applies(exercise)
+    ]
+    return tuple(mutant for mutant in changed if not _reproduces(name, right, mutant))
 
 
 def recognise(
     exercise: Exercise, outcomes: Sequence[Outcome], again: Callable[[int], Outcome]
 ) -> tuple[Mistake, ...]:
-    """Return the mistake, or the two, that come out as the answer did on all inputs, if any.
+    """Return the mistake, or the two, that come out as the answer did on all cases, if any.
 
-    ``again(at)`` calls the answer on any of the exercise's inputs: on the first sizes that are
-    drawn it must also come out so, and where several mistakes fit, on all inputs.
+    ``again(at)`` calls the answer on any of the exercise's cases: on the first sizes that are
+    drawn it must also come out so, and where several mistakes fit, on all cases.
     """
     name = exercise.name
     fitting = [mutant for mutant in mutants(name) if _reproduces(name, outcomes, mutant)]
-    if not fitting and not _reproduces(name, outcomes, precision=NEAR):  # else it is nearly right
+    # An answer that is nearly right comes near to mistakes that change next to nothing.
+    if not fitting and not _reproduces(name, outcomes, precision=NEAR):
         fitting = [m for m in mutants(name) if _reproduces(name, outcomes, m, precision=NEAR)]
-    drawn = again(len(exercise.inputs))
+    drawn = again(len(exercise.first_cases))
     fitting = [mutant for mutant in fitting if _holds(exercise, drawn, mutant)]
     errors = [(at, x.error) for at, x in enumerate(outcomes) if x.error is not None]
     if errors:
@@ -111,7 +125,7 @@ def recognise(
         fitting = [m for m in fitting if _operands(partial(_run, name, at, m)) == operands]
         return _by_error(exercise, [mutant.mistake for mutant in fitting], error)
     if len({mutant.mistake for mutant in fitting}) > 1:
-        every = [again(at) for at in range(len(exercise.all_inputs))]
+        every = [again(at) for at in range(len(exercise.cases))]
         fitting = [m for m in fitting if _reproduces(name, every, m, precision=NEAR)] or fitting
     mistakes = [mutant.mistake for mutant in fitting]
     has_all_results = len(as_list(outcomes[-1].result)) == len(as_list(_run_once(name, 0).result))
@@ -119,7 +133,7 @@ def recognise(
         return tuple(mistakes[:1])
     for pair in islice(pairs(name, outcomes), MAX_PAIRS):
         if _reproduces(name, outcomes, *pair) and _holds(exercise, drawn, *pair):
-            return tuple(sorted((mutant.mistake for mutant in pair), key=MISTAKES.index))
+            return tuple(sorted((mutant.mistake for mutant in pair), key=mistakes_of(name).index))
     return ()
 
 
@@ -138,7 +152,7 @@ def _by_error(exercise: Exercise, fit: list[Mistake], error: BaseException) -> t
     """
     line, shapes = last_line(error.__traceback__) or ("", {})
     text = f"{type(error).__name__}: {error_text(error)} {[*shapes.values()]}"
-    possible = [x for x in MISTAKES if x.crashes and x.belongs_to(exercise)]
+    possible = [x for x in mistakes_of(exercise.name) if x.crashes and x.belongs_to(exercise)]
     fit = fit or [x for x in possible if re.search(x.crashes, text)]
     likely = [x for x in fit if x.written and re.search(x.written, line)]
     return tuple((likely or [x for x in fit if not x.written] or fit)[:1])
@@ -147,16 +161,16 @@ def _by_error(exercise: Exercise, fit: list[Mistake], error: BaseException) -> t
 def _reproduces(
     name: str, outcomes: Sequence[Outcome], *mutants: Mutant, precision: float = EXACT
 ) -> bool:
-    """Return True where these mistakes come out so.
+    """Return True where these mistakes come out as an answer did.
 
-    The last of the inputs rules out most: it is first.
+    The last of the first cases rules out most mistakes, so it is compared first.
     """
-    first = len(EXERCISES[name].inputs)
-    order = sorted(range(len(outcomes)), key=lambda at: abs(at - first + 1))
-    return all(alike(outcomes[at], _made(name, at, *mutants), precision) for at in order)
+    last = len(EXERCISES[name].first_cases) - 1
+    order = sorted(range(len(outcomes)), key=lambda at: abs(at - last))
+    return all(alike(outcomes[at], _outcome(name, at, *mutants), precision) for at in order)
 
 
-def _made(name: str, at: int, *mutants: Mutant) -> Outcome:
+def _outcome(name: str, at: int, *mutants: Mutant) -> Outcome:
     return (_run_once if len(mutants) == 1 else _run)(name, at, *mutants)
 
 
@@ -165,9 +179,9 @@ def _holds(exercise: Exercise, drawn: Outcome, *mutants: Mutant) -> bool:
 
     It may also stop there: sizes that are written as numbers do not rule the mistakes out.
     """
-    made = _made(exercise.name, len(exercise.inputs), *mutants)
-    stops = drawn.error is not None and made.error is None
-    return stops or alike(drawn, made, NEAR)
+    expected = _outcome(exercise.name, len(exercise.first_cases), *mutants)
+    stops = drawn.error is not None and expected.error is None
+    return stops or alike(drawn, expected, NEAR)
 
 
 def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[tuple[Mutant, Mutant]]:

@@ -1,0 +1,270 @@
+"""The rules by which an answer is judged on one case, in the order in which they are asked.
+
+Each is ``rule(call, outcome, target) -> Fault | None``: how the answer was called, what came of it,
+and what the reference makes of the same arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import GeneratorType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from mha_course.exercises import compare, sandbox
+from mha_course.exercises.operations import recorded
+from mha_course.exercises.sandbox import Outcome, as_list, is_float
+from mha_course.exercises.spec import Arguments, Case, Exercise, Stage
+from mha_course.torch_internals import WithoutSubclasses
+
+LOST_GRADIENT = "The result is right, but a gradient is missing."
+# A gradient that is 0 in exact arithmetic, as that of the keys' bias, comes out as small as this.
+ROUNDING_OF_ZERO = 1e-9
+# Comparing results of more numbers than this twice would take seconds.
+MAX_NUMBERS = 10_000_000
+
+
+class Fault(NamedTuple):
+    """What is wrong with an answer: a status, a stage and a mistake of Report, and a sentence."""
+
+    status: str
+    stage: Stage
+    message: str
+    mistake: str | None = None
+    result: int = 0  # the number of the first result that is wrong, where there are several
+
+
+@dataclass(frozen=True)
+class Call:
+    """An answer to an exercise, the arguments on which it is called, and how close it must come."""
+
+    exercise: Exercise
+    answer: Any
+    arguments: Arguments
+    dtype: torch.dtype = torch.float64
+    tolerance: float = 0.0
+
+    def run(self, seed: int = 0) -> Outcome:
+        """Run the answer; results that are stacked in one tensor are unpacked."""
+        exercise = self.exercise
+        outcome = sandbox.run(exercise.run, self.answer, self.arguments, seed=seed)
+        outcome.result = result = _plain(outcome.result)
+        stacked = isinstance(result, Tensor) and result.dim() == len(exercise.axes_of(0)) + 1
+        if stacked and len(result) == len(exercise.results):
+            outcome.result = result.unbind()
+        return outcome
+
+
+Rule = Callable[[Call, Outcome, Any], Fault | None]
+
+
+def crashed(call: Call, outcome: Outcome, _: Any) -> Fault | None:
+    """Explain the error that the answer raised."""
+    if outcome.error is None:
+        return None
+    return Fault("error", Stage.RUN, sandbox.explain(outcome.error, call.arguments))
+
+
+def changed_input(_: Call, outcome: Outcome, __: Any) -> Fault | None:
+    """Find an answer that wrote into its arguments."""
+    if not outcome.changed:
+        return None
+    return Fault("wrong", Stage.INPUT, "Your answer changes its input. Make a new tensor instead.")
+
+
+def differs_between_calls(call: Call, outcome: Outcome, _: Any) -> Fault | None:
+    """Call the answer once more, with other random numbers at hand."""
+    if "other answers" in call.exercise.allows:
+        return None
+    second = call.run(seed=1)
+    if second.error is not None or _equal(as_list(second.result), as_list(outcome.result)):
+        return None
+    text = "Two calls with the same input differ: your answer draws something at random."
+    return Fault("wrong", Stage.REPEAT, text)
+
+
+def wrong_count(_: Call, outcome: Outcome, target: Any) -> Fault | None:
+    """Count the results."""
+    wanted = len(as_list(target))
+    results = _results(outcome, target)
+    if len(results) == wanted:
+        return None
+    text = f"Your answer should return {wanted} results, but returned "
+    if outcome.result is None:
+        text += "None. Is a return missing?"
+    elif isinstance(outcome.result, tuple | list | Tensor):
+        text += f"{len(results)}."
+    else:
+        text += f"one {type(outcome.result).__name__}. Put commas between them: return a, b."
+    return Fault("wrong", Stage.TYPE, text)
+
+
+def wrong_values(call: Call, outcome: Outcome, target: Any) -> Fault | None:
+    """Compare the type, shape, dtype and numbers of each result."""
+    exercise = call.exercise
+    targets = as_list(target)
+    dtype = call.dtype if any(map(is_float, call.arguments)) else None
+    for number, result in enumerate(_results(outcome, target)):
+        axes = exercise.axes_of(number)
+        difference = compare.compare(result, targets[number], axes, call.tolerance, dtype)
+        if difference:
+            stage, clause = difference
+            if result is None and len(targets) == 1:
+                clause += " Is a return missing?"
+            name = f" ({exercise.results[number]})" if exercise.results else ""
+            subject = f"Result {number}{name}" if len(targets) > 1 else "The result"
+            return Fault("wrong", stage, f"{subject} {clause}", result=number)
+        if exercise.exact_zeros and bool((_dense(result) != 0)[targets[number] == 0].any()):
+            text = "A number that should be exactly 0 is only very small."
+            return Fault("wrong", Stage.VALUES, text, result=number)
+    return None
+
+
+def wrong_gradient(call: Call, _: Outcome, target: Any) -> Fault | None:
+    """Compare the gradients; none may be missing where learning goes through the exercise."""
+    if not any(map(is_float, as_list(target))):
+        return None
+    exercise = call.exercise
+    several = isinstance(target, tuple)
+    outcome = sandbox.run(sandbox.gradients, exercise.run, (call.answer, call.arguments, several))
+    if outcome.error is not None:
+        text = sandbox.error_text(outcome.error)
+        if "inplace operation" in text:  # on tensors of its own: no mistake
+            return None
+        if "no gradient" not in exercise.allows and "does not require grad" in text:
+            return Fault("wrong", Stage.NO_GRADIENT, LOST_GRADIENT)
+        return Fault("wrong", Stage.GRADIENT, "The result is right, but backward() fails.")
+    targets = sandbox.gradients(exercise.run, exercise.reference, call.arguments, several)
+    for gradient, right in zip(outcome.result or [None] * len(targets), targets, strict=False):
+        fault = _fault_of_gradient(call, gradient, right)
+        if fault:
+            return fault
+    return None
+
+
+def _fault_of_gradient(call: Call, gradient: Tensor | None, target: Tensor | None) -> Fault | None:
+    allows = call.exercise.allows
+    if target is None or not bool(target.isfinite().all()):
+        return None
+    if gradient is None:
+        lost = "no gradient" not in allows and bool((target.abs() > ROUNDING_OF_ZERO).any())
+        return Fault("wrong", Stage.NO_GRADIENT, LOST_GRADIENT) if lost else None
+    if "other answers" in allows:
+        return None
+    if not bool(gradient.isfinite().all()):
+        text = "The result is right, but a gradient is NaN."
+        return None if "nan gradient" in allows else Fault("wrong", Stage.NAN_GRADIENT, text)
+    if compare.compare(gradient, target, "?" * target.dim(), call.tolerance):
+        return Fault("wrong", Stage.GRADIENT, "The result is right, but its gradient is not.")
+    return None
+
+
+def forbidden_operation(call: Call, _: Outcome, __: Any) -> Fault | None:
+    """Run the answer once more, and look at the operations that it is made of."""
+    if not call.exercise.rules:
+        return None
+    with recorded() as operations:
+        call.run()
+    for rule in call.exercise.rules:
+        if rule.breaks(operations, *call.arguments):
+            return Fault("wrong", Stage.RULE, rule.row.text, rule.row.id or None)
+    return None
+
+
+# Most rules are for some of the calls only. Gradients are compared in float64, in which rounding
+# cannot make a right one look wrong. What an exercise forbids shows on the first cases already.
+OF_CALLS: tuple[Rule, ...] = (
+    crashed,
+    changed_input,
+    differs_between_calls,
+    wrong_count,
+    wrong_values,
+)
+WITH_GRADIENTS: tuple[Rule, ...] = (*OF_CALLS, wrong_gradient)
+IN_FLOAT32: tuple[Rule, ...] = (*OF_CALLS, forbidden_operation)
+ALL_RULES: tuple[Rule, ...] = (*WITH_GRADIENTS, forbidden_operation)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """How an answer came out, case by case, up to the first fault, if there is one.
+
+    The call and the target are those of the last case.
+    """
+
+    outcomes: list[Outcome]
+    call: Call
+    target: Any
+    fault: Fault | None
+
+
+def attempt(
+    exercise: Exercise,
+    answer: Any,
+    cases: Sequence[Case],
+    rules: Sequence[Rule],
+    dtype: torch.dtype = torch.float64,
+    tolerance: float | None = None,
+) -> Attempt:
+    """Call an answer on one case after another, until a rule finds a fault."""
+    outcomes = []
+    if tolerance is None:
+        tolerance = exercise.tolerance
+    for case in cases:
+        arguments = tuple(x.to(dtype) if is_float(x) else x for x in case.arguments)
+        call = Call(exercise, answer, arguments, dtype, tolerance)
+        outcome = call.run()
+        outcomes.append(outcome)
+        target = right_result(exercise, arguments)
+        for rule in rules:
+            fault = rule(call, outcome, target)
+            if fault:
+                return Attempt(outcomes, call, target, _with_sentence(fault, case))
+    return Attempt(outcomes, call, target, None)
+
+
+def right_result(exercise: Exercise, arguments: Sequence[Any]) -> Any:
+    """Return what the reference makes of some arguments."""
+    with torch.no_grad():
+        return exercise.run(exercise.reference, *arguments)
+
+
+def _with_sentence(fault: Fault, case: Case) -> Fault:
+    """Say what is special about the case, if the numbers of the answer are wrong there."""
+    if not case.sentence or not fault.stage.compares_numbers:
+        return fault
+    return fault._replace(message=f"{fault.message} {case.sentence}")
+
+
+def _results(outcome: Outcome, target: Any) -> list[Any]:
+    """Return the results, as many as the reference has where they can be unpacked."""
+    return as_list(outcome.result) if isinstance(target, tuple) else [outcome.result]
+
+
+def _plain(result: Any) -> Any:
+    """Return results on the CPU, without what a class of the learner's own would do."""
+    if type(result) is GeneratorType:
+        result = tuple(result)
+    if isinstance(result, tuple | list):
+        plain = [_plain(x) for x in result]
+        return tuple(plain) if isinstance(result, tuple) else plain
+    if not isinstance(result, Tensor):
+        return result
+    if not type(result).__module__.startswith("torch"):
+        with WithoutSubclasses():
+            result = result.as_subclass(Tensor)
+    return result if result.is_cpu or result.is_meta else result.cpu()
+
+
+def _equal(first: list[Any], second: list[Any]) -> bool:
+    pairs = zip(first, second, strict=False)
+    tensors = [(a, b) for a, b in pairs if isinstance(a, Tensor) and isinstance(b, Tensor)]
+    return all(a.numel() > MAX_NUMBERS or torch.equal(_dense(a), _dense(b)) for a, b in tensors)
+
+
+def _dense(x: Tensor) -> Tensor:
+    """Return the plain numbers, NaN as a number that equals itself."""
+    return x.to_dense().detach().nan_to_num(1.5)
