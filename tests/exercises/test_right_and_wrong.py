@@ -148,6 +148,14 @@ def blocks_at_once(scores, block_size):
     return largest.amax(-1), (sums * (largest - shift.amax(-1, keepdim=True)).exp()).sum(-1)
 
 
+def put_together_at_last(scores, size):
+    """Keep the maximum and the log-sum-exp of each block, and merge them after the loop."""
+    kept = [(block.amax(-1), block.logsumexp(-1)) for block in scores.split(size, -1)]
+    high = torch.stack([largest for largest, _ in kept]).amax(0)
+    shift = high.nan_to_num(neginf=0.0)
+    return high, sum((log_sum - shift).exp() for _, log_sum in kept)
+
+
 def in_reverse(scores, size):
     """Go from the last block to the first."""
     high, total = torch.full_like(scores[..., 0], -math.inf), 0.0
@@ -351,7 +359,7 @@ RIGHT = {
         lambda q, w, c: torch.stack([q[:, h] @ w[h] @ c.mT for h in range(q.size(1))], 1),
         lambda q, w, c: (c[:, None] @ (q @ w).mT).mT,
     ],
-    "online_softmax": [blocks_at_once, in_reverse, by_logarithms],
+    "online_softmax": [blocks_at_once, in_reverse, by_logarithms, put_together_at_last],
     "tiled_attention": [tiles, scores_made_twice, tiles_by_logarithms],
     "merge_partials": [
         shares_put_right_at_last,

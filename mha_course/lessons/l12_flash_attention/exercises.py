@@ -17,11 +17,11 @@ from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, 
 from mha_course.mistakes import ROWS
 
 MAXIMA = {"amax", "max", "maximum", "fmax", "aminmax", "cummax", "sort", "topk"}
-EXPONENTIALS = {"exp", "exp_", "exp2", "pow"}
-COMPUTES = MAXIMA | EXPONENTIALS | {
-    "sum", "mean", "cumsum", "sub", "sub_", "logsumexp", "logcumsumexp", "softmax", "_softmax",
+EXPONENTIALS = {
+    "exp", "exp_", "exp2", "pow", "logsumexp", "logcumsumexp", "softmax", "_softmax",
     "_log_softmax",
 }  # fmt: skip
+COMPUTES = MAXIMA | EXPONENTIALS | {"sum", "mean", "cumsum", "sub", "sub_"}
 
 
 def _operands(operations: Sequence[Operation]) -> Iterator[Tensor]:
