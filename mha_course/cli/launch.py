@@ -139,9 +139,7 @@ def set_up() -> Path:
     python = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     stamp = venv / STAMP
     unfinished = venv / "mha_course.unfinished"
-    want = json.dumps(
-        {"requirements": hashlib.sha256(requirements.read_bytes()).hexdigest(), "folder": str(venv)}
-    )
+    want = hashlib.sha256(requirements.read_bytes() + bytes(venv)).hexdigest()
     is_whole = _runs(python, "-I", "-c", IS_WHOLE)
     if is_whole and stamp.exists() and stamp.read_text(errors="replace") == want:
         return python

@@ -28,12 +28,10 @@ from mha_course.cli.grading_pages import Row
 from mha_course.errors import ShapeError
 from mha_course.exercises import check
 from mha_course.exercises.catalogue import EXERCISES, LESSONS
-from mha_course.exercises.recognise import mutants
 
 judge = pytest.importorskip("mha_course.cli.judge", reason="grade needs a system that forks")
 ROOT = Path(__file__).resolve().parents[2]
 SALT = "salt"
-SOME = [*EXERCISES][::8]
 SOFTMAX = """def softmax(scores):
     e = (scores - scores.amax(-1, keepdim=True)).exp()
     return e / e.sum(-1, keepdim=True)"""
@@ -403,7 +401,7 @@ def test_a_learner_has_so_many_seconds_in_all(monkeypatch):
 
 @confined
 @pytest.mark.slow
-def test_a_failed_helper_fails_one_exercise_and_mistakes_have_their_names():
+def test_a_failed_helper_fails_one_exercise():
     masked = "def masked_softmax(s, mask):\n    return softmax(s.masked_fill(~mask, -1e30)) * mask"
     both = f"{CHECK}\ncheck('masked_softmax', masked_softmax)"
     found = judged(*(notebook(own, masked, both) for own in (QUERIES, STUB, QUERIES[:20])))
@@ -411,15 +409,6 @@ def test_a_failed_helper_fails_one_exercise_and_mistakes_have_their_names():
         assert rows[0][1] != "correct"
         assert rows[1][:2] == ("masked_softmax", "correct"), rows
         assert rows[1][3].endswith("`softmax` in place of yours.")
-    made = "from mha_course.exercises.catalogue import EXERCISES\n"
-    made += "from mha_course.exercises.recognise import mutants\n"
-    cells = []
-    for name in SOME:
-        change = f"*[x.change for x in mutants('{name}')[:1]]"
-        cells.append(f"{made}check('{name}', EXERCISES['{name}'].implementation({change}))")
-    for name, (row,) in zip(SOME, judged(*map(notebook, cells)), strict=True):
-        report = check(name, EXERCISES[name].implementation(*[x.change for x in mutants(name)[:1]]))
-        assert row[:3] == (name, report.status, report.mistake or "")
 
 
 @pytest.mark.parametrize("name", EXERCISES)

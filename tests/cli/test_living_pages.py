@@ -9,7 +9,6 @@ import pytest
 from browsing import MOVE
 from lessons import LESSONS, links_of_widgets, read
 
-from mha_course import example
 from mha_course.cli import site, slides
 from mha_course.cli.authoring import MOVES
 from mha_course.plots import figures
@@ -156,31 +155,16 @@ def test_a_sentence_that_is_typed_on_a_slide_is_answered_by_the_page(open_deck):
     place = page.evaluate("slides.findIndex((one) => one.querySelector('.mha-heads input'))")
     page.evaluate(f"show({place})")
     explorer = page.locator("section.current .live")
-    field, words = explorer.locator("input"), explorer.locator(".word")
-
-    def numbers():
-        found = words.evaluate_all(
-            "nodes => nodes.map((node) => [...node.children].map((one) => one.textContent))"
-        )
-        return [(word, number) for word, number in found if number]
-
+    field = explorer.locator("input")
     text = "the loud dogs that chased the grey cat were hungry , so they ate"
     field.fill(text)
     explorer.locator(".readout", has_text="head 1: they looks at dogs ").wait_for()
-    found = example.load(text)
-    row = found.mha(found.x)[1][0, 1, text.split().index("they")].tolist()
-    wanted = zip(text.split(), row, strict=True)
-    assert numbers() == [(word, f"{w:.2f}") for word, w in wanted if w >= 0.05]
     field.press("End")
     for key in ("Space", "s", "ArrowRight", "d", "Home"):
         field.press(key)
     assert page.evaluate("at") == place
     assert field.input_value() == f"{text} sd"
     assert page.evaluate("document.documentElement.className") == ""
-    trouble = explorer.locator(".trouble.bad")
-    assert trouble.inner_text().startswith("“sd” is not one of the ")
-    field.fill(text.replace("they", "it"))
-    trouble.wait_for(state="detached")
     field.press("Escape")
     page.keyboard.press("ArrowRight")
     assert page.evaluate("at") == place + 1
