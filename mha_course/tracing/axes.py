@@ -261,8 +261,6 @@ class AxisNamer:
 
     def parts(self, whole: Factor, sizes: tuple[int, ...]) -> Axes:
         """Name the parts into which one factor is split."""
-        if whole.size in sizes:
-            return [(whole,) if size == whole.size else () for size in sizes]
         of_pairs = whole.name == "H" and self.extra.get("H_kv") == 2  # or keys beside values
         if sizes == (2, 2) and (of_pairs or self.is_width((whole,))):  # their use will tell which
             number = next(_numbers)
@@ -300,8 +298,6 @@ class AxisNamer:
 
     def slice_of(self, axis: Axis, start: int, size: int) -> Axis:
         """Name a piece of an axis: tokens and whole factors keep their names."""
-        if size == size_of(axis):
-            return axis
         if piece := self._piece(axis, start, size):
             return piece
         whole = axis[0] if len(axis) == 1 else Factor(self.label(axis), size_of(axis))

@@ -221,6 +221,12 @@ OF_SHAPES = [
     *[(operator.methodcaller("view", new), old, axes, {"H": H} if axes == "B S C" else {}, expected)
       for old, axes, new, expected in OF_ONES],
     (lambda x: x[:, ::2], (2, 1, 24), "B S C", {}, "B S C"),
+    # a width of unknown heads, heads that follow from C and D, and calls that leave nothing to name
+    (lambda x: FUSED(x).view(2, 5, 3, 24), (2, 5, 24), "B S C", {}, "B S 3 C"),
+    (lambda x: x.view(2, 5, 4, 6), (2, 5, 24), "B S C", {"D": 6}, "B S H D"),
+    (lambda x: x[:, torch.tensor(1)], (2, 5, 24), "B S C", {}, "B C"),
+    (lambda x: x.take_along_dim(torch.tensor([0, 1])), (2, 5, 24), "B S C", {}, "?"),
+    (lambda x: x[:, :0].reshape(2, 0, 4, 6), (2, 5, 24), "B S C", {"H": 4}, "? ? ? ?"),
     (lambda x: x.flatten(1, 2), (2, 1, 5, 24), "B 1 S C", {}, "B S C"),
     (lambda q: q.reshape(-1, q.shape[2], q.shape[3]), (1, 4, 1, 6), "B H S D", {}, "B*H S D"),
     (lambda ids: F.one_hot(ids.long() * 0, 7), (2, 5), "B S", {"V": 7}, "B S V"),
@@ -334,6 +340,10 @@ OF_MISTAKES = [  # a function of a tensor of this shape, its axes, further sizes
     (lambda q: F.softmax(q @ q.mT), HEADS, "B H S D", {}, "softmax-over-heads: "),
     (lambda x: (nn.Linear(C, C).double()(x) @ x.mT).softmax(-1), X, "B S C", SIZES, ""),
     (pixels, (2, 24, 4, 6), "B C Y X", {}, ""),
+    (lambda q: (q @ q.mT).flatten(2).softmax(-1), HEADS, "B H S D", {},
+        "softmax-over-everything: "),
+    (lambda x: F.scaled_dot_product_attention(x, x, x), (5, 2, 24), "S B C", {},
+        "attention-over-batch: "),
     *[(lambda x: F.scaled_dot_product_attention(x, x, x), X, "B S C", sizes, mistake)
       for sizes, mistake in (({"H": 2}, "no-split: "), ({"H": 1}, ""), ({}, ""))],
 ]  # fmt: skip

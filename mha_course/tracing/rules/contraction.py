@@ -82,8 +82,6 @@ def einsum(call: OpCall) -> list[Axes]:
     equation, operands = call.args[0], call.args[1:]
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
-    if not isinstance(equation, str):  # torch.einsum(x, [0, 1], …)
-        return []
     inputs, arrow, output = equation.replace(" ", "").partition("->")
     if not arrow:
         once = [letter for letter in sorted({*inputs} - {*",."}) if inputs.count(letter) == 1]

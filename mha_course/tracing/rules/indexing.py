@@ -150,8 +150,6 @@ def gather(call: OpCall) -> list[Axes]:
     last = call.op == "take_along_dim"
     index = call.axes(call.arg(1 if last else 2, "indices", "index"))
     dim = call.arg(2 if last else 1, "dim")
-    if dim is None:  # of all numbers, in a row
-        return []
     if call.op == "index_select":
         axes[dim] = index[0]
         return [axes]
