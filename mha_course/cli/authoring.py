@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import sys
@@ -26,6 +27,7 @@ COLAB = {"colab": {"provenance": [], "toc_visible": True}}
 COLAB_GPU = {"accelerator": "GPU", "colab": {"gpuType": "T4", **COLAB["colab"]}}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 WIDGETS = r"\w*(?:Lab|Explorer|Player|Tracer|Scene|Panel|Film)"  # how their classes are named
+EXERCISE = re.compile(r"\*\*(?:Exercise `\w+`|Case \d+|From memory)\*\* [●○]+ (\d+) minutes")
 MOVES = re.compile(rf"\b{WIDGETS}\(")
 HIDDEN = {"setup", "drawing"}  # tags of cells whose source tells only how something is done
 WIDGET = re.compile(rf"{WIDGETS}: (?!no steps)")  # its text
@@ -127,6 +129,48 @@ def normalise(notebook: NotebookNode) -> None:
                 output.get("data", {}).pop(WIDGET_VIEW, None)
                 joined.append(output)
         cell.outputs = joined
+    notebook.cells[0].source = re.sub(
+        r"About \d+ minutes[^.]*\.", minutes_line(notebook), notebook.cells[0].source
+    )
+
+
+def minutes(notebook: NotebookNode) -> tuple[int, int]:
+    """Return the minutes of a lesson, rounded up to five: of its core path, and of all.
+
+    Words take 1/110, a shown line of code 1/12, an exercise what it says, and a thing to move 2. A
+    section under a heading that begins with "Deeper:" is not on the core path, up to the next
+    heading that is as high.
+    """
+    total = {False: 0.0, True: 0.0}
+    deeper = False
+    below = 0
+    for cell in notebook.cells:
+        heading = (
+            re.match(r"(#+) (Deeper:)?", cell.source) if cell.cell_type == "markdown" else None
+        )
+        if heading and (heading[2] or len(heading[1]) <= below):
+            deeper = bool(heading[2])
+            below = len(heading[1]) if heading[2] else 0
+        if cell.cell_type == "markdown":
+            words = re.sub(r"!\[[^]]*]|\]\([^)]*\)|<[^>]*>", " ", cell.source).split()
+            total[deeper] += len(words) / 110 + sum(
+                int(stated) for stated in EXERCISE.findall(cell.source)
+            )
+        else:
+            shown = not HIDDEN & set(cell.metadata.get("tags", ()))
+            total[deeper] += shown * sum(map(bool, map(str.strip, cell.source.splitlines()))) / 12
+            total[deeper] += 2 * len(MOVES.findall(cell.source))
+    core = total[False]
+    everything = total[False] + total[True]
+    return 5 * math.ceil(core / 5), 5 * math.ceil(everything / 5)
+
+
+def minutes_line(notebook: NotebookNode) -> str:
+    """Return the sentence in which a lesson's opening says how long it takes."""
+    core, everything = minutes(notebook)
+    return f"About {core} minutes" + (
+        f", {everything} with *Deeper*." if everything > core else "."
+    )
 
 
 def fold_source(cell: NotebookNode) -> None:

@@ -26,10 +26,10 @@ CUDA_INDEX = "https://download.pytorch.org/whl/cu130"
 STAMP = "mha_course.json"  # in .venv, once all is installed
 OWN_HELP = ("setup", "test", "reset")  # commands whose options are known without .venv
 GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
-# Fails where half of .venv was deleted; a virus scanner may have taken a program from it.
-IS_WHOLE = """from importlib.metadata import distributions
+# Prints how many modules of the installed packages are gone, as where half of .venv was deleted.
+MISSING = """from importlib.metadata import distributions
 files = (file for each in distributions() for file in each.files or ())
-assert all(file.locate().exists() for file in files if file.suffix == ".py")"""
+print(sum(not file.locate().exists() for file in files if file.suffix == ".py"))"""
 SUITS = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
 EXTENTS = {  # of the tests, each with what help says of it
     "fast": "the quick tests of the package alone",
@@ -140,12 +140,12 @@ def set_up() -> Path:
     stamp = venv / STAMP
     unfinished = venv / "mha_course.unfinished"
     want = hashlib.sha256(requirements.read_bytes() + bytes(venv)).hexdigest()
-    is_whole = _runs(python, "-I", "-c", IS_WHOLE)
-    if is_whole and stamp.exists() and stamp.read_text(errors="replace") == want:
+    finished = stamp.read_text(errors="replace") if stamp.exists() else ""
+    if finished == want + _missing(python):
         return python
     print("Setting up the course in .venv. This happens once and takes some minutes.", flush=True)
     kind = _torch_kind()
-    is_broken = unfinished.exists() or (stamp.exists() and not is_whole)
+    is_broken = unfinished.exists() or finished.startswith(want)
     has_pip = _runs(python, "-m", "pip", "--version")
     if is_broken or not has_pip or not _runs(python, "-c", SUITS):
         _require_disk(GIB_NEEDED[kind])
@@ -159,7 +159,8 @@ def set_up() -> Path:
             "network and the disk, and run the same command again"
         )
     _quieten(venv)
-    stamp.write_text(want)
+    # With what is missing now: some package may list modules that it does not have.
+    stamp.write_text(want + _missing(python))
     print("The course is set up.", flush=True)
     if sys.platform == "win32" and shutil.which("nvidia-smi"):
         lines = requirements.read_text().splitlines()
@@ -192,6 +193,16 @@ def _runs(python: Path, *arguments: str) -> bool:
         )
     except OSError:
         return False
+
+
+def _missing(python: Path) -> str:
+    """Return how many modules are gone, or nothing where this Python does not run."""
+    try:
+        return subprocess.run(
+            [python, "-I", "-c", MISSING], capture_output=True, text=True, check=False
+        ).stdout.strip()
+    except OSError:
+        return ""
 
 
 def _make_venv(venv: Path) -> None:
@@ -353,13 +364,19 @@ def _in_venv(python: Path, module: str, *arguments: str, folder: Path | None = N
 
 
 def _environment(python: Path) -> dict[str, str]:
-    """Return the environment of what is started.
+    """Return the environment of what is started; it gets a home in .venv where it has none.
 
-    matplotlib keeps its settings and its list of fonts in .venv: those in the home folder may be
-    another installation's, with fonts that are gone.
+    matplotlib keeps its settings and its list of fonts in .venv, too: those in the home folder may
+    be another installation's, with fonts that are gone.
     """
     environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
     venv = python.parent.parent
     if os.access(venv, os.W_OK):
         environment["MPLCONFIGDIR"] = str(venv / "matplotlib")
-    return environment
+    home = os.path.expanduser("~")
+    if os.path.isdir(home) and os.access(home, os.W_OK):
+        return environment
+    own = venv / "home"
+    own.mkdir(exist_ok=True)
+    print(f"The home folder {home} cannot be used, so settings are kept in {own}.", flush=True)
+    return environment | {"HOME": str(own), "USERPROFILE": str(own)}

@@ -14,7 +14,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from mha_course.cli import authoring
+from mha_course.cli import authoring, launch
 from mha_course.exercises import progress_store
 
 ROOT = authoring.ROOT
@@ -217,3 +217,22 @@ def test_other_pythons_read_all_of_it_and_start_the_set_up(tmp_path):
                 check=False,
             )  # fmt: skip
             assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
+@pytest.mark.parametrize("home", ["a file", "a folder that is not there"])
+def test_where_there_is_no_home_settings_are_kept_with_the_course(
+    tmp_path, monkeypatch, capsys, home
+):
+    program = tmp_path / "bin" / "python"
+    program.parent.mkdir()
+    assert launch._environment(program).get("HOME") == os.environ.get("HOME")
+    assert launch._environment(program)["MPLCONFIGDIR"] == str(tmp_path / "matplotlib")
+    assert capsys.readouterr().out == ""
+    (tmp_path / "a file").touch()
+    monkeypatch.setenv("HOME", str(tmp_path / home))
+    own = tmp_path / "home"
+    assert launch._environment(program)["HOME"] == str(own)
+    assert own.is_dir()
+    told = capsys.readouterr().out
+    what = f"The home folder {tmp_path / home} cannot be used"
+    assert told == f"{what}, so settings are kept in {own}.\n"

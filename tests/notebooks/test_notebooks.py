@@ -116,6 +116,7 @@ def test_a_lesson_has_all_its_parts(path):
     opening = "\n".join(cell.source for cell in notebook.cells[:6])
     for needed in ("**You need**", "**After this lesson you can**"):
         assert needed in opening, needed
+    assert authoring.minutes_line(notebook) in opening
     assert source.count("predict(") >= 2
 
 
@@ -172,6 +173,34 @@ def lasting(text):
         if "nbval-ignore-output" in cell.metadata.get("tags", []):
             cell.outputs = []
     return nbformat.writes(notebook)
+
+
+def test_minutes_are_those_of_words_code_exercises_and_things_to_move():
+    def minutes(*cells):
+        return authoring.minutes(nbformat.v4.new_notebook(cells=list(cells)))
+
+    text = nbformat.v4.new_markdown_cell
+    code = nbformat.v4.new_code_cell
+    words = text("## See it\n" + "word " * 547)
+    exercise = text("**Exercise `f`** ●●○ 4 minutes. " + "word " * 105)
+    examined = text("**From memory** ●●● 5 minutes.\n\n**Case 1** ●●○ 4 minutes.")
+    assert minutes(examined) == (10, 10)
+    folded = {"tags": ["drawing"]}
+    assert minutes(words) == (5, 5)  # 550 words
+    assert minutes(words, text("more")) == (10, 10)
+    assert minutes(words, exercise) == (10, 10)  # 110 words and what it says
+    assert minutes(words, exercise, text("more")) == (15, 15)
+    assert minutes(words, code("x = 1\n\n" * 60)) == (10, 10)  # 60 lines that are not empty
+    assert minutes(words, code("x = 1\n" * 61)) == (15, 15)
+    assert minutes(words, code("# Draw.\n" * 300, metadata=folded)) == (5, 5)
+    names = ("ScalingLab", "HeadExplorer", "ShapeTracer")
+    labs = [code(f"# Show.\n{name}(weights)", metadata=folded) for name in names]
+    assert minutes(words, code("from w import Lab", metadata=folded)) == (5, 5)
+    assert minutes(words, *labs) == (15, 15)  # 6 for three
+    deeper = text("## Deeper: more")
+    below = text("### A part\n" + "word " * 545)
+    assert minutes(words, deeper, below) == (5, 15)
+    assert minutes(deeper, below, words) == (5, 15)
 
 
 def test_the_readme_lists_every_lesson_with_its_minutes():
