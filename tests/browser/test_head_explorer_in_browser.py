@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mha_course.widgets import HeadExplorer
-from mha_course.widgets.base import alone
+from mha_course.widgets.base import standalone
 
 EVIL = '</script><img src=x onerror="window.hacked=1">'
 WORDS = ["it", "was", "the", "cat", "sat"]
@@ -200,7 +200,7 @@ def test_the_followed_word_is_kept_where_words_come_before_it(show):
     rows = {"look the cat sat so the cat ate": 6, "cat so the cat ate": 3, "so the dog ate": 3}
     for text, row in rows.items():
         page.evaluate("(state) => model.set('state', new Model(state).get('state'))",
-                      alone(explorer(text), {})["state"])  # fmt: skip
+                      standalone(explorer(text), {})["state"])  # fmt: skip
         press(page)
         assert page.evaluate("model.get('row')") == row
         assert page.locator(".word.followed span").inner_text() == text.split()[row]
@@ -230,7 +230,7 @@ def test_no_explorer_is_higher_than_a_screen_and_none_jumps(show, draw, layers, 
     assert before["height"] <= 620
     fewer = HeadExplorer(torch.eye(2).expand(layers, 1, 8, 2, 2), queries=["the", "cat"])
     page.evaluate("(state) => model.set('state', new Model(state).get('state'))",
-                  alone(fewer, {})["state"])  # fmt: skip
+                  standalone(fewer, {})["state"])  # fmt: skip
     press(page)
     assert page.locator(".mha-heads").bounding_box()["height"] >= before["height"] - 0.5
 
@@ -417,7 +417,7 @@ def test_controls_ask_the_kernel_and_its_answer_is_drawn(show):
     for name, (move, wanted) in moves.items():
         move()
         assert page.evaluate("model.get('event').moved")[name] == wanted
-        page.evaluate(answer, alone(fewer, {})["state"])
+        page.evaluate(answer, standalone(fewer, {})["state"])
     press(page)
     point(page, 1, 0)
     assert said(page) == "this head: were → dogs 0.50"

@@ -10,7 +10,7 @@ from torch import Tensor
 from mha_course.errors import require
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
-from mha_course.widgets.labs.panels import HEADS, Panels, matrix, plain, shares, table
+from mha_course.widgets.labs.panels import HEAD_FILLS, Panels, matrix, plain, shares, table
 
 SIDES = {4: 160, 6: 120, 8: 90, 64: 60}  # pixels of a map, by how many there are at most
 
@@ -82,7 +82,7 @@ class SplitLab(Lab):
         ]
         share = plain(1 / num_heads)
         parts = [
-            {"name": f"head {n}", "value": share, "color": HEADS[n % len(HEADS)]}
+            {"name": f"head {n}", "value": share, "color": HEAD_FILLS[n % len(HEAD_FILLS)]}
             for n in range(num_heads)
         ]
         cut = [
