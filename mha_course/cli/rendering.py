@@ -28,7 +28,7 @@ from mha_course.errors import ShapeError
 from mha_course.questions import Question
 from mha_course.widgets.base import DECK_VIEW
 
-Views = Iterable[Mapping[str, Any]]  # what draws widgets, as widgets.base.alone returns it
+Views = Iterable[Mapping[str, Any]]  # what draws widgets, as widgets.base.standalone returns it
 HERE = Path(__file__).parent
 LONG = 105  # columns from which on lines of output are broken
 HEADING = re.compile(r"\A(#+) (.+?)(?:\n+|$)")

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -38,7 +38,6 @@ from mha_course.plots.figures import (
 from mha_course.plots.inputs import Names, as_array, as_named_weights
 from mha_course.plots.scales import SLANT, WEIGHTS, Scale, scale_of, stretched
 
-LOOK = {"fmt": ".2f", "xticklabels": False, "yticklabels": False}
 LEAK: dict[str, Any] = {**HATCH, "facecolor": "none", "linewidth": 0}
 EDGE = "#d5d8de"  # between the cells of a picture without a colour bar, where empty ones are white
 LONGEST = 14  # characters of a name
@@ -69,50 +68,54 @@ def heatmap(
     extent = ax.get_window_extent()
     dpi = ax.figure.dpi
     side = 0.8 * np.divide(extent.size, matrix.shape[::-1]).min() * 72 / dpi  # rest: names
-    room = extent.width / dpi  # inches, before the bar takes some
+    inches = extent.width / dpi  # before the bar takes some
     annotate = len(columns) <= 8 if annotate is None else annotate
     leaking = leaks & hidden & (matrix != 0) & ~np.isneginf(matrix)
     scale = scale or stretched(matrix, hidden)
-    _draw_cells(ax, matrix, hidden & ~leaking, side, scale, cbar=bar, annot=annotate)
+    mesh = _draw_cells(ax, matrix, hidden & ~leaking, side, scale)
+    if annotate:
+        _write_numbers(ax, mesh)
     for row, column in np.argwhere(leaking):
         ax.add_patch(Rectangle((column, row), 1, 1, **LEAK))
-    if not bar:
+    if bar:
+        ax.figure.colorbar(mesh, ax=ax).outline.set_linewidth(0)
+    else:
         ax.set_anchor("C")
         ax.spines[:].set(visible=True, color=INK, linewidth=0.8)  # else empty cells have no end
-        ax.collections[0].set(edgecolor=EDGE, linewidth=0.5)
+        mesh.set(edgecolor=EDGE, linewidth=0.5)
     _write_names(ax, rows, columns, side)
     ax.set(xlabel="key" + _note_on_odd(matrix[~hidden], side), ylabel="query")
-    wrapped = _title(title or ax.get_title("left"), room)
+    wrapped = _title(title or ax.get_title("left"), inches)
     ax.set_title(wrapped, loc="left", fontsize=TITLE, fontweight="bold")
     return ax
 
 
 def head_grid(
     weights: Any, *, queries: Names = None, keys: Names = None, mask: Any = None,
-    layer: int | None = None, scale: Scale | None = None, room: float = 0.0,
+    layer: int | None = None, scale: Scale | None = None, top: float = 0.0,
 ) -> Figure:  # fmt: skip
     """Draw the heads (H, T, S) of one layer side by side, with their numbers, all on one scale.
 
     It runs from 0 to 1, or further where numbers are larger, or evenly to both sides of 0 if some
-    are negative. Names stand along the outermost heads; layer, where it is given, above each; room
-    is left free at the top, in inches.
+    are negative. Names stand along the outermost heads; layer, where it is given, above each;
+    ``top`` inches are left free above all.
     """
     axes = ("H", "T", "S")
     named = as_named_weights("head_grid", weights, axes, queries, keys, mask)
     heads, rows, columns, hidden = named
     scale = scale or scale_of(heads, hidden)
-    figure, side, across = _head_axes(len(heads), rows, columns, room)
+    figure, side, across = _head_axes(len(heads), rows, columns, top)
     (*panels, bar) = figure.axes
     above = "" if layer is None else f"layer {layer}, "
     for number, ax in enumerate(panels):
         row, column = divmod(number, across)
-        _draw_cells(ax, heads[number], hidden[number], side, scale, cbar=False)
+        mesh = _draw_cells(ax, heads[number], hidden[number], side, scale)
         _write_names(ax, [] if column else rows, [] if row else columns, side)
         pad = 4 if row else 4 + 72 * _name_height(columns)
         ax.set_title(f"{above}head {number}", fontsize=TEXT, loc="left", y=1, pad=pad)
     label = "weight" if scale == WEIGHTS else "value"
     label += _note_on_odd(heads[~hidden], side)
-    figure.colorbar(panels[0].collections[0], cax=bar, label=label)
+    figure.colorbar(mesh, cax=bar, label=label)
     return figure
 
 
@@ -182,7 +185,7 @@ def number_tables(
     letters = ("rows", "columns")
     given = [as_named_weights(place, panel, letters, rows, columns) for panel in panels.values()]
     tables = [table.numbers.round(2) + 0.0 for table in given]  # no -0.00
-    colors = _colors(stretched(tables))
+    scale = stretched(tables)
     across = len(panels) if style.get() is SLIDE or len(columns) <= 5 else 1
     down = len(panels) // across
     figure = new_figure(0.62 * len(columns) * across + 2.9, (0.34 * len(rows) + 0.75) * down)
@@ -190,12 +193,13 @@ def number_tables(
         figure.set_figheight(0.34 * len(rows) + 1.2)  # rows stay as high as letters
     cell = (figure.get_figwidth() - 2.9) / (len(columns) * across)  # inches
     axes = figure.subplots(down, across, squeeze=False).ravel()
-    look = {"annot": bool(cell > 0.32), "fmt": ".2f", "annot_kws": {"fontsize": SMALL}}
     ticks: dict[str, Any] = {"fontsize": SMALL, "parse_math": False}
     rotation = 0 if cell > 0.5 else 90
     for ax, title, table in zip(axes, panels, tables, strict=True):
-        sns.heatmap(table, ax=ax, linewidths=0.6, cbar=False, **look, **colors)
-        _make_readable(ax, len(columns))
+        mesh = _colour_cells(ax, table, scale)
+        mesh.set_linewidth(0.6)
+        if cell > 0.32:
+            _write_numbers(ax, mesh, fontsize=SMALL)
         wrapped = _title(title, cell * len(columns))
         ax.set_title(wrapped, loc="left", fontsize=TITLE, fontweight="bold")
         names = rows if ax is axes[0] or across == 1 else []
@@ -204,7 +208,7 @@ def number_tables(
         ax.tick_params(length=0)
         for edge in range(apart, len(columns), apart) if apart else ():
             ax.axvline(edge, color="white", linewidth=6)
-    figure.colorbar(axes[0].collections[0], ax=axes, label=unit, aspect=30, pad=0.02)
+    figure.colorbar(mesh, ax=axes, label=unit, aspect=30, pad=0.02)
     return figure
 
 
@@ -228,9 +232,9 @@ def _quoted(word: str) -> str:
     return shown if any(map(str.isalnum, word)) else f"“{shown}”"
 
 
-def _title(text: str, room: float) -> str:
+def _title(text: str, width: float) -> str:
     """Wrap a title to so many inches, in three lines at most."""
-    most = max(24, round(12 * room))  # letters
+    most = max(24, round(12 * width))  # letters
     lines = textwrap.wrap(text, most, max_lines=3, placeholder=" …")
     return "\n".join(lines) if len(text) > most else text
 
@@ -245,34 +249,44 @@ def _note_on_odd(seen: NDArray[np.float64], side: float) -> str:
     return " (× is no finite number)" if crossed else ""
 
 
+def _colour_cells(ax: Axes, matrix: NDArray[np.float64], scale: Scale) -> QuadMesh:
+    """Colour the cells of a matrix, its first row at the top; masked ones and NaN stay clear."""
+    rows, columns = matrix.shape
+    mesh = ax.pcolormesh(matrix, edgecolor="white", linewidth=0, **_colors(scale))
+    ax.spines[:].set_visible(False)
+    ax.set(xlim=(0, columns), ylim=(rows, 0), xticks=[], yticks=[])
+    return mesh
+
+
 def _draw_cells(
-    ax: Axes, matrix: NDArray[np.float64], hidden: NDArray[np.bool_], side: float, scale: Scale,
-    **options: Any,
-) -> None:  # fmt: skip
+    ax: Axes, matrix: NDArray[np.float64], hidden: NDArray[np.bool_], side: float, scale: Scale
+) -> QuadMesh:
     """Colour the cells, each so many points wide; hidden ones show the hatched background."""
-    figure = ax.figure.canvas.figure
-    # Seaborn draws all that a visible figure has so far, to see whether names overlap.
-    figure.set_visible(False)
-    options["square"] = max(matrix.shape) <= 20 * min(matrix.shape)  # else it would be a line
-    sns.heatmap(matrix, mask=hidden, ax=ax, **_colors(scale), **options, **LOOK)
-    _make_readable(ax, matrix.shape[1])
+    rows, columns = matrix.shape
+    mesh = _colour_cells(ax, np.ma.masked_where(hidden, matrix), scale)
+    if max(rows, columns) <= 20 * min(rows, columns):  # else it would be a line
+        ax.set_aspect("equal")
     if side > 6:  # lines of the page's colour, which those in a bitmap have not
-        rows, columns = matrix.shape
         ax.hlines(range(1, rows), 0, columns, color="white", linewidth=0.5)
         ax.vlines(range(1, columns), 0, rows, color="white", linewidth=0.5)
-    figure.set_visible(True)
     ax.patch.set(**HATCH)
     odd = (np.isnan(matrix) | np.isposinf(matrix)) & ~hidden
     if odd.any():
-        ax.pcolormesh(np.where(odd, 0.0, np.nan), cmap=ListedColormap(["white"]))
-        y, x = np.argwhere(odd).T + 0.5
-        if side > WORDY:
-            look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL}
-            for column, row, number in zip(x, y, matrix[odd], strict=True):
-                ax.text(column, row, "NaN" if np.isnan(number) else "∞", color=INK, **look)
-        else:
-            width = min(side / 8, 1.5)
-            ax.scatter(x, y, (side / 2) ** 2, color=INK, marker="x", linewidths=width)
+        _write_odd(ax, matrix, odd, side)
+    return mesh
+
+
+def _write_odd(ax: Axes, matrix: NDArray[np.float64], odd: NDArray[np.bool_], side: float) -> None:
+    """Write NaN and ∞ into their cells, or a × where these are small."""
+    ax.pcolormesh(np.where(odd, 0.0, np.nan), cmap=ListedColormap(["white"]))
+    y, x = np.argwhere(odd).T + 0.5
+    if side > WORDY:
+        look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL}
+        for column, row, number in zip(x, y, matrix[odd], strict=True):
+            ax.text(column, row, "NaN" if np.isnan(number) else "∞", color=INK, **look)
+    else:
+        width = min(side / 8, 1.5)
+        ax.scatter(x, y, (side / 2) ** 2, color=INK, marker="x", linewidths=width)
 
 
 def _luminance(color: NDArray[np.float64]) -> float:
@@ -281,27 +295,30 @@ def _luminance(color: NDArray[np.float64]) -> float:
     return float(parts[:3] @ (0.2126, 0.7152, 0.0722))
 
 
-def _make_readable(ax: Axes, columns: int) -> None:
-    """Write each number in the ink that has more contrast; seaborn takes white on medium greys."""
-    colors = np.asarray(ax.collections[0].get_facecolor())
-    for text in ax.texts:
-        x, y = map(int, text.get_position())
-        light = _luminance(colors[y * columns + x]) > 0.18  # where white and black are equal
-        text.set_color(DARK_ON_CELL if light else WHITE_ON_CELL)
+def _write_numbers(ax: Axes, mesh: QuadMesh, **look: Any) -> None:
+    """Write the number of each cell that has one, in the ink that has more contrast."""
+    mesh.update_scalarmappable()
+    numbers: Any = np.ma.masked_invalid(np.ma.asarray(mesh.get_array()))
+    colors = np.asarray(mesh.get_facecolor()).reshape(*numbers.shape, 4)
+    for row, column in np.argwhere(~np.ma.getmaskarray(numbers)):
+        light = _luminance(colors[row, column]) > 0.18  # where white and black are equal
+        ink = DARK_ON_CELL if light else WHITE_ON_CELL
+        words = f"{numbers[row, column]:.2f}"
+        ax.text(column + 0.5, row + 0.5, words, color=ink, ha="center", va="center", **look)
 
 
 def _head_axes(
-    count: int, rows: Sequence[str], columns: Sequence[str], room: float
+    count: int, rows: Sequence[str], columns: Sequence[str], free: float
 ) -> tuple[Figure, float, int]:
     """Make axes for heads and a bar; return a cell's points and the heads in a row."""
-    down = math.ceil(count / 4) if room else max(math.isqrt(count), math.ceil(count / 6))
+    down = math.ceil(count / 4) if free else max(math.isqrt(count), math.ceil(count / 6))
     across = math.ceil(count / down)
     side = min(0.24, 8.75 / across / len(columns), 9 / down / len(rows))
     side = max(side, 1 / max(len(rows), len(columns)))  # an inch for the longer side at least
     width = max(side * len(columns), 0.15)
     height = max(side * len(rows), 0.15)
     left = _name_width(rows)
-    top = room + _name_height(columns) + 2 * GAP
+    top = free + _name_height(columns) + 2 * GAP
     step = height + 2 * GAP
     long = max(down * step - 2 * GAP, 1.0)  # the bar
     size = left + across * (width + GAP) + 0.9, top + long + 2 * GAP
@@ -333,15 +350,18 @@ def _write_names(ax: Axes, rows: Sequence[str], columns: Sequence[str], side: fl
     ax.xaxis.set_visible(bool(columns))
     ax.yaxis.set_visible(bool(rows))
     ax.tick_params(length=0, pad=2)
-    slant = {"rotation": SLANT, "ha": "left", "rotation_mode": "anchor"}
-    closer = math.sin(math.radians(SLANT))  # lines that are slanted
-    for write, names, look, near in (
-        (ax.set_xticks, columns, slant, closer), (ax.set_yticks, rows, {"rotation": 0}, 1.0),
-    ):  # fmt: skip
-        positions = [position for position, name in enumerate(names) if name]
-        room = side * len(names) / max(len(positions), 1) * near / 1.15  # from line to line
-        every = next((n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n * room >= SMALL), 1000)
-        chosen = positions[::every]
-        texts = [shorten(names[position], LONGEST) for position in chosen]
-        # Without parse_math a $ in a word is a $.
-        write(np.array(chosen) + 0.5, texts, fontsize=SMALL, parse_math=False, **look)
+    slant: dict[str, Any] = {"rotation": SLANT, "ha": "left", "rotation_mode": "anchor"}
+    places, shown = _names_that_fit(columns, side * math.sin(math.radians(SLANT)))
+    # Without parse_math a $ in a word is a $.
+    ax.set_xticks(places, shown, fontsize=SMALL, parse_math=False, **slant)
+    places, shown = _names_that_fit(rows, side)
+    ax.set_yticks(places, shown, fontsize=SMALL, parse_math=False, rotation=0)
+
+
+def _names_that_fit(names: Sequence[str], line: float) -> tuple[NDArray[np.float64], list[str]]:
+    """Return the places and the names to write, where so many points lie from line to line."""
+    positions = [position for position, name in enumerate(names) if name]
+    height = line * len(names) / max(len(positions), 1) / 1.15
+    every = next((n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if n * height >= SMALL), 1000)
+    chosen = positions[::every]
+    return np.array(chosen) + 0.5, [shorten(names[position], LONGEST) for position in chosen]

@@ -74,7 +74,7 @@ def style(sheet: Path) -> str:
     return "\n".join([*texts, f".mha-picture {{ --hatch: {HATCH['edgecolor']}; }}"])
 
 
-def alone(widget: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+def standalone(widget: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what draws a widget without a kernel: name, script, style, and state with base64.
 
     Args: given is what ``without_kernel`` of the widget returned.
@@ -179,7 +179,7 @@ class CourseWidget(anywidget.AnyWidget):
         style = plots.figures.style.get()
         given = None if style is plots.figures.PAGE else self.without_kernel()
         if given is not None:
-            data[DECK_VIEW] = alone(self, given)
+            data[DECK_VIEW] = standalone(self, given)
         if given is None or style is not plots.figures.SLIDE:
             data["text/html"] = self.static or figure_html(self.svg(), self.text)
         return data, {}

@@ -7,9 +7,9 @@ import { make } from "./dom.js";
  * @property {object[]} panels All that differ.
  * @property {[Object<string, any>, number[] | null, string, string][]} states The values of the controls; the places of
  * its panels, or null where drawing failed; its sentence; and what went wrong.
- * @property {Object<string, number>} lands The state after a move that sets other controls, too.
+ * @property {Object<string, number>} outcomes The state after a move that sets other controls, too.
  *
- * @typedef {object} Lent What a function brings that answers by itself.
+ * @typedef {object} Script What a function brings that answers by itself.
  * @property {string} script Whose value, given the data, takes what moved and the state, and returns the next state.
  * @property {any} data
  */
@@ -22,13 +22,13 @@ async function unpacked(text) {
 }
 
 /** Return what looks states up in a table. */
-function lookUp({ panels, states, lands }) {
+function lookUp({ panels, states, outcomes }) {
   const keyOf = (values) => JSON.stringify(Object.values(values));
   const places = new Map(states.map(([values], i) => [keyOf(values), i]));
   return (moved, state) => {
     let { values } = state;
     for (const [name, value] of Object.entries(moved)) {
-      const end = lands[`${places.get(keyOf(values))} ${name} ${JSON.stringify(value)}`];
+      const end = outcomes[`${places.get(keyOf(values))} ${name} ${JSON.stringify(value)}`];
       values = end === undefined ? { ...values, [name]: value } : states[end][0];
     }
     const [, shown, text, trouble] = states[places.get(keyOf(values))];
@@ -45,7 +45,7 @@ export function valuesAfter(moved, before) {
 }
 
 /** Run the script of a function, inline: a page that forbids eval allows that. */
-function lent({ script, data }) {
+function scripted({ script, data }) {
   const node = make("script", { textContent: `window.answerWith = ${script}` });
   document.head.append(node);
   node.remove();
@@ -60,7 +60,7 @@ export function answererOf(model, compute) {
   if (model.send) return null; // the kernel answers
   const given = model.get("answerer");
   if (!given && !compute) return null;
-  const answerOf = () => (given.script ? lent(given) : unpacked(given).then(lookUp));
+  const answerOf = () => (given.script ? scripted(given) : unpacked(given).then(lookUp));
   const ready = given ? answerOf() : compute;
   return async () => {
     const { moved, serial } = model.get("event");

@@ -5,6 +5,7 @@ import string
 from widget_cases import CASES, START
 
 KEYS = [*string.ascii_lowercase, *string.digits, "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"]
+KEYS += ["Home", "End", "Enter"]
 # Of each kind of control in a widget, the first that can have the focus.
 CONTROLS = """(widget) => {
   const controls = {};

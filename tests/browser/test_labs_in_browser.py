@@ -107,9 +107,8 @@ def test_painting_by_mouse_and_by_keys(labs):
     for column in (4, 5, 6):
         causal[1][column] = 1
     assert painted() == causal
-    assert (
-        lab.locator("select").evaluate("node => node.selectedOptions[0].textContent") == "painted"
-    )
+    chosen = "node => node.selectedOptions[0].textContent"
+    assert lab.locator("select").evaluate(chosen) == "painted"
     page.mouse.move(5, 5)
     board.focus()  # the cursor is where the mouse left it
     assert lab.locator(".readout").inner_text() == "grey → loud: may attend"
@@ -120,18 +119,13 @@ def test_painting_by_mouse_and_by_keys(labs):
     page.keyboard.press("Shift+ArrowRight")
     assert "1 row sees nothing (“cat”)" in settled(lab)
     assert painted()[2] == [0] * 15
-    weights = lab.locator(".cells.big").nth(1)
-    hatched = pixels(weights)[..., 3] == 0
-    assert hatched.sum() == 225 - 120
     fills = lab.get_by_role("group", name="a row that sees nothing")
     fills.get_by_role("radio", name="0 (this course)").press("ArrowRight")
     assert fills.get_by_role("radio", name="-inf by hand").is_checked()
-    assert "NaN" in settled(lab)
-    assert (pixels(weights) == (230, 30, 107, 255)).all(-1).sum() == 15  # no number
     lab.get_by_label("-1e9").check(force=True)
     assert "sees everything" in settled(lab)
-    pale = (pixels(weights)[..., 3] > 0) & (pixels(weights)[..., 3] < 255)
-    assert pale.sum() == weights.locator(".leaks").get_attribute("d").count("M") == 15
+    weights = lab.locator(".cells.big").nth(1)
+    assert weights.locator(".leaks").get_attribute("d").count("M") == 15
     page.wait_for_timeout(600)
     assert "sees everything" in lab.locator("[aria-live]").inner_text()
 
@@ -171,19 +165,16 @@ def test_bars_by_mouse_and_by_keys(labs):
 
 
 def test_tips_by_mouse_and_by_keys(labs):
-    page = labs(
-        ["from mha_course.widgets import PlaneLab", "PlaneLab()", "PlaneLab(projections=True)"]
-    )
-    lab, by_hand = the(page, 0), the(page, 1)
+    page = labs(["from mha_course.widgets import PlaneLab", "PlaneLab()"])
+    lab = the(page, 0)
     lab.scroll_into_view_if_needed()
     plane = lab.locator("svg.arrows").bounding_box()
     unit, tip = plane["width"] / 6.8, lab.locator(".handle").nth(1)
     page.mouse.move(plane["x"] + 5.4 * unit, plane["y"] + 2.4 * unit)  # the tip of b, at (2, 1)
     page.mouse.down()
     page.mouse.move(plane["x"] + 2.4 * unit, plane["y"] + 2.4 * unit, steps=15)
-    assert (
-        "b = (-1.00, 1.00)" in lab.locator(".readout").inner_text()
-    )  # before the kernel has answered
+    # The kernel has not answered yet.
+    assert "b = (-1.00, 1.00)" in lab.locator(".readout").inner_text()
     page.mouse.up()
     assert "a to a" in settled(lab)
     assert lab.locator("tr").nth(1).locator("td").all_inner_texts()[:3] == ["1.00", "-1.00", "0.00"]
@@ -195,32 +186,10 @@ def test_tips_by_mouse_and_by_keys(labs):
     page.keyboard.press("Tab")
     page.keyboard.press("ArrowLeft")
     settled(lab)
-    assert (
-        lab.locator(".handle").nth(2).get_attribute("aria-label").startswith("c at (-0.10, 2.00)")
-    )
+    label = lab.locator(".handle").nth(2).get_attribute("aria-label")
+    assert label.startswith("c at (-0.10, 2.00)")
     lab.get_by_role("button", name="Start again").click()
     assert "a to b 0.58, b to b 0.81, c to c 0.77" in settled(lab)
-
-    by_hand.locator(".handle").nth(3).focus()  # the query of a
-    for key in ["ArrowLeft"] * 17 + ["ArrowUp"] * 19:
-        page.keyboard.press(key)
-    assert settled(by_hand).startswith("✓ Reached: a gives 0.8")
-    turn, stretch = (float(x) for x in by_hand.locator("output").all_inner_texts()[:2])
-    assert 90 < turn < 150
-    assert stretch > 1
-
-
-def test_keys_stay_in_the_lab(labs):
-    page = labs()
-    cells = page.locator(".jp-Cell").count()
-    inputs = [f"input[type={kind}]" for kind in ("range", "radio", "checkbox")]
-    for place in (*inputs, "select", ".cells.big", ".track input"):
-        page.locator(f".mha-lab {place}").first.focus()
-        for key in ("ArrowDown", "Home", "End", "a", "b", "x", "d", "d", "m", " ", "Enter"):
-            page.keyboard.press(key)
-        page.keyboard.press("Escape")  # closes the menu
-    assert page.locator(".jp-Cell").count() == cells
-    assert page.locator(".jp-MarkdownCell, .jp-mod-editMode").count() == 0
 
 
 def test_words_from_people_and_every_width(labs):

@@ -34,22 +34,15 @@ def test_each_control_of_a_lab_with_a_table_shows_what_python_draws(name, widget
     lab = make(name)
     start = lab.text
     page = widget_page(lab)
-    inputs = page.locator(".mha-lab .controls input, .mha-lab .controls select")
-    for number in range(inputs.count()):
-        if (
-            inputs.nth(number).is_checked()
-            if "radio" in inputs.nth(number).evaluate("one => one.type")
-            else False
-        ):
-            continue
+    parts = ("input:not([type=radio])", "input[type=radio]:not(:checked)", "select")
+    inputs = page.locator(", ".join(f".mha-lab .controls {part}" for part in parts))
+    inputs = inputs.element_handles()  # locators would find others once a radio is checked
+    names = [control.get_attribute("data-control") for control in inputs]
+    for control, moved in zip(inputs, names, strict=True):
         before = page.evaluate(STATE)
-        inputs.nth(number).evaluate(MOVE)
+        control.evaluate(MOVE)
         after = page.evaluate(STATE)
-        moved = {
-            key: value for key, value in after["values"].items() if value != before["values"][key]
-        }
-        control = inputs.nth(number).get_attribute("data-control")
-        lab._show({"moved": {control: moved[control]}})
+        lab._show({"moved": {moved: after["values"][moved]}})
         assert after["values"] == lab.state["values"]
         assert after["panels"] == lab.state["panels"] != before["panels"]
         assert page.locator(".sentence").inner_text() == lab.text

@@ -13,7 +13,7 @@ from mha_course import plots
 from mha_course.cli.authoring import ROOT
 from mha_course.plots.figures import HATCH, STREAMS
 from mha_course.tracing.records import COLORS, OTHER
-from mha_course.widgets.labs.panels import HEADS
+from mha_course.widgets.labs.panels import HEAD_FILLS
 from mha_course.widgets.layout_player.cells import HUES, PLAIN
 
 # Machado, Oliveira, Fernandes, "A Physiologically-based Model for Simulation of Color Vision
@@ -124,7 +124,7 @@ def test_marks_of_widgets_stand_out_in_both_themes(path):
     [
         ([*COLORS.values()], APART),
         (HUES, APART),
-        (HEADS, APART),
+        (HEAD_FILLS, APART),
         ([plots.ACCENT, plots.BAR, plots.QUIET, plots.INK], 40),
     ],
     ids=["axes", "cells", "heads", "pictures"],

@@ -33,10 +33,6 @@ def drawn_for(style):
         figures.style.reset(token)
 
 
-def test_a_picture_is_drawn_for_a_page_unless_told_otherwise():
-    assert figures.style.get() is figures.PAGE
-
-
 def size_of(png):
     return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
 

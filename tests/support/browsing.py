@@ -15,7 +15,7 @@ from pathlib import Path
 import nbformat
 
 from mha_course.cli import launch, rendering
-from mha_course.widgets.base import alone, esm
+from mha_course.widgets.base import esm, standalone
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = next(
@@ -54,7 +54,7 @@ IDLE = "#jp-main-statusbar >> text=/Python 3.*Idle/"
 
 def page_of(widget, capture):
     """Return HTML in which a widget is drawn without a kernel, as decks draw it."""
-    given = alone(widget, widget.without_kernel() or {})
+    given = standalone(widget, widget.without_kernel() or {})
     live = esm("live.js", folder=Path(rendering.__file__).parent)
     words = {"state": given["state"], "name": given["name"], "capture": capture}
     safe = {key: json.dumps(value).replace("<", "\\u003c") for key, value in words.items()}

@@ -82,11 +82,6 @@ def test_weights_of_large_maps_come_as_halves(draw, tokens, kind):
     assert facts[0]["sums"] == pytest.approx([1, 1], abs=1e-5)  # of the numbers before rounding
 
 
-def test_eight_heads_of_512_tokens_are_at_most_5_megabytes_and_a_half(draw):
-    state = HeadExplorer(weights(draw, 8, 512, 512)).state
-    assert sum(len(part) for part in state.values() if isinstance(part, bytes)) < 5.5e6
-
-
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
 def test_any_float_on_any_device(draw, device, name):
     given = weights(draw, 4, 6, 6).to(device=device, dtype=getattr(torch, name))
@@ -182,13 +177,8 @@ BAD = {
     "one axis": (([0.5, 0.5],), {}, "weights must have 2 to 5 axes.*got \\(2,\\)"),
     "no tokens": ((np.zeros((4, 0, 0)),), {}, "must not be empty.*got \\(4, 0, 0\\)"),
     "strings": (([["a", "b"], ["c", "d"]],), {}, "weights must be numbers"),
-    "ragged": (([[1, 2], [3]],), {}, "weights must be numbers"),
     "complex tensor": ((torch.zeros(2, 2, dtype=torch.complex64),), {},
         "weights must be real.*complex64"),
-    "few queries": ((np.eye(3),), {"queries": ["a", "b"]}, "queries must name every row.*expected "
-                                                           "3 names, got 2"),
-    "many keys": ((np.zeros((2, 3)),), {"keys": tokens(4)}, "keys must name every "
-                                                            "column.*expected 3 names, got 4"),
     "a sentence": ((np.eye(3),), {"queries": "a b c"}, "queries must name every row.*fix: "
                                                        "queries=queries.split\\(\\)"),
     "two lists for three": ((np.zeros((3, 2, 2, 2)),), {"queries": [["a", "b"]] * 2},
@@ -197,8 +187,6 @@ BAD = {
         "sentence 1: .*2 names, got 1"),
     "additive mask": ((np.eye(3),), {"mask": torch.zeros(3, 3)}, "mask must be bool, True = may "
                                                                  "attend.*float32"),
-    "mask of other tokens": ((np.eye(3),), {"mask": causal_mask(4)}, "\\(3, 3\\), got bool \\(4, "
-                                                                     "4\\)"),
     "ambiguous mask": (
         (np.zeros((3, 3, 5, 5)),), {"mask": torch.ones(3, 5, 5, dtype=torch.bool)},
         "ambiguous.*fix: mask\\[:, None\\]",
@@ -318,9 +306,6 @@ def test_weights_follow_a_control(draw):
         (lambda w: w, tokens(3), tokens(4, "s")),
         (lambda w: (w, ["a", "b", "c"]), ["a", "b", "c"], ["0", "1", "2", "3"]),
         (lambda w: (w, ["a", "b", "c"], list("wxyz")), ["a", "b", "c"], list("wxyz")),
-        (lambda w: w[0], tokens(3), tokens(4, "s")),
-        (lambda w: w[None, None].numpy(), tokens(3), tokens(4, "s")),
-        (lambda w: w.tolist(), tokens(3), tokens(4, "s")),
     ],
 )
 def test_results_in_any_form(draw, returned, queries, keys):
@@ -604,15 +589,6 @@ def test_cells_rows_and_columns_are_put_into_words():
     hidden = HeadExplorer(np.eye(2), mask=torch.zeros(2, 2, dtype=torch.bool))
     assert readout(hidden, 0, None) == "this head: 0 sees nothing: all keys are hidden"
     assert readout(hidden, None, 1) == "this head: no query sees 1"
-
-
-def test_colours_reach_as_far_as_numbers_do(draw):
-    def ends(given):
-        return in_node("[maps.low, maps.high]", HeadExplorer(given))
-
-    given = np.array([[[0.25, 0.5]], [[0.0, 1.0]]])
-    found = [ends(each) for each in (given, given / 2, 4 * given, -given)]
-    assert found == [[0, 1], [0, 1], [0, 4], [-1, 1]]
 
 
 def test_what_is_unusual_is_noted():

@@ -20,7 +20,6 @@ from mha_course.lessons.l04_softmax.lab import SoftmaxLab
 from mha_course.lessons.l05_weighted_sum.lab import TOKENS as WORDS
 from mha_course.lessons.l05_weighted_sum.lab import VALUES, WeightedSumLab, inside
 from mha_course.lessons.l07_multi_head_attention.lab import SplitLab
-from mha_course.lessons.l12_flash_attention.lab import TilingLab
 from mha_course.widgets import MaskLab, PlaneLab
 from mha_course.widgets.labs.mask import BY_HAND, COURSE, FINITE, PRESETS
 from mha_course.widgets.labs.plane import REACH, TARGET
@@ -232,15 +231,11 @@ def test_ones_own_softmax_that_overflows_shows_it(scores):
     [
         (lambda s: SoftmaxLab(s, TOKENS[:5]), "scores has the wrong T and S. expected (T=5, S=5), "
                                               "got (T=6, S=6)"),
-        (lambda s: TilingLab(s, TOKENS[:5]), "scores has the wrong T and S. expected (T=5, S=5), "
-                                             "got (T=6, S=6)"),
         (lambda s: SoftmaxLab(s[None].repeat(4, 1, 1), TOKENS),
          "scores must have 2 axes. expected (T=6, S=6), got (4, 6, 6), fix: scores[0, 0], one "
          "head of one sentence"),
         (lambda s: SoftmaxLab(s, "thecat"), "tokens must be a list of words. expected 1 to 32 "
                                             "tokens, got 'thecat'"),
-        (lambda s: SoftmaxLab(s, None), "tokens must be a list of words. expected 1 to 32 tokens, "
-                                        "got None"),
         (lambda s: MaskLab(s, ["x"] * 33), "tokens must be a list of words. expected 1 to 32 "
                                            "tokens, got 33 tokens"),
         (lambda s: SoftmaxLab(s, TOKENS, word="dog"),

@@ -115,11 +115,8 @@ def test_token_head_and_colour_are_those_of_the_right_split(both):
         for head, token in itertools.product(range(2), range(3)):
             for number in heads[0, head, token].tolist():
                 cell = lane["cells"][str(number)]
-                assert (cell["token"], cell["head"], cell["tag"]) == (
-                    token,
-                    head,
-                    f"t{token} h{head}",
-                )
+                assert (cell["token"], cell["head"]) == (token, head)
+                assert cell["tag"] == f"t{token} h{head}"
 
 
 @pytest.mark.parametrize(
@@ -128,18 +125,19 @@ def test_token_head_and_colour_are_those_of_the_right_split(both):
 def test_odd_are_the_numbers_that_stand_elsewhere_in_the_right_split(batch, tokens, heads, width):
     x = counted(batch, tokens, heads * width)
     known = {"axes": "B S C", "sizes": {"H": heads}}
-    good, bad = (
-        x.view(batch, tokens, heads, width).transpose(1, 2),
-        x.view(batch, heads, tokens, width),
-    )
-    made = trace(lambda x: x.view(batch, tokens, heads, width).transpose(1, 2), x, **known)
-    one, two = lanes(
-        LayoutPlayer(made, trace(lambda x: x.view(batch, heads, tokens, width), x, **known))
-    )
+
+    def good(x):
+        return x.view(batch, tokens, heads, width).transpose(1, 2)
+
+    def bad(x):
+        return x.view(batch, heads, tokens, width)
+
+    one, two = lanes(LayoutPlayer(trace(good, x, **known), trace(bad, x, **known)))
     assert [frame["odd"] for frame in one["frames"]] == [[], [], []]
-    assert two["frames"][1]["odd"] == (good != bad).flatten().nonzero().flatten().tolist()
+    odd = (good(x) != bad(x)).flatten().nonzero().flatten().tolist()
+    assert two["frames"][1]["odd"] == odd
     assert two["frames"][1]["axes"] == ["B", "H", "S", "D"]
-    parts = [len(set((bad[0, h] // (heads * width)).flatten().tolist())) for h in range(heads)]
+    parts = [len(set((bad(x)[0, h] // (heads * width)).flatten().tolist())) for h in range(heads)]
     assert f"from only {max(parts)} of {tokens} tokens" in two["frames"][1]["mixing"]
 
 
@@ -150,8 +148,6 @@ def test_odd_are_the_numbers_that_stand_elsewhere_in_the_right_split(batch, toke
          "each token's row holds parts of 2 of 3 tokens"),
         (merge, lambda x: x.permute(0, 2, 3, 1).reshape(1, 3, 8), (1, 2, 3, 4), {"axes": "B H S D"},
          "the numbers of a head no longer lie side by side"),
-        (right, wrong, (1, 3, 8), KNOWN, "each head holds slices of 2 heads, from only 2 of 3 "
-                                         "tokens"),
     ],
 )  # fmt: skip
 def test_what_came_together_is_said_and_what_stands_elsewhere_is_odd(
@@ -184,12 +180,8 @@ def test_nothing_is_said_of_tokens_and_heads_where_no_axis_is_known():
 
 
 def test_queries_keys_and_values_share_a_strip():
-    made = trace(
-        lambda x: x.view(1, 3, 3, 2, 4)[:, :, 1],
-        counted(1, 3, 24),
-        axes="B S 3*C",
-        sizes={"H": 2, "C": 8},
-    )
+    known = {"axes": "B S 3*C", "sizes": {"H": 2, "C": 8}}
+    made = trace(lambda x: x.view(1, 3, 3, 2, 4)[:, :, 1], counted(1, 3, 24), **known)
     (lane,) = lanes(LayoutPlayer(made))
     assert {lane["cells"][str(n)]["tag"][0] for n in lane["frames"][-1]["ids"]} == {"k"}
 
@@ -199,19 +191,12 @@ def test_a_line_with_two_calls_gives_each_its_own():
         return x.transpose(1, 2).transpose(0, 2).reshape(-1)
 
     frames = lanes(LayoutPlayer(trace(turn, counted(2, 3, 4))))[0]["frames"]
-    assert [frame["call"] for frame in frames] == [
-        "x",
-        "transpose(1, 2)",
-        "transpose(0, 2)",
-        "reshape(-1)",
-    ]
+    calls = ["x", "transpose(1, 2)", "transpose(0, 2)", "reshape(-1)"]
+    assert [frame["call"] for frame in frames] == calls
     x = counted(1, 3, 8)
     good, bad = trace(lambda x: x.view(1, 3, 2, 4), x), trace(lambda x: x.view(1, 2, 3, 4), x)
-    one, two = lanes(LayoutPlayer(good, bad))
-    assert (one["frames"][1]["call"], two["frames"][1]["call"]) == (
-        "view(1, 3, 2, 4)",
-        "view(1, 2, 3, 4)",
-    )
+    both = lanes(LayoutPlayer(good, bad))
+    assert [lane["frames"][1]["call"] for lane in both] == ["view(1, 3, 2, 4)", "view(1, 2, 3, 4)"]
 
 
 def test_the_first_chain_with_a_reshape_comes_before_others():

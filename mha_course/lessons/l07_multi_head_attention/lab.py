@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
-from mha_course.widgets.labs.panels import HEADS, Panels, matrix, plain, shares, table
+from mha_course.widgets.labs.panels import HEAD_FILLS, Panels, matrix, plain, shares, table
 
 WIDTH = 24  # C
 TOKENS = 5
@@ -73,7 +73,7 @@ class SplitLab(Lab):
         ]
         share = plain(1 / num_heads)
         parts = [
-            {"name": f"head {n}", "value": share, "color": HEADS[n % len(HEADS)]}
+            {"name": f"head {n}", "value": share, "color": HEAD_FILLS[n % len(HEAD_FILLS)]}
             for n in range(num_heads)
         ]
         cut = [

@@ -24,7 +24,7 @@ const patches = afresh(({ title, image, light, columns, query }, { move }) => {
   return root;
 });
 
-const kinds = { ...KINDS, patches: { draw: patches, room: () => [130, 210] } };
+const kinds = { ...KINDS, patches: { draw: patches, widths: () => [130, 210] } };
 const render = (context) => renderLab(context, kinds);
 
 export default { render: inView(render) };

@@ -13,7 +13,7 @@ import { bytesOf } from "../dom.js";
  */
 
 /**
- * @typedef {object} Packet
+ * @typedef {object} ExplorerState
  * @property {[number, number, number, number]} shape R layers or sentences, H heads, T queries, S keys
  * @property {number} slots the maps of a layer: its heads and their average
  * @property {Facts[]} facts one a map
@@ -50,17 +50,17 @@ function readNumbers(bytes, count) {
 
 /**
  * Read all maps. A map is found by `{ layer, slot }`: its layer, or sentence, and its head, after which comes their average.
- * @param {Packet} packet
+ * @param {ExplorerState} state
  */
-export function readMaps(packet) {
-  const [R, H, T, S] = packet.shape;
-  const { slots, scale } = packet;
+export function readMaps(state) {
+  const [R, H, T, S] = state.shape;
+  const { slots, scale } = state;
   const size = T * S;
-  const numbers = readNumbers(bytesOf(packet.numbers), R * slots * size);
-  const hidden = packet.hidden && bytesOf(packet.hidden);
+  const numbers = readNumbers(bytesOf(state.numbers), R * slots * size);
+  const hidden = state.hidden && bytesOf(state.hidden);
   const index = ({ layer, slot }) => layer * slots + slot;
   const mapOf = (array, at) => array?.subarray(index(at) * size, (index(at) + 1) * size);
-  const facts = (at) => packet.facts[index(at)];
+  const facts = (at) => state.facts[index(at)];
   const matrix = (at) => ({
     values: mapOf(numbers, at),
     hidden: mapOf(hidden, at),
@@ -68,5 +68,5 @@ export function readMaps(packet) {
     columns: S,
   });
   const areWeights = scale.kind === "weights";
-  return { ...packet, ...scale, R, H, T, S, areWeights, facts, matrix };
+  return { ...state, ...scale, R, H, T, S, areWeights, facts, matrix };
 }

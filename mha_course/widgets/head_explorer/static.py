@@ -59,10 +59,10 @@ def figure(maps: Maps, layer: int, slot: int, row: int, colour: str) -> Axes | F
     if H > 1 and maps.scale.kind == "weights" and max(T, S) <= MAX_TOKENS:
         shown = slice(min(H, MAX_HEADS))
         above = layer if R > 1 else None
-        room = SENTENCE if maps.has_words else 0.0
-        made = plots.head_grid(matrices[shown], mask=seen[shown], layer=above, room=room, **look)
+        top = SENTENCE if maps.has_words else 0.0
+        made = plots.head_grid(matrices[shown], mask=seen[shown], layer=above, top=top, **look)
         if maps.has_words:
-            share = room / made.get_figheight()
+            share = top / made.get_figheight()
             ax = made.add_axes((0.01, 1 - share, 0.98, share))
             name = _name(maps, layer, slot, "average of heads")
             plots.sentence_arcs(ax, words, matrices[slot, row], row, colour=colour, title=name)

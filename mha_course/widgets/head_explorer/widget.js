@@ -19,7 +19,7 @@ import { unfold } from "./unfold.js";
  * @property {{ plain: DataView, signed: DataView }} palettes 256 colours each, four bytes a colour.
  * @property {string[]} colours Of heads: the first again after the last.
  *
- * @typedef {import("./data.js").Packet} ExplorerState
+ * @typedef {import("./data.js").ExplorerState} ExplorerState
  *
  * @typedef {{ moved: Object<string, any> }} ExplorerEvent
  */

@@ -38,7 +38,7 @@ const titleOf = ({ title, drag, paint }) =>
 
 /** Build the frame of a panel; its picture is drawn once the page has given it its width. */
 function makePanel(panel, tools) {
-  const { draw, room } = tools.kinds[panel.kind];
+  const { draw, widths } = tools.kinds[panel.kind];
   const title = make("figcaption", "title", panel.title);
   if (panel.color) title.style.borderColor = panel.color;
   const place = make("div");
@@ -48,7 +48,7 @@ function makePanel(panel, tools) {
   const note = make("p", "note");
   const size = sizeOf(panel);
   const node = make("figure", `panel ${panel.kind} ${size}`, title, place, legend, note);
-  const [needs, most] = room(panel);
+  const [needs, most] = widths(panel);
   if (size === "small") node.style.minWidth = `${needs}px`;
   else Object.assign(node.style, { flex: `${needs} 1 ${needs}px`, maxWidth: `${most}px` });
   let picture = null;
@@ -64,7 +64,7 @@ function makePanel(panel, tools) {
   return { form: formOf(panel), node, update };
 }
 
-/** All panels of a lab: big ones share the room as a style sheet can, small ones stand below them. */
+/** All panels of a lab: big ones share the width as a style sheet can, small ones stand below them. */
 function makeBoards(tools) {
   const groups = { big: make("div", "group big"), small: make("div", "group small") };
   let [drawn, widths] = [[], []];
@@ -99,7 +99,7 @@ export function renderLab({ model, el }, kinds, { compute, plays } = {}) {
   const { kind, question, hint, controls: specs, start, ...options } = model.get("options");
   const palettes = palettesOf(options.palettes);
   let local = {}; // the values, those that the kernel has not answered yet included
-  let [room, frame, drawings] = [0, null, 0];
+  let [drawnWidth, frame, drawings] = [0, null, 0];
 
   const { node: aloud, speak, stop: stopSpeaking } = makeSpeaker();
   const sentence = make("p", "sentence");
@@ -156,22 +156,22 @@ export function renderLab({ model, el }, kinds, { compute, plays } = {}) {
       local = { ...state.values };
       showValues(controls, state);
     }
-    if (room) boards.draw(state.panels, false);
+    if (drawnWidth) boards.draw(state.panels, false);
     keepHeight(boards.node); // so that what stands below stays where it is
     if (sentence.textContent !== state.text) speak(state.text);
     // A sentence that has been as high stays so: nothing moves away under the pointer.
-    if (room) keepHeight(sentence);
+    if (drawnWidth) keepHeight(sentence);
     sentence.textContent = state.text;
     drawings += 1;
     cancelAnimationFrame(frame);
     frame = requestAnimationFrame(() => (root.dataset.serial = drawings)); // drawn, and on the screen with this frame
   }
-  const redraw = () => room && boards.draw(model.get("state").panels, false);
+  const redraw = () => drawnWidth && boards.draw(model.get("state").panels, false);
   const stopTheme = followTheme(redraw);
   const watch = new ResizeObserver(([{ contentRect }]) => {
     const width = Math.floor(contentRect.width);
-    if (!width || width === room) return;
-    room = width;
+    if (!width || width === drawnWidth) return;
+    drawnWidth = width;
     for (const node of [sentence, boards.node]) node.style.minHeight = "";
     boards.draw(model.get("state").panels, true);
     for (const node of [sentence, boards.node]) keepHeight(node);

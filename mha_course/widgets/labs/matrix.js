@@ -54,7 +54,7 @@ function layoutOf({ rows, columns, size, margin, side = 210 }) {
 }
 
 /** Return how wide a matrix is at least, and at most. */
-export function roomOfMatrix(panel) {
+export function widthsOfMatrix(panel) {
   const { big, names, options } = layoutOf(panel);
   const widthOf = (cell) => widthWith(cell, names, panel.columns.length, pageFont(), options);
   const most = Math.max(widthOf(options.largest), big ? 0 : Math.min(90, panel.side ?? 90));

@@ -2,7 +2,7 @@
 
 import { make, svg } from "../dom.js";
 import { bars, figure } from "./bars.js";
-import { Matrix, roomOfMatrix } from "./matrix.js";
+import { Matrix, widthsOfMatrix } from "./matrix.js";
 import { arrows } from "./plane.js";
 import { afresh, shares, table } from "./table.js";
 
@@ -92,11 +92,11 @@ const picture = afresh(({ html }) => Object.assign(make("div"), { innerHTML: htm
 
 /** How each kind is drawn, and how many pixels it needs and can use at most. */
 export const KINDS = {
-  bars: { draw: bars, room: () => [230, 430] },
-  matrix: { draw: (panel, tools) => new Matrix(panel, tools), room: roomOfMatrix },
-  lines: { draw: lines, room: () => [280, 560] },
-  arrows: { draw: arrows, room: ({ size }) => (size === "small" ? [132, 132] : [300, 420]) },
-  shares: { draw: shares, room: () => [380, 900] },
-  table: { draw: table, room: () => [270, 420] },
-  picture: { draw: picture, room: () => [300, 1100] },
+  bars: { draw: bars, widths: () => [230, 430] },
+  matrix: { draw: (panel, tools) => new Matrix(panel, tools), widths: widthsOfMatrix },
+  lines: { draw: lines, widths: () => [280, 560] },
+  arrows: { draw: arrows, widths: ({ size }) => (size === "small" ? [132, 132] : [300, 420]) },
+  shares: { draw: shares, widths: () => [380, 900] },
+  table: { draw: table, widths: () => [270, 420] },
+  picture: { draw: picture, widths: () => [300, 1100] },
 };

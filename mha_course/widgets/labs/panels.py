@@ -17,7 +17,7 @@ from mha_course.plots.scales import Scale, scale_of
 
 Panel = dict[str, Any]
 Panels = tuple[Panel, ...]
-HEADS = [colour.fill for colour in HEAD_COLOURS]
+HEAD_FILLS = [colour.fill for colour in HEAD_COLOURS]
 
 
 def plain(numbers: Any) -> Any:

@@ -13,7 +13,7 @@ from mha_course.widgets.base import esm
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.inputs import dragged_numbers
 from mha_course.widgets.labs.lab import HERE, Lab
-from mha_course.widgets.labs.panels import HEADS, Panel, Panels, arrow, arrows, plain, shares
+from mha_course.widgets.labs.panels import HEAD_FILLS, Panel, Panels, arrow, arrows, plain, shares
 
 NAMES = "abc"
 TOKENS = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]], dtype=torch.float64)  # (S, 2)
@@ -46,7 +46,9 @@ class PlaneLab(Lab):
                 "Drag a query or a key, and the others turn with it. Tab and the arrow keys "
                 "also work."
             )
-            super().__init__([*_matrix("Q", "queries", START), *_matrix("K", "keys", 0)])
+            super().__init__(
+                [*_matrix_controls("Q", "queries", START), *_matrix_controls("K", "keys", 0)]
+            )
         else:
             length = Control(
                 "length", "length of all three", "linear", 1.0, low=SHORTEST, high=LONGEST
@@ -83,7 +85,7 @@ class PlaneLab(Lab):
             angle = round((angle + 180) % 360 - 180)
             stretch = math.hypot(*tip) / math.hypot(*token)
         stretch = _length(stretch)
-        arrows = TOKENS @ matrix(angle, stretch).T
+        arrows = TOKENS @ rotation(angle, stretch).T
         return {f"{name}_turn": angle, f"{name}_stretch": stretch, name: arrows.tolist()}
 
     def without_kernel(self) -> dict[str, Any]:
@@ -100,7 +102,7 @@ class PlaneLab(Lab):
         for name, numbers, row in zip(NAMES, plain(scores), plain(weights), strict=True):
             parts = [
                 {"name": key, "value": weight, "color": color}
-                for key, weight, color in zip(NAMES, row, HEADS, strict=False)
+                for key, weight, color in zip(NAMES, row, HEAD_FILLS, strict=False)
             ]
             rows.append({"name": name, "numbers": numbers, "parts": parts, "mark": None})
         scored = [f"score with\u00a0{name}" for name in NAMES]
@@ -117,10 +119,15 @@ class PlaneLab(Lab):
         return (self._tokens_and_contexts(q, weights @ q), table), text
 
     def _tokens_and_contexts(self, tokens: Tensor, contexts: Tensor) -> Panel:
-        tips = zip(NAMES, tokens, HEADS, strict=False)
+        tips = zip(NAMES, tokens, HEAD_FILLS, strict=False)
         drawn = [arrow(name, tip, color, control="tokens") for name, tip, color in tips]
         dots = [
-            {"name": f"context of {name}", "at": plain(contexts[i]), "color": HEADS[i], "tie": i}
+            {
+                "name": f"context of {name}",
+                "at": plain(contexts[i]),
+                "color": HEAD_FILLS[i],
+                "tie": i,
+            }
             for i, name in enumerate(NAMES)
         ]
         note = "Dots: the context of each token, inside the triangle of the tips."
@@ -132,17 +139,17 @@ class PlaneLab(Lab):
         drawn = [
             arrow(letter, tip, color, of=name, style=control, thick=thick, control=control)
             for letter, tips, control, thick in (("k", k, "keys", 4), ("q", q, "queries", 6))
-            for name, tip, color in zip(NAMES, tips, HEADS, strict=False)
+            for name, tip, color in zip(NAMES, tips, HEAD_FILLS, strict=False)
         ]
         note = "Hollow: queries. Filled: keys. Under them, dashed: the tokens."
         paths = [[(0.0, 0.0), token] for token in TOKENS.tolist()]
         return arrows("queries and keys", drawn, reach=REACH, paths=paths, note=note)
 
 
-def matrix(angle: float, stretch: float) -> Tensor:
+def rotation(angle: float, stretch: float) -> Tensor:
     """Return the matrix (2, 2) that rotates by so many degrees, counter-clockwise, and stretches.
 
-    >>> (matrix(90, 2) @ torch.tensor([1.0, 0.0]).double()).round().tolist()
+    >>> (rotation(90, 2) @ torch.tensor([1.0, 0.0]).double()).round().tolist()
     [0.0, 2.0]
     """
     cos = math.cos(math.radians(angle))
@@ -150,7 +157,7 @@ def matrix(angle: float, stretch: float) -> Tensor:
     return stretch * torch.tensor([[cos, -sin], [sin, cos]], dtype=torch.float64)
 
 
-def _matrix(letter: str, name: str, start: int) -> list[Control]:
+def _matrix_controls(letter: str, name: str, start: int) -> list[Control]:
     """Return what moves a matrix: its angle, its stretch, and what it makes of the tokens."""
     angle = Control(f"{name}_turn", f"W_{letter} turns by °", "whole", start, low=-180, high=180)
     stretch = Control(
@@ -159,7 +166,7 @@ def _matrix(letter: str, name: str, start: int) -> list[Control]:
     return [
         angle,
         stretch,
-        Control(name, "", "painted", (TOKENS @ matrix(start, 1).T).tolist(), check=_points),
+        Control(name, "", "painted", (TOKENS @ rotation(start, 1).T).tolist(), check=_points),
     ]
 
 

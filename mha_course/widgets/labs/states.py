@@ -27,8 +27,8 @@ def are_few(controls: Iterable[Control]) -> bool:
 def packed(lab: Any, controls: Mapping[str, Control]) -> str:
     """Draw a lab (Lab) in all its states, and return them as compressed JSON in base64.
 
-    ``panels`` are all that differ; a state has its values, and the places of its panels. ``lands``
-    says in which state a move ends that sets other controls too.
+    ``panels`` are all that differ; a state has its values, and the places of its panels.
+    ``outcomes`` says in which state a move ends that sets other controls too.
     """
     start = lab.values
     drawn: dict[str, int] = {}
@@ -57,8 +57,8 @@ def packed(lab: Any, controls: Mapping[str, Control]) -> str:
                     end = json.dumps(_written(controls, waiting[-1]))
                     moves.append((place, name, json.dumps(control.write(option)), end))
     lab.values = start
-    lands = {f"{place} {name} {value}": places[end] for place, name, value, end in moves}
-    table = {"panels": list(map(json.loads, drawn)), "states": states, "lands": lands}
+    outcomes = {f"{place} {name} {value}": places[end] for place, name, value, end in moves}
+    table = {"panels": list(map(json.loads, drawn)), "states": states, "outcomes": outcomes}
     text = json.dumps(table, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
