@@ -1,7 +1,5 @@
 """The labs in JupyterLab: every control by mouse and by key, and what becomes of errors."""
 
-import re
-
 import numpy as np
 import pytest
 from players import stays_inside
@@ -12,8 +10,6 @@ import torch
 from mha_course import example
 from mha_course.lessons.l03_scaling.lab import ScalingLab
 from mha_course.lessons.l04_softmax.lab import SoftmaxLab
-from mha_course.lessons.l05_weighted_sum.lab import WeightedSumLab
-from mha_course.lessons.l07_multi_head_attention.lab import SplitLab
 from mha_course.lessons.l10_positions.lab import RotaryLab
 from mha_course.widgets import MaskLab
 torch.set_num_threads(1)
@@ -25,11 +21,9 @@ ALL = [
     "ScalingLab()",
     "SoftmaxLab(scores, cat.tokens, word='it')",
     "MaskLab(scores, cat.tokens)",
-    "WeightedSumLab()",
-    "SplitLab()",
     "RotaryLab()",
 ]
-MASK, SUM = 2, 3
+MASK = 2
 # Returns where marks stand that turn the direction of text.
 TURNING = """() => [...document.querySelectorAll('.mha-lab *')].filter((node) => {
   const texts = [...node.attributes].map((one) => one.value);
@@ -130,40 +124,6 @@ def test_painting_by_mouse_and_by_keys(labs):
     assert "sees everything" in lab.locator("[aria-live]").inner_text()
 
 
-def test_bars_by_mouse_and_by_keys(labs):
-    page = labs([SETUP, ALL[SUM + 1]])
-    lab = the(page, 0)
-    lab.scroll_into_view_if_needed()
-    track = lab.locator(".track").nth(1).bounding_box()
-    page.mouse.move(track["x"] + 0.2 * track["width"], track["y"] + 5)
-    page.mouse.down()
-    page.mouse.move(track["x"] + 0.7 * track["width"], track["y"] + 5, steps=15)
-    page.mouse.up()
-    told = settled(lab)
-    shares = [float(x) for x in re.findall(r"(?:cat|hungry|ate|chased|dogs) (\d\.\d+)", told)]
-    assert shares[1] == pytest.approx(0.7, abs=0.02)
-    assert sum(shares) == pytest.approx(1, abs=0.03)
-    assert "inside the hull" in told
-    row = lab.locator(".track input").nth(1)
-    for key, share in (
-        ("End", 1.0),
-        ("ArrowLeft", 0.99),
-        ("PageDown", 0.89),
-        ("Home", 0.0),
-        ("ArrowUp", 0.01),
-    ):
-        page.keyboard.press(key)
-        assert f"hungry {share:.2f}" in settled(lab)
-        assert row.get_attribute("aria-valuetext") == f"hungry {share:.2f}"
-    lab.get_by_label("let weights be negative").check()
-    settled(lab)
-    row.focus()
-    page.keyboard.press("End")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Home")
-    assert "outside the hull" in settled(lab)
-
-
 def test_tips_by_mouse_and_by_keys(labs):
     page = labs(["from mha_course.widgets import PlaneLab", "PlaneLab()"])
     lab = the(page, 0)
@@ -197,12 +157,7 @@ def test_words_from_people_and_every_width(labs):
     # one leans over the last ones
     many = "['W' * 8 if n in (0, 9, 29) else f't{n}' for n in range(32)]"
     calls = [f"SoftmaxLab(torch.eye(5), {tokens})", f"MaskLab(torch.eye(5), {tokens})"]
-    calls += [
-        "WeightedSumLab()",
-        "SplitLab()",
-        "ScalingLab()",
-        f"SoftmaxLab(100 * torch.eye(32), {many})",
-    ]
+    calls += ["ScalingLab()", f"SoftmaxLab(100 * torch.eye(32), {many})"]
     page = labs([SETUP, *calls])
     page.evaluate("jupyterapp.commands.execute('application:toggle-left-area')")
     for width in (480, 800, 1280, 1920):

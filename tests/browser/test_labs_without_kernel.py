@@ -9,12 +9,11 @@ from browsing import MOVE
 from labs import LABS
 from widget_cases import START, call_of
 
-from mha_course.lessons.l05_weighted_sum import lab as weighted_sum
 from mha_course.widgets.labs import panels, plane
 from mha_course.widgets.labs.ablation import SENTENCES
 
 # Labs whose states are in a table.
-TABLES = ("ProbeLab", "ScalingLab", "SplitLab", "TilingLab", "AblationLab")
+TABLES = ("ProbeLab", "ScalingLab", "TilingLab", "AblationLab")
 # Returns the state once what was asked is answered.
 STATE = (
     "async () => { await new Promise((done) => setTimeout(done, 150)); return model.state.state }"
@@ -88,13 +87,12 @@ def assert_alike(ours, theirs):
     [
         ("PlaneLab", {}),
         ("PlaneLab", {"projections": True}),
-        ("WeightedSumLab", {}),
         ("RotaryLab", {}),
         ("PatchLab", {}),
     ],
 )
 def test_a_page_computes_what_python_does(name, options, widget_page, monkeypatch):
-    for module in (panels, plane, weighted_sum):
+    for module in (panels, plane):
         monkeypatch.setattr(module, "plain", unrounded)
     lab = LABS[name](**options) if options else make(name)
     start = lab.text
@@ -184,23 +182,6 @@ def test_a_lab_with_too_many_states_needs_a_kernel():
     assert LABS["SoftmaxLab"](scores, ["a", "b", "c"]).without_kernel() is None
     assert LABS["CacheLab"]().without_kernel() is None
     assert LABS["RotaryLab"](rope=lambda x, at, base: x).without_kernel() is None
-
-
-def test_what_stands_below_a_lab_stays_where_it_is(widget_page):
-    lab = LABS["SplitLab"]()
-    page = widget_page(lab, width=1016)
-    slider = page.locator(".controls input")
-
-    def height_at(place):
-        slider.evaluate(
-            "(one, to) => { one.value = to; one.dispatchEvent(new Event('input')); }", place
-        )
-        page.evaluate(STATE)
-        return page.evaluate("document.querySelector('.mha-lab').offsetHeight")
-
-    highest = height_at(7)
-    assert highest >= height_at(6)
-    assert height_at(0) == highest
 
 
 def test_the_axis_of_shares_is_fixed_and_the_bytes_are_a_straight_line(widget_page):

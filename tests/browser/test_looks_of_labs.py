@@ -42,10 +42,6 @@ LESSONS = {
     "3": (LABS["ScalingLab"], {"divide_by": "√D"}),
     "4, softmax": (lambda: LABS["SoftmaxLab"](SCORES, CAT.tokens, word="it"), {"shift": 10}),
     "4, masks": (lambda: LABS["MaskLab"](SCORES, CAT.tokens, conventions=False), {"n": 9}),
-    "5": (LABS["WeightedSumLab"], {"free": True}),
-    "7": (LABS["SplitLab"], {"num_heads": 24}),
-    "7, 8 heads": (LABS["SplitLab"], {"num_heads": 8}),
-    "7, 12 heads": (LABS["SplitLab"], {"num_heads": 12}),
     "8": (short_mask, {"preset": "window"}),
     "10": (LABS["RotaryLab"], {"distance": 40}),
     "10, yours": (lambda: LABS["RotaryLab"](rope=lambda x, at, base=1e4: x), {"position": 120}),
@@ -168,16 +164,6 @@ def test_what_is_hidden_is_hatched_and_what_is_to_come_is_not(widget_page):
 
 
 def test_labels_that_do_not_fit_leave(widget_page):
-    lab = LABS["SplitLab"]()
-    for heads in (1, 2, 4, 8, 24):
-        lab.set(num_heads=heads)
-        page = widget_page(lab, width=WIDTH)
-        for part in page.locator(".shares-bar .part").all():
-            text = part.inner_text()
-            assert text in ("", part.get_attribute("title"))
-            assert "." not in part.get_attribute("title")
-            assert part.evaluate("one => one.scrollWidth - one.clientWidth") <= 0
-            assert text or heads > 4
     page = widget_page(LABS["AblationLab"](ablated=["L1 H1"]), width=WIDTH)
     for part in page.locator(".shares-bar .part").all():
         name = part.get_attribute("title").rpartition(" ")[0]

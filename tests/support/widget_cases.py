@@ -40,7 +40,6 @@ GIVEN = {
 }
 # What the browser moves in a lab, where its first control changes nothing that can be read.
 MOVED_IN_LABS = {
-    "WeightedSumLab": {"weights": [0.1, 0.1, 0.1, 0.1, 0.6]},
     "PlaneLab": {"length": 1.5},
 }
 

@@ -17,9 +17,6 @@ from mha_course.lessons.l03_scaling import lab as scaling_lab
 from mha_course.lessons.l03_scaling import scaling
 from mha_course.lessons.l03_scaling.lab import ScalingLab
 from mha_course.lessons.l04_softmax.lab import SoftmaxLab
-from mha_course.lessons.l05_weighted_sum.lab import TOKENS as WORDS
-from mha_course.lessons.l05_weighted_sum.lab import VALUES, WeightedSumLab, inside
-from mha_course.lessons.l07_multi_head_attention.lab import SplitLab
 from mha_course.widgets import MaskLab, PlaneLab
 from mha_course.widgets.labs.mask import BY_HAND, COURSE, FINITE, PRESETS
 from mha_course.widgets.labs.plane import REACH, TARGET
@@ -102,28 +99,28 @@ def test_the_static_figure_has_all_panels_and_follows(name):
 
 
 @pytest.mark.parametrize(
-    "sent", [{"nothing": 1}, {"num_heads": 99}, {"num_heads": "2"}, {"num_heads": -1}, None, 7]
+    "sent", [{"nothing": 1}, {"head_dim": 99}, {"head_dim": "2"}, {"head_dim": -1}, None, 7]
 )
 def test_nonsense_from_the_browser_is_told_in_place(sent):
-    lab = SplitLab()
+    lab = ScalingLab()
     before = lab.state["panels"]
     lab.event = {"serial": 1, "moved": sent}
     assert lab.state["trouble"]
     assert lab.state["panels"] == before
-    assert not ask(lab, num_heads=0)["trouble"]
+    assert not ask(lab, head_dim=0)["trouble"]
 
 
 def test_an_answer_names_its_event():
-    lab = SplitLab()
-    event = {"serial": 5, "moved": {"num_heads": 2}}
+    lab = ScalingLab()
+    event = {"serial": 5, "moved": {"head_dim": 2}}
     # JupyterLab may report in another thread
     thread = threading.Thread(target=lambda: lab.set_trait("event", event))
     thread.start()
     thread.join()
-    assert lab.values["num_heads"] == 3
-    assert (lab.state["serial"], lab.state["values"]) == (5, {"num_heads": 2})
-    lab.set(num_heads=1)
-    assert (lab.state["serial"], lab.state["values"]) == (5, {"num_heads": 0})  # no event's answer
+    assert lab.values["head_dim"] == scaling_lab.WIDTHS[2]
+    assert (lab.state["serial"], lab.state["values"]["head_dim"]) == (5, 2)
+    lab.set(head_dim=scaling_lab.WIDTHS[0])  # which answers no event
+    assert (lab.state["serial"], lab.state["values"]["head_dim"]) == (5, 0)
 
 
 # ---- scaling ----
@@ -251,15 +248,16 @@ def test_ones_own_softmax_that_overflows_shows_it(scores):
          "2 at dim 1 (got 1)"),
         (lambda s: ScalingLab(scores=3), "scaled_scores must be a function. expected a callable, "
                                          "got int"),
-        (lambda s: WeightedSumLab().set(weights=[0.5, "x", 0, 0, 0]),
-         "every token needs a number. expected finite numbers (5,), got [0.5, 'x', 0, 0, 0]"),
-        (lambda s: SplitLab().set(num_heads=5),
-         "num_heads has no such value. expected one of 1, 2, 3, 4, 6, 8, 12, 24, got 5"),
-        (lambda s: WeightedSumLab().set(free=3), "free is a switch. expected True or False, got 3"),
+        (lambda s: PlaneLab().set(tokens=[[0.5, "x"]]),
+         "every token needs a point. expected finite numbers (3, 2), got [[0.5, 'x']]"),
+        (lambda s: ScalingLab().set(divide_by="5"), "divide_by has no such value. expected one of "
+                                                    "'√D', 'nothing', 'D', '√C', got '5'"),
+        (lambda s: LABS["TilingLab"](s, TOKENS).set(causal=3),
+         "causal is a switch. expected True or False, got 3"),
         (lambda s: PlaneLab().set(length=math.nan), "length is a number. expected a finite "
                                                     "number, got nan"),
-        (lambda s: SplitLab().set(heads=2), "no control has this name. expected num_heads, got "
-                                            "heads"),
+        (lambda s: ScalingLab().set(heads=2), "no control has this name. expected head_dim, "
+                                              "divide_by, got heads"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(scores, make, message):
@@ -358,57 +356,6 @@ def test_painting_after_a_preset_and_a_preset_after_painting(scores):
     assert ask(lab, mask=[[1, 0]])["trouble"].startswith("MaskLab: mask must be (T, S)")
 
 
-# ---- weighted sum ----
-
-
-def test_the_context_is_weights_times_v():
-    lab = WeightedSumLab()
-    for i in range(5):
-        ask(lab, weights=[0.7 if n == i else None for n in range(5)])
-        weights = torch.tensor(lab.values["weights"], dtype=torch.float64)
-        assert float(weights[i]) == 0.7
-        assert float(weights.sum()) == pytest.approx(1)
-        assert bool((weights >= 0).all())
-        context = panel(lab, "arrows")["dots"][0]["at"]
-        assert context == pytest.approx((weights @ VALUES).tolist(), abs=1e-3)
-        near = (VALUES - weights @ VALUES).norm(dim=-1).argmin()
-        assert f"The nearest value is that of “{WORDS[near]}”" in lab.text
-        assert "inside the hull" in lab.text
-
-
-def test_the_other_weights_keep_their_proportions():
-    lab = WeightedSumLab()
-    lab.set(weights=[0.5, 0.3, 0.2, 0, 0])
-    ask(lab, weights=[0.0, None, None, None, None])
-    assert lab.values["weights"] == pytest.approx([0, 0.6, 0.4, 0, 0])
-    ask(lab, weights=[1.0, None, None, None, None])
-    ask(lab, weights=[0.4, None, None, None, None])
-    assert lab.values["weights"] == pytest.approx([0.4, *[0.15] * 4])
-
-
-def test_free_weights_leave_the_hull_and_come_back():
-    lab = WeightedSumLab()
-    lab.set(free=True)
-    ask(lab, weights=[1.5, None, None, None, None])
-    assert lab.values["weights"][1:] == pytest.approx([0.15] * 4)  # none makes room
-    assert "outside the hull" in lab.text
-    ask(lab, weights=[-1.0, None, None, None, None])
-    assert lab.values["weights"][0] == -1
-    lab.set(free=False)
-    assert sum(lab.values["weights"]) == pytest.approx(1)
-    assert "inside the hull" in lab.text
-
-
-def test_the_hull_holds_every_mixture_and_nothing_else(draw):
-    for shares in draw(50, 5).softmax(-1):
-        assert inside(shares @ VALUES, VALUES)
-    middle = VALUES.mean(0)
-    for corner, following in zip(VALUES, VALUES.roll(-1, 0), strict=True):
-        for edge in (corner, (corner + following) / 2):
-            assert inside(edge, VALUES)
-            assert not inside(middle + 1.01 * (edge - middle), VALUES)
-
-
 # ---- the plane ----
 
 
@@ -476,27 +423,6 @@ def test_projections_are_those_of_a_linear(turn, stretch):
     assert lab.values["queries_turn"] == turn
     assert lab.values["queries_stretch"] == pytest.approx(stretch)
     assert lab.state["panels"] == set_by_control
-
-
-# ---- splitting ----
-
-
-def test_splitting_changes_the_patterns_and_not_the_parameters():
-    lab = SplitLab()
-    linears = torch.nn.MultiheadAttention(24, 1).state_dict().values()
-    parameters = sum(tensor.numel() for tensor in linears)
-    for heads in lab._controls["num_heads"].options:
-        lab.set(num_heads=heads)
-        told = dict(panel(lab, "table")["rows"])
-        assert heads * int(told["D = C / H"]) == 24
-        assert told["parameters, all four Linears"] == f"{parameters:,}"
-        grid = [one for one in lab.state["panels"] if one.get("size") == "small"]
-        assert len(grid) == heads
-        q, k = (x.view(5, heads, -1).transpose(0, 1)[None] for x in (lab._q, lab._k))
-        _, weights = attention(q, k, k)
-        shown = torch.stack([tensor(one["values"]) for one in grid])
-        assert torch.allclose(shown, weights[0], atol=1e-3)
-        assert torch.equal(lab.ranks(heads), torch.full((heads,), 24 // heads))
 
 
 # ---- words ----
