@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises import compare, sandbox
-from mha_course.exercises.catalogue import mistakes_of, number_of_lesson
+from mha_course.exercises.catalogue import find_exercise, mistakes_of, number_of_lesson
 from mha_course.exercises.inputs import EXAMPLE, FAR_BELOW, HIDDEN_LEAD, KINDS, OTHER_SIZES
 from mha_course.exercises.recognise import recognise
 from mha_course.exercises.report import Report
@@ -104,9 +104,9 @@ def _outcome(call: Call, at: int) -> Outcome:
 def _explain_unknown(report: Report, call: Call, fault: Fault) -> Report:
     """Tell of a mistake without a name where the answer is right, and what may be wrong."""
     exercise = call.exercise
-    cases = [exercise.draw(kind, **EXAMPLE) for kind in _ALL_FORMS]
-    of_type = fault.stage == Stage.TYPE
-    if not of_type and not attempt(exercise, call.answer, cases, WITH_GRADIENTS).fault:
+    if fault.stage != Stage.TYPE and _is_right_at(call, **EXAMPLE):
+        if _is_right_at(call):  # so it is the numbers of this case, and not its sizes
+            return _named_by(report, Stage.LARGE_NUMBERS)
         text = f"{fault.message} With the sizes of the lessons' example, C = 48 and D = 12, it is "
         return _by_stage(exercise, fault._replace(stage=Stage.SIZES, message=f"{text}right."))
     if fault.result:
@@ -115,6 +115,12 @@ def _explain_unknown(report: Report, call: Call, fault: Fault) -> Report:
         stage, sentence = _first_wrong_step(exercise, call.answer)
         return replace(report, stage=stage, message=f"{fault.message} {sentence}")
     return report
+
+
+def _is_right_at(call: Call, **sizes: int) -> bool:
+    """Return whether an answer is right for ordinary numbers in these sizes, or in others."""
+    cases = [call.exercise.draw(kind, **sizes) for kind in _ALL_FORMS]
+    return attempt(call.exercise, call.answer, cases, WITH_GRADIENTS).fault is None
 
 
 def _first_wrong_step(exercise: Exercise, answer: Any) -> tuple[str, str]:
@@ -177,9 +183,13 @@ def _in_sizes_of(x: Any, drawn: Any) -> Any:
 
 def _by_stage(exercise: Exercise, fault: Fault) -> Report:
     """Report a fault by the mistake that is made at its stage, if there is one."""
-    report = _report(exercise, fault)
-    for mistake in mistakes_of(exercise.name):
-        if mistake.stage == fault.stage and mistake.belongs_to(exercise):
+    return _named_by(_report(exercise, fault), fault.stage)
+
+
+def _named_by(report: Report, stage: Stage) -> Report:
+    """Name the mistake that is made at a stage, if there is one."""
+    for mistake in mistakes_of(report.name):
+        if mistake.stage == stage and mistake.belongs_to(find_exercise(report.name)):
             return _named(report, [mistake])
     return report
 

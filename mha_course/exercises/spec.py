@@ -66,6 +66,7 @@ class Stage(StrEnum):
     NAN_GRADIENT = "nan gradient"
     RULE = "rule"
     SIZES = "sizes"
+    LARGE_NUMBERS = "large numbers"
 
     @property
     def compares_numbers(self) -> bool:

@@ -175,6 +175,7 @@ MISTAKES = [
         softmax=lambda z: z.exp() / z.exp().sum(-1, keepdim=True),
         only=("softmax",),
     ),
+    mistake("softmax-unstable/shift", stage="large numbers", only=("softmax",)),
     mistake(
         "entropy-log-of-zero",
         entropy=[
