@@ -130,7 +130,7 @@ def as_row_and_column_names(
 
 
 def as_hidden(place: str, mask: Any, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Turn True = may attend into True = do not draw, which is how seaborn means it."""
+    """Turn True = may attend into True = hidden, for every weight."""
     if mask is None:
         return np.zeros(shape, dtype=bool)
     allowed = np.asarray(_as_arrays(mask))

@@ -10,20 +10,11 @@ import torch
 from mha_course import example
 from mha_course.lessons.l03_scaling.lab import ScalingLab
 from mha_course.lessons.l04_softmax.lab import SoftmaxLab
-from mha_course.lessons.l10_positions.lab import RotaryLab
 from mha_course.widgets import MaskLab
 torch.set_num_threads(1)
 cat = example.load()
 scores = cat.mha.steps(cat.x).scaled_scores[0, 1]
 """
-ALL = [
-    SETUP,
-    "ScalingLab()",
-    "SoftmaxLab(scores, cat.tokens, word='it')",
-    "MaskLab(scores, cat.tokens)",
-    "RotaryLab()",
-]
-MASK = 2
 # Returns where marks stand that turn the direction of text.
 TURNING = """() => [...document.querySelectorAll('.mha-lab *')].filter((node) => {
   const texts = [...node.attributes].map((one) => one.value);
@@ -38,16 +29,14 @@ def labs(lab_page):
     """Show labs in JupyterLab; what goes to the console as an error fails the test."""
     told = []
 
-    def show(cells=ALL, number=None, **options):
-        page = lab_page(cells, **options)
+    def show(cells):
+        page = lab_page(cells)
         page.on(
             "console",
             lambda message: told.append(message.text) if message.type == "error" else None,
         )
-        count = number or len(cells) - 1
-        page.wait_for_function(
-            f"document.querySelectorAll('.mha-lab[data-serial]').length === {count}"
-        )
+        drawn = f"document.querySelectorAll('.mha-lab[data-serial]').length === {len(cells) - 1}"
+        page.wait_for_function(drawn)
         page.wait_for_timeout(1700)  # until the last one has come into view
         return page
 
@@ -77,7 +66,7 @@ def settled(lab):
 
 
 def test_painting_by_mouse_and_by_keys(labs):
-    page = labs([SETUP, ALL[MASK + 1]])
+    page = labs([SETUP, "MaskLab(scores, cat.tokens)"])
     lab = the(page, 0)
     board = lab.locator(".paint")
     board.scroll_into_view_if_needed()

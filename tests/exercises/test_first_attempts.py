@@ -340,6 +340,12 @@ WRONG = [
         h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1)),
     ("attention_scores", "key-all-axes-reversed", lambda q, k: q @ k.T),
     ("attention_scores", "key-transposed-wrong-axes", lambda q, k: q @ k.transpose(1, 2)),
+    *(("softmax", "softmax-unstable", lambda z, shift=shift: (e := (z - shift(z)).exp()) / e.sum(
+        -1, keepdim=True)) for shift in (
+            lambda z: z.mean(-1, keepdim=True), lambda z: z.amin(-1, keepdim=True),
+            lambda z: z[..., :1], lambda z: (z - 80).relu())),
+    ("softmax", "softmax-unstable", lambda z: (z.exp() / z.exp().sum(-1, keepdim=True)).nan_to_num()
+        ),
     ("masked_softmax", "nan-gradient", lambda z, m: (
         z + torch.zeros_like(z).masked_fill(~m, -math.inf)).softmax(-1).nan_to_num(0.0)),
     ("build_subtractor", "heads-exchanged", subtractor(signs=(-1.0, 1.0))),
@@ -498,8 +504,6 @@ SAID = [
     ("scaled_scores", lambda q, k: q @ k.mT / torch.sqrt(q.size(-1)), "Write math.sqrt(size)"),
     ("entropy", lambda w: -sum(w * math.log(w)), "use torch.exp, torch.log"),
     ("softmax", lambda z: z - z.max(-1, keepdim=True), "max along an axis returns two things"),
-    ("softmax", lambda z: (e := (z - z.mean(-1, keepdim=True)).exp()) / e.sum(-1, keepdim=True),
-        "of 10 000 and more"),
     ("self_attention", lambda *a: solutions.self_attention(*a)[::-1], "Result 0 (context) has "
                                                                       "shape (2, 7, 7)"),
     ("multi_head_attention", asks_the_mask, "if mask is not None"),
@@ -738,6 +742,12 @@ def test_a_size_that_is_written_down_is_noticed(name, answer):
 def test_what_is_wrong_for_other_numbers_is_not_blamed_on_sizes(name, answer):
     report = check(name, answer)
     assert (report.status, report.stage, report.mistake) == ("wrong", "sizes", None)
+
+
+def test_what_is_wrong_for_small_scores_alone_is_not_blamed_on_sizes():
+    report = check("masked_softmax", lambda z, m: z.masked_fill(~m, -100.0).softmax(-1) * m)
+    assert (report.status, report.stage, report.mistake) == ("wrong", "values", None)
+    assert "scores near -1,000" in report.message
 
 
 @pytest.mark.parametrize(

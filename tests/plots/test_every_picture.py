@@ -51,8 +51,6 @@ MATRICES = (
 )
 ONE_PANEL = {
     "bars": lambda ax: plots.bars([1, 2], ["it", "cat"], ax=ax),
-    "alignment": lambda ax: alignment(["the", "old", "fox"], ["foxu", "oldem"], (2, 1), ax=ax),
-    "cross_attention": lambda ax: cross_attention(5, 7, ax=ax),
     "curves": lambda ax: plots.curves([1, 2], {"a": [1, 2]}, xlabel="x", ylabel="y", ax=ax),
     "heatmap": lambda ax: plots.heatmap(torch.eye(15), queries=WORDS, title="head 1", ax=ax),
     "learning_curves": lambda ax: plots.learning_curves({"a": [1.0] * 20}, ax=ax),
@@ -71,6 +69,8 @@ STAGES = {
     for name, tensor in vars(MultiHeadAttention(48, 4).requires_grad_(False).steps(X)).items()
 }
 SEVERAL = {
+    "alignment": lambda: alignment(["the", "old", "fox"], ["foxu", "oldem"], (2, 1)),
+    "cross_attention": lambda: cross_attention(5, 7),
     "attention_scene": lambda: attention_scene(STAGES, WORDS, head=1, follow=12),
     "attention_overlay": lambda: attention_overlay(
         X[0, :12].view(3, 12, 16).sigmoid(), {"a": torch.ones(12)}, (3, 4)

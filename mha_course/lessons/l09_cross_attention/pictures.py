@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
 
 from mha_course.plots.diagrams import Point, arrow
 from mha_course.plots.figures import (
@@ -26,11 +27,12 @@ from mha_course.tracing.records import color as axis_color
 WIDTH = 4  # numbers of a token that are drawn
 
 
-def alignment(source: Sequence[str], target: Sequence[str], places: Sequence[int]) -> Axes:
+def alignment(source: Sequence[str], target: Sequence[str], places: Sequence[int]) -> Figure:
     """Write source above target, and draw a line from each word of target to its place in source;
     the longest is highlighted.
     """
-    ax = new_figure(9, 1.7).subplots()
+    figure = new_figure(9, 1.7)
+    ax = figure.subplots()
     step = (len(source) - 1) / (len(target) - 1)
     shifts = [abs(place - step * t) for t, place in enumerate(places)]
     look: dict[str, Any] = {"va": "center", "color": INK, "parse_math": False}
@@ -46,12 +48,13 @@ def alignment(source: Sequence[str], target: Sequence[str], places: Sequence[int
         ax.text(-0.8, y, name, ha="right", fontsize=TEXT, **look)
     ax.set(xlim=(-1.5, len(source) - 0.4), ylim=(-0.15, 1.15))
     ax.axis("off")
-    return ax
+    return figure
 
 
-def cross_attention(queries: int, keys: int) -> Axes:
+def cross_attention(queries: int, keys: int) -> Figure:
     """Draw cross-attention to scale, from x (T queries) to memory (S keys)."""
-    ax = new_figure(11, 4.2).subplots()
+    figure = new_figure(11, 4.2)
+    ax = figure.subplots()
     upper = keys + 4.6  # y of x and q, above memory, k and v
     middle = (4.6 + queries) / 2  # y of the weights and the context
     of_x: dict[str, Any] = {"axis": "T", "rows": queries, "color": axis_color("T")}
@@ -83,7 +86,7 @@ def cross_attention(queries: int, keys: int) -> Axes:
     arrow(ax, (mixed, -1.2), (mixed, middle + queries / 2 - 0.2))
     ax.set(xlim=(-2, 46), ylim=(-1.5, upper + queries + 2), aspect="equal")
     ax.axis("off")
-    return ax
+    return figure
 
 
 def _draw_matrix(
