@@ -163,13 +163,17 @@ def set_up() -> Path:
     stamp.write_text(want + _missing(python))
     print("The course is set up.", flush=True)
     if sys.platform == "win32" and shutil.which("nvidia-smi"):
-        lines = requirements.read_text().splitlines()
-        torch = next(line for line in lines if line.startswith("torch=="))
-        print(
-            f'To use the NVIDIA GPU: "{python}" -m pip install {torch}+cu130 --extra-index-url '
-            f"{CUDA_INDEX}"
-        )
+        _say_how_to_use_the_gpu(python, requirements)
     return python
+
+
+def _say_how_to_use_the_gpu(python: Path, requirements: Path) -> None:
+    lines = requirements.read_text().splitlines()
+    torch = next(line for line in lines if line.startswith("torch=="))
+    print(
+        f'To use the NVIDIA GPU: "{python}" -m pip install {torch}+cu130 --extra-index-url '
+        f"{CUDA_INDEX}"
+    )
 
 
 def _torch_kind() -> str:

@@ -6,7 +6,7 @@ from mha_course.plots import ACCENT
 
 def test_lines_join_words_that_belong_together_and_the_longest_stands_out():
     source = ["the", "old", "fox", "slept", "today"]
-    drawn = alignment(source, ["todri", "foxu", "oldem"], (4, 2, 1))
+    drawn = alignment(source, ["todri", "foxu", "oldem"], (4, 2, 1)).axes[0]
     at = {text.get_text(): text.get_position()[0] for text in drawn.texts}
     ends = [tuple(line.get_xdata()) for line in drawn.lines]
     pairs = [("todri", "today"), ("foxu", "fox"), ("oldem", "old")]
@@ -15,6 +15,6 @@ def test_lines_join_words_that_belong_together_and_the_longest_stands_out():
 
 
 def test_the_drawing_holds_every_cell():
-    drawn = cross_attention(5, 7)
+    drawn = cross_attention(5, 7).axes[0]
     cells = sum(matrix.get_array().size for matrix in drawn.collections)
     assert cells == 4 * (5 + 7 + 5 + 7 + 7 + 5) + 5 * 7
