@@ -16,6 +16,8 @@ def find_python():  # type: () -> list[str]
     """Return the command of an installed Python that suits, as a list; empty where there is
     none.
     """
+    if not hasattr(shutil, "which"):  # Python 2
+        return []
     check = "import sys; sys.exit(not %r <= sys.version_info[:2] < %r)" % (OLDEST, TOO_NEW)
     for version in PREFERRED:
         name, option = ("py", ["-" + version]) if os.name == "nt" else ("python" + version, [])

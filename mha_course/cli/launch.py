@@ -6,14 +6,17 @@ import argparse
 import hashlib
 import importlib.util
 import json
+import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from pathlib import Path
 
 from mha_course.questions import due_line
@@ -30,6 +33,7 @@ GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
 MISSING = """from importlib.metadata import distributions
 files = (file for each in distributions() for file in each.files or ())
 print(sum(not file.locate().exists() for file in files if file.suffix == ".py"))"""
+INSTALLED = "import sys, importlib.metadata as m; [m.version(name) for name in sys.argv[1:]]"
 SUITS = "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))"
 EXTENTS = {  # of the tests, each with what help says of it
     "fast": "the quick tests of the package alone",
@@ -137,15 +141,62 @@ def set_up() -> Path:
         )
     venv = ROOT / ".venv"
     python = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    stamp = venv / STAMP
-    unfinished = venv / "mha_course.unfinished"
     want = hashlib.sha256(requirements.read_bytes() + bytes(venv)).hexdigest()
-    finished = stamp.read_text(errors="replace") if stamp.exists() else ""
-    if finished == want + _missing(python):
+    if _read_stamp(venv) == want + _missing(python):
         return python
+    with _only_start(venv.with_name(".venv.lock")):
+        finished = _read_stamp(venv)  # which another start may have written meanwhile
+        if finished != want + _missing(python):
+            _fill(venv, python, requirements, modules_are_gone=finished.startswith(want))
+            # With what is missing now: some package may list modules that it does not have.
+            (venv / STAMP).write_text(want + _missing(python))
+            print("The course is set up.", flush=True)
+            _say_how_to_use_the_gpu(python, requirements)
+    return python
+
+
+def _read_stamp(venv: Path) -> str:
+    stamp = venv / STAMP
+    return stamp.read_text(errors="replace") if stamp.exists() else ""
+
+
+@contextmanager
+def _only_start(path: Path) -> Iterator[None]:
+    """Wait until no other start sets up the course here; where files cannot be locked, go on."""
+    with path.open("w") as file:
+        try:
+            _lock(file.fileno(), wait=False)
+        except OSError:
+            print("Another start is setting up the course here. Waiting for it.", flush=True)
+            with suppress(OSError):
+                _lock(file.fileno(), wait=True)
+        yield
+
+
+def _lock(descriptor: int, *, wait: bool) -> None:
+    if sys.platform == "win32":
+        import msvcrt  # noqa: PLC0415 (Windows has no other)
+
+        while True:
+            try:
+                msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            except OSError:
+                if not wait:
+                    raise
+                time.sleep(1)
+            else:
+                return
+    import fcntl  # noqa: PLC0415 (Windows does not have it)
+
+    fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
+def _fill(venv: Path, python: Path, requirements: Path, *, modules_are_gone: bool) -> None:
+    """Make the environment where it is not there or broken, and install into it."""
+    unfinished = venv / "mha_course.unfinished"
     print("Setting up the course in .venv. This happens once and takes some minutes.", flush=True)
     kind = _torch_kind()
-    is_broken = unfinished.exists() or finished.startswith(want)
+    is_broken = unfinished.exists() or modules_are_gone
     has_pip = _runs(python, "-m", "pip", "--version")
     if is_broken or not has_pip or not _runs(python, "-c", SUITS):
         _require_disk(GIB_NEEDED[kind])
@@ -158,16 +209,20 @@ def set_up() -> Path:
             "pip could not install the requirements; its lines above say why. fix: check the "
             "network and the disk, and run the same command again"
         )
+    lines = requirements.read_text().splitlines()
+    names = [line.split("==")[0] for line in lines if "==" in line and not line.startswith("#")]
+    if not _runs(python, "-I", "-c", INSTALLED, *names):
+        raise SetupError(
+            f"pip installed the requirements somewhere else. expected them in {venv}, got none "
+            "there, fix: look for target, prefix or root in what `pip config list` prints, unset "
+            "it, and run the same command again"
+        )
     _quieten(venv)
-    # With what is missing now: some package may list modules that it does not have.
-    stamp.write_text(want + _missing(python))
-    print("The course is set up.", flush=True)
-    if sys.platform == "win32" and shutil.which("nvidia-smi"):
-        _say_how_to_use_the_gpu(python, requirements)
-    return python
 
 
 def _say_how_to_use_the_gpu(python: Path, requirements: Path) -> None:
+    if sys.platform != "win32" or not shutil.which("nvidia-smi"):
+        return
     lines = requirements.read_text().splitlines()
     torch = next(line for line in lines if line.startswith("torch=="))
     print(
@@ -185,8 +240,8 @@ def _require_disk(gib: float) -> None:
     free = shutil.disk_usage(ROOT).free / 2**30
     if free < gib:
         raise SetupError(
-            f"the disk of {ROOT} is nearly full. expected {gib} GiB free, got {free:.1f} GiB, "
-            "fix: make room and run the same command again"
+            f"the disk of {ROOT} is nearly full. expected {gib} GiB free, got "
+            f"{math.floor(100 * free) / 100:.2f} GiB, fix: make room and run the same command again"
         )
 
 
@@ -245,7 +300,7 @@ def _answers(address: str) -> bool:
     try:
         with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=3):
             return True
-    except OSError:
+    except (OSError, ValueError, HTTPException):  # such as that of a proxy with a bad address
         return False
 
 
@@ -332,6 +387,8 @@ def open_lab(python: Path, options: Sequence[str]) -> int:
         "--LabApp.custom_css=True",
         f"--ServerApp.tornado_settings={{'static_custom_path': {[STYLE]}}}",
     ]
+    if sys.platform != "win32" and os.geteuid() == 0:  # as in a container
+        settings.append("--allow-root")
     return _in_venv(python, "jupyterlab", *settings, *options)
 
 
@@ -360,20 +417,27 @@ def _in_venv(python: Path, module: str, *arguments: str, folder: Path | None = N
         environment["PYTHONPATH"] = str(ROOT)
         command.insert(1, "-P")
     process = subprocess.Popen(command, cwd=folder or ROOT, env=environment)
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            continue  # the child got it too, and decides
+    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())  # it ends with us
+    try:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                continue  # the child got it too, and decides
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _environment(python: Path) -> dict[str, str]:
     """Return the environment of what is started; it gets a home in .venv where it has none.
 
+    It imports nothing from PYTHONPATH, where another torch may lie.
+
     matplotlib keeps its settings and its list of fonts in .venv, too: those in the home folder may
     be another installation's, with fonts that are gone.
     """
     environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
+    environment.pop("PYTHONPATH", None)
     venv = python.parent.parent
     if os.access(venv, os.W_OK):
         environment["MPLCONFIGDIR"] = str(venv / "matplotlib")

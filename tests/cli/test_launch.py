@@ -4,12 +4,16 @@ import ast
 import importlib.util
 import json
 import os
+import re
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 import venv as venv_module
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pip
 import pytest
@@ -142,6 +146,28 @@ def test_an_update_without_network_leaves_what_was_there(course, light, monkeypa
     assert launch.set_up() == python
 
 
+@pytest.mark.setup
+def test_a_second_start_waits_for_the_first(course, light, capsys):
+    with launch._only_start(course / ".venv.lock"):
+        second = threading.Thread(target=launch.set_up)
+        second.start()
+        said = ""
+        while "Another start is setting up the course here." not in said:
+            said += capsys.readouterr().out
+        assert light == []
+    second.join()
+    assert len(light) == 1
+
+
+@pytest.mark.setup
+def test_a_pip_that_installs_elsewhere(course, light, monkeypatch, capsys):
+    monkeypatch.setattr(launch, "_install", lambda *_: True)
+    (course / "requirements.txt").write_text("needed==1\n")
+    launch.set_up()
+    (course / "requirements.txt").write_text("needed==1\nabsent==1\n")
+    assert "pip installed the requirements somewhere else." in message(capsys, "setup")
+
+
 def test_help_needs_no_set_up(course, capsys):
     for name in launch.COMMANDS:
         with suppress(SystemExit):
@@ -170,6 +196,15 @@ def test_no_venv_module(course, monkeypatch, capsys):
 def test_no_disk(course, monkeypatch, capsys):
     monkeypatch.setitem(launch.GIB_NEEDED, "cpu", 1e9)
     assert "is nearly full. expected 1000000000.0 GiB free" in message(capsys, "setup")
+    free = SimpleNamespace(free=int(2.4999 * 2**30))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: free)
+    monkeypatch.setitem(launch.GIB_NEEDED, "cpu", 2.5)
+    assert "expected 2.5 GiB free, got 2.49 GiB" in message(capsys, "setup")
+
+
+def test_a_proxy_with_a_bad_address_is_no_network(monkeypatch):
+    monkeypatch.setenv("https_proxy", "http://proxy:abc")
+    assert not launch._answers(launch.CPU_INDEX)
 
 
 def without_network(monkeypatch):
@@ -233,7 +268,8 @@ def test_a_file_where_the_copies_go(course, capsys):
     assert (course / "my_course").read_text() == "mine"
 
 
-def test_opening_is_local_with_the_token_on(course, started):
+def test_opening_is_local_with_the_token_on(course, started, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
     assert launch.main(["--no-browser", "--port", "9999"]) == 3
     assert started[0] == "jupyterlab"
     assert "--LabApp.default_url=/lab/tree/my_course/00_start_here.ipynb" in started
@@ -245,6 +281,7 @@ def test_opening_is_local_with_the_token_on(course, started):
         "--ContentsManager.pre_save_hook=mha_course.cli.jupyter_hooks.drop_widget_views" in started
     )
     assert "--LabApp.custom_css=True" in started
+    assert ("--allow-root" in started) == (sys.platform != "win32")
     assert f"--ServerApp.tornado_settings={{'static_custom_path': {[launch.STYLE]}}}" in started
     assert (Path(launch.STYLE) / "custom.css").is_file()
 
@@ -305,6 +342,26 @@ def test_old_pythons_can_read_what_tells_them_that_they_are_old():
         newer = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr)
         assert not [node for node in nodes if isinstance(node, newer)]
         assert not [x for x in nodes if getattr(x, "returns", None) or getattr(x, "annotation", 0)]
+
+
+def test_what_was_started_ends_with_its_launcher():
+    start = "import sys; from pathlib import Path; from mha_course.cli import launch; "
+    start += "launch._in_venv(Path(sys.executable), 'http.server', '0')"
+    unbuffered = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-c", start]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, env=unbuffered, cwd=launch.ROOT) as launcher:
+        port = int(re.search(rb"port (\d+)", launcher.stdout.readline())[1])
+        with socket.create_connection(("localhost", port)):
+            launcher.terminate()
+        launcher.wait(10)
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("localhost", port))
+
+
+def test_python_2_is_told_that_it_is_old(monkeypatch):
+    monkeypatch.delattr(shutil, "which")
+    assert entry.find_python() == []
 
 
 @pytest.mark.parametrize(("version", "word"), [((3, 8), "old"), ((3, 15), "new")])

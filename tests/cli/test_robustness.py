@@ -225,6 +225,8 @@ def test_where_there_is_no_home_settings_are_kept_with_the_course(
 ):
     program = tmp_path / "bin" / "python"
     program.parent.mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert "PYTHONPATH" not in launch._environment(program)
     assert launch._environment(program).get("HOME") == os.environ.get("HOME")
     assert launch._environment(program)["MPLCONFIGDIR"] == str(tmp_path / "matplotlib")
     assert capsys.readouterr().out == ""
