@@ -236,6 +236,17 @@ def test_a_lesson_that_does_not_exist_is_one_clear_message(command, arguments, c
     assert told.endswith("got 99, fix: choose one\n")
 
 
+def test_a_folder_that_cannot_be_written_to_is_one_clear_message(monkeypatch, capsys):
+    def refuse(folder, **_):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    assert slides.main(["--saved", "3"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("mha_course: slides: expected a folder that can be written to, got ")
+    assert "decks (Permission denied), fix: " in said
+
+
 def test_kinds_of_cells_become_what_they_say():
     def cell(kind, source, **lecture):
         return nbformat.v4.new_markdown_cell(
