@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import escape
+from html import escape, unescape
 from typing import Any
+from urllib.parse import quote
 
 from mha_course.exercises.answer_trace import trace_answer
-from mha_course.exercises.catalogue import find_exercise
+from mha_course.exercises.catalogue import FOLDERS, find_exercise
 from mha_course.exercises.hint_ladder import hint, solution, withheld
 from mha_course.exercises.live_card import live_card
 from mha_course.markup import box, heading, prose
@@ -19,6 +22,7 @@ _LOOKS = {  # title, sign and colour of each status
     "unattempted": ("Not attempted", "○", "#8c959f"),
     "error": ("Stopped with an error", "⚠", "#cf4a3c"),
 }
+_LESSON = re.compile("See lesson ([0-9]+), “([^”]+)”")
 _MANY = 3  # failures until the solution is offered
 
 
@@ -59,7 +63,18 @@ class Report:
     def content(self) -> str:
         """Write a headline, the message and the picture, in HTML."""
         title, sign, _ = _LOOKS[self.status]
-        return f"{heading(f'{sign} {title}', self.name)}<br>{prose(self.message)}{self.picture}"
+        message = _LESSON.sub(_link, prose(self.message))
+        return f"{heading(f'{sign} {title}', self.name)}<br>{message}{self.picture}"
+
+
+def _link(place: re.Match[str]) -> str:
+    """Make a link of the place in a lesson to which a message sends the learner."""
+    if "google.colab" in sys.modules:  # where a page has no others beside it
+        return place[0]
+    number, section = place.groups()
+    file = f"{[*FOLDERS][int(number)].removeprefix('l')}.ipynb"
+    anchor = quote(unescape(section).replace(" ", "-"))  # as Jupyter makes it of a heading
+    return f'See <a class="lesson" href="{file}#{anchor}">lesson {number}, “{section}”</a>'
 
 
 class _Helper:

@@ -70,6 +70,15 @@ function makeBar(send) {
   return { bar, show };
 }
 
+/** Let a link to another lesson open it in JupyterLab itself, where its address would load all of JupyterLab anew. */
+function openInLab(link) {
+  const [, folder] = /^.*?\/lab\/.*?tree\/(.*\/)?[^/]*$/.exec(decodeURI(location.pathname)) ?? [];
+  const [file] = link.getAttribute("href").split("#");
+  if (!location.pathname.includes("/lab/")) return;
+  link.dataset.commandlinkerCommand = "docmanager:open";
+  link.dataset.commandlinkerArgs = JSON.stringify({ path: `${folder ?? ""}${file}` });
+}
+
 function render({ model, el }) {
   const { html, choices = [], sends, field, details } = model.get("options");
   const trouble = make("p", "trouble");
@@ -103,6 +112,7 @@ function render({ model, el }) {
   root.append(bar, trouble, parts, fromHTML("details", details), speaker.node);
   keepKeys(root);
   el.append(root);
+  root.querySelectorAll("a.lesson").forEach(openInLab);
   // A verdict comes by itself, far from the focus: it is read out. A question is not, it waits on its page.
   if (!answers.length) speaker.speak(root.querySelector(".report strong")?.textContent ?? "");
 

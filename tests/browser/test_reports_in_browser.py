@@ -1,5 +1,7 @@
 """Reports and predictions in a JupyterLab that does not trust the notebook they are kept in."""
 
+import json
+
 import nbformat
 import pytest
 import torch
@@ -121,6 +123,8 @@ def test_a_card_brings_hints_a_trace_and_the_solution(lab_page):
     page = lab_page([DEFINED], height=1400)
     card = page.locator(".mha-card")
     card.locator("[aria-live]", has_text="Stopped with an error").wait_for(state="attached")
+    opens = json.loads(card.locator("a.lesson").get_attribute("data-commandlinker-args"))
+    assert opens["path"].endswith("00_start_here.ipynb")
     card.get_by_role("button", name="Hint", exact=True).press("Enter")
     card.get_by_text("Hint 1 of 4").wait_for()
     again = card.get_by_role("button", name="Next hint")

@@ -1,8 +1,11 @@
 """The card of a check: its buttons do what the calls do, and say what goes wrong."""
 
+import re
 import sys
 from html import escape
+from urllib.parse import unquote
 
+import lessons
 import pytest
 import torch
 from IPython.core.formatters import DisplayFormatter
@@ -30,6 +33,22 @@ def stopping(x):
     doubled = x * 2
     tripled = doubled + x
     return tripled @ x
+
+
+def test_the_place_that_a_message_names_is_a_link_to_it(monkeypatch):
+    report = check("split_heads", lambda x, h: x.view(x.size(0), h, x.size(1), -1))
+    for html in (report.content(), report._repr_html_()):
+        file, anchor, words = re.search(
+            '<a class="lesson" href="(.*?)#(.*?)">(.*?)</a>', html
+        ).groups()
+        heading = unquote(anchor).replace("-", " ")
+        assert words == f"lesson 2, “{heading}”"
+        cells = lessons.read(lessons.LESSONS[2]).cells
+        assert lessons.LESSONS[2].name == file
+        assert any(cell.source.startswith(f"## {heading}") for cell in cells)
+    assert f"See {words}" in report.message
+    monkeypatch.setitem(sys.modules, "google.colab", sys)
+    assert "<a " not in report.content()
 
 
 def test_hints_are_those_of_the_call_and_end_with_the_solution():
