@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import dis
 import inspect
+import sys
 from collections import Counter
 from dataclasses import replace
 from types import CodeType
@@ -97,6 +98,10 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
     if not record:
         return report
     progress_store.remember(name, report.status)
+    if report.status == "correct" and "ipykernel" in sys.modules:
+        from mha_course.exercises.take_home import keep  # noqa: PLC0415 (notebooks alone need it)
+
+        report = replace(report, kept=keep(name, answer))
     _failures[name] = 0 if report.status == "correct" else _failures[name] + 1
     offer = f'Stuck? hint("{name}") goes one step further.' if _failures[name] > 1 else ""
     return replace(report, offer=offer, failures=_failures[name])

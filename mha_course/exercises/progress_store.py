@@ -116,7 +116,7 @@ def progress() -> Progress:
 
     Returns: a Progress; nothing is printed or raised.
     """
-    if _switched_off():
+    if switched_off():
         return Progress(note=_OFF)
     try:
         content = kept()
@@ -151,7 +151,7 @@ def update(change: Callable[[dict[str, Any]], None]) -> None:
 
     A broken file is laid aside: people can mend what a program cannot read.
     """
-    if _switched_off():
+    if switched_off():
         return
     try:
         # Two notebooks may run in one folder: both would read the same entries, and the second to
@@ -172,7 +172,8 @@ def update(change: Callable[[dict[str, Any]], None]) -> None:
         _session.unwritable = True
 
 
-def _switched_off() -> bool:
+def switched_off() -> bool:
+    """Return whether the environment says that nothing is to be kept."""
     return os.environ.get(SWITCH, "").strip().lower() == "off"
 
 

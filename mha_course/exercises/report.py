@@ -42,6 +42,7 @@ class Report:
     mistake: str | None = None
     picture: str = ""
     offer: str = ""
+    kept: str = field(default="", compare=False)  # whether ``my_attention.py`` has it now
     failures: int = field(default=0, compare=False)  # since the last pass
     answer: Any = field(default=None, compare=False)
     # of the last call, where it was called
@@ -49,7 +50,8 @@ class Report:
 
     def __repr__(self) -> str:
         title, _, _ = _LOOKS[self.status]
-        return f"{self.name}: {title}. {self.message} {self.offer}".rstrip()
+        more = " ".join(filter(None, (self.message, self.kept, self.offer)))
+        return f"{self.name}: {title}. {more}".rstrip()
 
     def _repr_html_(self) -> str:
         offer = f"<div>{escape(self.offer)}</div>" if self.offer else ""
@@ -64,6 +66,8 @@ class Report:
         """Write a headline, the message and the picture, in HTML."""
         title, sign, _ = _LOOKS[self.status]
         message = _LESSON.sub(_link, prose(self.message))
+        if self.kept:
+            message += f"<br><small>{prose(self.kept)}</small>"
         return f"{heading(f'{sign} {title}', self.name)}<br>{message}{self.picture}"
 
 

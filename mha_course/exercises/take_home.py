@@ -1,0 +1,243 @@
+"""Keep each answer that passes in ``my_attention.py``, beside the notebook: a module to take home.
+
+An answer is copied with what it names: imports, numbers, and functions of the same notebook. Each
+exercise has a region of the file, in the order of the lessons. All other text in it stays.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import io
+import linecache
+import re
+import symtable
+import sys
+import tokenize
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib import invalidate_caches
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from filelock import FileLock
+
+from mha_course.exercises import progress_store
+from mha_course.exercises.catalogue import NAMES, number_of_lesson
+from mha_course.sources import looked_up
+
+MODULE = "my_attention"
+OPENING = '"""What I wrote in the course: every function here has passed its check."""\n'
+REGION = re.compile(r"^# region (\w+), lesson \d+\n(.*?)^# endregion\n", re.MULTILINE | re.DOTALL)
+LITERALS = (int, float, str, bool, type(None))
+# Where a function of torch or of Python is looked for that does not say whose it is.
+MODULES = ("torch", "torch.nn.functional", "torch.nn", "math")
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+class NotKeptError(Exception):
+    """Why an answer cannot be written into a file, as a clause that follows “because”."""
+
+
+@dataclass
+class Parts:
+    """What an answer needs in a file: statements by the names that they bind, needed ones first."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, value: Any, kept: dict[str, str]) -> None:
+        """Add what binds a name to a value, and first what that needs in turn.
+
+        Args: kept has the regions of the file; a name that they bind to the same text is theirs.
+        """
+        if name in self.texts:
+            return
+        if isinstance(value, ModuleType):
+            path = value.__name__
+            self.texts[name] = f"import {path}" + ("" if path == name else f" as {name}")
+        elif _is_literal(value):
+            self.texts[name] = f"{name} = {value!r}"
+        elif place := _place(value):
+            module, original = place
+            renamed = "" if original == name else f" as {name}"
+            self.texts[name] = f"from {module} import {original}{renamed}"
+        elif isinstance(value, type) or inspect.isfunction(value):
+            self._add_definition(name, value, kept)
+        else:
+            raise NotKeptError(f"it uses {name}, which is {_a(type(value).__name__)}")
+
+    def _add_definition(self, name: str, value: Any, kept: dict[str, str]) -> None:
+        text, namespace = _definition(value)
+        if name in kept and text in kept[name]:
+            return
+        self.texts[name] = ""  # so that functions which call each other come to an end
+        for other in dict.fromkeys(looked_up(text)):
+            if other in namespace and other != value.__name__:
+                self.add(other, namespace[other], kept)
+        del self.texts[name]
+        alias = "" if value.__name__ == name else f"\n\n\n{name} = {value.__name__}\n"
+        self.texts[name] = text + alias
+
+
+def keep(name: str, answer: Any) -> str:
+    """Keep an answer that passed; return a sentence on it, or nothing outside of notebooks."""
+    if not _in_notebook() or progress_store.switched_off():
+        return ""
+    try:
+        with (
+            warnings.catch_warnings(action="ignore"),
+            FileLock(f".{MODULE}.lock", timeout=progress_store.TIMEOUT),
+        ):
+            return write(name, answer, Path(f"{MODULE}.py"))
+    except NotKeptError as reason:
+        return f"It was not kept in {MODULE}.py, because {reason}."
+    except (OSError, NotImplementedError) as error:
+        return f"It could not be kept in {MODULE}.py ({error})."
+    finally:
+        sys.modules.pop(MODULE, None)  # the next import reads the new file
+        invalidate_caches()
+
+
+def write(name: str, answer: Any, file: Path) -> str:
+    """Write an answer into a file. Raises: NotKeptError, OSError."""
+    before = file.read_text(encoding="utf-8") if file.exists() else OPENING
+    said = f"It is kept in {file.name}."
+    try:
+        ast.parse(before)
+    except (SyntaxError, ValueError):
+        aside = file.with_suffix(".broken.py")
+        file.replace(aside)
+        before = OPENING
+        said += f" The old file was no Python, and is now {aside.name}."
+    regions = dict(REGION.findall(before))
+    if str(getattr(answer, "__module__", "")).startswith("mha_course."):
+        raise NotKeptError("it is the course's own")
+    parts = Parts()
+    parts.add(name, answer, {key: text for key, text in regions.items() if key != name})
+    others = REGION.sub(lambda found: "" if found[1] == name else found[0], before)
+    text = _without_clashes(parts.texts, name, others)
+    after = _with_region(before, name, text)
+    ast.parse(after)
+    part = file.with_suffix(".part")
+    part.write_text(after, encoding="utf-8")
+    part.replace(file)
+    return said
+
+
+def _in_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def _is_literal(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_is_literal, value))
+    finite = not isinstance(value, float) or value - value == 0
+    return type(value) in LITERALS and finite
+
+
+def _place(value: Any) -> tuple[str, str] | None:
+    """Return a module, and the name under which a value can be imported from it."""
+    name = getattr(value, "__name__", "")
+    for module in (getattr(value, "__module__", None), *MODULES):
+        loaded = sys.modules.get(module or "")
+        if loaded and module not in ("__main__", MODULE) and getattr(loaded, name, None) is value:
+            return str(module), name
+    return None
+
+
+def _definition(value: Any) -> tuple[str, dict[str, Any]]:
+    """Return the text of a function or class of a cell, and the names that its cell sees."""
+    value = inspect.unwrap(value)
+    functions = [value] if inspect.isfunction(value) else vars(value).values()
+    function: Any = next(filter(inspect.isfunction, functions), None)
+    code = getattr(function, "__code__", None)
+    lines = linecache.getlines(code.co_filename) if code else []
+    try:
+        nodes = ast.parse("".join(lines)).body
+    except SyntaxError:  # a cell with magics
+        nodes = []
+    for node in reversed(nodes):
+        if isinstance(node, Definition) and node.name == value.__name__:
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            if code and first <= code.co_firstlineno <= (node.end_lineno or first):
+                text = "".join(lines[first - 1 : node.end_lineno])
+                if re.search("^# (end)?region", text, re.MULTILINE):
+                    raise NotKeptError("one of its lines begins with “# region” or “# endregion”")
+                return text.rstrip() + "\n", function.__globals__
+    raise NotKeptError(f"{value.__name__} is no function or class at the top level of a cell")
+
+
+def _without_clashes(texts: dict[str, str], answer: str, others: str) -> str:
+    """Join statements; a name that others bind to another text gets a number at its end."""
+    bound = dict(_bindings(others))
+    joined = "\n\n\n".join(text.rstrip("\n") for text in _in_order(texts)) + "\n"
+    for name, text in texts.items():
+        meant = ast.dump(ast.parse(text))
+        if name != answer and bound.get(name, meant) != meant:
+            numbered = (f"{name}_{n}" for n in range(2, 1000))
+            joined = _renamed(joined, name, next(x for x in numbered if x not in {*bound, *texts}))
+    return joined
+
+
+def _in_order(texts: dict[str, str]) -> Iterator[str]:
+    """Yield imports in one block, then numbers in one, then definitions."""
+    statements = [*texts.values()]
+    imports = [text for text in statements if re.match("import |from ", text)]
+    numbers = [text for text in statements if text not in imports and "\n" not in text]
+    if imports:
+        yield "\n".join(sorted(imports))
+    if numbers:
+        yield "\n".join(numbers)
+    yield from (text for text in statements if text not in imports and text not in numbers)
+
+
+def _bindings(source: str) -> Iterator[tuple[str, str]]:
+    """Yield the names that statements bind, with the statement in a form that can be compared."""
+    for node in ast.parse(source).body:
+        dumped = ast.dump(ast.Module([node], []))
+        table = symtable.symtable(ast.unparse(node), "", "exec")
+        for symbol in table.get_symbols():
+            if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace():
+                yield symbol.get_name(), dumped
+
+
+def _renamed(source: str, old: str, new: str) -> str:
+    """Give a name of a module another name wherever it is used. Raises: NotKeptError."""
+    tables = symtable.symtable(source, "", "exec").get_children()
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        if old in table.get_identifiers() and not table.lookup(old).is_global():
+            raise NotKeptError(f"another {old} is there already")
+    in_text = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.JoinedStr)]
+    if any(old in looked_up(ast.unparse(node)) for node in in_text):  # which has tokens since 3.12
+        raise NotKeptError(f"another {old} is there already")
+    lines = source.splitlines(keepends=True)
+    tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+    for before, token, after in reversed([*zip(tokens, tokens[1:], tokens[2:], strict=False)]):
+        is_keyword = after.string == "=" and before.string in ("(", ",")
+        if token.string == old and before.string != "." and not is_keyword:
+            (row, start), (_, end) = token.start, token.end
+            lines[row - 1] = lines[row - 1][:start] + new + lines[row - 1][end:]
+    return "".join(lines)
+
+
+def _with_region(before: str, name: str, text: str) -> str:
+    """Put a region in the place of the old one, or where its lesson comes."""
+    region = f"# region {name}, lesson {number_of_lesson(name)}\n{text}# endregion\n"
+    found = list(REGION.finditer(before))
+    for old in found:
+        if old[1] == name:
+            return before[: old.start()] + region + before[old.end() :]
+    for old in found:
+        if old[1] in NAMES and NAMES.index(old[1]) > NAMES.index(name):
+            return before[: old.start()] + region + "\n\n" + before[old.start() :]
+    return before.rstrip("\n") + "\n\n\n" + region
+
+
+def _a(word: str) -> str:
+    return f"an {word}" if word[:1].lower() in "aeiou" else f"a {word}"

@@ -1,0 +1,250 @@
+"""What a learner takes home: a module that holds each answer that passed, and all that it needs."""
+
+import ast
+import linecache
+import sys
+import threading
+import time
+
+import pytest
+import torch
+
+from mha_course.exercises import check, take_home
+
+IMPORTS = "import math\nimport torch\nfrom torch.nn import functional as F\n"
+SCORES = "def attention_scores(q, k):\n    return q @ k.mT\n"
+SOFTMAX = """
+LOW = -1e4
+
+def largest(z):
+    return z.amax(-1, keepdim=True)  # of a row
+
+def softmax(scores):
+    '''Turn rows into shares.'''
+    exponentials = (scores - largest(scores)).clamp(min=LOW).exp()
+    return exponentials / exponentials.sum(-1, keepdim=True)
+"""
+
+
+@pytest.fixture
+def notebook():
+    """Run cells as a kernel does: their sources can be found again, and they share their names."""
+    names, files = {"__name__": "__main__"}, []
+
+    def run(*cells):
+        for cell in cells:
+            files.append(f"<cell {len(files)} of {id(names)}>")
+            linecache.cache[files[-1]] = (len(cell), None, cell.splitlines(True), files[-1])
+            exec(compile(cell, files[-1], "exec"), names)
+        return names
+
+    yield run
+    for file in files:
+        del linecache.cache[file]
+
+
+def loaded(file):
+    """Import a module anew, as another notebook does."""
+    names = {"__name__": take_home.MODULE}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    return names
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "my_attention.py"
+
+
+def test_an_answer_brings_what_it_names_and_comes_in_the_order_of_lessons(notebook, file):
+    names = notebook(IMPORTS, SOFTMAX, SCORES)
+    for name in ("softmax", "attention_scores"):
+        assert take_home.write(name, names[name], file) == "It is kept in my_attention.py."
+    text = file.read_text()
+    assert text.index("region attention_scores, lesson 3") < text.index("region softmax, lesson 4")
+    assert "# of a row" in text
+    assert "'''Turn rows into shares.'''" in text
+    for name in ("softmax", "attention_scores"):
+        assert check(name, loaded(file)[name], record=False).status == "correct"
+
+
+def test_an_older_version_is_replaced_and_all_other_text_stays(notebook, file):
+    take_home.write("softmax", notebook(IMPORTS, SOFTMAX)["softmax"], file)
+    mine = "\n\nPLANS = 'to read again'  # mine\n"
+    file.write_text(file.read_text() + mine)
+    again = "def softmax(scores):\n    return F.normalize((scores - 3).exp(), p=1, dim=-1)\n"
+    take_home.write("softmax", notebook(again)["softmax"], file)
+    text = file.read_text()
+    assert text.count("def softmax") == 1
+    assert "largest" not in text
+    assert text.endswith(mine)
+    assert torch.allclose(loaded(file)["softmax"](torch.eye(3)), torch.eye(3).softmax(-1))
+
+
+def test_helpers_of_one_name_and_other_texts_both_stay(notebook, file):
+    take_home.write("softmax", notebook(IMPORTS, SOFTMAX)["softmax"], file)
+    cell = """
+def largest(w):
+    return w.clamp(min=1e-30).log()  # to be multiplied
+
+def entropy(weights):
+    named = dict(largest=largest(w=weights))
+    return -(weights * named["largest"]).sum(-1)
+"""
+    take_home.write("entropy", notebook(cell)["entropy"], file)
+    names = loaded(file)
+    assert names["largest"](torch.eye(2)).shape == (2, 1)
+    assert "def largest_2(w):" in file.read_text()
+    for name in ("softmax", "entropy"):
+        assert check(name, names[name], record=False).status == "correct"
+
+
+def test_an_answer_uses_another_that_is_kept(notebook, file):
+    names = notebook(IMPORTS, SOFTMAX)
+    take_home.write("softmax", names["softmax"], file)
+    masked = """
+def masked_softmax(scores, mask):
+    open_scores = scores.masked_fill(~mask, -1e30)
+    return softmax(open_scores).masked_fill(~mask, 0.0)
+"""
+    take_home.write("masked_softmax", notebook(masked)["masked_softmax"], file)
+    assert file.read_text().count("def softmax") == 1
+    again = loaded(file)["masked_softmax"]
+    assert again(torch.zeros(2, 2), torch.eye(2).bool()).tolist() == [[1, 0], [0, 1]]
+
+
+def test_a_class_a_decorator_and_another_name(notebook, file):
+    cell = """
+from functools import wraps
+from torch import nn
+
+def doubled(fn):
+    @wraps(fn)
+    def run(*given):
+        return fn(*given)
+    return run
+
+@doubled
+def mine(q, k):
+    return q @ k.transpose(-2, -1)
+
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.scores = mine
+"""
+    names = notebook(IMPORTS, cell)
+    take_home.write("attention_scores", names["mine"], file)
+    take_home.write("MultiHeadAttention", names["MultiHeadAttention"], file)
+    kept = loaded(file)
+    assert "@doubled" in file.read_text()
+    q, k = torch.ones(2, 1, 3, 4), torch.ones(2, 1, 5, 4)
+    assert torch.equal(kept["attention_scores"](q, k), q @ k.mT)
+    assert kept["MultiHeadAttention"](24, 4).scores(q, k).shape == (2, 1, 3, 5)
+
+
+CLOSURE = (
+    "def make():\n    def inner(q, k):\n        return q @ k.mT\n    return inner\nmade = make()"
+)
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        ("made = lambda q, k: q @ k.mT", "no function or class at the top level"),
+        (CLOSURE, "no function or class at the top level"),
+        ("from functools import partial\nmade = partial(max, 1)",
+         "it uses attention_scores, which is a partial"),
+        ("table = torch.ones(3)\ndef made(q, k):\n    return q @ k.mT * table[0]",
+         "it uses table, which is a Tensor"),
+        ("def made(q, k):\n    return q @ k.mT\n# endregion\n", ""),
+        ("def made(q, k):\n    x = '''\n# endregion\n'''\n    return q @ k.mT",
+         "begins with “# region”"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_written_down_is_told(notebook, file, cell, reason):
+    made = notebook(IMPORTS, cell)["made"]
+    if not reason:
+        take_home.write("attention_scores", made, file)
+        return
+    with pytest.raises(take_home.NotKeptError, match=reason):
+        take_home.write("attention_scores", made, file)
+    assert not file.exists()
+
+
+def test_a_helper_that_cannot_be_renamed_is_told_and_nothing_is_lost(notebook, file):
+    take_home.write("softmax", notebook(IMPORTS, SOFTMAX)["softmax"], file)
+    before = file.read_text()
+    cell = "def largest(w):\n    return w\ndef entropy(weights):\n    print(f'{largest(1)}')\n"
+    with pytest.raises(take_home.NotKeptError, match="another largest is there already"):
+        take_home.write("entropy", notebook(cell)["entropy"], file)
+    assert file.read_text() == before
+
+
+def test_a_file_that_is_no_python_is_set_aside(notebook, file):
+    file.write_text("def softmax(:\n")
+    said = take_home.write("softmax", notebook(IMPORTS, SOFTMAX)["softmax"], file)
+    assert said.endswith("The old file was no Python, and is now my_attention.broken.py.")
+    assert file.with_name("my_attention.broken.py").read_text() == "def softmax(:\n"
+    assert "softmax" in loaded(file)
+
+
+@pytest.fixture
+def kernel(monkeypatch, tmp_path):
+    """A kernel in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MHA_COURSE_PROGRESS", raising=False)
+    monkeypatch.setattr(take_home, "_in_notebook", lambda: True)
+    return tmp_path
+
+
+def test_two_kernels_at_once_lose_no_answer(notebook, kernel, monkeypatch):
+    names, with_region = notebook(IMPORTS, SOFTMAX, SCORES), take_home._with_region
+
+    def slowly(*given):
+        time.sleep(0.1)
+        return with_region(*given)
+
+    monkeypatch.setattr(take_home, "_with_region", slowly)
+    pair = [
+        threading.Thread(target=take_home.keep, args=(name, names[name]))
+        for name in ("softmax", "attention_scores")
+    ]
+    for thread in pair:
+        thread.start()
+    for thread in pair:
+        thread.join()
+    assert {"softmax", "attention_scores"} <= loaded(kernel / "my_attention.py").keys()
+
+
+def test_where_nothing_can_be_written_it_is_told(notebook, kernel, monkeypatch):
+    softmax = notebook(IMPORTS, SOFTMAX)["softmax"]
+
+    def refuse(*_):
+        raise PermissionError("read-only")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(take_home, "write", refuse)
+        assert take_home.keep("softmax", softmax) == (
+            "It could not be kept in my_attention.py (read-only)."
+        )
+    monkeypatch.setenv("MHA_COURSE_PROGRESS", "off")
+    assert take_home.keep("softmax", softmax) == ""
+    assert not (kernel / "my_attention.py").exists()
+
+
+def test_a_report_says_so_and_the_next_import_has_it(notebook, kernel, monkeypatch):
+    monkeypatch.syspath_prepend(str(kernel))
+    report = check("softmax", notebook(IMPORTS, SOFTMAX)["softmax"])
+    assert report.kept == "It is kept in my_attention.py."
+    assert report.kept in report.content()
+    assert report.kept in repr(report)
+    ast.parse((kernel / "my_attention.py").read_text())
+    import my_attention  # noqa: PLC0415
+
+    assert check("softmax", my_attention.softmax, record=False).status == "correct"
+    assert check("attention_scores", max).kept == ""
+    check("attention_scores", notebook(SCORES)["attention_scores"])
+    from my_attention import attention_scores  # noqa: PLC0415
+
+    assert attention_scores(torch.ones(1, 2), torch.ones(3, 2)).shape == (1, 3)
+    del sys.modules["my_attention"]
