@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import invalidate_caches
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -93,7 +94,7 @@ def keep(name: str, answer: Any) -> str:
             return write(name, answer, Path(f"{MODULE}.py"))
     except NotKeptError as reason:
         return f"It was not kept in {MODULE}.py, because {reason}."
-    except (OSError, NotImplementedError) as error:
+    except Exception as error:  # of the file, or of objects that raise whatever they are asked
         return f"It could not be kept in {MODULE}.py ({error})."
     finally:
         sys.modules.pop(MODULE, None)  # the next import reads the new file
@@ -102,12 +103,13 @@ def keep(name: str, answer: Any) -> str:
 
 def write(name: str, answer: Any, file: Path) -> str:
     """Write an answer into a file. Raises: NotKeptError, OSError."""
-    before = file.read_text(encoding="utf-8") if file.exists() else OPENING
     said = f"It is kept in {file.name}."
     try:
+        before = file.read_text(encoding="utf-8") if file.exists() else OPENING
         ast.parse(before)
     except (SyntaxError, ValueError):
-        aside = file.with_suffix(".broken.py")
+        names = (file.with_suffix(f".broken-{n}.py") for n in count(1))
+        aside = next(name for name in names if not name.exists())
         file.replace(aside)
         before = OPENING
         said += f" The old file was no Python, and is now {aside.name}."

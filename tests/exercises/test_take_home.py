@@ -181,11 +181,14 @@ def test_a_helper_that_cannot_be_renamed_is_told_and_nothing_is_lost(notebook, f
 
 
 def test_a_file_that_is_no_python_is_set_aside(notebook, file):
-    file.write_text("def softmax(:\n")
-    said = take_home.write("softmax", notebook(IMPORTS, SOFTMAX)["softmax"], file)
-    assert said.endswith("The old file was no Python, and is now my_attention.broken.py.")
-    assert file.with_name("my_attention.broken.py").read_text() == "def softmax(:\n"
-    assert "softmax" in loaded(file)
+    softmax = notebook(IMPORTS, SOFTMAX)["softmax"]
+    for number, broken in enumerate((b"def softmax(:\n", b"\xff\n"), start=1):
+        file.write_bytes(broken)
+        said = take_home.write("softmax", softmax, file)
+        aside = file.with_name(f"my_attention.broken-{number}.py")
+        assert said.endswith(f"The old file was no Python, and is now {aside.name}.")
+        assert aside.read_bytes() == broken
+        assert "softmax" in loaded(file)
 
 
 @pytest.fixture
