@@ -18,7 +18,7 @@ QUESTIONS = {
     "heads-averaged",
     "no-split", "attention-over-batch", "tokens-joined", "merge-dim-before-heads", "cache-joined",
     "qkv-cut-along-tokens", "softmax-twice", "mask-on-queries", "rope-layout-mixed",
-    "kv-repeat-interleaved-wrongly",
+    "kv-repeat-interleaved-wrongly", "result-discarded",
 }  # fmt: skip
 
 WORDS = {"H": "heads", "D": "head width", "B": "batch"}

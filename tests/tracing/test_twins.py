@@ -1,0 +1,81 @@
+"""Programs that get a remark, each beside a right one that is like it and must get none."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from mha_course.tracing import trace
+
+B, S, H, D = 2, 6, 3, 4
+C = H * D
+TEXT = torch.randn(B, S, C), "B S C"
+HEADS = torch.randn(B, H, S, D), "B H S D"
+
+
+def kept(x):
+    found = []
+    found.extend(map(torch.relu, x))
+    return found
+
+
+def hooked(x):
+    found = []
+    layer = nn.Linear(C, C)
+    layer.register_forward_hook(lambda *call: found.append(call[-1]))
+    layer(x)
+    return found[0] * 2
+
+
+def masked_for_nothing(q):
+    scores = q @ q.mT
+    scores.masked_fill(torch.ones(S, S).triu(1).bool(), -torch.inf)
+    return scores.softmax(-1) @ q
+
+
+def masked_in_place(q):
+    scores = q @ q.mT
+    scores.masked_fill_(torch.ones(S, S).triu(1).bool(), -torch.inf)
+    return scores.softmax(-1) @ q
+
+
+def added_for_nothing(x):
+    x + 1
+    return x
+
+
+def dropped_for_nothing(x):
+    nn.Dropout(0.5)(x)
+    return x
+
+
+def compared(x):
+    torch.testing.assert_close(x, x)
+    F.relu(x, inplace=True)
+    x.unsqueeze(0).zero_()
+    return x
+
+
+# The id, the programs that get it, the right ones, and their tensors and axes in turn.
+TWINS = [
+    ("result-discarded", [added_for_nothing, dropped_for_nothing], [kept, hooked, compared], TEXT),
+    ("result-discarded", [masked_for_nothing], [masked_in_place], HEADS),
+]
+
+
+def remarks(fn, given, sizes):
+    torch.manual_seed(0)
+    found = trace(fn, *given[::2], axes=list(given[1::2]), sizes=sizes)
+    return [
+        (step.warning or step.question).partition(":")[0]
+        for step in found.steps
+        if step.warning or step.question
+    ]
+
+
+@pytest.mark.parametrize(("mistake", "wrong", "right", "given"), TWINS)
+def test_a_mistake_gets_a_remark_and_its_right_twin_gets_none(mistake, wrong, right, given):
+    for fn in wrong:
+        assert mistake in remarks(fn, given, {"H": H}), fn
+    for fn in right:
+        assert remarks(fn, given, {"H": H}) == [], fn
