@@ -52,7 +52,7 @@ import torch
 from mha_course.errors import ShapeError
 from mha_course.torch_internals import MACHINERY, Args, Kwargs
 from mha_course.tracing import guess, notes, patterns, stages
-from mha_course.tracing.axes import AxisNamer
+from mha_course.tracing.axes import Axis, AxisNamer
 from mha_course.tracing.patterns import Patterns, Sizes, Tensors, Words
 from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Operand, Source, Step
@@ -266,7 +266,15 @@ def _notes_of_run(recorder: Recorder, result: Any) -> list[str]:
         texts.append(notes.LATER)
     if sizes.get("H", 1) > 1 and not {"C", "D"} & sizes.keys():
         texts.append(notes.WIDTH_UNKNOWN)
+    axes = [axis for info in recorder.infos for axis in info.axes]
+    if "H" not in sizes and any(map(_is_cut_from_width, axes)):
+        texts.append(notes.HEADS_UNKNOWN)
     return texts
+
+
+def _is_cut_from_width(axis: Axis) -> bool:
+    whole = axis[0].whole if len(axis) == 1 else None
+    return whole is not None and whole.name == "C" and axis[0].stride > 1
 
 
 def _settle(remarks: dict[int, Remark], steps: Sequence[Step]) -> dict[int, Remark]:

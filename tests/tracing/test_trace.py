@@ -22,6 +22,7 @@ from mha_course import models, variants
 from mha_course.attention import MultiHeadAttention, split_heads
 from mha_course.errors import ShapeError
 from mha_course.tracing import Comparison, recorder, trace
+from mha_course.tracing.notes import HEADS_UNKNOWN
 from mha_course.tracing.render import STAGES
 
 B, S, C, H, D = 2, 5, 24, 4, 6
@@ -659,6 +660,31 @@ def test_a_global_that_is_called_like_an_attribute_declares_nothing(x):
     holder = types.SimpleNamespace(hidden=nn.Identity())
     found = trace(lambda x: holder.hidden(x).view(2, 5, 4, 6), x, axes="B S C")
     assert found.steps[-1].axes == ("B", "S", "?", "?")
+
+
+class OfAttributes(nn.Module):
+    def __init__(self, attributes):
+        super().__init__()
+        vars(self).update(attributes)
+
+    def forward(self, x):
+        return x.view(2, 5, 4, 6)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "heads"),
+    [({"num_head": 4}, "H"), ({"cfg": {"n_heads": 4}}, "H"),
+     ({"args": types.SimpleNamespace(model={"attention": types.SimpleNamespace(nhead=4)})}, "H"),
+     ({"config": types.SimpleNamespace(num_heads=4, vision={"num_heads": 3})}, "H"),
+     ({"config": {"text": {"num_heads": 4}, "vision": {"num_heads": 3}}}, "?"), ({"h": 4}, "?"),
+     ({"cfg": nn.Module, "n_heads": True}, "?")],
+)  # fmt: skip
+def test_heads_are_read_from_attributes_and_configs_or_a_note_asks_for_them(attributes, heads, x):
+    found = trace(OfAttributes(attributes), x, axes="B S C")
+    assert found.steps[-1].axes[2] == heads
+    assert (HEADS_UNKNOWN in found.notes) == (heads == "?")
+    of_call = trace(lambda x, cfg: x.view(2, 5, 4, 6), x, attributes.get("cfg"), axes="B S C")
+    assert of_call.steps[-1].axes[2] == ("H" if isinstance(attributes.get("cfg"), dict) else "?")
 
 
 def test_heads_are_read_from_a_declared_number(x):
