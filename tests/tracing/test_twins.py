@@ -56,10 +56,51 @@ def compared(x):
     return x
 
 
+def tokens_first(x):
+    q = nn.Linear(C, C)(x).unflatten(-1, (H, D))
+    weights = torch.einsum("tbhd,sbhd->tsbh", q, q).softmax(1)
+    return torch.einsum("tsbh,sbhd->tbhd", weights, q).flatten(2)
+
+
+def tokens_first_by_bmm(x):
+    q = nn.Linear(C, C)(x).view(x.size(0), -1, D).transpose(0, 1)
+    return ((q @ q.mT).softmax(-1) @ q).transpose(0, 1).reshape(x.shape)
+
+
+def tokens_first_in_one_head(x):
+    q = x.transpose(0, 1)
+    return (q @ q.mT).softmax(-1) @ q
+
+
+def pooled_over_the_batch(x):
+    return (nn.Linear(C, 1)(x).softmax(0) * x).sum(1)
+
+
+def pooled_over_the_flat_batch(x):
+    return (nn.Linear(C, 1)(x).squeeze(-1).softmax(0)[..., None] * x).sum(1)
+
+
+def pooled(x):
+    return (nn.Linear(C, 1)(x).softmax(1) * x).sum(1)
+
+
+def contrasted(x):
+    images, texts = x[:, 0], x[:, 1]
+    return (images @ texts.T).log_softmax(0)
+
+
 # The id, the programs that get it, the right ones, and their tensors and axes in turn.
 TWINS = [
     ("result-discarded", [added_for_nothing, dropped_for_nothing], [kept, hooked, compared], TEXT),
     ("result-discarded", [masked_for_nothing], [masked_in_place], HEADS),
+    (
+        "attention-over-batch",
+        [tokens_first, tokens_first_by_bmm, tokens_first_in_one_head],
+        [contrasted],
+        TEXT,
+    ),
+    ("softmax-over-batch", [pooled_over_the_batch, pooled_over_the_flat_batch], [pooled], TEXT),
+    ("attention-over-batch", [], [tokens_first, tokens_first_by_bmm], (TEXT[0], "S B C")),
 ]
 
 

@@ -167,7 +167,11 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: Axes) -> Non
         numbers.check_triangle(call, call.first())
     if value.summed_axis == "C" and names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", C=names.sizes["C"], H=names.sizes["H"]))
-    if len(together) > 1 and len(tokens) < 2 and value.stage in SCORES:  # pixels Y*X have both
+    if label == "B" and labels.count("B") > 1 and len(labels) > 2:  # (B, B) compares sentences
+        call.warn(warnings.warn("attention-over-batch"))
+    elif label == "B" and len(tokens) == 1:  # what pools tokens
+        call.warn(warnings.ask("softmax-over-batch", dim=labels.index(tokens[0])))
+    elif len(together) > 1 and len(tokens) < 2 and value.stage in SCORES:  # pixels Y*X have both
         call.warn(warnings.warn("softmax-over-everything", axes=" and ".join(together)))
     elif len(tokens) > 1 and label in tokens[:-1]:
         call.pending[call.index] = warnings.of_softmax("softmax-over-queries", labels, tokens[-1])
