@@ -51,8 +51,8 @@ def dropped_for_nothing(x):
 
 def compared(x):
     torch.testing.assert_close(x, x)
-    F.relu(x, inplace=True)
-    x.unsqueeze(0).zero_()
+    F.relu(x.clone(), inplace=True)
+    x.clone().unsqueeze(0).zero_()
     return x
 
 
@@ -89,6 +89,19 @@ def contrasted(x):
     return (images @ texts.T).log_softmax(0)
 
 
+def pooled_over_one(x):
+    return (nn.Linear(C, 1)(x).softmax(-1) * x).sum(1)
+
+
+def added(q, k, dim):
+    scores = nn.Linear(C, 1)(torch.tanh(q[:, :, None] + k[:, None]))
+    return scores.softmax(dim).squeeze(-1) @ k
+
+
+def one_key(x):
+    return (x @ x[:, :1].mT).softmax(-1) @ x[:, :1]
+
+
 # The id, the programs that get it, the right ones, and their tensors and axes in turn.
 TWINS = [
     ("result-discarded", [added_for_nothing, dropped_for_nothing], [kept, hooked, compared], TEXT),
@@ -101,6 +114,12 @@ TWINS = [
     ),
     ("softmax-over-batch", [pooled_over_the_batch, pooled_over_the_flat_batch], [pooled], TEXT),
     ("attention-over-batch", [], [tokens_first, tokens_first_by_bmm], (TEXT[0], "S B C")),
+    (
+        "softmax-over-one",
+        [pooled_over_one, lambda x: added(x[:, :2], x, -1)],
+        [pooled, one_key, lambda x: added(x[:, :2], x, 2)],
+        TEXT,
+    ),
 ]
 
 

@@ -155,7 +155,6 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: Axes) -> Non
         info.stage = "scores"
     labels = [names.label(one) for one in axes]
     tokens = [names.label(one) for one in axes if names.is_token(one)]
-    together = [factor.name for factor in axis if names.is_token((factor,))]
     result.softmax_step = call.index
     if value.stage == "weights" and value.softmax_axis == label:
         call.warn(warnings.warn("softmax-twice"))
@@ -167,18 +166,32 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: Axes) -> Non
         numbers.check_triangle(call, call.first())
     if value.summed_axis == "C" and names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", C=names.sizes["C"], H=names.sizes["H"]))
-    if label == "B" and labels.count("B") > 1 and len(labels) > 2:  # (B, B) compares sentences
-        call.warn(warnings.warn("attention-over-batch"))
-    elif label == "B" and len(tokens) == 1:  # what pools tokens
-        call.warn(warnings.ask("softmax-over-batch", dim=labels.index(tokens[0])))
-    elif len(together) > 1 and len(tokens) < 2 and value.stage in SCORES:  # pixels Y*X have both
-        call.warn(warnings.warn("softmax-over-everything", axes=" and ".join(together)))
-    elif len(tokens) > 1 and label in tokens[:-1]:
+    if len(tokens) < 2 or label == "1":
+        _check_pooling(call, axis, axes)
+    elif label in tokens[:-1]:
         call.pending[call.index] = warnings.of_softmax("softmax-over-queries", labels, tokens[-1])
-    elif len(tokens) > 1 and label not in tokens:
+    elif label not in tokens:
         mistakes = {"H": "softmax-over-heads"} | dict.fromkeys(("B", "B*H"), "softmax-over-batch")
         if label in mistakes:
             call.warn(warnings.of_softmax(mistakes[label], labels, tokens[-1]))
+
+
+def _check_pooling(call: OpCall, axis: Axis, axes: Axes) -> None:
+    """Judge a softmax of a tensor with at most one token axis, or over an axis of size 1."""
+    names = call.names
+    label, labels = names.label(axis), list(map(names.label, axes))
+    tokens = [n for n, one in enumerate(axes) if names.is_token(one)]
+    several = any(size_of(axes[n]) > 1 for n in tokens)
+    together = [factor.name for factor in axis if names.is_token((factor,))]
+    is_score = call.info(call.first()).stage in SCORES
+    if label == "B" and labels.count("B") > 1 and len(labels) > 2:  # (B, B) compares sentences
+        call.warn(warnings.warn("attention-over-batch"))
+    elif label == "B" and tokens:
+        call.warn(warnings.ask("softmax-over-batch", dim=tokens[0]))
+    elif label == "1" and several and not is_score:
+        call.warn(warnings.warn("softmax-over-one", dim=tokens[-1]))
+    elif len(together) > 1 and is_score:  # pixels Y*X have both
+        call.warn(warnings.warn("softmax-over-everything", axes=" and ".join(together)))
 
 
 SAME = """
