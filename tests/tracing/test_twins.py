@@ -102,25 +102,27 @@ def one_key(x):
     return (x @ x[:, :1].mT).softmax(-1) @ x[:, :1]
 
 
+def summed(q, dim):
+    outer = torch.einsum("bthd,bthe->bthde", q, q).cumsum(1)
+    over = torch.einsum("bthd,bthde->bthe", q, outer)
+    return over / (q * q.cumsum(dim)).sum(-1, keepdim=True)
+
+
 # The id, the programs that get it, the right ones, and their tensors and axes in turn.
 TWINS = [
     ("result-discarded", [added_for_nothing, dropped_for_nothing], [kept, hooked, compared], TEXT),
     ("result-discarded", [masked_for_nothing], [masked_in_place], HEADS),
-    (
-        "attention-over-batch",
-        [tokens_first, tokens_first_by_bmm, tokens_first_in_one_head],
-        [contrasted],
-        TEXT,
-    ),
+    ("attention-over-batch", [tokens_first, tokens_first_by_bmm, tokens_first_in_one_head],
+     [contrasted], TEXT),
     ("softmax-over-batch", [pooled_over_the_batch, pooled_over_the_flat_batch], [pooled], TEXT),
     ("attention-over-batch", [], [tokens_first, tokens_first_by_bmm], (TEXT[0], "S B C")),
-    (
-        "softmax-over-one",
-        [pooled_over_one, lambda x: added(x[:, :2], x, -1)],
-        [pooled, one_key, lambda x: added(x[:, :2], x, 2)],
-        TEXT,
-    ),
-]
+    ("softmax-over-one", [pooled_over_one, lambda x: added(x[:, :2], x, -1)],
+     [pooled, one_key, lambda x: added(x[:, :2], x, 2)], TEXT),
+    ("runs-over-heads", [F.normalize, lambda q: q.cummax(1)[0]],
+     [lambda q: F.normalize(q, dim=-1), lambda q: q.cumsum(-2)], HEADS),
+    ("runs-over-heads", [lambda q: summed(q, -2)], [lambda q: summed(q, 1)],
+     (HEADS[0].transpose(1, 2), "B S H D")),
+]  # fmt: skip
 
 
 def remarks(fn, given, sizes):

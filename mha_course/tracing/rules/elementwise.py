@@ -18,6 +18,19 @@ def same(call: OpCall) -> list[Axes]:
     return [call.axes(call.first()) for _ in call.outs]
 
 
+def along(call: OpCall) -> list[Axes]:
+    """Keep the axes of what is normalised or summed up along one; ask if these are the heads."""
+    x = call.first()
+    dim = call.arg(2 if call.op == "normalize" else 1, "dim", "axis")
+    axes = call.axes(x)
+    labels = list(map(call.names.label, axes))
+    tokens = [n for n, axis in enumerate(axes) if call.names.is_token(axis)]
+    if "D" in labels and tokens and labels[dim] == "H" and x.shape[dim] > 1:
+        best = labels.index("D") if call.op == "normalize" else tokens[0]
+        call.warn(warnings.warn("runs-over-heads", op=call.op, dim=best))
+    return same(call)
+
+
 def copied(call: OpCall) -> list[Axes]:
     """Copy into a tensor or its rows: axes written whole take the names of what was copied."""
     target = call.first()
@@ -197,7 +210,7 @@ def _check_pooling(call: OpCall, axis: Axis, axes: Axes) -> None:
 SAME = """
     contiguous clone detach to type type_as float double half bfloat16 cpu cuda bool int long
     requires_grad_ alias tril triu dropout alpha_dropout layer_norm rms_norm group_norm batch_norm
-    instance_norm normalize cumsum cumprod cummax cummin logcumsumexp sort argsort flip roll
+    instance_norm sort argsort flip roll
     zeros_like ones_like empty_like full_like rand_like randn_like randint_like data real imag conj
     resolve_conj nan_to_num checkpoint bernoulli renorm softmin relu gelu silu elu leaky_relu prelu
     selu celu mish hardtanh relu6 hardswish hardsigmoid logsigmoid softplus tanhshrink softsign
@@ -221,6 +234,7 @@ REDUCE = """
 """
 ELEMENTWISE = rules(
     (SAME, same),
+    ("normalize cumsum cumprod cummax cummin logcumsumexp", along),
     (LIKE, like),
     (REDUCE, reduced),
     ("softmax log_softmax _softmax gumbel_softmax", softmax),
