@@ -60,6 +60,7 @@ from mha_course.tracing.render import Trace
 from mha_course.tracing.rules.warnings import Remark
 from mha_course.tracing.source_lines import OWN, code_lines, statements
 
+_SPLIT = ("S", "H", "D")
 Fn = Callable[..., Any]
 
 
@@ -282,13 +283,15 @@ def _settle(remarks: dict[int, Remark], steps: Sequence[Step]) -> dict[int, Rema
     ids = [remark.id for remark in remarks.values()]
     if "heads-innermost" in ids:  # The merge undoes that order, and would be named once more.
         remarks = {i: r for i, r in remarks.items() if r.id != "merge-dim-before-heads"}
-    splits = [step.axes[-3:] for step in steps if step.op in ("view", "reshape", "unflatten")]
-    if ids.count("view-without-transpose") > 2 or ("S", "H", "D") not in splits:
-        return remarks
-    return {
-        i: r.and_also("only-one-of-qkv-wrongly-split") if r.id == "view-without-transpose" else r
-        for i, r in remarks.items()
-    }
+    splits = [step for step in steps if step.op in ("view", "reshape", "unflatten")]
+    right = {(*step.shape[:-3], step.shape[-1]) for step in splits if step.axes[-3:] == _SPLIT}
+    wrong = [i for i, remark in remarks.items() if remark.id == "view-without-transpose"]
+    # A table of biases is no third of q, k and v: it has other sizes.
+    alike = [i for i in wrong if (*steps[i].shape[:-3], steps[i].shape[-1]) in right]
+    if len(alike) < 3:
+        also = {i: remarks[i].and_also("only-one-of-qkv-wrongly-split") for i in alike}
+        return remarks | also
+    return remarks
 
 
 def _add_lines(recorder: Recorder) -> tuple[Source, ...]:
