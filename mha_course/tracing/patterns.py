@@ -281,13 +281,15 @@ def referred(fn: Callable[..., Any]) -> list[Any]:
 
 def declared(modules: Sequence[nn.Module], bound: dict[str, Any]) -> dict[str, int]:
     """Return the sizes that arguments, modules and configs declare; H_kv only if it differs."""
-    parts = [vars(part) for module in modules for part in module.modules()]
+    modules = [part for module in modules for part in module.modules()]
+    parts: list[Mapping[str, Any]] = [vars(part) for part in modules]
     configs, *nested = _configs([*parts, bound])
-    parts += [{"hidden_size": config.get("dim")} | config for config in configs]
+    parts += [{"hidden_size": config.get("dim"), **config} for config in configs]
+    levels: list[Sequence[Mapping[str, Any]]] = [[bound], parts, *nested]  # an outer one counts
     by_letter: dict[str, int] = {}
     for letter, words in DECLARED:
         values: set[int] = set()
-        for places in ([bound], parts, *nested):  # an outer one counts
+        for places in levels:
             values = values or {p[w] for p in places for w in words if _is_count(p.get(w))}
         if len(values) == 1:
             by_letter[letter] = values.pop()

@@ -320,7 +320,9 @@ OF_MISTAKES = [  # a function of a tensor of this shape, its axes, further sizes
      "reshape-across-axes: this reshape cuts across heads and head width: "),
     (lambda x: x.view(2, 5, 4, 6)[:, 0].reshape(4, 2, 6), X, "B S C", SIZES, "fold-order-mixed: "),
     (lambda x: x[:, 0].reshape(3, 16), X, "B S C", SIZES, "merge-batch-mixed: "),
-    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), X, "B S C", {}, "padding-broadcast-raw: an "
+    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), X, "B S C", {},
+        "broadcast-of-different-axes: "),
+    (lambda x: x[:, :2, 0] + x[:, :2, 0].mT, X, "B S C", {}, "padding-broadcast-raw: an "
                                                                     "axis B meets an axis S"),
     (lambda x: x[:, :2, :6].flatten(0, 1) + x.view(2, 5, 4, 6)[0, 0], X, "B S C", SIZES,
      "broadcast-of-different-axes: broadcasting laid B*S on H"),

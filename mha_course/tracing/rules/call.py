@@ -116,7 +116,8 @@ class OpCall:
         """Name an axis of two broadcast tensors; warn where only the sizes agree."""
         known, differs = self.names.unify(left, right)
         if differs or {self.names.label(left), self.names.label(right)} == {"H", "B"}:
-            self.warn(warnings.of_broadcast(self.names, left, right))
+            rows = [self.info(tensor).labels for tensor in self.tensors]
+            self.warn(warnings.of_broadcast(self.names, left, right, rows))
         return known
 
     def warn(self, remark: Remark | None, step: int | None = None) -> None:
