@@ -147,6 +147,10 @@ def from_a_table(read):
     return attend
 
 
+def copied(move):
+    return lambda q, k: torch.zeros_like(q).copy_(q).copy_(move(k))
+
+
 # The id, the programs that get it, the right ones, and their tensors and axes in turn.
 TWINS = [
     ("result-discarded", [added_for_nothing, dropped_for_nothing], [kept, hooked, compared], TEXT),
@@ -172,6 +176,11 @@ TWINS = [
     ("view-without-transpose", [from_a_table(lambda t: t.view(H, S, S))],
      [from_a_table(lambda t: t.view(S, S, H).permute(2, 0, 1))],
      (*TEXT, torch.randn(2 * S - 1, H), "R H", APART, "T S")),
+    ("joined-different-axes",
+     [lambda q, k: torch.cat([q, k], 2), lambda q, k: torch.stack([q, k]), copied(lambda k: k)],
+     [lambda q, k: torch.cat([q, k.transpose(1, 2)], 2), copied(lambda k: k.transpose(1, 2)),
+      lambda q, k: torch.stack([q, k.transpose(1, 2)])],
+     (*SQUARE, torch.randn(B, 4, 4, D), "B S H D")),
 ]  # fmt: skip
 
 

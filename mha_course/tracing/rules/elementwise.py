@@ -72,6 +72,7 @@ def _written(call: OpCall, target: Tensor, new: dict[int, Axis]) -> list[Axes]:
     axes = call.axes(target)
     for dim, axis in new.items():
         if size_of(axes[dim]) == size_of(axis):
+            call.ask_about_joined(axes[dim], axis)
             call.names.align(axes[dim], axis)
             axes[dim] = axis if call.names.label(axes[dim]) == "?" else axes[dim]
     call.info(target).learn(axes, call.names)
