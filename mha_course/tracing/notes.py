@@ -17,6 +17,10 @@ FAST_PATH = (
 WIDTH_UNKNOWN = (
     "C is not known, so heads cannot be followed: name it in a pattern, or give sizes=dict(C=…)"
 )
+HEADS_UNKNOWN = (
+    "C was cut into parts, and the number of heads is not known: if the parts are heads, give "
+    "sizes=dict(H=…)"
+)
 SIZES = (
     "in a trace, sizes of tensors are ints that know their axis: isinstance(n, int) holds, "
     "type(n) is int does not, and {} may ask for it"

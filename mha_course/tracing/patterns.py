@@ -21,7 +21,12 @@ Patterns = str | Sequence[str | None] | Mapping[str, str] | None
 Words = dict[str, tuple[str, ...]]  # by argument
 Sizes = Mapping[str, int]
 Tensors = dict[str, torch.Tensor]
-HEADS = ("num_heads", "n_heads", "n_head", "nhead", "num_attention_heads", "heads")
+HEADS = (
+    "num_heads", "n_heads", "n_head", "nhead", "num_attention_heads", "heads", "num_head",
+    "nheads", "head_num", "num_attn_heads", "attn_heads", "attention_heads",
+    "n_attention_heads", "number_of_heads",
+)  # fmt: skip
+CONFIGS = ("config", "cfg", "conf", "args", "hparams", "params", "opt")
 KV_HEADS = ("num_kv_heads", "n_kv_heads", "num_key_value_heads", "n_kv_head")
 WIDTHS = ("hidden_size", "embed_dim", "d_model", "n_embd")
 HEAD_WIDTHS = ("head_dim", "d_head", "head_size", "d_kv")
@@ -276,20 +281,39 @@ def referred(fn: Callable[..., Any]) -> list[Any]:
 
 def declared(modules: Sequence[nn.Module], bound: dict[str, Any]) -> dict[str, int]:
     """Return the sizes that arguments, modules and configs declare; H_kv only if it differs."""
-    parts = [vars(part) for module in modules for part in module.modules()]
-    configs = [vars(part["config"]) for part in parts if hasattr(part.get("config"), "__dict__")]
-    parts += [{"hidden_size": config.get("dim")} | config for config in configs]
+    modules = [part for module in modules for part in module.modules()]
+    parts: list[Mapping[str, Any]] = [vars(part) for part in modules]
+    configs, *nested = _configs([*parts, bound])
+    parts += [{"hidden_size": config.get("dim"), **config} for config in configs]
+    levels: list[Sequence[Mapping[str, Any]]] = [[bound], parts, *nested]  # an outer one counts
     by_letter: dict[str, int] = {}
     for letter, words in DECLARED:
-        values = {bound[word] for word in words if _is_count(bound.get(word))}
-        values = values or {p[w] for p in parts for w in words if w in p and _is_count(p[w])}
-        if len(values) == 1 and letter not in by_letter:
+        values: set[int] = set()
+        for places in levels:
+            values = values or {p[w] for p in places for w in words if _is_count(p.get(w))}
+        if len(values) == 1:
             by_letter[letter] = values.pop()
     if {"D_nope", "D_rope"} <= by_letter.keys():  # their sum is D; head_dim may be the second
         by_letter["D"] = by_letter["D_nope"] + by_letter["D_rope"]
     if by_letter.get("H_kv") in (None, by_letter.get("H")):
         by_letter.pop("H_kv", None)
     return by_letter
+
+
+def _configs(places: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Return the configs that modules or arguments hold, then what is nested in them, by depth."""
+    values = [place[name] for place in places for name in CONFIGS if name in place]
+    levels = []
+    for _ in range(3):
+        plain = [value for value in values if not callable(value)]  # no class and no module
+        held = [
+            value if isinstance(value, Mapping) else vars(value)
+            for value in plain
+            if isinstance(value, Mapping) or hasattr(value, "__dict__")
+        ]
+        levels.append(held)
+        values = [value for config in held for value in config.values()]
+    return levels
 
 
 def _is_count(value: Any) -> bool:

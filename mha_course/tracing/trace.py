@@ -52,7 +52,7 @@ import torch
 from mha_course.errors import ShapeError
 from mha_course.torch_internals import MACHINERY, Args, Kwargs
 from mha_course.tracing import guess, notes, patterns, stages
-from mha_course.tracing.axes import AxisNamer
+from mha_course.tracing.axes import Axis, AxisNamer
 from mha_course.tracing.patterns import Patterns, Sizes, Tensors, Words
 from mha_course.tracing.recorder import Recorder
 from mha_course.tracing.records import Operand, Source, Step
@@ -60,6 +60,7 @@ from mha_course.tracing.render import Trace
 from mha_course.tracing.rules.warnings import Remark
 from mha_course.tracing.source_lines import OWN, code_lines, statements
 
+_SPLIT = ("S", "H", "D")
 Fn = Callable[..., Any]
 
 
@@ -217,6 +218,7 @@ def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
 def _finish(recorder: Recorder, result: Any, before: Sequence[str]) -> Trace:
     names = recorder.names
     steps = recorder.steps
+    recorder.ask_about_discarded()
     remarks = _settle(recorder.pending | recorder.warnings, steps)
     texts = [*before, *recorder.notes, *_notes_of_run(recorder, result)]
     recorder.running.finish()
@@ -265,7 +267,15 @@ def _notes_of_run(recorder: Recorder, result: Any) -> list[str]:
         texts.append(notes.LATER)
     if sizes.get("H", 1) > 1 and not {"C", "D"} & sizes.keys():
         texts.append(notes.WIDTH_UNKNOWN)
+    axes = [axis for info in recorder.infos for axis in info.axes]
+    if "H" not in sizes and any(map(_is_cut_from_width, axes)):
+        texts.append(notes.HEADS_UNKNOWN)
     return texts
+
+
+def _is_cut_from_width(axis: Axis) -> bool:
+    whole = axis[0].whole if len(axis) == 1 else None
+    return whole is not None and whole.name == "C" and axis[0].stride > 1
 
 
 def _settle(remarks: dict[int, Remark], steps: Sequence[Step]) -> dict[int, Remark]:
@@ -273,13 +283,15 @@ def _settle(remarks: dict[int, Remark], steps: Sequence[Step]) -> dict[int, Rema
     ids = [remark.id for remark in remarks.values()]
     if "heads-innermost" in ids:  # The merge undoes that order, and would be named once more.
         remarks = {i: r for i, r in remarks.items() if r.id != "merge-dim-before-heads"}
-    splits = [step.axes[-3:] for step in steps if step.op in ("view", "reshape", "unflatten")]
-    if ids.count("view-without-transpose") > 2 or ("S", "H", "D") not in splits:
-        return remarks
-    return {
-        i: r.and_also("only-one-of-qkv-wrongly-split") if r.id == "view-without-transpose" else r
-        for i, r in remarks.items()
-    }
+    splits = [step for step in steps if step.op in ("view", "reshape", "unflatten")]
+    right = {(*step.shape[:-3], step.shape[-1]) for step in splits if step.axes[-3:] == _SPLIT}
+    wrong = [i for i, remark in remarks.items() if remark.id == "view-without-transpose"]
+    # A table of biases is no third of q, k and v: it has other sizes.
+    alike = [i for i in wrong if (*steps[i].shape[:-3], steps[i].shape[-1]) in right]
+    if len(alike) < 3:
+        also = {i: remarks[i].and_also("only-one-of-qkv-wrongly-split") for i in alike}
+        return remarks | also
+    return remarks
 
 
 def _add_lines(recorder: Recorder) -> tuple[Source, ...]:

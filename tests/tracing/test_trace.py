@@ -22,6 +22,7 @@ from mha_course import models, variants
 from mha_course.attention import MultiHeadAttention, split_heads
 from mha_course.errors import ShapeError
 from mha_course.tracing import Comparison, recorder, trace
+from mha_course.tracing.notes import HEADS_UNKNOWN
 from mha_course.tracing.render import STAGES
 
 B, S, C, H, D = 2, 5, 24, 4, 6
@@ -319,7 +320,9 @@ OF_MISTAKES = [  # a function of a tensor of this shape, its axes, further sizes
      "reshape-across-axes: this reshape cuts across heads and head width: "),
     (lambda x: x.view(2, 5, 4, 6)[:, 0].reshape(4, 2, 6), X, "B S C", SIZES, "fold-order-mixed: "),
     (lambda x: x[:, 0].reshape(3, 16), X, "B S C", SIZES, "merge-batch-mixed: "),
-    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), X, "B S C", {}, "padding-broadcast-raw: an "
+    (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), X, "B S C", {},
+        "broadcast-of-different-axes: "),
+    (lambda x: x[:, :2, 0] + x[:, :2, 0].mT, X, "B S C", {}, "padding-broadcast-raw: an "
                                                                     "axis B meets an axis S"),
     (lambda x: x[:, :2, :6].flatten(0, 1) + x.view(2, 5, 4, 6)[0, 0], X, "B S C", SIZES,
      "broadcast-of-different-axes: broadcasting laid B*S on H"),
@@ -659,6 +662,31 @@ def test_a_global_that_is_called_like_an_attribute_declares_nothing(x):
     holder = types.SimpleNamespace(hidden=nn.Identity())
     found = trace(lambda x: holder.hidden(x).view(2, 5, 4, 6), x, axes="B S C")
     assert found.steps[-1].axes == ("B", "S", "?", "?")
+
+
+class OfAttributes(nn.Module):
+    def __init__(self, attributes):
+        super().__init__()
+        vars(self).update(attributes)
+
+    def forward(self, x):
+        return x.view(2, 5, 4, 6)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "heads"),
+    [({"num_head": 4}, "H"), ({"cfg": {"n_heads": 4}}, "H"),
+     ({"args": types.SimpleNamespace(model={"attention": types.SimpleNamespace(nhead=4)})}, "H"),
+     ({"config": types.SimpleNamespace(num_heads=4, vision={"num_heads": 3})}, "H"),
+     ({"config": {"text": {"num_heads": 4}, "vision": {"num_heads": 3}}}, "?"), ({"h": 4}, "?"),
+     ({"cfg": nn.Module, "n_heads": True}, "?")],
+)  # fmt: skip
+def test_heads_are_read_from_attributes_and_configs_or_a_note_asks_for_them(attributes, heads, x):
+    found = trace(OfAttributes(attributes), x, axes="B S C")
+    assert found.steps[-1].axes[2] == heads
+    assert (HEADS_UNKNOWN in found.notes) == (heads == "?")
+    of_call = trace(lambda x, cfg: x.view(2, 5, 4, 6), x, attributes.get("cfg"), axes="B S C")
+    assert of_call.steps[-1].axes[2] == ("H" if isinstance(attributes.get("cfg"), dict) else "?")
 
 
 def test_heads_are_read_from_a_declared_number(x):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from mha_course.tracing.axes import Axes, Axis, AxisNamer
+from mha_course.tracing.axes import FEATURES, Axes, Axis, AxisNamer
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.warnings import Remark
 
@@ -116,8 +116,17 @@ class OpCall:
         """Name an axis of two broadcast tensors; warn where only the sizes agree."""
         known, differs = self.names.unify(left, right)
         if differs or {self.names.label(left), self.names.label(right)} == {"H", "B"}:
-            self.warn(warnings.of_broadcast(self.names, left, right))
+            rows = [self.info(tensor).labels for tensor in self.tensors]
+            self.warn(warnings.of_broadcast(self.names, left, right, rows))
         return known
+
+    def ask_about_joined(self, left: Axis, right: Axis) -> None:
+        """Ask about two axes that are laid side by side, or one over the other, by size alone."""
+        one, two = labels = [self.names.label(left), self.names.label(right)]
+        known = all(label in FEATURES or self.names.counts_tokens(label) for label in labels)
+        tokens = all(map(self.names.counts_tokens, labels))  # may be the same by another name
+        if known and not tokens and self.names.unify(left, right)[1]:
+            self.warn(warnings.ask("joined-different-axes", left=one, right=two))
 
     def warn(self, remark: Remark | None, step: int | None = None) -> None:
         """Write a warning to this step, or to an earlier one."""

@@ -18,6 +18,19 @@ def same(call: OpCall) -> list[Axes]:
     return [call.axes(call.first()) for _ in call.outs]
 
 
+def along(call: OpCall) -> list[Axes]:
+    """Keep the axes of what is normalised or summed up along one; ask if these are the heads."""
+    x = call.first()
+    dim = call.arg(2 if call.op == "normalize" else 1, "dim", "axis")
+    axes = call.axes(x)
+    labels = list(map(call.names.label, axes))
+    tokens = [n for n, axis in enumerate(axes) if call.names.is_token(axis)]
+    if "D" in labels and tokens and labels[dim] == "H" and x.shape[dim] > 1:
+        best = labels.index("D") if call.op == "normalize" else tokens[0]
+        call.warn(warnings.warn("runs-over-heads", op=call.op, dim=best))
+    return same(call)
+
+
 def copied(call: OpCall) -> list[Axes]:
     """Copy into a tensor or its rows: axes written whole take the names of what was copied."""
     target = call.first()
@@ -59,6 +72,7 @@ def _written(call: OpCall, target: Tensor, new: dict[int, Axis]) -> list[Axes]:
     axes = call.axes(target)
     for dim, axis in new.items():
         if size_of(axes[dim]) == size_of(axis):
+            call.ask_about_joined(axes[dim], axis)
             call.names.align(axes[dim], axis)
             axes[dim] = axis if call.names.label(axes[dim]) == "?" else axes[dim]
     call.info(target).learn(axes, call.names)
@@ -155,7 +169,6 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: Axes) -> Non
         info.stage = "scores"
     labels = [names.label(one) for one in axes]
     tokens = [names.label(one) for one in axes if names.is_token(one)]
-    together = [factor.name for factor in axis if names.is_token((factor,))]
     result.softmax_step = call.index
     if value.stage == "weights" and value.softmax_axis == label:
         call.warn(warnings.warn("softmax-twice"))
@@ -167,20 +180,38 @@ def _check_softmax_axis(call: OpCall, label: str, axis: Axis, axes: Axes) -> Non
         numbers.check_triangle(call, call.first())
     if value.summed_axis == "C" and names.sizes.get("H", 1) > 1:
         call.warn(warnings.warn("no-split", C=names.sizes["C"], H=names.sizes["H"]))
-    if len(together) > 1 and len(tokens) < 2 and value.stage in SCORES:  # pixels Y*X have both
-        call.warn(warnings.warn("softmax-over-everything", axes=" and ".join(together)))
-    elif len(tokens) > 1 and label in tokens[:-1]:
+    if len(tokens) < 2 or label == "1":
+        _check_pooling(call, axis, axes)
+    elif label in tokens[:-1]:
         call.pending[call.index] = warnings.of_softmax("softmax-over-queries", labels, tokens[-1])
-    elif len(tokens) > 1 and label not in tokens:
+    elif label not in tokens:
         mistakes = {"H": "softmax-over-heads"} | dict.fromkeys(("B", "B*H"), "softmax-over-batch")
         if label in mistakes:
             call.warn(warnings.of_softmax(mistakes[label], labels, tokens[-1]))
 
 
+def _check_pooling(call: OpCall, axis: Axis, axes: Axes) -> None:
+    """Judge a softmax of a tensor with at most one token axis, or over an axis of size 1."""
+    names = call.names
+    label, labels = names.label(axis), list(map(names.label, axes))
+    tokens = [n for n, one in enumerate(axes) if names.is_token(one)]
+    several = any(size_of(axes[n]) > 1 for n in tokens)
+    together = [factor.name for factor in axis if names.is_token((factor,))]
+    is_score = call.info(call.first()).stage in SCORES
+    if label == "B" and labels.count("B") > 1 and len(labels) > 2:  # (B, B) compares sentences
+        call.warn(warnings.warn("attention-over-batch"))
+    elif label == "B" and tokens:
+        call.warn(warnings.ask("softmax-over-batch", dim=tokens[0]))
+    elif label == "1" and several and not is_score:
+        call.warn(warnings.warn("softmax-over-one", dim=tokens[-1]))
+    elif len(together) > 1 and is_score:  # pixels Y*X have both
+        call.warn(warnings.warn("softmax-over-everything", axes=" and ".join(together)))
+
+
 SAME = """
     contiguous clone detach to type type_as float double half bfloat16 cpu cuda bool int long
     requires_grad_ alias tril triu dropout alpha_dropout layer_norm rms_norm group_norm batch_norm
-    instance_norm normalize cumsum cumprod cummax cummin logcumsumexp sort argsort flip roll
+    instance_norm sort argsort flip roll
     zeros_like ones_like empty_like full_like rand_like randn_like randint_like data real imag conj
     resolve_conj nan_to_num checkpoint bernoulli renorm softmin relu gelu silu elu leaky_relu prelu
     selu celu mish hardtanh relu6 hardswish hardsigmoid logsigmoid softplus tanhshrink softsign
@@ -204,6 +235,7 @@ REDUCE = """
 """
 ELEMENTWISE = rules(
     (SAME, same),
+    ("normalize cumsum cumprod cummax cummin logcumsumexp", along),
     (LIKE, like),
     (REDUCE, reduced),
     ("softmax log_softmax _softmax gumbel_softmax", softmax),

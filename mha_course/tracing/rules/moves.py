@@ -51,8 +51,18 @@ def reshape(call: OpCall) -> list[Axes]:
 
 
 def _warn_of(call: OpCall, cuts: list[Cut], rank: int) -> None:
+    value = call.info(call.first())
+    source = value.source if isinstance(value.source, int) else -1
+    earlier = call.pending.get(source)
+    orders = warnings.READ_IN_ANOTHER_ORDER.values()
+    if earlier and earlier.id in orders and rank > len(value.axes):  # its parts were no heads
+        del call.pending[source]
     for cut in cuts:
-        call.warn(warnings.of_cut(call.names, cut, rank, call.info(call.first()).from_linear))
+        remark = warnings.of_cut(call.names, cut, rank, value.from_linear)
+        if remark and remark.id in orders and remark.is_question:
+            call.pending.setdefault(call.index, remark)
+        else:
+            call.warn(remark)
 
 
 def regroup(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row = ()) -> Fit:

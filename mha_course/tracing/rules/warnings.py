@@ -18,7 +18,8 @@ QUESTIONS = {
     "heads-averaged",
     "no-split", "attention-over-batch", "tokens-joined", "merge-dim-before-heads", "cache-joined",
     "qkv-cut-along-tokens", "softmax-twice", "mask-on-queries", "rope-layout-mixed",
-    "kv-repeat-interleaved-wrongly",
+    "kv-repeat-interleaved-wrongly", "result-discarded",
+    "softmax-over-one", "runs-over-heads",
 }  # fmt: skip
 
 WORDS = {"H": "heads", "D": "head width", "B": "batch"}
@@ -184,21 +185,30 @@ def _written(names: AxisNamer, factor: Factor) -> str:
     return WORDS.get(factor.name, factor.name)
 
 
-def of_broadcast(names: AxisNamer, left: Axis, right: Axis) -> Remark:
-    """Name the mistake where broadcasting laid one axis on another."""
+def of_broadcast(
+    names: AxisNamer, left: Axis, right: Axis, rows: Sequence[Sequence[str]] = ()
+) -> Remark:
+    """Name the mistake where broadcasting laid one axis on another.
+
+    Args: ``rows``, the names of all axes of the tensors that met, which tell masks from others.
+    """
     labels = [names.label(left), names.label(right)]
     pair = {*labels}
     turned = in_another_order(left, right)
     folded = [{"B", "H"} <= {*label.split("*")} for label in labels]
     both = {"B", "H"} <= {factor.name for factor in (*left, *right)}
+    # A bias has numbers for each head, and nothing to transpose.
+    is_bias = any(row.count("H") == 1 and {"B", "C", "D"}.isdisjoint(row) for row in rows)
+    has_mask = not rows or any({"C", "D"}.isdisjoint(row) for row in rows)
     mistakes = (
         (turned and both, "fold-order-mixed"),
         (turned, "broadcast-of-different-axes"),
         (len(pair) == 1 and "H" in pair, "groups-mixed"),
         (names.is_width(left) and bool(pair & {"?"} or len(pair) == 1), "rope-layout-mixed"),
+        (is_bias and "H" in pair and pair & names.tokens, "broadcast-of-different-axes"),
         ("H" in pair and (pair - {"H"}) & names.tokens, "never-transposed"),
         (pair == {"B", "H"}, "mask-missing-head-axis"),
-        ("B" in pair and pair & names.tokens, "padding-broadcast-raw"),
+        ("B" in pair and pair & names.tokens and has_mask, "padding-broadcast-raw"),
         (any(folded), "fold-order-mixed"),
         (True, "broadcast-of-different-axes"),
     )
