@@ -304,6 +304,64 @@ def storing(names, heads=lambda self: self.num_heads):
     return Module
 
 
+def with_a_mask(make):
+    """Return fused_mha that makes a mask of its own where it should be causal."""
+
+    def fused_mha(x, w_qkv, w_o, num_heads, is_causal=False):
+        q, k, v = (split(part, num_heads) for part in (x @ w_qkv.T).chunk(3, -1))
+        mask = make(x.new_ones(x.size(1), x.size(1))) if is_causal else None
+        return ONE_CALL(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2) @ w_o.T
+
+    return fused_mha
+
+
+def table_of_angles(x, positions, base):
+    frequencies = base ** -(torch.arange(0, x.size(-1), 2).double() / x.size(-1))
+    return torch.as_tensor(positions)[:, None] * frequencies
+
+
+def turned(x, angles):
+    a, b = x.chunk(2, -1)
+    cos, sin = angles.cos().to(x), angles.sin().to(x)
+    return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
+
+
+def by_head(x, positions, base=10000.0):
+    angles = table_of_angles(x, range(x.size(1)), base)
+    return turned(x.transpose(1, 2), angles).transpose(1, 2)
+
+
+def block_of_angles_for_neighbours(x, positions, base=10000.0):
+    angles = table_of_angles(x, positions, base).repeat(1, 2)
+    partners = torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
+    return x * angles.cos().to(x) + partners * angles.sin().to(x)
+
+
+def log_sum_exp(scores, block_size):
+    running_max = torch.full_like(scores[..., 0], -math.inf)
+    running_sum = torch.zeros_like(running_max)
+    for block in scores.split(block_size, -1):
+        new = torch.maximum(running_max, block.amax(-1))
+        m = new.nan_to_num(neginf=0.0)
+        running_sum = running_sum * (running_max - m).exp() + (block - m[..., None]).exp().sum(-1)
+        running_max = new
+    return running_max, running_max + running_sum.log()
+
+
+def adds_log_sums(q, k, v, block_size):
+    out = total = None
+    for keys, values in zip(k.split(block_size, 2), v.split(block_size, 2), strict=True):
+        scores = q @ keys.mT / math.sqrt(q.size(-1))
+        context, log_sum = scores.softmax(-1) @ values, scores.logsumexp(-1, keepdim=True)
+        if out is None:
+            out, total = context, log_sum
+            continue
+        new = total + log_sum  # logaddexp is meant
+        out = (total - new).exp() * out + (log_sum - new).exp() * context
+        total = new
+    return out
+
+
 UNSCALED_AND_NOT_TRANSPOSED = changed(
     "multi_head_attention", scale=lambda z, *_: z, output=lambda merged, w_o, *_: merged @ w_o
 )
@@ -431,6 +489,16 @@ WRONG = [
     ("to_half_split", "view-on-non-contiguous", lambda w,
         h: w.unflatten(0, (h, -1, 2)).transpose(1, 2).view(w.shape)),
     ("other_weights", "context-moved", one_row_up),
+    *(("fused_mha", "mask-inverted", with_a_mask(make)) for make in (
+        lambda ones: ones.triu(1).bool(), lambda ones: ones.triu().bool())),
+    *(("fused_mha", "mask-multiplied", with_a_mask(make)) for make in (
+        torch.tril, lambda ones: ones.triu(1))),
+    ("rope", "positions-from-one", lambda x, positions, base=10000.0: turned(
+        x, table_of_angles(x, positions + 1, base))),
+    ("rope", "positions-by-head", by_head),
+    ("rope", "rope-layout-mixed", block_of_angles_for_neighbours),
+    ("online_softmax", "log-sum-exp-returned", log_sum_exp),
+    ("tiled_attention", "log-sums-added", adds_log_sums),
 ]  # fmt: skip
 
 

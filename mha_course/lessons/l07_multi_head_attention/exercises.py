@@ -133,6 +133,29 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, **options: Any) ->
     return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, **options)
 
 
+def _masked(mask: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """Return a kernel that gets a mask (S, S) where it should be causal."""
+    return lambda q, k, v, causal: _attend(
+        q, k, v, False, attn_mask=mask(q.new_ones(q.size(2), k.size(2))) if causal else None
+    )
+
+
+def _later(ones: Tensor) -> Tensor:
+    return ones.triu(1).bool()
+
+
+def _own_and_later(ones: Tensor) -> Tensor:
+    return ones.triu().bool()
+
+
+def _past_as_ones(ones: Tensor) -> Tensor:
+    return ones.tril()
+
+
+def _later_as_ones(ones: Tensor) -> Tensor:
+    return ones.triu(1)
+
+
 def _build_fused(steps: Steps) -> Callable[..., Tensor]:
     s = Steps(**{"kernel": _attend} | vars(steps))
 
@@ -323,6 +346,8 @@ MISTAKES = [
             lambda q, k, v, causal: _attend(q, k, v, not causal),
         ],
     ),
+    mistake("mask-inverted/kernel", kernel=[_masked(_later), _masked(_own_and_later)]),
+    mistake("mask-multiplied/kernel", kernel=[_masked(_past_as_ones), _masked(_later_as_ones)]),
     mistake("/is-causal-as-mask", crashes="argument 'attn_mask'", only=("fused_mha",)),
     mistake(
         "/key-transposed-for-kernel", kernel=lambda q, k, v, causal: _attend(q, k.mT, v, causal)
@@ -348,10 +373,13 @@ MISTAKES = [
         parameter_count=[
             lambda c, h, bias: 4 * c * c,
             lambda c, h, bias: 4 * c * c + 3 * c * bias,
-            lambda c, h, bias: 4 * c * c + c * bias,
             lambda c, h, bias: 4 * c * c + bias,
             lambda c, h, bias: 4 * c * c + 4 * bias,
         ],
+    ),
+    mistake(
+        "bias-dropped/one-linear",
+        parameter_count=lambda c, h, bias: 4 * c * c + c * bias,
     ),
     mistake("/biases-always-counted", parameter_count=lambda c, h, bias: 4 * (c * c + c)),
     mistake(
