@@ -94,6 +94,7 @@ PROJECTION = [
             lambda x, w, b=None: w @ x,
             lambda x, w, b=None: w @ x.T,
             lambda x, w, b=None: w @ x[0],
+            lambda x, w, b=None: w.T @ x,
         ],
         but=("MultiHeadAttention", "decode_step", "gpt2_attention"),
     ),
@@ -241,7 +242,13 @@ HEADS = [
         only=("split_heads", "split_fused_qkv", "merge_heads"),
     ),
     mistake(
-        "merge-batch-mixed", merge=[_joined(1, 0, 2, 3), _joined(1, 2, 0, 3), _joined(2, 0, 1, 3)]
+        "merge-batch-mixed",
+        merge=[
+            _joined(1, 0, 2, 3),
+            _joined(1, 2, 0, 3),
+            _joined(2, 0, 1, 3),
+            lambda c: torch.cat(c.unbind(0), -1),
+        ],
     ),
     mistake("view-on-non-contiguous", merge=lambda c: c.movedim(1, 2).view(len(c), c.size(2), -1)),
     mistake(
@@ -471,6 +478,7 @@ JUDGED = [  # at a stage of their own, without numbers
     mistake("not-an-int", stage="no int"),
     mistake("size-hard-coded", stage="sizes"),
     mistake("dtype-changed/wider", stage="wide"),
+    mistake("results-swapped", stage="swapped"),
 ]
 
 KINDS = [

@@ -13,10 +13,10 @@ from torch import Tensor
 from mha_course.exercises import compare, sandbox
 from mha_course.exercises.catalogue import find_exercise, mistakes_of, number_of_lesson
 from mha_course.exercises.inputs import EXAMPLE, FAR_BELOW, HIDDEN_LEAD, KINDS, OTHER_SIZES
-from mha_course.exercises.recognise import recognise
+from mha_course.exercises.recognise import NEAR, alike, recognise
 from mha_course.exercises.report import Report
 from mha_course.exercises.rules import OF_CALLS, WITH_GRADIENTS, Attempt, Call, Fault, attempt
-from mha_course.exercises.sandbox import Outcome
+from mha_course.exercises.sandbox import Outcome, as_list
 from mha_course.exercises.spec import Case, Exercise, Mistake, Stage
 
 # Kinds of cases in which masks have all their forms.
@@ -46,6 +46,8 @@ def explain_first(wrong: Attempt, fault: Fault) -> Report:
         return _named(report, recognised)
     if special:
         return replace(report, message=special[1])
+    if _are_swapped(wrong):
+        return _named_by(report, Stage.SWAPPED)
     return _explain_unknown(report, call, fault)
 
 
@@ -94,6 +96,13 @@ def _recognise(wrong: Attempt, fault: Fault) -> tuple[Mistake, ...]:
         rest = range(len(outcomes), len(call.exercise.first_cases))
         outcomes = [*outcomes, *(_outcome(call, at) for at in rest)]
     return recognise(call.exercise, outcomes, lambda at: _outcome(call, at))
+
+
+def _are_swapped(wrong: Attempt) -> bool:
+    """Return True where two results are right, but each stands in the other's place."""
+    results = as_list(wrong.outcomes[-1].result)
+    swapped = Outcome(results[::-1])
+    return len(results) == 2 and alike(swapped, Outcome(as_list(wrong.target)), NEAR)
 
 
 def _outcome(call: Call, at: int) -> Outcome:

@@ -362,6 +362,34 @@ def adds_log_sums(q, k, v, block_size):
     return out
 
 
+def one_head(x, w_q, w_k, w_v, cut=lambda y: y, key=lambda k: k.mT, order=1):
+    q, k, v = (cut(x @ w.T) for w in (w_q, w_k, w_v))
+    weights = (q @ key(k) / q.shape[-1] ** 0.5).softmax(-1)
+    return (weights @ v, weights)[::order]
+
+
+def loop_over(heads, rows=lambda D, h: slice(D * h, D * h + D)):
+    """Return heads_in_a_loop that counts its heads, or cuts their rows, in another way."""
+
+    def heads_in_a_loop(x, w_q, w_k, w_v, w_o, num_heads):
+        contexts = []
+        for h in heads(num_heads):
+            own = rows(x.shape[-1] // num_heads, h)
+            contexts.append(one_head(x, w_q[own], w_k[own], w_v[own])[0])
+        return torch.cat(contexts, dim=-1) @ w_o.T
+
+    return heads_in_a_loop
+
+
+def adds_up_later_heads(x, w_q, w_k, w_v, w_o, num_heads):
+    D = x.shape[-1] // num_heads
+    out = torch.zeros_like(x)
+    for h in range(1, num_heads):
+        own = slice(D * h, D * h + D)
+        out = out + one_head(x, w_q[own], w_k[own], w_v[own])[0] @ w_o[:, own].T
+    return out
+
+
 UNSCALED_AND_NOT_TRANSPOSED = changed(
     "multi_head_attention", scale=lambda z, *_: z, output=lambda merged, w_o, *_: merged @ w_o
 )
@@ -499,6 +527,21 @@ WRONG = [
     ("rope", "rope-layout-mixed", block_of_angles_for_neighbours),
     ("online_softmax", "log-sum-exp-returned", log_sum_exp),
     ("tiled_attention", "log-sums-added", adds_log_sums),
+    ("parameter_count", "bias-dropped", lambda C, h, bias: 4 * C * C + C * bias),
+    ("heads_in_a_loop", "head-off-by-one", loop_over(lambda h: range(1, h + 1))),
+    ("heads_in_a_loop", "head-off-by-one", loop_over(lambda h: range(h - 1))),
+    ("heads_in_a_loop", "head-off-by-one", adds_up_later_heads),
+    ("heads_in_a_loop", "only-head-zero", loop_over(lambda h: [0] * h)),
+    ("heads_in_a_loop", "all-heads-pasted", loop_over(range, lambda D, h: slice(12, 24))),
+    ("head_contributions", "only-head-zero", lambda c, w: torch.stack(
+        [c[:, h] @ w[:, :c.size(-1)].T for h in range(c.size(1))], 1)),
+    ("merge_heads", "merge-batch-mixed", lambda c: torch.cat([*c], dim=-1)),
+    *(("self_attention", "all-heads-pasted", partial(one_head, cut=cut)) for cut in (
+        lambda y: y[:, 12:24], lambda y: y[..., 12:24])),
+    ("self_attention", "results-swapped", partial(one_head, order=-1)),
+    ("online_softmax", "results-swapped", lambda z, size: solutions.online_softmax(z, size)[::-1]),
+    ("self_attention", "key-all-axes-reversed", partial(one_head, key=lambda k: k.T)),
+    ("project", "elementwise-product", lambda x, w, b: x * w.T + b),
 ]  # fmt: skip
 
 
@@ -572,8 +615,9 @@ SAID = [
     ("scaled_scores", lambda q, k: q @ k.mT / torch.sqrt(q.size(-1)), "Write math.sqrt(size)"),
     ("entropy", lambda w: -sum(w * math.log(w)), "use torch.exp, torch.log"),
     ("softmax", lambda z: z - z.max(-1, keepdim=True), "max along an axis returns two things"),
-    ("self_attention", lambda *a: solutions.self_attention(*a)[::-1], "Result 0 (context) has "
-                                                                      "shape (2, 7, 7)"),
+    ("project", lambda x, w, b: w.T @ x, "x comes first"),
+    ("project", lambda x, w, b: (x + b) @ w.T, "x @ weight.T + bias"),
+    ("merge_heads", lambda c: torch.cat(c, dim=-1), "Give it the heads, one by one"),
     ("multi_head_attention", asks_the_mask, "if mask is not None"),
     ("multi_head_attention", UNSCALED_AND_NOT_TRANSPOSED, "The scores are not scaled."),
     ("multi_head_attention", UNSCALED_AND_NOT_TRANSPOSED, "W_O was not transposed."),
