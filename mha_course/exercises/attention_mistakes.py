@@ -338,6 +338,11 @@ def _exponentials(scores: Tensor) -> Tensor:
     return (scores - scores.amax(-1, keepdim=True)).exp()
 
 
+def _divided_over(dim: int) -> Function:
+    """Subtract the largest score of a row, and divide by the sums over another axis."""
+    return lambda z: _exponentials(z) / _exponentials(z).sum(dim, keepdim=True)
+
+
 def _causal(scores: Tensor, corner: int) -> Tensor:
     past = torch.ones_like(scores, dtype=torch.bool).tril(corner)
     return scores.masked_fill(~past, -math.inf).softmax(-1)
@@ -346,8 +351,12 @@ def _causal(scores: Tensor, corner: int) -> Tensor:
 WITHOUT_HEAD_AXIS = ("self_attention", "heads_in_a_loop")
 WITH_MASK = ("multi_head_attention", "MultiHeadAttention", "cross_attention")
 SOFTMAX = [
-    mistake("softmax-over-queries", softmax=lambda z: z.softmax(-2)),
-    mistake("softmax-over-heads", softmax=lambda z: z.softmax(1), but=WITHOUT_HEAD_AXIS),
+    mistake("softmax-over-queries", softmax=[lambda z: z.softmax(-2), _divided_over(-2)]),
+    mistake(
+        "softmax-over-heads",
+        softmax=[lambda z: z.softmax(1), _divided_over(1)],
+        but=WITHOUT_HEAD_AXIS,
+    ),
     mistake("softmax-over-batch", softmax=lambda z: z.softmax(0)),
     mistake(
         "softmax-over-everything",

@@ -390,6 +390,21 @@ def adds_up_later_heads(x, w_q, w_k, w_v, w_o, num_heads):
     return out
 
 
+def exponentials(z, dim=-1):
+    return (z - z.amax(dim, keepdim=True)).exp()
+
+
+def patches_by_columns(images, size):
+    patches = F.unfold(images, size, stride=size).mT
+    return patches.unflatten(-1, (3, size, size)).mT.flatten(2)
+
+
+def redraws_another_word(p, q, draft, uniform):
+    others = p.clone()
+    others[draft] = 0
+    return uniform < p[draft] / q[draft], others / others.sum()
+
+
 UNSCALED_AND_NOT_TRANSPOSED = changed(
     "multi_head_attention", scale=lambda z, *_: z, output=lambda merged, w_o, *_: merged @ w_o
 )
@@ -542,6 +557,16 @@ WRONG = [
     ("online_softmax", "results-swapped", lambda z, size: solutions.online_softmax(z, size)[::-1]),
     ("self_attention", "key-all-axes-reversed", partial(one_head, key=lambda k: k.T)),
     ("project", "elementwise-product", lambda x, w, b: x * w.T + b),
+    ("softmax", "divided-by-largest", lambda z: (e := z.exp()) / e.amax(-1, keepdim=True)),
+    ("softmax", "divided-by-largest", lambda z: exponentials(z) / z.amax(-1, keepdim=True)),
+    ("softmax", "softmax-over-heads", lambda z: (e := exponentials(z)) / e.sum(1, keepdim=True)),
+    ("softmax", "softmax-over-queries", lambda z: (e := exponentials(z)) / e.sum(-2, keepdim=True)),
+    ("patchify", "patch-columns-first", patches_by_columns),
+    ("relation_score", "pairs-counted-once", lambda w, pairs: torch.stack(
+        [w[:, a, b] for a, b in set(pairs)]).mean(0)),
+    ("relation_score", "pairs-counted-once", lambda w, pairs: sum(
+        w[:, a, b] for a, b in set(pairs)) / len(pairs)),
+    ("accept_or_redraw", "redraw-ignores-draft", redraws_another_word),
 ]  # fmt: skip
 
 
@@ -616,6 +641,10 @@ SAID = [
     ("entropy", lambda w: -sum(w * math.log(w)), "use torch.exp, torch.log"),
     ("softmax", lambda z: z - z.max(-1, keepdim=True), "max along an axis returns two things"),
     ("project", lambda x, w, b: w.T @ x, "x comes first"),
+    ("softmax", lambda z: (e := exponentials(z, -2)) / e.sum(-1, keepdim=True), "of each column"),
+    ("entropy", lambda w: -(w * w.log2()).sum(-1), "And: The logarithm is to base 2"),
+    ("entropy", lambda w: (w * w.log()).sum(-1), "And: The minus sign is missing."),
+    ("entropy", lambda w: -(w * w.log()).sum(), "And: The sum is not over the rows."),
     ("project", lambda x, w, b: (x + b) @ w.T, "x @ weight.T + bias"),
     ("merge_heads", lambda c: torch.cat(c, dim=-1), "Give it the heads, one by one"),
     ("multi_head_attention", asks_the_mask, "if mask is not None"),
