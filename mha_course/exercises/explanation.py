@@ -26,9 +26,12 @@ _ALL_FORMS = [*KINDS][:4]
 def explain_first(wrong: Attempt, fault: Fault) -> Report:
     """Explain a fault on the first cases: name the mistake, or tell where the answer is right."""
     call = wrong.call
-    if not fault.stage.compares_numbers:
-        return _by_stage(call.exercise, fault)
+    special = None
+    if call.exercise.diagnose and fault.status == "wrong":
+        special = sandbox.run(call.exercise.diagnose, call.answer, call.arguments).result
     report = _report(call.exercise, fault)
+    if not fault.stage.compares_numbers:
+        return _named_by(report, fault.stage, special[0] if special else None)
     if fault.status == "wrong":
         picture = compare.picture(wrong.outcomes[-1].result, wrong.target)
         report = replace(report, picture=picture)
@@ -36,9 +39,6 @@ def explain_first(wrong: Attempt, fault: Fault) -> Report:
     rounds = not isinstance(wrong.target, Tensor) or wrong.target.dtype != torch.bool
     if call.dtype != torch.float64 and (rounds or fault.status == "error"):
         return replace(report, message=f"{_only_in_float32(fault)} {fault.message}")
-    special = None
-    if call.exercise.diagnose and fault.status == "wrong":
-        special = sandbox.run(call.exercise.diagnose, call.answer, call.arguments).result
     if special and special[0]:
         return replace(report, mistake=special[0], message=special[1])
     recognised = _recognise(wrong, fault)
@@ -195,12 +195,12 @@ def _by_stage(exercise: Exercise, fault: Fault) -> Report:
     return _named_by(_report(exercise, fault), fault.stage)
 
 
-def _named_by(report: Report, stage: Stage) -> Report:
-    """Name the mistake that is made at a stage, if there is one."""
-    for mistake in mistakes_of(report.name):
-        if mistake.stage == stage and mistake.belongs_to(find_exercise(report.name)):
-            return _named(report, [mistake])
-    return report
+def _named_by(report: Report, stage: Stage, diagnosed: str | None = None) -> Report:
+    """Name a mistake that is made at a stage: the one that was diagnosed, or else the first."""
+    exercise = find_exercise(report.name)
+    made = [x for x in mistakes_of(report.name) if x.stage == stage and x.belongs_to(exercise)]
+    likely = [mistake for mistake in made if mistake.name == diagnosed] or made
+    return _named(report, likely[:1]) if likely else report
 
 
 def _named(report: Report, mistakes: Sequence[Mistake]) -> Report:

@@ -405,6 +405,17 @@ def redraws_another_word(p, q, draft, uniform):
     return uniform < p[draft] / q[draft], others / others.sum()
 
 
+class AroundTheLibrary(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            setattr(self, name, nn.Linear(d_model, d_model))
+        self.inner = nn.MultiheadAttention(d_model, num_heads, batch_first=True)
+
+    def forward(self, x, mask=None):
+        return self.inner(x, x, x, attn_mask=None if mask is None else ~mask)[0]
+
+
 UNSCALED_AND_NOT_TRANSPOSED = changed(
     "multi_head_attention", scale=lambda z, *_: z, output=lambda merged, w_o, *_: merged @ w_o
 )
@@ -567,6 +578,7 @@ WRONG = [
     ("relation_score", "pairs-counted-once", lambda w, pairs: sum(
         w[:, a, b] for a, b in set(pairs)) / len(pairs)),
     ("accept_or_redraw", "redraw-ignores-draft", redraws_another_word),
+    ("MultiHeadAttention", "own-parameters", AroundTheLibrary),
 ]  # fmt: skip
 
 

@@ -107,6 +107,27 @@ def use_module(
     return functional_call(module, given, (x,) if mask is None else (x, mask))
 
 
+def _computes_with_its_own(
+    cls: Callable[..., Any],
+    x: Tensor,
+    mask: Tensor | None,
+    num_heads: int,
+    *parameters: Tensor,
+) -> tuple[str, str] | None:
+    """Find parameters beside the four Linears that change the result each time they are drawn."""
+    module = cls(x.size(-1), num_heads)
+    if {name for name, _ in module.named_parameters()} <= {*PARAMETERS}:
+        return None
+
+    def use(build: Callable[..., Any]) -> Any:
+        return use_module(build, x, mask, num_heads, *parameters)
+
+    same = use(lambda *_: module)
+    if not torch.equal(same, use(lambda *_: module)) or torch.equal(same, use(cls)):
+        return None
+    return "own-parameters", ROWS["own-parameters"].text
+
+
 def parameters() -> tuple[Tensor, ...]:
     """Return weight and bias of the four Linears in turn, as PARAMETERS names them."""
     return tuple(p for n in range(4) for p in (*square(20 + n), draw(C, seed=30 + n)))
@@ -255,6 +276,7 @@ EXERCISES = [
         steps=(*ALL_SIX, *MASKED),
         build=_build_module,
         run=use_module,
+        diagnose=_computes_with_its_own,
         tokens_and_queries=((0,), (3, 4)),
     ),
     Exercise(
@@ -328,6 +350,7 @@ MISTAKES = [
         r"there is no \w+\.weight: the module has (no parameters|.*_proj\.)",
         only=("MultiHeadAttention",),
     ),
+    mistake("own-parameters", stage="repeat", only=("MultiHeadAttention",)),
     mistake(
         "scale-twice", kernel=lambda q, k, v, causal: _attend(q / q.size(-1) ** 0.5, k, v, causal)
     ),
