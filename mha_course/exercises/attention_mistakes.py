@@ -33,7 +33,7 @@ def _without_bias(x: Tensor, w: Tensor, *_: Any) -> Any:
     return _linear(x, w)
 
 
-def _itself(x: Tensor, *_: Any) -> Tensor:
+def _identity(x: Tensor, *_: Any) -> Tensor:
     return x
 
 
@@ -114,7 +114,7 @@ PROJECTION = [
     mistake(
         "pieces-not-three",
         unpack=lambda t: t.chunk(3),
-        split_fused=[_in_three(_itself, 0), _in_three(_split, 0)],
+        split_fused=[_in_three(_identity, 0), _in_three(_split, 0)],
         crashes=r"not enough values to unpack \(expected 3, got 2\)",
         only=IN_THREE,
     ),
@@ -127,18 +127,18 @@ PROJECTION = [
     mistake(
         "chunk-wrong-axis",
         unpack=[lambda t: t.tensor_split(3, dim=1), lambda t: t.chunk(3, dim=1)],
-        split_fused=[_in_three(_itself, 1), _in_three(_split, 1)],
+        split_fused=[_in_three(_identity, 1), _in_three(_split, 1)],
     ),
     mistake("value-through-key-projection", order=_orders("qkk")),
     mistake("key-through-query-projection", order=_orders("qqv")),
     mistake("shared-projection", order=_orders("qqq", "vvv", "kkk")),
-    mistake("value-not-projected", project=_projected(_itself, "v")),
-    mistake("/nothing-projected", project=_projected(_itself)),
+    mistake("value-not-projected", project=_projected(_identity, "v")),
+    mistake("/nothing-projected", project=_projected(_identity)),
     mistake(
         "/query-or-key-not-projected",
-        {"project": _projected(_itself, "qk"), "scale": _itself},
-        {"project": _projected(_itself, "qk"), "scale": _by_share},
-        project=[_projected(_itself, names) for names in ("q", "k", "qk")],
+        {"project": _projected(_identity, "qk"), "scale": _identity},
+        {"project": _projected(_identity, "qk"), "scale": _by_share},
+        project=[_projected(_identity, names) for names in ("q", "k", "qk")],
     ),
     mistake("head-reads-own-slice", project=_projected(_own_slice)),
     mistake("one-small-linear-for-all-heads", project=_projected(_one_small)),
@@ -220,10 +220,10 @@ HEADS = [
     ),
     mistake(
         "no-split",
-        {"split": _itself, "merge": _itself},
-        {"split": _itself, "merge": _itself, "scale": _by_share},
+        {"split": _identity, "merge": _identity},
+        {"split": _identity, "merge": _identity, "scale": _by_share},
         {"split": lambda x, h: x[:, None], "merge": lambda c: c[:, 0]},
-        {"split": _itself, "merge": lambda c: c.transpose(1, 2).reshape(c.shape)},
+        {"split": _identity, "merge": lambda c: c.transpose(1, 2).reshape(c.shape)},
         but=("decode_step",),
     ),
     mistake(
@@ -307,7 +307,7 @@ SCORES = [
         written=r"\*|@ ?v\b",
     ),
     mistake("elementwise-product/values", weigh=[lambda w, v: w * v, lambda w, v: v * w]),
-    mistake("cosine-not-dot", {"scores": _cosine, "scale": _itself}, scores=_cosine),
+    mistake("cosine-not-dot", {"scores": _cosine, "scale": _identity}, scores=_cosine),
     mistake("scale-d-model", scale=lambda z, q, k, h: z / math.sqrt(q.size(-1) * h)),
     mistake("/scale-of-the-example", scale=lambda z, q, k, h: z / math.sqrt(12)),
     mistake("scale-no-root", scale=lambda z, q, k, h: z / q.size(-1)),
@@ -315,10 +315,10 @@ SCORES = [
         "/scale-half-width",
         scale=[lambda z, q, k, h: z / (q.size(-1) / 2), lambda z, q, k, h: z / q.size(-1) / 2],
     ),
-    mistake("scale-missing", scale=_itself),
+    mistake("scale-missing", scale=_identity),
     mistake("scale-inverted", scale=lambda z, q, k, h: z * math.sqrt(q.size(-1))),
     mistake(
-        "scale-after-softmax", {"scale": _itself, "post": lambda w, q: w / math.sqrt(q.size(-1))}
+        "scale-after-softmax", {"scale": _identity, "post": lambda w, q: w / math.sqrt(q.size(-1))}
     ),
     mistake(
         "scale-by-length",
@@ -376,7 +376,7 @@ SOFTMAX = [
         attend=lambda *given: Steps.defaults["attend"](*given).softmax(-1),
         weigh=lambda w, v: w.softmax(-1) @ v,
     ),
-    mistake("/softmax-missing", softmax=_itself),
+    mistake("/softmax-missing", softmax=_identity),
     mistake(
         "/causal-unasked",
         softmax=[lambda z: _causal(z, 0), lambda z: _causal(z, z.size(-1) - z.size(-2))],
@@ -394,7 +394,7 @@ def _fill(value: float) -> Function:
 
 def _uncleaned(hide: Function) -> Change:
     """Hide keys in another way, and leave a row that sees nothing as it comes."""
-    return {"hide": hide, "empty": _itself}
+    return {"hide": hide, "empty": _identity}
 
 
 def _renormalised(weights: Tensor, mask: Tensor) -> Tensor:
@@ -428,16 +428,19 @@ MASKS = [
         hide=lambda z, m: z + m,
     ),
     mistake("/bool-minus", crashes="bool tensor is not supported"),
-    mistake("mask-after-softmax", {"hide": _itself, "empty": lambda w, m: w * m}),
+    mistake("mask-after-softmax", {"hide": _identity, "empty": lambda w, m: w * m}),
     mistake(
-        "mask-ignored", mask=lambda m, z: torch.ones_like(m), hide=_itself, but=("gpt2_attention",)
+        "mask-ignored",
+        mask=lambda m, z: torch.ones_like(m),
+        hide=_identity,
+        but=("gpt2_attention",),
     ),
     mistake("mask-first-batch-only", mask=lambda m, z: m[:1] if m.dim() == 4 else m),
     mistake("masked-row-nan", _uncleaned(_fill(-math.inf))),
     mistake(
         "masked-row-uniform",
         _uncleaned(_fill(-1e9)),
-        {"empty": _itself},
+        {"empty": _identity},
         _uncleaned(lambda z, m: z + ~m * -1e9),
     ),
     mistake("mask-none", crashes="NoneType", only=WITH_MASK),
@@ -449,7 +452,7 @@ MASKS = [
         stage="nan gradient",
         but=("online_softmax", "tiled_attention"),
     ),
-    mistake("mask-after-softmax-renormalised", {"hide": _itself, "empty": _renormalised}),
+    mistake("mask-after-softmax-renormalised", {"hide": _identity, "empty": _renormalised}),
     mistake("mask-fill-finite", hide=[_fill(value) for value in FINITE]),
     mistake(
         "mask-added-finite", hide=[lambda z, m, value=value: z + ~m * value for value in FINITE]
@@ -473,7 +476,7 @@ OUTPUT = [
     mistake("dropout-at-eval", stage="repeat", but=("project", "project_qkv", "generate")),
     mistake("weights-transposed", weigh=lambda w, v: w.transpose(-2, -1) @ v, but=("decode_step",)),
     mistake("value-times-weights", weigh=lambda w, v: v @ w),
-    mistake("output-projection-missing", output=_itself),
+    mistake("output-projection-missing", output=_identity),
     mistake("output-projection-per-head", output=_own_slice),
 ]
 
@@ -512,7 +515,7 @@ KINDS = [
             lambda t: t.reshape(t.size(0), 3, t.size(1), -1).unbind(1),
         ],
     ),
-    mistake("/heads-not-merged", merge=_itself, but=("merge_heads",)),
+    mistake("/heads-not-merged", merge=_identity, but=("merge_heads",)),
     mistake(
         "view-on-non-contiguous",
         crashes="view size is not compatible",

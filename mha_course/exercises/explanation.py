@@ -13,7 +13,7 @@ from torch import Tensor
 from mha_course.exercises import compare, sandbox
 from mha_course.exercises.catalogue import find_exercise, mistakes_of, number_of_lesson
 from mha_course.exercises.inputs import EXAMPLE, FAR_BELOW, HIDDEN_LEAD, KINDS, OTHER_SIZES
-from mha_course.exercises.recognise import NEAR, alike, recognise
+from mha_course.exercises.recognise import NEAR, Recognition, alike, recognise
 from mha_course.exercises.report import Report
 from mha_course.exercises.rules import OF_CALLS, WITH_GRADIENTS, Attempt, Call, Fault, attempt
 from mha_course.exercises.sandbox import Outcome, as_list
@@ -40,10 +40,11 @@ def explain_first(wrong: Attempt, fault: Fault) -> Report:
     if call.dtype != torch.float64 and (rounds or fault.status == "error"):
         return replace(report, message=f"{_only_in_float32(fault)} {fault.message}")
     if special and special[0]:
-        return replace(report, mistake=special[0], message=special[1])
+        because = "A diagnosis that this exercise alone has gave it its name."
+        return replace(report, mistake=special[0], message=special[1], because=because)
     recognised = _recognise(wrong, fault)
-    if recognised:
-        return _named(report, recognised)
+    if recognised.mistakes:
+        return replace(_named(report, recognised.mistakes), because=recognised.because)
     if special:
         return replace(report, message=special[1])
     if _are_swapped(wrong):
@@ -64,8 +65,8 @@ def explain_drawn(first: Attempt, wrong: Attempt, fault: Fault, case: Case) -> R
     outcomes = [*first.outcomes, *wrong.outcomes]
     recognised = recognise(exercise, outcomes, lambda at: _outcome(call, at))
     report = Report(exercise.name, fault.status, text, Stage.SIZES.value)
-    if recognised:
-        return _named(report, recognised)
+    if recognised.mistakes:
+        return replace(_named(report, recognised.mistakes), because=recognised.because)
     if case.kind == OTHER_SIZES and _fails_by_sizes(call):
         return _by_stage(exercise, fault._replace(stage=Stage.SIZES, message=text))
     return report
@@ -88,7 +89,7 @@ def _only_in_float32(fault: Fault) -> str:
     )
 
 
-def _recognise(wrong: Attempt, fault: Fault) -> tuple[Mistake, ...]:
+def _recognise(wrong: Attempt, fault: Fault) -> Recognition:
     """Return the mistakes that come out as an answer did."""
     call = wrong.call
     outcomes = wrong.outcomes

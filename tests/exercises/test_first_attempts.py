@@ -845,7 +845,7 @@ def test_what_is_said_of_patches_fits_each_way_to_cut_them():
 
 
 def test_where_no_gradient_is_compared_none_is_praised():
-    assert "gradients" not in check("generate", EXERCISES["generate"].reference).message
+    assert "gradients" not in check("generate", EXERCISES["generate"].reference).because
 
 
 def test_weights_that_are_cut_off_at_0_are_told_from_a_wrong_direction():
@@ -908,7 +908,7 @@ def test_what_is_wrong_for_small_scores_alone_is_not_blamed_on_sizes():
 )
 def test_a_pass_tells_of_gradients_where_all_of_them_are_compared(name, told):
     report = check(name, EXERCISES[name].reference)
-    assert (report.status, "gradients included" in report.message) == ("correct", told)
+    assert (report.status, "gradients included" in report.because) == ("correct", told)
 
 
 def test_find_leaks_has_time_for_a_loop_over_all_pairs_of_tokens():
