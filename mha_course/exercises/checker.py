@@ -18,7 +18,8 @@ Follow one answer to ``split_heads`` to its end: ``x.view(B, H, S, D)``, which f
    ``view-without-transpose``. If none fits, pairs of mistakes are tried.
 5. **Report** (``explanation.py``, ``report.py``). The sentences come from ``data/mistakes.txt``.
    If no mistake fits, the report says what is certain: how many heads agree, what the rows sum to,
-   or which step is the first that is wrong.
+   or which step is the first that is wrong. ``Report.because`` keeps how this is known: here the
+   rule ``wrong_values``, and ``split`` replaced by ``viewed`` on all 9 inputs.
 
 An answer without a fault on the first cases is judged again: in float32, and then on the cases of
 other sizes. To add an exercise or a mistake, write it into the ``exercises.py`` of its lesson.
