@@ -33,7 +33,7 @@ def _without_bias(x: Tensor, w: Tensor, *_: Any) -> Any:
     return _linear(x, w)
 
 
-def _itself(x: Tensor, *_: Any) -> Tensor:
+def _identity(x: Tensor, *_: Any) -> Tensor:
     return x
 
 
@@ -94,6 +94,7 @@ PROJECTION = [
             lambda x, w, b=None: w @ x,
             lambda x, w, b=None: w @ x.T,
             lambda x, w, b=None: w @ x[0],
+            lambda x, w, b=None: w.T @ x,
         ],
         but=("MultiHeadAttention", "decode_step", "gpt2_attention"),
     ),
@@ -113,7 +114,7 @@ PROJECTION = [
     mistake(
         "pieces-not-three",
         unpack=lambda t: t.chunk(3),
-        split_fused=[_in_three(_itself, 0), _in_three(_split, 0)],
+        split_fused=[_in_three(_identity, 0), _in_three(_split, 0)],
         crashes=r"not enough values to unpack \(expected 3, got 2\)",
         only=IN_THREE,
     ),
@@ -126,18 +127,18 @@ PROJECTION = [
     mistake(
         "chunk-wrong-axis",
         unpack=[lambda t: t.tensor_split(3, dim=1), lambda t: t.chunk(3, dim=1)],
-        split_fused=[_in_three(_itself, 1), _in_three(_split, 1)],
+        split_fused=[_in_three(_identity, 1), _in_three(_split, 1)],
     ),
     mistake("value-through-key-projection", order=_orders("qkk")),
     mistake("key-through-query-projection", order=_orders("qqv")),
     mistake("shared-projection", order=_orders("qqq", "vvv", "kkk")),
-    mistake("value-not-projected", project=_projected(_itself, "v")),
-    mistake("/nothing-projected", project=_projected(_itself)),
+    mistake("value-not-projected", project=_projected(_identity, "v")),
+    mistake("/nothing-projected", project=_projected(_identity)),
     mistake(
         "/query-or-key-not-projected",
-        {"project": _projected(_itself, "qk"), "scale": _itself},
-        {"project": _projected(_itself, "qk"), "scale": _by_share},
-        project=[_projected(_itself, names) for names in ("q", "k", "qk")],
+        {"project": _projected(_identity, "qk"), "scale": _identity},
+        {"project": _projected(_identity, "qk"), "scale": _by_share},
+        project=[_projected(_identity, names) for names in ("q", "k", "qk")],
     ),
     mistake("head-reads-own-slice", project=_projected(_own_slice)),
     mistake("one-small-linear-for-all-heads", project=_projected(_one_small)),
@@ -219,10 +220,10 @@ HEADS = [
     ),
     mistake(
         "no-split",
-        {"split": _itself, "merge": _itself},
-        {"split": _itself, "merge": _itself, "scale": _by_share},
+        {"split": _identity, "merge": _identity},
+        {"split": _identity, "merge": _identity, "scale": _by_share},
         {"split": lambda x, h: x[:, None], "merge": lambda c: c[:, 0]},
-        {"split": _itself, "merge": lambda c: c.transpose(1, 2).reshape(c.shape)},
+        {"split": _identity, "merge": lambda c: c.transpose(1, 2).reshape(c.shape)},
         but=("decode_step",),
     ),
     mistake(
@@ -241,7 +242,13 @@ HEADS = [
         only=("split_heads", "split_fused_qkv", "merge_heads"),
     ),
     mistake(
-        "merge-batch-mixed", merge=[_joined(1, 0, 2, 3), _joined(1, 2, 0, 3), _joined(2, 0, 1, 3)]
+        "merge-batch-mixed",
+        merge=[
+            _joined(1, 0, 2, 3),
+            _joined(1, 2, 0, 3),
+            _joined(2, 0, 1, 3),
+            lambda c: torch.cat(c.unbind(0), -1),
+        ],
     ),
     mistake("view-on-non-contiguous", merge=lambda c: c.movedim(1, 2).view(len(c), c.size(2), -1)),
     mistake(
@@ -300,7 +307,7 @@ SCORES = [
         written=r"\*|@ ?v\b",
     ),
     mistake("elementwise-product/values", weigh=[lambda w, v: w * v, lambda w, v: v * w]),
-    mistake("cosine-not-dot", {"scores": _cosine, "scale": _itself}, scores=_cosine),
+    mistake("cosine-not-dot", {"scores": _cosine, "scale": _identity}, scores=_cosine),
     mistake("scale-d-model", scale=lambda z, q, k, h: z / math.sqrt(q.size(-1) * h)),
     mistake("/scale-of-the-example", scale=lambda z, q, k, h: z / math.sqrt(12)),
     mistake("scale-no-root", scale=lambda z, q, k, h: z / q.size(-1)),
@@ -308,10 +315,10 @@ SCORES = [
         "/scale-half-width",
         scale=[lambda z, q, k, h: z / (q.size(-1) / 2), lambda z, q, k, h: z / q.size(-1) / 2],
     ),
-    mistake("scale-missing", scale=_itself),
+    mistake("scale-missing", scale=_identity),
     mistake("scale-inverted", scale=lambda z, q, k, h: z * math.sqrt(q.size(-1))),
     mistake(
-        "scale-after-softmax", {"scale": _itself, "post": lambda w, q: w / math.sqrt(q.size(-1))}
+        "scale-after-softmax", {"scale": _identity, "post": lambda w, q: w / math.sqrt(q.size(-1))}
     ),
     mistake(
         "scale-by-length",
@@ -331,6 +338,11 @@ def _exponentials(scores: Tensor) -> Tensor:
     return (scores - scores.amax(-1, keepdim=True)).exp()
 
 
+def _divided_over(dim: int) -> Function:
+    """Subtract the largest score of a row, and divide by the sums over another axis."""
+    return lambda z: _exponentials(z) / _exponentials(z).sum(dim, keepdim=True)
+
+
 def _causal(scores: Tensor, corner: int) -> Tensor:
     past = torch.ones_like(scores, dtype=torch.bool).tril(corner)
     return scores.masked_fill(~past, -math.inf).softmax(-1)
@@ -339,8 +351,12 @@ def _causal(scores: Tensor, corner: int) -> Tensor:
 WITHOUT_HEAD_AXIS = ("self_attention", "heads_in_a_loop")
 WITH_MASK = ("multi_head_attention", "MultiHeadAttention", "cross_attention")
 SOFTMAX = [
-    mistake("softmax-over-queries", softmax=lambda z: z.softmax(-2)),
-    mistake("softmax-over-heads", softmax=lambda z: z.softmax(1), but=WITHOUT_HEAD_AXIS),
+    mistake("softmax-over-queries", softmax=[lambda z: z.softmax(-2), _divided_over(-2)]),
+    mistake(
+        "softmax-over-heads",
+        softmax=[lambda z: z.softmax(1), _divided_over(1)],
+        but=WITHOUT_HEAD_AXIS,
+    ),
     mistake("softmax-over-batch", softmax=lambda z: z.softmax(0)),
     mistake(
         "softmax-over-everything",
@@ -360,7 +376,7 @@ SOFTMAX = [
         attend=lambda *given: Steps.defaults["attend"](*given).softmax(-1),
         weigh=lambda w, v: w.softmax(-1) @ v,
     ),
-    mistake("/softmax-missing", softmax=_itself),
+    mistake("/softmax-missing", softmax=_identity),
     mistake(
         "/causal-unasked",
         softmax=[lambda z: _causal(z, 0), lambda z: _causal(z, z.size(-1) - z.size(-2))],
@@ -378,7 +394,7 @@ def _fill(value: float) -> Function:
 
 def _uncleaned(hide: Function) -> Change:
     """Hide keys in another way, and leave a row that sees nothing as it comes."""
-    return {"hide": hide, "empty": _itself}
+    return {"hide": hide, "empty": _identity}
 
 
 def _renormalised(weights: Tensor, mask: Tensor) -> Tensor:
@@ -412,16 +428,19 @@ MASKS = [
         hide=lambda z, m: z + m,
     ),
     mistake("/bool-minus", crashes="bool tensor is not supported"),
-    mistake("mask-after-softmax", {"hide": _itself, "empty": lambda w, m: w * m}),
+    mistake("mask-after-softmax", {"hide": _identity, "empty": lambda w, m: w * m}),
     mistake(
-        "mask-ignored", mask=lambda m, z: torch.ones_like(m), hide=_itself, but=("gpt2_attention",)
+        "mask-ignored",
+        mask=lambda m, z: torch.ones_like(m),
+        hide=_identity,
+        but=("gpt2_attention",),
     ),
     mistake("mask-first-batch-only", mask=lambda m, z: m[:1] if m.dim() == 4 else m),
     mistake("masked-row-nan", _uncleaned(_fill(-math.inf))),
     mistake(
         "masked-row-uniform",
         _uncleaned(_fill(-1e9)),
-        {"empty": _itself},
+        {"empty": _identity},
         _uncleaned(lambda z, m: z + ~m * -1e9),
     ),
     mistake("mask-none", crashes="NoneType", only=WITH_MASK),
@@ -433,7 +452,7 @@ MASKS = [
         stage="nan gradient",
         but=("online_softmax", "tiled_attention"),
     ),
-    mistake("mask-after-softmax-renormalised", {"hide": _itself, "empty": _renormalised}),
+    mistake("mask-after-softmax-renormalised", {"hide": _identity, "empty": _renormalised}),
     mistake("mask-fill-finite", hide=[_fill(value) for value in FINITE]),
     mistake(
         "mask-added-finite", hide=[lambda z, m, value=value: z + ~m * value for value in FINITE]
@@ -457,7 +476,7 @@ OUTPUT = [
     mistake("dropout-at-eval", stage="repeat", but=("project", "project_qkv", "generate")),
     mistake("weights-transposed", weigh=lambda w, v: w.transpose(-2, -1) @ v, but=("decode_step",)),
     mistake("value-times-weights", weigh=lambda w, v: v @ w),
-    mistake("output-projection-missing", output=_itself),
+    mistake("output-projection-missing", output=_identity),
     mistake("output-projection-per-head", output=_own_slice),
 ]
 
@@ -471,6 +490,7 @@ JUDGED = [  # at a stage of their own, without numbers
     mistake("not-an-int", stage="no int"),
     mistake("size-hard-coded", stage="sizes"),
     mistake("dtype-changed/wider", stage="wide"),
+    mistake("results-swapped", stage="swapped"),
 ]
 
 KINDS = [
@@ -495,7 +515,7 @@ KINDS = [
             lambda t: t.reshape(t.size(0), 3, t.size(1), -1).unbind(1),
         ],
     ),
-    mistake("/heads-not-merged", merge=_itself, but=("merge_heads",)),
+    mistake("/heads-not-merged", merge=_identity, but=("merge_heads",)),
     mistake(
         "view-on-non-contiguous",
         crashes="view size is not compatible",

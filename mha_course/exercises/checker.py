@@ -18,7 +18,8 @@ Follow one answer to ``split_heads`` to its end: ``x.view(B, H, S, D)``, which f
    ``view-without-transpose``. If none fits, pairs of mistakes are tried.
 5. **Report** (``explanation.py``, ``report.py``). The sentences come from ``data/mistakes.txt``.
    If no mistake fits, the report says what is certain: how many heads agree, what the rows sum to,
-   or which step is the first that is wrong.
+   or which step is the first that is wrong. ``Report.because`` keeps how this is known: here the
+   rule ``wrong_values``, and ``split`` replaced by ``viewed`` on all 9 inputs.
 
 An answer without a fault on the first cases is judged again: in float32, and then on the cases of
 other sizes. To add an exercise or a mistake, write it into the ``exercises.py`` of its lesson.
@@ -46,6 +47,7 @@ from mha_course.exercises.rules import (
     ALL_RULES,
     IN_FLOAT32,
     WITH_GRADIENTS,
+    Attempt,
     attempt,
     right_result,
 )
@@ -130,7 +132,7 @@ def judge(exercise: Exercise, answer: Any) -> tuple[Report, Arguments | None]:
     # with those of known mistakes.
     first = attempt(exercise, answer, exercise.first_cases, ALL_RULES)
     if first.fault:
-        report = explain_first(first, first.fault)
+        report = _with_rule(explain_first(first, first.fault), first, 0)
         mixed = report.status == "error" and report.mistake == "dtype-changed"
         if not mixed or not _is_right_in_float32(exercise, answer):
             return report, first.call.arguments
@@ -139,12 +141,14 @@ def judge(exercise: Exercise, answer: Any) -> tuple[Report, Arguments | None]:
     # written for one dtype alone.
     narrow = attempt(exercise, answer, exercise.first_cases, IN_FLOAT32, torch.float32)
     if narrow.fault:
-        return explain_first(narrow, narrow.fault), narrow.call.arguments
+        report = _with_rule(explain_first(narrow, narrow.fault), narrow, 0)
+        return report, narrow.call.arguments
     # Other sizes, single ones among them, show what was written for the first ones.
     drawn = attempt(exercise, answer, exercise.drawn_cases, WITH_GRADIENTS)
     if drawn.fault:
         case = exercise.drawn_cases[len(drawn.outcomes) - 1]
-        return explain_drawn(first, drawn, drawn.fault, case), drawn.call.arguments
+        report = explain_drawn(first, drawn, drawn.fault, case)
+        return _with_rule(report, drawn, len(first.outcomes)), drawn.call.arguments
     return _passed(exercise, torch.float64)
 
 
@@ -158,10 +162,21 @@ def _is_right_in_float32(exercise: Exercise, answer: Any) -> bool:
     return every.fault is None
 
 
+def _with_rule(report: Report, wrong: Attempt, judged_before: int) -> Report:
+    """Put the rule that found the fault, and the input that showed it, before what is known."""
+    inputs = len(wrong.call.exercise.cases)
+    dtype = " in float32" if wrong.call.dtype == torch.float32 else ""
+    at = judged_before + len(wrong.outcomes)
+    text = f"The rule `{wrong.rule}` found a fault on input {at} of {inputs}{dtype}."
+    return replace(report, because=f"{text} {report.because or ''}".rstrip())
+
+
 def _passed(exercise: Exercise, dtype: torch.dtype) -> tuple[Report, Arguments]:
     """Report a right answer, with the arguments of its first call."""
-    text = f"{exercise.done} {_what_was_tried(exercise, dtype)}".strip()
-    return Report(exercise.name, "correct", text), exercise.first_cases[0].arguments
+    report = Report(
+        exercise.name, "correct", exercise.done, because=_what_was_tried(exercise, dtype)
+    )
+    return report, exercise.first_cases[0].arguments
 
 
 def _what_was_tried(exercise: Exercise, dtype: torch.dtype) -> str:

@@ -13,10 +13,10 @@ from torch import Tensor
 from mha_course.exercises import compare, sandbox
 from mha_course.exercises.catalogue import find_exercise, mistakes_of, number_of_lesson
 from mha_course.exercises.inputs import EXAMPLE, FAR_BELOW, HIDDEN_LEAD, KINDS, OTHER_SIZES
-from mha_course.exercises.recognise import recognise
+from mha_course.exercises.recognise import NEAR, Recognition, alike, recognise
 from mha_course.exercises.report import Report
 from mha_course.exercises.rules import OF_CALLS, WITH_GRADIENTS, Attempt, Call, Fault, attempt
-from mha_course.exercises.sandbox import Outcome
+from mha_course.exercises.sandbox import Outcome, as_list
 from mha_course.exercises.spec import Case, Exercise, Mistake, Stage
 
 # Kinds of cases in which masks have all their forms.
@@ -26,9 +26,12 @@ _ALL_FORMS = [*KINDS][:4]
 def explain_first(wrong: Attempt, fault: Fault) -> Report:
     """Explain a fault on the first cases: name the mistake, or tell where the answer is right."""
     call = wrong.call
-    if not fault.stage.compares_numbers:
-        return _by_stage(call.exercise, fault)
+    special = None
+    if call.exercise.diagnose and fault.status == "wrong":
+        special = sandbox.run(call.exercise.diagnose, call.answer, call.arguments).result
     report = _report(call.exercise, fault)
+    if not fault.stage.compares_numbers:
+        return _named_by(report, fault.stage, special[0] if special else None)
     if fault.status == "wrong":
         picture = compare.picture(wrong.outcomes[-1].result, wrong.target)
         report = replace(report, picture=picture)
@@ -36,16 +39,16 @@ def explain_first(wrong: Attempt, fault: Fault) -> Report:
     rounds = not isinstance(wrong.target, Tensor) or wrong.target.dtype != torch.bool
     if call.dtype != torch.float64 and (rounds or fault.status == "error"):
         return replace(report, message=f"{_only_in_float32(fault)} {fault.message}")
-    special = None
-    if call.exercise.diagnose and fault.status == "wrong":
-        special = sandbox.run(call.exercise.diagnose, call.answer, call.arguments).result
     if special and special[0]:
-        return replace(report, mistake=special[0], message=special[1])
+        because = "A diagnosis that this exercise alone has gave it its name."
+        return replace(report, mistake=special[0], message=special[1], because=because)
     recognised = _recognise(wrong, fault)
-    if recognised:
-        return _named(report, recognised)
+    if recognised.mistakes:
+        return replace(_named(report, recognised.mistakes), because=recognised.because)
     if special:
         return replace(report, message=special[1])
+    if _are_swapped(wrong):
+        return _named_by(report, Stage.SWAPPED)
     return _explain_unknown(report, call, fault)
 
 
@@ -62,8 +65,8 @@ def explain_drawn(first: Attempt, wrong: Attempt, fault: Fault, case: Case) -> R
     outcomes = [*first.outcomes, *wrong.outcomes]
     recognised = recognise(exercise, outcomes, lambda at: _outcome(call, at))
     report = Report(exercise.name, fault.status, text, Stage.SIZES.value)
-    if recognised:
-        return _named(report, recognised)
+    if recognised.mistakes:
+        return replace(_named(report, recognised.mistakes), because=recognised.because)
     if case.kind == OTHER_SIZES and _fails_by_sizes(call):
         return _by_stage(exercise, fault._replace(stage=Stage.SIZES, message=text))
     return report
@@ -86,7 +89,7 @@ def _only_in_float32(fault: Fault) -> str:
     )
 
 
-def _recognise(wrong: Attempt, fault: Fault) -> tuple[Mistake, ...]:
+def _recognise(wrong: Attempt, fault: Fault) -> Recognition:
     """Return the mistakes that come out as an answer did."""
     call = wrong.call
     outcomes = wrong.outcomes
@@ -94,6 +97,13 @@ def _recognise(wrong: Attempt, fault: Fault) -> tuple[Mistake, ...]:
         rest = range(len(outcomes), len(call.exercise.first_cases))
         outcomes = [*outcomes, *(_outcome(call, at) for at in rest)]
     return recognise(call.exercise, outcomes, lambda at: _outcome(call, at))
+
+
+def _are_swapped(wrong: Attempt) -> bool:
+    """Return True where two results are right, but each stands in the other's place."""
+    results = as_list(wrong.outcomes[-1].result)
+    swapped = Outcome(results[::-1])
+    return len(results) == 2 and alike(swapped, Outcome(as_list(wrong.target)), NEAR)
 
 
 def _outcome(call: Call, at: int) -> Outcome:
@@ -186,12 +196,12 @@ def _by_stage(exercise: Exercise, fault: Fault) -> Report:
     return _named_by(_report(exercise, fault), fault.stage)
 
 
-def _named_by(report: Report, stage: Stage) -> Report:
-    """Name the mistake that is made at a stage, if there is one."""
-    for mistake in mistakes_of(report.name):
-        if mistake.stage == stage and mistake.belongs_to(find_exercise(report.name)):
-            return _named(report, [mistake])
-    return report
+def _named_by(report: Report, stage: Stage, diagnosed: str | None = None) -> Report:
+    """Name a mistake that is made at a stage: the one that was diagnosed, or else the first."""
+    exercise = find_exercise(report.name)
+    made = [x for x in mistakes_of(report.name) if x.stage == stage and x.belongs_to(exercise)]
+    likely = [mistake for mistake in made if mistake.name == diagnosed] or made
+    return _named(report, likely[:1]) if likely else report
 
 
 def _named(report: Report, mistakes: Sequence[Mistake]) -> Report:

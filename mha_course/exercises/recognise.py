@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import combinations, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from torch import Tensor
 from mha_course.exercises.catalogue import EXERCISES, mistakes_of
 from mha_course.exercises.operations import recorded
 from mha_course.exercises.sandbox import Outcome, as_list, error_text, last_line
-from mha_course.exercises.spec import STOPPED, Change, Exercise, Mistake
+from mha_course.exercises.spec import STOPPED, Change, Exercise, Function, Mistake
 
 # This many pairs of mistakes are tried for one answer. No exercise has as many: MultiHeadAttention
 # has 1,496, and they take 0.9 s of one core. It is a number and no clock, so that a busy machine
@@ -41,6 +41,13 @@ class Mutant:
 
     mistake: Mistake
     change: Change
+
+
+class Recognition(NamedTuple):
+    """The mistakes that explain an answer, if any do, and how that is known."""
+
+    mistakes: tuple[Mistake, ...] = ()
+    because: str = ""
 
 
 def alike(left: Outcome, right: Outcome, precision: float = EXACT) -> bool:
@@ -105,7 +112,7 @@ def mutants(name: str) -> tuple[Mutant, ...]:
 
 def recognise(
     exercise: Exercise, outcomes: Sequence[Outcome], again: Callable[[int], Outcome]
-) -> tuple[Mistake, ...]:
+) -> Recognition:
     """Return the mistake, or the two, that come out as the answer did on all cases, if any.
 
     ``again(at)`` calls the answer on any of the exercise's cases: on the first sizes that are
@@ -123,18 +130,43 @@ def recognise(
         at, error = errors[0]
         operands = _operands(partial(again, at))
         fitting = [m for m in fitting if _operands(partial(_run, name, at, m)) == operands]
-        return _by_error(exercise, [mutant.mistake for mutant in fitting], error)
+        chosen = _by_error(exercise, [mutant.mistake for mutant in fitting], error)
+        known = [mutant for mutant in fitting if mutant.mistake in chosen]
+        if known:
+            return Recognition(chosen, _agreement(exercise, again, known[0]))
+        return Recognition(chosen, "The text of its error is the one that this mistake gives.")
     if len({mutant.mistake for mutant in fitting}) > 1:
         every = [again(at) for at in range(len(exercise.cases))]
         fitting = [m for m in fitting if _reproduces(name, every, m, precision=NEAR)] or fitting
-    mistakes = [mutant.mistake for mutant in fitting]
+    if fitting:
+        return Recognition((fitting[0].mistake,), _agreement(exercise, again, fitting[0]))
     has_all_results = len(as_list(outcomes[-1].result)) == len(as_list(_run_once(name, 0).result))
-    if mistakes or not has_all_results:
-        return tuple(mistakes[:1])
+    if not has_all_results:
+        return Recognition()
     for pair in islice(pairs(name, outcomes), MAX_PAIRS):
         if _reproduces(name, outcomes, *pair) and _holds(exercise, drawn, *pair):
-            return tuple(sorted((mutant.mistake for mutant in pair), key=mistakes_of(name).index))
-    return ()
+            both = sorted((mutant.mistake for mutant in pair), key=mistakes_of(name).index)
+            return Recognition(tuple(both), _agreement(exercise, again, *pair))
+    return Recognition()
+
+
+def _agreement(exercise: Exercise, again: Callable[[int], Outcome], *mutants: Mutant) -> str:
+    """Say which steps of the reference were replaced, and on how many cases that is the answer."""
+    total = len(exercise.cases)
+    outcomes = [(again(at), _outcome(exercise.name, at, *mutants)) for at in range(total)]
+    agreeing = [answered for answered, made in outcomes if alike(answered, made, NEAR)]
+    steps = [
+        _replaced(step, function) for mutant in mutants for step, function in mutant.change.items()
+    ]
+    inputs = f"all {total}" if len(agreeing) == total else f"{len(agreeing)} of {total}"
+    does = "stops like" if all(outcome.error for outcome in agreeing) else "equals"
+    return f"It {does} the reference with {' and '.join(steps)} on {inputs} inputs."
+
+
+def _replaced(step: str, function: Function) -> str:
+    """Write that a step was replaced, and by what if that has a name."""
+    name = getattr(function, "__name__", "").strip("_")
+    return f"`{step}` replaced by `{name}`" if name.isidentifier() else f"`{step}` replaced"
 
 
 def _operands(call: Callable[[], Outcome]) -> list[tuple[int, ...]]:

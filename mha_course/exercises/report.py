@@ -32,7 +32,11 @@ class Report:
 
     ``status`` is ``"correct"``, ``"wrong"``, ``"unattempted"`` or ``"error"``; ``mistake`` the id
     of a known mistake or None; ``stage`` where it parts from the reference, such as ``"shape"``, or
-    None; ``picture`` HTML with the answer beside the target; ``offer`` a way to go on.
+    None; ``picture`` HTML with the answer beside the target; ``offer`` a way to go on. ``because``
+    is not shown: it says how the verdict is known, for anyone who asks why, or is None. It names
+    the rule that found a fault and, where a mistake was recognised, the steps of the reference that
+    were replaced and the number of inputs on which that equals the answer; of a right answer it
+    says what was tried.
     """
 
     name: str
@@ -42,6 +46,7 @@ class Report:
     mistake: str | None = None
     picture: str = ""
     offer: str = ""
+    because: str | None = None
     kept: str = field(default="", compare=False)  # whether ``my_attention.py`` has it now
     failures: int = field(default=0, compare=False)  # since the last pass
     answer: Any = field(default=None, compare=False)

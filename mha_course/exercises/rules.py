@@ -192,13 +192,14 @@ ALL_RULES: tuple[Rule, ...] = (*WITH_GRADIENTS, forbidden_operation)
 class Attempt:
     """How an answer came out, case by case, up to the first fault, if there is one.
 
-    The call and the target are those of the last case.
+    The call and the target are those of the last case; rule is the name of the one that was broken.
     """
 
     outcomes: list[Outcome]
     call: Call
     target: Any
     fault: Fault | None
+    rule: str = ""
 
 
 def attempt(
@@ -222,7 +223,8 @@ def attempt(
         for rule in rules:
             fault = rule(call, outcome, target)
             if fault:
-                return Attempt(outcomes, call, target, _with_sentence(fault, case))
+                fault = _with_sentence(fault, case)
+                return Attempt(outcomes, call, target, fault, rule.__name__)
     return Attempt(outcomes, call, target, None)
 
 

@@ -67,6 +67,7 @@ class Stage(StrEnum):
     RULE = "rule"
     SIZES = "sizes"
     LARGE_NUMBERS = "large numbers"
+    SWAPPED = "swapped"
 
     @property
     def compares_numbers(self) -> bool:

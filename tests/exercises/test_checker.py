@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from mha_course.errors import ShapeError
 from mha_course.exercises import NAMES, check, checker, predict, solution
+from mha_course.exercises.catalogue import EXERCISES
 
 
 class Unscaled(solutions.MultiHeadAttention):
@@ -323,10 +324,10 @@ def attention_in_a_loop(x, w_q, w_k, w_v, scale=1.0):
 def test_what_is_computed_in_float32_is_right():
     report = check("similarity", similarity_in_a_loop)
     assert report.status == "correct", report
-    assert "On the first it also agrees in float32." in report.message
+    assert "On the first it also agrees in float32." in report.because
     report = check("self_attention", attention_in_a_loop)
     assert report.status == "correct", report
-    assert "all of them in float32." in report.message
+    assert "all of them in float32." in report.because
 
 
 @pytest.mark.parametrize(
@@ -355,3 +356,44 @@ def test_a_module_that_stops_on_a_mask_is_told_where():
     assert report.status == "error"
     assert "In your line `mask = 1 - mask`" in report.message
     assert "It was called with a mask (B, 1, S, S)" in report.message
+
+
+REASONS = [
+    (
+        "scaled_scores",
+        lambda q, k: q @ k.mT,
+        "It equals the reference with `scale` replaced by `identity` on all 11 inputs.",
+    ),
+    (
+        "self_attention",
+        lambda x, w_q, w_k, w_v: x @ w_q.T @ (x @ w_k.T).T,
+        "It stops like the reference with `scores` replaced on 8 of 9 inputs.",
+    ),
+    (
+        "entropy",
+        lambda w: (w * w.log()).sum(-1),
+        "with `terms` replaced and `negated` replaced on all 11 inputs.",
+    ),
+    ("merge_heads", lambda c: torch.cat(c, dim=-1), "The text of its error is"),
+    ("to_attend", lambda mask, _: mask == 0, "A diagnosis that this exercise alone has"),
+    ("project", lambda x, w, b: 2 * F.linear(x, w, b), "`wrong_values` found a fault on input 1"),
+    ("project", lambda x, w, b: F.linear(x, w, b).float().half(), "rule `wrong_values`"),
+]
+
+
+@pytest.mark.parametrize(("name", "answer", "reason"), REASONS)
+def test_a_report_knows_why_and_the_card_does_not_show_it(name, answer, reason):
+    report = check(name, answer)
+    assert reason in report.because
+    assert report.because not in repr(report) + report.content()
+
+
+def test_a_pass_says_what_can_be_done_now_and_keeps_what_was_tried():
+    report = check("project", F.linear)
+    assert report.message == EXERCISES["project"].done
+    assert report.because.startswith("Your answer agrees with the reference, gradients included,")
+
+
+@pytest.mark.parametrize("answer", [None, 3, lambda: 0])
+def test_nothing_is_known_of_what_was_not_called(answer):
+    assert check("project", answer).because is None

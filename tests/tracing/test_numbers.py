@@ -65,7 +65,7 @@ WRONG = {
     "in place": (attention(keep, lambda s: s.mul_(C**-0.5)), "scale-d-model", "mul_"),
     "inverted": (attention(keep, lambda s: s / D**-0.5), "scale-inverted", "div"),
     "after softmax": (attention(keep, after=lambda w: w / ROOT), "scale-after-softmax", "div"),
-    "twice, in the kernel": (kernel(lambda q: q / ROOT), "scale-no-root", "div"),
+    "twice, in the kernel": (kernel(lambda q: q / ROOT), "scaled-before-the-kernel", "div"),
     "given to the kernel": (
         kernel(scale=C**-0.5), "scale-d-model", "scaled_dot_product_attention"
     ),

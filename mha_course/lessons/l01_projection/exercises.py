@@ -112,6 +112,25 @@ EXERCISES = [
     ),
 ]
 
+
+def _tokens(x: Tensor, w: Tensor) -> Tensor:
+    return (x @ w.T)[:, PASTED]
+
+
+def _numbers(x: Tensor, w: Tensor) -> Tensor:
+    return (x @ w.T)[..., PASTED]
+
+
+def _rows(x: Tensor, w: Tensor) -> Tensor:
+    return x @ w[PASTED].T
+
+
+def _with_pasted(cut: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
+    """Cut one head out of q, k and v, as the cell above the exercise does."""
+    return lambda x, memory, weights, biases, h, s: [cut(x, w) for w in weights]
+
+
+PASTED = slice(12, 24)
 MISTAKES = [
     mistake(
         "weight-not-transposed/fused",
@@ -126,6 +145,23 @@ MISTAKES = [
         stage="repeat",
         crashes="same dtype, but got Double and Float",
         only=("project", "project_qkv"),
+    ),
+    mistake(
+        "elementwise-product/projection",
+        linear=[lambda x, w, b=None: x * w.T, lambda x, w, b=None: x * w],
+        only=("project", "project_qkv", "self_attention"),
+    ),
+    mistake(
+        "/bias-before-product",
+        linear=lambda x, w, b: (x + b) @ w.T,
+        only=("project", "project_qkv"),
+    ),
+    mistake(
+        "all-heads-pasted",
+        # There may be no tokens left, and no largest score among them.
+        {"project": _with_pasted(_tokens), "softmax": lambda z: z.softmax(-1)},
+        project=[_with_pasted(_numbers), _with_pasted(_rows)],
+        only=("self_attention",),
     ),
     mistake(
         "/weight-reshaped",

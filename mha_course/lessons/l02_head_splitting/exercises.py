@@ -139,7 +139,8 @@ OF_ONE_HEAD: list[tuple[str, spec.Function]] = [  # product(x, w, head, num_head
     ("/rows-from-head-number", lambda x, w, i, h: x @ w.roll(-i, 0)[: len(w) // h].T),
     ("/rows-from-head-number", lambda x, w, i, h: x @ w.roll(-i * h, 0)[: len(w) // h].T),
     ("/rows-from-head-number", lambda x, w, i, h: x @ w[i * h : i * h + h].T),
-    ("/one-head-repeated", lambda x, w, i, h: x @ w[: len(w) // h].T),
+    ("only-head-zero", lambda x, w, i, h: x @ w[: len(w) // h].T),
+    ("all-heads-pasted/loop", lambda x, w, i, h: x @ w[12:24].T),
     ("/all-rows-in-each-head", lambda x, w, i, h: x @ w.T),
     ("/tokens-cut", lambda x, w, i, h: (x @ w.T)[:, i * len(w) // h : (i + 1) * len(w) // h]),
     ("activation-on-projection", lambda x, w, i, h: (x @ w.chunk(h)[i].T).relu()),
@@ -181,6 +182,15 @@ MISTAKES = [
         output=lambda merged, w, b, h: merged.chunk(h, -1)[0] @ w.chunk(h)[0].T,
         only=("heads_in_a_loop",),
         written="w_o",
+    ),
+    mistake(
+        "head-off-by-one",
+        merge=[
+            lambda c: c[:, 1:].transpose(1, 2).flatten(2),
+            lambda c: torch.cat((0 * c[:, :1], c[:, 1:]), 1).transpose(1, 2).flatten(2),
+            lambda c: torch.cat((c[:, :-1], 0 * c[:, :1]), 1).transpose(1, 2).flatten(2),
+        ],
+        only=("heads_in_a_loop",),
     ),
     mistake(
         "one-head-only",

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from mha_course.exercises.attention_mistakes import SOFTMAX
-from mha_course.exercises.attention_steps import MASKED
+from mha_course.exercises.attention_steps import MASKED, Steps
 from mha_course.exercises.inputs import (
     FAR_BELOW,
     HIDDEN_LEAD,
@@ -64,6 +64,20 @@ def _scores_and_mask(d: Draw) -> tuple[Tensor, Tensor]:
     attend = d.mask(("TS", "B1TS")[d.number % 2])
     lead = 3e4 * ~attend if d.kind == HIDDEN_LEAD else 0.0
     return d("BHTS") + lead - 2000 * (d.kind == FAR_BELOW), attend
+
+
+# In nats there is nothing to convert.
+ENTROPY_STEPS = {
+    "terms": lambda w: torch.special.xlogy(w, w),
+    "unit": lambda z: z,
+    "negated": torch.neg,
+    "total": lambda z: z.sum(-1),
+}
+
+
+def _build_entropy(steps: Steps) -> Function:
+    s = Steps(**ENTROPY_STEPS | vars(steps))
+    return lambda weights: s.total(s.negated(s.unit(s.terms(weights))))
 
 
 EXERCISES = [
@@ -140,6 +154,8 @@ EXERCISES = [
         drawn=lambda d: (normalize(d("BHTS").relu() + torch.eye(d.S)[0], p=1, dim=-1),),
         allows=("no gradient",),
         axes="B H T",
+        steps=tuple(ENTROPY_STEPS),
+        build=_build_entropy,
         done="You can put a number on how undecided a row is. Next: at which temperature is the "
         "row of “it” half as undecided?",
     ),
@@ -176,29 +192,29 @@ MISTAKES = [
         only=("softmax",),
     ),
     mistake("softmax-unstable/shift", stage="large numbers", only=("softmax",)),
+    mistake("entropy-log-of-zero", terms=lambda w: w * w.log()),
+    mistake("entropy-sign", negated=lambda z: z),
+    mistake("entropy-base-two", unit=lambda z: z / math.log(2)),
+    mistake("entropy-mean", total=lambda z: z.mean(-1)),
     mistake(
-        "entropy-log-of-zero",
-        entropy=[
-            lambda w: -(w * w.log()).sum(-1),
-            lambda w: (w * w.log()).sum(-1),
-            lambda w: -(w * w.log2()).sum(-1),
-            lambda w: -(w * w.log()).mean(-1),
-            lambda w: -(w * w.log()).sum(),
-        ],
+        "entropy-wrong-axis",
+        total=[torch.sum, lambda z: z.sum(-2), lambda z: z.sum(1), lambda z: z],
     ),
-    mistake("entropy-sign", entropy=lambda w: torch.special.xlogy(w, w).sum(-1)),
-    mistake("entropy-base-two", entropy=lambda w: torch.special.entr(w).sum(-1) / math.log(2)),
-    mistake("entropy-mean", entropy=lambda w: torch.special.entr(w).mean(-1)),
+    mistake("/entropy-without-weights", terms=torch.log),
     mistake(
-        "/entropy-wrong-axis",
-        entropy=[
-            lambda w: torch.special.entr(w).sum(),
-            lambda w: torch.special.entr(w).sum(-2),
-            lambda w: torch.special.entr(w).sum(1),
-            torch.special.entr,
+        "divided-by-largest",
+        softmax=[
+            lambda z: z.softmax(-1) / z.softmax(-1).amax(-1, keepdim=True),
+            lambda z: z / z.amax(-1, keepdim=True),
+            lambda z: (z - z.amax(-1, keepdim=True)).exp() / z.amax(-1, keepdim=True),
         ],
+        only=("softmax",),
     ),
-    mistake("/entropy-without-weights", entropy=lambda w: -w.log().sum(-1)),
+    mistake(
+        "/largest-of-column-subtracted",
+        softmax=lambda z: (e := (z - z.amax(-2, keepdim=True)).exp()) / e.sum(-1, keepdim=True),
+        only=("softmax",),
+    ),
     mistake(
         "/largest-of-all-subtracted",
         softmax=[

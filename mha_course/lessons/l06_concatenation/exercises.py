@@ -272,6 +272,13 @@ MISTAKES = [
             lambda c, w: c @ w.unflatten(1, (c.size(1), -1)).transpose(0, 1),
         ],
     ),
+    mistake(
+        "only-head-zero/columns",
+        head_contributions=lambda c, w: c @ w[:, : c.size(-1)].T,
+    ),
+    mistake(
+        "/cat-of-a-tensor", crashes="must be tuple of Tensors, not Tensor", only=("merge_heads",)
+    ),
     mistake("/all-columns", head_contributions=lambda c, w: c @ w.T),
     mistake(
         "/columns-interleaved",

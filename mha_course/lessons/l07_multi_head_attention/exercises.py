@@ -107,6 +107,27 @@ def use_module(
     return functional_call(module, given, (x,) if mask is None else (x, mask))
 
 
+def _computes_with_its_own(
+    cls: Callable[..., Any],
+    x: Tensor,
+    mask: Tensor | None,
+    num_heads: int,
+    *parameters: Tensor,
+) -> tuple[str, str] | None:
+    """Find parameters beside the four Linears that change the result each time they are drawn."""
+    module = cls(x.size(-1), num_heads)
+    if {name for name, _ in module.named_parameters()} <= {*PARAMETERS}:
+        return None
+
+    def use(build: Callable[..., Any]) -> Any:
+        return use_module(build, x, mask, num_heads, *parameters)
+
+    same = use(lambda *_: module)
+    if not torch.equal(same, use(lambda *_: module)) or torch.equal(same, use(cls)):
+        return None
+    return "own-parameters", ROWS["own-parameters"].text
+
+
 def parameters() -> tuple[Tensor, ...]:
     """Return weight and bias of the four Linears in turn, as PARAMETERS names them."""
     return tuple(p for n in range(4) for p in (*square(20 + n), draw(C, seed=30 + n)))
@@ -131,6 +152,29 @@ def _drawn_module(d: Draw) -> tuple[Any, ...]:
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, **options: Any) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal, **options)
+
+
+def _masked(mask: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """Return a kernel that gets a mask (S, S) where it should be causal."""
+    return lambda q, k, v, causal: _attend(
+        q, k, v, False, attn_mask=mask(q.new_ones(q.size(2), k.size(2))) if causal else None
+    )
+
+
+def _later(ones: Tensor) -> Tensor:
+    return ones.triu(1).bool()
+
+
+def _own_and_later(ones: Tensor) -> Tensor:
+    return ones.triu().bool()
+
+
+def _past_as_ones(ones: Tensor) -> Tensor:
+    return ones.tril()
+
+
+def _later_as_ones(ones: Tensor) -> Tensor:
+    return ones.triu(1)
 
 
 def _build_fused(steps: Steps) -> Callable[..., Tensor]:
@@ -232,6 +276,7 @@ EXERCISES = [
         steps=(*ALL_SIX, *MASKED),
         build=_build_module,
         run=use_module,
+        diagnose=_computes_with_its_own,
         tokens_and_queries=((0,), (3, 4)),
     ),
     Exercise(
@@ -305,6 +350,7 @@ MISTAKES = [
         r"there is no \w+\.weight: the module has (no parameters|.*_proj\.)",
         only=("MultiHeadAttention",),
     ),
+    mistake("own-parameters", stage="repeat", only=("MultiHeadAttention",)),
     mistake(
         "scale-twice", kernel=lambda q, k, v, causal: _attend(q / q.size(-1) ** 0.5, k, v, causal)
     ),
@@ -323,6 +369,8 @@ MISTAKES = [
             lambda q, k, v, causal: _attend(q, k, v, not causal),
         ],
     ),
+    mistake("mask-inverted/kernel", kernel=[_masked(_later), _masked(_own_and_later)]),
+    mistake("mask-multiplied/kernel", kernel=[_masked(_past_as_ones), _masked(_later_as_ones)]),
     mistake("/is-causal-as-mask", crashes="argument 'attn_mask'", only=("fused_mha",)),
     mistake(
         "/key-transposed-for-kernel", kernel=lambda q, k, v, causal: _attend(q, k.mT, v, causal)
@@ -348,10 +396,13 @@ MISTAKES = [
         parameter_count=[
             lambda c, h, bias: 4 * c * c,
             lambda c, h, bias: 4 * c * c + 3 * c * bias,
-            lambda c, h, bias: 4 * c * c + c * bias,
             lambda c, h, bias: 4 * c * c + bias,
             lambda c, h, bias: 4 * c * c + 4 * bias,
         ],
+    ),
+    mistake(
+        "bias-dropped/one-linear",
+        parameter_count=lambda c, h, bias: 4 * c * c + c * bias,
     ),
     mistake("/biases-always-counted", parameter_count=lambda c, h, bias: 4 * (c * c + c)),
     mistake(

@@ -18,8 +18,12 @@ def _angles(n: int, width: int) -> Tensor:
     return torch.arange(n, dtype=torch.float64)[:, None] * rates
 
 
+def _interleave(first: Tensor, second: Tensor) -> Tensor:
+    return torch.stack((first, second), -1).flatten(-2)
+
+
 def _interleaved(first: Tensor, second: Tensor) -> Tensor:
-    return torch.stack((first, second), -1).flatten(-2).float()
+    return _interleave(first, second).float()
 
 
 def _per_index(n: int, width: int, times: int = 1) -> Tensor:
@@ -61,10 +65,18 @@ def _turned(
         if layout == "mixed":
             c, s = c.repeat_interleave(2, -1), s.repeat_interleave(2, -1)
             return x * c + torch.cat((-b, a), -1) * s
+        if layout == "mixed neighbours":
+            partners = _interleave(-x[..., 1::2], x[..., 0::2])
+            return x * torch.cat((c, c), -1) + partners * torch.cat((s, s), -1)
         turned = a * c + sign * b * s
         return torch.cat((turned, (turned if layout == "overwritten" else a) * s + b * c), -1)
 
     return rope
+
+
+def _turned_by_head(x: Tensor, at: Tensor, base: float = 1e4) -> Tensor:
+    """Rotate every token of a head by the number of its head."""
+    return positions.rope(x.transpose(1, 2), range(x.size(1)), base).transpose(1, 2)
 
 
 MISTAKES = [
@@ -112,6 +124,11 @@ MISTAKES = [
         ],
     ),
     mistake(
+        "positions-from-one/rope",
+        rope=lambda x, at, base=1e4: positions.rope(x, torch.as_tensor(at) + 1, base),
+    ),
+    mistake("positions-by-head", rope=_turned_by_head),
+    mistake(
         "base-ignored",
         rope=[
             *(lambda x, at, base=1e4, own=own: positions.rope(x, at, own) for own in (1e4, 5e5)),
@@ -141,6 +158,7 @@ MISTAKES = [
     ),
     mistake("/first-overwritten", rope=_turned(layout="overwritten")),
     mistake("rope-layout-mixed", rope=_turned(layout="mixed")),
+    mistake("rope-layout-mixed/neighbours", rope=_turned(layout="mixed neighbours")),
     mistake(
         "rope-values-not-angles",
         rope=[

@@ -200,6 +200,19 @@ def _softmax_of_blocks(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
     return torch.stack(contexts).sum(0)
 
 
+def _log_sums_added(q: Tensor, k: Tensor, v: Tensor, size: int) -> Tensor:
+    """Merge the contexts of the blocks by log-sum-exps that are added up like sums."""
+    context, log_sum = torch.zeros_like(q), None
+    for keys, values in zip(k.split(size, 2), v.split(size, 2), strict=True):
+        scores = q @ keys.mT / math.sqrt(q.size(-1))
+        of_block = scores.logsumexp(-1, keepdim=True)
+        new = of_block if log_sum is None else log_sum + of_block
+        old_share = torch.zeros_like(new) if log_sum is None else (log_sum - new).exp()
+        context = old_share * context + (of_block - new).exp() * (scores.softmax(-1) @ values)
+        log_sum = new
+    return context
+
+
 def _qkv() -> tuple[Tensor, Tensor, Tensor]:
     """Return q, k, v narrower than a block, even with a column of ones, and many blocks of keys."""
     return draw(B, H, 7, 3, seed=1), draw(B, H, 52, 3, seed=2), draw(B, H, 52, 3, seed=3)
@@ -352,8 +365,13 @@ MISTAKES = [
         online_softmax=_zero_kept_but_put_back,
     ),
     mistake(
-        "/maximum-and-sum-swapped", online_softmax=lambda z, n: flash.online_softmax(z, n)[::-1]
+        "log-sum-exp-returned",
+        online_softmax=[
+            lambda z, n: (flash.online_softmax(z, n)[0], z.logsumexp(-1)),
+            lambda z, n: (flash.online_softmax(z, n)[0], flash.online_softmax(z, n)[1].log()),
+        ],
     ),
+    mistake("log-sums-added", tiled_attention=_log_sums_added),
     mistake("/not-divided", divide=lambda mixed, _: mixed),
     mistake(
         "/divided-in-the-loop",

@@ -46,6 +46,10 @@ MISTAKES = [
         patchify=lambda x, n: _grid(x, n).permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2),
     ),
     mistake(
+        "patch-columns-first",
+        patchify=lambda x, n: _grid(x, n).permute(0, 2, 4, 1, 5, 3).flatten(3).flatten(1, 2),
+    ),
+    mistake(
         "patchify-transposed",
         patchify=lambda x, n: _grid(x, n).permute(0, 4, 2, 1, 3, 5).flatten(3).flatten(1, 2),
     ),

@@ -131,6 +131,15 @@ def _guarded_by_its_sum(p: Tensor, q: Tensor, draft: int, uniform: float) -> tup
     return uniform < p[draft] / q[draft], rest / rest.sum() if rest.sum() > 0 else p
 
 
+def _redraw_without_draft(
+    p: Tensor, q: Tensor, draft: int, uniform: float
+) -> tuple[Tensor, Tensor]:
+    """Redraw from p without the word that was drafted."""
+    others = p.clone()
+    others[draft] = 0
+    return uniform < p[draft] / q[draft], others / others.sum()
+
+
 def _more(p: Tensor, q: Tensor) -> Tensor:
     return (p - q).clamp(min=0)
 
@@ -261,6 +270,7 @@ MISTAKES = [
     ),
     mistake("zero-accepted", accept_or_redraw=_accepting(lambda p, q, u: u <= p / q)),
     mistake("redrawn-from-p", accept_or_redraw=_redrawing(lambda p, q: p)),
+    mistake("redraw-ignores-draft", accept_or_redraw=_redraw_without_draft),
     mistake(
         "residual-not-clipped",
         accept_or_redraw=[

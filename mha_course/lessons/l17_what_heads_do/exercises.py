@@ -180,6 +180,13 @@ MISTAKES = [
     mistake(
         "relation-summed", relation_score=lambda w, pairs: relation_score(w, pairs) * len(pairs)
     ),
+    mistake(
+        "pairs-counted-once",
+        relation_score=[
+            lambda w, pairs: relation_score(w, [*set(pairs)]),
+            lambda w, pairs: relation_score(w, [*set(pairs)]) * len(set(pairs)) / len(pairs),
+        ],
+    ),
     mistake("relation-transposed", relation_score=lambda w, pairs: relation_score(w.mT, pairs)),
     mistake("weights-only", contribution_norms=lambda w, v, w_o: w),
     mistake("norm-of-value", contribution_norms=lambda w, v, w_o: w * v.norm(dim=-1)[:, None]),

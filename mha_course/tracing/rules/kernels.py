@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 
 from mha_course.tracing.axes import Axes, size_of
@@ -45,6 +47,10 @@ def _check_scale_of_kernel(call: OpCall, width: int) -> None:
     given = call.kwargs.get("scale")
     scale = query.scale * key.scale * (width**-0.5 if given is None else given)
     scale_step = max(query.scale_step, key.scale_step)
+    scaled = math.isclose(query.scale * key.scale, width**-0.5, rel_tol=1e-3)
+    if scaled and given is None and width > 1:
+        call.warn(warnings.ask("scaled-before-the-kernel"), scale_step)
+        return
     numbers.check_scale(call, TensorInfo([], width=width, scale=scale, scale_step=scale_step))
 
 
