@@ -151,6 +151,14 @@ def copied(move):
     return lambda q, k: torch.zeros_like(q).copy_(q).copy_(move(k))
 
 
+def spelled(scores, context):
+    def attend(q):
+        weights = torch.einsum(scores, q, q).softmax(-1)
+        return torch.einsum(context, weights, q)
+
+    return attend
+
+
 # The id, the programs that get it, the right ones, and their tensors and axes in turn.
 TWINS = [
     ("result-discarded", [added_for_nothing, dropped_for_nothing], [kept, hooked, compared], TEXT),
@@ -181,6 +189,9 @@ TWINS = [
      [lambda q, k: torch.cat([q, k.transpose(1, 2)], 2), copied(lambda k: k.transpose(1, 2)),
       lambda q, k: torch.stack([q, k.transpose(1, 2)])],
      (*SQUARE, torch.randn(B, 4, 4, D), "B S H D")),
+    ("summed-alone", [spelled("bhtd,bhse->bhts", "bhts,bhsd->bhtd"),
+                      spelled("bhtd,bhsd->bhts", "bhtu,bhsd->bhtd")],
+     [spelled("bhtd,bhsd->bhts", "bhts,bhsd->bhtd")], HEADS),
 ]  # fmt: skip
 
 
