@@ -151,6 +151,39 @@ def copied(move):
     return lambda q, k: torch.zeros_like(q).copy_(q).copy_(move(k))
 
 
+def spelled(scores, context):
+    def attend(q):
+        weights = torch.einsum(scores, q, q).softmax(-1)
+        return torch.einsum(context, weights, q)
+
+    return attend
+
+
+def masked_late(hide):
+    return lambda q, mask: hide((q @ q.mT).softmax(-1), mask) @ q
+
+
+def renormalised(weights, mask):
+    weights = weights * mask
+    return weights / weights.sum(-1, keepdim=True)
+
+
+def masked_twice(q, mask):
+    weights = (q @ q.mT).masked_fill(mask == 0, -torch.inf).softmax(-1)
+    return weights.masked_fill(mask == 0, 0.0) @ q
+
+
+CAUSAL = torch.ones(S, S).tril()
+KEYS = torch.tensor([1.0, 1, 1, 1, 0, 0]).expand(B, 1, 1, S)
+TIMES = masked_late(lambda w, m: w * m)
+LATE = [
+    TIMES,
+    masked_late(lambda w, m: w.masked_fill(m == 0, 0.0)),
+    masked_late(lambda w, m: torch.where(m > 0, w, 0)),
+    masked_late(lambda w, m: w.mul_(m > 0)),
+]
+
+
 # The id, the programs that get it, the right ones, and their tensors and axes in turn.
 TWINS = [
     ("result-discarded", [added_for_nothing, dropped_for_nothing], [kept, hooked, compared], TEXT),
@@ -181,6 +214,14 @@ TWINS = [
      [lambda q, k: torch.cat([q, k.transpose(1, 2)], 2), copied(lambda k: k.transpose(1, 2)),
       lambda q, k: torch.stack([q, k.transpose(1, 2)])],
      (*SQUARE, torch.randn(B, 4, 4, D), "B S H D")),
+    ("summed-alone", [spelled("bhtd,bhse->bhts", "bhts,bhsd->bhtd"),
+                      spelled("bhtd,bhsd->bhts", "bhtu,bhsd->bhtd")],
+     [spelled("bhtd,bhsd->bhts", "bhts,bhsd->bhtd")], HEADS),
+    ("mask-after-softmax", LATE, [masked_late(renormalised), masked_twice],
+     (*HEADS, CAUSAL, "T S")),
+    ("mask-after-softmax", LATE, [masked_late(renormalised)], (*HEADS, KEYS, "B 1 1 S")),
+    ("mask-after-softmax", [], [TIMES], (*HEADS, torch.ones(H, 1, 1), "H 1 1")),
+    ("mask-after-softmax", [], [TIMES], (*HEADS, (torch.rand(S, S) > 0.3) * 1.0, "T S")),
 ]  # fmt: skip
 
 

@@ -128,6 +128,12 @@ class OpCall:
         if known and not tokens and self.names.unify(left, right)[1]:
             self.warn(warnings.ask("joined-different-axes", left=one, right=two))
 
+    def settle(self, value: TensorInfo, *mistakes: str) -> None:
+        """Drop what was to be asked about the step that made a tensor."""
+        source = value.source if isinstance(value.source, int) else -1
+        if source in self.pending and self.pending[source].id in mistakes:
+            del self.pending[source]
+
     def warn(self, remark: Remark | None, step: int | None = None) -> None:
         """Write a warning to this step, or to an earlier one."""
         if remark:

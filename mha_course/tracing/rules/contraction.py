@@ -130,7 +130,18 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
     if labels.count("H") > 1:
         call.warn(warnings.warn("never-transposed"))
     call.results[0].stage = _stage_of(call, values, terms, summed_axes, axes)
+    if call.op == "einsum" and len(terms) > 1:
+        _ask_about_lone_axes(call, summed_axes)
     return axes
+
+
+def _ask_about_lone_axes(call: OpCall, summed_axes: AxesByLetter) -> None:
+    """Ask about axes that only one factor has, and that are summed away nevertheless."""
+    for aligned in summed_axes.values():
+        label = call.names.label(aligned[0])
+        known = label in ("H", "D", "C") or call.names.counts_tokens(label)
+        if len(aligned) == 1 and known and size_of(aligned[0]) > 1:
+            call.warn(warnings.warn("summed-alone", axis=label))
 
 
 def _swap_roles(names: AxisNamer, weights: TensorInfo, is_summed: list[bool]) -> None:

@@ -110,7 +110,9 @@ def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[Axes]) -> No
     over = next((value.reduced_axis for value in values if value.reduced_axis and divides), "")
     if main.stage == "weights":
         numbers.check_hidden_weights(call)
+        numbers.check_masked_weights(call, main)
         if over:  # they sum to 1 along another axis from here on
+            call.settle(main, "mask-after-softmax")
             result.softmax_axis = over
             result.softmax_step = call.index
     elif over:

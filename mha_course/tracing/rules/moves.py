@@ -52,11 +52,9 @@ def reshape(call: OpCall) -> list[Axes]:
 
 def _warn_of(call: OpCall, cuts: list[Cut], rank: int) -> None:
     value = call.info(call.first())
-    source = value.source if isinstance(value.source, int) else -1
-    earlier = call.pending.get(source)
     orders = warnings.READ_IN_ANOTHER_ORDER.values()
-    if earlier and earlier.id in orders and rank > len(value.axes):  # its parts were no heads
-        del call.pending[source]
+    if rank > len(value.axes):  # what is cut on was no heads
+        call.settle(value, *orders)
     for cut in cuts:
         remark = warnings.of_cut(call.names, cut, rank, value.from_linear)
         if remark and remark.id in orders and remark.is_question:

@@ -74,6 +74,40 @@ def check_hidden_weights(call: OpCall) -> None:
         call.warn(warn("mask-after-softmax"))
 
 
+def check_masked_weights(call: OpCall, weights: TensorInfo) -> None:
+    """Ask about weights of which a mask makes some 0, until they are normalised again."""
+    op = call.op.removesuffix("_")
+    tables = [table for table in call.tensors if call.info(table) is not weights]
+    fills = [_number(value) for value in call.args[1:] if not isinstance(value, Tensor)]
+    if op == "masked_fill" and fills == [0]:
+        tables = [~table for table in tables if table.dtype == torch.bool]
+    elif op == "where":
+        tables = [table for table in tables if table.dtype == torch.bool and fills == [0]]
+    elif op not in ("mul", "multiply"):
+        tables = []
+    last = weights.labels[-1:] == (weights.softmax_axis,)
+    hidden = any(info.stage == "masked_scores" for info in weights.derived)  # 0 before, or NaN
+    if last and not hidden and any(_hides_keys(table, call.outs[0].shape[-1]) for table in tables):
+        call.pending[call.index] = ask("mask-after-softmax")
+
+
+def _hides_keys(table: Tensor, keys: int) -> bool:
+    """Return whether a table of ones and zeros hides the same keys of all queries, or later ones.
+
+    Dropout by hand hides others in each row.
+    """
+    if table.dim() < 1 or table.is_meta or type(table) not in PLAIN:
+        return False
+    if table.dim() > 1 and table.shape[-2] > 1:
+        first = _first_table(table)
+        if first is None:
+            return False
+        return torch.equal(first, torch.ones_like(first).tril(first.size(1) - first.size(0)))
+    if table.shape[-1] != keys or keys == 1:
+        return False
+    return bool(((table == 0) | (table == 1)).all() and (table == 0).any())
+
+
 def check_added(call: OpCall) -> None:
     """Ask about a triangle of ones that is added to scores, in which 0 should hide."""
     for table in call.tensors if call.op.removesuffix("_") == "add" else ():

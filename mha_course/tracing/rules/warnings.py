@@ -19,7 +19,7 @@ QUESTIONS = {
     "no-split", "attention-over-batch", "tokens-joined", "merge-dim-before-heads", "cache-joined",
     "qkv-cut-along-tokens", "softmax-twice", "mask-on-queries", "rope-layout-mixed",
     "kv-repeat-interleaved-wrongly", "result-discarded",
-    "softmax-over-one", "runs-over-heads",
+    "softmax-over-one", "runs-over-heads", "summed-alone",
 }  # fmt: skip
 
 WORDS = {"H": "heads", "D": "head width", "B": "batch"}
