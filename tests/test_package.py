@@ -65,7 +65,12 @@ def listed(*names):
 
 def test_whatever_is_imported_is_listed():
     files = [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
-    own = {"mha_course", *(path.stem for path in files), *(path.parent.name for path in files)}
+    own = {
+        "mha_course",
+        "my_attention",
+        *(path.stem for path in files),
+        *(path.parent.name for path in files),
+    }
     outside = set().union(*(imported(path) for path in files)) - own - set(sys.stdlib_module_names)
     found = importlib.metadata.packages_distributions()
     assert outside - set(found) <= {"playwright"}  # the one that may be missing

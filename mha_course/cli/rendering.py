@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import mistune
@@ -28,6 +29,7 @@ from mha_course.errors import ShapeError
 from mha_course.questions import Question
 from mha_course.widgets.base import DECK_VIEW
 
+_TO_LESSON = re.compile(r'href="(\d\d_\w+)\.ipynb#([^"]*)"')  # as reports have it
 Views = Iterable[Mapping[str, Any]]  # what draws widgets, as widgets.base.standalone returns it
 HERE = Path(__file__).parent
 LONG = 105  # columns from which on lines of output are broken
@@ -167,6 +169,7 @@ def outputs(kept: Iterable[NotebookNode]) -> list[Part]:
     for output in kept:
         data = output.get("data", {})
         page = authoring.ON_SITE.sub("", data.get("text/html", "")).rstrip("\n")
+        page = _TO_LESSON.sub(_to_page, page)
         still = picture(page) or (Part("html", page) if page else None)
         if DECK_VIEW in data:
             parts.append(Part("live", still.html if still else "", view=data[DECK_VIEW]))
@@ -175,6 +178,17 @@ def outputs(kept: Iterable[NotebookNode]) -> list[Part]:
         else:
             parts.append(Part("text", output.get("text", data.get("text/plain", "")).rstrip()))
     return parts
+
+
+def _to_page(link: re.Match[str]) -> str:
+    """Let a link to a heading of a notebook lead to the same heading of its page."""
+    lesson, heading = link.groups()
+    return f'href="{lesson}.html#{anchor(unquote(heading))}"'
+
+
+def anchor(heading: str) -> str:
+    """Return the id that a heading has on its page."""
+    return re.sub(r"\W+", "-", heading.lower()).strip("-")
 
 
 def picture(page: str) -> Part | None:

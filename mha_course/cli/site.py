@@ -87,7 +87,7 @@ class Page:
         """Begin a section; one that goes deeper is folded up to the next heading as high."""
         if level <= self.folded:
             self.close()
-        anchor = re.sub(r"\W+", "-", text.lower()).strip("-")
+        anchor = rendering.anchor(text)
         heading = f'<h{level} id="{anchor}">{rendering.line(text)}</h{level}>'
         if text.startswith("Deeper:") and not self.folded:
             self.folded = level
