@@ -200,7 +200,7 @@ def alignment_report(model: Translator, texts: Sequence[Pair]) -> dict[str, Any]
     return {
         "heads": alignment_accuracy(weights, texts).tolist(),
         "mean": alignment_accuracy(weights.mean(1, keepdim=True), texts).item(),
-        "words": right_words.double().mean().item(),
+        "words": right_words.float().mean().item(),
         "articles": on_articles[batch.alignment >= 0].mean().item(),
     }
 
