@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
@@ -119,11 +119,12 @@ def recognise(
     drawn it must also come out so, and where several mistakes fit, on all cases.
     """
     name = exercise.name
+    answered = cache(again)  # each case is needed several times
     fitting = [mutant for mutant in mutants(name) if _reproduces(name, outcomes, mutant)]
     # An answer that is nearly right comes near to mistakes that change next to nothing.
     if not fitting and not _reproduces(name, outcomes, precision=NEAR):
         fitting = [m for m in mutants(name) if _reproduces(name, outcomes, m, precision=NEAR)]
-    drawn = again(len(exercise.first_cases))
+    drawn = answered(len(exercise.first_cases))
     fitting = [mutant for mutant in fitting if _holds(exercise, drawn, mutant)]
     errors = [(at, x.error) for at, x in enumerate(outcomes) if x.error is not None]
     if errors:
@@ -133,28 +134,28 @@ def recognise(
         chosen = _by_error(exercise, [mutant.mistake for mutant in fitting], error)
         known = [mutant for mutant in fitting if mutant.mistake in chosen]
         if known:
-            return Recognition(chosen, _agreement(exercise, again, known[0]))
+            return Recognition(chosen, _agreement(exercise, answered, known[0]))
         return Recognition(chosen, "The text of its error is the one that this mistake gives.")
     if len({mutant.mistake for mutant in fitting}) > 1:
-        every = [again(at) for at in range(len(exercise.cases))]
+        every = [answered(at) for at in range(len(exercise.cases))]
         fitting = [m for m in fitting if _reproduces(name, every, m, precision=NEAR)] or fitting
     if fitting:
-        return Recognition((fitting[0].mistake,), _agreement(exercise, again, fitting[0]))
+        return Recognition((fitting[0].mistake,), _agreement(exercise, answered, fitting[0]))
     has_all_results = len(as_list(outcomes[-1].result)) == len(as_list(_run_once(name, 0).result))
     if not has_all_results:
         return Recognition()
     for pair in islice(pairs(name, outcomes), MAX_PAIRS):
         if _reproduces(name, outcomes, *pair) and _holds(exercise, drawn, *pair):
             both = sorted((mutant.mistake for mutant in pair), key=mistakes_of(name).index)
-            return Recognition(tuple(both), _agreement(exercise, again, *pair))
+            return Recognition(tuple(both), _agreement(exercise, answered, *pair))
     return Recognition()
 
 
-def _agreement(exercise: Exercise, again: Callable[[int], Outcome], *mutants: Mutant) -> str:
+def _agreement(exercise: Exercise, answered: Callable[[int], Outcome], *mutants: Mutant) -> str:
     """Say which steps of the reference were replaced, and on how many cases that is the answer."""
     total = len(exercise.cases)
-    outcomes = [(again(at), _outcome(exercise.name, at, *mutants)) for at in range(total)]
-    agreeing = [answered for answered, made in outcomes if alike(answered, made, NEAR)]
+    outcomes = [(answered(at), _outcome(exercise.name, at, *mutants)) for at in range(total)]
+    agreeing = [outcome for outcome, made in outcomes if alike(outcome, made, NEAR)]
     steps = [
         _replaced(step, function) for mutant in mutants for step, function in mutant.change.items()
     ]
