@@ -63,10 +63,10 @@ export function catchKeys(root, answer) {
     const path = event.composedPath();
     if (!path.includes(root) || hasModifier(event) || event.key === "Tab") return;
     const ours = answer(event, path[0]);
-    if (ours) event.preventDefault();
-    if (ours)
+    if (ours) {
+      event.preventDefault();
       event.stopImmediatePropagation(); // what holds this picture listens on the window, too
-    else if (!leaves(event)) event.stopPropagation();
+    } else if (!leaves(event)) event.stopPropagation();
   }
   window.addEventListener("keydown", press, true);
   return () => window.removeEventListener("keydown", press, true);
