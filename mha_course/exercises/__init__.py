@@ -10,6 +10,7 @@ from mha_course.exercises.predictions import predict
 from mha_course.exercises.progress_store import progress
 from mha_course.exercises.report import Report
 from mha_course.exercises.reviews import review
+from mha_course.exercises.take_home import solved
 
 __all__ = [
     "NAMES",
@@ -21,6 +22,7 @@ __all__ = [
     "progress",
     "review",
     "solution",
+    "solved",
 ]
 
 # Every lesson imports this module once, so it is here that a learner hears how to keep answers.

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from mha_course.exercises import check, take_home
+from mha_course.exercises.catalogue import EXERCISES
 
 IMPORTS = "import math\nimport torch\nfrom torch.nn import functional as F\n"
 SCORES = "def attention_scores(q, k):\n    return q @ k.mT\n"
@@ -251,3 +252,32 @@ def test_a_report_says_so_and_the_next_import_has_it(notebook, kernel, monkeypat
 
     assert attention_scores(torch.ones(1, 2), torch.ones(3, 2)).shape == (1, 3)
     del sys.modules["my_attention"]
+
+
+@pytest.fixture
+def module(file, monkeypatch):
+    """Import what a test writes into the file, and forget it afterwards."""
+    monkeypatch.syspath_prepend(str(file.parent))
+    sys.modules.pop(take_home.MODULE, None)
+    yield file
+    sys.modules.pop(take_home.MODULE, None)
+
+
+def test_a_page_takes_what_a_learner_has_kept(module):
+    module.write_text("def merge_heads(context):\n    return 'mine'\n")
+    assert take_home.solved("merge_heads")(None) == "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("", False), ("1 / 0\n", True), ("def (", True), ("import no_such_one\n", True)],
+)
+def test_a_page_takes_the_course_s_function_where_nothing_is_kept(text, told, module, capsys):
+    module.write_text(text)
+    assert take_home.solved("merge_heads") is EXERCISES["merge_heads"].reference
+    assert ("my_attention.py cannot be imported" in capsys.readouterr().out) == told
+
+
+def test_a_page_runs_without_the_file(module, capsys):
+    assert take_home.solved("merge_heads") is EXERCISES["merge_heads"].reference
+    assert capsys.readouterr().out == ""
