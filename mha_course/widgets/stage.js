@@ -67,12 +67,17 @@ export class Stage {
     this.saving = setTimeout(() => this.model.save_changes(), SETTLED);
   }
 
-  /** Follow the same word in other words, where it may stand elsewhere. */
-  keepWord(before, now) {
+  /** Follow the same word in other words, where it may stand elsewhere, or else one of those that are alike. */
+  keepWord(before, now, alike = []) {
     const row = this.model.get("row");
-    if (now[row] === before[row]) return;
-    const places = [...now.keys()].filter((i) => now[i] === before[row]);
-    const [nearest] = places.sort((a, b) => Math.abs(a - row) - Math.abs(b - row));
+    const word = before[row];
+    if (now[row] === word) return;
+    const distance = (i) => Math.abs(i - row);
+    const find = (words) => {
+      const places = [...now.keys()].filter((i) => words.includes(now[i]));
+      return places.sort((a, b) => distance(a) - distance(b))[0];
+    };
+    const nearest = find([word]) ?? find(alike);
     if (nearest !== undefined) this.put({ row: nearest });
   }
 

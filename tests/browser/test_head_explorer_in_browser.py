@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from mha_course.datasets.grammar import NOUNS, OBJECT_FORMS, words_of
+from mha_course.lessons.l00_start_here.masked_word_model import Look
 from mha_course.widgets import HeadExplorer
 from mha_course.widgets.base import standalone
 
@@ -78,12 +80,12 @@ def test_every_cell_row_and_column_is_read_out_where_it_is_pointed_at(show, draw
         assert said(page) == f"head 0: {WORDS[row]} → {WORDS[column]} {given[0, row, column]:.2f}"
     page.wait_for_function("document.querySelector('.spoken').textContent.includes('sat')")
     point(page, 3, None)
-    assert said(page).startswith("head 0: cat looks at ")
+    assert said(page).startswith("head 0: “cat” looks at ")
     point(page, None, 1)
-    assert said(page).startswith("head 0: was is seen by ")
+    assert said(page).startswith("head 0: “was” is seen by ")
     page.mouse.move(2, 2)
     row = int(given[0].argmax()) // 5  # the word that is followed
-    assert said(page).startswith(f"head 0: {WORDS[row]} looks at ")
+    assert said(page).startswith(f"head 0: “{WORDS[row]}” looks at ")
 
 
 def test_colours_are_those_of_the_palettes(show, draw):
@@ -148,6 +150,38 @@ def test_arcs_are_as_wide_as_the_weights_of_the_followed_word(show, draw):
         right(head, row)
         assert page.evaluate("document.activeElement.classList.contains('followed')")
     assert page.evaluate("leaked") == []
+
+
+def test_a_sentence_is_changed_without_typing(show):
+    look = Look()
+    explorer = HeadExplorer(
+        look(SENTENCE), queries=SENTENCE.split(), head=1, follow="it", recompute=look
+    )
+    page = show(explorer, unfolded=False)
+    field = page.locator("[data-control=sentence]")
+
+    def changed(sentence, followed):
+        expected = look(sentence)[0, 0, 1, page.evaluate("model.get('row')")]
+        _, below = arcs(page)
+        assert below == [
+            (word, f"{w:.2f}") for word, w in zip(words_of(sentence), expected, strict=True)
+            if w >= 0.05
+        ]  # fmt: skip
+        assert field.input_value() == sentence
+        assert page.locator(".word.followed span").inner_text() == followed
+
+    page.get_by_role("button", name="Swap cat and dogs").click()
+    swapped = SENTENCE.replace("cat", "CAT").replace("dogs", "cat").replace("CAT", "dogs")
+    changed(swapped, "it")
+    page.get_by_role("button", name="Change was to were").click()
+    changed(swapped.replace("was", "were"), "it")
+    page.get_by_label("Instead of").select_option("they")
+    changed(swapped.replace("was", "were").replace("it ate", "they ate"), "they")
+    page.get_by_role("button", name="Surprise me").click()
+    page.wait_for_timeout(300)
+    followed = page.locator(".word.followed span").inner_text()
+    assert followed in NOUNS.keys() | OBJECT_FORMS.values()
+    changed(field.input_value(), followed)
 
 
 def visible(page, name):

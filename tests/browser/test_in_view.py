@@ -106,5 +106,5 @@ def test_on_the_first_screen_of_the_course_the_sentence_can_be_changed(lab_page)
     field.fill("the grey cta")
     page.locator(".trouble.bad", has_text="“cta” is not one of ").wait_for()
     field.fill("the loud dogs that chased the grey cat were hungry , so they ate greedily")
-    page.locator(".readout", has_text="they looks at dogs ").wait_for()
+    page.locator(".readout", has_text="“they” looks at dogs ").wait_for()
     assert page.locator(".trouble.bad").count() == 0

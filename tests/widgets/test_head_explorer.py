@@ -584,11 +584,11 @@ def test_cells_rows_and_columns_are_put_into_words():
     assert readout(explorer, 1, 0) == "head 0: b → a NaN, not a number"
     assert readout(explorer, 2, 2) == "head 0: c → c 0.70, though hidden by the mask"
     assert readout(explorer, 0, 1, slot=1) == "head 1: a → b hidden (−∞)"
-    assert readout(explorer, 2, None) == "head 0: c looks at b 0.30"
-    assert readout(explorer, None, 1) == "head 0: b is seen by a 1.00, b 0.50, c 0.30"
+    assert readout(explorer, 2, None) == "head 0: “c” looks at b 0.30"
+    assert readout(explorer, None, 1) == "head 0: “b” is seen by a 1.00, b 0.50, c 0.30"
     hidden = HeadExplorer(np.eye(2), mask=torch.zeros(2, 2, dtype=torch.bool))
-    assert readout(hidden, 0, None) == "this head: 0 sees nothing: all keys are hidden"
-    assert readout(hidden, None, 1) == "this head: no query sees 1"
+    assert readout(hidden, 0, None) == "this head: “0” sees nothing: all keys are hidden"
+    assert readout(hidden, None, 1) == "this head: no query sees “1”"
 
 
 def test_what_is_unusual_is_noted():

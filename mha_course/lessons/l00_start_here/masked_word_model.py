@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from mha_course import example
-from mha_course.datasets.grammar import vocabulary
+from mha_course.datasets.grammar import PRONOUNS, sentences, vocabulary, word_classes
 from mha_course.widgets.base import answer_script
 
 HERE = Path(__file__).parent
@@ -29,6 +29,16 @@ class Look:
         """Ask the model. Raises: SentenceError for words that it does not know."""
         ids, _ = example.encode([sentence])
         return example.trained_model().attention_weights(ids)[-1:]
+
+    def suggestions(self) -> dict[str, Any]:
+        """Return what can be done to a sentence without typing: other words, other sentences."""
+        with_pronoun = [s for s in sentences(40, "test", seed=0) if "pronoun" in s.pairs]
+        return {
+            "classes": [words for words in word_classes() if len(words) > 1],
+            "nouns": [*PRONOUNS],
+            "verbs": ["was", "were"],
+            "sentences": [" ".join(s.words) for s in with_pronoun],
+        }
 
     def without_kernel(self) -> dict[str, Any]:
         """Return the script that answers in a page, and what it computes with."""

@@ -29,7 +29,7 @@ function lineText(maps, [queries, keys], { row, column }, cells) {
   );
   const [first, ...others] = seen.sort((a, b) => value(b) - value(a)).slice(0, 3);
   const largest = [first, ...others.filter((i) => !maps.areWeights || value(i) >= 0.005)];
-  const word = isolateWord(along ? queries[row] : keys[column]);
+  const word = `“${isolateWord(along ? queries[row] : keys[column])}”`;
   if (first === undefined)
     return along ? `${word} sees nothing: all keys are hidden` : `no query sees ${word}`;
   return `${word} ${along ? "looks at" : "is seen by"} ${largest.map((i) => `${isolateWord(names[i])} ${number(value(i))}`).join(", ")}`;

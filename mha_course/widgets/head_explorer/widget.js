@@ -9,6 +9,7 @@ import { showValues } from "../protocol.js";
 import { Stage } from "../stage.js";
 import { readMaps } from "./data.js";
 import { followPointer, pressLarge, pressSentence, pressThumb } from "./input.js";
+import { Suggestions } from "./suggestions.js";
 import { nameOf, notesOf, readoutOf } from "./text.js";
 import { makeThumbs, markThumbs, paintThumbs } from "./thumbnails.js";
 import { unfold } from "./unfold.js";
@@ -18,6 +19,7 @@ import { unfold } from "./unfold.js";
  * @property {import("../controls.js").ControlSpec[]} controls Of the learner's function; none without one.
  * @property {{ plain: DataView, signed: DataView }} palettes 256 colours each, four bytes a colour.
  * @property {string[]} colours Of heads: the first again after the last.
+ * @property {import("./suggestions.js").SuggestionsSpec} [suggestions] What can be done to a sentence without typing.
  *
  * @typedef {import("./data.js").ExplorerState} ExplorerState
  *
@@ -51,17 +53,22 @@ class Explorer extends Stage {
   paper = make("div", "paper", this.base, this.surface);
   table = make("div", "table", this.paper);
   legend = make("div", "legend");
-  hint = make("p", "hint", "Hover over a word to follow it; click to keep it.");
+  hint = make("p", "hint", "Choose a word to follow it.");
   readout = make("p", "readout");
   notes = make("p", "notes");
   height = 0; // of the stage: the most that was needed
 
   constructor({ model, el }) {
     super(model);
-    const { controls, palettes, colours } = model.get("options");
+    const { controls, palettes, colours, suggestions } = model.get("options");
     this.palettes = palettesOf(palettes);
     this.colours = colours;
     this.controls = makeControls(controls, this.kernel.move);
+    const change = (sentence) => {
+      this.controls.get("sentence").show(sentence);
+      this.kernel.move("sentence", sentence);
+    };
+    this.suggestions = suggestions && new Suggestions(suggestions, change);
     this.arcs = new Arcs({
       onHover: (row) => this.point({ hover: row === null ? null : { row } }),
       onFollow: (row) => this.follow(row),
@@ -81,7 +88,17 @@ class Explorer extends Stage {
     const top = make("div", "top", this.title, sentence?.node ?? "", this.turn);
     this.stage = make("div", "stage", this.arcs.node, this.table);
     const below = make("div", "below", this.readout, make("div", "", this.legend, this.hint));
-    this.view = make("div", "view", top, said, this.stage, below, this.notes, this.speaker.node);
+    this.view = make(
+      "div",
+      "view",
+      top,
+      said,
+      this.stage,
+      below,
+      this.suggestions?.node ?? "",
+      this.notes,
+      this.speaker.node,
+    );
     const body = make("div", "body", this.view, bar, make("div", "side", this.list));
     const help = make("details", "keys", make("summary", "", "Keys"));
     for (const [where, what] of Object.entries(KEYS))
@@ -128,7 +145,10 @@ class Explorer extends Stage {
     if (this.kernel.idle()) showValues(this.controls, state);
     const before = this.maps && this.wordsOf(this.current())[0];
     this.maps = readMaps(state);
-    if (before) this.keepWord(before, this.wordsOf(this.current())[0]);
+    if (before) {
+      const alike = this.suggestions?.classOf(before[this.model.get("row")]);
+      this.keepWord(before, this.wordsOf(this.current())[0], alike);
+    }
     const shape = `${this.maps.shape} ${this.maps.rows}`;
     if (shape !== this.shape)
       this.thumbs = makeThumbs(this.maps, this.list, (at) => this.choose(at));
@@ -226,6 +246,7 @@ class Explorer extends Stage {
     const place = pointedAt ?? (this.maps.words ? { row: this.followed() } : null);
     this.highlight.replaceChildren(...(place ? drawMarked(this.plan, place) : []));
     if (this.maps.words) this.drawArcs(at, this.hover?.row ?? this.followed());
+    this.suggestions?.show(this.wordsOf(at)[0], this.followed());
     const text = place ? readoutOf(this.maps, at, place) : "";
     setText(this.readout, text || "Point at a cell, or at a word, to see its numbers.");
     this.speaker.speak(text);

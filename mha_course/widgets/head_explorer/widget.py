@@ -42,7 +42,9 @@ class HeadExplorer(CourseWidget):
             are the controls: ``temperature``, ``scale``, ``mask`` (bool (T, S) or None),
             ``sentence`` (str) and others with a number as default. It returns weights, (weights,
             queries) or (weights, queries, keys). Its method ``without_kernel``, if it has one,
-            gives JavaScript that answers in its place: see without_kernel.js.
+            gives JavaScript that answers in its place: see without_kernel.js. Its method
+            ``suggestions``, if it has one, gives what can be done to a sentence without typing: see
+            suggestions.js.
         source: the line that says where the numbers of recompute come from.
         follow: the query whose arcs are drawn at the start; by default that of the largest
             number between two different tokens.
@@ -93,6 +95,9 @@ class HeadExplorer(CourseWidget):
         specs = [control.spec() for control in chosen]
         inks = [colour.ink for colour in HEAD_COLOURS]
         options = {"controls": specs, "palettes": palettes(), "colours": inks}
+        suggestions = getattr(recompute, "suggestions", None)
+        if suggestions is not None:
+            options["suggestions"] = suggestions()
         super().__init__(chosen, options=options, layer=layer, head=head)
         self.row = self._row_at_start(follow)
         self._sentence = self.values.get("sentence", self._sentence)
@@ -170,7 +175,7 @@ class HeadExplorer(CourseWidget):
         function: Any = self._function and self._function.function
         if hasattr(function, "without_kernel"):
             return {"answerer": function.without_kernel()}
-        return {"options": {**self.options, "controls": []}}
+        return {"options": {**self.options, "controls": [], "suggestions": None}}
 
     def picture(self) -> Axes | Figure:
         """Draw the sentence and up to 16 heads of the layer, or one head alone."""
