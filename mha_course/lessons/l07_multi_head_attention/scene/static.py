@@ -7,14 +7,24 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
 from mha_course.lessons.l07_multi_head_attention.scene.plan import WIDTH, ScenePlan, curve, triangle
-from mha_course.plots.figures import ACCENT, HATCH, INK, SMALL, STREAMS, TEXT, new_figure
-from mha_course.plots.scales import WEIGHTS, signed
+from mha_course.plots.figures import (
+    ACCENT,
+    HATCH,
+    INK,
+    SIGNED,
+    SMALL,
+    STREAMS,
+    TEXT,
+    new_figure,
+)
+from mha_course.plots.scales import WEIGHTS
 
 COLORS = {**STREAMS, "ink": INK, "muted": "#667085", "line": "#c6cad2", "accent": ACCENT}
 Stages = Mapping[str, NDArray[np.float64]]
@@ -107,11 +117,23 @@ def _image(
     ax: Axes, numbers: NDArray[np.float64], box: tuple[float, ...], alpha: float, weights: bool
 ) -> None:
     x, y, width, height = box
-    most = float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)) or 1.0
-    scale = WEIGHTS if weights else signed(most)
-    look: dict[str, Any] = {"cmap": scale.cmap, "vmin": scale.low, "vmax": scale.high}
-    look |= {"extent": (x, x + width, y + height, y), "aspect": "auto", "alpha": alpha}
-    ax.imshow(numbers, interpolation="nearest", **look)
+    extent = (x, x + width, y + height, y)
+    shown: Any = {"extent": extent, "aspect": "auto", "alpha": alpha, "interpolation": "nearest"}
+    if weights:
+        ax.imshow(numbers, cmap=WEIGHTS.cmap, vmin=WEIGHTS.low, vmax=WEIGHTS.high, **shown)
+    else:
+        ax.imshow(_signed(numbers), **shown)
+
+
+def _signed(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the colours of signed numbers, the more transparent the nearer to 0.
+
+    A bitmap is the same on light and on dark pages: this one has the page's own colour at 0.
+    """
+    sizes = np.nan_to_num(np.abs(numbers), posinf=0)
+    opacity = np.interp(sizes / (sizes.max(initial=0.0) or 1.0), (0, 0.5, 1), (0, 0.4, 1))
+    ends = np.array([to_rgb(SIGNED[0]), to_rgb(SIGNED[-1])])
+    return np.dstack([ends[(numbers > 0).astype(int)], opacity])
 
 
 def _draw_part(
