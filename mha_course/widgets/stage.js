@@ -32,11 +32,9 @@ export class Stage {
       },
       (text) => {
         setText(this.trouble, text);
-        // What is not begun yet is no fault.
-        this.trouble.classList.toggle(
-          "bad",
-          Boolean(text) && !text.includes("returns nothing yet"),
-        );
+        const bad = Boolean(text) && !text.includes("returns nothing yet"); // which is no fault
+        this.trouble.classList.toggle("bad", bad);
+        this.root?.querySelector("input[type=text]")?.setAttribute("aria-invalid", bad);
       },
     );
   }

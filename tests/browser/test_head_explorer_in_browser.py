@@ -182,6 +182,12 @@ def test_a_sentence_is_changed_without_typing(show):
     followed = page.locator(".word.followed span").inner_text()
     assert followed in NOUNS.keys() | OBJECT_FORMS.values()
     changed(field.input_value(), followed)
+    field.fill("my dog")
+    assert page.locator(".trouble.bad").inner_text().startswith("“my” is not one of the 127 words")
+    assert field.get_attribute("aria-invalid") == "true"
+    page.get_by_role("button", name="Surprise me").click()
+    page.locator(".trouble.bad").wait_for(state="detached")
+    assert field.get_attribute("aria-invalid") == "false"
 
 
 def visible(page, name):

@@ -216,3 +216,20 @@ def test_zero_is_the_neutral_of_a_light_and_of_a_dark_page(widget_page):
         page.evaluate(change)
         for seen, place in zip(colours(), (0, 2, 4), strict=True):
             assert np.abs(seen - 255 * np.array(to_rgb(ramp[place]))).max() < 3
+
+
+def test_colours_that_mean_something_stay_where_the_system_forces_its_own(widget_page):
+    """Hidden cells are hatched, shares are bars, and what is chosen is seen without colours."""
+    page = widget_page(short_mask(), forced_colors="active")
+    images = page.locator(".hatched").evaluate_all(
+        "nodes => nodes.map((node) => getComputedStyle(node).backgroundImage)"
+    )
+    assert images
+    assert "none" not in images
+    colours = "nodes => nodes.map((node) => getComputedStyle(node).backgroundColor)"
+    buttons = page.locator(".button input + span").evaluate_all(colours)
+    chosen = page.locator(".button input:checked + span").evaluate_all(colours)
+    assert len(chosen) == 1
+    assert buttons.count(chosen[0]) == 1
+    page = widget_page(LABS["PlaneLab"](), forced_colors="active")
+    assert len({*page.locator(".part").evaluate_all(colours)}) == 3
