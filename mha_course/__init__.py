@@ -3,4 +3,4 @@
 Importing it loads nothing else, so that ``python3 -m mha_course`` runs before torch is installed.
 """
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"

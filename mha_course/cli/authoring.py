@@ -22,7 +22,7 @@ from mha_course.cli.jupyter_hooks import WIDGET_VIEW, is_progress
 from mha_course.errors import ShapeError, require
 
 ROOT = launch.ROOT
-LESSONS = launch.ROOT / launch.LESSONS
+LESSONS = launch.LESSONS
 COLAB = {"colab": {"provenance": [], "toc_visible": True}}
 COLAB_GPU = {"accelerator": "GPU", "colab": {"gpuType": "T4", **COLAB["colab"]}}
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}

@@ -8,11 +8,13 @@ import importlib.util
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import tomllib
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,13 +23,19 @@ from pathlib import Path
 
 from mha_course.questions import due_line
 
-ROOT = Path(__file__).resolve().parents[2]
-LESSONS, COPIES = "notebooks", "my_course"
-STYLE = (ROOT / "mha_course" / "cli" / "style").as_posix()  # where the lessons' style sheet lies
+PACKAGE = Path(__file__).resolve().parents[1]
+IN_WHEEL = PACKAGE / "course"  # where a wheel has the notebooks, README.md and pyproject.toml
+FROM_WHEEL = IN_WHEEL.exists()  # by pip; otherwise this is a clone
+COURSE = IN_WHEEL if FROM_WHEEL else PACKAGE.parent  # is read
+ROOT = Path.cwd() if FROM_WHEEL else PACKAGE.parent  # is written to
+LESSONS, COPIES = COURSE / "notebooks", "my_course"
+COMMAND = "mha-course" if FROM_WHEEL else "python3 -m mha_course"
+STYLE = (PACKAGE / "cli" / "style").as_posix()  # where the lessons' style sheet lies
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CUDA_INDEX = "https://download.pytorch.org/whl/cu130"
 STAMP = "mha_course.json"  # in .venv, once all is installed
-OWN_HELP = ("setup", "test", "reset")  # commands whose options are known without .venv
+OWN_HELP = ("setup", "test", "reset", "address")  # their options are known without .venv
+NEED_CLONE = ("setup", "test", "render", "train", "address")
 GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
 # Prints how many modules of the installed packages are gone, as where half of .venv was deleted.
 MISSING = """from importlib.metadata import distributions
@@ -64,7 +72,7 @@ def _run(argv: list[str]) -> int:
         return open_lab(set_up(), argv)
     lines = [f"  {name:8}{text}" for name, (_, text) in COMMANDS.items()]
     parser = argparse.ArgumentParser(
-        prog="python3 -m mha_course",
+        prog=COMMAND,
         description="Without a command: set up and open the course in JupyterLab; further options "
         "go to JupyterLab.",
         epilog="\n".join(["commands:", *lines]),
@@ -73,8 +81,15 @@ def _run(argv: list[str]) -> int:
     parser.add_argument("command", nargs="?", choices=COMMANDS, metavar="command")
     name = parser.parse_args(argv[:1]).command
     run, text = COMMANDS[name]
+    if FROM_WHEEL and name in NEED_CLONE:
+        raise SetupError(
+            f"{name} needs a clone. expected the course's folder with its tests, got the package "
+            f"that pip installed, fix: git clone {repository()}, and run python3 -m mha_course "
+            f"{name} in it"
+        )
     asks = not {"-h", "--help"}.isdisjoint(argv[1:])
-    if asks and name not in OWN_HELP and not (ROOT / ".venv" / STAMP).exists():
+    is_set_up = FROM_WHEEL or (ROOT / ".venv" / STAMP).exists()
+    if asks and name not in OWN_HELP and not is_set_up:
         print(f"{name}: {text}. Its options are shown once the course is set up.")
         return 0
     return run(argv[1:])
@@ -82,13 +97,14 @@ def _run(argv: list[str]) -> int:
 
 def _parser(name: str) -> argparse.ArgumentParser:
     _, text = COMMANDS[name]
-    prog = f"python3 -m mha_course {name}"
-    return argparse.ArgumentParser(prog=prog, description=text, allow_abbrev=False)
+    return argparse.ArgumentParser(prog=f"{COMMAND} {name}", description=text, allow_abbrev=False)
 
 
 def _setup(arguments: list[str]) -> int:
-    _parser("setup").parse_args(arguments)
-    set_up()
+    parser = _parser("setup")
+    parser.add_argument("--tools", action="store_true", help="also what tests and editing need")
+    set_up(tools=parser.parse_args(arguments).tools)
+    copy_lessons()
     return 0
 
 
@@ -98,13 +114,20 @@ def _test(arguments: list[str]) -> int:
     for name, text in EXTENTS.items():
         chosen.add_argument(f"--{name}", dest="extent", action="store_const", const=name, help=text)
     options, further = parser.parse_known_args(arguments)
-    return run_tests(set_up(), further, options.extent)
+    return run_tests(set_up(tools=True), further, options.extent)
 
 
 def _reset(arguments: list[str]) -> int:
     parser = _parser("reset")
     parser.add_argument("lesson", help="its number, such as 03")
     return reset_lesson(parser.parse_args(arguments).lesson)
+
+
+def _address(arguments: list[str]) -> int:
+    parser = _parser("address")
+    parser.add_argument("repository", metavar="OWNER/NAME", help="on GitHub")
+    set_address(parser.parse_args(arguments).repository)
+    return 0
 
 
 def _module(name: str, *first: str) -> Callable[[list[str]], int]:
@@ -114,7 +137,7 @@ def _module(name: str, *first: str) -> Callable[[list[str]], int]:
 
 
 COMMANDS = {  # each with what help says of it
-    "setup": (_setup, "install what the course needs into .venv, and stop"),
+    "setup": (_setup, "install what the course needs into .venv, copy the lessons, and stop"),
     "test": (_test, "set up and test the package and every notebook; other options go to pytest"),
     "reset": (_reset, "bring one lesson back as it was, keeping yours beside it"),
     "render": (_module("authoring", "render"), "execute notebooks in place (for maintainers)"),
@@ -122,42 +145,51 @@ COMMANDS = {  # each with what help says of it
         _module("authoring", "train"),
         "train the model of the running example (for maintainers)",
     ),
+    "address": (_address, "set the repository's address in every file (for maintainers)"),
     "slides": (_module("slides"), "build lecture decks in decks/ (for lecturers)"),
     "site": (_module("site"), "write the reading site (for lecturers)"),
     "grade": (_module("grading"), "judge the notebooks of a class (for lecturers)"),
 }
 
 
-def set_up() -> Path:
+def set_up(*, tools: bool = False) -> Path:
     """Make .venv hold exactly requirements.txt, and return its Python.
 
-    Does nothing when it already does.
+    Does nothing when it already does. Args: tools adds tests/requirements.txt.
     """
-    requirements = ROOT / "requirements.txt"
-    if not requirements.exists():
-        raise SetupError(
-            f"this copy of the course has no requirements.txt in {ROOT}. Run the command in a "
-            f"clone of it."
-        )
+    if FROM_WHEEL:
+        return Path(sys.executable)
+    names = ["requirements.txt", "tests/requirements.txt"]
+    requirements = [ROOT / name for name in names[: 1 + tools]]
+    for path in requirements:
+        if not path.exists():
+            raise SetupError(
+                f"this copy of the course has no {path.name} in {path.parent}. Run the command in "
+                f"a clone of it."
+            )
     venv = ROOT / ".venv"
     python = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    want = hashlib.sha256(requirements.read_bytes() + bytes(venv)).hexdigest()
-    if _read_stamp(venv) == want + _missing(python):
+    want = {hashlib.sha256(path.read_bytes() + bytes(venv)).hexdigest() for path in requirements}
+    installed, gone = _read_stamp(venv)
+    if want <= installed and gone == _missing(python):
         return python
     with _only_start(venv.with_name(".venv.lock")):
-        finished = _read_stamp(venv)  # which another start may have written meanwhile
-        if finished != want + _missing(python):
-            _fill(venv, python, requirements, modules_are_gone=finished.startswith(want))
+        installed, gone = _read_stamp(venv)  # another start may have written it meanwhile
+        changed = gone != _missing(python)
+        if changed or not want <= installed:
+            _fill(venv, python, requirements, modules_are_gone=bool(installed) and changed)
             # With what is missing now: some package may list modules that it does not have.
-            (venv / STAMP).write_text(want + _missing(python))
+            (venv / STAMP).write_text("\n".join([*want, _missing(python)]))
             print("The course is set up.", flush=True)
-            _say_how_to_use_the_gpu(python, requirements)
+            _say_how_to_use_the_gpu(python, requirements[0])
     return python
 
 
-def _read_stamp(venv: Path) -> str:
+def _read_stamp(venv: Path) -> tuple[set[str], str]:
+    """Return the digests of the requirements that are installed, and how many modules were gone."""
     stamp = venv / STAMP
-    return stamp.read_text(errors="replace") if stamp.exists() else ""
+    *digests, gone = stamp.read_text(errors="replace").split("\n") if stamp.exists() else [""]
+    return set(digests), gone
 
 
 @contextmanager
@@ -191,7 +223,9 @@ def _lock(descriptor: int, *, wait: bool) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
-def _fill(venv: Path, python: Path, requirements: Path, *, modules_are_gone: bool) -> None:
+def _fill(
+    venv: Path, python: Path, requirements: Sequence[Path], *, modules_are_gone: bool
+) -> None:
     """Make the environment where it is not there or broken, and install into it."""
     unfinished = venv / "mha_course.unfinished"
     print("Setting up the course in .venv. This happens once and takes some minutes.", flush=True)
@@ -209,7 +243,7 @@ def _fill(venv: Path, python: Path, requirements: Path, *, modules_are_gone: boo
             "pip could not install the requirements; its lines above say why. fix: check the "
             "network and the disk, and run the same command again"
         )
-    lines = requirements.read_text().splitlines()
+    lines = "\n".join(path.read_text() for path in requirements).splitlines()
     names = [line.split("==")[0] for line in lines if "==" in line and not line.startswith("#")]
     if not _runs(python, "-I", "-c", INSTALLED, *names):
         raise SetupError(
@@ -286,9 +320,10 @@ def _make_venv(venv: Path) -> None:
         raise SetupError(f"the environment could not be made in {venv}: {reason[-1]}")
 
 
-def _install(python: Path, requirements: Path, kind: str) -> bool:
+def _install(python: Path, requirements: Sequence[Path], kind: str) -> bool:
     """Let pip install the requirements, and return whether it could."""
-    options = ["--disable-pip-version-check", "--retries=2", "-r", str(requirements)]
+    options = ["--disable-pip-version-check", "--retries=2"]
+    options += [f"--requirement={path}" for path in requirements]
     if sys.platform == "linux" and kind == "cpu" and _answers(f"{CPU_INDEX}/torch/"):
         options += ["--extra-index-url", CPU_INDEX]
     environment = {**os.environ, "PIP_USER": "0"}
@@ -335,7 +370,7 @@ def copy_lessons() -> Path:
     with suppress(OSError, ValueError):
         digests = json.loads(record.read_text())
     changed = []
-    for lesson in sorted((ROOT / LESSONS).glob("*.ipynb")):
+    for lesson in sorted(LESSONS.glob("*.ipynb")):
         target = copies / lesson.name
         digest = hashlib.sha256(lesson.read_bytes()).hexdigest()
         if not target.exists():
@@ -349,7 +384,7 @@ def copy_lessons() -> Path:
     if changed:
         print(
             f"Changed since you copied them: {', '.join(changed)}. Your copies stay as they are; "
-            f"python3 -m mha_course reset {changed[0]} brings a new one and keeps yours beside it.",
+            f"{COMMAND} reset {changed[0]} brings a new one and keeps yours beside it.",
             flush=True,
         )
     return copies / "00_start_here.ipynb"
@@ -357,7 +392,7 @@ def copy_lessons() -> Path:
 
 def reset_lesson(number: str) -> int:
     """Bring one lesson back and keep the learner's beside it."""
-    lessons = {path.name[:2]: path for path in sorted((ROOT / LESSONS).glob("*.ipynb"))}
+    lessons = {path.name[:2]: path for path in sorted(LESSONS.glob("*.ipynb"))}
     lesson = lessons.get(number.zfill(2))
     if lesson is None:
         raise SetupError(
@@ -373,6 +408,37 @@ def reset_lesson(number: str) -> int:
     copy_lessons()
     print(f"{mine.relative_to(ROOT)} is as it was.")
     return 0
+
+
+def repository() -> str:
+    """Return where the course lies, as pyproject.toml says."""
+    project = tomllib.loads((COURSE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return str(project["urls"]["Repository"])
+
+
+def pages(repository: str) -> str:
+    """Return where GitHub publishes the reading site of a repository."""
+    owner, name = repository.split("/")[-2:]
+    return f"https://{owner.lower()}.github.io/{name}/"
+
+
+def set_address(name: str) -> None:
+    """Put the address of a repository, OWNER/NAME on GitHub, in place of the one that is there."""
+    if not re.fullmatch(r"[\w-]+/[\w.-]+", name):
+        raise SetupError(f"this is no repository. expected OWNER/NAME, got {name}")
+    before = repository()
+    old = before.removeprefix("https://github.com/")
+    changes = {
+        old: name,
+        pages(before): pages(name),
+        f"&& cd {old.partition('/')[2]}\n": f"&& cd {name.partition('/')[2]}\n",
+    }
+    files = [ROOT / file for file in ("pyproject.toml", "README.md", "CITATION.cff")]
+    for path in [*files, *LESSONS.glob("*.ipynb")]:
+        text = path.read_text(encoding="utf-8")
+        for here, new in changes.items():
+            text = text.replace(here, new)
+        path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def open_lab(python: Path, options: Sequence[str]) -> int:
@@ -400,7 +466,7 @@ def run_tests(python: Path, further: Sequence[str] = (), extent: str | None = No
     options = ["-n", str(min(os.cpu_count() or 1, 4)), "--dist=loadfile", "--no-loadscope-reorder"]
     if extent != "fast":
         options += ["--nbval", "--nbval-current-env", "--nbval-cell-timeout=300"]
-        options += ["--override-ini", f"testpaths=tests {LESSONS}"]
+        options += ["--override-ini", f"testpaths=tests {LESSONS.name}"]
     if extent in MARKS:
         options += ["-m", MARKS[extent], "-rs"]  # and why tests were skipped
     return _in_venv(python, "pytest", *options, *further)
@@ -413,9 +479,10 @@ def _in_venv(python: Path, module: str, *arguments: str, folder: Path | None = N
     """
     environment = _environment(python)
     command = [str(python), "-m", module, *arguments]
-    if folder:
-        environment["PYTHONPATH"] = str(ROOT)
+    if folder or FROM_WHEEL:
         command.insert(1, "-P")
+    if folder and not FROM_WHEEL:
+        environment["PYTHONPATH"] = str(ROOT)
     process = subprocess.Popen(command, cwd=folder or ROOT, env=environment)
     before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())  # it ends with us
     try:
@@ -437,6 +504,8 @@ def _environment(python: Path) -> dict[str, str]:
     be another installation's, with fonts that are gone.
     """
     environment = {**os.environ, "JUPYTER_PREFER_ENV_PATH": "1"}
+    if FROM_WHEEL:
+        return environment
     environment.pop("PYTHONPATH", None)
     venv = python.parent.parent
     if os.access(venv, os.W_OK):

@@ -223,7 +223,7 @@ def script_of(widget: Mapping[str, Any]) -> str:
 
 def execute(notebook: NotebookNode, style: str) -> None:
     """Execute a notebook in a kernel that draws in a style of plots.figures, such as SLIDE."""
-    source = _STYLE.format(root=str(launch.ROOT), style=style)
+    source = _STYLE.format(root=str(launch.PACKAGE.parent), style=style)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(source))
     authoring.execute(notebook, MHA_COURSE_PROGRESS="off", OMP_NUM_THREADS="1")
     del notebook.cells[0]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-import tomllib
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -135,7 +134,7 @@ class Page:
         folded = f"<details open><summary>Contents</summary><ol>{listed}</ol></details>"
         contents = f'<nav class="contents" aria-label="Contents">{folded}</nav>'
         links = "".join(f'<a href="{url}">Open in {name}</a>' for name, url in self.badges.items())
-        links += f'<a href="{address_of_repository()}">Get the course</a>'
+        links += f'<a href="{launch.repository()}">Get the course</a>'
         top = f'<h1>{rendering.line(self.title)}</h1><div class="lead">{self.lead}</div>'
         body = (
             f'{_top()}<div class="page">{contents}'
@@ -218,7 +217,7 @@ def write(pages: Sequence[Page], folder: Path, address: str) -> None:
         (folder / f"{page.name}.html").write_text(text, encoding="utf-8")
     (folder / "index.html").write_text(_index(pages, address), encoding="utf-8")
     (folder / "preview.png").write_bytes(_preview())
-    shutil.copyfile(launch.ROOT / "mha_course" / "data" / SUMMARY, folder / SUMMARY)
+    shutil.copyfile(launch.PACKAGE / "data" / SUMMARY, folder / SUMMARY)
     names = ["", *(f"{page.name}.html" for page in pages)]
     places = "".join(f"<url><loc>{escape(address + name)}</loc></url>" for name in names)
     sitemap = f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{places}</urlset>\n'
@@ -230,7 +229,7 @@ def _link(page: Page, rel: str, word: str) -> str:
 
 
 def _index(pages: Sequence[Page], address: str) -> str:
-    readme = (launch.ROOT / "README.md").read_text(encoding="utf-8")
+    readme = (launch.COURSE / "README.md").read_text(encoding="utf-8")
     table = [line.strip("| ").split(" | ") for line in readme.splitlines()]
     about = {int(row[0]): row[2:] for row in table if row[0].isdecimal()}
     first = next((block for block in pages[0].blocks if block.startswith('<div class="live"')), "")
@@ -243,7 +242,7 @@ def _index(pages: Sequence[Page], address: str) -> str:
             f'<li><a href="{page.name}.html">{escape(page.title)}</a> '
             f"<small>{minutes} min</small><br>{rendering.line(text)}</li>"
         )
-    repository = address_of_repository()
+    repository = launch.repository()
     links = " or ".join(f'<a href="{url}">in {name}</a>' for name, url in pages[0].badges.items())
     commands = (
         f"git clone {repository} && cd {repository.rpartition('/')[2]}\npython3 -m mha_course"
@@ -266,18 +265,6 @@ def _preview() -> bytes:
     return shown.png()
 
 
-def address_of_repository() -> str:
-    """Return where the course lies, as pyproject.toml says."""
-    project = tomllib.loads((launch.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    return str(project["project"]["urls"]["Repository"])
-
-
-def address_of_pages() -> str:
-    """Return where GitHub publishes the pages of the repository."""
-    owner, name = address_of_repository().split("/")[-2:]
-    return f"https://{owner.lower()}.github.io/{name}/"
-
-
 def main(argv: Sequence[str]) -> int:
     """Build the site and say where it lies; return the exit status."""
 
@@ -285,9 +272,10 @@ def main(argv: Sequence[str]) -> int:
         build(chosen.numbers, chosen.out, chosen.address.rstrip("/") + "/", saved=chosen.saved)
         return f"The site is in {chosen.out}: open index.html there. It needs no network."
 
+    address = launch.pages(launch.repository())
     options: dict[str, dict[str, Any]] = {
         "out": {"required": True, "type": Path, "help": "the folder to write"},
-        "address": {"default": address_of_pages(), "help": "where it will be published"},
+        "address": {"default": address, "help": "where it will be published"},
     }
     return rendering.command("site", argv, run, **options)
 

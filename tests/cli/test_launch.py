@@ -30,8 +30,11 @@ def course(tmp_path, monkeypatch):
     (root / "notebooks").mkdir(parents=True)
     for name in ("00_start_here", "01_projection"):
         (root / "notebooks" / f"{name}.ipynb").write_text(f'"{name} as shipped"')
+    (root / "tests").mkdir()
     (root / "requirements.txt").write_text("# nothing\n")
-    monkeypatch.setattr(launch, "ROOT", root)
+    (root / "tests/requirements.txt").write_text("# no tools\n")
+    for name, place in (("ROOT", root), ("COURSE", root), ("LESSONS", root / "notebooks")):
+        monkeypatch.setattr(launch, name, place)
     monkeypatch.setattr(launch, "_answers", lambda address: False)
     monkeypatch.setitem(launch.GIB_NEEDED, "cpu", 0.1)
     return root
@@ -109,23 +112,37 @@ DAMAGES = {
     "other requirements": (
         lambda venv, _: (venv.parent / "requirements.txt").write_text("# still none\n"), False),
     "half a stamp": (lambda venv, python: (venv / "mha_course.json").write_text('{"req'), False),
+    "other tools": (
+        lambda venv, _: (venv.parent / "tests/requirements.txt").write_text("# new\n"), False),
 }  # fmt: skip
 
 
 @pytest.mark.setup
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_whatever_was_interrupted_is_repaired(course, light, damage):
-    python = launch.set_up()
+    python = launch.set_up(tools=True)
     venv = course / ".venv"
     leftover = venv / "leftover"
     leftover.touch()
     break_it, made_anew = DAMAGES[damage]
     break_it(venv, python)
-    assert launch.set_up() == python
+    assert launch.set_up(tools=True) == python
     assert has_pip(python)
     assert leftover.exists() != made_anew
     assert len(light) == 1 + made_anew
     assert not (venv / "mha_course.unfinished").exists()
+
+
+@pytest.mark.setup
+def test_tools_come_when_tests_need_them_and_stay(course, light, monkeypatch):
+    launch.main(["setup"])
+    assert (course / "my_course/00_start_here.ipynb").exists()
+    installed = []
+    monkeypatch.setattr(launch, "_install", lambda _, files, kind: installed.append(files) or True)
+    for command in (["setup", "--tools"], ["setup"], ["setup", "--tools"]):
+        launch.main(command)
+    assert installed == [[course / "requirements.txt", course / "tests/requirements.txt"]]
+    assert len(light) == 1
 
 
 @pytest.mark.setup
@@ -268,6 +285,29 @@ def test_a_file_where_the_copies_go(course, capsys):
     assert (course / "my_course").read_text() == "mine"
 
 
+def test_one_command_sets_the_address_in_every_file(course, capsys):
+    texts = {
+        "pyproject.toml": '[project.urls]\nRepository = "https://github.com/OWNER/mha-course"\n',
+        "README.md": "git clone https://github.com/OWNER/mha-course && cd mha-course\n",
+        "CITATION.cff": "repository-code: https://github.com/OWNER/mha-course\n",
+        "notebooks/00_start_here.ipynb": '"https://owner.github.io/mha-course/ × mha-course"\n',
+    }
+    for name, text in texts.items():
+        (course / name).write_text(text, encoding="utf-8")
+    assert launch.main(["address", "Ada/attention.2"]) == 0
+    found = "".join((course / name).read_text(encoding="utf-8") for name in texts)
+    assert found == (
+        '[project.urls]\nRepository = "https://github.com/Ada/attention.2"\n'
+        "git clone https://github.com/Ada/attention.2 && cd attention.2\n"
+        "repository-code: https://github.com/Ada/attention.2\n"
+        '"https://ada.github.io/attention.2/ × mha-course"\n'
+    )
+    assert "expected OWNER/NAME, got Ada" in message(capsys, "address", "Ada")
+    assert launch.main(["address", "OWNER/mha-course"]) == 0
+    for name, text in texts.items():
+        assert (course / name).read_text(encoding="utf-8") == text
+
+
 def test_opening_is_local_with_the_token_on(course, started, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
     assert launch.main(["--no-browser", "--port", "9999"]) == 3
@@ -290,7 +330,7 @@ def test_opening_is_local_with_the_token_on(course, started, monkeypatch):
 def started(monkeypatch):
     """What would be started in an environment that is there; it ends with the status 3."""
     modules = []
-    monkeypatch.setattr(launch, "set_up", lambda: Path("python"))
+    monkeypatch.setattr(launch, "set_up", lambda **_: Path("python"))
     monkeypatch.setattr(
         launch, "_in_venv", lambda python, *arguments, **_: modules.extend(arguments) or 3
     )
@@ -326,7 +366,7 @@ def test_a_command_that_is_not_or_does_not_go_with_another(started, capsys):
 
 
 def test_an_interrupt_is_one_line(course, monkeypatch, capsys):
-    def interrupt():
+    def interrupt(**_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(launch, "set_up", interrupt)
@@ -400,5 +440,5 @@ def test_the_cpu_index_is_asked_only_where_it_helps(course, monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
     for kind, answers in (("cpu", True), ("cpu", False), ("cuda", True)):
         monkeypatch.setattr(launch, "_answers", lambda address, answers=answers: answers)
-        launch._install(Path(course / ".venv/bin/python"), course / "requirements.txt", kind)
+        launch._install(course / ".venv/bin/python", [course / "requirements.txt"], kind)
     assert [launch.CPU_INDEX in command for command in commands] == [True, False, False]

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -191,6 +192,53 @@ def test_no_network_and_no_home(course, home):
     assert "REPORT correct" in done.stdout
     kept = json.loads((course / "notebooks" / progress_store.FILE).read_text())
     assert kept["exercises"]["similarity"]["attempts"] == 1
+
+
+@pytest.fixture(scope="module")
+def bin_of_wheel(tmp_path_factory):
+    """Install a wheel of the course beside the packages that are here, and return its programs."""
+    place = tmp_path_factory.mktemp("wheel")
+    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "--no-deps", f"--wheel-dir={place}", ROOT], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place / "env"], check=True)
+    paths = dict.fromkeys(("base", "platbase"), place / "env")
+    programs = Path(sysconfig.get_path("scripts", vars=paths))
+    site_packages = Path(sysconfig.get_path("purelib", vars=paths))
+    (site_packages / "others.pth").write_text(sysconfig.get_path("purelib"))
+    (wheel,) = place.glob("*.whl")
+    program = programs / Path(sys.executable).name
+    subprocess.run([*pip, "--python", program, "install", "--no-deps", wheel], check=True)
+    return programs
+
+
+@pytest.mark.setup
+def test_a_wheel_opens_the_course_in_the_current_folder(bin_of_wheel, tmp_path):
+    course = bin_of_wheel / "mha-course"
+    command = [course, "--no-browser", "--ServerApp.port=0"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as server:
+        address = next(line for line in server.stderr if "http://127.0.0.1:" in line)
+        server.terminate()
+    assert "/lab/tree/my_course/00_start_here.ipynb?token=" in address
+    copies = tmp_path / "my_course"
+    assert [path.name for path in sorted(copies.glob("*.ipynb"))] == [x.name for x in LESSONS]
+    program = bin_of_wheel / Path(sys.executable).name
+    for script in ([SCRIPT, LESSONS[0].name], [RIGHT]):
+        done = subprocess.run(
+            [program, "-P", "-c", *script], cwd=copies, capture_output=True, text=True, check=True
+        )
+        assert "REPORT correct" in done.stdout or str(bin_of_wheel.parent) in done.stdout
+    subprocess.run([course, "site", "00", "--out", "site"], cwd=tmp_path, check=True)
+    assert (tmp_path / "site" / "00_start_here.html").exists()
+
+
+@pytest.mark.setup
+@pytest.mark.parametrize("name", launch.NEED_CLONE)
+def test_what_needs_a_clone_says_so(bin_of_wheel, tmp_path, name):
+    command = [bin_of_wheel / "mha-course", name]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"mha_course: {name} needs a clone.")
+    assert list(tmp_path.iterdir()) == []
 
 
 def pythons():

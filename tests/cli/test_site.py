@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from lessons import LESSONS, links_of_widgets, read
 
-from mha_course.cli import site
+from mha_course.cli import launch, site
 from mha_course.exercises import catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,7 +67,7 @@ def test_pictures_of_widgets_lead_to_their_places_on_the_site(path, saved):
     text = (saved / f"{path.stem}.html").read_text()
     links = links_of_widgets(path)
     assert links
-    assert {page for page, _ in links} <= {f"{site.address_of_pages()}{path.stem}.html"}
+    assert {page for page, _ in links} <= {f"{launch.pages(launch.repository())}{path.stem}.html"}
     assert {anchor for _, anchor in links} <= {attrs.get("id") for _, attrs in Tags(text).found}
     assert "Move it on" not in text
 
