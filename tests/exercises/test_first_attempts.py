@@ -762,6 +762,39 @@ SAID = [
 ]  # fmt: skip
 
 
+def spoiled(name, holds):
+    """Return a right answer that is wrong on the inputs for which ``holds(*arguments)``."""
+    right = getattr(solutions, name)
+
+    def answer(*given):
+        result = right(*given)
+        if not holds(*given):
+            return result
+        return result[:1] if isinstance(result, tuple) else 1 - result
+
+    return answer
+
+
+# Inputs at the edge, each of which is drawn once.
+@pytest.mark.parametrize(("name", "holds"), [
+    ("generate", lambda model, ids, steps: steps == 0),
+    ("ablate_heads", lambda context, heads: not heads),
+    ("repeat_kv", lambda k, num_heads: num_heads == k.size(1) > 1),
+    ("repeat_kv", lambda k, num_heads: num_heads > k.size(1) == 1),
+    ("decode_step", lambda x, k_cache, *rest: k_cache.size(2) == 0),
+    ("additive_mask", lambda mask, dtype: mask.dim() == 4 and mask.size(2) > 1),
+    ("masked_softmax", lambda scores, mask: mask.size(-2) == 1 < scores.size(-2)),
+])  # fmt: skip
+def test_an_edge_is_tried(name, holds):
+    report = check(name, spoiled(name, holds))
+    assert (report.status, report.mistake) == ("wrong", None)
+
+
+def test_an_output_that_has_lost_its_gradient_is_wrong_in_a_real_layer_too():
+    answer = solutions.gpt2_attention
+    assert check("gpt2_attention", lambda *given: answer(*given).detach()).mistake == "no-gradient"
+
+
 def test_a_message_points_to_lessons_that_have_been_read():
     early = check("self_attention", changed("self_attention", scale=lambda z, *_: z))
     late = check("scaled_scores", lambda q, k: q @ k.mT)
