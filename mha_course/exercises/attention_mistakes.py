@@ -296,7 +296,13 @@ SCORES = [
         ],
         but=("self_attention",),
     ),
-    mistake("key-all-axes-reversed", scores=lambda q, k: q @ k.T, written=r"\.T\b"),
+    mistake(
+        "key-all-axes-reversed",
+        scores=lambda q, k: q @ k.T,
+        # Of tensors with three axes or more; a reversed batch or width meets another size.
+        crashes=r"size of tensor a .* at non-singleton .*\((\d+, ){2,}\d+\)",
+        written=r"@ ?\w+\.T\b",
+    ),
     mistake(
         "key-reshaped", scores=lambda q, k: q @ k.reshape(*k.shape[:-2], k.size(-1), k.size(-2))
     ),
@@ -328,6 +334,14 @@ SCORES = [
         ],
     ),
     mistake("/scale-rounded", scale=lambda z, q, k, h: z / math.isqrt(q.size(-1))),
+    mistake(
+        "scale-by-their-spread",
+        scale=[
+            lambda z, q, k, h: z / z.std(),
+            lambda z, q, k, h: z / z.std(-1, keepdim=True),
+            lambda z, q, k, h: z / z.std((-2, -1), keepdim=True),
+        ],
+    ),
     mistake("scale-by-heads", scale=lambda z, q, k, h: z / math.sqrt(h), but=("self_attention",)),
 ]
 
@@ -503,6 +517,12 @@ KINDS = [
         {"scale": lambda z, q, k, h: (z / math.sqrt(q.size(-1))).softmax(-1)},
         scores=lambda q, k: (q @ k.mT).softmax(-1),
         only=("attention_scores", "scaled_scores"),
+    ),
+    mistake(
+        "head-off-by-one/beyond",
+        crashes=r"(tuple|list) index out of range|index 4 is out of bounds .* with size 4\b",
+        written=r"\[[^]]*\b[a-z]\w*\]",  # a variable as the last index, as head is in a loop
+        only=("heads_in_a_loop", "head_contributions"),
     ),
     mistake("/max-gives-two", crashes=r"return_types\.max"),
     mistake(

@@ -92,6 +92,8 @@ def _numbers(
     got: Tensor, want: Tensor, tolerance: float, axes: Sequence[str]
 ) -> tuple[Stage, str] | None:
     """Compare two tensors of one shape."""
+    if not want.numel():
+        return None
     both = got.isfinite() | (got == want)
     if not bool(both.all()):
         return (

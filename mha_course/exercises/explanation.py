@@ -59,7 +59,8 @@ def explain_drawn(first: Attempt, wrong: Attempt, fault: Fault, case: Case) -> R
     if not fault.stage.compares_numbers:
         return _by_stage(exercise, fault)
     shapes = sandbox.shapes_of(call.arguments)
-    inputs = f"shapes {shapes}" if shapes else ", ".join(map(str, call.arguments))
+    others = ", ".join(str(x) for x in call.arguments if isinstance(x, int | list))
+    inputs = " and ".join(filter(None, (f"shapes {shapes}" if shapes else "", others)))
     where = f", with {case.kind}" if case.kind in (HIDDEN_LEAD, FAR_BELOW) else ""
     text = f"The answer is right for the first inputs, but not for {inputs}{where}. {fault.message}"
     outcomes = [*first.outcomes, *wrong.outcomes]

@@ -186,8 +186,12 @@ def _by_error(exercise: Exercise, fit: list[Mistake], error: BaseException) -> t
     line, shapes = last_line(error.__traceback__) or ("", {})
     text = f"{type(error).__name__}: {error_text(error)} {[*shapes.values()]}"
     possible = [x for x in mistakes_of(exercise.name) if x.crashes and x.belongs_to(exercise)]
-    fit = fit or [x for x in possible if re.search(x.crashes, text)]
-    likely = [x for x in fit if x.written and re.search(x.written, line)]
+    written = [x for x in fit or possible if x.written and re.search(x.written, line)]
+    if not fit:
+        fit = [
+            x for x in possible if re.search(x.crashes, text) and (not x.written or x in written)
+        ]
+    likely = [x for x in fit if x in written]
     return tuple((likely or [x for x in fit if not x.written] or fit)[:1])
 
 

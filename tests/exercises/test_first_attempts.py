@@ -381,6 +381,28 @@ def loop_over(heads, rows=lambda D, h: slice(D * h, D * h + D)):
     return heads_in_a_loop
 
 
+def indexes_by_head(x, w_q, w_k, w_v, w_o, num_heads):
+    q, k, v = ((x @ w.T).unflatten(-1, (num_heads, -1)) for w in (w_q, w_k, w_v))
+    contexts = []
+    for h in range(1, num_heads + 1):
+        scores = q[:, :, h] @ k[:, :, h].mT / q.shape[-1] ** 0.5
+        contexts.append(scores.softmax(-1) @ v[:, :, h])
+    return torch.cat(contexts, dim=-1) @ w_o.T
+
+
+def takes_pieces_by_head(x, w_q, w_k, w_v, w_o, num_heads):
+    queries, keys, values = (w.chunk(num_heads) for w in (w_q, w_k, w_v))
+    contexts = []
+    for h in range(1, num_heads + 1):
+        contexts.append(one_head(x, queries[h], keys[h], values[h])[0])
+    return torch.cat(contexts, dim=-1) @ w_o.T
+
+
+def asks_by_similarity(x, w_q, w_k, w_v):
+    weights = (x @ x.T / x.shape[-1] ** 0.5).softmax(-1)
+    return weights @ (x @ w_v.T), weights
+
+
 def adds_up_later_heads(x, w_q, w_k, w_v, w_o, num_heads):
     D = x.shape[-1] // num_heads
     out = torch.zeros_like(x)
@@ -557,6 +579,8 @@ WRONG = [
     ("heads_in_a_loop", "head-off-by-one", loop_over(lambda h: range(1, h + 1))),
     ("heads_in_a_loop", "head-off-by-one", loop_over(lambda h: range(h - 1))),
     ("heads_in_a_loop", "head-off-by-one", adds_up_later_heads),
+    ("heads_in_a_loop", "head-off-by-one", indexes_by_head),
+    ("heads_in_a_loop", "head-off-by-one", takes_pieces_by_head),
     ("heads_in_a_loop", "only-head-zero", loop_over(lambda h: [0] * h)),
     ("heads_in_a_loop", "all-heads-pasted", loop_over(range, lambda D, h: slice(12, 24))),
     ("head_contributions", "only-head-zero", lambda c, w: torch.stack(
@@ -567,6 +591,10 @@ WRONG = [
     ("self_attention", "results-swapped", partial(one_head, order=-1)),
     ("online_softmax", "results-swapped", lambda z, size: solutions.online_softmax(z, size)[::-1]),
     ("self_attention", "key-all-axes-reversed", partial(one_head, key=lambda k: k.T)),
+    ("self_attention", "key-all-axes-reversed", asks_by_similarity),
+    ("scaled_scores", "scale-by-their-spread", lambda q, k: (z := q @ k.mT) / z.std()),
+    ("scaled_scores", "scale-by-their-spread", lambda q, k: (z := q @ k.mT) / z.std(
+        -1, keepdim=True)),
     ("project", "elementwise-product", lambda x, w, b: x * w.T + b),
     ("softmax", "divided-by-largest", lambda z: (e := z.exp()) / e.amax(-1, keepdim=True)),
     ("softmax", "divided-by-largest", lambda z: exponentials(z) / z.amax(-1, keepdim=True)),
@@ -732,6 +760,39 @@ SAID = [
     ("relation_score", lambda w, pairs: torch.stack([w[:, a, b] for a, b in set(pairs)]).mean(0),
         "the wrong numbers"),
 ]  # fmt: skip
+
+
+def spoiled(name, holds):
+    """Return a right answer that is wrong on the inputs for which ``holds(*arguments)``."""
+    right = getattr(solutions, name)
+
+    def answer(*given):
+        result = right(*given)
+        if not holds(*given):
+            return result
+        return result[:1] if isinstance(result, tuple) else 1 - result
+
+    return answer
+
+
+# Inputs at the edge, each of which is drawn once.
+@pytest.mark.parametrize(("name", "holds"), [
+    ("generate", lambda model, ids, steps: steps == 0),
+    ("ablate_heads", lambda context, heads: not heads),
+    ("repeat_kv", lambda k, num_heads: num_heads == k.size(1) > 1),
+    ("repeat_kv", lambda k, num_heads: num_heads > k.size(1) == 1),
+    ("decode_step", lambda x, k_cache, *rest: k_cache.size(2) == 0),
+    ("additive_mask", lambda mask, dtype: mask.dim() == 4 and mask.size(2) > 1),
+    ("masked_softmax", lambda scores, mask: mask.size(-2) == 1 < scores.size(-2)),
+])  # fmt: skip
+def test_an_edge_is_tried(name, holds):
+    report = check(name, spoiled(name, holds))
+    assert (report.status, report.mistake) == ("wrong", None)
+
+
+def test_an_output_that_has_lost_its_gradient_is_wrong_in_a_real_layer_too():
+    answer = solutions.gpt2_attention
+    assert check("gpt2_attention", lambda *given: answer(*given).detach()).mistake == "no-gradient"
 
 
 def test_a_message_points_to_lessons_that_have_been_read():

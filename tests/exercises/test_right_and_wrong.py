@@ -399,7 +399,10 @@ RIGHT = {
     ],
     "gpt2_attention": [by_module],
     "to_half_split": [positions.projection_to_half_split],
-    "ablate_heads": [lambda c, h: c.index_fill(1, torch.tensor(h), 0.0), in_a_deep_copy],
+    "ablate_heads": [
+        lambda c, h: c.index_fill(1, torch.tensor(h, dtype=torch.long), 0.0),
+        in_a_deep_copy,
+    ],
     "other_weights": [drawn],
 }
 

@@ -13,19 +13,29 @@ from torch import Tensor
 from mha_course import masks
 from mha_course.attention import attention, merge_heads, split_heads
 from mha_course.errors import require_shape
-from mha_course.exercises.inputs import AS_MANY_QUERIES, C, Draw, H, S, T, draw, square
+from mha_course.exercises.inputs import (
+    AS_MANY_QUERIES,
+    MORE_QUERIES,
+    C,
+    Draw,
+    H,
+    S,
+    T,
+    draw,
+    square,
+)
 from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.experiments.leakage import find_leaks
 from mha_course.mistakes import ROWS
 
 
 def in_two_axes(answer: Callable[..., Any], mask: Tensor, *rest: Any) -> Any:
-    """Return what is made of a mask (B, 1, 1, S) as (B, S), and of a mask (T, S) as it is."""
+    """Return what is made of a mask (B, 1, T, S) as (B*T, S), and of a mask (T, S) as it is."""
     result = answer(mask, *rest)
     if mask.dim() == 2 or not isinstance(result, Tensor):
         return result
     require_shape("Your answer", "the result", result, dict(zip("BHTS", mask.shape, strict=True)))
-    return result[:, 0, 0]
+    return result.flatten(0, -2)
 
 
 def with_dtype(answer: Callable[..., Any], mask: Tensor, dtype: torch.dtype) -> Any:
@@ -182,7 +192,7 @@ def _lengths(d: Draw) -> Tensor:
 
 
 def _any_mask(d: Draw) -> Tensor:
-    return d.mask("B11S" if d.kind == AS_MANY_QUERIES else "TS")
+    return d.mask({AS_MANY_QUERIES: "B11S", MORE_QUERIES: "B1TS"}.get(d.kind, "TS"))
 
 
 def _in_convention(convention: str) -> tuple[Tensor, str]:

@@ -254,7 +254,15 @@ MISTAKES = [
 
 def _drawn_heads(d: Draw) -> tuple[Tensor, int]:
     num_kv_heads = d.H - 1 or 1
-    return d.normal(d.B, num_kv_heads, d.S, d.D), num_kv_heads * d.picks.choice((1, 2, 3, 5))
+    times = (2, 3, 1, 5)[d.number % 4]  # 1 where each query head has its own
+    return d.normal(d.B, num_kv_heads, d.S, d.D), num_kv_heads * times
+
+
+def _drawn_caches(d: Draw) -> tuple[Any, ...]:
+    """Return a new token, the caches, which are empty once, weights and the number of heads."""
+    length = 0 if d.kind == "one query" else d.S
+    caches = (d.normal(d.B, d.H, length, d.D), d.normal(d.B, d.H, length, d.D))
+    return d("B1C"), *caches, *d.matrices("CC", "CC", "CC", "CC"), d.H
 
 
 def _drawn_pages(d: Draw) -> tuple[Tensor, Tensor, int]:
@@ -282,7 +290,7 @@ EXERCISES = [
         "D)\n"
         "k_cache = torch.cat((k_cache, k), dim=2)  # (B, H, P + 1, D)\n"
         "v_cache = torch.cat((v_cache, v), dim=2)",
-        drawn=lambda d: (d("B1C"), d("BHSD"), d("BHSD"), *d.matrices("CC", "CC", "CC", "CC"), d.H),
+        drawn=_drawn_caches,
         allows=("no gradient",),
         axes={"output": "B 1 C", "keys": "B H P+1 D", "values": "B H P+1 D"},
         steps=(*ALL_SIX, *ATTEND, *OWN_STEPS),

@@ -350,7 +350,11 @@ EXERCISES = [
             ("", lambda: (_draw_ids(13, B, S, seed=2), draw(13, 13, seed=3), 4)),
             ("", lambda: (_draw_ids(13, 3, 1, seed=4), draw(13, 13, seed=5), 6)),
         ],
-        drawn=lambda d: (d.ids(d.O, "BS"), d("OO"), 1 + d.number // 2),
+        drawn=lambda d: (
+            d.ids(d.O, "BS"),
+            d("OO"),
+            0 if d.kind == "one query" else 1 + d.number // 2,
+        ),
         axes="B S+steps",
         allows=("no gradient",),
         done="You can let a model write. Draw each word by its probability instead of taking the "

@@ -159,7 +159,11 @@ MISTAKES = [
             lambda c, h: _ablate_axis(c, [i for i in h if i < c.size(0)], 0),
         ],
     ),
-    mistake("ablate-wrong-axis/shorter", crashes="IndexError", only=("ablate_heads",)),
+    mistake(
+        "ablate-wrong-axis/shorter",
+        crashes="is out of bounds for dimension",
+        only=("ablate_heads",),
+    ),
     mistake(
         "ablate-complement",
         ablate_heads=lambda c, h: _ablate_axis(c, [i for i in range(c.size(1)) if i not in h], 1),
@@ -219,6 +223,11 @@ MISTAKES = [
 ]
 
 
+def _how_many(d: Draw) -> int:
+    """Return how many heads to silence: once none."""
+    return 0 if d.kind == "one query" else max(1, d.H - 2)
+
+
 def _drawn_contributions(d: Draw) -> tuple[Tensor, Tensor, Tensor]:
     weights = d.normal(d.H, d.T, 3 * d.S - 2).softmax(-1)
     return weights, d.normal(d.H, weights.size(-1), d.D), d("CC")
@@ -245,7 +254,7 @@ EXERCISES = [
         "Work on a `clone`. A list can be an index: which axis counts the heads?",
         "context (B, H, S, D) stays as it is. In a copy of the same shape, the listed entries of "
         "axis 1 are 0.",
-        drawn=lambda d: (d("BHSD"), d.picks.sample(range(d.H), max(1, d.H - 2))),
+        drawn=lambda d: (d("BHSD"), d.picks.sample(range(d.H), _how_many(d))),
         allows=("no gradient",),
         axes="B H S D",
         exact_zeros=True,
