@@ -516,7 +516,7 @@ KINDS = [
         "/softmax-already",
         {"scale": lambda z, q, k, h: (z / math.sqrt(q.size(-1))).softmax(-1)},
         scores=lambda q, k: (q @ k.mT).softmax(-1),
-        only=("attention_scores", "scaled_scores"),
+        only=("scaled_scores",),
     ),
     mistake(
         "head-off-by-one/beyond",

@@ -25,7 +25,7 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "l02_head_splitting": (
         "heads_in_a_loop", "split_heads", "split_fused_qkv", "one_head_queries",
     ),
-    "l03_scaling": ("attention_scores", "scaled_scores", "score_form"),
+    "l03_scaling": ("scaled_scores", "score_form"),
     "l04_softmax": ("softmax", "masked_softmax", "entropy"),
     "l05_weighted_sum": ("weighted_sum",),
     "l06_concatenation": (

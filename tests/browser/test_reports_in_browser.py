@@ -8,7 +8,7 @@ from mha_course.exercises import check, predict
 
 
 def too_large_at_one_key(q, k):
-    return (q @ k.mT) * (1 + (torch.arange(k.size(2)) == 3) * 0.2)
+    return q @ k.mT / q.size(-1) ** 0.5 * (1 + (torch.arange(k.size(2)) == 3) * 0.2)
 
 
 def crashing(q, k):
@@ -39,8 +39,8 @@ def untrusted(tmp_path):
 
 def test_what_differs_is_framed_and_long_words_wrap(lab_page, untrusted):
     wrong, crashed = (
-        check("attention_scores", too_large_at_one_key),
-        check("attention_scores", crashing),
+        check("scaled_scores", too_large_at_one_key),
+        check("scaled_scores", crashing),
     )
     page = lab_page(untrusted([wrong, crashed, predict("row-sum", "z" * 5000)]), run=False)
     outputs = page.locator(".jp-OutputArea-output")

@@ -73,7 +73,7 @@ WRONG = [  # what has no name as a mistake, and the stage at which it is found
     ("project_qkv", lambda x, w, b: (None, None, None), "type"),
     ("one_head_queries", lambda x, w, i, h: (x @ w.T).unflatten(2, (h, -1))[:, :, i], "rule"),
     ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h)[0].T, "values"),
-    ("attention_scores", lambda q, k: (k @ q.mT).reshape(2, 4, 5, 7), "values"),
+    ("scaled_scores", lambda q, k: (k @ q.mT).reshape(2, 4, 5, 7), "values"),
     (
         "self_attention",
         lambda x, a, b, c: F.scaled_dot_product_attention(x @ a.T, x @ b.T, x @ c.T),

@@ -466,14 +466,14 @@ WRONG = [
         [c[:, h] @ w[:, 6 * h : 6 * h + 6] for h in range(4)], 1)),
     ("head_contributions", "output-columns-as-rows", lambda c, w: torch.stack(
         [c[:, h] @ w[6 * h : 6 * h + 6].T for h in range(4)], 1)),
-    ("attention_scores", "elementwise-product", lambda q, k: k * q),
+    ("scaled_scores", "elementwise-product", lambda q, k: k * q),
     ("weighted_sum", "elementwise-product", lambda weights, v: v * weights),
     ("split_heads", "float-division", lambda x, h: x.view(x.size(0), x.size(1), h,
         x.size(2) / h).transpose(1, 2)),
     ("split_heads", "view-after-transpose", lambda x,
         h: x.transpose(1, 2).view(x.size(0), h, x.size(1), -1)),
-    ("attention_scores", "key-all-axes-reversed", lambda q, k: q @ k.T),
-    ("attention_scores", "key-transposed-wrong-axes", lambda q, k: q @ k.transpose(1, 2)),
+    ("scaled_scores", "key-all-axes-reversed", lambda q, k: q @ k.T / q.shape[-1] ** 0.5),
+    ("scaled_scores", "key-transposed-wrong-axes", lambda q, k: q @ k.transpose(1, 2) / 6**0.5),
     *(("softmax", "softmax-unstable", lambda z, shift=shift: (e := (z - shift(z)).exp()) / e.sum(
         -1, keepdim=True)) for shift in (
             lambda z: z.mean(-1, keepdim=True), lambda z: z.amin(-1, keepdim=True),
@@ -676,7 +676,7 @@ SAID = [
     ("project", lambda x, w, b: (w @ x.T).T + b, "x comes first"),
     ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, 1)[i], "Columns of W were used"),
     ("similarity", lambda x: torch.dot(x, x.T), "torch.dot takes two vectors"),
-    ("attention_scores", lambda q, k: torch.mm(q, k.mT), "torch.mm takes two matrices"),
+    ("scaled_scores", lambda q, k: torch.mm(q, k.mT), "torch.mm takes two matrices"),
     ("scaled_scores", lambda q, k: q @ k.mT / torch.sqrt(q.size(-1)), "Write math.sqrt(size)"),
     ("entropy", lambda w: -sum(w * math.log(w)), "use torch.exp, torch.log"),
     ("softmax", lambda z: z - z.max(-1, keepdim=True), "max along an axis returns two things"),

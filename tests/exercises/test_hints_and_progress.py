@@ -214,9 +214,10 @@ def test_hints_read_as_text():
         shown = hint("scaled_scores")
     assert repr(shown) == (
         "Hint 2 of 4 (scaled_scores)\n"
-        "1. By how much does the spread of a dot product grow when a head gets wider?\n"
-        "2. Divide by a root. The shape of q tells you the width of one head. See “How large is a "
-        "dot product?”.\n"
+        "1. The result has no axis D. Where must D stand in k for the product to sum over it? And "
+        "how does the spread of such a sum grow with D?\n"
+        "2. One matrix product of the last two axes, which @ repeats for every sentence and head. "
+        "Then divide by a root: the shape of q tells you D. See “How large is a dot product?”.\n"
         'hint("scaled_scores") again shows the next one.'
     )
 
@@ -341,7 +342,7 @@ def test_the_table_tells_what_is_done_and_what_is_open():
     assert lines[0] == "0 · Start here 1 of 1"
     assert lines[2].startswith("2 · Head splitting 1 of 4 heads_in_a_loop, split_fused_qkv (1 att")
     assert lines[2].endswith("empt), one_head_queries (2 attempts)")
-    assert lines[3] == "3 · Scores and scaling 0 of 3 attention_scores, scaled_scores, score_form"
+    assert lines[3] == "3 · Scores and scaling 0 of 2 scaled_scores, score_form"
     page = Tags(shown._repr_html_())
     assert page.tags <= {*SAFE.split()}
     assert page.attributes <= {"style", "scope"}

@@ -218,7 +218,7 @@ def crashing(q, k):
 
 
 def test_a_crash_shows_the_learners_line_and_its_shapes():
-    report = check("attention_scores", crashing)
+    report = check("scaled_scores", crashing)
     assert (report.status, report.mistake) == ("error", "key-transposed-wrong-axes")
     assert (
         "In your line `return q @ other`; q is (2, 4, 5, 6); other is (2, 7, 4, 6)"

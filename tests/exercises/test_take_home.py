@@ -13,7 +13,7 @@ from mha_course.exercises import check, take_home
 from mha_course.exercises.catalogue import EXERCISES
 
 IMPORTS = "import math\nimport torch\nfrom torch.nn import functional as F\n"
-SCORES = "def attention_scores(q, k):\n    return q @ k.mT\n"
+SCORES = "def scaled_scores(q, k):\n    return q @ k.mT / q.shape[-1] ** 0.5\n"
 SOFTMAX = """
 LOW = -1e4
 
@@ -58,13 +58,13 @@ def file(tmp_path):
 
 def test_an_answer_brings_what_it_names_and_comes_in_the_order_of_lessons(notebook, file):
     names = notebook(IMPORTS, SOFTMAX, SCORES)
-    for name in ("softmax", "attention_scores"):
+    for name in ("softmax", "scaled_scores"):
         assert take_home.write(name, names[name], file) == "It is kept in my_attention.py."
     text = file.read_text()
-    assert text.index("region attention_scores, lesson 3") < text.index("region softmax, lesson 4")
+    assert text.index("region scaled_scores, lesson 3") < text.index("region softmax, lesson 4")
     assert "# of a row" in text
     assert "'''Turn rows into shares.'''" in text
-    for name in ("softmax", "attention_scores"):
+    for name in ("softmax", "scaled_scores"):
         assert check(name, loaded(file)[name], record=False).status == "correct"
 
 
@@ -134,12 +134,12 @@ class MultiHeadAttention(nn.Module):
         self.scores = mine
 """
     names = notebook(IMPORTS, cell)
-    take_home.write("attention_scores", names["mine"], file)
+    take_home.write("scaled_scores", names["mine"], file)
     take_home.write("MultiHeadAttention", names["MultiHeadAttention"], file)
     kept = loaded(file)
     assert "@doubled" in file.read_text()
     q, k = torch.ones(2, 1, 3, 4), torch.ones(2, 1, 5, 4)
-    assert torch.equal(kept["attention_scores"](q, k), q @ k.mT)
+    assert torch.equal(kept["scaled_scores"](q, k), q @ k.mT)
     assert kept["MultiHeadAttention"](24, 4).scores(q, k).shape == (2, 1, 3, 5)
 
 
@@ -154,7 +154,7 @@ CLOSURE = (
         ("made = lambda q, k: q @ k.mT", "no function or class at the top level"),
         (CLOSURE, "no function or class at the top level"),
         ("from functools import partial\nmade = partial(max, 1)",
-         "it uses attention_scores, which is a partial"),
+         "it uses scaled_scores, which is a partial"),
         ("table = torch.ones(3)\ndef made(q, k):\n    return q @ k.mT * table[0]",
          "it uses table, which is a Tensor"),
         ("def made(q, k):\n    return q @ k.mT\n# endregion\n", ""),
@@ -165,10 +165,10 @@ CLOSURE = (
 def test_what_cannot_be_written_down_is_told(notebook, file, cell, reason):
     made = notebook(IMPORTS, cell)["made"]
     if not reason:
-        take_home.write("attention_scores", made, file)
+        take_home.write("scaled_scores", made, file)
         return
     with pytest.raises(take_home.NotKeptError, match=reason):
-        take_home.write("attention_scores", made, file)
+        take_home.write("scaled_scores", made, file)
     assert not file.exists()
 
 
@@ -211,13 +211,13 @@ def test_two_kernels_at_once_lose_no_answer(notebook, kernel, monkeypatch):
     monkeypatch.setattr(take_home, "_with_region", slowly)
     pair = [
         threading.Thread(target=take_home.keep, args=(name, names[name]))
-        for name in ("softmax", "attention_scores")
+        for name in ("softmax", "scaled_scores")
     ]
     for thread in pair:
         thread.start()
     for thread in pair:
         thread.join()
-    assert {"softmax", "attention_scores"} <= loaded(kernel / "my_attention.py").keys()
+    assert {"softmax", "scaled_scores"} <= loaded(kernel / "my_attention.py").keys()
 
 
 def test_where_nothing_can_be_written_it_is_told(notebook, kernel, monkeypatch):
@@ -246,11 +246,11 @@ def test_a_report_says_so_and_the_next_import_has_it(notebook, kernel, monkeypat
     import my_attention  # noqa: PLC0415
 
     assert check("softmax", my_attention.softmax, record=False).status == "correct"
-    assert check("attention_scores", max).kept == ""
-    check("attention_scores", notebook(SCORES)["attention_scores"])
-    from my_attention import attention_scores  # noqa: PLC0415
+    assert check("scaled_scores", max).kept == ""
+    check("scaled_scores", notebook(SCORES)["scaled_scores"])
+    from my_attention import scaled_scores  # noqa: PLC0415
 
-    assert attention_scores(torch.ones(1, 2), torch.ones(3, 2)).shape == (1, 3)
+    assert scaled_scores(torch.ones(1, 2), torch.ones(3, 2)).shape == (1, 3)
     del sys.modules["my_attention"]
 
 

@@ -61,10 +61,6 @@ def one_head_queries(x, w_q, head, num_heads):
 
 
 # 3 Scaling
-def attention_scores(q, k):
-    return einsum(q, k, "b h t d, b h s d -> b h t s")
-
-
 def scaled_scores(q, k):
     return torch.einsum("bhtd,bhsd->bhts", q * q.shape[-1] ** -0.5, k)
 

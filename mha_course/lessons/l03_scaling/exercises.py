@@ -10,14 +10,9 @@ from torch import Tensor
 from mha_course.exercises.spec import Change, Exercise, Lesson, mistake
 
 
-def attention_scores(q: Tensor, k: Tensor) -> Tensor:
-    """Return the scores of (B, H, T, D) and (B, H, S, D), all their dot products: (B, H, T, S)."""
-    return q @ k.transpose(-2, -1)  # (B, H, T, S)
-
-
 def scaled_scores(q: Tensor, k: Tensor) -> Tensor:
-    """Return the scores divided by sqrt(D)."""
-    return attention_scores(q, k) / math.sqrt(q.size(-1))  # (B, H, T, S)
+    """Return all dot products of (B, H, T, D) and (B, H, S, D), divided by sqrt(D)."""
+    return q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))  # (B, H, T, S)
 
 
 def score_form(w_q: Tensor, w_k: Tensor, head: int, num_heads: int) -> Tensor:
@@ -29,23 +24,13 @@ def score_form(w_q: Tensor, w_k: Tensor, head: int, num_heads: int) -> Tensor:
 
 EXERCISES = [
     Exercise(
-        attention_scores,
-        "The result has no axis D. Where must D stand in k for the product to sum over it?",
-        "One matrix product of the last two axes; `@` repeats it for every sentence and head. See "
-        "“See it: all pairs at once”.",
-        "q (B, H, T, D) times k with its last two axes swapped, (B, H, D, S), gives (B, H, T, S).",
-        drawn=lambda d: (d("BHTD"), d("BHSD")),
-        axes="B H T S",
-        done="Every query has met every key, in every head. Next: which axis of k may be longer "
-        "than in q, and which may not?",
-        steps=("scores",),
-    ),
-    Exercise(
         scaled_scores,
-        "By how much does the spread of a dot product grow when a head gets wider?",
-        "Divide by a root. The shape of q tells you the width of one head. See “How large is a "
-        "dot product?”.",
-        "The scores (B, H, T, S) are divided by one number, made from D, the last size of q.",
+        "The result has no axis D. Where must D stand in k for the product to sum over it? And how "
+        "does the spread of such a sum grow with D?",
+        "One matrix product of the last two axes, which `@` repeats for every sentence and head. "
+        "Then divide by a root: the shape of q tells you D. See “How large is a dot product?”.",
+        "q (B, H, T, D) times k with its last two axes swapped, (B, H, D, S), gives (B, H, T, S). "
+        "Divide by one number, made from D, the last size of q.",
         line="return q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)",
         drawn=lambda d: (d("BHTD"), d("BHSD")),
         axes="B H T S",
@@ -94,11 +79,6 @@ MISTAKES = [
             lambda w_q, w_k, i, h: w_q.chunk(h, 1)[i] @ w_k.chunk(h, 1)[i].T,
             lambda w_q, w_k, i, h: w_q.chunk(h, 1)[i].T @ w_k.chunk(h, 1)[i],
         ],
-    ),
-    mistake(
-        "/scaled-already",
-        scores=lambda q, k: q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)),
-        only=("attention_scores",),
     ),
 ]
 

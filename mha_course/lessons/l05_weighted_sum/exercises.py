@@ -22,7 +22,7 @@ EXERCISES = [
         "weights (B, H, T, S) times v (B, H, S, D): S is summed away, and (B, H, T, D) is left.",
         drawn=lambda d: (d.weights("BHTS"), d("BHSD")),
         axes="B H T D",
-        done="Each context is now a mixture of values. Next: try to leave the shaded area below.",
+        done="Each context is now a mixture of values. Next: what do equal weights make of them?",
         steps=("weigh",),
     ),
 ]
