@@ -11,12 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mha_course.colours import DIFFERS, INK
 from mha_course.exercises.sandbox import as_list
 from mha_course.exercises.spec import Stage
 from mha_course.markup import table
 from mha_course.torch_internals import is_plain
 
-_FRAME = ";border:2px solid #b3261e;font-weight:bold"
+_FRAME = f";border:2px solid {DIFFERS};font-weight:bold"
 _WORDS = {
     "B": "sentence", "H": "head", "T": "token", "S": "token", "C": "channel", "D": "channel",
     "N": "patch", "N+1": "token", "3*P*P": "number", "new": "new token", "total": "token",
@@ -191,7 +192,7 @@ def _matrix(matrix: Tensor, wrong: Tensor, title: str) -> str:
 
 def _shade(value: float, largest: float) -> str:
     """Return the style of a cell: blue is positive, orange negative, grey NaN."""
-    style = "color:#1f2430;padding:1px 5px;text-align:right;"
+    style = f"color:{INK};padding:1px 5px;text-align:right;"
     if math.isnan(value):
         return f"{style}background:#b8bcc4"
     share = min(abs(value) / largest, 1.0)

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from html import escape
 
+from mha_course.colours import HINT
 from mha_course.exercises.catalogue import EXERCISES, find_exercise
 from mha_course.markup import box, heading, prose
 from mha_course.sources import with_imports
@@ -58,7 +59,7 @@ class Hint:
         return '<ol style="margin:4px 0">' + "".join(f"<li>{item}</li>" for item in items) + "</ol>"
 
     def _repr_html_(self) -> str:
-        return box("#8250df", heading(self.title, self.name) + self.steps() + prose(self.more))
+        return box(HINT, heading(self.title, self.name) + self.steps() + prose(self.more))
 
 
 def hint(name: str) -> Hint:

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
+from mha_course.colours import QUESTION
 from mha_course.errors import require
 from mha_course.exercises.catalogue import QUESTIONS
 from mha_course.exercises.live_card import live_card
@@ -78,7 +79,7 @@ class Prediction:
             call = escape(f'predict("{self.name}", "your answer")')
             text += f"<br>Type it between the quotes in <code>{call}</code>, then run the cell."
             text += self._fold()
-        return box("#2f6fdb", text)
+        return box(QUESTION, text)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         if self.given is not None:

@@ -10,17 +10,18 @@ from html import escape, unescape
 from typing import Any
 from urllib.parse import quote
 
+from mha_course.colours import STATUS
 from mha_course.exercises.answer_trace import trace_answer
 from mha_course.exercises.catalogue import FOLDERS, find_exercise
 from mha_course.exercises.hint_ladder import hint, solution, withheld
 from mha_course.exercises.live_card import live_card
 from mha_course.markup import box, heading, prose
 
-_LOOKS = {  # title, sign and colour of each status
-    "correct": ("Correct", "✔", "#2da44e"),
-    "wrong": ("Not yet", "✘", "#d4a72c"),
-    "unattempted": ("Not attempted", "○", "#8c959f"),
-    "error": ("Stopped with an error", "⚠", "#cf4a3c"),
+_LOOKS = {  # title and sign of each status
+    "correct": ("Correct", "✔"),
+    "wrong": ("Not yet", "✘"),
+    "unattempted": ("Not attempted", "○"),
+    "error": ("Stopped with an error", "⚠"),
 }
 _LESSON = re.compile("See lesson ([0-9]+), “([^”]+)”")
 _MANY = 3  # failures until the solution is offered
@@ -54,13 +55,13 @@ class Report:
     arguments: Sequence[Any] | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
-        title, _, _ = _LOOKS[self.status]
+        title, _ = _LOOKS[self.status]
         more = " ".join(filter(None, (self.message, self.kept, self.offer)))
         return f"{self.name}: {title}. {more}".rstrip()
 
     def _repr_html_(self) -> str:
         offer = f"<div>{escape(self.offer)}</div>" if self.offer else ""
-        return box(_LOOKS[self.status][2], self.content() + offer)
+        return box(STATUS[self.status], self.content() + offer)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         helper = _Helper(self)
@@ -69,7 +70,7 @@ class Report:
 
     def content(self) -> str:
         """Write a headline, the message and the picture, in HTML."""
-        title, sign, _ = _LOOKS[self.status]
+        title, sign = _LOOKS[self.status]
         message = _LESSON.sub(_link, prose(self.message))
         if self.kept:
             message += f"<br><small>{prose(self.kept)}</small>"

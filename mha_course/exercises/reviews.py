@@ -6,6 +6,7 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
+from mha_course.colours import QUESTION
 from mha_course.errors import ShapeError
 from mha_course.exercises.predictions import buttons
 from mha_course.exercises.progress_store import kept, update
@@ -76,7 +77,7 @@ class Review:
         return "\n".join(lines or [NONE_DUE])
 
     def _repr_html_(self) -> str:
-        return box("#2f6fdb", f'<div style="white-space:pre-wrap">{escape(repr(self))}</div>')
+        return box(QUESTION, f'<div style="white-space:pre-wrap">{escape(repr(self))}</div>')
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         try:

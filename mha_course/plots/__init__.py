@@ -6,14 +6,11 @@ What is drawn takes tensors on any device, arrays or lists. A function that draw
 a caption that says the same.
 """
 
+from mha_course.colours import ACCENT, BAR, INK, QUIET
 from mha_course.plots.arcs import frame_row, sentence_arcs
 from mha_course.plots.charts import Lines, bars, curves, learning_curves, line_panels, token_bars
 from mha_course.plots.diagrams import Matrix, pipeline, product, show_stage
 from mha_course.plots.figures import (
-    ACCENT,
-    BAR,
-    INK,
-    QUIET,
     Listing,
     fold_out,
     listings,

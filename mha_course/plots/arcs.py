@@ -10,8 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch, PathPatch, Rectangle
 from matplotlib.path import Path
 
+from mha_course.colours import ACCENT, INK
 from mha_course.markup import shorten
-from mha_course.plots.figures import ACCENT, INK, LARGE, SMALL, TEXT
+from mha_course.plots.figures import LARGE, SMALL, TEXT
 
 LEAST = 0.05  # a weight below it has no arc and no number
 THICKEST = 14.0  # points of an arc whose weight is 1

@@ -12,8 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from mha_course.colours import ACCENT, BAR, INK
 from mha_course.errors import require
-from mha_course.plots.figures import ACCENT, BAR, INK, SMALL, TEXT, new_figure
+from mha_course.plots.figures import SMALL, TEXT, new_figure
 from mha_course.plots.inputs import as_array, as_names, numbered
 
 

@@ -8,21 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
+from mha_course.colours import ACCENT, INK, ON_COLOR, QUIET, STREAMS, axis_colour
 from mha_course.errors import require
-from mha_course.plots.figures import (
-    ACCENT,
-    INK,
-    LARGE,
-    ON_COLOR,
-    QUIET,
-    SMALL,
-    STREAMS,
-    TEXT,
-    TITLE,
-    new_figure,
-    show,
-)
-from mha_course.tracing.records import color as axis_color
+from mha_course.plots.figures import LARGE, SMALL, TEXT, TITLE, new_figure, show
 
 Point = tuple[float, float]
 STAGES = (
@@ -169,6 +157,6 @@ def _draw_matrix(
         (column_axis, matrix.columns, (centre, top), (0, 15), 0),
     ):
         look = {"fontsize": TEXT, "rotation": rotation, **CENTRED, "color": ON_COLOR}
-        look["bbox"] = {"boxstyle": "round,pad=0.25", "fc": axis_color(letter), "ec": "none"}
+        look["bbox"] = {"boxstyle": "round,pad=0.25", "fc": axis_colour(letter), "ec": "none"}
         ax.annotate(f"{letter} = {size}", place, offset, textcoords="offset points", **look)
     ax.text(centre, middle, matrix.name, fontsize=TITLE, fontweight="bold", **CENTRED)

@@ -29,6 +29,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from mha_course import markup
+from mha_course.colours import DARK, DARK_ON_CELL, SIGNED, SIGNED_ON_DARK, WHITE_ON_CELL
 from mha_course.errors import ShapeError
 
 
@@ -54,45 +55,7 @@ SMALL = 9.0
 TEXT = 10.0
 TITLE = 11.5
 LARGE = 15.0
-ACCENT = "#d08000"
-BAR = "#5b7fb4"
-QUIET = "#e8eaee"
-INK = "#1f2430"
-ON_COLOR = "#20242e"  # for words on the accent and on chips, which are the same on a dark page
 IMAGE = "max-width:100%;height:auto"
-STREAMS = {"q": "#4b2e83", "k": "#00828a", "v": "#d6458f"}  # told apart in grey, too
-
-
-class HeadColour(NamedTuple):
-    """The two colours of a head: no single one is dark enough and told apart by all."""
-
-    ink: str  # lines, and what white words stand on
-    fill: str  # areas and marks, told apart with every kind of colour vision
-
-
-HEAD_COLOURS = (  # of heads, the first again after the last
-    HeadColour("#c2410c", "#d56b4b"),
-    HeadColour("#0b7285", "#3a9d78"),
-    HeadColour("#6741d9", "#b58ac9"),
-    HeadColour("#2b8a3e", "#e69f00"),
-    HeadColour("#c2255c", "#e8a0c4"),
-    HeadColour("#1864ab", "#4c78b8"),
-    HeadColour("#7f5539", "#9a7b5f"),
-    HeadColour("#5c677d", "#8c9199"),
-)
-# Words on the colour of a cell, which does not change with the page as paper and ink do. They must
-# differ from these, since an SVG says of words what colour they have, not what they stand on.
-WHITE_ON_CELL, DARK_ON_CELL = "#fffffe", "#010101"
-HATCH = {"hatch": "////", "facecolor": "#ffffff", "edgecolor": "#858c99"}
-
-# On a dark page. What is not named keeps its colour, but greys become lighter or darker.
-DARK = {
-    "#ffffff": "#111111", "#000000": "#e4e7ee", INK: "#e4e7ee", QUIET: "#2f343e",
-    "#4b2e83": "#b39ddb", "#00828a": "#2fb5bd", "#d6458f": "#ef7fb5",
-    "#858c99": "#858c99", "#9aa1ad": "#9aa1ad", ON_COLOR: ON_COLOR,
-}  # fmt: skip
-SIGNED = ("#2369bd", "#a9bfdc", "#ffffff", "#dbaba7", "#a9373b")  # the middle is the page's own
-SIGNED_ON_DARK = ("#2d70c4", "#33567f", "#262a31", "#7d4547", "#c4484d")
 MOST_CELLS = 150  # that are drawn as shapes; more are one bitmap in the image
 _COLOR = re.compile(r'(?<=[" ])#[0-9a-f]{6}(?=[";])')
 

@@ -22,19 +22,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
+from mha_course.colours import DARK_ON_CELL, HATCH, INK, WHITE_ON_CELL
 from mha_course.markup import isolate_word, shorten
-from mha_course.plots.figures import (
-    DARK_ON_CELL,
-    HATCH,
-    INK,
-    SLIDE,
-    SMALL,
-    TEXT,
-    TITLE,
-    WHITE_ON_CELL,
-    new_figure,
-    style,
-)
+from mha_course.plots.figures import SLIDE, SMALL, TEXT, TITLE, new_figure, style
 from mha_course.plots.inputs import Names, as_array, as_named_weights
 from mha_course.plots.scales import SLANT, WEIGHTS, Scale, scale_of, stretched
 

@@ -11,18 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from mha_course.colours import ACCENT, BAR, HATCH, INK, ON_COLOR
 from mha_course.errors import require_shape
-from mha_course.plots.figures import (
-    ACCENT,
-    BAR,
-    HATCH,
-    INK,
-    ON_COLOR,
-    SMALL,
-    TEXT,
-    TITLE,
-    new_figure,
-)
+from mha_course.plots.figures import SMALL, TEXT, TITLE, new_figure
 from mha_course.plots.scales import SLANT
 
 CELL = 0.3  # inches

@@ -13,7 +13,8 @@ from matplotlib import colormaps
 from matplotlib.colors import Colormap, ListedColormap
 from numpy.typing import NDArray
 
-from mha_course.plots.figures import BAR, signed_colormap
+from mha_course.colours import BAR
+from mha_course.plots.figures import signed_colormap
 
 HALF_TOLERANCE = 0.02  # by how much weights in half precision may exceed 1, and their sum miss it
 ROUNDING = 1e-6  # how far below 0 rounding takes what is not negative

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mha_course import markup
+from mha_course.colours import BAR
 from mha_course.errors import require
-from mha_course.plots.figures import BAR, show_html
+from mha_course.plots.figures import show_html
 
 WIDEST = 120  # pixels of a bar
 RIGHT = markup.CELL.replace("left", "right") + ";font-variant-numeric:tabular-nums"

@@ -7,21 +7,6 @@ from typing import NamedTuple
 
 import torch
 
-COLORS = {
-    "B": "#c9ced6", "T": "#8f9fe8", "S": "#7cc0ec", "H": "#5fc4a1", "D": "#dd9cc1", "C": "#f0e9d8",
-    "3": "#ee9a7a",
-}  # fmt: skip
-OTHER = "#dcd3ee"  # any other name
-UNKNOWN = "#ffffff"  # "?"
-
-
-def color(axis: str) -> str:
-    """Return the colour of an axis, or of the first letter of a product such as 3*C."""
-    if axis == "?":
-        return UNKNOWN
-    letters = (axis, *axis.replace("/", "*").split("*"))
-    return next((COLORS[letter] for letter in letters if letter in COLORS), OTHER)
-
 
 @dataclass(frozen=True)
 class Argument:

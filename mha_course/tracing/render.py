@@ -10,9 +10,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mha_course.colours import INK, WARNING, axis_colour
 from mha_course.errors import ShapeError
 from mha_course.markup import CELL, columns, count, escaped, row, table
-from mha_course.tracing.records import Argument, Source, Step, color
+from mha_course.tracing.records import Argument, Source, Step
 
 _STAGES = "projection split scores scaled_scores masked_scores weights context merged out"
 STAGES = tuple(_STAGES.split())
@@ -300,8 +301,8 @@ def _cells(step: Step) -> tuple[str, ...]:
 
 
 CODE = "font-family:monospace;white-space:pre-wrap"
-CHIP = "color:#1f2430;border:1px solid #8a8f99;border-radius:3px;padding:0 4px"
-ALERT = f"{CELL};white-space:normal;border-left:4px solid #d95f02"
+CHIP = f"color:{INK};border:1px solid #8a8f99;border-radius:3px;padding:0 4px"
+ALERT = f"{CELL};white-space:normal;border-left:4px solid {WARNING}"
 QUIET = "opacity:0.75;font-size:90%"
 WRAPPED = CELL.replace("nowrap", "normal") + ";padding:3px 5px"
 PLACE = f"{CELL};white-space:normal;border-top:1px solid #8a8f99"
@@ -312,7 +313,7 @@ def chips(shape: Sequence[int], axes: Sequence[str]) -> str:
     spans = []
     for name, size in zip(axes, shape, strict=True):
         text = str(size) if name.isdigit() else f"{escaped(name)}&nbsp;{size}"
-        spans.append(f'<span style="background:{color(name)};{CHIP}">{text}</span>')
+        spans.append(f'<span style="background:{axis_colour(name)};{CHIP}">{text}</span>')
     return " ".join(spans) or "a number"
 
 

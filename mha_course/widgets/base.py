@@ -19,7 +19,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mha_course import plots
-from mha_course.plots.figures import HATCH, figure_html
+from mha_course.colours import css_variables
+from mha_course.plots.figures import figure_html
 from mha_course.widgets.controls import Control
 from mha_course.widgets.learner_function import INTERRUPTED, error_line
 
@@ -69,9 +70,9 @@ def esm(name: str, *, folder: Path) -> str:
 
 
 def style(sheet: Path) -> str:
-    """Join the style sheet of a widget to what all share, and to colours of plots."""
+    """Join the style sheet of a widget to the colours and to what all pictures share."""
     texts = [file.read_text(encoding="utf-8") for file in (HERE / "picture.css", sheet)]
-    return "\n".join([*texts, f".mha-picture {{ --hatch: {HATCH['edgecolor']}; }}"])
+    return "\n".join([css_variables(), *texts])
 
 
 def standalone(widget: Any, given: Mapping[str, Any]) -> dict[str, Any]:

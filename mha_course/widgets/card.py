@@ -8,6 +8,7 @@ from typing import Any
 
 import ipywidgets as W
 
+from mha_course.colours import css_variables
 from mha_course.widgets.base import WIDGET_VIEW, CourseWidget, esm
 
 HERE = Path(__file__).parent
@@ -18,7 +19,7 @@ class _Face(CourseWidget):
     """All of a card but the widgets that its buttons bring, which ``bring`` shows."""
 
     _esm = esm("card.js", folder=HERE)
-    _css = HERE / "card.css"
+    _css = css_variables() + (HERE / "card.css").read_text(encoding="utf-8")
 
     def __init__(
         self, content: dict[str, Any], respond: Respond, bring: Callable[[Sequence[W.Widget]], None]

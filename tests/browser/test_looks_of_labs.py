@@ -11,9 +11,9 @@ from labs import LABS
 from matplotlib.colors import to_rgb
 
 from mha_course import example, masks
+from mha_course.colours import SIGNED, SIGNED_ON_DARK
 from mha_course.lessons.l15_language_model.causal_model import CausalLanguageModel
 from mha_course.models.language import WORDS
-from mha_course.plots.figures import SIGNED, SIGNED_ON_DARK
 from mha_course.widgets.labs.ablation import SENTENCES
 
 HIGHEST = 620  # pixels at a width of 1,000

@@ -12,7 +12,7 @@ from matplotlib.text import Text
 from PIL import Image
 from rewriting import refused
 
-from mha_course import plots
+from mha_course import colours, plots
 from mha_course.masks import causal_mask
 from mha_course.plots import figures, heatmaps
 
@@ -166,7 +166,7 @@ def test_hidden_zero_and_no_number_look_different():
     zero, hidden, nan, one, low, high, *_ = (
         shades(image, *divmod(cell, 3), 3) for cell in range(9)
     )
-    dark, hatch = (0, 34, 78), tuple(bytes.fromhex(figures.HATCH["edgecolor"][1:]))
+    dark, hatch = (0, 34, 78), tuple(bytes.fromhex(colours.HATCH["edgecolor"][1:]))
     assert zero == {dark}
     assert hatch in hidden
     assert hatch in low

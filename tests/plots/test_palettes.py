@@ -11,8 +11,7 @@ from widget_cases import CASES, START
 
 from mha_course import plots
 from mha_course.cli.authoring import ROOT
-from mha_course.plots.figures import HATCH, STREAMS
-from mha_course.tracing.records import COLORS, OTHER
+from mha_course.colours import AXES, HATCH, OTHER_AXIS, STREAMS
 from mha_course.widgets.labs.panels import HEAD_FILLS
 from mha_course.widgets.layout_player.cells import HUES, PLAIN
 
@@ -63,7 +62,7 @@ def test_the_measures_are_those_that_are_published():
 
 
 @pytest.mark.parametrize(
-    "fill", [plots.ACCENT, plots.QUIET, PLAIN, OTHER, WHITE, *COLORS.values(), *HUES]
+    "fill", [plots.ACCENT, plots.QUIET, PLAIN, OTHER_AXIS, WHITE, *AXES.values(), *HUES]
 )
 def test_ink_can_be_read_on_every_fill(fill):
     assert contrast(plots.INK, fill) >= TEXT
@@ -75,7 +74,7 @@ def test_marks_of_pictures_stand_out_from_white(mark):
 
 
 def test_contrasts_are_those_that_are_written_down():
-    darkest = min(COLORS.values(), key=lambda color: contrast(plots.INK, color))
+    darkest = min(AXES.values(), key=lambda color: contrast(plots.INK, color))
     papers = {"card": WHITE, "accent": plots.ACCENT, "chip of an axis, the darkest": darkest}
     papers |= {"light page": WHITE, "dark page": DARK}
     inks = {
@@ -122,7 +121,7 @@ def test_marks_of_widgets_stand_out_in_both_themes(path):
 @pytest.mark.parametrize(
     ("colors", "least"),
     [
-        ([*COLORS.values()], APART),
+        ([*AXES.values()], APART),
         (HUES, APART),
         (HEAD_FILLS, APART),
         ([plots.ACCENT, plots.BAR, plots.QUIET, plots.INK], 40),

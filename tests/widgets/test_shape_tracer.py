@@ -8,8 +8,8 @@ import torch
 from players import go, now, stays_inside
 
 from mha_course.attention import MultiHeadAttention
+from mha_course.colours import AXES
 from mha_course.tracing import trace
-from mha_course.tracing.records import COLORS
 from mha_course.variants import FusedQKV
 from mha_course.widgets.shape_tracer.widget import ShapeTracer, payload, sentence
 
@@ -40,7 +40,7 @@ def reference():
 def test_the_browser_gets_the_axes_of_products_with_their_colours():
     made = trace(lambda x: x.flatten(0, 1).unsqueeze(0), torch.zeros(2, 4, 5, 6), axes="B H S D")
     axes, _, colors = json.loads(json.dumps(payload(made)))["steps"][-1]["form"]
-    assert (axes[:2], colors[:2]) == (["1", "B*H"], [["#ffffff"], [COLORS["B"], COLORS["H"]]])
+    assert (axes[:2], colors[:2]) == (["1", "B*H"], [["#ffffff"], [AXES["B"], AXES["H"]]])
 
 
 def test_a_call_that_stopped_and_one_without_steps():

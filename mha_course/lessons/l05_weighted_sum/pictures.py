@@ -8,8 +8,9 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from mha_course.colours import ACCENT, INK
 from mha_course.plots import strongest
-from mha_course.plots.figures import ACCENT, INK, SMALL, TEXT, new_figure
+from mha_course.plots.figures import SMALL, TEXT, new_figure
 from mha_course.plots.inputs import numbered
 
 

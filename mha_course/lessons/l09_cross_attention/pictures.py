@@ -10,19 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
+from mha_course.colours import ACCENT, HATCH, INK, QUIET, axis_colour
 from mha_course.plots.diagrams import Point, arrow
-from mha_course.plots.figures import (
-    ACCENT,
-    HATCH,
-    INK,
-    LARGE,
-    QUIET,
-    SMALL,
-    TEXT,
-    TITLE,
-    new_figure,
-)
-from mha_course.tracing.records import color as axis_color
+from mha_course.plots.figures import LARGE, SMALL, TEXT, TITLE, new_figure
 
 WIDTH = 4  # numbers of a token that are drawn
 
@@ -57,8 +47,8 @@ def cross_attention(queries: int, keys: int) -> Figure:
     ax = figure.subplots()
     upper = keys + 4.6  # y of x and q, above memory, k and v
     middle = (4.6 + queries) / 2  # y of the weights and the context
-    of_x: dict[str, Any] = {"axis": "T", "rows": queries, "color": axis_color("T")}
-    of_memory: dict[str, Any] = {"axis": "S", "rows": keys, "color": axis_color("S")}
+    of_x: dict[str, Any] = {"axis": "T", "rows": queries, "color": axis_colour("T")}
+    of_memory: dict[str, Any] = {"axis": "S", "rows": keys, "color": axis_colour("S")}
     _draw_matrix(ax, "x", (0, upper), **of_x)
     _draw_matrix(ax, "q", (10, upper), **of_x)
     _draw_matrix(ax, "memory", (0, 0), **of_memory)

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from mha_course.colours import INK
 from mha_course.plots.diagrams import CENTRED, arrow
-from mha_course.plots.figures import INK, TEXT, TITLE, new_figure, signed_colormap
+from mha_course.plots.figures import TEXT, TITLE, new_figure, signed_colormap
 
 
 def encoding_waves(encoding: Tensor, channels: tuple[int, ...]) -> Figure:

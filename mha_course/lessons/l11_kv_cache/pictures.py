@@ -13,17 +13,9 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mha_course.colours import ACCENT, BAR, INK, QUIET
 from mha_course.plots.diagrams import CENTRED
-from mha_course.plots.figures import (
-    ACCENT,
-    BAR,
-    INK,
-    QUIET,
-    SMALL,
-    TEXT,
-    new_figure,
-    signed_colormap,
-)
+from mha_course.plots.figures import SMALL, TEXT, new_figure, signed_colormap
 from mha_course.plots.inputs import as_array, numbered
 
 KINDS = {"MHA": "multi-head", "GQA": "grouped-query", "MQA": "multi-query"}

@@ -12,9 +12,10 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from mha_course import flash, plots
+from mha_course.colours import HATCH
 from mha_course.lessons.l12_flash_attention.online_softmax import Running, running
 from mha_course.markup import isolate_word
-from mha_course.plots.figures import HATCH, SMALL
+from mha_course.plots.figures import SMALL
 from mha_course.plots.scales import signed
 from mha_course.widgets.base import esm
 from mha_course.widgets.controls import Control

@@ -17,9 +17,10 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from mha_course import flash, plots
+from mha_course.colours import ACCENT, BAR, HATCH, INK, QUIET
 from mha_course.lessons.l12_flash_attention.online_softmax import Running, running
 from mha_course.plots.diagrams import Point, arrow, box
-from mha_course.plots.figures import ACCENT, BAR, HATCH, INK, QUIET, SMALL, TEXT, TITLE, new_figure
+from mha_course.plots.figures import SMALL, TEXT, TITLE, new_figure
 
 SOFT = "#fde9bd"  # the accent, for what lies behind
 

@@ -22,6 +22,7 @@ import { makePlayer } from "../../widgets/player.js";
  * @property {number} column The word that the followed one should find.
  * @property {number} steps How many steps the training has.
  * @property {number} every Steps from snapshot to snapshot.
+ * @property {string[]} colours Of heads, the first again after the last.
  * @property {DataView} plain 256 colours from 0 to 1, four bytes a colour.
  *
  * @typedef {object} FilmState
@@ -154,7 +155,9 @@ class Film {
     const { shown, head, row } = this.view();
     if (!this.width) return; // it is out of sight
     const words = { queries: this.options.tokens, keys: this.options.tokens };
-    const look = { colour: "var(--arcs)", width: this.width, height: ARCS };
+    const { colours } = this.options;
+    const colour = colours[head % colours.length];
+    const look = { colour, width: this.width, height: ARCS };
     const weights = this.weightsOf(shown, head);
     this.arcs.draw({ ...words, weights, follow: this.pointed ?? row, ...look });
   }

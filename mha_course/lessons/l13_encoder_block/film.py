@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mha_course import plots
+from mha_course.colours import HEAD_COLOURS
 from mha_course.example import SENTENCE, encode
 from mha_course.models import MaskedWordModel
 from mha_course.plots.scales import WEIGHTS, palettes
@@ -50,6 +51,7 @@ class TrainingFilm(Player):
         self.losses: list[float] = []  # one for each step of the training
         self._frames: list[NDArray[np.uint8]] = []  # N of (H, S, S)
         options = {"tokens": tokens, "column": self._column, "steps": steps, "every": every}
+        options["colours"] = [colour.ink for colour in HEAD_COLOURS]
         options |= {"last": math.ceil(steps / every), "pause": PAUSE, **palettes()}
         super().__init__(options=options, row=self._row)
         self.look(model, 0)

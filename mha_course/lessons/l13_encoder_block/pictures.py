@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from mha_course import plots
+from mha_course.colours import ACCENT, INK, QUIET
 from mha_course.plots.diagrams import box
-from mha_course.plots.figures import ACCENT, INK, QUIET, SMALL, TEXT
+from mha_course.plots.figures import SMALL, TEXT
 
 WIDTH = 1000
 RISE = 84  # from a stream up to its branches

@@ -12,7 +12,8 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mha_course.plots.figures import ACCENT, INK, SMALL, TEXT, new_figure
+from mha_course.colours import ACCENT, INK
+from mha_course.plots.figures import SMALL, TEXT, new_figure
 from mha_course.plots.inputs import as_array
 
 _PLATE = {"boxstyle": "square,pad=0.1", "facecolor": "#00000099", "edgecolor": "none"}

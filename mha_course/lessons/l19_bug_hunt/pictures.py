@@ -8,8 +8,9 @@ from math import inf
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from mha_course.colours import ACCENT, BAR, INK, QUIET
 from mha_course.lessons.l19_bug_hunt.costs import Record
-from mha_course.plots.figures import ACCENT, BAR, INK, QUIET, SMALL, TEXT, new_figure, show
+from mha_course.plots.figures import SMALL, TEXT, new_figure, show
 from mha_course.plots.inputs import as_array
 
 

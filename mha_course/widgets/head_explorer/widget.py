@@ -16,9 +16,9 @@ import traitlets
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from mha_course.colours import HEAD_COLOURS, INK
 from mha_course.datasets.grammar import words_of
 from mha_course.errors import ShapeError, require
-from mha_course.plots.figures import HEAD_COLOURS, INK
 from mha_course.plots.scales import palettes
 from mha_course.widgets.base import CourseWidget, esm, style
 from mha_course.widgets.controls import Control

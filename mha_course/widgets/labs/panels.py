@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from mha_course.plots.figures import HEAD_COLOURS
+from mha_course.colours import HEAD_COLOURS
 from mha_course.plots.inputs import as_numbers
 from mha_course.plots.scales import Scale, scale_of
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mha_course import markup
+from mha_course.colours import INK, axis_colour
 from mha_course.markup import visible
-from mha_course.tracing.records import Argument, Step, color
+from mha_course.tracing.records import Argument, Step
 from mha_course.widgets.base import esm, style
 from mha_course.widgets.layout_player import cells
 from mha_course.widgets.player import Player, require_trace
@@ -71,7 +72,7 @@ def _lane(
         odd, mixing = _odd([owners[n] for n in ids], meant, axes) if mixed else ([], "")
         frames.append({
             **_words(trace, tensor, chain[number - 1] if number else None),
-            "axes": list(axes), "colors": [color(axis) for axis in axes],
+            "axes": list(axes), "colors": [axis_colour(axis) for axis in axes],
             "shape": list(tensor.shape),
             "strides": list(tensor.strides), "strip": strip, "places": places, "ids": ids,
             "odd": odd, "mixing": mixing,
@@ -224,6 +225,6 @@ def _index(axis: str, i: int) -> str:
 def _td(lane: dict[str, Any], frame: dict[str, Any], i: int) -> str:
     """Return a cell: its place, its owner, and a mark where that is not what the axes say."""
     cell = lane["cells"][str(frame["ids"][i])]
-    style = f"background:{cell['fill']};color:#1f2430;text-align:center"
+    style = f"background:{cell['fill']};color:{INK};text-align:center"
     mark = " ⚠" if i in frame["odd"] else ""
     return f'<td style="{style}">{frame["places"][i]}<br><small>{cell["tag"]}{mark}</small></td>'

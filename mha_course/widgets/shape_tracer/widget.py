@@ -6,8 +6,9 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mha_course.colours import axis_colour
 from mha_course.markup import visible
-from mha_course.tracing.records import Step, color
+from mha_course.tracing.records import Step
 from mha_course.widgets.base import esm, style
 from mha_course.widgets.player import Player, require_trace
 
@@ -77,7 +78,7 @@ def _step(step: Step) -> dict[str, Any]:
 def _form(axes: tuple[str, ...], sizes: tuple[int, ...]) -> list[list[Any]]:
     """Return names and sizes of axes, and colours; a product has those of its factors."""
     factors = [axis.split("*") for axis in axes]
-    colors = [["#ffffff"] if names == ["1"] else list(map(color, names)) for names in factors]
+    colors = [["#ffffff"] if names == ["1"] else list(map(axis_colour, names)) for names in factors]
     return [list(axes), list(sizes), colors]
 
 

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 from matplotlib.path import Path
 
+from mha_course.colours import STREAMS
 from mha_course.markup import isolate_word
-from mha_course.plots.figures import SLIDE, STREAMS, style
+from mha_course.plots.figures import SLIDE, style
 
 WIDTH = 972
 LEFT = 76  # of x, behind the words

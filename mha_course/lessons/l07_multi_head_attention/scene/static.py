@@ -13,17 +13,9 @@ from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
+from mha_course.colours import ACCENT, HATCH, INK, SIGNED, STREAMS
 from mha_course.lessons.l07_multi_head_attention.scene.plan import WIDTH, ScenePlan, curve, triangle
-from mha_course.plots.figures import (
-    ACCENT,
-    HATCH,
-    INK,
-    SIGNED,
-    SMALL,
-    STREAMS,
-    TEXT,
-    new_figure,
-)
+from mha_course.plots.figures import SMALL, TEXT, new_figure
 from mha_course.plots.scales import WEIGHTS
 
 COLORS = {**STREAMS, "ink": INK, "muted": "#667085", "line": "#c6cad2", "accent": ACCENT}

@@ -17,7 +17,6 @@ import { Walk } from "./walk.js";
 
 /**
  * @typedef {object} SceneOptions
- * @property {Object<string, string>} colours Of x, q, k, v, context and out, and the accent.
  * @property {boolean} asks Whether there is a learner's function.
  * @property {import("../../../widgets/controls.js").ControlSpec[]} controls The field for a sentence, where the function takes one.
  * @property {Object<string, DataView>} palettes weights, signed and signed_on_dark: 256 colours each, four bytes a colour.
@@ -81,9 +80,6 @@ class Scene extends Stage {
     below.append(keys);
     const parts = [this.sentence, this.paper, this.readout, this.speaker.node, below];
     this.root.append(make("div", "bar", ...bar), ...parts);
-    const { colours } = this.model.get("options");
-    for (const [name, colour] of Object.entries(colours))
-      this.root.style.setProperty(`--${name}-on-white`, colour);
     this.paper.addEventListener("pointermove", (event) => this.point(this.placeOf(event)));
     this.paper.addEventListener("pointerleave", () => this.point(null));
     this.paper.addEventListener("click", (event) => this.click(this.placeOf(event)));

@@ -19,7 +19,6 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import nn
 
-from mha_course import plots
 from mha_course.attention import AttentionSteps, head_contributions, split_heads
 from mha_course.datasets.grammar import words_of
 from mha_course.errors import require
@@ -27,7 +26,6 @@ from mha_course.lessons.l07_multi_head_attention.scene.plan import ScenePlan
 from mha_course.lessons.l07_multi_head_attention.scene.static import attention_scene
 from mha_course.lessons.l07_multi_head_attention.scene.watch import stages_of
 from mha_course.markup import isolate_word
-from mha_course.plots.figures import STREAMS
 from mha_course.plots.inputs import as_array, as_names, numbered
 from mha_course.plots.scales import as_bytes, colormap, palettes
 from mha_course.widgets.base import CourseWidget, esm, style
@@ -91,7 +89,6 @@ class AttentionScene(CourseWidget):
         controls = [Control("sentence", "Sentence", "text", " ".join(words))] if types else []
         row = words.index(follow) if follow in words else -1
         options = {
-            "colours": {**STREAMS, "accent": plots.ACCENT},
             "asks": recompute is not None,
             "controls": [control.spec() for control in controls],
             "palettes": _palettes(),

@@ -1,0 +1,95 @@
+"""The colours of the course: what plots, widgets, traces, reports and pages are drawn in.
+
+A colour means one thing everywhere. Style sheets have them as variables, see css_variables.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+ACCENT = "#d08000"  # the one thing to look at in a picture
+ACCENT_ON_DARK = "#f0a030"
+BAR = "#5b7fb4"
+FOCUS = "#2f7fd1"  # what has the keyboard, where the page has no colour of its own for that
+CHOSEN = "#1f6fc4"  # behind white words
+WARNING = "#d97706"
+FAULT = "#c2255c"  # words that say what went wrong
+DIFFERS = "#b3261e"  # around a number that is not the target's
+QUESTION = "#2f6fdb"
+HINT = "#8250df"
+STATUS = {
+    "correct": "#2da44e",
+    "wrong": "#d4a72c",
+    "unattempted": "#8c959f",
+    "error": "#cf4a3c",
+}
+QUIET = "#e8eaee"
+INK = "#1f2430"
+ON_COLOR = "#20242e"  # for words on the accent and on chips, which are the same on a dark page
+STREAMS = {"q": "#4b2e83", "k": "#00828a", "v": "#d6458f"}  # told apart in grey, too
+
+
+class HeadColour(NamedTuple):
+    """The two colours of a head: no single one is dark enough and told apart by all."""
+
+    ink: str  # lines, and what white words stand on
+    fill: str  # areas and marks, told apart with every kind of colour vision
+
+
+HEAD_COLOURS = (  # of heads, the first again after the last
+    HeadColour("#c2410c", "#d56b4b"),
+    HeadColour("#0b7285", "#3a9d78"),
+    HeadColour("#6741d9", "#b58ac9"),
+    HeadColour("#2b8a3e", "#e69f00"),
+    HeadColour("#c2255c", "#e8a0c4"),
+    HeadColour("#1864ab", "#4c78b8"),
+    HeadColour("#7f5539", "#9a7b5f"),
+    HeadColour("#5c677d", "#8c9199"),
+)
+# Words on the colour of a cell, which does not change with the page as paper and ink do. They must
+# differ from these, since an SVG says of words what colour they have, not what they stand on.
+WHITE_ON_CELL, DARK_ON_CELL = "#fffffe", "#010101"
+HATCH = {"hatch": "////", "facecolor": "#ffffff", "edgecolor": "#858c99"}
+
+# On a dark page. What is not named keeps its colour, but greys become lighter or darker.
+DARK = {
+    "#ffffff": "#111111", "#000000": "#e4e7ee", INK: "#e4e7ee", QUIET: "#2f343e",
+    "#4b2e83": "#b39ddb", "#00828a": "#2fb5bd", "#d6458f": "#ef7fb5",
+    "#858c99": "#858c99", "#9aa1ad": "#9aa1ad", ON_COLOR: ON_COLOR,
+}  # fmt: skip
+SIGNED = ("#2369bd", "#a9bfdc", "#ffffff", "#dbaba7", "#a9373b")  # the middle is the page's own
+SIGNED_ON_DARK = ("#2d70c4", "#33567f", "#262a31", "#7d4547", "#c4484d")
+
+# Of the axes that a letter names, in traces, players and diagrams.
+AXES = {
+    "B": "#c9ced6", "T": "#8f9fe8", "S": "#7cc0ec", "H": "#5fc4a1", "D": "#dd9cc1", "C": "#f0e9d8",
+    "3": "#ee9a7a",
+}  # fmt: skip
+OTHER_AXIS = "#dcd3ee"
+UNKNOWN_AXIS = "#ffffff"  # "?"
+DARK_PAGE = ':is([data-jp-theme-light="false"], .vscode-dark, [theme="dark"], .dark)'
+
+
+def axis_colour(axis: str) -> str:
+    """Return the colour of an axis, or of the first letter of a product such as 3*C."""
+    if axis == "?":
+        return UNKNOWN_AXIS
+    letters = (axis, *axis.replace("/", "*").split("*"))
+    return next((AXES[letter] for letter in letters if letter in AXES), OTHER_AXIS)
+
+
+def css_variables() -> str:
+    """Return the colours that style sheets share, on light and on dark pages."""
+    variables = {
+        "ink": INK, "hatch": HATCH["edgecolor"], "accent": ACCENT, "bar": BAR, "chosen": CHOSEN,
+        "focus": f"var(--jp-brand-color1, {FOCUS})", "warning": WARNING,
+        "fault": f"var(--jp-error-color0, {FAULT})", "question": QUESTION, "differs": DIFFERS,
+        **STREAMS, **{f"status-{name}": colour for name, colour in STATUS.items()},
+    }  # fmt: skip
+    on_dark = {"accent": ACCENT_ON_DARK, **{name: DARK[value] for name, value in STREAMS.items()}}
+    shared = ":is(.mha-picture, .mha-card)"
+    rules = [(f":where({shared})", variables), (f":where({DARK_PAGE} {shared})", on_dark)]
+    return "".join(
+        f"{selector} {{ {' '.join(f'--{name}: {value};' for name, value in each.items())} }}\n"
+        for selector, each in rules
+    )
