@@ -436,7 +436,7 @@ def set_address(name: str) -> None:
     changes = {
         old: name,
         pages(before): pages(name),
-        f"&& cd {old.partition('/')[2]}\n": f"&& cd {name.partition('/')[2]}\n",
+        f"cd {old.partition('/')[2]}": f"cd {name.partition('/')[2]}",
     }
     files = [ROOT / file for file in ("pyproject.toml", "README.md", "CITATION.cff")]
     for path in [*files, *LESSONS.glob("*.ipynb")]:
