@@ -354,6 +354,8 @@ def _quieten(venv: Path) -> None:
 def copy_lessons() -> Path:
     """Copy the lessons that the learner lacks, say which others have changed, and return the first.
 
+    AGENTS.md comes with them: it asks an assistant to be a tutor.
+
     An update of the course never writes over a learner's copy: ``reset`` brings the new one.
     """
     copies = ROOT / COPIES
@@ -381,6 +383,9 @@ def copy_lessons() -> Path:
             record.write_text(json.dumps(digests))
         elif digests.get(lesson.name, digest) != digest:
             changed.append(lesson.name[:2])
+    for_assistants = copies / "AGENTS.md"
+    if not for_assistants.exists():
+        shutil.copyfile(PACKAGE / "data" / "AGENTS.md", for_assistants)
     if changed:
         print(
             f"Changed since you copied them: {', '.join(changed)}. Your copies stay as they are; "
@@ -431,7 +436,7 @@ def set_address(name: str) -> None:
     changes = {
         old: name,
         pages(before): pages(name),
-        f"&& cd {old.partition('/')[2]}\n": f"&& cd {name.partition('/')[2]}\n",
+        f"cd {old.partition('/')[2]}": f"cd {name.partition('/')[2]}",
     }
     files = [ROOT / file for file in ("pyproject.toml", "README.md", "CITATION.cff")]
     for path in [*files, *LESSONS.glob("*.ipynb")]:

@@ -245,10 +245,13 @@ def test_not_a_clone(course, capsys):
 def test_copies_are_never_written_over(course):
     first = launch.copy_lessons()
     assert first.read_text() == '"00_start_here as shipped"'
-    first.write_text("my work")
+    rules = course / "my_course/AGENTS.md"
+    assert "Be their tutor" in rules.read_text(encoding="utf-8")
+    for mine in (first, rules):
+        mine.write_text("my work")
     (course / "my_course/01_projection.ipynb").unlink()
     launch.copy_lessons()
-    assert first.read_text() == "my work"
+    assert first.read_text() == rules.read_text() == "my work"
     assert (course / "my_course/01_projection.ipynb").exists()
 
 

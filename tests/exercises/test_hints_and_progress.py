@@ -1,6 +1,7 @@
 """Hints climb a true ladder, and progress is kept, or let go, without ever being in the way."""
 
 import dataclasses
+import doctest
 import inspect
 import json
 import os
@@ -207,6 +208,14 @@ def test_each_call_shows_one_rung_more_of_this_exercise_and_the_last_repeats(cap
         assert ("This was the last hint." in repr(shown)) == (count == 4)
     assert len(hint("softmax").levels) == 1
     assert capsys.readouterr() == ("", "")
+
+
+def test_what_assistants_are_asked_to_run_names_the_mistake_and_the_next_hint():
+    hint_ladder._calls.clear()
+    path = ROOT / "mha_course" / "data" / "AGENTS.md"
+    failed, tried = doctest.testfile(str(path), module_relative=False, encoding="utf-8")
+    assert failed == 0
+    assert tried > 4
 
 
 def test_hints_read_as_text():
