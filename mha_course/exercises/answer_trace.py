@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from mha_course.exercises.inputs import SIZES
 from mha_course.exercises.sandbox import explain, run
 from mha_course.exercises.spec import Exercise
 from mha_course.tracing import Trace, trace
+
+WITH_TOKENS = {SIZES[letter] for letter in "BTS"}  # weights have none of these sizes
 
 
 def trace_answer(
@@ -28,7 +31,9 @@ def trace_answer(
         if traces:
             return call(*inputs)
         try:
-            traces.append(trace(call, *inputs, axes=_axes(call, inputs)))
+            axes = _axes(call, inputs)
+            width = {"C": SIZES["C"]} if any("H" in words for words in axes.values()) else None
+            traces.append(trace(call, *inputs, axes=axes, sizes=width))
         except Exception as error:
             unfinished = getattr(error, "trace", None)
             traces.extend([unfinished] if unfinished else [])
@@ -47,7 +52,9 @@ def trace_answer(
 
 
 def _axes(call: Callable[..., Any], inputs: Sequence[Any]) -> dict[str, str]:
-    """Return the axes of the batches among some arguments, by the sizes that exercises share."""
+    """Return the axes of what has tokens or sentences, but of no ids, by the sizes that exercises
+    share.
+    """
     try:
         bound = inspect.signature(call).bind(*inputs).arguments
     except (TypeError, ValueError):  # builtins
@@ -56,5 +63,8 @@ def _axes(call: Callable[..., Any], inputs: Sequence[Any]) -> dict[str, str]:
     return {
         name: " ".join(letters[size] for size in x.shape)
         for name, x in bound.items()
-        if isinstance(x, Tensor) and x.dim() > 2 and set(x.shape) <= set(letters)
+        if isinstance(x, Tensor)
+        and x.dtype != torch.int64
+        and set(x.shape) <= set(letters)
+        and WITH_TOKENS & set(x.shape)
     }

@@ -136,7 +136,7 @@ def judge(exercise: Exercise, answer: Any) -> tuple[Report, Arguments | None]:
         mixed = report.status == "error" and report.mistake == "dtype-changed"
         if not mixed or not _is_right_in_float32(exercise, answer):
             return report, first.call.arguments
-        return _passed(exercise, torch.float32)
+        return _passed(exercise, answer, torch.float32)
     # float32, in which people compute, shows what overflows, what loses its digits, and what was
     # written for one dtype alone.
     narrow = attempt(exercise, answer, exercise.first_cases, IN_FLOAT32, torch.float32)
@@ -149,7 +149,7 @@ def judge(exercise: Exercise, answer: Any) -> tuple[Report, Arguments | None]:
         case = exercise.drawn_cases[len(drawn.outcomes) - 1]
         report = explain_drawn(first, drawn, drawn.fault, case)
         return _with_rule(report, drawn, len(first.outcomes)), drawn.call.arguments
-    return _passed(exercise, torch.float64)
+    return _passed(exercise, answer, torch.float64)
 
 
 def _is_right_in_float32(exercise: Exercise, answer: Any) -> bool:
@@ -171,12 +171,34 @@ def _with_rule(report: Report, wrong: Attempt, judged_before: int) -> Report:
     return replace(report, because=f"{text} {report.because or ''}".rstrip())
 
 
-def _passed(exercise: Exercise, dtype: torch.dtype) -> tuple[Report, Arguments]:
+def _passed(exercise: Exercise, answer: Any, dtype: torch.dtype) -> tuple[Report, Arguments]:
     """Report a right answer, with the arguments of its first call."""
-    report = Report(
-        exercise.name, "correct", exercise.done, because=_what_was_tried(exercise, dtype)
-    )
+    text = exercise.done
+    if options := _options_left_out(exercise, answer):
+        text = f"{text} Not tried, because the exercise has no such option: {', '.join(options)}."
+    report = Report(exercise.name, "correct", text, because=_what_was_tried(exercise, dtype))
     return report, exercise.first_cases[0].arguments
+
+
+def _options_left_out(exercise: Exercise, answer: Any) -> list[str]:
+    """Return the options of an answer that no call passes: those which the reference lacks."""
+    pairs = [(answer, exercise.reference)]
+    if isinstance(answer, type):
+        methods = ("__init__", "forward")
+        pairs = [(getattr(answer, name), getattr(exercise.reference, name)) for name in methods]
+    options = []
+    for mine, theirs in pairs:
+        try:
+            parameters = [*inspect.signature(mine).parameters.values()]
+        except (TypeError, ValueError):  # builtins
+            continue
+        known = inspect.signature(theirs).parameters
+        options += [
+            f"`{isolate_text(p.name)}`"
+            for p in parameters[len(known) :]
+            if p.default is not p.empty and p.name not in known
+        ]
+    return options
 
 
 def _what_was_tried(exercise: Exercise, dtype: torch.dtype) -> str:

@@ -11,7 +11,7 @@ import torch
 from IPython.core.formatters import DisplayFormatter
 from live_cards import LiveCard
 
-from mha_course.exercises import check, checker, hint, hint_ladder, predict, solution
+from mha_course.exercises import NAMES, check, checker, hint, hint_ladder, predict, solution
 from mha_course.exercises.answer_trace import trace_answer
 from mha_course.exercises.catalogue import EXERCISES
 from mha_course.widgets import ShapeTracer
@@ -140,6 +140,15 @@ def test_the_trace_of_a_right_answer_warns_of_nothing_and_names_axes_as_the_exer
     assert any(
         all(one in ("?", other) for one, other in zip(named, axes, strict=False)) for axes in wanted
     )
+
+
+def test_the_first_trace_names_tokens_and_width_and_leaves_memory_out():
+    name = NAMES[0]
+    card = LiveCard(check(name, EXERCISES[name].reference))
+    card.press("trace")
+    (tracer,) = card.widgets
+    assert not any("?" in step["form"][0] for step in tracer.options["steps"])
+    assert not tracer.options["memory"]
 
 
 def test_a_module_is_traced_from_its_forward_on():

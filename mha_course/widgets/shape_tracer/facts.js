@@ -33,11 +33,13 @@ export function warningBox(title, whole) {
   return make("div", "warning", heading, make("p", "", text));
 }
 
-function sizeRow({ storage, strides, contiguous, bytes, kind, flops }) {
+function sizeRow({ storage, strides, contiguous, bytes, kind, flops }, memory) {
   const written = `(${strides.join(", ")}${strides.length === 1 ? "," : ""})`;
-  const badge = `${STORAGE[storage][0]}${storage === "view" ? `, strides ${written}` : ""}`;
-  const facts = [contiguous ? "contiguous" : "not contiguous", bytesOf(bytes), kind];
-  if (flops) facts.push(`${flops.toLocaleString("en")} FLOPs (multiply-add = 2)`);
+  const seen = memory && storage === "view" ? `, strides ${written}` : "";
+  const badge = STORAGE[storage][0] + seen;
+  const order = contiguous ? "contiguous" : "not contiguous";
+  const facts = memory ? [order, bytesOf(bytes), kind] : [];
+  if (memory && flops) facts.push(`${flops.toLocaleString("en")} FLOPs (multiply-add = 2)`);
   const words = facts.map((text) => make("span", "", text));
   return make("div", "row", make("b", `badge ${storage}`, badge), ...words);
 }
@@ -49,9 +51,9 @@ function hiddenCopies(count, storage) {
   return make("p", "", makeMark("hides"), ` ${copies}: ${why}`);
 }
 
-/** Return all that is to be said of a step; `failure` is what stopped after it. */
-export function factsOf(step, failure) {
-  const rows = [sizeRow(step)];
+/** Return all that is to be said of a step, of its memory only on request; `failure` stopped it. */
+export function factsOf(step, failure, memory) {
+  const rows = [sizeRow(step, memory)];
   if (step.hidden_copies) rows.push(hiddenCopies(step.hidden_copies, step.storage));
   if (step.note) rows.push(make("p", "", step.note));
   if (step.warning) rows.push(warningBox("Warning", step.warning));

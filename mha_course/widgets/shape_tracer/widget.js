@@ -19,6 +19,7 @@ const WIDE = 720; // pixels from where on the code stands beside the tensors
  * @property {{ name: string, first: number, code: string }[]} sources Code, and the number of its first line.
  * @property {string[]} notes
  * @property {string | null} failure What stopped the call.
+ * @property {boolean} memory Whether strides, bytes and dtypes are shown.
  *
  * @typedef {object} TracerStep A tensor that was made, as tracing/records.py describes it.
  * @property {string} op
@@ -96,7 +97,7 @@ function render(context) {
     setText(spoken, `Step ${at + 1} of ${steps.length}: ${made}.`);
     body.classList.toggle("warned", Boolean(step.warning || step.question));
     flow.show(step, at);
-    facts.replaceChildren(...factsOf(step, at === last ? failure : null));
+    facts.replaceChildren(...factsOf(step, at === last ? failure : null, data.memory));
     code.mark(step);
     scrollTo(timeline.pills[at]);
   }
