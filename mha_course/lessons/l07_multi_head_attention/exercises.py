@@ -228,16 +228,16 @@ def _build_module(s: Steps) -> type[nn.Module]:
 EXERCISES = [
     Exercise(
         multi_head_attention,
-        "Which of your functions from lessons 1 to 6 does each step need, and in which order?",
-        "Project, split, compare and scale, softmax, mix, merge, project. Paste your functions in "
-        "and call them; the mask decides which softmax to call. See “See it: the whole pass in "
-        "one picture”.",
+        "Which of your functions from lessons 2 to 6 does each step need, and in which order?",
+        "Project, split, compare and scale, softmax, mix, merge, project. Call your functions; the "
+        "mask decides which softmax to call. See “See it: the whole pass in one picture”.",
         "q, k, v are (B, H, S, D), scores and weights (B, H, S, S), the context (B, H, S, D), the "
         "merged heads (B, S, C), and so is the output.",
-        line="scores = scaled_scores(q, k)  # (B, H, S, S)\n"
+        line="from my_attention import masked_softmax, merge_heads, scaled_scores\n"
+        "from my_attention import softmax, split_heads, weighted_sum\n"
+        "scores = scaled_scores(q, k)\n"
         "weights = softmax(scores) if mask is None else masked_softmax(scores, mask)\n"
-        "context = weighted_sum(weights, v)  # (B, H, S, D)\n"
-        "return merge_heads(context) @ w_o.T, weights",
+        "return merge_heads(weighted_sum(weights, v)) @ w_o.T, weights",
         special_cases=[
             ("", lambda: (tokens(), *square(2, 3, 4, 5), H)),
             (WITH_MASK, lambda: (tokens(), *square(2, 3, 4, 5), H, some_mask(S))),
@@ -258,10 +258,11 @@ EXERCISES = [
         "`multi_head_attention` in `forward`.",
         "Each Linear maps (B, S, C) to (B, S, C). Three results are split to (B, H, S, D); "
         "out_proj takes the merged heads (B, S, C).",
-        line="# in __init__, and likewise k_proj, v_proj, out_proj\n"
+        line="from my_attention import merge_heads, split_heads\n"
+        "# in __init__, and likewise k_proj, v_proj, out_proj\n"
         "self.q_proj = nn.Linear(d_model, d_model)\n"
         "# in forward, and likewise k and v\n"
-        "q = split_heads(self.q_proj(x), self.num_heads)  # (B, H, S, D)\n"
+        "q = split_heads(self.q_proj(x), self.num_heads)\n"
         "# and at its end\n"
         "return self.out_proj(merge_heads(context))",
         special_cases=[
@@ -287,6 +288,10 @@ EXERCISES = [
         "`F.scaled_dot_product_attention`, merge, project. See “One call for the middle”.",
         "x @ w_qkv.T is (B, S, 3C); q, k, v and the context are (B, H, S, D); the merged heads "
         "(B, S, C). The call scales the scores itself. Pass is_causal by its name.",
+        line="from my_attention import merge_heads, split_fused_qkv\n"
+        "q, k, v = split_fused_qkv(x @ w_qkv.T, num_heads)  # (B, H, S, D) each\n"
+        "context = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)\n"
+        "return merge_heads(context) @ w_o.T  # (B, S, C)",
         special_cases=[
             ("", _fused_inputs),
             ("It was called with is_causal=True.", lambda: (*_fused_inputs(), True)),
