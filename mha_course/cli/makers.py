@@ -18,7 +18,6 @@ from mha_course.experiments import precomputed
 from mha_course.experiments.head_analysis import pronoun_report
 from mha_course.lessons.l03_scaling import scaling
 from mha_course.lessons.l09_cross_attention import translation
-from mha_course.lessons.l11_kv_cache import gqa
 from mha_course.lessons.l14_vision import vision
 from mha_course.lessons.l15_language_model import pronouns
 from mha_course.lessons.l16_why_many_heads import head_runs
@@ -47,7 +46,6 @@ MAKERS = {
         scaling.divisor_losses, range(3), 215, "lesson 3: training with other divisors than √D", 4
     ),
     "translation": Maker(translation.alignment, range(12), 2, "lesson 9: where translators attend"),
-    "uptraining": Maker(gqa.every_seed, [*gqa.STARTS], 60, "lesson 11: heads that share k and v"),
     "short": Maker(
         partial(start, steps=800), (101, 102, 103), 14, "lesson 13: its model from other seeds"
     ),

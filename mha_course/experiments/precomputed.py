@@ -30,9 +30,7 @@ class Precomputed(NamedTuple):
     short: dict[int, dict[str, Any]]  # as starts, after as many steps as lesson 13 makes
     vision: dict[int, dict[str, Any]]  # ``vision_start`` of lesson 14
     language: dict[int, dict[str, Any]]  # ``pronouns.report`` of lesson 15
-    # ``gqa.uptrained`` of lesson 11, for each start and seed, and ``costs.measure`` of lesson 19.
-    uptraining: dict[str, dict[str, dict[str, list[float]]]]
-    bug_hunt: dict[str, list[Any]]
+    bug_hunt: dict[str, list[Any]]  # ``costs.measure`` of lesson 19
 
 
 def load() -> Precomputed:

@@ -5,7 +5,6 @@ Axes: B batch, S tokens, C = d_model width, H heads, G key-value heads, D = C / 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 from mha_course.attention import AttentionModule, MultiHeadAttention, attention
 from mha_course.caching import KVCache, decode_chunk, decode_step
 from mha_course.errors import require
-from mha_course.experiments.costs import Flops, count_flops, milliseconds
+from mha_course.experiments.costs import Flops, count_flops
 from mha_course.masks import causal_mask
 
 
@@ -45,15 +44,6 @@ def with_cache(module: AttentionModule, x: Tensor, chunks: Sequence[int] | None 
     cache = KVCache()
     outs = [decode_chunk(module, chunk, cache) for chunk in x.split(lengths, dim=1)]
     return torch.cat(outs, dim=1)  # (B, S, C)
-
-
-def without_cache(module: AttentionModule, x: Tensor) -> Tensor:
-    """Decode x (B, S, C) without a cache: all is computed again for each token's own row."""
-    rows = []
-    for length in range(1, x.size(1) + 1):
-        out, _ = module(x[:, :length], mask=causal_mask(length, device=x.device))
-        rows.append(out[:, -1:])
-    return torch.cat(rows, dim=1)  # (B, S, C)
 
 
 def reads(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> dict[str, Tensor]:
@@ -88,17 +78,3 @@ def step_flops(d_model: int, num_heads: int, tokens: int) -> tuple[Flops, Flops]
     )
     cached = count_flops(lambda: decode_step(x[:, -1:], past, past, w_q, w_k, w_v, w_o, num_heads))
     return cached, count_flops(lambda: mha(x, mask=causal_mask(tokens)))
-
-
-def step_times(tokens: int) -> tuple[float, float]:
-    """Return the milliseconds of the last of so many words, without a cache and with one."""
-    wide, text, cache = MultiHeadAttention(256, 8), torch.randn(1, tokens, 256), KVCache()
-    mask = causal_mask(tokens)
-    with torch.no_grad():
-        decode_chunk(wide, text[:, :-1], cache)
-
-    def one_word() -> Tensor:
-        return decode_chunk(wide, text[:, -1:], copy.copy(cache))  # which keeps its old tensors
-
-    whole = milliseconds(lambda: wide(text, mask=mask, need_weights=False))
-    return whole, milliseconds(one_word)

@@ -20,7 +20,7 @@ class Published(NamedTuple):
     and source.
 
     Where latent is not 0, so many numbers a token and layer are cached in the place of keys and
-    values.
+    values. So many of the layers as local_layers says keep no more than a window of tokens.
     """
 
     name: str
@@ -32,6 +32,8 @@ class Published(NamedTuple):
     context: int
     source: str
     latent: int = 0
+    local_layers: int = 0
+    window: int = 0
 
     @property
     def flops_per_byte(self) -> float:
@@ -58,7 +60,9 @@ class Published(NamedTuple):
         if self.latent and num_kv_heads is None:
             return self.layers * batch * tokens * self.latent * bytes_per_value
         groups = self.num_kv_heads if num_kv_heads is None else num_kv_heads
-        return kv_cache_bytes(self.layers, batch, tokens, groups, self.head_dim, bytes_per_value)
+        sizes = groups, self.head_dim, bytes_per_value
+        near = kv_cache_bytes(self.local_layers, batch, min(tokens, self.window), *sizes)
+        return near + kv_cache_bytes(self.layers - self.local_layers, batch, tokens, *sizes)
 
 
 MODELS = (
@@ -67,11 +71,6 @@ MODELS = (
         "Radford et al. 2019, Language Models are Unsupervised Multitask Learners, table 2 (48 "
         "layers, width 1600) and section 2.3; 25 heads and parameters (1542M in the table): the "
         "released model",
-    ),
-    Published(
-        "GPT-3", 96, 96, 96, 128, 175e9, 2048,
-        "Brown et al. 2020, Language Models are Few-Shot Learners, table 2.1; every other layer "
-        "attends to a band of words alone (section 2.1), so its cache may be smaller",
     ),
     Published(
         "Llama 2 7B", 32, 32, 32, 128, 6.7e9, 4096,
@@ -105,6 +104,20 @@ MODELS = (
         latent=512 + ROTARY,
     ),
 )  # fmt: skip
+WITH_WINDOWS = (
+    Published(
+        "Gemma 3 12B", 48, 16, 8, 256, 12e9, 131072,
+        "config.json of google/gemma-3-12b-it (every sixth layer is global); Gemma Team 2025, "
+        "Gemma 3 Technical Report",
+        local_layers=40, window=1024,
+    ),
+    Published(
+        "gpt-oss-20b", 24, 64, 8, 64, 20.9e9, 131072,
+        "config.json of openai/gpt-oss-20b (every other layer is global); OpenAI 2025, "
+        "gpt-oss-120b & gpt-oss-20b Model Card",
+        local_layers=12, window=128,
+    ),
+)  # fmt: skip
 
 
 def amount(size: float) -> str:
@@ -130,13 +143,15 @@ def length(tokens: int) -> str:
     return f"{tokens // 1024}k" if tokens >= 1024 and tokens % 1024 == 0 else str(tokens)
 
 
-def table(lengths: Sequence[int]) -> tuple[list[str], list[list[str | int]]]:
+def table(
+    lengths: Sequence[int], models: Sequence[Published] = MODELS
+) -> tuple[list[str], list[list[str | int]]]:
     """Return the heads of columns, and a row for each model: its sizes, its cache at these lengths,
     and its weights.
     """
     heads = ["model", "L", "H", "G", "D", *map(length, lengths), "weights"]
     rows: list[list[str | int]] = []
-    for model in MODELS:
+    for model in models:
         groups: str | int = "–" if model.latent else model.num_kv_heads
         rows.append([model.name, model.layers, model.num_heads, groups, model.head_dim])
         for tokens in lengths:
@@ -149,4 +164,5 @@ def table(lengths: Sequence[int]) -> tuple[list[str], list[list[str | int]]]:
 def sources() -> str:
     """Write where the sizes of each model stand, one paragraph a model."""
     paragraph = textwrap.TextWrapper(width=88, subsequent_indent="    ", break_on_hyphens=False)
-    return "\n".join(paragraph.fill(f"{model.name}: {model.source}.") for model in MODELS)
+    models = MODELS + WITH_WINDOWS
+    return "\n".join(paragraph.fill(f"{model.name}: {model.source}.") for model in models)

@@ -1,11 +1,13 @@
-"""Shared heads: means of groups, other starts, uptraining, and the runs that ship."""
+"""Shared heads: means of groups, uptraining, and what sharing saves."""
 
-import pytest
+from functools import partial
+
 import torch
 
 from mha_course import example
 from mha_course.attention import MultiHeadAttention
-from mha_course.caching import GroupedQueryAttention
+from mha_course.caching import GroupedQueryAttention, KVCache, decode_chunk
+from mha_course.experiments.costs import count_flops
 from mha_course.lessons.l11_kv_cache import gqa
 
 
@@ -32,48 +34,12 @@ def test_uptraining_trains_a_copy_for_its_share_of_the_steps():
     assert not any(parameter.requires_grad for parameter in trained.parameters())
 
 
-def test_other_starts_of_shared_heads_are_the_first_of_a_group_or_new():
-    model = example.trained_model()
-    first, anew = (gqa.group_kv_heads(model, 2, start) for start in ("first", "anew"))
-    other = gqa.group_kv_heads(model, 2, "anew", seed=1)
-    for block, kept, new, newer in zip(
-        model.blocks, first.blocks, anew.blocks, other.blocks, strict=True
-    ):
-        for name in ("k_proj", "v_proj"):
-            heads = getattr(block.attention, name).weight.unflatten(0, (4, 12))
-            assert torch.equal(
-                getattr(kept.attention, name).weight.unflatten(0, (2, 12)), heads[[0, 2]]
-            )
-            drawn = getattr(new.attention, name).weight
-            assert not torch.isclose(drawn, getattr(newer.attention, name).weight).all(-1).any()
-            assert drawn.abs().max() <= 48**-0.5  # as nn.Linear begins
-        assert torch.equal(new.attention.q_proj.weight, block.attention.q_proj.weight)
-    assert not torch.equal(
-        anew.blocks[0].attention.k_proj.weight, anew.blocks[1].attention.k_proj.weight
-    )
-
-
-@pytest.mark.weekly
-def test_runs_that_ship_come_out_again():
-    for start in ("mean of the group", "drawn anew"):
-        again, shipped = gqa.uptrained(start, 1), gqa.load()[start]["1"]
-        for rate, found in again.items():
-            # processors round differently
-            assert found == pytest.approx(shipped[rate], abs=0.15), (start, rate)
-
-
-def test_the_more_of_the_old_heads_is_kept_the_more_comes_back():
-    starts = ("mean of the group", "first of the group", "drawn anew", "a new model")
-    for rate in ("0.001", "0.003"):
-        runs = [[run[rate][0] for run in gqa.load()[start].values()] for start in starts]
-        for mean, first, anew, new in zip(*runs, strict=True):
-            assert mean > first > anew > new
-
-
 def test_sharing_shrinks_the_cache_and_not_the_work_of_attention():
-    found = [gqa.costs_of(groups) for groups in (8, 4, 2, 1)]
-    assert [kept for *_, kept in found] == [768, 384, 192, 96]  # 2 · G · 12 numbers of 4 bytes
-    assert len({attending for *_, attending, _ in found}) == 1
-    parameters, projections, *_ = zip(*found, strict=True)
-    assert sorted(parameters, reverse=True) == list(parameters)
-    assert sorted(projections, reverse=True) == list(projections)
+    work, kept = set(), []
+    for groups in (8, 4, 2, 1):
+        module, cache = GroupedQueryAttention(96, 8, groups), KVCache()
+        work.add(count_flops(partial(module, torch.zeros(1, 5, 96))).attention)
+        decode_chunk(module, torch.zeros(1, 1, 96), cache)
+        kept.append(cache.bytes)
+    assert len(work) == 1
+    assert kept == [768, 384, 192, 96]  # 2 · G · 12 numbers of 4 bytes
