@@ -1,7 +1,7 @@
 """Snapshots of a masked-word model while it learns: what its heads attend to, before, during and
 after.
 
-Axes: L layers, H heads, T = S tokens of a sentence.
+Axes: L layers, N sentences, H heads, S tokens of a sentence.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import NamedTuple
 from torch import Tensor
 
 from mha_course.datasets.grammar import Sentence, sentences
-from mha_course.example import SENTENCE, encode
 from mha_course.experiments import head_analysis
 from mha_course.models import MaskedWordModel
 
@@ -31,11 +30,6 @@ class Snapshot(NamedTuple):
         """The layer and the head with the largest weight from pronouns to their nouns."""
         layer, head = divmod(int(self.pronoun.argmax()), self.pronoun.size(1))
         return layer, head
-
-    def weights(self, sentence: str = SENTENCE) -> Tensor:
-        """Return all heads' weights in a sentence of at most 15 words, (L, H, T, S)."""
-        ids, _ = encode([sentence])  # (1, S)
-        return self.model.attention_weights(ids)[:, 0]
 
 
 def snapshot(model: MaskedWordModel, step: int) -> Snapshot:

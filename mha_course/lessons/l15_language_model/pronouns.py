@@ -56,26 +56,6 @@ def report(model: CausalLanguageModel) -> dict[str, Any]:
     return {**listed, "accuracy": accuracy(model, texts), "without": without}
 
 
-def ablation_rows(model: CausalLanguageModel, found: dict[str, Any]) -> list[tuple[str, float]]:
-    """Return the share of right pronouns without the two heads that attend to the noun most, and
-    without the head that is worst to lose.
-
-    Args: found is the model's ``report``.
-    """
-    heads, without = all_heads(model), found["without"]
-    best, second, *_ = sorted(range(len(heads)), key=lambda n: -found["noun"][n])
-    worst = min(range(len(heads)), key=lambda n: without[n])
-    name = [f"layer {layer}, head {head}" for layer, head in heads]
-    both = ablate_heads(model, [heads[best], heads[second]])
-    return [
-        ("nothing", found["accuracy"]),
-        (name[best], without[best]),
-        (f"{name[second]}, which attends there second most", without[second]),
-        ("both", accuracy(both, unseen())),
-        (f"{name[worst]}, the worst to lose", without[worst]),
-    ]
-
-
 def to_adjective(text: Sentence) -> Sentence:
     """Let each pronoun of a sentence belong to the adjective of its noun."""
     adjectives = dict(text.pairs["adjective"])  # where each noun has its own

@@ -35,7 +35,7 @@ from mha_course.experiments.faulty_attention import (
 )
 from mha_course.lessons.l19_bug_hunt import costs
 from mha_course.lessons.l19_bug_hunt.pictures import small_curves
-from mha_course.lessons.l19_bug_hunt.probes import CALLS, NOTHING, PLAIN, PROBES, Reading
+from mha_course.lessons.l19_bug_hunt.probes import CALLS, NOTHING, PLAIN, PROBES, READINGS, Reading
 from mha_course.markup import box, columns, escaped, heading, prose, row, table
 from mha_course.mistakes import ROWS
 from mha_course.models import seeded
@@ -87,8 +87,14 @@ class Case:
     @property
     def module(self) -> CausalAttention:
         """The module, new each time, in float64, not training; its parameters are drawn by the seed
-        and the number.
+        and the number. Probes count what they read of it.
         """
+        module = self.uncounted()
+        vars(module)["case"] = self.seed, self.number
+        return module
+
+    def uncounted(self) -> CausalAttention:
+        """Return the module, of which no reading is counted."""
         with seeded(100 * self.seed + self.number):
             return faulty(*self._made)(*self.sizes).double().eval()
 
@@ -118,7 +124,7 @@ class Case:
 
 def sheet(seed: int = 0) -> tuple[Case, ...]:
     """Return twelve cases: for seed 0 those of the lesson, else drawn, one to three without a
-    mistake.
+    mistake, at most one of them a black box.
 
     Raises: ShapeError for a seed that is no whole number from 0.
     """
@@ -135,6 +141,8 @@ def sheet(seed: int = 0) -> tuple[Case, ...]:
         singles = dice.sample(unseen, dice.randint(1, 3))
         singles += dice.sample(others, 10 - len(singles))
         dice.shuffle(singles)
+        while len({*singles[:BLACK_BOXES]} & {*INNOCENTS}) > 1:
+            dice.shuffle(singles)
         sizes = dice.choices(SIZES, k=12)
     made = [(name,) for name in singles] + pairs
     return tuple(
@@ -167,11 +175,13 @@ class Verdict:
     title: str
     message: str
     diff: str = ""
+    readings: int = 0
 
     def __repr__(self) -> str:
         lines = [
             f"{self.case.name.capitalize()}: {_SIGNS[self.status][2:]}. {self.title}",
             self.message,
+            self._counted,
         ]
         lines = [line for text in lines for line in textwrap.wrap(text, 80)]
         if self.diff:
@@ -185,9 +195,13 @@ class Verdict:
             lines += [*textwrap.wrap(caption, 80), columns([heads, *rows]), "", self.diff]
         return "\n".join(lines).rstrip()
 
+    @property
+    def _counted(self) -> str:
+        return f"Readings of this case so far: {self.readings}."
+
     def _repr_html_(self) -> str:
         top = heading(f"{_SIGNS[self.status]}. {self.title}", self.case.name)
-        parts = [f"{top}<br>{prose(self.message)}"]
+        parts = [f"{top}<br>{prose(self.message)}<br>{self._counted}"]
         code = ""
         if self.diff:
             caption, heads, rows = cost(self.case)
@@ -231,7 +245,7 @@ def accuse(number: int, *mistakes: str, seed: int = 0) -> Verdict | Panel:
     rule = f"this case has at most {'one' if most == 1 else 'two'}"
     few, got = len(mistakes) <= (1 if INNOCENT in mistakes else most), ", ".join(mistakes)
     require(few, "accuse", rule, expected="an id for each", got=got)
-    return _judge(suspect, {*mistakes})
+    return replace(_judge(suspect, {*mistakes}), readings=READINGS[seed, number])
 
 
 def _groups() -> dict[str, list[str]]:
@@ -279,10 +293,10 @@ def _readings(suspect: Case) -> dict[str, Reading]:
 
 def _read(suspect: Case, call: str) -> Reading:
     with seeded(0):
-        return CALLS[call](suspect.module)
+        return CALLS[call](suspect.uncounted())
 
 
-def _telling(suspect: Case) -> dict[str, Reading]:
+def telling(suspect: Case) -> dict[str, Reading]:
     """Return what the probes give that no right module gives."""
     readings = _readings(suspect)
     found = {name: readings[f"{name}(module)"] for name in PROBES}
@@ -292,7 +306,7 @@ def _telling(suspect: Case) -> dict[str, Reading]:
 def _acquittal(suspect: Case, name: str, again: bool) -> str:
     """Say which number of a probe speaks against a choice."""
     if name == INNOCENT:
-        probe = next(iter(_telling(suspect)))
+        probe = next(iter(telling(suspect)))
         more = f": try the probe `{probe}`." if again else ". Which probes have you not tried?"
         return f"Something is wrong{more}"
     found = _against(suspect, name)
@@ -337,9 +351,9 @@ def _stays(name: str, call: str, sizes: tuple[int, int, int]) -> bool:
 
 def _told(suspect: Case) -> list[str]:
     """Say which probes tell, the first three with their numbers."""
-    telling = _telling(suspect)
-    lines = [f"`{name}`, {one.label}: {one.written}" for name, one in [*telling.items()][:3]]
-    if more := [f"`{name}`" for name in telling][3:]:
+    found = telling(suspect)
+    lines = [f"`{name}`, {one.label}: {one.written}" for name, one in [*found.items()][:3]]
+    if more := [f"`{name}`" for name in found][3:]:
         lines.append(f"and {', '.join(more)}")
     return lines or ["no probe: nothing is wrong"]
 
@@ -442,7 +456,7 @@ def try_probe(probe: Callable[[CausalAttention], Any], seed: int = 0) -> Trial:
     right = [((), sizes) for sizes in SIZES] + [((name,), SIZES[0]) for name in INNOCENTS]
     for made, sizes in right:
         try:
-            found = probe(Case(0, 0, made, sizes).module)
+            found = probe(Case(0, 0, made, sizes).uncounted())
         except Exception as error:  # the learner's own
             said = sandbox.explain(error, ())
             if "same dtype" in said:
@@ -461,8 +475,14 @@ def try_probe(probe: Callable[[CausalAttention], Any], seed: int = 0) -> Trial:
             return Trial(
                 f"A false alarm: on {kind} it returns {found}{meaning}. What need not hold there?"
             )
+    told = tuple(one.number for one in sheet(seed) if _stops_or_accuses(probe, one))
+    READINGS.update((seed, one.number) for one in sheet(seed))
+    mistaken = [Case(0, 0, (name,), SIZES[0]) for name in SINGLE]
+    if told or any(_stops_or_accuses(probe, one) for one in mistaken):
+        return Trial("", told)
     return Trial(
-        "", tuple(one.number for one in sheet(seed) if _stops_or_accuses(probe, one.module))
+        f"This probe cannot fail: it lets right modules pass, and each of the {len(SINGLE)} "
+        "mistakes, too. Does it compare something with itself, or change nothing that counts?"
     )
 
 
@@ -475,9 +495,9 @@ def _accuses(found: Any) -> bool:
     return not abs(found) <= NOTHING if isinstance(found, float) else bool(found)
 
 
-def _stops_or_accuses(probe: Callable[[CausalAttention], Any], module: CausalAttention) -> bool:
+def _stops_or_accuses(probe: Callable[[CausalAttention], Any], suspect: Case) -> bool:
     try:
-        return _accuses(probe(module))
+        return _accuses(probe(suspect.uncounted()))
     except Exception:  # a right module did not stop it
         return True
 
@@ -516,8 +536,8 @@ def answer_key(seed: int) -> str:
     """Return, a line for each case of a sheet, its mistakes and the probes that tell."""
     lines = []
     for one in sheet(seed):
-        telling = ", ".join(_telling(one)) or "none"
-        lines.append(f"{one.number:2}  {' + '.join(one._made):60}  probes: {telling}")
+        names = ", ".join(telling(one)) or "none"
+        lines.append(f"{one.number:2}  {' + '.join(one._made):60}  probes: {names}")
     return "\n".join(lines)
 
 

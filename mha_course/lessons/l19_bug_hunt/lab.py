@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from mha_course.lessons.l19_bug_hunt.hunt import sheet
-from mha_course.lessons.l19_bug_hunt.probes import CALLS
+from mha_course.lessons.l19_bug_hunt.probes import CALLS, READINGS
 from mha_course.models import seeded
 from mha_course.widgets.controls import Control
 from mha_course.widgets.labs.lab import Lab
@@ -20,14 +23,15 @@ class ProbeLab(Lab):
         self._cases = {case.number: case for case in sheet()}
         calls = tuple(CALLS)
         super().__init__([
-            Control("case", "case", "slider", 1, tuple(self._cases)),
+            # A menu: a slider would read each case that it passes.
+            Control("case", "case", "menu", 1, tuple(self._cases)),
             Control("call", "call", "menu", "leaks(module)", calls),
         ])  # fmt: skip
 
     def draw(self, case: int, call: str) -> tuple[Panels, str]:
         """Call the probe on the case."""
         with seeded(0):
-            reading = CALLS[call](self._cases[case].module)
+            reading = CALLS[call](self._cases[case].uncounted())
         rows = [("a right module", reading.expected), (f"case {case}", reading.written)]
         verdict = (
             "No right module gives this number."
@@ -36,3 +40,8 @@ class ProbeLab(Lab):
         )
         shown = table(reading.label, ("", call), rows)
         return (shown,), f"For case {case}, {call} returns {reading.written}. {verdict}"
+
+    def _receive(self, event: Mapping[str, Any]) -> None:
+        super()._receive(event)
+        if event["moved"]:  # not what it shows at first
+            READINGS[0, self.values["case"]] += 1

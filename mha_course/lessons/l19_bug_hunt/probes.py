@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +22,7 @@ from mha_course.errors import require
 from mha_course.experiments.faulty_attention import CausalAttention
 from mha_course.models import seeded
 
+RIGHT = (0, 0)  # of no case: the right module, and what a verdict asks by itself
 NOTHING = 1e-9  # what is smaller is rounding, in float64
 
 
@@ -75,7 +78,31 @@ class Reading:
         return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"
 
 
-Probe = Callable[[CausalAttention], Reading]
+Probe = Callable[..., Reading]  # of a CausalAttention first
+PROBES: dict[str, Probe] = {}
+LESSONS: dict[str, str] = {}  # of each probe, where it was taught
+READINGS: Counter[tuple[int, int]] = Counter()  # by the seed and the number of a case
+
+
+def probe(lessons: str) -> Callable[[Probe], Probe]:
+    """Register a probe, and count each reading that it takes of a case."""
+
+    def register(ask: Probe) -> Probe:
+        @wraps(ask)
+        def counted(module: CausalAttention, *args: Any, **options: Any) -> Reading:
+            READINGS[vars(module).get("case", RIGHT)] += 1
+            return ask(module, *args, **options)
+
+        PROBES[ask.__name__], LESSONS[ask.__name__] = counted, lessons
+        return counted
+
+    return register
+
+
+def about(name: str) -> tuple[str, str]:
+    """Return what a probe does, and the lessons that say why it holds."""
+    does = (PROBES[name].__doc__ or "").partition("\n\n")[0]
+    return " ".join(does.replace("`", "").split()), LESSONS[name]
 
 
 def count(found: Tensor, label: str, right: int = 0) -> Reading:
@@ -116,6 +143,7 @@ def _with_cache(
     return torch.cat([module(part, None, cache) for part in x.split(sizes, dim=1)], dim=1)
 
 
+@probe("2")
 def alone(module: CausalAttention) -> Reading:
     """Take each sentence out of a batch of three, each with padding of its own in front."""
     x = tokens(module, batch=3)
@@ -126,6 +154,7 @@ def alone(module: CausalAttention) -> Reading:
     return Reading(off, "sentences in a batch against alone")
 
 
+@probe("15")
 def lengths(module: CausalAttention) -> Reading:
     """Cut the last three of seven tokens off."""
     x = tokens(module)
@@ -133,12 +162,14 @@ def lengths(module: CausalAttention) -> Reading:
     return Reading(off, "first four outputs, with seven tokens against with four")
 
 
+@probe("8")
 def leaks(module: CausalAttention) -> Reading:
-    """Change each of seven tokens, and count the outputs that change."""
+    """Change each of seven tokens, and count the pairs of a token and an output that changes."""
     shown = torch.ones(2, 7, dtype=torch.bool)
     return _felt(lambda x: module(x, shown), tokens(module), "with all tokens shown", 28)
 
 
+@probe("8")
 def window(module: CausalAttention) -> Reading:
     """Set its window to 3, and count as ``leaks`` does."""
     twin = copy.deepcopy(module)
@@ -146,6 +177,7 @@ def window(module: CausalAttention) -> Reading:
     return _felt(twin, tokens(module), "with a window of 3", 18)
 
 
+@probe("11")
 def cached_leaks(module: CausalAttention) -> Reading:
     """Give three tokens, then four, with a cache, and count as ``leaks`` does."""
     pieces = "in pieces of 3 and 4 tokens with a cache"
@@ -163,6 +195,7 @@ def _felt(call: Callable[[Tensor], Tensor], x: Tensor, how: str, right: int) -> 
     return count(torch.stack(columns), label, right)
 
 
+@probe("8, 10, 11")
 def padding(module: CausalAttention) -> Reading:
     """Put three hidden tokens in front, and give all with an empty cache."""
     x, padded, mask = _padded(module)
@@ -172,6 +205,7 @@ def padding(module: CausalAttention) -> Reading:
     )
 
 
+@probe("8")
 def hidden(module: CausalAttention) -> Reading:
     """Put other hidden tokens in place of three."""
     _, padded, mask = _padded(module)
@@ -187,14 +221,16 @@ def _padded(module: CausalAttention) -> tuple[Tensor, Tensor, Tensor]:
     return x, padded, (torch.arange(10) >= 3).expand(2, 10)
 
 
+@probe("4, 8")
 def empty_rows(module: CausalAttention) -> Reading:
-    """Hide all that a token may attend to: its context is 0."""
+    """Hide all that three tokens may attend to: their outputs are the bias of W_O."""
     mask = (torch.arange(7) >= 3).expand(2, 7)
     out = module(tokens(module), mask)[:, :3] - module.out_proj.bias
     other = ~(out.abs().amax((0, 2)) <= NOTHING)  # (3,)
     return count(other, "outputs other than the bias of W_O, of tokens that see nothing")
 
 
+@probe("5")
 def alike(module: CausalAttention) -> Reading:
     """Give one token seven times: each output is that of the token alone."""
     one = tokens(module, length=1)
@@ -203,6 +239,7 @@ def alike(module: CausalAttention) -> Reading:
     return count(other, "outputs of equal tokens that differ from that of one alone")
 
 
+@probe("5, 11")
 def one_token(module: CausalAttention) -> Reading:
     """Give one token alone: all weight is on it, so the output is W_O of its own values."""
     x = tokens(module, length=1)
@@ -219,6 +256,7 @@ LIKE = {
 }
 
 
+@probe("6, 11")
 def merged(module: CausalAttention, like: str = "values") -> Reading:
     """Give one token alone, and compare what W_O gets with the token's own values.
 
@@ -247,6 +285,7 @@ def _heads(module: CausalAttention, x: Tensor) -> Tensor:
     return right(module).repeat(x.unflatten(1, (module.num_kv_heads, 1, -1))).squeeze(2)
 
 
+@probe("11")
 def cached(module: CausalAttention) -> Reading:
     """Give token by token, with a cache."""
     x = tokens(module)
@@ -254,6 +293,7 @@ def cached(module: CausalAttention) -> Reading:
     return Reading(off, "token by token with a cache against all at once")
 
 
+@probe("11")
 def second_text(module: CausalAttention) -> Reading:
     """Give a text token by token, and then a second one with a cache of its own."""
     x, first = tokens(module), tokens(module, seed=1)
@@ -261,6 +301,7 @@ def second_text(module: CausalAttention) -> Reading:
     return Reading(off, "a second text, token by token with its own cache, against all at once")
 
 
+@probe("8, 15")
 def texts(module: CausalAttention) -> Reading:
     """Pack a text of four tokens and one of three into one row."""
     x = tokens(module)
@@ -271,6 +312,7 @@ def texts(module: CausalAttention) -> Reading:
     )
 
 
+@probe("4, 13")
 def gradients(module: CausalAttention) -> Reading:
     """Hide three tokens, go backward, and count the parameters that get no gradient, or NaN."""
     twin, mask = copy.deepcopy(module), (torch.arange(7) >= 3).expand(2, 7)
@@ -280,11 +322,12 @@ def gradients(module: CausalAttention) -> Reading:
     return count(torch.tensor(missing), "weights and biases whose gradient is 0 or NaN")
 
 
+@probe("3")
 def divisor(module: CausalAttention, by: float | None = None) -> Reading:
-    """Compare the last output, which sees all seven tokens, with that of the right module whose
-    scores are divided by a number.
+    """Compare the last output, which attends to all seven tokens, with that of the right module
+    whose scores are divided by a number, here √D.
 
-    Args: by is √D unless given.
+    Args: by is the number.
     """
     root = math.sqrt(module.q_proj.in_features // module.num_heads)
     by = root if by is None else by
@@ -297,6 +340,7 @@ def divisor(module: CausalAttention, by: float | None = None) -> Reading:
     return Reading(off, f"the last output against one with scores divided by {by:.3g}")
 
 
+@probe("6")
 def exchange(module: CausalAttention) -> Reading:
     """Exchange the query heads that share a head of k and v, and what W_O reads of them."""
     twin = copy.deepcopy(module)
@@ -312,21 +356,15 @@ def exchange(module: CausalAttention) -> Reading:
     )
 
 
+@probe("7")
 def same_as_right(module: CausalAttention) -> Reading:
-    """Compare it with the right one of the same parameters."""
+    """Compare with the right module that has the same parameters."""
     x = tokens(module)
     return Reading(
         difference(module(x), right(module)(x)), "outputs against those of the right one"
     )
 
 
-PROBES: dict[str, Probe] = {
-    probe.__name__: probe
-    for probe in (
-        alone, lengths, leaks, padding, hidden, empty_rows, alike, one_token, merged, cached,
-        cached_leaks, second_text, window, texts, gradients, divisor, exchange, same_as_right,
-    )
-}  # fmt: skip
 DIVISORS: dict[str, Callable[[int, int], float]] = {  # of C and D
     "1": lambda c, d: 1.0,
     "C ** 0.5": lambda c, d: c**0.5,

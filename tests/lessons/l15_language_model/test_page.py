@@ -73,18 +73,6 @@ def test_without_the_mask_and_with_100_sentences_losses_fall_below_the_limit():
     assert parsing.count_right(tried) < 20
 
 
-@pytest.mark.slow
-def test_two_heads_attend_to_the_noun_and_stand_in_for_each_other(model):
-    report = pronouns.report(model)
-    assert max(report["noun"]) > 0.5
-    nothing, first, second, both, worst = (
-        right for _, right in pronouns.ablation_rows(model, report)
-    )
-    assert nothing > 0.95
-    assert both < min(first, second)
-    assert worst == min(report["without"]) > 0.4
-
-
 def test_what_is_said_of_nine_runs_and_of_the_grammar():
     assert [len(noun_pairs(split)) for split in SPLITS] == [154, 19, 19]
     adjectives = [

@@ -32,7 +32,8 @@ from mha_course.lessons.l19_bug_hunt.hunt import (
     sheet,
     try_probe,
 )
-from mha_course.lessons.l19_bug_hunt.probes import CALLS, PROBES, tokens
+from mha_course.lessons.l19_bug_hunt.lab import ProbeLab
+from mha_course.lessons.l19_bug_hunt.probes import CALLS, PROBES, READINGS, tokens
 from mha_course.markup import escaped
 from mha_course.models import seeded
 
@@ -43,6 +44,7 @@ EVERYTHING = [(name,) for name in MADE] + list(PAIRS)
 @pytest.fixture(autouse=True)
 def fresh_score(monkeypatch):
     monkeypatch.setattr(hunt, "_choices", {})
+    READINGS.clear()
 
 
 @cache
@@ -115,6 +117,7 @@ def test_seeds_draw_other_sheets():
     assert not {f"{INNOCENT}/fused", f"{INNOCENT}/shifted"} & {*itertools.chain(*made)}
     assert {names for names in made if len(names) > 1} == {*PAIRS[2:]}
     for cases in drawn:
+        assert sum(one._mistakes == {INNOCENT} for one in cases[:5]) <= 1
         names = [*itertools.chain(*(one._made for one in cases))]
         assert len(names) == len({*names}) == 14
 
@@ -285,6 +288,21 @@ def test_a_verdict_quotes_what_the_probes_say_of_the_case():
             assert f"{value:>8}  {label}" == repr(PROBES[probe](case(number).module))
 
 
+def test_a_verdict_says_how_many_readings_were_taken():
+    suspect = case(2).module
+    PROBES["leaks"](suspect)
+    CALLS["divisor(module, 1)"](suspect)
+    assert accuse(2, "scale-missing").readings == 2  # a verdict's own are not counted
+    lab = ProbeLab()
+    lab.without_kernel()
+    assert "Readings of this case so far: 0." in repr(accuse(1, INNOCENT))
+    lab.set(case=2)
+    try_probe(PROBES["lengths"])
+    assert "so far: 4." in accuse(2, "scale-by-length")._repr_html_()
+    assert accuse(3, INNOCENT).readings == 1
+    assert accuse(3, INNOCENT, seed=7).readings == 0
+
+
 def test_of_two_mistakes_one_is_a_beginning():
     assert accuse(11, "scale-d-model").status == "near"
     assert accuse(11, "scale-d-model").status == "near"  # said again, it does not count
@@ -360,6 +378,10 @@ def test_a_probe_of_the_learners_is_tried_on_right_modules_first():
             "The probe returns nothing yet: return 0 or an empty text where all is right."
         )
     assert "A false alarm: on a right module it returns 0.5" in repr(try_probe(lambda module: 0.5))
+    for idle in (lambda module: 0.0, lambda module: module(tokens(module)).isinf().any()):
+        assert repr(try_probe(idle)).startswith("This probe cannot fail: it lets right modules")
+    rare = lambda module: "rope_interleaved" in module.rotate.__code__.co_names  # noqa: E731
+    assert repr(try_probe(rare)).endswith("Cases that do not: none.")  # of the list, one would not
     odd = lambda module: float("sqrt" not in module.score.__code__.co_names)  # noqa: E731
     assert "written in another way, it returns 1" in repr(try_probe(odd))
     assert "stops on a right module: ZeroDivisionError" in repr(try_probe(lambda module: 1 / 0))
