@@ -104,7 +104,7 @@ def test_every_number_of_heads_starts_with_the_same_numbers():
         assert layers.w_k.abs().max() <= 1 / math.sqrt(24)
 
 
-def test_the_hand_made_heads_of_lesson_6_solve_the_task():
+def test_the_hand_made_heads_of_lesson_16_solve_the_task():
     hand_made = hand_made_heads()
     x, target, _ = TwoTokenSum(width=18).draw(1, 200, generator())
     r2, _ = head_tasks.measure(nn.ModuleList([hand_made]), TwoTokenSum(width=18), generator())

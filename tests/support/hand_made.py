@@ -1,9 +1,9 @@
-"""The two heads of lesson 6 that subtract, as the attention that several runs train."""
+"""The two heads of lesson 16 that subtract, as the attention that several runs train."""
 
 from rewriting import generator
 
 from mha_course.experiments.head_tasks import ParallelAttention
-from mha_course.lessons.l06_concatenation.exercises import build_subtractor
+from mha_course.lessons.l16_why_many_heads.exercises import build_subtractor
 
 
 def hand_made_heads():
