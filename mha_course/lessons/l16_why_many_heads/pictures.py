@@ -1,8 +1,8 @@
-"""What lesson 16 shows of heads made by hand."""
+"""What lesson 16 shows: runs on its two targets, and heads made by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -10,6 +10,19 @@ from torch import Tensor
 
 from mha_course import attention, plots
 from mha_course.lessons.l16_why_many_heads import exercises as lesson
+
+
+def show_runs(r2: Mapping[str, Sequence[Tensor]], caption: str) -> None:
+    """Show, for each kind, the R² of its runs on the difference and on the pair, (runs,) each."""
+    rows = []
+    for kind, targets in r2.items():
+        row = [kind]
+        for runs in targets:
+            solved = int((runs > 0.99).sum())
+            row += [f"{runs.min():.2f} to {runs.max():.2f}", f"{solved} of {len(runs)}"]
+        rows.append(row)
+    columns = ["", "difference", "above 0.99", "pair", "above 0.99"]
+    plots.results(columns, rows, caption=caption)
 
 
 def names_of_tokens(places: Tensor) -> list[str]:
