@@ -54,10 +54,6 @@ MAKERS = {
         pronouns.report_from, (*range(7), 201, 202), 6, "lesson 15: its model from other seeds"
     ),
     "difference": Maker(head_runs.difference, (1, 2, 4), 90, "lesson 16: 200 runs with H heads"),
-    "slower": Maker(
-        partial(head_runs.difference, lr=0.003), (2,), 90, "lesson 16: the same at a lower rate"
-    ),
-    "two_layers": Maker(head_runs.two_layers, (12, 24), 90, "lesson 16: two layers of one head"),
     "thin": Maker(head_runs.thin, head_runs.HEADS, 8, "lesson 16: H heads that look up a key"),
     "starts": Maker(start, range(5), 55, "lesson 17: the example's model from other seeds"),
     "one_layer": Maker(induction.one_layer, range(3), 25, "lesson 17: induction with one layer"),

@@ -28,9 +28,7 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "l03_scaling": ("scaled_scores", "score_form"),
     "l04_softmax": ("softmax", "masked_softmax", "entropy"),
     "l05_weighted_sum": ("weighted_sum",),
-    "l06_concatenation": (
-        "merge_heads", "head_contributions", "build_subtractor", "ov_circuit",
-    ),
+    "l06_concatenation": ("merge_heads", "head_contributions", "ov_circuit"),
     "l07_multi_head_attention": (
         "multi_head_attention", "MultiHeadAttention", "fused_mha", "parameter_count",
         "fold_value_bias",
@@ -50,7 +48,7 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "l15_language_model": (
         "next_token_targets", "generate", "next_token_probabilities", "accept_or_redraw",
     ),
-    "l16_why_many_heads": (),
+    "l16_why_many_heads": ("build_subtractor",),
     "l17_what_heads_do": (
         "relation_score", "ablate_heads", "contribution_norms", "other_weights",
     ),

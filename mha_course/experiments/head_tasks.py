@@ -1,22 +1,20 @@
 """Tasks on which one head and several with as many parameters differ, and what learns them.
 
 Several runs learn at once, each with its own start and its own examples. Axes: runs, N examples, S
-tokens, C width, H heads, D numbers of q and k in a head (D_v of v), d numbers of a content, wanted
-the tokens that a target is made of.
+tokens, C width, H heads, D numbers of q and k in a head (D_v of v), d numbers of a content.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from mha_course.errors import require, require_heads
-from mha_course.models import seeded
 from mha_course.models.training import threads
 
 
@@ -24,37 +22,31 @@ class Task:
     """Something to fetch from a sentence whose first token asks for it."""
 
     width: int
-    variance: float  # of each number of the target
 
-    def draw(
-        self, runs: int, count: int, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return x (runs, N, S, C), targets (runs, N, d), and where they are, (runs, N, wanted)."""
+    def draw(self, runs: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return x (runs, N, S, C) and targets (runs, N, numbers)."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class TwoTokenSum(Task):
-    """Fetch ``c_a + sign · c_b`` from two of 8 tokens, flagged a and b.
+class TwoTokens(Task):
+    """Fetch from two of 8 tokens, flagged a and b: ``c_a - c_b``, or the pair, side by side.
 
     Channels: 0 to d - 1 the content, which is unit normal, d the flag a, d + 1 the flag b, d + 2
     that of the query token, the rest 0.
     """
 
+    target: Literal["difference", "pair"] = "difference"
     d: int = 6
-    sign: int = -1
     width: int = 24
-    variance: float = 2.0
 
     @property
     def bound(self) -> float:
-        """The R² that no single head can pass: ½ + 1/(2d) for a difference, 1 for a sum."""
-        return 0.5 + 0.5 / self.d if self.sign < 0 else 1.0
+        """The R² that no head with one softmax can pass on either target: ½ + 1/(2d)."""
+        return 0.5 + 0.5 / self.d
 
-    def draw(
-        self, runs: int, count: int, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return x (runs, N, 9, C), targets (runs, N, d), and where a and b are, (runs, N, 2)."""
+    def draw(self, runs: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return x (runs, N, 9, C) and targets, (runs, N, d) or, of the pair, (runs, N, 2d)."""
         contents = torch.randn(runs, count, 8, self.d, generator=generator, device="cpu")
         order = torch.rand(runs, count, 8, generator=generator, device="cpu").argsort(-1)
         chosen = order[..., :2]  # (runs, N, 2)
@@ -64,7 +56,12 @@ class TwoTokenSum(Task):
         x[:, :, 0, self.d + 2] = 1.0
         flagged = contents.gather(2, chosen[..., None].expand(-1, -1, -1, self.d))
         c_a, c_b = flagged.unbind(2)  # (runs, N, d) each
-        return x, c_a + self.sign * c_b, chosen + 1  # behind the query token
+        return x, c_a - c_b if self.target == "difference" else flagged.flatten(2)
+
+
+def softmax_weights(q: Tensor, k: Tensor) -> Tensor:
+    """Return the weights of an ordinary head, (..., T, S), from its q (..., T, D) and k."""
+    return (q @ k.mT / math.sqrt(q.size(-1))).softmax(-1)
 
 
 class ParallelAttention(nn.Module):
@@ -72,8 +69,7 @@ class ParallelAttention(nn.Module):
 
     Weights are kept head by head. They are drawn as nn.Linear draws, and are the same numbers for
     every number of heads. With identical_heads all heads start as copies of head 0. score_dim is D
-    and value_dim is D_v where they are not width / num_heads; dropout is the share of the weights
-    that is dropped while training.
+    and value_dim is D_v where they are not width / num_heads; weigh makes weights from q and k.
 
     >>> sum(p.numel() for p in ParallelAttention(1, 24, 4, torch.Generator()).parameters())
     2400
@@ -81,13 +77,13 @@ class ParallelAttention(nn.Module):
 
     def __init__(
         self, runs: int, width: int, num_heads: int, generator: torch.Generator, *,
-        identical_heads: bool = False,
-        score_dim: int | None = None, value_dim: int | None = None, dropout: float = 0.0,
+        identical_heads: bool = False, score_dim: int | None = None, value_dim: int | None = None,
+        weigh: Callable[[Tensor, Tensor], Tensor] = softmax_weights,
     ) -> None:  # fmt: skip
         super().__init__()
         require_heads("ParallelAttention", width, num_heads, "width")
         edge = 1 / math.sqrt(width)
-        self.dropout = dropout
+        self.weigh = weigh
         D = score_dim or width // num_heads
         D_v = value_dim or width // num_heads
 
@@ -105,22 +101,14 @@ class ParallelAttention(nn.Module):
         self.w_o = uniform(num_heads, D_v, width)  # transposed: what each number of a head adds
         self.b_o = uniform(width)
 
-    def forward(self, query: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Let query (runs, N, T, C) attend to x (runs, N, S, C).
-
-        Returns: out (runs, N, T, C), and the weights (runs, H, N, T, S).
-        """
-        context, weights = self.contexts(query, x)
-        out = (context.flatten(2, 3) @ self.w_o).sum(1) + self.b_o[:, None]  # (runs, N·T, C)
-        return out.view_as(query), weights
-
-    def contexts(self, query: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return each head's context (runs, H, N, T, D_v) and weights; arguments as for forward."""
-        q = self._project(query, "q")
+    def forward(self, query: Tensor, x: Tensor) -> Tensor:
+        """Let query (runs, N, T, C) attend to x (runs, N, S, C); return out (runs, N, T, C)."""
+        q = self._project(query, "q")  # (runs, H, N, T, D)
         k = self._project(x, "k")
-        v = self._project(x, "v")
-        weights = (q @ k.mT / math.sqrt(q.size(-1))).softmax(-1)  # (runs, H, N, T, S)
-        return F.dropout(weights, self.dropout, self.training) @ v, weights
+        v = self._project(x, "v")  # (runs, H, N, S, D_v)
+        context = self.weigh(q, k) @ v  # (runs, H, N, T, D_v)
+        out = (context.flatten(2, 3) @ self.w_o).sum(1) + self.b_o[:, None]  # (runs, N·T, C)
+        return out.view_as(query)
 
     def _project(self, x: Tensor, name: str) -> Tensor:
         """Return q, k or v of all heads, (runs, H, N, S, D)."""
@@ -131,17 +119,16 @@ class ParallelAttention(nn.Module):
         return projected.unflatten(2, x.shape[1:3])
 
 
-def read(layers: nn.ModuleList, x: Tensor) -> tuple[Tensor, Tensor]:
+def read(layers: nn.ModuleList, x: Tensor) -> Tensor:
     """Send x (runs, N, S, C) through the layers, each of which adds to it what its heads bring.
 
-    Returns: what has been added to the first token (runs, N, C), and its weights in the last layer
-        (runs, H, N, S).
+    Returns: what has been added to the first token, (runs, N, C).
     """
     stream = x
     for layer in layers[:-1]:
-        stream = stream + layer(stream, stream)[0]  # (runs, N, S, C)
-    out, weights = layers[-1](stream[:, :, :1], stream)  # of the last layer nothing else is read
-    return (stream - x)[:, :, 0] + out[:, :, 0], weights[..., 0, :]
+        stream = stream + layer(stream, stream)  # (runs, N, S, C)
+    last = layers[-1](stream[:, :, :1], stream)  # of the last layer nothing else is read
+    return (stream - x)[:, :, 0] + last[:, :, 0]
 
 
 class Outcome(NamedTuple):
@@ -149,20 +136,17 @@ class Outcome(NamedTuple):
 
     parameters: int  # of one run
     r2: Tensor  # (runs,), on new examples
-    curve: Tensor  # (runs, steps), R² of every step on its own examples
-    weights: Tensor  # (runs, H, wanted), mean of each head of the last layer on each target
     layers: nn.ModuleList  # of ParallelAttention, trained
 
 
 def learn(
     task: Task, num_heads: int, *, num_layers: int = 1, runs: int = 5, seed: int = 0,
-    steps: int = 500, count: int = 64, lr: float = 1e-2,
-    layer: type[ParallelAttention] = ParallelAttention, **options: Any,
+    steps: int = 500, count: int = 64, lr: float = 1e-2, **options: Any,
 ) -> Outcome:  # fmt: skip
     """Train with Adam (lr falls to 0 along a cosine), then measure on new examples.
 
     Args: count is N, the examples of a step; all is drawn from the seed, on the CPU, and computed
-        on one thread. options go to every layer, which is a ``ParallelAttention`` or a subclass.
+        on one thread. options go to every layer, a ``ParallelAttention``.
     Raises: ShapeError unless runs, steps and count are positive and num_heads divides the width of
         the task.
     """
@@ -171,39 +155,30 @@ def learn(
     require(min(runs, steps, count) >= 1, "learn", rule, expected="1 or more", got=got)
     generator = torch.Generator().manual_seed(seed)
     layers = nn.ModuleList(
-        layer(runs, task.width, num_heads, generator, **options) for _ in range(num_layers)
+        ParallelAttention(runs, task.width, num_heads, generator, **options)
+        for _ in range(num_layers)
     )
     optimizer = torch.optim.Adam(layers.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    curve = []
-    with threads(1), seeded(seed):  # dropout draws from the common generator
+    with threads(1):
         for _ in range(steps):
-            x, target, _ = task.draw(runs, count, generator)
-            errors = _mean_squared_errors(read(layers, x)[0], target)  # (runs,)
-            optimizer.zero_grad()
+            x, target = task.draw(runs, count, generator)
             # the runs share no parameter: each gets the gradient of its own error
-            errors.sum().backward()
+            loss = _mean_squared_errors(read(layers, x), target).sum()
+            optimizer.zero_grad()
+            loss.backward()
             optimizer.step()
             schedule.step()
-            curve.append(1 - errors.detach() / task.variance)
-        r2, weights = measure(layers.eval(), task, generator)
-    parameters = sum(p.numel() for p in layers.parameters()) // runs
-    return Outcome(parameters, r2, torch.stack(curve, -1), weights, layers)
+        r2 = measure(layers, task, generator)
+    return Outcome(sum(p.numel() for p in layers.parameters()) // runs, r2, layers)
 
 
 @torch.no_grad()
-def measure(layers: nn.ModuleList, task: Task, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return R² (runs,) on new examples, and mean weights on wanted tokens, (runs, H, wanted)."""
-    x, target, positions = task.draw(layers[0].get_parameter("w_q").size(0), 2000, generator)
-    guess, weights = read(layers, x)
-    at = positions[:, None].expand(-1, weights.size(1), -1, -1)  # (runs, H, N, wanted)
-    return r_squared(guess, target), weights.gather(-1, at).mean(2)
-
-
-def r_squared(guess: Tensor, target: Tensor) -> Tensor:
-    """Return R², 1 - errors / variance, of each run, (runs,)."""
+def measure(layers: nn.ModuleList, task: Task, generator: torch.Generator) -> Tensor:
+    """Return each run's R², 1 - errors / variance, on new examples, (runs,)."""
+    x, target = task.draw(layers[0].get_parameter("w_q").size(0), 2000, generator)
     spread = (target - target.mean(1, keepdim=True)).square().mean((1, 2))  # (runs,)
-    return 1 - _mean_squared_errors(guess, target) / spread
+    return 1 - _mean_squared_errors(read(layers, x), target) / spread
 
 
 def _mean_squared_errors(guess: Tensor, target: Tensor) -> Tensor:

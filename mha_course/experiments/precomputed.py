@@ -15,11 +15,8 @@ PATH = Path(__file__).parents[1] / "data" / "figures.json"
 class Precomputed(NamedTuple):
     """What was measured, for each number of heads, seed of a training, or name."""
 
-    # R² of 200 runs on TwoTokenSum, of seeds that lesson 16 does not use; the same with a rate of
-    # 0.003, and with two layers of one head, for each width of the head.
+    # R² of 200 runs on the difference of TwoTokens, of seeds that lesson 16 does not use
     difference: dict[int, list[float]]
-    slower: dict[int, list[float]]
-    two_layers: dict[int, list[float]]
     # R² of every run on AssociativeRecall, by what is made as thin as D = C / H.
     thin: dict[int, dict[str, list[float]]]
     # ``head_analysis.pronoun_report`` of models trained as the one that ships.

@@ -23,7 +23,7 @@ from mha_course.example import guess, trained_model
 from mha_course.exercises import QUESTIONS
 from mha_course.experiments import faulty_attention, precomputed
 from mha_course.experiments.head_analysis import ablate_heads
-from mha_course.experiments.head_tasks import TwoTokenSum, learn
+from mha_course.experiments.head_tasks import TwoTokens, learn
 from mha_course.experiments.leakage import token_dependence
 from mha_course.lessons.l07_multi_head_attention.exam import CASES
 from mha_course.lessons.l12_flash_attention import kernels
@@ -726,10 +726,23 @@ def one_head_difference(*_):
     return closest({"about 0": 0.0, "about ½": 0.5, "about 1": 1.0}, best)
 
 
+def signed_pair(*_):
+    """Return how much of the pair the best mixture of a and b explains, with weights of any sign.
+
+    By least squares on 20,000 draws, for each of some directions of the two weights.
+    """
+    c = torch.randn(20_000, 2, generator=torch.Generator().manual_seed(0))
+    angles = torch.linspace(0, math.pi, 9)
+    mixtures = c @ torch.stack((angles.cos(), angles.sin()))  # (20000, 9)
+    fits = (mixtures.mT @ c / mixtures.square().sum(0)[:, None])[:, None] * mixtures.mT[..., None]
+    best = float((1 - (fits - c).square().mean((1, 2))).max())
+    return closest({"0": 0.0, "½": 0.5, "1": 1.0}, best)
+
+
 @torch.enable_grad()
 def twin_heads(*_):
     """Train two heads that start alike for a few steps, and compare what they have become."""
-    layers = learn(TwoTokenSum(), 2, runs=1, steps=5, count=8, identical_heads=True).layers
+    layers = learn(TwoTokens(), 2, runs=1, steps=5, count=8, identical_heads=True).layers
     heads = [weight.unbind(1) for weight in layers.parameters() if weight.dim() > 2]
     return when(all(torch.equal(*pair) for pair in heads), "bit for bit the same")
 

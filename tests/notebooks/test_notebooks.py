@@ -21,7 +21,7 @@ NAMES = """
     12_flash_attention 13_encoder_block 14_vision 15_language_model 16_why_many_heads
     17_what_heads_do 18_real_models 19_bug_hunt
 """  # whoever links to a lesson counts on its name
-EXPERIMENTS = {"16_why_many_heads", "19_bug_hunt"}  # lessons without an exercise
+EXPERIMENTS = {"19_bug_hunt"}  # lessons without an exercise
 FREE = {"nbval-ignore-output"}
 
 

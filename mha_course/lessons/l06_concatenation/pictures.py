@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from mha_course import attention, example, plots
 from mha_course.experiments.head_analysis import ablate_heads
-from mha_course.lessons.l06_concatenation import exercises as lesson
 
 
 def added_by_heads(
@@ -36,34 +34,6 @@ def added_by_heads(
             f"together are {added[:, row].sum(0).norm():.1f} long: they point different ways, so "
             "lengths do not add up."
         )
-
-    return draw
-
-
-def names_of_tokens(places: Tensor) -> list[str]:
-    """Name the nine tokens of the task by their roles, places (3, N) of a, b and the query."""
-    roles = dict(zip(places[:, 0].tolist(), ("a", "b", "query"), strict=True))
-    return [roles.get(t, f"token {t}") for t in range(9)]
-
-
-def subtractor_heads(builder: Callable[[int], Any]) -> Callable[[int], tuple[Figure, str]]:
-    """Return what draws the query token's weights in both heads of four matrices, for a Panel.
-
-    Args: builder returns the matrices for a d, or None where it is not written yet.
-    """
-
-    def draw(d: int) -> tuple[Figure, str]:
-        given = builder(d)
-        owner = "the course's" if given is None else "your"
-        w_q, w_k, w_v, w_o = (w.double() for w in given or lesson.build_subtractor(d))
-        x, places = lesson.flagged_tokens(d)
-        q, k = (attention.split_heads(x[:1] @ w.T, 2) for w in (w_q, w_k))
-        weights = attention.attention(q, k, k)[1][0, :, 0]  # (H, S): the row of the query token
-        heads = lesson.heads_of(w_q, w_k, w_v, w_o, d)
-        does = "; ".join(lesson.in_words(number, head) for number, head in enumerate(heads))
-        panels = {f"head {h}: weights of the query token": weights[h] for h in range(2)}
-        figure = plots.token_bars(panels, names_of_tokens(places), highlight="ab")
-        return figure, f"In {owner} matrices {does}."
 
     return draw
 

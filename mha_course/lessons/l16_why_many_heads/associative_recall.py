@@ -19,12 +19,9 @@ class AssociativeRecall(Task):
     """
 
     width: int = 32
-    variance: float = 1.0
 
-    def draw(
-        self, runs: int, count: int, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return x (runs, N, 17, 32), targets (runs, N, 15), and where the key is, (runs, N, 1)."""
+    def draw(self, runs: int, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return x (runs, N, 17, 32) and targets (runs, N, 15)."""
         dice: dict[str, Any] = {"generator": generator, "device": "cpu"}
         x = torch.randn(runs, count, 17, self.width, **dice)  # (runs, N, 17, C)
         position = torch.randint(16, (runs, count, 1), **dice) + 1  # (runs, N, 1)
@@ -34,4 +31,4 @@ class AssociativeRecall(Task):
         x[:, :, 0, :16] = wanted[..., :16]
         x[:, :, 0, 16:31] = 0.0
         x[:, :, 0, 31] = 1.0
-        return x, wanted[..., 16:31], position
+        return x, wanted[..., 16:31]

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mha_course.experiments.head_tasks import TwoTokenSum, learn
+from mha_course.experiments.head_tasks import TwoTokens, learn
 from mha_course.lessons.l16_why_many_heads.associative_recall import AssociativeRecall
 
 HEADS = (1, 2, 4, 8, 16)
 SEEDS = tuple(range(400, 440))
 
 
-def difference(num_heads: int, seeds: Sequence[int] = SEEDS, **options: Any) -> list[float]:
+def difference(num_heads: int, seeds: Sequence[int] = SEEDS) -> list[float]:
     """Train five runs for every seed on the difference of two contents; return their R²."""
-    runs = [learn(TwoTokenSum(), num_heads, seed=seed, **options).r2.tolist() for seed in seeds]
+    runs = [learn(TwoTokens(), num_heads, seed=seed).r2.tolist() for seed in seeds]
     return [value for r2 in runs for value in r2]
-
-
-def two_layers(head_dim: int, seeds: Sequence[int] = SEEDS) -> list[float]:
-    """Train the same with two layers of one head of this width; return their R²."""
-    return difference(1, seeds, num_layers=2, score_dim=head_dim, value_dim=head_dim)
 
 
 def thin(num_heads: int, *, runs: int = 3, steps: int = 1000) -> dict[str, list[float]]:

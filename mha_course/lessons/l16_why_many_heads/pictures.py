@@ -1,0 +1,53 @@
+"""What lesson 16 shows: runs on its two targets, and heads made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from mha_course import attention, plots
+from mha_course.lessons.l16_why_many_heads import exercises as lesson
+
+
+def show_runs(r2: Mapping[str, Sequence[Tensor]], caption: str) -> None:
+    """Show, for each kind, the R² of its runs on the difference and on the pair, (runs,) each."""
+    rows = []
+    for kind, targets in r2.items():
+        row = [kind]
+        for runs in targets:
+            solved = int((runs > 0.99).sum())
+            row += [f"{runs.min():.2f} to {runs.max():.2f}", f"{solved} of {len(runs)}"]
+        rows.append(row)
+    columns = ["", "difference", "above 0.99", "pair", "above 0.99"]
+    plots.results(columns, rows, caption=caption)
+
+
+def names_of_tokens(places: Tensor) -> list[str]:
+    """Name the nine tokens of the task by their roles, places (3, N) of a, b and the query."""
+    roles = dict(zip(places[:, 0].tolist(), ("a", "b", "query"), strict=True))
+    return [roles.get(t, f"token {t}") for t in range(9)]
+
+
+def subtractor_heads(builder: Callable[[int], Any]) -> Callable[[int], tuple[Figure, str]]:
+    """Return what draws the query token's weights in both heads of four matrices, for a Panel.
+
+    Args: builder returns the matrices for a d, or None where it is not written yet.
+    """
+
+    def draw(d: int) -> tuple[Figure, str]:
+        given = builder(d)
+        owner = "the course's" if given is None else "your"
+        w_q, w_k, w_v, w_o = (w.double() for w in given or lesson.build_subtractor(d))
+        x, places = lesson.flagged_tokens(d)
+        q, k = (attention.split_heads(x[:1] @ w.T, 2) for w in (w_q, w_k))
+        weights = attention.attention(q, k, k)[1][0, :, 0]  # (H, S): the row of the query token
+        heads = lesson.heads_of(w_q, w_k, w_v, w_o, d)
+        does = "; ".join(lesson.in_words(number, head) for number, head in enumerate(heads))
+        panels = {f"head {h}: weights of the query token": weights[h] for h in range(2)}
+        figure = plots.token_bars(panels, names_of_tokens(places), highlight="ab")
+        return figure, f"In {owner} matrices {does}."
+
+    return draw
