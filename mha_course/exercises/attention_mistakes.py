@@ -286,7 +286,7 @@ def _cosine(q: Tensor, k: Tensor) -> Tensor:
 
 
 SCORES = [
-    mistake("key-not-transposed", scores=lambda q, k: q @ k, written=r"@ ?k\b"),
+    mistake("key-not-transposed", scores=lambda q, k: q @ k, written=r"@ ?k\b", but=("attend",)),
     mistake(
         "key-transposed-wrong-axes",
         scores=[
@@ -294,7 +294,7 @@ SCORES = [
             lambda q, k: q @ k.transpose(0, 1),
             lambda q, k: q @ k.transpose(-3, -1),
         ],
-        but=("self_attention",),
+        but=("attend", "self_attention"),
     ),
     mistake(
         "key-all-axes-reversed",
@@ -311,11 +311,12 @@ SCORES = [
         "elementwise-product",
         scores=[lambda q, k: q * k, lambda q, k: (q * k).sum(-1), lambda q, k: k * q],
         written=r"\*|@ ?v\b",
+        but=("attend",),
     ),
     mistake("elementwise-product/values", weigh=[lambda w, v: w * v, lambda w, v: v * w]),
     mistake("cosine-not-dot", {"scores": _cosine, "scale": _identity}, scores=_cosine),
     mistake("scale-d-model", scale=lambda z, q, k, h: z / math.sqrt(q.size(-1) * h)),
-    mistake("/scale-of-the-example", scale=lambda z, q, k, h: z / math.sqrt(12)),
+    mistake("/scale-of-the-example", scale=lambda z, q, k, h: z / math.sqrt(12), but=("attend",)),
     mistake("scale-no-root", scale=lambda z, q, k, h: z / q.size(-1)),
     mistake(
         "/scale-half-width",
@@ -342,7 +343,10 @@ SCORES = [
             lambda z, q, k, h: z / z.std((-2, -1), keepdim=True),
         ],
     ),
-    mistake("scale-by-heads", scale=lambda z, q, k, h: z / math.sqrt(h), but=("self_attention",)),
+        "scale-by-heads",
+        scale=lambda z, q, k, h: z / math.sqrt(h),
+        but=("attend", "self_attention"),
+    ),
 ]
 
 # Softmax
@@ -365,13 +369,17 @@ def _causal(scores: Tensor, corner: int) -> Tensor:
 WITHOUT_HEAD_AXIS = ("self_attention", "heads_in_a_loop")
 WITH_MASK = ("multi_head_attention", "MultiHeadAttention", "cross_attention")
 SOFTMAX = [
-    mistake("softmax-over-queries", softmax=[lambda z: z.softmax(-2), _divided_over(-2)]),
+    mistake(
+        "softmax-over-queries",
+        softmax=[lambda z: z.softmax(-2), _divided_over(-2)],
+        but=("attend",),
+    ),
     mistake(
         "softmax-over-heads",
         softmax=[lambda z: z.softmax(1), _divided_over(1)],
         but=WITHOUT_HEAD_AXIS,
     ),
-    mistake("softmax-over-batch", softmax=lambda z: z.softmax(0)),
+    mistake("softmax-over-batch", softmax=lambda z: z.softmax(0), but=("attend",)),
     mistake(
         "softmax-over-everything",
         softmax=[
@@ -390,14 +398,16 @@ SOFTMAX = [
         attend=lambda *given: Steps.defaults["attend"](*given).softmax(-1),
         weigh=lambda w, v: w.softmax(-1) @ v,
     ),
-    mistake("/softmax-missing", softmax=_identity),
+    mistake("softmax-missing", softmax=_identity),
     mistake(
         "/causal-unasked",
         softmax=[lambda z: _causal(z, 0), lambda z: _causal(z, z.size(-1) - z.size(-2))],
         only=("self_attention", *WITH_MASK),
     ),
     mistake(
-        "softmax-no-keepdim", softmax=lambda z: z.exp() / z.exp().sum(-1), but=("decode_step",)
+        "softmax-no-keepdim",
+        softmax=lambda z: z.exp() / z.exp().sum(-1),
+        but=("attend", "decode_step"),
     ),
 ]
 
@@ -488,7 +498,11 @@ OUTPUT = [
     mistake("scores-returned", returned=lambda weights, scores: scores),
     mistake("weights-averaged", returned=lambda w, z: w.mean(1), but=("self_attention",)),
     mistake("dropout-at-eval", stage="repeat", but=("project", "project_qkv", "generate")),
-    mistake("weights-transposed", weigh=lambda w, v: w.transpose(-2, -1) @ v, but=("decode_step",)),
+    mistake(
+        "weights-transposed",
+        weigh=lambda w, v: w.transpose(-2, -1) @ v,
+        but=("attend", "decode_step"),
+    ),
     mistake("value-times-weights", weigh=lambda w, v: v @ w),
     mistake("output-projection-missing", output=_identity),
     mistake("output-projection-per-head", output=_own_slice),

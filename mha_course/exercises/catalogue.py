@@ -20,7 +20,7 @@ from mha_course.questions import page_questions
 # The folder of each lesson, and its exercises in order, so that an exercise is found without
 # loading them all.
 FOLDERS: dict[str, tuple[str, ...]] = {
-    "l00_start_here": ("similarity",),
+    "l00_start_here": ("attend",),
     "l01_projection": ("project", "self_attention", "project_qkv"),
     "l02_head_splitting": (
         "heads_in_a_loop", "split_heads", "split_fused_qkv", "one_head_queries",

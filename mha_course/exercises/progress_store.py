@@ -65,29 +65,28 @@ class Progress:
     @property
     def total(self) -> str:
         """The table in a sentence."""
-        done = sum(row.done for row in self.rows)
-        return f"{done} of {done + sum(len(row.open) for row in self.rows)} exercises are done."
+        done = sum(row.done for row in self.shown)
+        total = done + sum(len(row.open) for row in self.shown)
+        return f"{done} of {total} exercises are done."
+
+    @property
+    def shown(self) -> tuple[Row, ...]:
+        """The lessons of Part I, and all once Part II is begun."""
+        part_2 = [row for row in self.rows if row.number > LAST_OF_PART_1]
+        if any(row.done or any(row.open.values()) for row in part_2):
+            return self.rows
+        return tuple(row for row in self.rows if row.number <= LAST_OF_PART_1)
 
     def _cells(self, style: str) -> list[tuple[str, str, str]]:
-        """Return the texts of each row; style is a format for the name of an open exercise.
-
-        Part II is one row until it is begun.
-        """
+        """Return the texts of each row; style is a format for the name of an open exercise."""
         cells = []
-        later = [row for row in self.rows if row.number > LAST_OF_PART_1]
-        begun = any(row.done or any(row.open.values()) for row in later)
-        for row in self.rows:
-            if row in later and not begun:
-                continue
+        for row in self.shown:
             unsolved = []
             for name, attempts in row.open.items():
                 tried = f" ({count(attempts, 'attempt')})" if attempts else ""
                 unsolved.append(f"{style.format(name)}{tried}")
             done = f"{row.done} of {row.done + len(row.open)}"
             cells.append((f"{row.number} · {row.title}", done, ", ".join(unsolved)))
-        if later and not begun:
-            done = f"0 of {sum(len(row.open) for row in later)}"
-            cells.append((f"Part II, {later[0].number} to {later[-1].number}", done, ""))
         return cells
 
     def __repr__(self) -> str:

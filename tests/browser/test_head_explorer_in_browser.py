@@ -329,7 +329,7 @@ def test_entropy_stands_under_each_head(show, draw):
     page = show(HeadExplorer(given))
     everything = torch.cat([given, given.mean(0, keepdim=True)])
     entropy = torch.distributions.Categorical(everything).entropy().mean(-1)
-    written = [f"{value:.2f} nats" for value in entropy]
+    written = [f"entropy {value:.2f}" for value in entropy]
     assert page.locator(".head small").all_inner_texts() == written
     assert page.locator(".head span").all_inner_texts() == ["head 0", "head 1", "average"]
     page = show(HeadExplorer((draw(2, 3, 4) * 2).softmax(-2)))

@@ -59,13 +59,13 @@ predict("row-sum")
 DEFINED = """
 from mha_course.exercises import check
 
-def similarity(x):
+def attend(x):
     doubled = x * 2
     return doubled @ x
 
-check("similarity", similarity)
-check("similarity", similarity)
-check("similarity", similarity)
+check("attend", attend)
+check("attend", attend)
+check("attend", attend)
 """
 KERNEL = "jupyterapp.shell.currentWidget.sessionContext.session.kernel"
 
@@ -139,7 +139,7 @@ def test_a_card_brings_hints_a_trace_and_the_solution(lab_page):
     card.get_by_text("Hint 2 of 4").wait_for()
     assert card.locator("li").count() == 2
     card.get_by_role("button", name="Show the solution").click()
-    card.locator("pre", has_text="def similarity").wait_for()
+    card.locator("pre", has_text="def attend").wait_for()
     tracing = card.get_by_role("button", name="Trace my code")
     tracing.click()
     card.locator(".mha-tracer .line.current", has_text="doubled = x * 2").wait_for()

@@ -37,9 +37,9 @@ print("PACKAGE", ascii(mha_course.__file__))
 """
 RIGHT = """
 from mha_course.exercises import check, progress
-def similarity(x):
-    return x @ x.mT
-print("REPORT", check("similarity", similarity).status)
+def attend(x):
+    return (x @ x.mT / x.size(1) ** 0.5).softmax(1) @ x
+print("REPORT", check("attend", attend).status)
 print("PROGRESS", progress())
 """
 
@@ -191,7 +191,7 @@ def test_no_network_and_no_home(course, home):
     done = python(["-c", RIGHT], course / "notebooks", before=cut, HOME=home, **dead)
     assert "REPORT correct" in done.stdout
     kept = json.loads((course / "notebooks" / progress_store.FILE).read_text())
-    assert kept["exercises"]["similarity"]["attempts"] == 1
+    assert kept["exercises"]["attend"]["attempts"] == 1
 
 
 @pytest.fixture(scope="module")

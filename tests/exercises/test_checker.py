@@ -17,6 +17,8 @@ from mha_course.errors import ShapeError
 from mha_course.exercises import NAMES, check, checker, predict, solution
 from mha_course.exercises.catalogue import EXERCISES
 
+attend = solutions.attend
+
 
 class Unscaled(solutions.MultiHeadAttention):
     def forward(self, x, mask=None):
@@ -76,17 +78,17 @@ def test_options_that_no_call_passes_are_named(name, answer, options):
 
 
 WRONG = [  # what has no name as a mistake, and the stage at which it is found
-    ("similarity", torch.cdist, "signature"),
-    ("similarity", lambda x: torch.cdist(x, x), "values"),
-    ("similarity", lambda x: (x @ x.T).to_sparse() * 2, "values"),
-    ("similarity", lambda x: (x @ x.T).tolist(), "type"),
-    ("similarity", lambda x: [x @ x.T], "type"),
-    ("similarity", lambda x: (x @ x.T * 2).as_subclass(AlwaysTrue), "values"),
-    ("similarity", lambda x: (x @ x.T).long(), "dtype"),
-    ("similarity", lambda x: x.mul_(2) @ x.T, "input"),
-    ("similarity", lambda x: (x @ x.T) / 0, "finite"),
-    ("similarity", lambda x: x @ x.T * float("nan"), "finite"),
-    ("similarity", lambda x: (x @ x.T)[None], "shape"),
+    ("attend", torch.cdist, "signature"),
+    ("attend", lambda x: torch.cdist(x, x) @ x, "values"),
+    ("attend", lambda x: attend(x).to_sparse() * 2, "values"),
+    ("attend", lambda x: attend(x).tolist(), "type"),
+    ("attend", lambda x: [attend(x)], "type"),
+    ("attend", lambda x: (attend(x) * 2).as_subclass(AlwaysTrue), "values"),
+    ("attend", lambda x: attend(x).long(), "dtype"),
+    ("attend", lambda x: attend(x.mul_(2)), "input"),
+    ("attend", lambda x: attend(x) / 0, "finite"),
+    ("attend", lambda x: attend(x) * float("nan"), "finite"),
+    ("attend", lambda x: attend(x)[None], "shape"),
     ("causal_mask", lambda n: torch.ones(n, n).tril(), "dtype"),
     ("causal_mask", lambda n: torch.ones(n, n).tril().bool()[None], "shape"),
     ("causal_mask", lambda n: torch.ones(n, n).tril(1).bool(), "values"),
@@ -150,7 +152,7 @@ def test_messages_are_one_clear_line():
 def described(x):
     """Say what to do.
 
-    Shape: x (S, C) -> (S, S)
+    Shape: x (S, C) -> (S, C)
     """
 
 
@@ -176,7 +178,7 @@ class Inherited(solutions.MultiHeadAttention): ...
 
 @pytest.mark.parametrize("answer", [..., None, described, passing, returning_none, lambda x: ...])
 def test_what_is_as_the_notebook_has_it_is_not_attempted(answer):
-    assert check("similarity", answer).status == "unattempted"
+    assert check("attend", answer).status == "unattempted"
 
 
 @pytest.mark.parametrize(
@@ -196,7 +198,7 @@ def interrupted(x):
 
 
 def test_an_answer_that_is_interrupted_gets_a_report():
-    report = check("similarity", interrupted)
+    report = check("attend", interrupted)
     assert (report.status, report.stage, report.mistake) == ("error", "run", None)
     assert report.message == (
         "It was interrupted in your line `signal.raise_signal(signal.SIGINT)`. "
@@ -228,7 +230,7 @@ def recurses(x):
     ],
 )
 def test_an_answer_that_goes_astray_gets_a_report(answer, said, capfd):
-    assert check("similarity", answer).message.startswith(said)
+    assert check("attend", answer).message.startswith(said)
     assert capfd.readouterr() == ("", "")
 
 
@@ -240,7 +242,7 @@ def test_an_error_that_cannot_be_written_down_gets_its_name():
     def stops(x):
         raise UnspeakableError
 
-    report = check("similarity", stops)
+    report = check("attend", stops)
     assert (report.status, report.mistake) == ("error", None)
     assert report.message.startswith("UnspeakableError. In your line `raise UnspeakableError`")
 
@@ -271,10 +273,10 @@ TURNED = "\u202eoh\u2066"
 
 
 def raising(text):
-    def similarity(x):
+    def attend(x):
         raise ValueError(text)
 
-    return check("similarity", similarity)
+    return check("attend", attend)
 
 
 def test_foreign_text_keeps_its_place():
@@ -289,25 +291,23 @@ def test_foreign_text_keeps_its_place():
 
 def test_a_crash_has_a_heading_that_is_one():
     report = raising("oh")
-    assert (
-        "<strong>⚠ Stopped with an error</strong> <code>similarity</code>" in report._repr_html_()
-    )
-    assert repr(report).startswith("similarity: Stopped with an error. ValueError")
+    assert "<strong>⚠ Stopped with an error</strong> <code>attend</code>" in report._repr_html_()
+    assert repr(report).startswith("attend: Stopped with an error. ValueError")
 
 
 def test_the_second_failure_offers_a_hint():
-    assert check("similarity", lambda x: x).offer == ""
-    second = check("similarity", lambda x: x)
-    assert second.offer == 'Stuck? hint("similarity") goes one step further.'
+    assert check("attend", lambda x: x).offer == ""
+    second = check("attend", lambda x: x)
+    assert second.offer == 'Stuck? hint("attend") goes one step further.'
     assert second.offer in repr(second)
-    assert "Stuck? hint(&quot;similarity&quot;) goes" in second._repr_html_()
-    assert check("similarity", lambda x: x @ x.T).offer == ""
-    assert check("similarity", lambda x: x).offer == ""
+    assert "Stuck? hint(&quot;attend&quot;) goes" in second._repr_html_()
+    assert check("attend", attend).offer == ""
+    assert check("attend", lambda x: x).offer == ""
 
 
 def test_an_exercise_that_is_not():
     with pytest.raises(ShapeError, match="no exercise has this name"):
-        check("similarly", len)
+        check("attendance", len)
     with pytest.raises(ShapeError, match="no question has this name"):
         predict("nothing")
 
@@ -328,12 +328,13 @@ def test_wrong_numbers_of_another_dtype_are_told_before_their_dtype():
     assert found == ["narrow", "values"] * 2
 
 
-def similarity_in_a_loop(x):
-    scores = torch.zeros(len(x), len(x))
-    for i, left in enumerate(x):
-        for j, right in enumerate(x):
-            scores[i, j] = left @ right
-    return scores
+def attend_in_a_loop(x):
+    contexts = torch.zeros(x.shape)
+    for i, token in enumerate(x):
+        weights = torch.stack([token @ other / len(token) ** 0.5 for other in x]).softmax(0)
+        for weight, other in zip(weights, x, strict=True):
+            contexts[i] += weight * other
+    return contexts
 
 
 def attention_in_a_loop(x, w_q, w_k, w_v, scale=1.0):
@@ -348,7 +349,7 @@ def attention_in_a_loop(x, w_q, w_k, w_v, scale=1.0):
 
 
 def test_what_is_computed_in_float32_is_right():
-    report = check("similarity", similarity_in_a_loop)
+    report = check("attend", attend_in_a_loop)
     assert report.status == "correct", report
     assert "On the first it also agrees in float32." in report.because
     report = check("self_attention", attention_in_a_loop)

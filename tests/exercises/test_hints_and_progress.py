@@ -331,6 +331,9 @@ def test_a_lesson_that_is_only_run_records_no_attempt(number):
         assert is_stub or rest.startswith(", record=False)"), f"{name} is answered by {answer}"
 
 
+IN_PART_1 = sum(len(lesson.exercises) for lesson in LESSONS[:8])
+
+
 def test_an_unsolved_folder_has_an_empty_table_and_no_file(capsys):
     for name in EXERCISES:
         remember(name, "unattempted")
@@ -339,12 +342,12 @@ def test_an_unsolved_folder_has_an_empty_table_and_no_file(capsys):
     assert shown.note == ""
     assert [name for row in shown.rows for name in row.open] == list(NAMES)
     assert all(row.done == 0 for row in shown.rows)
-    assert repr(shown).endswith(f"0 of {len(EXERCISES)} exercises are done.")
+    assert repr(shown).endswith(f"0 of {IN_PART_1} exercises are done.")
     assert capsys.readouterr() == ("", "")
 
 
 def test_the_table_tells_what_is_done_and_what_is_open():
-    for name in ("split_heads", "similarity"):
+    for name in ("split_heads", "attend"):
         remember(name, "correct")
     remember("split_fused_qkv", "wrong")
     for _ in range(2):
@@ -360,17 +363,17 @@ def test_the_table_tells_what_is_done_and_what_is_open():
     assert page.attributes <= {"style", "scope"}
     assert "<code>one_head_queries</code> (2 attempts)" in shown._repr_html_()
     for text in (repr(shown), page.text):
-        assert f"2 of {len(EXERCISES)} exercises are done." in text
+        assert f"2 of {IN_PART_1} exercises are done." in text
 
 
-def test_part_2_is_one_row_until_it_is_begun():
-    before = repr(progress()).splitlines()
-    assert len(before) == 8 + 1 + 1
-    assert before[8].startswith("Part II, 8 to 18")
-    assert sum(int(line.split(" of ")[1].split()[0]) for line in before[:9]) == len(EXERCISES)
+def test_part_2_is_shown_once_it_is_begun():
+    *rows, _ = repr(progress()).splitlines()
+    assert [int(row.split()[0]) for row in rows] == [*range(8)]
+    assert sum(int(row.split(" of ")[1].split()[0]) for row in rows) == IN_PART_1
     remember("rope", "wrong")
-    lines = repr(progress()).splitlines()
-    assert len(lines) == sum(1 for lesson in LESSONS if lesson.exercises) + 1
+    *rows, total = repr(progress()).splitlines()
+    assert len(rows) == sum(1 for lesson in LESSONS if lesson.exercises)
+    assert total == f"0 of {len(EXERCISES)} exercises are done."
     assert "rope (1 attempt)" in repr(progress())
 
 
@@ -410,7 +413,7 @@ def test_a_broken_file_means_to_start_afresh_and_say_so(content):
     assert shown.note == f"The file {file} could not be read, so progress starts afresh."
     assert repr(shown).splitlines()[0] == shown.note
     assert shown.note in Tags(shown._repr_html_()).text
-    assert len(repr(shown).splitlines()) == 8 + 1 + 2  # Part I, Part II, the note, the total
+    assert len(repr(shown).splitlines()) == 8 + 2  # Part I, the note, the total
     assert Path(progress_store.FILE).read_bytes() == content, "looking changes nothing"
     remember("project", "correct")
     assert kept() == {"project": {"status": "correct", "attempts": 1}}
@@ -565,7 +568,7 @@ def test_readers_never_see_half_a_file(monkeypatch):
         return replace(part, target)
 
     monkeypatch.setattr(progress_store.Path, "replace", watch)
-    for name in ("project", "softmax", "similarity"):
+    for name in ("project", "softmax", "attend"):
         remember(name, "correct")
     assert seen == [(0, 1), (1, 2), (2, 3)]
 

@@ -35,6 +35,7 @@ ALIKE = {
     "mask-form-ignored": ["mask-ignored"],
     "query-key-swapped": ["wrong-unpack-order"],
     "elementwise-product": ["key-not-transposed"],
+    "key-not-transposed/attend": ["elementwise-product"],
     "scale-by-length": ["scale-missing"],
     "output-columns-as-rows": ["weight-not-transposed"],
     "output-columns-as-rows/loop": ["head-reads-own-slice"],
@@ -149,7 +150,7 @@ ODD = [  # wrong in ways that have no name, and the stage that is suspected
     ("split_heads", "values", lambda x, h: solutions.split_heads(x, h).flip(1)),
     ("merge_heads", "values", lambda c: solutions.merge_heads(c).flip(2)),
     ("project", "values", lambda x, w, b: F.linear(x, w, 2 * b)),
-    ("similarity", "values", lambda x: (x @ x.T).abs()),
+    ("attend", "values", lambda x: solutions.attend(x).abs()),
 ]
 
 
@@ -229,9 +230,9 @@ def test_a_crash_shows_the_learners_line_and_its_shapes():
 @pytest.mark.parametrize(
     ("name", "answer", "message"),
     [
-        ("similarity", 3, "This exercise needs a function, but got int."),
-        ("similarity", nn.Identity, "This exercise needs a function, but got the class Identity."),
-        ("similarity", lambda a, b: a, "Your answer is called with 1 argument, (x), but takes "
+        ("attend", 3, "This exercise needs a function, but got int."),
+        ("attend", nn.Identity, "This exercise needs a function, but got the class Identity."),
+        ("attend", lambda a, b: a, "Your answer is called with 1 argument, (x), but takes "
                                        "(a, b)."),
         ("MultiHeadAttention", nn.Linear(2, 2), "This exercise needs the class, not a module "
                                                 "made of it: leave the parentheses off."),
@@ -244,17 +245,17 @@ def test_what_cannot_be_called_gets_one_clear_line(name, answer, message):
 
 
 def sets(x):
-    dots = x @ x.T
+    contexts = solutions.attend(x)
     torch.set_default_dtype(torch.float64)
     torch.manual_seed(1)
     torch.set_grad_enabled(False)
     torch.set_default_device("meta")
-    return dots
+    return contexts
 
 
 def test_what_an_answer_sets_is_undone():
     state = torch.random.get_rng_state()
-    assert check("similarity", sets).status == "correct"
+    assert check("attend", sets).status == "correct"
     assert torch.get_default_dtype() == torch.float32
     assert torch.is_grad_enabled()
     assert torch.ones(1).is_cpu

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 import lessons
 import pytest
+import solutions
 import torch
 from IPython.core.formatters import DisplayFormatter
 from live_cards import LiveCard
@@ -26,7 +27,7 @@ def fresh():
 
 
 def wrong(x):
-    return x @ x.T * 2
+    return solutions.attend(x) * 2
 
 
 def stopping(x):
@@ -52,38 +53,38 @@ def test_the_place_that_a_message_names_is_a_link_to_it(monkeypatch):
 
 
 def test_hints_are_those_of_the_call_and_end_with_the_solution():
-    card = LiveCard(check("similarity", wrong))
+    card = LiveCard(check("attend", wrong))
     assert card.labels() == ["Hint", "Trace my code"]
     card.press("hint")
     assert card.labels() == ["Next hint", "Trace my code"]
-    hint("similarity")  # one ladder for both
+    hint("attend")  # one ladder for both
     card.press("hint")
     assert "<strong>Hint 3 of 4</strong>" in card.shown["parts"][0]
     card.press("hint")
-    assert hint("similarity").steps() in card.shown["parts"][0]
+    assert hint("attend").steps() in card.shown["parts"][0]
     assert card.labels() == ["Trace my code", "Show the solution"]
     card.press("solution")
-    assert escape(solution("similarity").rstrip()) in card.shown["parts"][1]
+    assert escape(solution("attend").rstrip()) in card.shown["parts"][1]
 
 
 def test_what_is_offered_depends_on_what_was_found(monkeypatch):
-    found = [LiveCard(check("similarity", wrong)).labels() for _ in range(3)]
+    found = [LiveCard(check("attend", wrong)).labels() for _ in range(3)]
     assert [labels[2:] for labels in found] == [[], [], ["Show the solution"]]
-    assert LiveCard(check("similarity", ...)).labels() == ["Hint"]
-    assert LiveCard(check("similarity", lambda: 0)).labels() == [
+    assert LiveCard(check("attend", ...)).labels() == ["Hint"]
+    assert LiveCard(check("attend", lambda: 0)).labels() == [
         "Hint",
         "Show the solution",
     ]  # never called
-    assert LiveCard(check("similarity", lambda x: x @ x.T)).labels() == [
+    assert LiveCard(check("attend", solutions.attend)).labels() == [
         "Trace my code",
         "Show the solution",
     ]
     monkeypatch.setenv(hint_ladder.SOLUTIONS, "off")
-    assert LiveCard(check("similarity", lambda x: x @ x.T)).labels() == ["Trace my code"]
+    assert LiveCard(check("attend", solutions.attend)).labels() == ["Trace my code"]
 
 
 def test_a_trace_ends_where_the_answer_stops_and_says_so():
-    card = LiveCard(check("similarity", stopping))
+    card = LiveCard(check("attend", stopping))
     card.press("trace")
     (tracer,) = card.widgets
     assert isinstance(tracer, ShapeTracer)
@@ -103,7 +104,7 @@ def test_an_answer_that_fails_only_when_it_is_traced_is_told_in_place():
         if len(calls) > 1:
             raise ValueError("<b>tired</b>")
 
-    card = LiveCard(check("similarity", tired))
+    card = LiveCard(check("attend", tired))
     card.press("trace")
     assert card.widgets == ()
     assert (
@@ -116,7 +117,7 @@ def test_an_interrupted_trace_lets_the_card_answer_again(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    card = LiveCard(check("similarity", wrong))
+    card = LiveCard(check("attend", wrong))
     with monkeypatch.context() as patch:
         patch.setattr("mha_course.exercises.report.trace_answer", interrupted)
         card.press("trace")
@@ -162,7 +163,7 @@ def test_a_module_is_traced_from_its_forward_on():
 
 
 def test_text_and_html_are_those_of_a_page_without_widgets(monkeypatch):
-    formatter, shown = DisplayFormatter(), [check("similarity", wrong), predict("row-sum")]
+    formatter, shown = DisplayFormatter(), [check("attend", wrong), predict("row-sum")]
     for one in shown:
         data, _ = formatter.format(one)
         assert sorted(data)[1:] == ["text/html", "text/plain"]

@@ -157,11 +157,11 @@ def test_a_broken_file_is_laid_aside_and_odd_entries_are_asked_again():
     broken = FILE.read_bytes()
     assert review(START).due == []
     assert FILE.read_bytes() == broken
-    remember("similarity", "correct")
+    remember("attend", "correct")
     assert Path(f"{FILE}.broken").read_bytes() == broken
     assert "starts afresh" in progress().note
     assert len(review(START).due) == 5
-    for kept in ("[]", '{"exercises": {"similarity": 3}, "review": [], "predicted": 3}'):
+    for kept in ("[]", '{"exercises": {"attend": 3}, "review": [], "predicted": 3}'):
         FILE.write_text(kept)
         assert review(START).due == []
 

@@ -261,9 +261,9 @@ def over_finfo_tiny(maxima, sums, contexts):
 
 
 RIGHT = {
-    "similarity": [
-        lambda x: (x @ x.T).to_sparse(),
-        lambda *args: torch.stack([args[0] @ row for row in args[0]]),
+    "attend": [
+        lambda x: F.scaled_dot_product_attention(x, x, x).to_sparse(),
+        lambda *x: torch.stack([F.softmax(x[0] @ t / len(t) ** 0.5, 0) @ x[0] for t in x[0]]),
     ],
     "project": [lambda x, w, b: (w @ x.mT + b[:, None]).mT],
     "split_heads": [

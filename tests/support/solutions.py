@@ -13,8 +13,9 @@ from torch.nn import functional as F
 
 
 # 0 Start here
-def similarity(x):
-    return torch.einsum("sc,tc->st", x, x)
+def attend(x):
+    exponentials = torch.einsum("sc,tc->st", x, x / len(x[0]) ** 0.5).exp()
+    return exponentials @ x / exponentials.sum(dim=1, keepdim=True)
 
 
 # 1 Projection

@@ -3,52 +3,92 @@
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn.functional import normalize
 
-from mha_course.exercises.spec import Exercise, Lesson, mistake
+from mha_course.exercises.attention_steps import Steps
+from mha_course.exercises.spec import Exercise, Function, Lesson, mistake
 
 
-def similarity(x: Tensor) -> Tensor:
-    """Return the dot product of every pair of tokens, (S, C) -> (S, S)."""
-    return x @ x.T  # (S, S)
+def attend(x: Tensor) -> Tensor:
+    """Compare every token with every token, take shares and mix, (S, C) -> (S, C)."""
+    scores = x @ x.T / x.shape[-1] ** 0.5  # (S, S)
+    weights = scores.softmax(-1)  # (S, S)
+    return weights @ x  # (S, C)
+
+
+def _build_attend(s: Steps) -> Function:
+    def answer(x: Tensor) -> Tensor:
+        scores = s.scale(s.scores(x, x), x, x, 1)
+        return s.weigh(s.post(s.softmax(scores), x), x)
+
+    return answer
 
 
 EXERCISES = [
     Exercise(
-        similarity,
-        "Which two vectors make the number at row t and column s?",
-        "A table of dot products is a matrix product: rows of the left one with columns of the "
-        "right one. See step 1 of “One attention by hand”.",
-        "x (S, C) times something of shape (C, S) gives (S, S).",
+        attend,
+        "The cells above have all four steps for three tokens of two numbers. What in them holds "
+        "for these sizes only?",
+        "Four steps: compare, scale, share out, mix. The root of the width takes the place of √2. "
+        "See “One attention by hand”.",
+        "x (S, C) times x.T (C, S) gives scores (S, S). Each row of the weights (S, S) sums to 1, "
+        "and the weights times x give (S, C).",
         drawn=lambda d: (d("SC"),),
-        axes="S S",
-        done="You have compared every token with every token. Next: make one token twice as long. "
-        "Which numbers grow?",
+        axes="S C",
+        done="That is attention, and it is yours. Next: what does a token take from one that is "
+        "three times as long?",
+        steps=("scores", "scale", "softmax", "post", "weigh"),
+        build=_build_attend,
     ),
 ]
 
+
+def _identity(x: Tensor, *_: Tensor) -> Tensor:
+    return x
+
+
+ALONE = ("attend",)
 MISTAKES = [
     mistake(
-        "cosine-not-dot/similarity",
-        similarity=lambda x: normalize(x, dim=-1) @ normalize(x, dim=-1).T,
+        "elementwise-product/attend",
+        scores=lambda q, k: q * k,
+        only=ALONE,
+        written=r"(?<!\*)\*(?!\*)",
     ),
-    mistake("elementwise-product/similarity", similarity=[lambda x: x * x, lambda x: x * x.T]),
     mistake(
         "elementwise-then-summed",
-        similarity=[lambda x: (x * x).sum(1), lambda x: (x * x).sum(1, keepdim=True)],
+        scores=[lambda q, k: (q * k).sum(1), lambda q, k: (q * k).sum(1, keepdim=True)],
+        only=ALONE,
     ),
-    mistake("key-not-transposed/similarity", similarity=lambda x: x @ x),
-    mistake("key-reshaped/similarity", similarity=lambda x: x @ x.reshape(x.size(1), x.size(0))),
-    mistake("/columns-compared", similarity=lambda x: x.T @ x),
     mistake(
-        "/similarity-divided",
-        similarity=[
-            lambda x: x @ x.T / x.size(1) ** 0.5,
-            lambda x: x @ x.T / 2**0.5,
-            lambda x: (x @ x.T).softmax(-1),
-            lambda x: (x @ x.T / x.size(1) ** 0.5).softmax(-1),
-        ],
+        "key-not-transposed/attend",
+        scores=lambda q, k: q @ k,
+        only=ALONE,
+        written=r"\b(\w+) ?@ ?\1\b(?!\.)",
     ),
+    mistake("/columns-compared", scores=lambda q, k: q.mT @ k, only=ALONE),
+    mistake(
+        "/three-axes-expected",
+        scores=[lambda q, k: q @ k.transpose(1, 2), lambda q, k: q @ k.transpose(-1, -3)],
+        crashes=r"Dimension out of range|not enough values to unpack \(expected 3, got 2\)",
+        only=ALONE,
+    ),
+    mistake("size-hard-coded/attend", scale=lambda z, q, k, h: z / 2**0.5, only=ALONE),
+    mistake("weights-returned", weigh=_identity, only=ALONE),
+    mistake(
+        "scores-returned/attend",
+        {"softmax": _identity, "weigh": _identity},
+        {"scale": _identity, "softmax": _identity, "weigh": _identity},
+        only=ALONE,
+    ),
+    mistake(
+        "softmax-over-queries/attend",
+        # Scores of x with itself are symmetric, so a transpose of the weights comes to the same.
+        softmax=[lambda z: z.softmax(0), lambda z: z.exp() / z.exp().sum(1)],
+        weigh=lambda w, v: w.mT @ v,
+        only=ALONE,
+    ),
+    mistake("/context-added", weigh=lambda w, v: v + w @ v, only=ALONE),
+    mistake("key-all-axes-reversed/attend", crashes="dimensions of batch2 tensor", only=ALONE),
 ]
 
 LESSON = Lesson(0, "Start here", EXERCISES)

@@ -58,18 +58,3 @@ def shares_by_hand() -> None:
 def contexts_in_the_plane() -> None:
     """Show the contexts inside the triangle of the tokens."""
     plots.show(PlaneLab().picture(), "The contexts are dots inside the triangle of the tokens.")
-
-
-def scores_as_product() -> None:
-    """Show the scores as a product of two tables."""
-    tables = (("x", 3, 2, ("S", "C")), ("xᵀ", 2, 3, ("C", "S")), ("scores", 3, 3, ("S", "S")))
-    picture = plots.product(*(plots.Matrix(*table) for table in tables))
-    plots.show(picture, "x (3 by 2) times x transposed (2 by 3) gives scores (3 by 3).")
-
-
-def longer_b() -> None:
-    """Show the scores before and after b is made three times as long."""
-    longer = X * torch.tensor([[1.0], [3.0], [1.0]])
-    panels = {"before": X @ X.T, "b three times as long": longer @ longer.T}
-    picture = plots.heatmap_row(panels, list("abc"))
-    plots.show(picture, "The scores before and after b is made three times as long.")

@@ -66,6 +66,6 @@ export function notesOf(maps, at) {
 /** Write what stands under a small picture: its entropy, or that its rows are no distribution. */
 export function entropyText(maps, at) {
   const { entropy, sums } = maps.facts(at);
-  if (entropy !== null) return `${number(entropy)}${maps.R > 1 ? "" : " nats"}`;
+  if (entropy !== null) return `${maps.R > 1 ? "" : "entropy "}${number(entropy)}`;
   return sums && maps.areWeights ? "Σ ≠ 1" : "";
 }

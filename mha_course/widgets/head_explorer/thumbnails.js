@@ -31,7 +31,7 @@ export function markThumbs(thumbs, maps, shown) {
   for (const { at, node } of thumbs) {
     const { entropy } = maps.facts(at);
     const chosen = shown.layer === at.layer && shown.slot === at.slot;
-    const label = `${nameOf(maps, at)}${entropy === null ? "" : `, entropy ${number(entropy)} nats`}`;
+    const label = `${nameOf(maps, at)}${entropy === null ? "" : `, entropy ${number(entropy)}`}`;
     if (node.title === label && node.ariaPressed === `${chosen}`) continue; // what is written anew is laid out anew
     node.ariaPressed = chosen;
     node.tabIndex = chosen ? 0 : -1;

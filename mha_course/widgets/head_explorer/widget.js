@@ -32,7 +32,7 @@ const TALLEST = 344; // of any other table; one that is higher scrolls
 const FEW = 24; // rows of a table that is seen whole
 const AVERAGE = "#868e96";
 const ENTROPY =
-  "Entropy of a head: mean over its rows, in nats; 0 means that each row looks at one key alone.";
+  "The entropy of a head says how widely its rows spread their weight: 0 where each looks at one key only. It is a mean, in nats.";
 const KEYS = {
   "In the sentence": "arrow keys, Home and End follow a word, Page Up and Page Down choose a head.",
   "In the table":

@@ -130,7 +130,7 @@ class PlaneLab(Lab):
             }
             for i, name in enumerate(NAMES)
         ]
-        note = "Dots: the context of each token, inside the triangle of the tips."
+        note = "Dots: the context of each token."
         return arrows(
             "tokens and their contexts", drawn, reach=REACH, hull=len(drawn), dots=dots, note=note
         )
