@@ -343,6 +343,7 @@ SCORES = [
             lambda z, q, k, h: z / z.std((-2, -1), keepdim=True),
         ],
     ),
+    mistake(
         "scale-by-heads",
         scale=lambda z, q, k, h: z / math.sqrt(h),
         but=("attend", "self_attention"),
