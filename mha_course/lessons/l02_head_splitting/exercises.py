@@ -68,16 +68,16 @@ EXERCISES = [
         heads_in_a_loop,
         "You have one head as a function. What differs from head to head, and what happens to the "
         "four contexts?",
-        "Inside the loop, write the lines of `self_attention`, with the rows of one head in place "
-        "of the whole weight. `torch.cat` and W_O come after it. See “Four heads, one after the "
-        "other”.",
+        "Inside the loop, call your `self_attention` with the rows of one head in place of the "
+        "whole weight. `torch.cat` and W_O come after it. See “Four heads, one after the other”.",
         "Head h uses the rows `D * h` to `D * h + D` of w_q, w_k and w_v. Each context is (B, S, "
         "D); joined along the last axis they are (B, S, C).",
-        line="D = x.shape[-1] // num_heads\n"
+        line="from my_attention import self_attention\n"
+        "D = x.shape[-1] // num_heads\n"
         "contexts = []\n"
         "for h in range(num_heads):\n"
-        "    q, k, v = (x @ w[D * h : D * h + D].T for w in (w_q, w_k, w_v))\n"
-        "    contexts.append((q @ k.mT / D**0.5).softmax(-1) @ v)\n"
+        "    own = slice(D * h, D * h + D)\n"
+        "    contexts.append(self_attention(x, w_q[own], w_k[own], w_v[own])[0])\n"
         "return torch.cat(contexts, dim=-1) @ w_o.T  # (B, S, C)",
         drawn=lambda d: (d("BSC"), *d.matrices("CC", "CC", "CC", "CC"), d.H),
         axes="B S C",
