@@ -1,4 +1,4 @@
-"""Three whole modules as people write them, and five copies of them with one line wrong each.
+"""Two whole modules as people write them, and five copies of them with one line wrong each.
 
 Axes: B sentences, T = S tokens, C width, H heads, D = C / H.
 """
@@ -72,9 +72,10 @@ class Methods(nn.Module):
         """Map three (B, H, S, D) to the context (B, H, S, D)."""
         head_dim = q.size(-1)
         scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(head_dim)
+        hidden = torch.zeros_like(scores)
         if mask is not None:
-            scores = scores.masked_fill(~mask, -torch.inf)
-        weights = torch.softmax(scores, dim=-1)
+            hidden = hidden.masked_fill(~mask, -torch.inf)
+        weights = torch.softmax(scores + hidden, dim=-1)
         return torch.matmul(weights, v)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -84,41 +85,6 @@ class Methods(nn.Module):
         v = self.split_heads(self.v_proj(x))
         context = self.attend(q, k, v, mask)
         return self.out_proj(self.combine_heads(context))
-
-
-class Folded(nn.Module):
-    """Fold the heads into the batch, for products of three axes."""
-
-    def __init__(self, d_model: int, num_heads: int) -> None:
-        super().__init__()
-        self.num_heads = num_heads
-        self.q_proj = nn.Linear(d_model, d_model)
-        self.k_proj = nn.Linear(d_model, d_model)
-        self.v_proj = nn.Linear(d_model, d_model)
-        self.out_proj = nn.Linear(d_model, d_model)
-
-    def fold(self, x: Tensor) -> Tensor:
-        """Cut (B, S, C) into (B * H, S, D)."""
-        x = x.unflatten(-1, (self.num_heads, -1))
-        return x.transpose(1, 2).flatten(0, 1)
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Map x (B, S, C) to out (B, S, C)."""
-        batch, tokens, width = x.shape
-        q = self.fold(self.q_proj(x))
-        k = self.fold(self.k_proj(x))
-        v = self.fold(self.v_proj(x))
-        root = math.sqrt(width // self.num_heads)
-        scores = torch.bmm(q, k.transpose(1, 2)) / root
-        scores = scores.view(batch, self.num_heads, tokens, tokens)
-        hidden = torch.zeros_like(scores)
-        if mask is not None:
-            hidden = hidden.masked_fill(~mask, -torch.inf)
-        weights = (scores + hidden).softmax(dim=-1)
-        context = torch.bmm(weights.flatten(0, 1), v)
-        context = context.unflatten(0, (batch, self.num_heads))
-        merged = context.transpose(1, 2).reshape(batch, tokens, width)
-        return self.out_proj(merged)
 
 
 class Case(NamedTuple):
@@ -152,11 +118,11 @@ CASES = {
     ),
     5: Case(
         "mask-after-softmax",
-        Folded,
+        Methods,
         Edit(
-            "forward",
-            "(scores + hidden).softmax(dim=-1)",
-            "scores.softmax(dim=-1) * (hidden == 0)",
+            "attend",
+            "torch.softmax(scores + hidden, dim=-1)",
+            "torch.softmax(scores, dim=-1) * (hidden == 0)",
         ),
     ),
 }

@@ -14,7 +14,7 @@ from mha_course.exercises.catalogue import EXERCISES
 from mha_course.exercises.report import Report
 from mha_course.experiments.faulty_attention import compiled
 from mha_course.lessons.l07_multi_head_attention import exam
-from mha_course.lessons.l07_multi_head_attention.broken import CASES, Folded, Fused, Methods
+from mha_course.lessons.l07_multi_head_attention.broken import CASES, Fused, Methods
 from mha_course.lessons.l07_multi_head_attention.exercises import MultiHeadAttention, parameters
 from mha_course.masks import causal_mask
 from mha_course.mistakes import ROWS
@@ -171,7 +171,7 @@ def test_without_w_o_merge_and_split_are_told_apart():
 
 
 @pytest.mark.parametrize("mask", [None, causal_mask(5)], ids=["no mask", "causal"])
-@pytest.mark.parametrize("reference", [Fused, Methods, Folded])
+@pytest.mark.parametrize("reference", [Fused, Methods])
 def test_what_the_cases_are_copied_from_is_the_module_of_pytorch(reference, mask):
     torch.manual_seed(0)
     x = torch.randn(2, 5, 24, dtype=torch.float64)
