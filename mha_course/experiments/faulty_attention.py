@@ -1,7 +1,6 @@
 """Attention as small language models ship it, and the same with one line wrong: all of it trains.
 
-A mistake is an ``Edit`` of the source of a right class: in ``CausalAttention``, or in
-``PlainAttention``, which is self-attention in one piece.
+A mistake is an ``Edit`` of the source of a right class, here of ``CausalAttention``.
 
 Axes: B sentences, T new tokens, S all tokens so far, C width, H heads, G heads of k and v, D = C/H.
 """
@@ -111,32 +110,6 @@ class CausalAttention(nn.Module):
 
     def output(self, context: Tensor) -> Tensor:
         return self.out_proj(context.transpose(1, 2).flatten(2))  # (B, T, C)
-
-
-class PlainAttention(nn.Module):
-    """Let each token attend to all that its mask allows, in one piece."""
-
-    def __init__(self, d_model: int, num_heads: int) -> None:
-        super().__init__()
-        self.num_heads = num_heads
-        self.q_proj = nn.Linear(d_model, d_model)
-        self.k_proj = nn.Linear(d_model, d_model)
-        self.v_proj = nn.Linear(d_model, d_model)
-        self.out_proj = nn.Linear(d_model, d_model)
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Map x (B, S, C) to out (B, S, C)."""
-        B, S, C = x.shape
-        H, D = self.num_heads, C // self.num_heads
-        if mask is None:
-            mask = x.new_ones(S, S, dtype=torch.bool)
-        linears = (self.q_proj, self.k_proj, self.v_proj)
-        q, k, v = [linear(x).view(B, S, H, D).transpose(1, 2) for linear in linears]
-        scores = q @ k.transpose(-2, -1) / D**0.5
-        weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-        context = weights @ v
-        merged = context.transpose(1, 2).reshape(B, S, C)
-        return self.out_proj(merged)
 
 
 class Edit(NamedTuple):
@@ -317,20 +290,6 @@ INNOCENTS = {  # unusual, and right: a comment, which the source of a case does 
     ],
 }
 MADE = {name: [edit] for name, edit in SINGLE.items()} | INNOCENTS
-
-PLAIN = {  # the cases of PlainAttention
-    "merge-without-transpose": Edit("forward", "context.transpose(1, 2)", "context"),
-    "scale-d-model": Edit("forward", "D**0.5", "C**0.5"),
-    "softmax-over-heads": Edit("forward", "dim=-1", "dim=1"),
-    "view-without-transpose": Edit(
-        "forward", ".view(B, S, H, D).transpose(1, 2)", ".view(B, H, S, D)"
-    ),
-    "mask-after-softmax": Edit(
-        "forward",
-        "scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)",
-        "scores.softmax(dim=-1).masked_fill(~mask, 0.0)",
-    ),
-}
 
 PAIRS = (  # each of two methods, and each can be found beside the other
     ("scale-d-model", "mask-first-batch-only"),

@@ -292,12 +292,23 @@ def bias_and_heads(heads):
 
 
 # 7 Multi-head attention
+# What the lines of each step hold, and no other lines.
+STEP_OF = {
+    ".chunk(3": "the projections",
+    "return x.view(batch,": "the split",
+    "math.sqrt": "the scores",
+    "softmax(": "mask and softmax",
+    "@ v": "the weighted sum",
+    "merged =": "the merge",
+}
+
+
 def broken(case):
-    """Return what the line makes that differs from the right module's."""
-    source, broken = faulty_attention.PLAIN[CASES[case]].of(faulty_attention.PlainAttention)
+    """Return the step of the one line that differs from the right module's."""
+    source, broken = CASES[case].edit.of(CASES[case].reference)
     lines = zip(source.splitlines(), broken.splitlines(), strict=True)
     wrong = only(line for right, line in lines if line != right)
-    return wrong.split(" = ")[0].strip()
+    return only(step for text, step in STEP_OF.items() if text in wrong)
 
 
 def divide_by_d(width, _, divisor):

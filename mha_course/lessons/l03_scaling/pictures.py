@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from mha_course import example, plots
+from mha_course import plots
 from mha_course.lessons.l03_scaling import scaling
 
 
@@ -28,14 +27,6 @@ def products_of(
     return draw
 
 
-def scores_of_head_1() -> None:
-    """Show the scores of head 1 for the running example."""
-    sentence = example.load()
-    scores = sentence.mha.steps(sentence.x).scores[0, 1]
-    picture = plots.heatmap(scores, queries=sentence.tokens, keys=sentence.tokens)
-    plots.show(picture, "The scores of head 1: 15 by 15.")
-
-
 def scores_as_product() -> None:
     """Show q times k transposed as a product of two tables."""
     tables = (("q", 5, 6, ("T", "D")), ("kᵀ", 6, 7, ("D", "S")), ("scores", 5, 7, ("T", "S")))
@@ -45,20 +36,6 @@ def scores_as_product() -> None:
         "q (5 by 6) times k transposed (6 by 7) gives scores (5 by 7): row t, column s is query t "
         "times key s. Every head has a product like this of its own.",
     )
-
-
-def shares_of_one_lead() -> None:
-    """Show four scores of which one leads by 1, and their shares."""
-    row = torch.tensor([1.0, 0.0, 0.0, 0.0])
-    picture = plots.token_bars({"scores": row, "shares": row.softmax(0)}, ["a", "b", "c", "d"])
-    plots.show(picture, "A row whose largest score leads by 1, and its shares.")
-
-
-def sixteen_products() -> None:
-    """Show the products that one dot product adds up."""
-    products = torch.randn(2, 16, generator=torch.Generator().manual_seed(1)).prod(0)
-    picture = plots.bars(products, [f"q{n} k{n}" for n in range(16)], unit="product")
-    plots.show(picture, "Sixteen products of two random numbers: some are negative.")
 
 
 def stage() -> None:

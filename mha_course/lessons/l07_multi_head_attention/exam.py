@@ -15,28 +15,28 @@ from mha_course.exercises.catalogue import find_exercise
 from mha_course.exercises.inputs import OTHER_SIZES, H, S, tokens
 from mha_course.exercises.sandbox import run
 from mha_course.experiments.agreement import compare
-from mha_course.experiments.faulty_attention import PLAIN, PlainAttention, compiled, listing
+from mha_course.experiments.faulty_attention import compiled, listing
+from mha_course.lessons.l07_multi_head_attention.broken import CASES
 from mha_course.lessons.l07_multi_head_attention.exercises import PARAMETERS, parameters, use_module
+from mha_course.lessons.l07_multi_head_attention.exercises import MultiHeadAttention as RightModule
 from mha_course.masks import causal_mask
 from mha_course.mistakes import ROWS
 from mha_course.variants import to_torch
 
-CASES = dict(enumerate(PLAIN, start=1))
-
 
 def suspects() -> dict[str, nn.Module]:
     """Return the right module and the five cases, in float64, all with the same parameters."""
-    classes = {"right": compiled(PlainAttention)}
-    for number, mistake in CASES.items():
-        classes[f"case {number}"] = compiled(PlainAttention, PLAIN[mistake])
+    classes: dict[str, Any] = {"right": RightModule}
+    for number, case in CASES.items():
+        classes[f"case {number}"] = compiled(case.reference, case.edit)
     return {name: _with_parameters(cls, H, *parameters()) for name, cls in classes.items()}
 
 
 def show(number: int) -> None:
     """Show the source of a case, folded, and in it what is wrong, folded once more."""
-    mistake = CASES[number]
-    row = ROWS[mistake]
-    code = listing(PlainAttention, PLAIN[mistake], init=True)
+    case = CASES[number]
+    row = ROWS[case.mistake]
+    code = listing(case.reference, case.edit, init=True)
     reason = f"{row.text} Lesson {row.place}."
     plots.listings(plots.Listing(f"Case {number}", "the wrong line.", reason, code))
 
@@ -92,5 +92,10 @@ def _beside_torch(answer: Any, x: Tensor, mask: Tensor | None, heads: int, *give
 
 def _with_parameters(cls: Any, heads: int, *given: Tensor) -> Any:
     module = cls(len(given[0]), heads).double()
-    module.load_state_dict(dict(zip(PARAMETERS, given, strict=True)))
+    state = dict(zip(PARAMETERS, given, strict=True))
+    if hasattr(module, "qkv_proj"):
+        for kind in ("weight", "bias"):
+            parts = [state.pop(f"{name}_proj.{kind}") for name in "qkv"]
+            state[f"qkv_proj.{kind}"] = torch.cat(parts)
+    module.load_state_dict(state)
     return module

@@ -161,22 +161,6 @@ def _masked(mask: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     )
 
 
-def _later(ones: Tensor) -> Tensor:
-    return ones.triu(1).bool()
-
-
-def _own_and_later(ones: Tensor) -> Tensor:
-    return ones.triu().bool()
-
-
-def _past_as_ones(ones: Tensor) -> Tensor:
-    return ones.tril()
-
-
-def _later_as_ones(ones: Tensor) -> Tensor:
-    return ones.triu(1)
-
-
 def _build_fused(steps: Steps) -> Callable[..., Tensor]:
     s = Steps(**{"kernel": _attend} | vars(steps))
 
@@ -374,8 +358,14 @@ MISTAKES = [
             lambda q, k, v, causal: _attend(q, k, v, not causal),
         ],
     ),
-    mistake("mask-inverted/kernel", kernel=[_masked(_later), _masked(_own_and_later)]),
-    mistake("mask-multiplied/kernel", kernel=[_masked(_past_as_ones), _masked(_later_as_ones)]),
+    mistake(
+        "mask-inverted/kernel",
+        kernel=[
+            _masked(lambda ones: ones.triu(1).bool()),
+            _masked(lambda ones: ones.triu().bool()),
+        ],
+    ),
+    mistake("mask-multiplied/kernel", kernel=[_masked(torch.tril), _masked(lambda x: x.triu(1))]),
     mistake("/is-causal-as-mask", crashes="argument 'attn_mask'", only=("fused_mha",)),
     mistake(
         "/key-transposed-for-kernel", kernel=lambda q, k, v, causal: _attend(q, k.mT, v, causal)

@@ -5,12 +5,6 @@ from __future__ import annotations
 import torch
 
 from mha_course import example, plots
-from mha_course.plots.diagrams import STAGES
-
-
-def all_steps() -> None:
-    """Show all six steps in colour."""
-    plots.show_stage(*(name for name, _ in STAGES))
 
 
 def steps_with_parameters() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Iterable
 from typing import Self
 
 import torch
@@ -211,11 +212,10 @@ FIND = {
 }
 
 
-def show_listings() -> None:
-    """Show the source of every style, folded, each with one thing to find."""
-    plots.listings(
-        *(
-            plots.Listing(f"{name}: {about}", what, answer, source(name))
-            for name, (about, what, answer) in FIND.items()
-        )
-    )
+def show_listings(names: Iterable[str]) -> None:
+    """Show the source of some styles, folded, each with one thing to find."""
+    shown = []
+    for name in names:
+        about, what, answer = FIND[name]
+        shown.append(plots.Listing(f"{name}: {about}", what, answer, source(name)))
+    plots.listings(*shown)

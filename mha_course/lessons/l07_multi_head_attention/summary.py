@@ -1,15 +1,29 @@
-"""The page that sums up Part I, in the lesson; it can also be opened and printed by itself."""
+"""What Part I leaves: the learner's own file, and a page that sums it up and can be printed."""
 
 from __future__ import annotations
 
 import re
+from html import escape
 from pathlib import Path
 
 from IPython.display import display
 
 from mha_course import markup
+from mha_course.exercises.take_home import MODULE
 
 PAGE = Path(__file__).parents[2] / "data" / "summary.html"
+
+
+def show_my_attention() -> None:
+    """Say where all that was solved is kept, and show that file, where there is one."""
+    file = Path(f"{MODULE}.py")
+    sentence = f"What passes check is kept in {file.name}, beside the notebooks: one module."
+    page = f"<p>{sentence}</p>"
+    if file.exists():
+        code = escape(file.read_text(encoding="utf-8"))
+        style = "overflow-x:auto;padding:8px 12px;line-height:1.45"
+        page += f'<details><summary>Read it</summary><pre style="{style}">{code}</pre></details>'
+    display({"text/html": page, "text/plain": sentence}, raw=True)
 
 
 def show_summary() -> None:

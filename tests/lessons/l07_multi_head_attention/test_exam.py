@@ -1,20 +1,24 @@
 """The end of Part I: what is said of a module from memory, and what the broken modules show."""
 
 import html
+import math
 import re
 
 import pytest
 import torch
 from torch import nn
 
+from mha_course.attention import MultiHeadAttention as Course
 from mha_course.exercises import QUESTIONS
 from mha_course.exercises.catalogue import EXERCISES
 from mha_course.exercises.report import Report
-from mha_course.experiments.faulty_attention import PLAIN, PlainAttention, compiled
+from mha_course.experiments.faulty_attention import compiled
 from mha_course.lessons.l07_multi_head_attention import exam
-from mha_course.lessons.l07_multi_head_attention.exercises import MultiHeadAttention
+from mha_course.lessons.l07_multi_head_attention.broken import CASES, Fused, Methods
+from mha_course.lessons.l07_multi_head_attention.exercises import MultiHeadAttention, parameters
 from mha_course.masks import causal_mask
 from mha_course.mistakes import ROWS
+from mha_course.variants import to_torch
 
 WITHOUT = "its outputs are the same without a mask."
 MASKED = "With a causal mask they are "
@@ -77,19 +81,22 @@ def test_a_right_module_can_be_written_from_memory(right):
 
 
 def test_a_module_that_pytorch_agrees_with_passes_whatever_else_check_asks_for():
-    report = exam.judge(compiled(PlainAttention))
+    report = exam.judge(Methods)
     assert report.status == "correct"
     assert "The exercise above asks for more: A row that sees nothing is NaN." in report.message
     assert report.picture == ""
 
 
-@pytest.mark.parametrize("mistake", PLAIN)
-def test_a_mistake_is_named_and_what_agrees_is_said(mistake):
-    report = exam.judge(compiled(PlainAttention, PLAIN[mistake]))
-    assert (report.status, report.mistake) == ("wrong", mistake)
-    assert (WITHOUT in report.message) == (mistake == "mask-after-softmax")
+WITH_FOUR_LINEARS = [case for case in CASES.values() if case.reference is not Fused]
+
+
+@pytest.mark.parametrize("case", WITH_FOUR_LINEARS, ids=lambda case: case.mistake)
+def test_a_mistake_is_named_and_what_agrees_is_said(case):
+    report = exam.judge(compiled(case.reference, case.edit))
+    assert (report.status, report.mistake) == ("wrong", case.mistake)
+    assert (WITHOUT in report.message) == (case.mistake == "mask-after-softmax")
     assert MASKED + "different, by up to " in report.message
-    assert ROWS[mistake].title in report.message
+    assert ROWS[case.mistake].title in report.message
 
 
 @pytest.mark.parametrize(("wrong", "causal"), [(NeverMasked, "different"), (FIRST, "the same")])
@@ -131,16 +138,29 @@ def moved(module, *, heads_apart=False):
     return [row.nonzero()[:, 0].tolist() for row in moved_outputs]
 
 
-def test_the_probe_of_the_lesson_tells_the_cases_apart_in_three_groups():
+def test_the_first_probe_of_the_lesson_finds_three_of_five():
     moved_outputs = {name: moved(module) for name, module in exam.suspects().items()}
     assert moved_outputs == {
         "right": [4],
         "case 1": [1, 2, 3, 4],
         "case 2": [4],
-        "case 3": [0, 1, 2, 3, 4],
+        "case 3": [4],
         "case 4": [1, 2, 3, 4],
         "case 5": [0, 1, 2, 3, 4],
     }
+
+
+@pytest.mark.parametrize(
+    ("num_heads", "agree"),
+    [(4, ["right", "case 5"]), (1, ["right", "case 1", "case 2", "case 4", "case 5"])],
+)
+def test_the_second_probe_tells_the_other_two_apart(num_heads, agree):
+    x = torch.randn(1, 5, 24, dtype=torch.float64)
+    suspects = exam.suspects()
+    for module in suspects.values():
+        module.num_heads = num_heads
+    want = suspects["right"](x)
+    assert [name for name, module in suspects.items() if torch.allclose(module(x), want)] == agree
 
 
 def test_without_w_o_merge_and_split_are_told_apart():
@@ -150,23 +170,15 @@ def test_without_w_o_merge_and_split_are_told_apart():
     assert moved(suspects["case 4"], heads_apart=True) == [[], *4 * [heads[3]]]
 
 
-def test_one_head_hides_a_scale_by_the_width_of_all():
-    x = torch.randn(1, 5, 24, dtype=torch.float64)
-    suspects = exam.suspects()
-    assert not torch.allclose(suspects["case 2"](x), suspects["right"](x))
-    for module in suspects.values():
-        module.num_heads = 1
-    assert torch.allclose(suspects["case 2"](x), suspects["right"](x))
-
-
-def test_a_sentence_said_twice_shows_a_softmax_over_the_heads():
-    x = torch.randn(1, 5, 24, dtype=torch.float64)
-    twice, suspects = torch.cat((x, x), dim=1), exam.suspects()
-    for name in ("right", "case 3"):
-        once = suspects[name](x)
-        same = torch.allclose(suspects[name](twice)[:, :5], once)
-        assert same == (name == "right")
-    assert suspects["case 3"](x, causal_mask(5)).isnan().any()
+@pytest.mark.parametrize("mask", [None, causal_mask(5)], ids=["no mask", "causal"])
+@pytest.mark.parametrize("reference", [Fused, Methods])
+def test_what_the_cases_are_copied_from_is_the_module_of_pytorch(reference, mask):
+    torch.manual_seed(0)
+    x = torch.randn(2, 5, 24, dtype=torch.float64)
+    theirs = to_torch(exam._with_parameters(Course, 4, *parameters()))
+    want = theirs(x, x, x, attn_mask=None if mask is None else ~mask)[0]
+    module = exam._with_parameters(reference, 4, *parameters())
+    assert torch.allclose(module(x, mask), want, rtol=0, atol=1e-12)
 
 
 def shown(number, monkeypatch):
@@ -181,21 +193,20 @@ def shown(number, monkeypatch):
 @pytest.mark.parametrize("number", exam.CASES)
 def test_the_code_that_is_shown_is_what_runs(number, monkeypatch):
     code, page, above = shown(number, monkeypatch)
-    names = {"torch": torch, "nn": nn}
+    names = {"torch": torch, "nn": nn, "math": math, "F": torch.nn.functional}
     exec(code, names)
+    assert len(code.splitlines()) > 20
     suspect = exam.suspects()[f"case {number}"]
     again = names["Attention"](24, 4).double()
     again.load_state_dict(suspect.state_dict())
     x = torch.randn(1, 5, 24, dtype=torch.float64)
     assert torch.equal(again(x), suspect(x))
-    assert ROWS[exam.CASES[number]].text in page
-    assert ROWS[exam.CASES[number]].title not in above
+    assert ROWS[CASES[number].mistake].text in page
+    assert ROWS[CASES[number].mistake].title not in above
 
 
 def test_no_line_can_be_ruled_out_by_place_or_wording():
     asked = [QUESTIONS[f"broken-{number}"] for number in exam.CASES]
     assert len({tuple(question.choices) for question in asked}) == 1
-    lines = [question.right for question in asked]
-    assert len(set(lines)) == 4  # one of them is wrong twice, so that none can be ruled out
-    lessons = [int(ROWS[mistake].section[0]) for mistake in exam.CASES.values()]
+    lessons = [ROWS[case.mistake].lesson for case in CASES.values()]
     assert lessons not in (sorted(lessons), sorted(lessons)[::-1])
