@@ -183,7 +183,7 @@ def use_flash():
 
 
 VISION = {"height": 20, "width": 28, "patch": 4, "rows": 5, "columns": 7, "N": 35, "S": 36, "L": 2}
-VISION |= {"answers": 3, "colours": 4, "count": 3}
+VISION |= {"answers": 3, "colours": 4}
 
 
 def use_vision():
@@ -191,7 +191,7 @@ def use_vision():
     vision.unpatchify(vision.patchify(pictures.images, 4), 4, 7)
     model = vision.VisionTransformer(d_model=24, answers=3)
     vision.accuracy(model, pictures)
-    vision.accuracy_without(model, pictures, vision.top_patches(vision.coverage(pictures), 3))
+    vision.accuracy_without(model, pictures, vision.shape_patches(pictures))
     vision.share_on_shapes(model, pictures)
     vision.weights_by_colour(model, pictures)
     vision.PatchVotes(d_model=24, answers=3)(pictures.images)

@@ -158,24 +158,9 @@ def accuracy_without(model: VisionTransformer, pictures: shapes.Pictures, hidden
     return accuracy(model, pictures, seen[:, None, None])
 
 
-def top_patches(scores: Tensor, count: int) -> Tensor:
-    """Return which patches have the highest scores (B, N), so many of each picture, (B, N).
-
-    >>> top_patches(torch.tensor([[0.1, 0.5, 0.4]]), 2).int().tolist()
-    [[0, 1, 1]]
-    """
-    best = scores.topk(count).indices  # (B, count)
-    return torch.zeros_like(scores, dtype=torch.bool).scatter(1, best, True)  # (B, N)
-
-
-def coverage(pictures: shapes.Pictures) -> Tensor:
-    """Return the share of each patch that the left or the right shape covers, (B, N), 0 to 1."""
-    return F.avg_pool2d(pictures.shapes.float(), PATCH).flatten(1)  # (B, N)
-
-
 def shape_patches(pictures: shapes.Pictures) -> Tensor:
     """Return which patches show a part of the left or the right shape, (B, N)."""
-    return coverage(pictures) > 0  # (B, N)
+    return F.avg_pool2d(pictures.shapes.float(), PATCH).flatten(1) > 0  # (B, N)
 
 
 @torch.no_grad()

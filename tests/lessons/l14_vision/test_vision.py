@@ -56,9 +56,6 @@ def test_shape_patches_are_those_that_a_pooled_mask_says():
     pictures = drawn()
     want = F.max_pool2d(pictures.shapes[:, None].float(), vision.PATCH).flatten(1) > 0
     assert torch.equal(vision.shape_patches(pictures), want)
-    three = pictures.shapes[:, None].expand(-1, 3, -1, -1)
-    share = vision.patchify(three, vision.PATCH).float().mean(-1)
-    assert torch.allclose(vision.coverage(pictures), share)
     both = want.unflatten(1, vision.GRID)
     assert not both[:, :, 2:5].any()  # neither the gap nor the middle shape
     assert both[:, :, :2].flatten(1).any(1).all()
@@ -112,7 +109,7 @@ class Told(nn.Module):
 
 def test_hidden_patches_are_hidden_behind_a_class_token_that_stays():
     pictures = drawn(40)
-    hidden = vision.top_patches(torch.rand(40, 35, generator=torch.Generator().manual_seed(0)), 12)
+    hidden = torch.rand(40, 35, generator=torch.Generator().manual_seed(0)) < 0.3
     seen = torch.cat((torch.ones(40, 1, dtype=torch.bool), ~hidden), dim=1)
     right = pictures._replace(same=torch.ones(40, dtype=torch.long))
     assert vision.accuracy_without(Told(seen), right, hidden) == 1
