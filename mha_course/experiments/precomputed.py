@@ -19,12 +19,11 @@ class Precomputed(NamedTuple):
     difference: dict[int, list[float]]
     # R² of every run on AssociativeRecall, by what is made as thin as D = C / H.
     thin: dict[int, dict[str, list[float]]]
-    # ``head_analysis.pronoun_report`` of models trained as the one that ships.
-    starts: dict[int, dict[str, Any]]
-    one_layer: dict[int, dict[str, float]]  # ``single_layer_report`` of lesson 17's induction
+    one_layer: dict[int, dict[str, float]]  # ``induction.accuracies`` of lesson 17
     divisors: dict[int, dict[str, float]]  # the loss with each of lesson 3's divisors
     translation: dict[int, dict[str, Any]]  # ``translation.alignment_report`` of lesson 9
-    short: dict[int, dict[str, Any]]  # as starts, after as many steps as lesson 13 makes
+    # ``head_analysis.pronoun_report`` of models that made as many steps as lesson 13
+    short: dict[int, dict[str, Any]]
     vision: dict[int, dict[str, Any]]  # ``vision_start`` of lesson 14
     language: dict[int, dict[str, Any]]  # ``pronouns.report`` of lesson 15
     bug_hunt: dict[str, list[Any]]  # ``costs.measure`` of lesson 19

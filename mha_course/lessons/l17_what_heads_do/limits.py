@@ -1,0 +1,96 @@
+"""What ablation cannot tell: how far it moves a model, and what is smaller than a head.
+
+Axes: N sentences, C width, D numbers of a head, n directions of them, V words in the vocabulary.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from mha_course.datasets.grammar import PRONOUNS, Sentence, vocabulary
+from mha_course.example import MASK, encode
+from mha_course.experiments.head_analysis import Head, ablate_heads, all_heads
+from mha_course.models import MaskedWordModel
+
+
+@torch.no_grad()
+def after_attention(model: MaskedWordModel, texts: Sequence[Sentence], layer: int) -> Tensor:
+    """Return what the hidden word of each sentence is after the attention of a layer, (N, C)."""
+    ids, mask = encode([text.words for text in texts], device=model.device)
+    x = model.embed(ids)
+    for block in model.blocks[:layer]:
+        x = block(x, mask)
+    block = model.blocks[layer]
+    return (x + block.attention(block.attention_input(x), mask=mask)[0])[ids == MASK]
+
+
+def distance_moved(
+    model: MaskedWordModel, texts: Sequence[Sentence], known: Sequence[Sentence],
+    means: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Return how far each ablated head moves hidden words away from all known ones, (L·H,).
+
+    That is the mean distance, after the head's layer, to the nearest hidden word of known
+    sentences in the intact model, divided by the distance without ablation. means are those of
+    ``ablate_heads``.
+    """
+    ratios = []
+    for layer, head in all_heads(model):
+        met = after_attention(model, known, layer)
+        ablated = ablate_heads(model, [(layer, head)], means)
+        moved, intact = (
+            torch.cdist(after_attention(each, texts, layer), met).amin(1).mean()
+            for each in (ablated, model)
+        )
+        ratios.append(moved / intact)
+    return torch.stack(ratios)
+
+
+@torch.no_grad()
+def pronoun_directions(model: MaskedWordModel, layer: int, head: int) -> Tensor:
+    """Return directions in a head's values that tell it, he, she and they apart, (3, D).
+
+    They span the differences of the mean values of the nouns that each pronoun stands for.
+    """
+    block = model.blocks[layer]
+    width = model.encoder.norm.weight.numel() // block.attention.num_heads
+    words = block.attention_input(model.token_embedding.weight)
+    values = block.attention.v_proj(words)[:, width * head : width * (head + 1)]  # (V, D)
+    index = {word: number for number, word in enumerate(vocabulary())}
+    means = [
+        values[[index[noun] for noun, own in PRONOUNS.items() if own == pronoun]].mean(0)
+        for pronoun in sorted(set(PRONOUNS.values()))
+    ]
+    centred = torch.stack(means) - torch.stack(means).mean(0)  # (4, D), of rank 3
+    return torch.linalg.svd(centred, full_matrices=False).Vh[:-1]  # (3, D)
+
+
+@torch.no_grad()
+def ablate_directions(model: MaskedWordModel, head: Head, directions: Tensor) -> MaskedWordModel:
+    """Return a copy whose head no longer adds what its context has along directions (n, D)."""
+    ablated = copy.deepcopy(model)
+    layer, number = head
+    width = directions.size(1)
+    weight = ablated.blocks[layer].attention.out_proj.weight
+    own = slice(width * number, width * (number + 1))
+    weight[:, own] -= weight[:, own] @ directions.T @ directions  # orthonormal rows
+    return ablated
+
+
+def words_read_back(vectors: Tensor, count: int, generator: torch.Generator) -> float:
+    """Return how often a sum of count word vectors, of V, shows which words were added, 0 to 1.
+
+    The vectors (V, C) are centred and made of length 1; the words read are those whose vectors have
+    the largest dot products with the sum.
+    """
+    centred = vectors - vectors.mean(0)
+    units = centred / centred.norm(dim=1, keepdim=True)  # (V, C)
+    drawn = torch.rand(2000, len(units), generator=generator, device="cpu")
+    added = drawn.argsort(-1)[:, :count].to(units.device)
+    read = (units[added].sum(1) @ units.T).topk(count).indices  # (2000, count)
+    right = added.sort(-1).values == read.sort(-1).values
+    return right.all(-1).double().mean().item()
