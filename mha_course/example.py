@@ -84,6 +84,15 @@ def guess(
     return list(zip(words, best.values.tolist(), strict=True))
 
 
+def require_texts(place: str, texts: object) -> None:
+    """Require a list of sentences, or of lists of their words."""
+    rule = "texts must be a list"
+    valid = isinstance(texts, list | tuple)
+    expected = "sentences, or lists of their words"
+    fix = "[texts]" if isinstance(texts, str) else None
+    require(valid, place, rule, expected=expected, got=repr(texts)[:60], fix=fix)
+
+
 def encode(texts: Sequence[str | Sequence[str]], *, device: Device = None) -> tuple[Tensor, Tensor]:
     """Turn words into ids (B, S), padded on the right, and a mask (B, 1, 1, S), True = a real word.
 
@@ -94,11 +103,7 @@ def encode(texts: Sequence[str | Sequence[str]], *, device: Device = None) -> tu
     >>> mask[:, 0, 0].int().tolist()
     [[1, 1, 0], [1, 1, 1]]
     """
-    rule = "texts must be a list"
-    valid = isinstance(texts, list | tuple)
-    expected = "sentences, or lists of their words"
-    fix = "[texts]" if isinstance(texts, str) else None
-    require(valid, "encode", rule, expected=expected, got=repr(texts)[:60], fix=fix)
+    require_texts("encode", texts)
     index = _index()
     rows = []
     for text in texts:

@@ -70,6 +70,8 @@ CASES = {
         lambda: example.load(None),
     "encode: texts must be a list. expected sentences, or lists of their words, got 'the cat', "
     "fix: [texts]": lambda: example.encode("the cat"),
+    "AblationLab: texts must be a list. expected sentences, or lists of their words, got None":
+        lambda: widgets.AblationLab(None),
     "trace: fn must be callable. expected a function or a module, got None": lambda: trace(None),
     "ShapeTracer: it draws a trace. expected what trace(fn, …) returns, got NoneType":
         lambda: widgets.ShapeTracer(None),

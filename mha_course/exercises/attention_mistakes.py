@@ -322,6 +322,14 @@ SCORES = [
         "/scale-half-width",
         scale=[lambda z, q, k, h: z / (q.size(-1) / 2), lambda z, q, k, h: z / q.size(-1) / 2],
     ),
+    mistake(
+        "scale-by-their-spread",
+        scale=[
+            lambda z, q, k, h: z / z.std(),
+            lambda z, q, k, h: z / z.std(-1, keepdim=True),
+            lambda z, q, k, h: z / z.std((-2, -1), keepdim=True),
+        ],
+    ),
     mistake("scale-missing", scale=_identity),
     mistake("scale-inverted", scale=lambda z, q, k, h: z * math.sqrt(q.size(-1))),
     mistake(
@@ -335,14 +343,6 @@ SCORES = [
         ],
     ),
     mistake("/scale-rounded", scale=lambda z, q, k, h: z / math.isqrt(q.size(-1))),
-    mistake(
-        "scale-by-their-spread",
-        scale=[
-            lambda z, q, k, h: z / z.std(),
-            lambda z, q, k, h: z / z.std(-1, keepdim=True),
-            lambda z, q, k, h: z / z.std((-2, -1), keepdim=True),
-        ],
-    ),
     mistake(
         "scale-by-heads",
         scale=lambda z, q, k, h: z / math.sqrt(h),

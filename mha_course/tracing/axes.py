@@ -125,11 +125,19 @@ def _is_ambiguous_group(axis: Axis) -> bool:
     return whole is not None and whole.name == "H"
 
 
+def are_turned_groups(axis: Axis) -> bool:
+    """Return whether query heads were cut into groups, and the groups put last: 0 3 1 4 2 5."""
+    wholes = {factor.whole and factor.whole.name for factor in axis}
+    return wholes == {"H"} and len(axis) == 2 and axis[0].stride < axis[1].stride
+
+
 def _copy_order(axis: Axis) -> Origin | None:
     """Return whether an axis has its copies, or its pairs, side by side or all of them again."""
     copies = [factor.origin is Origin.COPIES for factor in axis]
     if len(axis) == 2 and sum(copies) == 1:
         return Origin.TILED if copies[0] else Origin.INTERLEAVED
+    if are_turned_groups(axis):
+        return Origin.TILED
     orders = {factor.origin for factor in axis} & {Origin.INTERLEAVED, Origin.TILED}
     return orders.pop() if len(orders) == 1 else None
 
@@ -543,13 +551,33 @@ class AxisNamer:
                 self.tokens.add(name)
         return first, second
 
+    def groups_differ(self, left: Axis, right: Axis) -> bool:
+        """Return whether KV heads meet query heads that do not stand as far apart as groups do."""
+        parts = [f for axis in (left, right) if len(axis) == 1 for f in axis]
+        query = next((f for f in parts if f.whole and f.whole.name == "H"), None)
+        if query is None or query.whole is None or "H_kv" not in [f.name for f in parts]:
+            return False
+        return query.name != "H_kv" and query.stride * query.size != query.whole.size
+
+    def repeated_heads(self, kv_heads: Sequence[int]) -> Axis:
+        """Return the heads of an axis that has these KV heads, or () where there is no order."""
+        heads, count = self.sizes.get("H", 0), self.extra.get("H_kv", 0)
+        if len(kv_heads) != heads or not count or heads % count:
+            return ()
+        orders = {
+            Origin.INTERLEAVED: [head * count // heads for head in range(heads)],
+            Origin.TILED: [head % count for head in range(heads)],
+        }
+        found = [order for order, numbers in orders.items() if numbers == list(kv_heads)]
+        return (Factor("H", heads, origin=found[0]),) if found else ()
+
     def unify(self, left: Axis, right: Axis, strict: bool = False) -> tuple[Axis, bool]:
         """Name an axis of two tensors, and say if they differ; strict: no width may be tokens."""
         if size_of(left) != size_of(right):
             return (right, False) if size_of(left) == 1 else (left, False)
         if size_of(left) == 1:
             return (left or right), False
-        if in_another_order(left, right):
+        if in_another_order(left, right) or self.groups_differ(left, right):
             return (right if self.label(left) == "?" else left), True
         self.align(left, right)
         one, two = (tuple(f for f in axis if f.size > 1) for axis in (left, right))
@@ -557,6 +585,8 @@ class AxisNamer:
         orders = [_copy_order(axis) for axis in (one, two)]
         if {*orders} == {Origin.INTERLEAVED, Origin.TILED}:
             return (right if a == "?" else left), True
+        if {*orders} == {Origin.TILED} and (are_turned_groups(one) or are_turned_groups(two)):
+            return (right if are_turned_groups(one) else left), False
         if a == b:
             return (right if orders[1] or len(left) < len(right) else left), False
         if b == "?" or b.isdigit():

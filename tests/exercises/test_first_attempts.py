@@ -690,7 +690,6 @@ SAID = [
     ("entropy", lambda w: -(w * w.log2()).sum(-1), "And: The logarithm is to base 2"),
     ("entropy", lambda w: (w * w.log()).sum(-1), "And: The minus sign is missing."),
     ("entropy", lambda w: -(w * w.log()).sum(), "And: The sum is not over the rows."),
-    ("project", lambda x, w, b: (x + b) @ w.T, "x @ weight.T + bias"),
     ("merge_heads", lambda c: torch.cat(c, dim=-1), "Give it the heads, one by one"),
     ("multi_head_attention", asks_the_mask, "if mask is not None"),
     ("multi_head_attention", UNSCALED_AND_NOT_TRANSPOSED, "The scores are not scaled."),

@@ -1,6 +1,7 @@
 """Every mistake is recognised, and told apart from the others and from right."""
 
 import itertools
+import re
 
 import pytest
 import solutions
@@ -9,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mha_course.exercises import check, recognise
-from mha_course.exercises.catalogue import EXERCISES, MISTAKES, NAMES
+from mha_course.exercises.catalogue import EXERCISES, MISTAKES, NAMES, mistakes_of
 from mha_course.exercises.recognise import alike, mutants, pairs
 from mha_course.exercises.sandbox import Outcome, run
 
@@ -284,3 +285,18 @@ def test_outcomes_are_compared_by_numbers_and_errors():
     assert not alike(Outcome(torch.ones(2)), Outcome(error=ValueError("no")))
     assert alike(Outcome(error=ValueError("no")), Outcome(error=ValueError("no")))
     assert not alike(Outcome(error=ValueError("no")), Outcome(error=ValueError("yes")))
+
+
+# The answers of one line with an operation in it, in the exercises from lesson 1 on.
+ONE_LINE = {
+    name: re.match(r"return (.*?)( +#.*)?$", EXERCISES[name].hints[-1]) for name in NAMES[1:]
+}
+
+
+@pytest.mark.parametrize("name", [name for name, line in ONE_LINE.items() if line])
+def test_no_message_gives_the_answer_away_before_the_hints_do(name):
+    exercise = EXERCISES[name]
+    answer = ONE_LINE[name][1]
+    known = [mistake for mistake in mistakes_of(name) if mistake.belongs_to(exercise)]
+    made = [one for one in known if one.applies(exercise) or one.crashes or one.stage]
+    assert [one.row.key for one in made if answer in one.row.text] == []

@@ -8,7 +8,16 @@ from typing import Any
 
 from torch import Tensor
 
-from mha_course.tracing.axes import Axes, Axis, AxisNamer, Origin, size_of, unique, unknown
+from mha_course.tracing.axes import (
+    Axes,
+    Axis,
+    AxisNamer,
+    Origin,
+    are_turned_groups,
+    size_of,
+    unique,
+    unknown,
+)
 from mha_course.tracing.rules import numbers, warnings
 from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo, rules
 
@@ -240,6 +249,7 @@ def _stage_of(
         result.scale = math.prod([value.scale for value in values])
         result.scale_step = max([value.scale_step for value in values])
         ask_about_tiles(call, [axis for value in values for axis in value.axes])
+        _ask_about_shared_heads(call, values)
         result.derived = [result]
         warn_of_pieces(call, values)
         return "scores"
@@ -301,10 +311,20 @@ def cell(call: OpCall) -> list[Axes]:
     return [[*before, named]]
 
 
+def _ask_about_shared_heads(call: OpCall, values: Infos) -> None:
+    """Ask about one query head that reads another KV head than that of its group."""
+    picked = {one.label: one for value in values for one in value.elements}
+    if {"H", "H_kv"} <= picked.keys():
+        query, key = picked["H"], picked["H_kv"]
+        if query.position * size_of(key.axis) // size_of(query.axis) != key.position:
+            call.warn(warnings.warn("kv-repeat-interleaved-wrongly"))
+
+
 def ask_about_tiles(call: OpCall, axes: Axes) -> None:
     """Ask about heads that were tiled where each group of queries shares one."""
     heads = [factor for axis in axes for factor in axis if factor.name == "H"]
-    if any(factor.origin is Origin.TILED for factor in heads):
+    tiled = any(factor.origin is Origin.TILED for factor in heads)
+    if tiled and not any(map(are_turned_groups, axes)):
         call.warn(warnings.warn("kv-repeat-interleaved-wrongly"))
 
 

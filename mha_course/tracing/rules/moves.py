@@ -289,8 +289,19 @@ def getitem(call: OpCall) -> list[Axes]:
         missing = call.outs[0].dim() - len(out)
         own = len(advanced) == 1 and isinstance(key, Tensor) and not is_bool(key)
         shape = call.outs[0].shape[place : place + missing]
-        out[place:place] = call.axes(key) if own else list(map(unknown, shape))
+        heads = picked_heads(call, named[place], key) if len(advanced) == 1 else ()
+        rest = call.axes(key) if own else list(map(unknown, shape))
+        out[place:place] = [heads] if heads else rest
     return [out]
+
+
+def picked_heads(call: OpCall, axis: Axis, key: Any) -> Axis:
+    """Return the query heads for which an index picks KV heads, or () if it picks others."""
+    if call.names.label(axis) != "H_kv":
+        return ()
+    if type(key) is Tensor and key.dim() == 1 and not key.is_meta:
+        key = key.tolist()
+    return call.names.repeated_heads(key) if isinstance(key, list) else ()
 
 
 def _named(
@@ -350,6 +361,8 @@ def _sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) ->
         return names.slice_of(axis, start, size)
     if step == 2 and names.is_width(axis) and 2 * size == size_of(axis):
         return names.half(axis)
+    if names.label(axis) == "H" and step > 1:
+        return (Factor("?", size, axis[0], int(step)),)
     return unknown(size)
 
 

@@ -204,6 +204,7 @@ def of_broadcast(
         (turned and both, "fold-order-mixed"),
         (turned, "broadcast-of-different-axes"),
         (len(pair) == 1 and "H" in pair, "groups-mixed"),
+        (names.groups_differ(left, right), "kv-repeat-interleaved-wrongly"),
         (names.is_width(left) and bool(pair & {"?"} or len(pair) == 1), "rope-layout-mixed"),
         (is_bias and "H" in pair and pair & names.tokens, "broadcast-of-different-axes"),
         ("H" in pair and (pair - {"H"}) & names.tokens, "never-transposed"),

@@ -11,7 +11,7 @@ from torch import Tensor
 from mha_course import plots
 from mha_course.datasets.grammar import vocabulary, words_of
 from mha_course.errors import require
-from mha_course.example import MASK, encode, trained_model
+from mha_course.example import MASK, encode, require_texts, trained_model
 from mha_course.experiments import head_analysis
 from mha_course.models import MaskedWordModel
 from mha_course.widgets.controls import Control
@@ -51,6 +51,7 @@ class AblationLab(Lab):
         ablated: Sequence[str] = (),
     ) -> None:
         self._model = trained_model()
+        require_texts("AblationLab", sentences)
         for sentence in sentences:
             hidden = words_of(sentence).count("<mask>")
             rule = "one word must be hidden"
@@ -65,8 +66,8 @@ class AblationLab(Lab):
         require(bool(heads), "AblationLab", rule, expected=expected, got=repr(layer))
         names = [f"L{layer} H{head}" for layer, head in heads]
         rule = "ablated must name heads"
-        exist = set(ablated) <= set(names)
-        require(exist, "AblationLab", rule, expected=", ".join(names), got=repr(list(ablated)))
+        exist = isinstance(ablated, list | tuple) and set(ablated) <= set(names)
+        require(exist, "AblationLab", rule, expected=", ".join(names), got=repr(ablated))
         words = names if layer is None else [f"head {head}" for _, head in heads]
         which = "L1 H0 is head 0 of layer 1; both are" if layer is None else "Heads are"
         self.hint = f"{which} counted from 0. Try one head, then pairs, then leave only one on."
