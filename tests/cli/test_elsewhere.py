@@ -15,7 +15,7 @@ from elsewhere import COLAB, STUB
 from lessons import LESSONS
 from nbclient import NotebookClient
 
-from mha_course.cli import authoring, site
+from mha_course.cli import authoring, rendering
 
 ROOT = authoring.ROOT
 OFTEN = ("00", "13", "18")  # an explorer that answers, a film, another library; the rest is weekly
@@ -45,7 +45,9 @@ def pins(path):
 
 def alone(path):
     """Return a lesson that fetches this clone, and tells at the end what it stands on."""
-    text = path.read_text(encoding="utf-8").replace(site.address_of_repository(), ROOT.as_uri())
+    text = path.read_text(encoding="utf-8").replace(
+        rendering.address_of_repository(), ROOT.as_uri()
+    )
     notebook = nbformat.reads(text, as_version=4)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(STUB + RECORD))
     notebook.cells.append(nbformat.v4.new_code_cell(TELL))
@@ -125,7 +127,7 @@ def test_binders_script_is_sound():
 
 
 def test_the_address_stands_in_badges_and_first_cells():
-    slug = site.address_of_repository().removeprefix("https://github.com/")
+    slug = rendering.address_of_repository().removeprefix("https://github.com/")
     for path in LESSONS:
         text = path.read_text(encoding="utf-8")
         assert text.count(slug) == 3, path.name
@@ -136,4 +138,4 @@ def test_the_address_stands_in_badges_and_first_cells():
         assert (
             f"https://mybinder.org/v2/gh/{slug}/main?urlpath=lab/tree/notebooks/{path.name}" in text
         )
-        assert f"]({site.address_of_pages()}{path.stem}.html)" in text
+        assert f"]({rendering.address_of_pages()}{path.stem}.html)" in text
