@@ -1,4 +1,4 @@
-// Widgets without a kernel: their state is in the page, and nobody else is told what becomes of it.
+// Widgets without a kernel: their state is in the page, and nobody else hears what becomes of it.
 
 export class Model {
   constructor(state) {
@@ -27,7 +27,9 @@ export class Model {
 /** Draw the widgets whose state stands in these places, over their static pictures; scripts have set window.widgets. */
 export function enliven(places) {
   for (const el of places) {
-    const model = new Model(el.querySelector(":scope > script").textContent);
+    const script = el.querySelector(":scope > script");
+    if (!script) continue; // it lives already
+    const model = new Model(script.textContent);
     el.replaceChildren();
     window.widgets[el.dataset.widget].render({ model, el });
   }

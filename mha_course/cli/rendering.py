@@ -1,6 +1,4 @@
-"""The one renderer of decks and of the reading site: cells become parts, and parts HTML that asks
-for nothing else.
-"""
+"""What pages are written with: outputs become parts, and parts HTML that asks for nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +24,6 @@ from pygments.lexers import PythonLexer
 
 from mha_course.cli import authoring, launch
 from mha_course.errors import ShapeError
-from mha_course.questions import Question
 from mha_course.widgets.base import DECK_VIEW
 
 _TO_LESSON = re.compile(r'href="(\d\d_\w+)\.ipynb#([^"]*)"')  # as reports have it
@@ -37,12 +34,12 @@ HEADING = re.compile(r"\A(#+) (.+?)(?:\n+|$)")
 _PRIME = '<mo lspace="0" rspace="0">&#x02032;</mo>'
 _CODE_OR_MATHS = re.compile(r"(```.*?```|`[^`]*`)|\$\$(.+?)\$\$|\$([^$]+?)\$", re.DOTALL)
 _BADGE = re.compile(r"^\[!\[.*\n?", re.MULTILINE)
-# The first cell of a lesson that is executed for a deck or for the site. What a cell sets in a
-# context variable holds for the cells after it, and for what the kernel calls later for them.
-_STYLE = """import sys
+# The first cell of a lesson that is executed for the site. What a cell sets in a context variable
+# holds for the cells after it, and for what the kernel calls later for them.
+_START = """import sys
 sys.path.insert(0, {root!r})
 from mha_course.plots import figures
-figures.style.set(figures.{style})
+figures.on_site.set(True)
 del figures"""
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -60,21 +57,17 @@ class Part:
     """A piece of a lesson: HTML of a ``kind``, and the sentence below a picture, in HTML too.
 
     The kinds are words, code, text (what was printed), picture, html (any other), live (a widget,
-    whose ``view`` says what draws it), question and answer.
+    whose ``view`` says what draws it) and question.
     """
 
     kind: str
     content: str
     caption: str = ""
     view: Mapping[str, Any] = field(default_factory=dict)
-    waits: bool = False  # on a slide, for a key
 
     @property
     def html(self) -> str:
         """The part as HTML."""
-        return f'<div class="fragment">{self._html()}</div>' if self.waits else self._html()
-
-    def _html(self) -> str:
         match self.kind:
             case "code":
                 return self.content
@@ -204,26 +197,15 @@ def picture(page: str) -> Part | None:
     return Part("picture", image, f"<p>{html.escape(root[1].text or '')}</p>")
 
 
-def question(asked: Question) -> tuple[Part, Part]:
-    """Return a question with its choices, and its answer with the reason."""
-    choices = "".join(f"<li>{html.escape(choice)}</li>" for choice in asked.choices)
-    listed = f"<ol>{choices}</ol>" if choices else ""
-    text = f'<p class="ask"><strong>Predict.</strong> {html.escape(asked.text)}</p>{listed}'
-    right = html.escape(asked.right)
-    reason = html.escape(asked.answers[asked.right])
-    answer = f"<p><strong>{right}:</strong> {reason}</p>"
-    return Part("question", text), Part("answer", answer)
-
-
 def script_of(widget: Mapping[str, Any]) -> str:
     """Return the script of a widget as one that sets what live.js draws with."""
     body = widget["esm"].replace("export default", f"(window.widgets ??= {{}}).{widget['name']} =")
     return f"(() => {{\n{body}\n}})();"
 
 
-def execute(notebook: NotebookNode, style: str) -> None:
-    """Execute a notebook in a kernel that draws in a style of plots.figures, such as SLIDE."""
-    source = _STYLE.format(root=str(launch.PACKAGE.parent), style=style)
+def execute(notebook: NotebookNode) -> None:
+    """Execute a notebook in a kernel that draws for the reading site."""
+    source = _START.format(root=str(launch.PACKAGE.parent))
     notebook.cells.insert(0, nbformat.v4.new_code_cell(source))
     authoring.execute(notebook, MHA_COURSE_PROGRESS="off", OMP_NUM_THREADS="1")
     del notebook.cells[0]

@@ -1,6 +1,7 @@
 // A page of the reading site: its colours, its contents, and widgets that wake when they come near.
 
 import { enliven } from "./live.js";
+import { prepare } from "./present.js";
 
 const root = document.documentElement;
 const NEAR = "800px"; // before a widget is in sight
@@ -67,6 +68,7 @@ button.hidden = false;
 button.addEventListener("click", change);
 DARK.addEventListener("change", paint);
 paint();
+prepare(document.querySelector(".present"), change);
 
 const contents = document.querySelector(".contents details");
 if (contents) {

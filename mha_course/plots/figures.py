@@ -1,19 +1,14 @@
-"""Figures: page and slide, the course's colours, figures that a kernel does not show, images, HTML.
-
-``style`` says whether pictures are drawn for a notebook, a slide of a deck or the reading site.
-"""
+"""Figures: the course's colours, figures that a kernel does not show, images, HTML."""
 
 from __future__ import annotations
 
 import base64
 import io
-import math
 import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import cache
 from html import escape
 from typing import Any, NamedTuple
@@ -26,29 +21,13 @@ from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import Colormap, LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from mha_course import markup
 from mha_course.colours import DARK, DARK_ON_CELL, SIGNED, SIGNED_ON_DARK, WHITE_ON_CELL
 from mha_course.errors import ShapeError
 
-
-@dataclass(frozen=True)
-class Style:
-    """What a picture is drawn for: its pixels to an inch, and the inches that it may take."""
-
-    dpi: float
-    width: float = math.inf
-    height: float = math.inf
-
-
-PAGE = Style(dpi=150)
-SLIDE_INCH = 170  # pixels of a slide for an inch of a picture: the smallest letters have 21 then
-FINE = 1.5  # pixels of a picture for one of the slide, so that it is sharp on better screens
-# Pictures are larger on slides: 1728 by 730 of a slide's 1920 by 1080 pixels are theirs.
-SLIDE = Style(dpi=FINE * SLIDE_INCH, width=1728 / SLIDE_INCH, height=730 / SLIDE_INCH)
-SITE = Style(dpi=150)  # a page of the reading site: pictures as in a notebook, widgets live
-style = ContextVar("style", default=PAGE)
+on_site = ContextVar("on_site", default=False)  # whether widgets must live without a kernel
+DPI = 150
 
 # points: all type in pictures; the smallest is 11.5 px on a page
 SMALL = 9.0
@@ -73,15 +52,9 @@ def unregistered() -> Iterator[None]:
 
 
 def new_figure(width: float, height: float, layout: str = "constrained") -> Figure:
-    """Make a figure of so many inches; on a slide it is made smaller where it would not fit."""
-    options: dict[str, Any] = {"figsize": _fit(width, height), "layout": layout}
+    """Make a figure of so many inches."""
+    options: dict[str, Any] = {"figsize": (width, height), "layout": layout}
     return Figure(**options) if _unregistered.get() else plt.figure(**options)
-
-
-def _fit(width: float, height: float) -> tuple[float, float]:
-    room = style.get()
-    scale = min(room.width / width, room.height / height, 1.0)
-    return scale * width, scale * height
 
 
 @cache
@@ -117,31 +90,20 @@ def figure_of(picture: Axes | Figure) -> Figure:
     return figure
 
 
-def _prepared(picture: Axes | Figure) -> Figure:
-    """Return the figure of a picture; on a slide in a slide's size, with letters that fit it."""
-    figure = figure_of(picture)
-    if style.get() is SLIDE:
-        figure.set_size_inches(_fit(*figure.get_size_inches()))
-        for text in figure.findobj(Text):
-            text.set(fontsize=max(SMALL, text.get_fontsize()))
-    return figure
-
-
 def _save(figure: Figure, kind: str, **options: Any) -> bytes:
     file = io.BytesIO()
     box = "tight" if figure.get_layout_engine() else None  # without one, margins are set by hand
     with warnings.catch_warnings():
         # A box stands for a letter that the font lacks.
         warnings.filterwarnings("ignore", "Glyph .* missing")
-        dpi = style.get().dpi
-        figure.savefig(file, format=kind, dpi=dpi, bbox_inches=box, facecolor="white", **options)
+        figure.savefig(file, format=kind, dpi=DPI, bbox_inches=box, facecolor="white", **options)
     plt.close(figure)
     return file.getvalue()
 
 
 def png(picture: Axes | Figure) -> bytes:
     """Return a picture as PNG for a light page, and close its figure."""
-    return _save(_prepared(picture), "png")
+    return _save(figure_of(picture), "png")
 
 
 def svg(picture: Axes | Figure) -> bytes:
@@ -152,7 +114,7 @@ def svg(picture: Axes | Figure) -> bytes:
     that of JupyterLab's theme, and which is the system's elsewhere. The image has paper of its own,
     in the page's colour, so that it can be read where the two differ.
     """
-    figure = _prepared(picture)
+    figure = figure_of(picture)
     drawn = [artist for ax in figure.axes for artist in ax.collections]  # findobj is slow
     meshes = [artist for artist in drawn if isinstance(artist, QuadMesh)]
     signed = any(mesh.get_cmap().name == "signed" for mesh in meshes)
@@ -202,7 +164,7 @@ def display_width(data: bytes) -> int:
     if data.startswith(b"<svg"):
         found = re.search(rb'width="([0-9.]+)pt"', data)
         return round(float(found[1]) / 72 * 92) if found else 0
-    return round(int.from_bytes(data[16:20], "big") / PAGE.dpi * 92)
+    return round(int.from_bytes(data[16:20], "big") / DPI * 92)
 
 
 def image_html(data: bytes, alt: str) -> str:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from mha_course.colours import DARK_ON_CELL, HATCH, INK, WHITE_ON_CELL
 from mha_course.markup import isolate_word, shorten
-from mha_course.plots.figures import SLIDE, SMALL, TEXT, TITLE, new_figure, style
+from mha_course.plots.figures import SMALL, TEXT, TITLE, new_figure
 from mha_course.plots.inputs import Names, as_array, as_named_weights
 from mha_course.plots.scales import SLANT, WEIGHTS, Scale, scale_of, stretched
 
@@ -165,9 +165,6 @@ def number_tables(
 ) -> Figure:
     """Draw tables of numbers on one scale: narrow ones side by side, others under one another.
 
-    On a slide, which is wide, all stand side by side, and cells that are too narrow for a number
-    have a colour only.
-
     Args: panels maps a title to its numbers (rows, columns); after every ``apart`` columns, such as
         those of a layer, there is a gap; unit is what stands beside the colour bar.
     """
@@ -176,25 +173,20 @@ def number_tables(
     given = [as_named_weights(place, panel, letters, rows, columns) for panel in panels.values()]
     tables = [table.numbers.round(2) + 0.0 for table in given]  # no -0.00
     scale = stretched(tables)
-    across = len(panels) if style.get() is SLIDE or len(columns) <= 5 else 1
+    across = len(panels) if len(columns) <= 5 else 1
     down = len(panels) // across
     figure = new_figure(0.62 * len(columns) * across + 2.9, (0.34 * len(rows) + 0.75) * down)
-    if style.get() is SLIDE:
-        figure.set_figheight(0.34 * len(rows) + 1.2)  # rows stay as high as letters
-    cell = (figure.get_figwidth() - 2.9) / (len(columns) * across)  # inches
     axes = figure.subplots(down, across, squeeze=False).ravel()
     ticks: dict[str, Any] = {"fontsize": SMALL, "parse_math": False}
-    rotation = 0 if cell > 0.5 else 90
     for ax, title, table in zip(axes, panels, tables, strict=True):
         mesh = _colour_cells(ax, table, scale)
         mesh.set_linewidth(0.6)
-        if cell > 0.32:
-            _write_numbers(ax, mesh, fontsize=SMALL)
-        wrapped = _title(title, cell * len(columns))
+        _write_numbers(ax, mesh, fontsize=SMALL)
+        wrapped = _title(title, 0.62 * len(columns))
         ax.set_title(wrapped, loc="left", fontsize=TITLE, fontweight="bold")
         names = rows if ax is axes[0] or across == 1 else []
         ax.set_yticks(np.arange(len(rows)) + 0.5, names, rotation=0, **ticks)
-        ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=rotation, **ticks)
+        ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=0, **ticks)
         ax.tick_params(length=0)
         for edge in range(apart, len(columns), apart) if apart else ():
             ax.axvline(edge, color="white", linewidth=6)

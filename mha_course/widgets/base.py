@@ -101,7 +101,7 @@ class CourseWidget(anywidget.AnyWidget):
     A subclass sets ``_esm`` and ``_css`` to the files beside it, and ``text`` (one sentence). It
     does what an event asks in ``_receive``, and says in ``_drawn`` what there is to draw. The
     static figure is ``static`` (HTML that needs no script and no style sheet), or what ``picture``
-    draws; on a slide and on the site a widget is live unless ``without_kernel`` returns None.
+    draws; on the site a widget is live unless ``without_kernel`` returns None.
     """
 
     text: str
@@ -177,10 +177,8 @@ class CourseWidget(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         view = {"version_major": 2, "version_minor": 1, "model_id": self.model_id}
         data: dict[str, Any] = {"text/plain": repr(self), WIDGET_VIEW: view}
-        style = plots.figures.style.get()
-        given = None if style is plots.figures.PAGE else self.without_kernel()
+        given = self.without_kernel() if plots.figures.on_site.get() else None
         if given is not None:
             data[DECK_VIEW] = standalone(self, given)
-        if given is None or style is not plots.figures.SLIDE:
-            data["text/html"] = self.static or figure_html(self.svg(), self.text)
+        data["text/html"] = self.static or figure_html(self.svg(), self.text)
         return data, {}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mha_course.errors import SentenceError, ShapeError, require
 from mha_course.markup import cut, visible
-from mha_course.plots.figures import SITE, style
+from mha_course.plots.figures import on_site
 
 INTERRUPTED = "your function was interrupted; move a control to call it again"
 COURSES = "These numbers are the course's."
@@ -43,7 +43,7 @@ class LearnerFunction:
         rule = f"{name} must be a function"
         got = type(function).__name__
         require(function is None or callable(function), place, rule, expected="a callable", got=got)
-        if style.get() is SITE and reference:  # whoever reads it there has written nothing
+        if on_site.get() and reference:  # whoever reads it there has written nothing
             function = None
         self.place = place
         self.name = name

@@ -60,10 +60,9 @@ class Panel(Lab):
         super().__init__(made)
 
     def without_kernel(self) -> dict[str, Any] | None:
-        """Return the pictures of all states; None on a slide, where their words are too small."""
+        """Return the pictures of all states, if they are few."""
         few = prod(len(control.options) for control in self._controls.values()) <= PICTURES
-        on_site = plots.figures.style.get() is plots.figures.SITE
-        return super().without_kernel() if on_site and few else None
+        return super().without_kernel() if few else None
 
     def svg(self) -> bytes:
         """Return the last picture."""

@@ -1,23 +1,25 @@
-"""Lessons executed for a browser: as decks, and as pages of the site."""
+"""Lessons executed for a browser: as pages of the site, read and presented."""
 
 import functools
 import re
 from collections import Counter
 from pathlib import Path
 
+import nbformat
 import pytest
 from browsing import MOVE
 from lessons import LESSONS, links_of_widgets, read
 
-from mha_course.cli import site, slides
+from mha_course.cli import rendering, site
 from mha_course.cli.authoring import MOVES
-from mha_course.plots import figures
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
+LEAST = 15  # pixels of letters on a slide of 1920
 TRAIN = ("13", "15", "16", "17")  # for a minute each; other lessons have widgets of the same kinds
 BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
-MEASURE = """() => [...document.querySelectorAll("main > section")].map((slide) => {
+# What of a slide is cut off, and how small its letters are, in pixels of a slide 1920 wide.
+MEASURE = """() => [...document.querySelectorAll(".stage > main > section")].map((slide) => {
   const content = slide.querySelector(".content"), stage = content.getBoundingClientRect();
   const cut = (part) => part.scrollWidth > part.clientWidth + 1
     || part.scrollHeight > part.clientHeight + 1;
@@ -30,22 +32,15 @@ MEASURE = """() => [...document.querySelectorAll("main > section")].map((slide) 
     const { data, parentElement: part } = texts.currentNode;
     range.selectNode(texts.currentNode);
     // Indices in mathematics are as small as their font has them; what is only read aloud, as
-    // small as can be.
+    // small as can be; choices unfold.
     if (!data.trim() || !range.getBoundingClientRect().width) continue;
-    if (part.closest("script, math, option, .spoken")) continue;
+    if (part.closest("script, math, option, .spoken, .choice > div")) continue;
     least = Math.min(least, parseFloat(getComputedStyle(part).fontSize) * part.currentCSSZoom);
     out ||= outside(range.getBoundingClientRect());
   }
-  const scaleOf = (image) =>
-    image.getBoundingClientRect().width / image.naturalWidth * 1920 / innerWidth;
-  const heightOf = (image) =>
-    image.getBoundingClientRect().height / image.naturalHeight * 1920 / innerWidth;
-  const pictures = [...content.querySelectorAll("figure img")];
   return {
     name: slide.ariaLabel, cut: cut(content) || [...content.querySelectorAll("pre")].some(cut),
-      out, least,
-    pictures: pictures.map((image) => Math.min(scaleOf(image), heightOf(image))),
-      empty: !content.children.length,
+      out, least, empty: !content.children.length,
   };
 })"""
 # Keeps what a widget draws and writes, but for its controls, which show their own values.
@@ -113,48 +108,67 @@ def check_access(page):
 
 
 @pytest.fixture(scope="module")
-def executed():
-    """Execute a lesson for its deck when it is first asked for."""
-    return functools.cache(slides.executed)
+def page_of(tmp_path_factory):
+    """Write the page of a lesson, executed, when it is first asked for, and return its path."""
+    folder = tmp_path_factory.mktemp("site")
+
+    @functools.cache
+    def write(path):
+        lesson = site.read_lessons([path.name[:2]], solutions=True)
+        site.write(lesson, folder, "https://example.org/course/")
+        return folder / f"{path.stem}.html"
+
+    return write
 
 
 @pytest.fixture
-def open_deck(offline_page, executed, tmp_path):
-    """Open a deck with its solutions on a projector."""
+def open_deck(offline_page, page_of):
+    """Open a lesson with its solutions on a projector."""
 
     def open_page(path, **options):
-        file = tmp_path / f"{path.stem}.html"
-        file.write_text(slides.deck(executed(path), path.stem, solutions=True), encoding="utf-8")
         projector = {"width": 1920, "height": 1080, "reduced_motion": "reduce"}
-        page = offline_page(file, **(projector | options))
+        page = offline_page(page_of(path), **(projector | options))
+        page.keyboard.press("p")
         page.wait_for_selector("html[data-ready]")
+        page.wait_for_timeout(300)  # until widgets have their size
         return page
 
     return open_page
+
+
+def go(page, selector):
+    """Go to the slide that has this, and return its number and the slide."""
+    place = page.evaluate(
+        "(one) => [...document.querySelectorAll('.stage > main > section')]"
+        ".findIndex((slide) => slide.querySelector(one)) + 1",
+        selector,
+    )
+    page.evaluate(f"location.hash = '#slide-{place}'")
+    page.wait_for_function(f"document.querySelector('footer output').value.startsWith('{place} ')")
+    return place, page.locator("section.current")
+
+
+def at(page):
+    return int(page.evaluate("location.hash").removeprefix("#slide-"))
 
 
 @pytest.mark.parametrize("path", **BY_NAME)
 def test_slides_can_be_read_in_a_room_hold_their_content_and_ask_for_nothing(path, open_deck):
     page = open_deck(path)
     found = page.evaluate(MEASURE)
-    assert 10 < len(found) == page.evaluate("slides.length")  # a section of a widget is no slide
+    assert len(found) > 10
     wrong = [slide["name"] for slide in found if slide["cut"] or slide["out"] or slide["empty"]]
     assert wrong == []
-    assert [(slide["name"], slide["least"]) for slide in found if slide["least"] < 19.9] == []
-    letters = figures.SMALL / 72 * figures.SLIDE_INCH * figures.FINE  # pixels of the smallest
-    smallest = {slide["name"]: letters * min(slide["pictures"], default=1) for slide in found}
-    assert {name: size for name, size in smallest.items() if size < 19.4} == {}
-    assert any(slide["pictures"] for slide in found)
+    assert [(slide["name"], slide["least"]) for slide in found if slide["least"] < LEAST] == []
     # A picture that has no room warns.
-    assert re.findall(r"\w+Warning: [^\n]*", page.text_content("main")) == []
+    assert re.findall(r"\w+Warning: [^\n]*", page.text_content(".stage main")) == []
     assert page.complaints == []
 
 
 def test_a_sentence_that_is_typed_on_a_slide_is_answered_by_the_page(open_deck):
     page = open_deck(LESSONS[0], width=1280, height=720)
-    place = page.evaluate("slides.findIndex((one) => one.querySelector('.mha-heads input'))")
-    page.evaluate(f"show({place})")
-    explorer = page.locator("section.current .live")
+    place, slide = go(page, ".mha-heads input")
+    explorer = slide.locator(".live")
     field = explorer.locator("input")
     text = "the loud dogs that chased the grey cat were hungry , so they ate"
     field.fill(text)
@@ -162,49 +176,60 @@ def test_a_sentence_that_is_typed_on_a_slide_is_answered_by_the_page(open_deck):
     field.press("End")
     for key in ("Space", "s", "ArrowRight", "d", "Home"):
         field.press(key)
-    assert page.evaluate("at") == place
+    assert at(page) == place
     assert field.input_value() == f"{text} sd"
-    assert page.evaluate("document.documentElement.className") == ""
+    assert page.evaluate("document.documentElement.dataset.jpThemeLight") == "true"
     field.press("Escape")
     page.keyboard.press("ArrowRight")
-    assert page.evaluate("at") == place + 1
+    assert at(page) == place + 1
+    page.keyboard.press("p")  # the same widget is on the page
+    assert page.locator("article .mha-heads input").first.input_value() == f"{text} sd"
     assert page.complaints == []
 
 
 def test_widgets_are_live_on_slides(open_deck):
     page = open_deck(LESSONS[7], width=1280, height=720)
-
-    def go(widget):
-        place = page.evaluate(
-            f"slides.findIndex((one) => one.querySelector('[data-widget={widget}]'))"
-        )
-        page.evaluate(f"show({place})")
-        return place, page.locator("section.current .live")
-
-    place, explorer = go("HeadExplorer")
+    place, slide = go(page, "[data-widget=HeadExplorer]")
+    explorer = slide.locator(".live")
     explorer.get_by_role("button", name="head 2").click()
     explorer.locator(".title", has_text="head 2").wait_for()
     explorer.get_by_role("button", name="dogs").click()
     explorer.locator(".readout", has_text="head 2: dogs looks at loud ").wait_for()
     page.keyboard.press("ArrowRight")
     explorer.locator(".readout", has_text="head 2: was looks at ").wait_for()
-    assert page.evaluate("at") == place
+    assert at(page) == place
     page.keyboard.press("PageDown")
-    assert page.evaluate("at") == place + 1
-    place, scene = go("AttentionScene")
+    assert at(page) == place + 1
+    place, slide = go(page, "[data-widget=AttentionScene]")
+    scene = slide.locator(".live")
     scene.get_by_role("button", name="Next").click()
     scene.get_by_text("1 of 9").wait_for()
     scene.locator(".paper").press("ArrowRight")
     scene.get_by_text("2 of 9").wait_for()
-    assert page.evaluate("at") == place
+    assert at(page) == place
+
+
+def test_a_widget_is_drawn_for_a_page_in_every_cell_and_in_what_the_kernel_calls_later():
+    name = "print(figures.on_site.get())"
+    cells = [
+        f"from mha_course.plots import figures\n{name}",
+        name,
+        f"import asyncio\nasyncio.get_running_loop().call_soon(lambda: {name})\n"
+        "await asyncio.sleep(0.1)",
+        "from ipywidgets import IntSlider\nslider = IntSlider()\n"
+        f"slider.observe(lambda change: {name}, 'value')\nslider.value = 3",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    rendering.execute(notebook)
+    assert [cell.source for cell in notebook.cells] == cells
+    assert [cell.outputs[0].text for cell in notebook.cells] == ["True\n"] * len(cells)
 
 
 @pytest.mark.parametrize(
     "path", [path for path in LESSONS if path.name[:2] not in TRAIN], ids=lambda path: path.stem
 )
-def test_widgets_answer_on_a_page(path, tmp_path, offline_page):
-    site.build([path.name[:2]], tmp_path, "https://example.org/course/")
-    file = tmp_path / f"{path.stem}.html"
+def test_widgets_answer_on_a_page(path, page_of, offline_page):
+    file = page_of(path)
     assert file.stat().st_size < (1_500_000 if path.name.startswith("00") else 2_500_000)
     page = offline_page(file)
     places = page.locator(".live")
@@ -231,5 +256,5 @@ def test_widgets_answer_on_a_page(path, tmp_path, offline_page):
             assert place.evaluate(CHANGES), (living[number], number)
     assert page.complaints == []
     if path.name[:2] in ("00", "03", "07"):
-        check_access(offline_page(tmp_path / "index.html"))
+        check_access(offline_page(file.with_name("index.html")))
         check_access(page)

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from lessons import LESSONS, links_of_widgets, read
 
-from mha_course.cli import launch, site
+from mha_course.cli import launch, pages, site
 from mha_course.exercises import catalogue
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,23 +43,23 @@ def saved(tmp_path_factory):
 
 
 def test_every_link_within_the_site_arrives(saved):
-    pages = {path.name: Tags(path.read_text()) for path in saved.glob("*.html")}
+    written = {path.name: Tags(path.read_text()) for path in saved.glob("*.html")}
     others = ["index.html", "summary.html"]
-    assert sorted(pages) == [*(f"{path.stem}.html" for path in LESSONS), *others]
-    anchors = {name: {attrs.get("id") for _, attrs in page.found} for name, page in pages.items()}
-    for name, page in pages.items():
+    assert sorted(written) == [*(f"{path.stem}.html" for path in LESSONS), *others]
+    anchors = {name: {attrs.get("id") for _, attrs in page.found} for name, page in written.items()}
+    for name, page in written.items():
         links = [link for link in page.of("a", "href") if "://" not in link]
         for link in links:
             file, _, anchor = link.partition("#")
-            assert (file or name) in pages, (name, link)
+            assert (file or name) in written, (name, link)
             assert not anchor or anchor in anchors[file or name], (name, link)
         ids = [attrs["id"] for _, attrs in page.found if "id" in attrs]
         assert len(ids) == len(set(ids)), name
     order = [f"{path.stem}.html" for path in LESSONS]
     for before, after in pairwise(order):
-        rel = {attrs["rel"]: attrs["href"] for _, attrs in pages[before].found if "rel" in attrs}
+        rel = {attrs["rel"]: attrs["href"] for _, attrs in written[before].found if "rel" in attrs}
         assert rel["next"] == after
-        assert after in pages["index.html"].of("a", "href")
+        assert after in written["index.html"].of("a", "href")
 
 
 @pytest.mark.parametrize("path", **BY_NAME)
@@ -94,15 +94,16 @@ def test_previews_and_search_engines_find_what_they_need(saved):
 
 @pytest.mark.parametrize("path", **BY_NAME)
 def test_questions_and_exercises_are_all_there(path, saved):
-    page = site.read(read(path), path.stem)
+    page = pages.read(read(path), path.stem)
     sources = [cell.source for cell in read(path).cells]
     asked = [catalogue.QUESTIONS[s.split('"')[1]] for s in sources if s.startswith("predict(")]
-    blocks = [block for block in page.blocks if block.startswith('<div class="question">')]
+    written = [block.html for block in page.blocks]
+    blocks = [block for block in written if block.startswith('<div class="question">')]
     assert len(blocks) == len(asked)
     for block, question in zip(blocks, asked, strict=True):
         assert block.count("<details") == max(len(question.choices), 1)
         assert block.count("✔ Right.") == bool(question.choices)
-    exercises = [block for block in page.blocks if block.startswith('<aside class="exercise">')]
+    exercises = [block for block in written if block.startswith('<aside class="exercise">')]
     assert len(exercises) == sum(source.startswith("check(") for source in sources)
     assert all(block.count("<details") == 4 and "colab" in block for block in exercises)
     text = (saved / f"{path.stem}.html").read_text()

@@ -1,5 +1,5 @@
-"""Decks: every lesson builds, asks for nothing, fits its slides, moves by keys, and keeps its
-solutions.
+"""A lesson as slides: every lesson builds, moves by keys and fingers, goes back to its page, and
+keeps its solutions.
 """
 
 import copy
@@ -14,13 +14,21 @@ import pytest
 from lessons import LESSONS, read
 
 from mha_course import exercises
-from mha_course.cli import authoring, rendering, slides
+from mha_course.cli import authoring, pages, rendering, slides
 from mha_course.errors import ShapeError
 from mha_course.exercises import catalogue, hint_ladder
 
 ROOT = Path(__file__).resolve().parents[2]
 BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
 FORMULA = re.compile(r"\$\$.+?\$\$|\$[^$]+?\$", re.DOTALL)
+PROJECTOR = {"width": 1920, "height": 1080, "reduced_motion": "reduce"}
+PHONE = {"width": 390, "height": 844, "has_touch": True, "is_mobile": True}
+SWIPE = """([x, y, to]) => {
+  const target = document.elementFromPoint(x, y);
+  const touch = { pointerType: "touch", bubbles: true, clientY: y };
+  target.dispatchEvent(new PointerEvent("pointerdown", { ...touch, clientX: x }));
+  target.dispatchEvent(new PointerEvent("pointerup", { ...touch, clientX: to }));
+}"""
 
 
 def plain(page):
@@ -35,7 +43,8 @@ def deck(tmp_path_factory):
     @functools.cache
     def build(name, solutions=False):
         place = folder / ("with solutions" if solutions else "without")
-        return slides.build([name[:2]], solutions=solutions, saved=True, folder=place)[0]
+        slides.build([name[:2]], solutions=solutions, saved=True, folder=place)
+        return place / f"{name}.html"
 
     return build
 
@@ -45,12 +54,30 @@ def open_deck(offline_page, deck):
     """Open a deck of saved outputs on a projector."""
 
     def open_page(name, **options):
-        projector = {"width": 1920, "height": 1080, "reduced_motion": "reduce"}
-        page = offline_page(deck(name), **(projector | options))
+        page = offline_page(deck(name), **(PROJECTOR | options))
         page.wait_for_selector("html[data-ready]")
         return page
 
     return open_page
+
+
+def number_of(page):
+    """Return the number of the slide that is shown, which the address has too."""
+    shown = page.evaluate(
+        "[...document.querySelectorAll('.stage > main > section')].findIndex((one) => !one.inert)"
+    )
+    assert page.evaluate("location.hash") == f"#slide-{shown + 1}"
+    assert page.locator(".stage > main > section.current").count() == 1
+    return shown + 1
+
+
+def go(page, heading):
+    """Go to the first slide whose heading begins so, and return it."""
+    headings = page.locator(".stage > main > section > h2").all_text_contents()
+    place = next(n for n, words in enumerate(headings, start=1) if words.startswith(heading))
+    page.evaluate(f"location.hash = '#slide-{place}'")
+    page.wait_for_function(f"document.querySelector('footer output').value.startsWith('{place} ')")
+    return page.locator("section.current")
 
 
 def test_every_lesson_becomes_a_deck_and_the_index_lists_it(tmp_path, monkeypatch, capsys):
@@ -58,7 +85,7 @@ def test_every_lesson_becomes_a_deck_and_the_index_lists_it(tmp_path, monkeypatc
     assert slides.main(["--saved"]) == 0
     assert str(tmp_path / "index.html") in capsys.readouterr().out
     names = sorted(path.stem for path in tmp_path.iterdir())
-    assert names == [*(path.stem for path in LESSONS), "index"]
+    assert names == [*(path.stem for path in LESSONS), "index", "summary"]
     index = (tmp_path / "index.html").read_text()
     for path in LESSONS:
         title = re.match(r"# (.+)", read(path).cells[0].source)[1]
@@ -68,7 +95,7 @@ def test_every_lesson_becomes_a_deck_and_the_index_lists_it(tmp_path, monkeypatc
 @pytest.mark.parametrize("path", **BY_NAME)
 def test_every_formula_becomes_mathml(path, deck):
     page = deck(path.stem).read_text()
-    body = page[page.index("<main>") : page.index("<script>")]
+    body = page[page.index("<main") : page.rindex("<script>")]
     assert "\\" not in plain("".join(re.findall("<math.*?</math>", body, re.DOTALL)))
     assert not FORMULA.search(plain(re.sub("(?s)<pre.*?</pre>|<code.*?</code>", "", body)))
     assert "\ue000" not in page
@@ -93,61 +120,95 @@ def test_solutions_are_there_for_whoever_asks(path, deck):
 
 @pytest.mark.parametrize("path", **BY_NAME)
 def test_no_slide_has_two_pictures(path):
-    for slide in slides.slides(read(path), path.stem):
-        assert sum(part.kind in ("picture", "live") for part in slide.parts) <= 1, slide.heading
+    for slide in pages.read(read(path), path.stem).slides:
+        assert sum(kind in ("picture", "live") for kind in slide.kinds) <= 1, slide.heading
 
 
 def test_keys_move(open_deck):
     page = open_deck("00_start_here")
-    count = page.locator("main > section").count()
-
-    def at():
-        assert page.locator("main > section.current").count() == 1
-        return int(page.evaluate("location.hash.slice(1)"))
-
-    assert at() == 1
+    count = page.locator(".stage > main > section").count()
+    assert number_of(page) == 1
     keys = {"ArrowRight": 2, "PageDown": 3, "ArrowLeft": 2, " ": 3, "PageUp": 2, "End": count}
     for key, place in keys.items():
         page.keyboard.press(key)
-        assert at() == place, key
+        assert number_of(page) == place, key
     page.keyboard.press("ArrowRight")
-    assert at() == count
+    assert number_of(page) == count
     page.reload()
     page.wait_for_selector("html[data-ready]")
-    assert at() == count
-    page.keyboard.press("Home")
-    page.keyboard.press("d")
-    assert page.evaluate("document.documentElement.className") == "dark"
+    assert number_of(page) == count
+    page.keyboard.press("g")
+    page.keyboard.type("5")
+    page.keyboard.press("Enter")
+    page.wait_for_function("location.hash === '#slide-5'")
+    assert number_of(page) == 5
+    page.keyboard.press("b")
+    assert page.locator(".stage.black").count() == 1
+    page.keyboard.press("ArrowRight")  # only ends the darkness
+    assert page.locator(".stage.black").count() == 0
+    assert number_of(page) == 5
+
+
+def test_the_overview_leads_to_any_slide(open_deck):
+    page = open_deck("00_start_here")
+    page.keyboard.press("Escape")
+    boxes = page.locator(".stage > main > section").evaluate_all(
+        "all => all.map((one) => one.getBoundingClientRect().width)"
+    )
+    assert min(boxes) == max(boxes) < 400
+    page.locator(".stage > main > section").nth(6).click()
+    assert number_of(page) == 7
+    page.keyboard.press("o")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    assert number_of(page) == 6
+
+
+def test_p_presents_what_is_read_and_gives_the_page_back(offline_page, deck, tmp_path):
+    file = tmp_path / "page.html"
+    file.write_text(deck("03_scaling").read_text().replace(" data-presented", ""))
+    page = offline_page(file, width=1280)
+    written = page.locator("article").inner_html()
+    assert page.locator(".stage").count() == 0
+    block = page.locator("article [data-slide='4']").first
+    block.scroll_into_view_if_needed()
+    heading = page.evaluate("JSON.parse(document.getElementById('talk').textContent)[4].heading")
+    page.evaluate("document.querySelector('[data-slide=\"4\"]').scrollIntoView()")
+    page.keyboard.press("p")
+    page.wait_for_selector("html[data-ready]")
+    assert page.locator("section.current > h2").inner_html() == heading
+    assert not page.locator("article").is_visible()
+    page.keyboard.press("p")
+    assert page.locator("article").inner_html() == written
+    assert block.is_visible()
+    assert page.complaints == []
 
 
 def test_a_question_shows_its_choices_and_keeps_its_answer_and_what_follows(open_deck):
     page = open_deck("00_start_here")
-    place = page.evaluate("slides.findIndex((slide) => slide.querySelector('.question'))")
-    page.evaluate(f"show({place})")
-    slide = page.locator("section.current")
+    slide = go(page, "Rows look")
+    place = number_of(page)
+    answer = slide.locator(".choice.right > div")
+    choices = slide.locator("summary").all_inner_texts()
+    assert choices == ["15", "1", "It depends on the sentence"]
     assert not slide.locator("pre").is_visible()
-    assert slide.locator("li").all_inner_texts() == ["15", "1", "It depends on the sentence"]
-    assert not slide.locator(".answer").is_visible()
+    assert not answer.is_visible()
     page.keyboard.press(" ")
-    answer = slide.locator(".answer").inner_text()
-    assert answer.startswith("1: The weights of a row are shares of one whole")
-    assert slide.locator(".answer").is_visible()
+    assert "The weights of a row are shares of one whole" in answer.inner_text()
     assert not slide.locator("pre").is_visible()
     page.keyboard.press(" ")
     assert slide.locator("pre").is_visible()
-    assert page.evaluate("at") == place
+    assert number_of(page) == place
     page.keyboard.press("ArrowLeft")
     assert not slide.locator("pre").is_visible()
     page.keyboard.press("ArrowLeft")
-    assert not slide.locator(".answer").is_visible()
+    assert not answer.is_visible()
 
 
-def test_the_speaker_sees_notes_minutes_and_what_comes_next(open_deck):
+def test_the_speaker_sees_notes_minutes_and_both_slides(open_deck):
     page = open_deck("04_softmax", color_scheme="light")
-    place = page.evaluate(
-        "slides.findIndex((slide) => slide.textContent.startsWith('A causal mask'))"
-    )
-    page.evaluate(f"show({place + 1}, true)")
+    go(page, "A causal mask")
+    page.keyboard.press("PageDown")
     with page.expect_popup() as popup:
         page.keyboard.press("s")
     window = popup.value
@@ -160,45 +221,58 @@ def test_the_speaker_sees_notes_minutes_and_what_comes_next(open_deck):
     times = window.locator("#time").inner_text()
     assert f"the plan for here: {before} to {before + notes.minutes} of {whole} min" in times
     assert re.search(rf"this section: 0:0\d of {notes.minutes} min", times)
-    following = page.evaluate("slides[at + 1].ariaLabel")
-    assert window.locator("#next > p").inner_text() == f"Next: {following}"
-    picture = window.locator("#next main > section")
-    assert picture.get_attribute("aria-label") == following
-    assert picture.bounding_box()["width"] == pytest.approx(600, abs=1)
-    paper = "getComputedStyle(document.body).backgroundColor"
-    assert window.evaluate(paper) == "rgb(255, 255, 255)"
+    labels = page.locator(".stage > main > section").evaluate_all(
+        "all => all.map((one) => one.ariaLabel)"
+    )
+    at = number_of(page)
+    assert window.locator(".stage > p").all_inner_texts() == labels[at - 1 : at + 1]
+    widths = window.locator(".stage > main > section").evaluate_all(
+        "all => all.map((one) => one.getBoundingClientRect().width)"
+    )
+    assert widths[0] > widths[1] > 400
     window.keyboard.press("d")
-    window.locator("html.dark").wait_for()
-    assert window.evaluate(paper) == "rgb(18, 22, 28)"
+    window.locator("html[data-jp-theme-light=false]").wait_for()
     window.keyboard.press("ArrowRight")
-    assert page.evaluate("at") == place + 2
-    assert window.locator("#notes h2").inner_text() == following
-    assert not page.locator(".notes").first.is_visible()
+    assert number_of(page) == at + 1
+    assert window.locator("#now > p").inner_text() == labels[at]
 
 
 def test_only_the_current_slide_is_exposed(open_deck):
     page = open_deck("01_projection")
     page.keyboard.press("ArrowRight")
-    exposed = page.evaluate("slides.map((slide) => !slide.inert && slide.ariaHidden !== 'true')")
-    assert [place for place, state in enumerate(exposed) if state] == [1]
-    assert page.evaluate("slides.every((slide) => slide.inert === (slide.ariaHidden === 'true'))")
+    assert number_of(page) == 2
+    hidden = page.locator(".stage > main > section[aria-hidden=true]")
+    assert hidden.count() == page.locator(".stage > main > section").count() - 1
     label = page.locator("section.current").get_attribute("aria-label")
     assert re.match(r"Slide 2 of \d+: Each arrow makes a query and a key", label)
-    assert page.evaluate("document.activeElement === slides[1]")
+    assert page.locator("section.current").evaluate("one => one === document.activeElement")
 
 
-def test_themes_motion_and_print(open_deck):
+def test_each_slide_is_printed_on_a_page_of_its_own(open_deck):
     page = open_deck("05_weighted_sum", color_scheme="dark")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 28)"
-    image = "getComputedStyle(document.querySelector('figure img'))"
-    assert page.evaluate(f"{image}.backgroundColor") == "rgb(255, 255, 255)"
-    assert page.evaluate("getComputedStyle(slides[0]).animationName") == "none"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(17, 17, 17)"
     printed = page.pdf(prefer_css_page_size=True, print_background=True)
-    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == page.locator("main > section").count()
-    moving = open_deck("05_weighted_sum", reduced_motion="no-preference")
-    assert moving.evaluate("getComputedStyle(slides[0]).animationName") == "appear"
-    paper = "getComputedStyle(document.body).backgroundColor"
-    assert moving.evaluate(paper) == "rgb(255, 255, 255)"
+    slides = page.locator(".stage > main > section").count()
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == slides
+    assert b"/MediaBox [0 0 1440 810]" in printed
+
+
+def test_a_phone_shows_a_slide_as_a_column_and_turns_by_swipe_and_tap(open_deck):
+    page = open_deck("00_start_here", **PHONE)
+    assert page.evaluate("innerWidth") == 390
+    box = page.locator("section.current > h2").bounding_box()
+    assert 0 <= box["x"] < box["x"] + box["width"] <= 390
+    size = page.locator("section.current .lead").evaluate("one => getComputedStyle(one).fontSize")
+    assert float(size.removesuffix("px")) >= 16
+    for start, end, place in ((300, 100, 2), (100, 300, 1), (380, 380, 2), (5, 5, 1)):
+        page.evaluate(SWIPE, [start, 800, end])
+        assert number_of(page) == place
+    page.set_viewport_size({"width": 1024, "height": 768})  # a tablet: whole slides
+    page.wait_for_selector(".stage:not(.column)")
+    page.wait_for_selector("html[data-ready]")
+    box = page.locator("section.current").bounding_box()
+    assert box["width"] == pytest.approx(1024, abs=1)
+    assert page.evaluate("innerWidth") == 1024
 
 
 @pytest.mark.parametrize(
@@ -219,11 +293,11 @@ def test_a_missing_or_unknown_type_is_one_clear_message(metadata, message):
     notebook = copy.deepcopy(read(LESSONS[0]))
     notebook.cells[1].metadata = nbformat.from_dict(metadata)
     with pytest.raises(ShapeError) as error:
-        slides.slides(notebook, "00_start_here")
+        pages.read(notebook, "00_start_here")
     assert str(error.value) == f"slides: 00_start_here, cell see: {message}"
     del notebook.cells[1].metadata["slideshow"]
     with pytest.raises(ShapeError, match=r"cell see: slide_type is missing or unknown.* got None"):
-        slides.slides(notebook, "00_start_here")
+        pages.read(notebook, "00_start_here")
 
 
 @pytest.mark.parametrize(
@@ -265,19 +339,25 @@ def test_kinds_of_cells_become_what_they_say():
             cell("slide", "## Last\n\nOne sentence. Another.", minutes=1, notes="End."),
         ]
     )
-    found = slides.slides(notebook, "01_title")
+    page = pages.read(notebook, "01_title")
+    found = page.slides
     assert [slide.heading for slide in found] == ["1 · Title", "Parts say something", "Last"]
     assert [slide.minutes for slide in found] == [2, 3, 1]
-    assert [plain("".join(part.html for part in slide.parts)).split() for slide in found] == [
-        ["words"],
-        ["second", "third"],
-        ["One", "sentence."],
+    texts = {(mark, slide): [] for mark in ("data-slide", "data-notes") for slide in found}
+    for block in page.blocks:
+        if block.slide:
+            texts[block.marks[0], block.slide].append(plain(block.html).strip())
+    shown = [texts["data-slide", slide] for slide in found]
+    assert shown == [["words"], ["second", "third"], ["One sentence."]]
+    assert [texts["data-notes", slide] for slide in found] == [
+        [],
+        ["prose", "for the lecturer", "Words are for the notes."],
+        ["One sentence. Another."],
     ]
-    assert [part.waits for part in found[1].parts] == [False, True]
-    assert 'class="fragment"' in found[1].parts[1].html
-    assert found[1].prose == ["prose", "for the lecturer", "Words are for the notes."]
-    assert "<em>hello</em>" in found[0].notes[1]
-    assert "nobody" not in str(found)
+    waiting = [plain(block.html).strip() for block in page.blocks if "data-waits" in block.marks]
+    assert waiting == ["third"]
+    assert "<em>hello</em>" in found[0].notes
+    assert [plain(block.html).strip() for block in page.blocks if block.slide is None][-1] == "Last"
 
 
 SWITCHES = {

@@ -12,7 +12,7 @@ import pytest
 from lessons import LESSONS, code_cells, prose, read
 
 from mha_course import exercises
-from mha_course.cli import authoring, slides
+from mha_course.cli import authoring, pages
 from mha_course.cli.jupyter_hooks import WIDGET_VIEW
 
 NAMES = """
@@ -55,7 +55,7 @@ def problems(notebook):
 
 
 def lecture_problems(cell):
-    if cell.metadata.get("slideshow", {}).get("slide_type") not in slides.TYPES:
+    if cell.metadata.get("slideshow", {}).get("slide_type") not in pages.TYPES:
         yield "no slide type"
     lecture = cell.metadata.get("lecture", {})
     if cell.cell_type == "markdown" and re.match(r"##? ", cell.source):

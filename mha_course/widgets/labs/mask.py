@@ -13,7 +13,6 @@ from mha_course.attention import masked_softmax
 from mha_course.errors import ShapeError, require_mask
 from mha_course.markup import isolate_word
 from mha_course.masks import additive_mask, causal_mask, combine_masks, padding_mask
-from mha_course.plots.figures import SLIDE, style
 from mha_course.plots.scales import BOOL
 from mha_course.widgets.base import answer_script
 from mha_course.widgets.controls import Control
@@ -96,8 +95,6 @@ class MaskLab(Lab):
 
     def without_kernel(self) -> dict[str, Any] | None:
         """Return the script that answers in a page, and what it computes with."""
-        if style.get() is SLIDE:  # where it has no room
-            return None
         script = answer_script("mask_answer.js", folder=HERE)
         data = {
             "scores": self._scores.tolist(),

@@ -20,7 +20,7 @@ MOST_ON_SITE = 20_000
 def are_few(controls: Iterable[Control]) -> bool:
     """Return whether all values of the controls can be listed, and make so few states."""
     sizes = [len(control.values) for control in controls]
-    most = MOST_ON_SITE if figures.style.get() is figures.SITE else MOST
+    most = MOST_ON_SITE if figures.on_site.get() else MOST
     return all(sizes) and prod(sizes) <= most
 
 

@@ -15,11 +15,11 @@ from matplotlib.patches import Circle
 
 from mha_course import plots
 from mha_course.markup import shorten
-from mha_course.plots.figures import SLIDE, SMALL, TEXT, TITLE, style
+from mha_course.plots.figures import SMALL, TEXT, TITLE
 from mha_course.plots.scales import Scale
 from mha_course.widgets.labs.panels import Panel
 
-PAGE_WIDTH = 11.0  # inches
+WIDTH = 11.0  # inches
 LETTER = 0.08  # inches of a letter in a table, at most
 LINES: dict[str, dict[str, Any]] = {
     "main": {"color": plots.BAR, "alpha": 1},
@@ -34,23 +34,19 @@ SHARES = {"bars": 1.0, "matrix": 1.5, "lines": 1.3, "arrows": 1.0, "shares": 1.7
 def figure(question: str, panels: Sequence[Panel]) -> Figure:
     """Draw panels in rows: the big ones beside each other, then the small ones."""
     small = [panel for panel in panels if panel.get("size") == "small"]
-    if style.get() is SLIDE and len(small) == 1:
-        small = []
     big = [panel for panel in panels if panel not in small]
     across = min(max(len(small), 4), 8)
     batches = [small[start : start + across] for start in range(0, len(small), across)]
     rows = [row for row in (big, *batches) if row]
     heights = [max(map(_height, row)) for row in rows]
     height = 0.4 + sum(heights)
-    width = min(style.get().width, PAGE_WIDTH)
-    flat = height * SLIDE.width / SLIDE.height if style.get() is SLIDE else 0.0  # as the slide is
-    made = plots.new_figure(max(width, flat), height)
+    made = plots.new_figure(WIDTH, height)
     made.suptitle(question, x=0.01, ha="left", fontsize=TITLE, fontweight="bold")
     if not rows:  # what the lab draws was an error from the start
         return made
     bands = made.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0]
     for band, row in zip(bands, rows, strict=True):
-        widths = _inches(row, width)
+        widths = _inches(row)
         if row in batches:
             widths += [widths[0]] * (across - len(row))
         axes = band.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
@@ -64,11 +60,11 @@ def figure(question: str, panels: Sequence[Panel]) -> Figure:
     return made
 
 
-def _inches(row: Sequence[Panel], width: float) -> list[float]:
+def _inches(row: Sequence[Panel]) -> list[float]:
     """Return the inches of each panel in a row: what it needs, or its share of the rest."""
     needs = [_ends(panel)[-1] if panel["kind"] == "table" else 0.0 for panel in row]
     shares = [SHARES[panel["kind"]] for panel in row]
-    rest = width - sum(needs)
+    rest = WIDTH - sum(needs)
     total = sum(shares) or 1.0
     return [need or rest * share / total for need, share in zip(needs, shares, strict=True)]
 
@@ -77,9 +73,7 @@ def _height(panel: Panel) -> float:
     if panel.get("size") == "small":
         return 2.0
     if panel["kind"] == "matrix":
-        # the names of columns, and the title above them
-        above = 1.4 if style.get() is SLIDE else 1.9
-        return above + 0.25 * len(panel["rows"])
+        return 1.9 + 0.25 * len(panel["rows"])  # above are the names of columns, and the title
     lines = len(panel["rows"]) if panel["kind"] == "table" else max(9, len(panel.get("names", ())))
     return 1.2 + 0.24 * lines
 
@@ -108,8 +102,7 @@ def _matrix(ax: Axes, panel: Panel) -> None:
         ax.set(xticks=[], yticks=[], ylabel="")
     if "on" in panel:
         ax.xaxis.set_label_position("bottom")
-        between = "\n" if style.get() is SLIDE else "   "  # letters are larger there
-        ax.set_xlabel(f"■ {panel['on']}{between}□ {panel['off']}", fontsize=SMALL)
+        ax.set_xlabel(f"■ {panel['on']}   □ {panel['off']}", fontsize=SMALL)
 
 
 def _lines(ax: Axes, panel: Panel) -> None:

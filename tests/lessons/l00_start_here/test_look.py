@@ -67,10 +67,10 @@ def test_the_model_travels_with_pages_without_a_kernel_alone():
     data, _ = widget._repr_mimebundle_()
     assert DECK_VIEW not in data
     assert "makeModel" not in str(data) + str(widget.get_state())
-    style = figures.style.set(figures.SLIDE)
+    token = figures.on_site.set(True)
     try:
         data, _ = widget._repr_mimebundle_()
     finally:
-        figures.style.reset(style)
+        figures.on_site.reset(token)
     assert "makeModel" in data[DECK_VIEW]["state"]
     assert len(data[DECK_VIEW]["state"]) < 260_000

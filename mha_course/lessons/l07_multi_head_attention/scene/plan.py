@@ -16,7 +16,6 @@ from matplotlib.path import Path
 
 from mha_course.colours import STREAMS
 from mha_course.markup import isolate_word
-from mha_course.plots.figures import SLIDE, style
 
 WIDTH = 972
 LEFT = 76  # of x, behind the words
@@ -42,12 +41,8 @@ class Sizes(NamedTuple):
     bar: int  # of the bars that show what a number is made of, from the lowest to the highest
 
 
-ON_PAGE = Sizes(
+SIZES = Sizes(
     height=495, top=205, side=165, keys=BANDS, values=98, v_path=34, residual_path=8, bar=32
-)
-# A slide is flat: words are as large as on a page, and all else is lower.
-ON_SLIDE = Sizes(
-    height=422, top=128, side=164, keys=48, values=80, v_path=32, residual_path=8, bar=30
 )
 
 
@@ -76,7 +71,7 @@ class ScenePlan:
         masked: bool,
         yours: Collection[str] = (),
     ) -> None:
-        self.sizes = ON_SLIDE if style.get() is SLIDE else ON_PAGE
+        self.sizes = SIZES
         self.top = self.sizes.top
         self.side = self.sizes.side
         self.bottom = self.top + self.side

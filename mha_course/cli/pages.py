@@ -1,0 +1,354 @@
+"""A lesson as one page, which also presents itself: cells become blocks, and blocks go on slides.
+
+Every cell says in ``slideshow.slide_type`` what it is in a talk: ``slide`` and ``subslide`` begin a
+slide, ``-`` goes on the same one, ``fragment`` too, and waits for a key; ``notes`` are for the
+lecturer alone, ``skip`` is for readers. A slide's heading is ``lecture.claim``, which begins a
+slide as well. Paragraphs are the speaker's notes; formulas, tables, quotations and exercises go on
+the slide. ``lecture.text`` goes there instead, or below a picture. The first cell of a section also
+has its ``minutes`` and ``notes``. ``lecture.show`` is ``output``, ``code`` or ``both``.
+
+The page holds each picture and each widget once. What is on a slide says on which, and present.js
+moves it there and back.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from html import escape
+from itertools import groupby
+from typing import Any
+
+from nbformat import NotebookNode
+
+from mha_course.cli import launch, rendering
+from mha_course.cli.authoring import HIDDEN, MOVES
+from mha_course.cli.rendering import HEADING, Part, words
+from mha_course.errors import require
+from mha_course.exercises.catalogue import EXERCISES, QUESTIONS
+from mha_course.exercises.hint_ladder import ladder
+from mha_course.exercises.predictions import verdict
+from mha_course.markup import prose
+from mha_course.questions import Question
+from mha_course.sources import plain_source
+
+SUMMARY = "summary.html"  # a page of its own, to print
+TYPES = ("slide", "subslide", "fragment", "-", "notes", "skip")
+SHOWS = ("output", "code", "both")
+_BADGE = re.compile(r"\[!\[Open in (\w+)\]\([^)]*\)\]\(([^)]+)\)")
+_DEFINED = re.compile(r"(?:def|class) (\w+)")  # by a cell that begins with it
+_ON_SLIDE = re.compile(r"\$\$|\||>|```|\*\*(?:Exercise|Case)")  # how such a paragraph begins
+_SENTENCE = re.compile(r".+?[.?!:](?=\s|$)|.+", re.DOTALL)
+
+
+@dataclass(eq=False)
+class Slide:
+    """One slide: its heading, which is Markdown, and what the speaker knows of it."""
+
+    heading: str
+    section: str
+    title: bool = False
+    minutes: float = 0.0  # of the section that begins here
+    notes: str = ""  # of the section that begins here, in HTML
+    lead: str = ""  # the first paragraph of its notes: shown where nothing else is
+    kinds: list[str] = field(default_factory=list)  # of the blocks that it shows
+
+
+@dataclass
+class Block:
+    """A piece of a page, in HTML, and the slide that shows it, or in whose notes it is."""
+
+    html: str
+    section: str
+    slide: Slide | None = None
+    marks: tuple[str, ...] = ()  # attributes: data-slide or data-notes, data-waits, data-alone
+
+
+@dataclass
+class Page:
+    """A lesson on its way to HTML: what is written so far, and what was met on the way."""
+
+    name: str
+    solutions: bool | None = None  # on slides, or nowhere; None: as the last hint alone
+    title: str = ""
+    badges: dict[str, str] = field(default_factory=dict)
+    contents: list[tuple[str, str]] = field(default_factory=list)  # sections, with their lines
+    views: list[Any] = field(default_factory=list)  # of the widgets that live
+    blocks: list[Block] = field(default_factory=list)
+    slides: list[Slide] = field(default_factory=list)
+    slide: Slide = field(default_factory=lambda: Slide("", "", title=True))  # that goes on
+    section: str = ""  # the heading of the section that goes on
+    folded: int = 0  # the level of the heading whose section is folded, if one is open
+
+    def read(self, cell: NotebookNode) -> None:
+        """Add a cell. Raises: ShapeError, which names the cell, for what is no slide's type."""
+        kind, lecture = _checked(cell, f"slides: {self.name}, cell {cell.id}")
+        if cell.cell_type == "markdown":
+            text = cell.metadata.get("site", {}).get("text", cell.source)
+            self._read_words(text.replace(f"../mha_course/data/{SUMMARY}", SUMMARY), kind, lecture)
+            return
+        if kind not in ("skip", "notes"):
+            self._turn(kind, lecture, self.slide.heading)
+        if cell.source.startswith("predict("):
+            asked = _question(QUESTIONS[rendering.name_in(cell)])
+            self._show(asked, "question", kind)
+        elif cell.source.startswith("check("):
+            self._add(self._exercise(rendering.name_in(cell)))
+        elif not cell.source.startswith("progress("):  # which is the learner's
+            self._read_code(cell, kind, lecture)
+
+    def _read_words(self, source: str, kind: str, lecture: dict[str, Any]) -> None:
+        heading = HEADING.match(source)
+        below = HEADING.sub("", source).strip()
+        title = bool(heading and heading[1] == "#")
+        if heading and title:
+            self.title = heading[2]
+            self.badges = dict(_BADGE.findall(below))
+        if heading:
+            self._open(len(heading[1]), heading[2])
+        if kind not in ("skip", "notes"):
+            above = heading[2] if heading else self.slide.heading
+            self._turn(kind, lecture, above, title=title)
+        if title:
+            self._show(f'<div class="lead">{words(below)}</div>', "words", kind)
+            self._add(self._links())
+        elif "text" in lecture:
+            self._note(below, kind)
+            self._show_alone(lecture["text"], kind)
+        else:
+            self._split(below, kind)
+
+    def _split(self, text: str, kind: str) -> None:
+        """Add paragraphs: those that go on a slide are blocks of their own."""
+        paragraphs = [each for each in re.split(r"\n\n+(?![ \ta-z])", text) if each]
+        if kind in ("skip", "notes"):
+            self._note(text, kind)
+            return
+        for shown, group in groupby(paragraphs, key=lambda each: bool(_ON_SLIDE.match(each))):
+            joined = "\n\n".join(group)
+            if shown:
+                self._show(Part("words", words(joined)).html, "words", kind)
+            else:
+                self._note(joined, kind)
+
+    def _note(self, text: str, kind: str) -> None:
+        """Add paragraphs that are the speaker's notes, if the cell is part of the talk."""
+        if not text:
+            return
+        html = Part("words", words(text)).html
+        if kind == "skip":
+            self._add(html)
+            return
+        self.slide.lead = self.slide.lead or text.partition("\n\n")[0]
+        self._add(html, self.slide, "data-notes")
+
+    def _turn(self, kind: str, lecture: dict[str, Any], topic: str, *, title: bool = False) -> None:
+        """Begin a slide if a cell does; what its section says to the speaker is kept."""
+        above = lecture.get("claim") or topic
+        if not self.slides or kind in ("slide", "subslide") or "claim" in lecture:
+            self._begin(Slide(above, self.section, title), kind)
+        self.slide.minutes += lecture.get("minutes", 0)
+        if "notes" in lecture:
+            heading = f"<p><strong>{rendering.line(topic)}</strong></p>"
+            self.slide.notes += heading + words(lecture["notes"])
+
+    def _begin(self, new: Slide, kind: str) -> None:
+        """Begin a slide; one that shows nothing is filled, or goes on under the new heading."""
+        last = self.slide
+        if self.slides and not last.kinds and not last.title:
+            if last.minutes and kind != "slide":
+                last.heading = new.heading
+                return
+            self._fill(last)
+        self.slides.append(new)
+        self.slide = new
+
+    def _fill(self, empty: Slide) -> None:
+        """Show the first sentence of a section whose slide has nothing else; a slide that begins no
+        section is dropped, and its notes go to the slide before it.
+        """
+        if empty.minutes:
+            lead = _SENTENCE.match(empty.lead)
+            self._show_alone(lead[0] if lead else "", "-")
+            return
+        before = self.slides[self.slides.index(empty) - 1]
+        for block in self.blocks:
+            if block.slide is empty:
+                block.slide = before
+        self.slides.remove(empty)
+
+    def _show(self, html: str, shown: str, kind: str, *marks: str) -> None:
+        """Add a block that a slide shows; no slide has two pictures."""
+        if kind in ("skip", "notes"):
+            self._add(html)
+            return
+        seen = self.slide.kinds
+        if seen and ("live" in (*seen, shown) or shown == "picture" in seen):
+            self.slide = Slide(self.slide.heading, self.section)
+            self.slides.append(self.slide)
+        self.slide.kinds.append(shown)
+        waits = ["data-waits"] if kind == "fragment" else []
+        self._add(html, self.slide, "data-slide", *waits, *marks)
+
+    def _show_alone(self, text: str, kind: str) -> None:
+        """Add words that stand on the slide and not on the page."""
+        if text:
+            self._show(Part("words", words(text)).html, "words", kind, "data-alone")
+
+    def _add(self, html: str, slide: Slide | None = None, *marks: str) -> None:
+        self.blocks.append(Block(html, self.section, slide, marks))
+
+    def _open(self, level: int, text: str) -> None:
+        """Begin a section; one that goes deeper is folded up to the next heading as high."""
+        if level <= self.folded:
+            self.close()
+        anchor = rendering.anchor(text)
+        heading = f'<h{level} id="{anchor}">{rendering.line(text)}</h{level}>'
+        if level < 3:
+            self.section = text
+        if text.startswith("Deeper:") and not self.folded:
+            self.folded = level
+            heading = f'<details class="deeper"><summary>{heading}</summary>'
+        self._add(heading)
+        if level == 2:
+            kind = "deep" if self.folded else "core"
+            link = f'<a href="#{anchor}">{rendering.line(text.removeprefix("Deeper: "))}</a>'
+            self.contents.append((text, f'<li class="{kind}">{link}</li>'))
+
+    def close(self) -> None:
+        """End a section that is folded."""
+        if self.folded:
+            self._add("</details>")
+        self.folded = 0
+
+    def _read_code(self, cell: NotebookNode, kind: str, lecture: dict[str, Any]) -> None:
+        """Add what a cell shows; the code that only draws is folded below it."""
+        code = rendering.python(cell.source)
+        shown = rendering.outputs(cell.get("outputs", []))
+        self.views += [part.view for part in shown if part.view]
+        hidden = bool(HIDDEN & set(cell.metadata.get("tags", ())))
+        drawn = any(part.kind != "text" for part in shown)
+        show = lecture.get("show", "output" if hidden or drawn else "both")
+        if MOVES.search(cell.source):
+            self._add(f'<span id="{cell.id}"></span>')  # links from saved lessons lead to it
+        if not hidden:
+            self._show(code, "code", "skip" if show == "output" else kind)
+        pictures = [part for part in shown if part.kind == "picture"]
+        chosen = pictures if pictures and {"claim", "text"} & set(lecture) else shown
+        for part in shown:
+            talks = part in chosen and show != "code"
+            self._show(part.html, part.kind, kind if talks else "skip")
+        if hidden:
+            first = escape(re.split("[:\n]", cell.source)[0].strip("# "))  # a comment
+            self._add(f'<details class="listing"><summary>{first}</summary>{code}</details>')
+        if kind not in ("skip", "notes"):
+            self._show_alone(lecture.get("text", ""), kind)
+        defined = _DEFINED.match(cell.source)
+        if self.solutions and defined and defined[1] in EXERCISES:
+            self._solve(defined[1])
+
+    def _solve(self, name: str) -> None:
+        """Add a slide with the solution of an exercise; the one before it goes on."""
+        answer = Slide(f"A solution of `{name}`", self.section)
+        self.slides.append(answer)
+        code = plain_source(EXERCISES[name].reference, opening=True, checks=True)
+        self._add(rendering.python(code), answer, "data-slide", "data-alone")
+
+    def _links(self) -> str:
+        links = [f'<a href="{url}">Open in {name}</a>' for name, url in self.badges.items()]
+        links.append(f'<a href="{launch.repository()}">Get the course</a>')
+        return f'<p class="badges">{"".join(links)}</p>'
+
+    def _exercise(self, name: str) -> str:
+        """Say where an exercise is done, with its hints, each folded."""
+        links = " or ".join(f'<a href="{url}">{where}</a>' for where, url in self.badges.items())
+        text = f"Write it in JupyterLab, or in {links}: there, every mistake is named."
+        hints = ladder(name)[: 3 if self.solutions is False else None]
+        items = [*map(prose, hints[:3]), *(f"<pre>{escape(code)}</pre>" for code in hints[3:])]
+        folds = (_fold(f"Hint {n}", each, "fold") for n, each in enumerate(items, start=1))
+        return f'<aside class="exercise"><p>{text}</p>{"".join(folds)}</aside>'
+
+    def end(self) -> None:
+        """Close what is open after the last cell."""
+        self.close()
+        self._begin(Slide("", ""), "slide")
+        self.slides.pop()
+
+    def body(self, below: str, *, presented: bool = False) -> str:
+        """Return the page's contents, its blocks, what its slides say, and what stands below it."""
+        numbers = {slide: number for number, slide in enumerate(self.slides)}
+        article = "".join(_written(block, numbers) for block in self.blocks)
+        talk = json.dumps(list(map(_told, self.slides))).replace("<", "\\u003c")
+        listed = "".join(line for _, line in self.contents)
+        folded = f"<details open><summary>Contents</summary><ol>{listed}</ol></details>"
+        opens = " data-presented" if presented else ""
+        return (
+            f'<div class="page"><nav class="contents" aria-label="Contents">{folded}</nav>'
+            f'<main id="text"><article>{article}</article>{below}</main></div>'
+            f'<script type="application/json" id="talk"{opens}>{talk}</script>'
+        )
+
+
+def _checked(cell: NotebookNode, where: str) -> tuple[str, dict[str, Any]]:
+    """Return what a cell is in a talk, and what the lecturer wrote. Raises: ShapeError."""
+    kind = cell.metadata.get("slideshow", {}).get("slide_type")
+    lecture = dict(cell.metadata.get("lecture", {}))
+    expected = f"one of {', '.join(TYPES)}"
+    what, fix = "slide_type is missing or unknown", "set it in JupyterLab's property inspector"
+    require(kind in TYPES, where, what, expected=expected, got=kind, fix=fix)
+    show = lecture.get("show", "both")
+    expected = f"one of {', '.join(SHOWS)}"
+    what, fix = "lecture.show is unknown", "change it"
+    require(show in SHOWS, where, what, expected=expected, got=show, fix=fix)
+    return kind, lecture
+
+
+def _written(block: Block, numbers: dict[Slide, int]) -> str:
+    """Return a block as HTML that says on which slide it is, or in whose notes."""
+    if block.slide is None:
+        return block.html
+    place, *others = block.marks
+    attributes = " ".join([f'{place}="{numbers[block.slide]}"', *others])
+    return re.sub(r"^<\w+", rf"\g<0> {attributes}", block.html, count=1)
+
+
+def _told(slide: Slide) -> dict[str, Any]:
+    """Return what present.js needs to know of a slide."""
+    return {
+        "heading": rendering.line(slide.heading),  # there may be code or mathematics in it
+        "title": slide.title,
+        "minutes": slide.minutes,
+        "notes": slide.notes,
+    }
+
+
+def _fold(title: str, content: str, kind: str, *marks: str) -> str:
+    attributes = " ".join([f'class="{kind}"', *marks])
+    return f"<details {attributes}><summary>{title}</summary><div>{content}</div></details>"
+
+
+def _question(asked: Question) -> str:
+    """Write a question; each choice unfolds whether it is right, and why; in a talk, the right one
+    unfolds when its turn comes.
+    """
+    folds = []
+    for choice in asked.choices:
+        content = verdict(asked, choice)
+        if choice == asked.right:
+            folds.append(_fold(escape(choice), content, "choice right", "data-waits"))
+        else:
+            folds.append(_fold(escape(choice), content, "choice wrong"))
+    answer = f"<strong>{escape(asked.right)}.</strong> {escape(asked.answers[asked.right])}"
+    folds = folds or [_fold("Show the answer", answer, "choice", "data-waits")]
+    text = f"<p><strong>Predict.</strong> {escape(asked.text)}</p>"
+    return Part("question", text + "".join(folds)).html
+
+
+def read(notebook: NotebookNode, name: str, *, solutions: bool | None = None) -> Page:
+    """Read an executed notebook. Raises: ShapeError for a cell without a slide type."""
+    page = Page(name, solutions=solutions)
+    for cell in notebook.cells:
+        page.read(cell)
+    page.end()
+    return page
