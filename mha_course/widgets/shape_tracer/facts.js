@@ -1,4 +1,4 @@
-// What stands beside the tensors of a step: memory, sizes, warnings.
+// What is said below the tensors of a step: warnings, and in a fold what it is in memory.
 
 import { make } from "../dom.js";
 
@@ -49,10 +49,15 @@ function hiddenCopies(count, storage) {
   return make("p", "", makeMark("hides"), ` ${copies}: ${why}`);
 }
 
+/** Return what a step is in memory, and what it costs. */
+export function memoryOf(step) {
+  const copies = step.hidden_copies ? [hiddenCopies(step.hidden_copies, step.storage)] : [];
+  return [sizeRow(step), ...copies];
+}
+
 /** Return all that is to be said of a step; `failure` is what stopped after it. */
 export function factsOf(step, failure) {
-  const rows = [sizeRow(step)];
-  if (step.hidden_copies) rows.push(hiddenCopies(step.hidden_copies, step.storage));
+  const rows = [];
   if (step.note) rows.push(make("p", "", step.note));
   if (step.warning) rows.push(warningBox("Warning", step.warning));
   if (step.question) rows.push(warningBox("Unusual", step.question));
