@@ -143,7 +143,7 @@ class _Helper:
             self.parts["trace"] = _part("Your code", prose(f"{steps} {again}"))
         if trace is None:
             return []
-        tracer = ShapeTracer(trace, memory=False)
+        tracer = ShapeTracer(trace)
         tracer.position = len(trace.steps) if stopped else 0
         return [tracer]
 

@@ -226,10 +226,12 @@ class Trace:
         return step
 
     def _repr_html_(self) -> str:
+        computes = any(step.flops for step in self.steps)
+        heads = HEADS if computes else HEADS[:-1]
         rows = []
         for part in self._layout():
             if isinstance(part, Step):
-                number, called, _, *rest = map(escaped, _cells(part))
+                number, called, _, *rest = map(escaped, _cells(part)[: len(heads)])
                 rows.append(row((number, called, chips(part.shape, part.axes), *rest)))
                 continue
             text = f'<span style="{QUIET}">{escaped(part.text)}</span>'
@@ -238,10 +240,10 @@ class Trace:
             elif part.sign:
                 text = f"{part.sign} <strong>{escaped(part.text)}</strong>"
             style = ALERT if part.sign else PLACE
-            wide = f'<td colspan="{len(HEADS) - 1}" style="{style}">{text}</td>'
+            wide = f'<td colspan="{len(heads) - 1}" style="{style}">{text}</td>'
             rows.append(f"<tr><td></td>{wide}</tr>")
         notes = "".join(f"<p>{escaped(text)}</p>" for text in self._closing())
-        return table(self.summary(), HEADS, rows) + notes
+        return table(self.summary(), heads, rows) + notes
 
 
 def folded(steps: Sequence[Step]) -> Iterator[tuple[list[Step], list[str]]]:

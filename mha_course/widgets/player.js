@@ -122,7 +122,7 @@ export function makePlayer({ model, el }, name, label, show) {
   }
   function answer(event, target) {
     if (target.matches(".lines") && SCROLLS.includes(event.key)) event.stopPropagation(); // the browser scrolls
-    const pressed = target.tagName === "BUTTON" && event.key === " "; // the button answers
+    const pressed = target.matches("button, summary") && event.key === " "; // they answer themselves
     if (pressed || !Object.hasOwn(keys, event.key)) return false;
     keys[event.key]();
     return true;

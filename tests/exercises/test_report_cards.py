@@ -143,13 +143,12 @@ def test_the_trace_of_a_right_answer_warns_of_nothing_and_names_axes_as_the_exer
     )
 
 
-def test_the_first_trace_names_tokens_and_width_and_leaves_memory_out():
+def test_the_first_trace_names_tokens_and_width():
     name = NAMES[0]
     card = LiveCard(check(name, EXERCISES[name].reference))
     card.press("trace")
     (tracer,) = card.widgets
     assert not any("?" in step["form"][0] for step in tracer.options["steps"])
-    assert not tracer.options["memory"]
 
 
 def test_a_module_is_traced_from_its_forward_on():

@@ -18,7 +18,8 @@ def stays_inside(page, around, parts=".stage *", by=0, below=False):
       return [...whole.querySelectorAll(parts)].filter((node) => {
         const { width, left, right, bottom } = node.getBoundingClientRect();
         const under = !below && bottom > outer.bottom + by;
-        return width && (left < outer.left - by || right > outer.right + by || under);
+        const aside = left < outer.left - by || right > outer.right + by;
+        return width && node.checkVisibility() && (aside || under);
       }).map((node) => [node.tagName, node.textContent.slice(0, 30)]);
     })"""
     assert page.evaluate(outside, [around, parts, by, below]) == []

@@ -95,6 +95,9 @@ def test_the_facts_of_a_step(show, reference):
     page = show(reference)
     scores = reference.step("scores")
     go(page, scores.index)
+    assert "FLOPs" not in page.locator(".facts").inner_text()  # folded away
+    page.locator(".facts summary").press(" ")
+    assert now(page) == scores.index  # the fold opened, and nothing played
     facts = page.locator(".facts").inner_text()
     for words in (
         "new",

@@ -1,4 +1,4 @@
-// What stands beside the tensors of a step: memory, sizes, warnings.
+// What is said below the tensors of a step: warnings, and in a fold what it is in memory.
 
 import { make } from "../dom.js";
 
@@ -33,13 +33,11 @@ export function warningBox(title, whole) {
   return make("div", "warning", heading, make("p", "", text));
 }
 
-function sizeRow({ storage, strides, contiguous, bytes, kind, flops }, memory) {
+function sizeRow({ storage, strides, contiguous, bytes, kind, flops }) {
   const written = `(${strides.join(", ")}${strides.length === 1 ? "," : ""})`;
-  const seen = memory && storage === "view" ? `, strides ${written}` : "";
-  const badge = STORAGE[storage][0] + seen;
-  const order = contiguous ? "contiguous" : "not contiguous";
-  const facts = memory ? [order, bytesOf(bytes), kind] : [];
-  if (memory && flops) facts.push(`${flops.toLocaleString("en")} FLOPs (multiply-add = 2)`);
+  const badge = `${STORAGE[storage][0]}${storage === "view" ? `, strides ${written}` : ""}`;
+  const facts = [contiguous ? "contiguous" : "not contiguous", bytesOf(bytes), kind];
+  if (flops) facts.push(`${flops.toLocaleString("en")} FLOPs (multiply-add = 2)`);
   const words = facts.map((text) => make("span", "", text));
   return make("div", "row", make("b", `badge ${storage}`, badge), ...words);
 }
@@ -51,10 +49,15 @@ function hiddenCopies(count, storage) {
   return make("p", "", makeMark("hides"), ` ${copies}: ${why}`);
 }
 
-/** Return all that is to be said of a step, of its memory only on request; `failure` stopped it. */
-export function factsOf(step, failure, memory) {
-  const rows = [sizeRow(step, memory)];
-  if (step.hidden_copies) rows.push(hiddenCopies(step.hidden_copies, step.storage));
+/** Return what a step is in memory, and what it costs. */
+export function memoryOf(step) {
+  const copies = step.hidden_copies ? [hiddenCopies(step.hidden_copies, step.storage)] : [];
+  return [sizeRow(step), ...copies];
+}
+
+/** Return all that is to be said of a step; `failure` is what stopped after it. */
+export function factsOf(step, failure) {
+  const rows = [];
   if (step.note) rows.push(make("p", "", step.note));
   if (step.warning) rows.push(warningBox("Warning", step.warning));
   if (step.question) rows.push(warningBox("Unusual", step.question));

@@ -4,7 +4,7 @@ import { make, setText } from "../dom.js";
 import { inView } from "../in_view.js";
 import { makePlayer } from "../player.js";
 import { describe, tokens } from "./tensor.js";
-import { factsOf, makeMark, storageWords, warningBox } from "./facts.js";
+import { factsOf, makeMark, memoryOf, storageWords, warningBox } from "./facts.js";
 import { Flow } from "./flow.js";
 import { lettersOf, listing } from "./listing.js";
 import { makeTimeline } from "./timeline.js";
@@ -19,7 +19,6 @@ const WIDE = 720; // pixels from where on the code stands beside the tensors
  * @property {{ name: string, first: number, code: string }[]} sources Code, and the number of its first line.
  * @property {string[]} notes
  * @property {string | null} failure What stopped the call.
- * @property {boolean} memory Whether strides, bytes and dtypes are shown.
  *
  * @typedef {object} TracerStep A tensor that was made, as tracing/records.py describes it.
  * @property {string} op
@@ -65,6 +64,8 @@ function render(context) {
   }
   let room = 0;
   const facts = make("div", "facts");
+  const summary = make("summary", "", "In memory");
+  const memory = make("details", "memory", summary); // as it was left, from step to step
   const spoken = make("p", "said");
   spoken.setAttribute("aria-live", "polite");
   const timeline = makeTimeline(data, go);
@@ -97,7 +98,8 @@ function render(context) {
     setText(spoken, `Step ${at + 1} of ${steps.length}: ${made}.`);
     body.classList.toggle("warned", Boolean(step.warning || step.question));
     flow.show(step, at);
-    facts.replaceChildren(...factsOf(step, at === last ? failure : null, data.memory));
+    memory.replaceChildren(summary, ...memoryOf(step));
+    facts.replaceChildren(...factsOf(step, at === last ? failure : null), memory);
     code.mark(step);
     scrollTo(timeline.pills[at]);
   }

@@ -27,18 +27,18 @@ class ShapeTracer(Player):
     It opens at the first warning, else at the first question, else at the first step.
 
     Args: trace is what ``mha_course.tracing.trace`` returned, or the attribute ``trace`` of what it
-        raised; memory=False leaves out strides, bytes and dtypes.
+        raised.
     """
 
     _esm = esm("widget.js", folder=HERE)
     _css = style(HERE / "shape_tracer.css")
 
-    def __init__(self, trace: Trace, *, memory: bool = True) -> None:
+    def __init__(self, trace: Trace) -> None:
         require_trace("ShapeTracer", trace)
         self.text = sentence(trace)
         self.static = trace._repr_html_()
         told = [step.index for step in (*trace.warnings, *trace.questions)]
-        super().__init__(options={**payload(trace), "memory": memory}, position=next(iter(told), 0))
+        super().__init__(options=payload(trace), position=next(iter(told), 0))
 
 
 def sentence(trace: Trace) -> str:
