@@ -171,17 +171,16 @@ def test_a_sentence_that_is_typed_on_a_slide_is_answered_by_the_page(open_deck):
     assert page.complaints == []
 
 
-def test_widgets_are_live_on_slides(open_deck):
-    page = open_deck(LESSONS[7], width=1280, height=720)
+def slide_of(page, widget):
+    """Go to the slide that has a widget; return its number and what lives on it."""
+    place = page.evaluate(f"slides.findIndex((one) => one.querySelector('[data-widget={widget}]'))")
+    page.evaluate(f"show({place})")
+    return place, page.locator("section.current .live")
 
-    def go(widget):
-        place = page.evaluate(
-            f"slides.findIndex((one) => one.querySelector('[data-widget={widget}]'))"
-        )
-        page.evaluate(f"show({place})")
-        return place, page.locator("section.current .live")
 
-    place, explorer = go("HeadExplorer")
+def test_an_explorer_is_live_on_its_slide(open_deck):
+    page = open_deck(LESSONS[0], width=1280, height=720)
+    place, explorer = slide_of(page, "HeadExplorer")
     explorer.get_by_role("button", name="head 2").click()
     explorer.locator(".title", has_text="head 2").wait_for()
     explorer.get_by_role("button", name="dogs").click()
@@ -191,7 +190,11 @@ def test_widgets_are_live_on_slides(open_deck):
     assert page.evaluate("at") == place
     page.keyboard.press("PageDown")
     assert page.evaluate("at") == place + 1
-    place, scene = go("AttentionScene")
+
+
+def test_the_scene_is_live_on_its_slide(open_deck):
+    page = open_deck(LESSONS[7], width=1280, height=720)
+    place, scene = slide_of(page, "AttentionScene")
     scene.get_by_role("button", name="Next").click()
     scene.get_by_text("1 of 9").wait_for()
     scene.locator(".paper").press("ArrowRight")
