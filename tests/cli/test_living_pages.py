@@ -187,19 +187,23 @@ def test_a_sentence_that_is_typed_on_a_slide_is_answered_by_the_page(open_deck):
     assert page.complaints == []
 
 
-def test_widgets_are_live_on_slides(open_deck):
-    page = open_deck(LESSONS[7], width=1280, height=720)
+def test_an_explorer_is_live_on_its_slide(open_deck):
+    page = open_deck(LESSONS[0], width=1280, height=720)
     place, slide = go(page, "[data-widget=HeadExplorer]")
     explorer = slide.locator(".live")
     explorer.get_by_role("button", name="head 2").click()
     explorer.locator(".title", has_text="head 2").wait_for()
     explorer.get_by_role("button", name="dogs").click()
-    explorer.locator(".readout", has_text="head 2: dogs looks at loud ").wait_for()
+    explorer.locator(".readout", has_text="head 2: “dogs” looks at loud ").wait_for()
     page.keyboard.press("ArrowRight")
-    explorer.locator(".readout", has_text="head 2: was looks at ").wait_for()
+    explorer.locator(".readout", has_text="head 2: “was” looks at ").wait_for()
     assert at(page) == place
     page.keyboard.press("PageDown")
     assert at(page) == place + 1
+
+
+def test_the_scene_is_live_on_its_slide(open_deck):
+    page = open_deck(LESSONS[7], width=1280, height=720)
     place, slide = go(page, "[data-widget=AttentionScene]")
     scene = slide.locator(".live")
     scene.get_by_role("button", name="Next").click()

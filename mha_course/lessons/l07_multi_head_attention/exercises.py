@@ -229,8 +229,8 @@ EXERCISES = [
         ],
         drawn=_drawn_function,
         axes={"out": "B S C", "weights": "B H S S"},
-        done="Your function does all six steps. Next: type another sentence below, and "
-        "watch your heads.",
+        done="Your function does all six steps. Next: press Recompute in the picture "
+        "above, and watch your heads.",
         steps=(*ALL_SIX, *MASKED),
         build=lambda s: lambda x, *rest: pass_through(s, x, x, *rest),
         tokens_and_queries=((0,), (1,)),
