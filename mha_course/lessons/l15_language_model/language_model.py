@@ -185,18 +185,3 @@ def weights(model: CausalLanguageModel, texts: Sequence[Sentence]) -> Tensor:
     """
     ids = encode([text.words for text in texts])[:, :-1].to(model.device)
     return model.attention_weights(ids)[..., :-1, 1:]
-
-
-@torch.no_grad()
-def sentence_weights(
-    model: CausalLanguageModel, sentence: str, mask: Tensor | None = None
-) -> tuple[Tensor, list[str]]:
-    """Return the weights of all heads over the words so far, (L, 1, H, S, S), and the tokens,
-    <start> first.
-
-    Args: mask (S, S), True = may attend; by default the causal mask, which the model was trained
-        with.
-    Raises: ShapeError for an unknown word, or too many.
-    """
-    ids = prompt(sentence).to(model.device)
-    return model.attention_weights(ids, mask), [WORDS[number] for number in ids[0].tolist()]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mha_course.attention import attention, merge_heads, split_heads
 from mha_course.exercises.attention_steps import MASKED, Steps, read_fused
-from mha_course.exercises.inputs import HIDDEN_LEAD, C, Draw, H, draw, opposed, square, tokens
+from mha_course.exercises.inputs import HIDDEN_LEAD, C, Draw, H, draw, opposed, square
 from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.masks import causal_mask
 
@@ -104,13 +104,6 @@ def _without_diagonal(fill: float) -> dict[str, Any]:
         "hide": lambda z, m: z.masked_fill(~m, fill),
         "empty": lambda w, m: w,
     }
-
-
-def _stored(*seeds: int) -> tuple[Tensor, ...]:
-    """Return x, and what a GPT-2 file holds of one layer's attention."""
-    c_attn = torch.cat(square(*seeds[:3]), 1)
-    c_proj = square(seeds[3])[0]
-    return tokens(), c_attn, draw(3 * C, seed=31), c_proj, draw(C, seed=32)
 
 
 def _drawn(d: Draw) -> tuple[Any, ...]:

@@ -175,13 +175,11 @@ class Verdict:
     title: str
     message: str
     diff: str = ""
-    readings: int = 0
 
     def __repr__(self) -> str:
         lines = [
             f"{self.case.name.capitalize()}: {_SIGNS[self.status][2:]}. {self.title}",
             self.message,
-            self._counted,
         ]
         lines = [line for text in lines for line in textwrap.wrap(text, 80)]
         if self.diff:
@@ -195,13 +193,9 @@ class Verdict:
             lines += [*textwrap.wrap(caption, 80), columns([heads, *rows]), "", self.diff]
         return "\n".join(lines).rstrip()
 
-    @property
-    def _counted(self) -> str:
-        return f"Readings of this case so far: {self.readings}."
-
     def _repr_html_(self) -> str:
         top = heading(f"{_SIGNS[self.status]}. {self.title}", self.case.name)
-        parts = [f"{top}<br>{prose(self.message)}<br>{self._counted}"]
+        parts = [f"{top}<br>{prose(self.message)}"]
         code = ""
         if self.diff:
             caption, heads, rows = cost(self.case)
@@ -245,7 +239,9 @@ def accuse(number: int, *mistakes: str, seed: int = 0) -> Verdict | Panel:
     rule = f"this case has at most {'one' if most == 1 else 'two'}"
     few, got = len(mistakes) <= (1 if INNOCENT in mistakes else most), ", ".join(mistakes)
     require(few, "accuse", rule, expected="an id for each", got=got)
-    return replace(_judge(suspect, {*mistakes}), readings=READINGS[seed, number])
+    verdict = _judge(suspect, {*mistakes})
+    counted = f"Readings of this case so far: {READINGS[seed, number]}."
+    return replace(verdict, message=f"{verdict.message} {counted}")
 
 
 def _groups() -> dict[str, list[str]]:

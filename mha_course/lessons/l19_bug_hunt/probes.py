@@ -80,29 +80,25 @@ class Reading:
 
 Probe = Callable[..., Reading]  # of a CausalAttention first
 PROBES: dict[str, Probe] = {}
-LESSONS: dict[str, str] = {}  # of each probe, where it was taught
 READINGS: Counter[tuple[int, int]] = Counter()  # by the seed and the number of a case
 
 
-def probe(lessons: str) -> Callable[[Probe], Probe]:
+def probe(ask: Probe) -> Probe:
     """Register a probe, and count each reading that it takes of a case."""
 
-    def register(ask: Probe) -> Probe:
-        @wraps(ask)
-        def counted(module: CausalAttention, *args: Any, **options: Any) -> Reading:
-            READINGS[vars(module).get("case", RIGHT)] += 1
-            return ask(module, *args, **options)
+    @wraps(ask)
+    def counted(module: CausalAttention, *args: Any, **options: Any) -> Reading:
+        READINGS[vars(module).get("case", RIGHT)] += 1
+        return ask(module, *args, **options)
 
-        PROBES[ask.__name__], LESSONS[ask.__name__] = counted, lessons
-        return counted
-
-    return register
+    PROBES[ask.__name__] = counted
+    return counted
 
 
-def about(name: str) -> tuple[str, str]:
-    """Return what a probe does, and the lessons that say why it holds."""
-    does = (PROBES[name].__doc__ or "").partition("\n\n")[0]
-    return " ".join(does.replace("`", "").split()), LESSONS[name]
+def about(ask: Probe) -> str:
+    """Return what a probe does, and which lessons say why it holds."""
+    does = (ask.__doc__ or "").partition("\n\n")[0]
+    return " ".join(does.replace("`", "").split())
 
 
 def count(found: Tensor, label: str, right: int = 0) -> Reading:
@@ -143,9 +139,9 @@ def _with_cache(
     return torch.cat([module(part, None, cache) for part in x.split(sizes, dim=1)], dim=1)
 
 
-@probe("2")
+@probe
 def alone(module: CausalAttention) -> Reading:
-    """Take each sentence out of a batch of three, each with padding of its own in front."""
+    """Take each sentence out of a batch of three, with padding of its own in front (lesson 2)."""
     x = tokens(module, batch=3)
     mask = torch.arange(7) >= torch.tensor([[0], [2], [3]])  # (3, 7)
     singles = [module(*pair) for pair in zip(x.split(1), mask.split(1), strict=True)]
@@ -154,32 +150,32 @@ def alone(module: CausalAttention) -> Reading:
     return Reading(off, "sentences in a batch against alone")
 
 
-@probe("15")
+@probe
 def lengths(module: CausalAttention) -> Reading:
-    """Cut the last three of seven tokens off."""
+    """Cut the last three of seven tokens off (lesson 15)."""
     x = tokens(module)
     off = difference(module(x)[:, :4], module(x[:, :4]))
     return Reading(off, "first four outputs, with seven tokens against with four")
 
 
-@probe("8")
+@probe
 def leaks(module: CausalAttention) -> Reading:
-    """Change each of seven tokens, and count the pairs of a token and an output that changes."""
+    """Change each of seven tokens, and count the pairs of token and changed output (lesson 8)."""
     shown = torch.ones(2, 7, dtype=torch.bool)
     return _felt(lambda x: module(x, shown), tokens(module), "with all tokens shown", 28)
 
 
-@probe("8")
+@probe
 def window(module: CausalAttention) -> Reading:
-    """Set its window to 3, and count as ``leaks`` does."""
+    """Set its window to 3, and count as ``leaks`` does (lesson 8)."""
     twin = copy.deepcopy(module)
     twin.window = 3
     return _felt(twin, tokens(module), "with a window of 3", 18)
 
 
-@probe("11")
+@probe
 def cached_leaks(module: CausalAttention) -> Reading:
-    """Give three tokens, then four, with a cache, and count as ``leaks`` does."""
+    """Give three tokens, then four, with a cache, and count as ``leaks`` does (lesson 11)."""
     pieces = "in pieces of 3 and 4 tokens with a cache"
     return _felt(lambda x: _with_cache(module, x, (3, 4)), tokens(module), pieces, 28)
 
@@ -195,9 +191,9 @@ def _felt(call: Callable[[Tensor], Tensor], x: Tensor, how: str, right: int) -> 
     return count(torch.stack(columns), label, right)
 
 
-@probe("8, 10, 11")
+@probe
 def padding(module: CausalAttention) -> Reading:
-    """Put three hidden tokens in front, and give all with an empty cache."""
+    """Put three hidden tokens in front, and give all with an empty cache (lessons 8, 10 and 11)."""
     x, padded, mask = _padded(module)
     off = difference(copy.deepcopy(module)(padded, mask, KVCache())[:, 3:], module(x))
     return Reading(
@@ -205,9 +201,9 @@ def padding(module: CausalAttention) -> Reading:
     )
 
 
-@probe("8")
+@probe
 def hidden(module: CausalAttention) -> Reading:
-    """Put other hidden tokens in place of three."""
+    """Put other hidden tokens in place of three (lesson 8)."""
     _, padded, mask = _padded(module)
     other = padded.clone()
     other[:, :3] *= -2
@@ -221,27 +217,27 @@ def _padded(module: CausalAttention) -> tuple[Tensor, Tensor, Tensor]:
     return x, padded, (torch.arange(10) >= 3).expand(2, 10)
 
 
-@probe("4, 8")
+@probe
 def empty_rows(module: CausalAttention) -> Reading:
-    """Hide all that three tokens may attend to: their outputs are the bias of W_O."""
+    """Hide all that three tokens may attend to, which leaves the bias of W_O (lessons 4 and 8)."""
     mask = (torch.arange(7) >= 3).expand(2, 7)
     out = module(tokens(module), mask)[:, :3] - module.out_proj.bias
     other = ~(out.abs().amax((0, 2)) <= NOTHING)  # (3,)
     return count(other, "outputs other than the bias of W_O, of tokens that see nothing")
 
 
-@probe("5")
+@probe
 def alike(module: CausalAttention) -> Reading:
-    """Give one token seven times: each output is that of the token alone."""
+    """Give one token seven times: each output is that of the token alone (lesson 5)."""
     one = tokens(module, length=1)
     out = module(one.expand(-1, 7, -1).contiguous()) - module(one)
     other = ~(out.abs().amax((0, 2)) <= NOTHING)  # (7,)
     return count(other, "outputs of equal tokens that differ from that of one alone")
 
 
-@probe("5, 11")
+@probe
 def one_token(module: CausalAttention) -> Reading:
-    """Give one token alone: all weight is on it, so the output is W_O of its own values."""
+    """Give one token alone, whose output is W_O of its own values (lessons 5 and 11)."""
     x = tokens(module, length=1)
     values = _heads(module, module.v_proj(x)[:, 0])
     off = difference(module(x)[:, 0], module.out_proj(values.flatten(1)))
@@ -256,9 +252,9 @@ LIKE = {
 }
 
 
-@probe("6, 11")
+@probe
 def merged(module: CausalAttention, like: str = "values") -> Reading:
-    """Give one token alone, and compare what W_O gets with the token's own values.
+    """Give one token alone, and compare what W_O gets with its own values (lessons 6 and 11).
 
     Args: like is "values", "keys" for its keys, "values sorted" if both are sorted by size first,
         or "heads sorted" if of each head only the first number is taken, and these are sorted.
@@ -285,25 +281,25 @@ def _heads(module: CausalAttention, x: Tensor) -> Tensor:
     return right(module).repeat(x.unflatten(1, (module.num_kv_heads, 1, -1))).squeeze(2)
 
 
-@probe("11")
+@probe
 def cached(module: CausalAttention) -> Reading:
-    """Give token by token, with a cache."""
+    """Give token by token, with a cache (lesson 11)."""
     x = tokens(module)
     off = difference(_with_cache(module, x, (1,) * 7), module(x))
     return Reading(off, "token by token with a cache against all at once")
 
 
-@probe("11")
+@probe
 def second_text(module: CausalAttention) -> Reading:
-    """Give a text token by token, and then a second one with a cache of its own."""
+    """Give a text token by token, and then a second one with a cache of its own (lesson 11)."""
     x, first = tokens(module), tokens(module, seed=1)
     off = difference(_with_cache(module, x, (1,) * 7, first), module(x))
     return Reading(off, "a second text, token by token with its own cache, against all at once")
 
 
-@probe("8, 15")
+@probe
 def texts(module: CausalAttention) -> Reading:
-    """Pack a text of four tokens and one of three into one row."""
+    """Pack a text of four tokens and one of three into one row (lessons 8 and 15)."""
     x = tokens(module)
     numbers = torch.tensor([[1, 1, 1, 1, 2, 2, 2]]).expand(2, 7)
     singles = torch.cat([module(part) for part in x.split((4, 3), dim=1)], dim=1)
@@ -312,9 +308,9 @@ def texts(module: CausalAttention) -> Reading:
     )
 
 
-@probe("4, 13")
+@probe
 def gradients(module: CausalAttention) -> Reading:
-    """Hide three tokens, go backward, and count the parameters that get no gradient, or NaN."""
+    """Hide three tokens, go backward, and count gradients that are 0 or NaN (lessons 4 and 13)."""
     twin, mask = copy.deepcopy(module), (torch.arange(7) >= 3).expand(2, 7)
     twin(tokens(module), mask).square().sum().backward()
     grads = [parameter.grad for parameter in twin.parameters()]
@@ -322,10 +318,9 @@ def gradients(module: CausalAttention) -> Reading:
     return count(torch.tensor(missing), "weights and biases whose gradient is 0 or NaN")
 
 
-@probe("3")
+@probe
 def divisor(module: CausalAttention, by: float | None = None) -> Reading:
-    """Compare the last output, which attends to all seven tokens, with that of the right module
-    whose scores are divided by a number, here √D.
+    """Compare the last output with that of scores divided by a number, here √D (lesson 3).
 
     Args: by is the number.
     """
@@ -340,9 +335,9 @@ def divisor(module: CausalAttention, by: float | None = None) -> Reading:
     return Reading(off, f"the last output against one with scores divided by {by:.3g}")
 
 
-@probe("6")
+@probe
 def exchange(module: CausalAttention) -> Reading:
-    """Exchange the query heads that share a head of k and v, and what W_O reads of them."""
+    """Exchange the query heads of a group, and what W_O reads of them (lesson 6)."""
     twin = copy.deepcopy(module)
     heads = module.num_heads
     width = torch.arange(module.q_proj.in_features)
@@ -356,9 +351,9 @@ def exchange(module: CausalAttention) -> Reading:
     )
 
 
-@probe("7")
+@probe
 def same_as_right(module: CausalAttention) -> Reading:
-    """Compare with the right module that has the same parameters."""
+    """Compare with the right module that has the same parameters (lesson 7)."""
     x = tokens(module)
     return Reading(
         difference(module(x), right(module)(x)), "outputs against those of the right one"

@@ -116,14 +116,7 @@ def test_rows_of_weights_are_the_places_that_guess(model):
     found = language_model.weights(model, DRAWN)
     # word 4 is guessed at place 4; word 2 stands at 3
     torch.testing.assert_close(found[..., 4, 2], whole[..., 4, 3])
-    weights, tokens = language_model.sentence_weights(model, CAT)
-    assert tokens == ["<start>", *CAT.split()]
-    torch.testing.assert_close(weights, model.attention_weights(language_model.prompt(CAT)))
-    open_weights, _ = language_model.sentence_weights(
-        model, CAT, torch.ones(16, 16, dtype=torch.bool)
-    )
-    assert (open_weights > 0).all()
-    assert torch.equal(weights > 0, masks.causal_mask(16).expand_as(weights))
+    assert torch.equal(whole[0, 0, 0] > 0, masks.causal_mask(whole.size(-1)))
 
 
 @pytest.mark.weekly

