@@ -738,16 +738,10 @@ def one_head_difference(*_):
 
 
 def signed_pair(*_):
-    """Return how much of the pair the best mixture of a and b explains, with weights of any sign.
-
-    By least squares on 20,000 draws, for each of some directions of the two weights.
-    """
-    c = torch.randn(20_000, 2, generator=torch.Generator().manual_seed(0))
-    angles = torch.linspace(0, math.pi, 9)
-    mixtures = c @ torch.stack((angles.cos(), angles.sin()))  # (20000, 9)
-    fits = (mixtures.mT @ c / mixtures.square().sum(0)[:, None])[:, None] * mixtures.mT[..., None]
-    best = float((1 - (fits - c).square().mean((1, 2))).max())
-    return closest({"0": 0.0, "½": 0.5, "1": 1.0}, best)
+    """Return how much of two independent contents the best of all mixtures explains."""
+    contents = torch.randn(20_000, 2, generator=torch.Generator().manual_seed(0))
+    explained = torch.linalg.svdvals(contents).square()
+    return closest({"0": 0.0, "½": 0.5, "1": 1.0}, float(explained[0] / explained.sum()))
 
 
 @torch.enable_grad()

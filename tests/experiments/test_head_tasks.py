@@ -21,6 +21,7 @@ def test_targets_are_what_the_flags_say():
     flags = x[..., 5:8]
     assert torch.equal(flags[:, :, 0], torch.tensor([0.0, 0.0, 1.0]).expand(2, 40, 3))
     assert torch.equal(flags.sum((2, 3)), torch.full((2, 40), 3.0))
+    assert flags.sum(-1).max() == 1  # a and b are different tokens
     c_a, c_b = ((x[..., :5] * x[..., 5 + n, None]).sum(2) for n in (0, 1))
     assert torch.allclose(target, c_a - c_b)
     assert not x[..., 8:].any()
