@@ -100,6 +100,12 @@ def in_parts_on_devices(x):
     return nn.Linear(32, 32)(heads.transpose(1, 2).transpose(1, 2).flatten(2))
 
 
+def in_fused_parts_on_devices(x):
+    q, k, v = nn.Linear(32, 96)(x).view(B, S, 4, 24).chunk(3, -1)
+    q, k, v = (t.unflatten(-1, (2, 4)).flatten(2, 3).transpose(1, 2) for t in (q, k, v))
+    return ((q @ k.mT / 2).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
 def by_width_first(x):
     return nn.Linear(32, 32)(x).view(B, S, 4, 8).transpose(1, 2)
 
@@ -198,7 +204,7 @@ TWINS = [
      [lambda q: F.normalize(q, dim=-1), lambda q: q.cumsum(-2)], HEADS),
     ("runs-over-heads", [lambda q: summed(q, -2)], [lambda q: summed(q, 1)],
      (HEADS[0].transpose(1, 2), "B S H D")),
-    ("heads-innermost", [by_width_first], [in_parts_on_devices],
+    ("heads-innermost", [by_width_first], [in_parts_on_devices, in_fused_parts_on_devices],
      (torch.randn(B, S, 32), "B S C")),
     ("broadcast-of-different-axes", [near(lambda s: s)], [near(lambda s: s[:, None, None])],
      (*SQUARE, torch.rand(4), "H")),
