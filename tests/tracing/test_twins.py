@@ -169,6 +169,18 @@ def masked_late(hide):
     return lambda q, mask: hide((q @ q.mT).softmax(-1), mask) @ q
 
 
+def written_late(weights, mask):
+    weights = weights.clone()
+    weights[mask.expand_as(weights) == 0] = 0
+    return weights
+
+
+def written_early(q, mask):
+    scores = q @ q.mT
+    scores[mask.expand_as(scores) == 0] = -torch.inf
+    return scores.softmax(-1).mul_(mask) @ q
+
+
 def renormalised(weights, mask):
     weights = weights * mask
     return weights / weights.sum(-1, keepdim=True)
@@ -187,7 +199,10 @@ LATE = [
     masked_late(lambda w, m: w.masked_fill(m == 0, 0.0)),
     masked_late(lambda w, m: torch.where(m > 0, w, 0)),
     masked_late(lambda w, m: w.mul_(m > 0)),
+    masked_late(lambda w, m: w - w * (m == 0)),
+    masked_late(written_late),
 ]
+LATE_TRIANGLES = [masked_late(lambda w, m: w.tril()), masked_late(lambda w, m: w.tril_())]
 
 
 # The id, the programs that get it, the right ones, and their tensors and axes in turn.
@@ -223,10 +238,10 @@ TWINS = [
     ("summed-alone", [spelled("bhtd,bhse->bhts", "bhts,bhsd->bhtd"),
                       spelled("bhtd,bhsd->bhts", "bhtu,bhsd->bhtd")],
      [spelled("bhtd,bhsd->bhts", "bhts,bhsd->bhtd")], HEADS),
-    ("mask-after-softmax", LATE, [masked_late(renormalised), masked_twice],
-     (*HEADS, CAUSAL, "T S")),
+    ("mask-after-softmax", LATE + LATE_TRIANGLES,
+     [masked_late(renormalised), masked_twice, written_early], (*HEADS, CAUSAL, "T S")),
     ("mask-after-softmax", LATE, [masked_late(renormalised)], (*HEADS, KEYS, "B 1 1 S")),
-    ("mask-after-softmax", [], [TIMES], (*HEADS, torch.ones(H, 1, 1), "H 1 1")),
+    ("mask-after-softmax", [], [TIMES], (*HEADS, torch.arange(H)[:, None, None], "H 1 1")),
     ("mask-after-softmax", [], [TIMES], (*HEADS, (torch.rand(S, S) > 0.3) * 1.0, "T S")),
 ]  # fmt: skip
 
