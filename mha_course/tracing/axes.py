@@ -252,8 +252,8 @@ class AxisNamer:
         table.pop(0, None)
         return table
 
-    def readings(self, factor: Factor) -> Axes:
-        """Return the ways to read a new axis such as 3*C, the usual order (3, H, D) first."""
+    def readings(self, factor: Factor, shape: Sequence[int]) -> Axes:
+        """Return the ways to read a new axis such as 3*C that gets a shape, (3, H, D) first."""
         times, _, rest = factor.name.partition("*")
         if factor.origin is Origin.LINEAR and factor.name == "C":
             return [self.parse("H_kv*D", factor.size), (factor,)]
@@ -263,9 +263,12 @@ class AxisNamer:
         inner = self.width() if rest == "C" else self.parse(rest, factor.size // int(times))
         if len(inner) == 1:
             return [(count, *inner), (*inner, count)]
-        heads, width = inner  # in (3, D, H) and (H, D, 3) heads would be innermost, or q, k and v
-        read = [(count, heads, width), (heads, count, width), (width, count, heads)]
-        return [*read, (heads, width, count)]
+        heads, width = inner
+        read = [(count, heads, width), (heads, count, width), (heads, width, count)]
+        innermost = [width.size, count.size, heads.size]
+        if any(list(shape[n : n + 3]) == innermost for n in range(len(shape))):
+            read.insert(2, (width, count, heads))  # not by chance: each is an axis of its own
+        return read
 
     def parts(self, whole: Factor, sizes: tuple[int, ...]) -> Axes:
         """Name the parts into which one factor is split."""

@@ -100,6 +100,12 @@ def in_parts_on_devices(x):
     return nn.Linear(32, 32)(heads.transpose(1, 2).transpose(1, 2).flatten(2))
 
 
+def in_fused_parts_on_devices(x):
+    q, k, v = nn.Linear(32, 96)(x).view(B, S, 4, 24).chunk(3, -1)
+    q, k, v = (t.unflatten(-1, (2, 4)).flatten(2, 3).transpose(1, 2) for t in (q, k, v))
+    return ((q @ k.mT / 2).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
 def by_width_first(x):
     return nn.Linear(32, 32)(x).view(B, S, 4, 8).transpose(1, 2)
 
@@ -163,6 +169,18 @@ def masked_late(hide):
     return lambda q, mask: hide((q @ q.mT).softmax(-1), mask) @ q
 
 
+def written_late(weights, mask):
+    weights = weights.clone()
+    weights[mask.expand_as(weights) == 0] = 0
+    return weights
+
+
+def written_early(q, mask):
+    scores = q @ q.mT
+    scores[mask.expand_as(scores) == 0] = -torch.inf
+    return scores.softmax(-1).mul_(mask) @ q
+
+
 def renormalised(weights, mask):
     weights = weights * mask
     return weights / weights.sum(-1, keepdim=True)
@@ -181,7 +199,10 @@ LATE = [
     masked_late(lambda w, m: w.masked_fill(m == 0, 0.0)),
     masked_late(lambda w, m: torch.where(m > 0, w, 0)),
     masked_late(lambda w, m: w.mul_(m > 0)),
+    masked_late(lambda w, m: w - w * (m == 0)),
+    masked_late(written_late),
 ]
+LATE_TRIANGLES = [masked_late(lambda w, m: w.tril()), masked_late(lambda w, m: w.tril_())]
 
 
 # The id, the programs that get it, the right ones, and their tensors and axes in turn.
@@ -198,7 +219,7 @@ TWINS = [
      [lambda q: F.normalize(q, dim=-1), lambda q: q.cumsum(-2)], HEADS),
     ("runs-over-heads", [lambda q: summed(q, -2)], [lambda q: summed(q, 1)],
      (HEADS[0].transpose(1, 2), "B S H D")),
-    ("heads-innermost", [by_width_first], [in_parts_on_devices],
+    ("heads-innermost", [by_width_first], [in_parts_on_devices, in_fused_parts_on_devices],
      (torch.randn(B, S, 32), "B S C")),
     ("broadcast-of-different-axes", [near(lambda s: s)], [near(lambda s: s[:, None, None])],
      (*SQUARE, torch.rand(4), "H")),
@@ -217,10 +238,10 @@ TWINS = [
     ("summed-alone", [spelled("bhtd,bhse->bhts", "bhts,bhsd->bhtd"),
                       spelled("bhtd,bhsd->bhts", "bhtu,bhsd->bhtd")],
      [spelled("bhtd,bhsd->bhts", "bhts,bhsd->bhtd")], HEADS),
-    ("mask-after-softmax", LATE, [masked_late(renormalised), masked_twice],
-     (*HEADS, CAUSAL, "T S")),
+    ("mask-after-softmax", LATE + LATE_TRIANGLES,
+     [masked_late(renormalised), masked_twice, written_early], (*HEADS, CAUSAL, "T S")),
     ("mask-after-softmax", LATE, [masked_late(renormalised)], (*HEADS, KEYS, "B 1 1 S")),
-    ("mask-after-softmax", [], [TIMES], (*HEADS, torch.ones(H, 1, 1), "H 1 1")),
+    ("mask-after-softmax", [], [TIMES], (*HEADS, torch.arange(H)[:, None, None], "H 1 1")),
     ("mask-after-softmax", [], [TIMES], (*HEADS, (torch.rand(S, S) > 0.3) * 1.0, "T S")),
 ]  # fmt: skip
 

@@ -12,9 +12,15 @@ from mha_course.tracing.rules.call import SCORES, OpCall, TensorInfo, rules
 from mha_course.tracing.rules.contraction import check_sum
 from mha_course.tracing.rules.moves import align_mask, is_bool, keys_of
 
+# What may write 0 into some places of a tensor, and keeps the rest.
+WITH_ZEROS = {"tril", "triu", "index_fill", "index_put", "masked_scatter", "scatter"}
+
 
 def same(call: OpCall) -> list[Axes]:
     """Keep the axes of the first tensor."""
+    value = call.info(call.first())
+    if value.stage == "weights" and call.op.removesuffix("_") in WITH_ZEROS:
+        numbers.check_masked_weights(call, value)
     return [call.axes(call.first()) for _ in call.outs]
 
 
@@ -49,6 +55,11 @@ def stored(call: OpCall) -> list[Axes]:
     """
     target, key, source = call.args[:3]
     axes = call.axes(target)
+    value = call.info(target)
+    if value.stage in SCORES:
+        call.results[0].stage = "masked_scores"
+    elif value.stage == "weights":
+        numbers.check_masked_weights(call, value)
     align_mask(call, key, axes)
     keys = keys_of(key, len(axes))
     listed = [isinstance(k, Tensor) and k.dim() == 1 and not is_bool(k) for k in keys]

@@ -145,7 +145,7 @@ def stack(call: OpCall) -> list[Axes]:
     as_many = len(parts) == call.names.sizes.get("H")
     weights = as_many and stages == {"weights"} and "H" not in map(call.names.label, out)
     new = _axis_of_elements(call, parts)
-    if not new and len({id(part) for part in parts}) == 1 < len(parts):
+    if "H_kv" in map(call.names.label, out) and len({id(part) for part in parts}) == 1:
         new = (unique(len(parts), Origin.COPIES),)
     if not new and (weights or _are_heads(call, parts)):
         new = (Factor("H", len(parts)),)

@@ -70,7 +70,7 @@ def regroup(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row = ()) -
     """
     if 0 in shape:
         return [unknown(size) for size in shape], []
-    readings = [names.readings(axis[0]) if len(axis) == 1 else [axis] for axis in axes]
+    readings = [names.readings(axis[0], shape) if len(axis) == 1 else [axis] for axis in axes]
     if axes and size_of(axes[-1]) == shape[-1]:  # it stays
         readings[-1] = [axes[-1]]
     for axis, ways in zip(axes, readings, strict=True):

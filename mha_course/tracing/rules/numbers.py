@@ -75,37 +75,26 @@ def check_hidden_weights(call: OpCall) -> None:
 
 
 def check_masked_weights(call: OpCall, weights: TensorInfo) -> None:
-    """Ask about weights of which a mask makes some 0, until they are normalised again."""
-    op = call.op.removesuffix("_")
-    tables = [table for table in call.tensors if call.info(table) is not weights]
-    fills = [_number(value) for value in call.args[1:] if not isinstance(value, Tensor)]
-    if op == "masked_fill" and fills == [0]:
-        tables = [~table for table in tables if table.dtype == torch.bool]
-    elif op == "where":
-        tables = [table for table in tables if table.dtype == torch.bool and fills == [0]]
-    elif op not in ("mul", "multiply"):
-        tables = []
-    last = weights.labels[-1:] == (weights.softmax_axis,)
-    hidden = any(info.stage == "masked_scores" for info in weights.derived)  # 0 before, or NaN
-    if last and not hidden and any(_hides_keys(table, call.outs[0].shape[-1]) for table in tables):
-        call.pending[call.index] = ask("mask-after-softmax")
+    """Ask about weights that a mask makes 0, until they are normalised again.
 
-
-def _hides_keys(table: Tensor, keys: int) -> bool:
-    """Return whether a table of ones and zeros hides the same keys of all queries, or later ones.
-
-    Dropout by hand hides others in each row.
+    It hides the same keys from all queries, or all later ones. Dropout hides others in each row.
     """
-    if table.dim() < 1 or table.is_meta or type(table) not in PLAIN:
-        return False
-    if table.dim() > 1 and table.shape[-2] > 1:
-        first = _first_table(table)
-        if first is None:
-            return False
-        return torch.equal(first, torch.ones_like(first).tril(first.size(1) - first.size(0)))
-    if table.shape[-1] != keys or keys == 1:
-        return False
-    return bool(((table == 0) | (table == 1)).all() and (table == 0).any())
+    out = call.outs[0]
+    before = next((x for x in call.tensors if call.info(x) is weights), out)
+    over_keys = weights.labels[-1:] == (weights.softmax_axis,)
+    readable = type(out) in PLAIN and not out.is_meta and out.numel() <= LIMIT
+    if not over_keys or not readable or out.dim() < 2 or out.shape != before.shape:
+        return
+    gone = (out == 0) & (before != 0)
+    if before is out:  # it works in place, so what was 0 before is not known
+        hidden = any(info.stage == "masked_scores" for info in weights.derived)
+        gone = (out == 0) & (not hidden)
+    queries, keys = gone.shape[-2:]
+    some = gone & ~gone.all(-1, keepdim=True)  # not a whole head
+    later = torch.ones_like(gone).triu(keys - queries + 1)
+    alike = bool((some == some[..., :1, :]).all()) and queries > 1
+    if some.any() and (alike or (queries > 2 and torch.equal(gone, later))):
+        call.pending[call.index] = ask("mask-after-softmax")
 
 
 def check_added(call: OpCall) -> None:
