@@ -159,8 +159,9 @@ def set_up(*, tools: bool = False) -> Path:
     """
     if FROM_WHEEL:
         return Path(sys.executable)
-    names = ["requirements.txt", "tests/requirements.txt"]
-    requirements = [ROOT / name for name in names[: 1 + tools]]
+    requirements = [ROOT / "requirements.txt"]
+    if tools:
+        requirements.append(ROOT / "tests" / "requirements.txt")
     for path in requirements:
         if not path.exists():
             raise SetupError(

@@ -172,7 +172,7 @@ def test_a_sentence_that_is_typed_on_a_slide_is_answered_by_the_page(open_deck):
     field = explorer.locator("input")
     text = "the loud dogs that chased the grey cat were hungry , so they ate"
     field.fill(text)
-    explorer.locator(".readout", has_text="head 1: they looks at dogs ").wait_for()
+    explorer.locator(".readout", has_text="head 1: “they” looks at dogs ").wait_for()
     field.press("End")
     for key in ("Space", "s", "ArrowRight", "d", "Home"):
         field.press(key)
