@@ -268,8 +268,7 @@ def test_a_phone_shows_a_slide_as_a_column_and_turns_by_swipe_and_tap(open_deck)
         page.evaluate(SWIPE, [start, 800, end])
         assert number_of(page) == place
     page.set_viewport_size({"width": 1024, "height": 768})  # a tablet: whole slides
-    page.wait_for_selector(".stage:not(.column)")
-    page.wait_for_selector("html[data-ready]")
+    page.wait_for_function("document.querySelector('.stage > main').style.transform")
     box = page.locator("section.current").bounding_box()
     assert box["width"] == pytest.approx(1024, abs=1)
     assert page.evaluate("innerWidth") == 1024
