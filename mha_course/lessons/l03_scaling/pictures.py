@@ -1,15 +1,13 @@
-"""Pictures of lesson 3; those without arguments are for its slides alone."""
+"""Pictures of lesson 3."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from mha_course import example, plots
-from mha_course.lessons.l03_scaling import scaling
+from mha_course import plots
 
 
 def products_of(
@@ -26,53 +24,3 @@ def products_of(
         return ax, f"“it” meets “{key}”: the 12 products sum to {products.sum():.1f}, the score."
 
     return draw
-
-
-def scores_of_head_1() -> None:
-    """Show the scores of head 1 for the running example."""
-    sentence = example.load()
-    scores = sentence.mha.steps(sentence.x).scores[0, 1]
-    picture = plots.heatmap(scores, queries=sentence.tokens, keys=sentence.tokens)
-    plots.show(picture, "The scores of head 1: 15 by 15.")
-
-
-def scores_as_product() -> None:
-    """Show q times k transposed as a product of two tables."""
-    tables = (("q", 5, 6, ("T", "D")), ("kᵀ", 6, 7, ("D", "S")), ("scores", 5, 7, ("T", "S")))
-    picture = plots.product(*(plots.Matrix(*table) for table in tables))
-    plots.show(
-        picture,
-        "q (5 by 6) times k transposed (6 by 7) gives scores (5 by 7): row t, column s is query t "
-        "times key s. Every head has a product like this of its own.",
-    )
-
-
-def shares_of_one_lead() -> None:
-    """Show four scores of which one leads by 1, and their shares."""
-    row = torch.tensor([1.0, 0.0, 0.0, 0.0])
-    picture = plots.token_bars({"scores": row, "shares": row.softmax(0)}, ["a", "b", "c", "d"])
-    plots.show(picture, "A row whose largest score leads by 1, and its shares.")
-
-
-def sixteen_products() -> None:
-    """Show the products that one dot product adds up."""
-    products = torch.randn(2, 16, generator=torch.Generator().manual_seed(1)).prod(0)
-    picture = plots.bars(products, [f"q{n} k{n}" for n in range(16)], unit="product")
-    plots.show(picture, "Sixteen products of two random numbers: some are negative.")
-
-
-def stage() -> None:
-    """Show where in attention the scaling is."""
-    plots.show_stage("scaling")
-
-
-def two_divisors() -> None:
-    """Show the largest share of a row, divided by the root of D and by that of C."""
-    both = {
-        f"{heads} heads of {C // heads}": [
-            scaling.saturation(C // heads, width**0.5).top for width in (C // heads, C)
-        ]
-        for C, heads in ((8, 2), (512, 8))
-    }
-    picture = plots.token_bars(both, ["by √D", "by √C"], unit="largest share", shared=True)
-    plots.show(picture, "The largest share of a row, divided by √D and by √C.")
