@@ -94,7 +94,7 @@ class Page:
             asked = _question(QUESTIONS[rendering.name_in(cell)])
             self._show(asked, "question", kind)
         elif cell.source.startswith("check("):
-            self._add(self._exercise(rendering.name_in(cell)))
+            self.add(self._exercise(rendering.name_in(cell)))
         elif not cell.source.startswith("progress("):  # which is the learner's
             self._read_code(cell, kind, lecture)
 
@@ -112,7 +112,7 @@ class Page:
             self._turn(kind, lecture, above, title=title)
         if title:
             self._show(f'<div class="lead">{words(below)}</div>', "words", kind)
-            self._add(self._links())
+            self.add(self._links())
         elif "text" in lecture:
             self._note(below, kind)
             self._show_alone(lecture["text"], kind)
@@ -138,10 +138,10 @@ class Page:
             return
         html = Part("words", words(text)).html
         if kind == "skip":
-            self._add(html)
+            self.add(html)
             return
         self.slide.lead = self.slide.lead or text.partition("\n\n")[0]
-        self._add(html, self.slide, "data-notes")
+        self.add(html, self.slide, "data-notes")
 
     def _turn(self, kind: str, lecture: dict[str, Any], topic: str, *, title: bool = False) -> None:
         """Begin a slide if a cell does; what its section says to the speaker is kept."""
@@ -181,7 +181,7 @@ class Page:
     def _show(self, html: str, shown: str, kind: str, *marks: str) -> None:
         """Add a block that a slide shows; no slide has two pictures."""
         if kind in ("skip", "notes"):
-            self._add(html)
+            self.add(html)
             return
         seen = self.slide.kinds
         if seen and ("live" in (*seen, shown) or shown == "picture" in seen):
@@ -189,14 +189,15 @@ class Page:
             self.slides.append(self.slide)
         self.slide.kinds.append(shown)
         waits = ["data-waits"] if kind == "fragment" else []
-        self._add(html, self.slide, "data-slide", *waits, *marks)
+        self.add(html, self.slide, "data-slide", *waits, *marks)
 
     def _show_alone(self, text: str, kind: str) -> None:
         """Add words that stand on the slide and not on the page."""
         if text:
             self._show(Part("words", words(text)).html, "words", kind, "data-alone")
 
-    def _add(self, html: str, slide: Slide | None = None, *marks: str) -> None:
+    def add(self, html: str, slide: Slide | None = None, *marks: str) -> None:
+        """Add a block, and what says how a slide has it."""
         self.blocks.append(Block(html, self.section, slide, marks))
 
     def _open(self, level: int, text: str) -> None:
@@ -210,7 +211,7 @@ class Page:
         if text.startswith("Deeper:") and not self.folded:
             self.folded = level
             heading = f'<details class="deeper"><summary>{heading}</summary>'
-        self._add(heading)
+        self.add(heading)
         if level == 2:
             kind = "deep" if self.folded else "core"
             link = f'<a href="#{anchor}">{rendering.line(text.removeprefix("Deeper: "))}</a>'
@@ -219,7 +220,7 @@ class Page:
     def close(self) -> None:
         """End a section that is folded."""
         if self.folded:
-            self._add("</details>")
+            self.add("</details>")
         self.folded = 0
 
     def _read_code(self, cell: NotebookNode, kind: str, lecture: dict[str, Any]) -> None:
@@ -231,7 +232,7 @@ class Page:
         drawn = any(part.kind != "text" for part in shown)
         show = lecture.get("show", "output" if hidden or drawn else "both")
         if MOVES.search(cell.source):
-            self._add(f'<span id="{cell.id}"></span>')  # links from saved lessons lead to it
+            self.add(f'<span id="{cell.id}"></span>')  # links from saved lessons lead to it
         if not hidden:
             self._show(code, "code", "skip" if show == "output" else kind)
         pictures = [part for part in shown if part.kind == "picture"]
@@ -241,7 +242,7 @@ class Page:
             self._show(part.html, part.kind, kind if talks else "skip")
         if hidden:
             first = escape(re.split("[:\n]", cell.source)[0].strip("# "))  # a comment
-            self._add(f'<details class="listing"><summary>{first}</summary>{code}</details>')
+            self.add(f'<details class="listing"><summary>{first}</summary>{code}</details>')
         if kind not in ("skip", "notes"):
             self._show_alone(lecture.get("text", ""), kind)
         defined = _DEFINED.match(cell.source)
@@ -253,7 +254,7 @@ class Page:
         answer = Slide(f"A solution of `{name}`", self.section)
         self.slides.append(answer)
         code = plain_source(EXERCISES[name].reference, opening=True, checks=True)
-        self._add(rendering.python(code), answer, "data-slide", "data-alone")
+        self.add(rendering.python(code), answer, "data-slide", "data-alone")
 
     def _links(self) -> str:
         links = [f'<a href="{url}">Open in {name}</a>' for name, url in self.badges.items()]

@@ -2,74 +2,70 @@
 
 import { enliven } from "./live.js";
 
-const WIDTH = 1920;
-const HEIGHT = 1080;
-const SMALLEST = 0.5; // of that size; below it a slide is a column that scrolls
-const WIDGET = { width: 992, most: 1.74 }; // laid out as wide as on a page, and so much larger
-const LEAST = 0.76; // of the size of letters
-const SPLIT = 0.9; // below it, what comes last goes on to the next slide
-const CONTROLS = "a, summary, input, select, button, dialog, .live";
-const KEYS = [
-  ["→ ↓ space PageDown", "on, or show what waits"],
-  ["← ↑ PageUp", "back"],
-  ["Home, End", "first and last slide"],
-  ["Esc or O", "all slides"],
-  ["G", "go to a slide"],
-  ["S", "the speaker's window"],
-  ["B", "black screen"],
-  ["F, D", "full screen, dark"],
-  ["P", "back to the page"],
-  ["?", "these keys"],
-];
+const [WIDTH, HEIGHT] = [1920, 1080]; // of a slide
+const COLUMN = matchMedia("(max-width: 959px), (max-height: 539px)"); // as in present.css
+const LARGEST = 1.74; // of a widget, which is laid out as on a page
+const SMALLEST = 0.7; // of the letters of a slide that is full
+const CONTROLS = "a, summary, input, select, dialog, .live"; // have keys and touches of their own
+const STAGE = `<main></main>
+  <footer><span></span><button data-does="ArrowLeft" aria-label="Back">‹</button>
+  <output></output><button data-does="ArrowRight" aria-label="Next">›</button></footer>
+  <i class="progress"></i>
+  <dialog><form method="dialog"><label>Go to slide <input type="number" min="1"></label>
+  <button>OK</button><dl><dt>→ ↓ space PageDown<dd>on, or show what waits<dt>← ↑ PageUp<dd>back
+  <dt>Home End<dd>first and last slide<dt>Esc O<dd>all slides<dt>G ?<dd>go to a slide, these keys
+  <dt>S<dd>the speaker's window<dt>B<dd>black screen<dt>F D<dd>full screen, dark
+  <dt>P<dd>back to the page</dl></form></dialog>
+  <style>@page { size: ${WIDTH}px ${HEIGHT}px; margin: 0 }</style>`;
+const SPEAKER = `<div id="time"><b></b><span></span><time></time></div>
+  <div id="now" class="stage"><p></p><main></main></div>
+  <div id="next" class="stage"><p></p><main></main></div><div id="notes"></div>`;
 
-const talk = JSON.parse(document.getElementById("talk")?.textContent ?? "[]");
+const data = document.getElementById("talk");
+const talk = JSON.parse(data?.textContent ?? "[]");
 const article = document.querySelector("article");
-const first = article?.querySelector("figure img")?.cloneNode(); // before a widget takes its place
-const places = new Map(); // of what was moved to a slide: the mark that it left on the page
+const picture = article?.querySelector("figure img")?.cloneNode(); // before a widget takes its place
+const marks = new Map(); // what each block left on the page
+const growing = new ResizeObserver((changes) => changes.forEach(({ target }) => enlarge(target)));
 let stage = null;
-let slides = []; // sections, some of which go on with the one before
+let slides = [];
 let at = 0;
-let from = null; // where a finger came down
+let finger = null; // where it came down
 let view = null; // the speaker's window
 let begun = 0;
 let entered = 0;
 let changeColours = null;
-const watch = new ResizeObserver((changes) => changes.forEach(({ target }) => enlarge(target)));
 
 const $ = (selector) => stage.querySelector(selector);
-const inColumn = () => scaleOfWindow() < SMALLEST;
-const scaleOfWindow = () =>
-  Math.min(document.documentElement.clientWidth / WIDTH, innerHeight / HEIGHT);
 const waiting = (slide) => [...slide.querySelectorAll("[data-waits]")];
-const told = (slide) => talk[slide.dataset.of] ?? {};
 
 /** Let a page present itself: by its button, by P, or because its address asks for it. */
 export function prepare(button, repaint) {
-  if (!talk.length) return;
+  if (!data) return;
   changeColours = repaint;
   button.hidden = false;
   button.addEventListener("click", () => present(inSight()));
   addEventListener("keydown", keys);
   addEventListener("keydown", (event) => event.key.startsWith("Page") && keys(event), true); // a widget has them not
-  addEventListener("resize", resize);
+  addEventListener("resize", scale);
+  COLUMN.addEventListener("change", layOut);
+  addEventListener("beforeprint", () => slides.forEach((slide) => reveal(slide, true)));
+  addEventListener("afterprint", () => slides.forEach((slide) => reveal(slide, false)));
   addEventListener("hashchange", arrive);
-  addEventListener("beforeprint", () => stage && slides.forEach((slide) => reveal(slide, true)));
   addEventListener("load", arrive);
+  setInterval(tell, 1000);
 }
 
-/** Go to the slide that the address names. */
+/** Go to the slide that the address names; without one, begin if it or the page asks for slides. */
 function arrive() {
-  const named = /^#slide-(\d+)$/.exec(location.hash);
-  const opens =
-    new URLSearchParams(location.search).has("present") ||
-    "presented" in document.getElementById("talk").dataset;
-  if (stage && named) show(named[1] - 1);
-  else if (named || (opens && !location.hash)) present(named ? named[1] - 1 : 0);
+  const [, number] = /^#slide-(\d+)$/.exec(location.hash) ?? [];
+  const asks = new URLSearchParams(location.search).has("present") || "presented" in data.dataset;
+  if (stage && number) show(number - 1);
+  else if (number || (asks && !location.hash)) present((number ?? 1) - 1);
 }
 
 /** Return the number of the slide that shows what is in sight on the page. */
 function inSight() {
-  if (scrollY < innerHeight / 2) return 0;
   const blocks = [...article.querySelectorAll("[data-slide]:not([data-alone])")];
   const block = blocks.find((one) => one.getBoundingClientRect().bottom > innerHeight / 4);
   return Number(block?.dataset.slide ?? talk.length - 1);
@@ -79,15 +75,10 @@ function inSight() {
 async function present(n) {
   stage = document.createElement("div");
   stage.className = "stage";
-  stage.innerHTML = `<main></main>
-    <footer><span></span><button aria-label="Back">‹</button><output></output><button aria-label="Next">›</button>
-    <i class="progress"></i></footer><dialog></dialog><style>@page { size: ${WIDTH}px ${HEIGHT}px; margin: 0 }</style>`;
+  stage.innerHTML = STAGE;
   slides = talk.map(slideOf);
   $("main").append(...slides);
   $("footer span").innerHTML = talk[0].heading;
-  const [before, after] = stage.querySelectorAll("footer button");
-  before.addEventListener("click", back);
-  after.addEventListener("click", next);
   stage.addEventListener("click", choose);
   stage.addEventListener("pointerdown", press);
   stage.addEventListener("pointerup", lift);
@@ -96,39 +87,31 @@ async function present(n) {
   begun ||= Date.now();
   entered = Date.now();
   enliven(stage.querySelectorAll(".live"));
-  await Promise.all(
-    [...stage.querySelectorAll("img")].map((image) => image.decode().catch(Boolean)),
-  );
-  await new Promise(requestAnimationFrame);
-  if (!stage) return;
+  const images = [...stage.querySelectorAll("img")];
+  await Promise.all(images.map((image) => image.decode().catch(() => image.alt)));
+  if (!stage) return; // it was left meanwhile
   layOut();
-  show(
-    Math.max(
-      0,
-      slides.findIndex((slide) => Number(slide.dataset.of) >= n),
-    ),
-  );
+  show(n);
   document.documentElement.dataset.ready = "yes";
 }
 
 /** Put what the page has for a slide on it. */
 function slideOf({ heading, title }, number) {
   const slide = document.createElement("section");
-  slide.className = title ? "title" : "";
   slide.tabIndex = -1;
-  slide.dataset.of = number;
   slide.innerHTML = `<h2>${heading}</h2><div class="content"></div>`;
+  slide.ariaLabel = `Slide ${number + 1} of ${talk.length}: ${slide.textContent}`;
+  const content = slide.lastElementChild;
   for (const block of article.querySelectorAll(`[data-slide="${number}"]`)) {
-    const place = document.createComment("");
-    block.replaceWith(place);
-    places.set(block, place);
-    slide.lastElementChild.append(block);
+    marks.set(block, document.createComment(""));
+    block.replaceWith(marks.get(block));
+    content.append(block);
   }
-  if (title && first && !number) {
-    const figure = document.createElement("figure");
-    figure.append(first.cloneNode());
-    slide.lastElementChild.append(figure);
+  if (title) slide.className = "title";
+  if (!number) {
     slide.dataset.course = document.querySelector(".masthead > a").textContent;
+    content.append(document.createElement("figure"));
+    content.lastElementChild.append(picture?.cloneNode() ?? "");
   }
   return slide;
 }
@@ -137,85 +120,55 @@ function slideOf({ heading, title }, number) {
 function leave() {
   const here = slides[at].querySelector("[data-slide]");
   slides.forEach((slide) => reveal(slide, false));
-  watch.disconnect();
-  for (const [block, place] of places) {
+  growing.disconnect();
+  for (const [block, mark] of marks) {
     block.style.zoom = "";
-    place.replaceWith(block);
+    mark.replaceWith(block);
   }
-  places.clear();
+  marks.clear();
   stage.remove();
   stage = null;
+  slides = [];
   document.body.classList.remove("presenting");
   delete document.documentElement.dataset.ready;
   history.replaceState(null, "", "#");
-  const fold = here?.closest("details:not([open])");
-  if (fold) fold.open = true;
+  here?.closest("details:not([open])")?.setAttribute("open", "");
   here?.scrollIntoView({ block: "center" });
 }
 
-/** Lay out all slides: what comes last on one that has no room for it goes on to the next. */
+/** Make letters and widgets of all slides as large as they have room; a column needs none of it. */
 function layOut() {
-  const column = inColumn();
-  stage.classList.toggle("column", column);
-  for (let n = 0; n < slides.length && !column; n += 1) {
-    const content = slides[n].lastElementChild;
-    waiting(slides[n]).forEach((part) => (part.open = true));
-    for (const widget of content.querySelectorAll(".live")) {
+  if (!stage || COLUMN.matches) return;
+  for (const slide of slides) {
+    reveal(slide, true);
+    for (const widget of slide.querySelectorAll(".live")) {
       enlarge(widget);
-      watch.observe(widget); // it may grow
+      growing.observe(widget);
     }
-    let rest = null;
-    while (!fits(slides[n], content)) {
-      rest ??= goOn(n);
-      rest.lastElementChild.prepend(content.lastElementChild);
-    }
-  }
-  slides.forEach((slide, n) => {
-    slide.ariaLabel = `Slide ${n + 1} of ${slides.length}: ${slide.firstElementChild.textContent}`;
+    enlargeLetters(slide);
     reveal(slide, false);
-  });
+  }
   scale();
 }
 
-/** Put an empty slide with the same heading behind one. */
-function goOn(n) {
-  const slide = document.createElement("section");
-  slide.tabIndex = -1;
-  slide.dataset.of = slides[n].dataset.of;
-  slide.dataset.goesOn = "yes";
-  slide.innerHTML = `<h2>${slides[n].firstElementChild.innerHTML}</h2><div class="content"></div>`;
-  slides[n].after(slide);
-  slides.splice(n + 1, 0, slide);
-  return slide;
-}
-
-/** Make a widget as large as its slide has room; its layout stays that of a page. */
 function enlarge(widget) {
-  if (inColumn()) return;
   const content = widget.closest(".content");
   const others = [...content.children].filter((part) => part !== widget);
-  const room = content.clientHeight - others.reduce((all, part) => all + part.offsetHeight + 24, 0);
-  widget.style.zoom = 1;
-  widget.style.zoom = Math.max(1, Math.min(WIDGET.most, (room - 4) / widget.offsetHeight));
+  const room = content.clientHeight - others.reduce((all, part) => all + part.offsetHeight + 24, 4);
+  widget.style.zoom = Math.max(1, Math.min(LARGEST, room / widget.scrollHeight));
 }
 
-const isOneTall = (images) =>
-  images.length === 1 && images[0].naturalWidth < 1.6 * images[0].naturalHeight;
-
-/** Make the letters of a slide as large as they have room; return false where it should have fewer parts. */
-function fits(slide, content) {
-  const images = content.querySelectorAll("figure img");
-  const last = content.lastElementChild;
+function enlargeLetters(slide) {
+  const content = slide.lastElementChild;
+  const [image, second] = content.querySelectorAll("figure img");
+  const tall = Boolean(image) && !second && image.naturalWidth < 1.6 * image.naturalHeight;
   const title = slide.matches(".title");
-  const single = title || content.children.length < 2;
-  slide.classList.toggle("beside", !single && isOneTall(images));
-  const least = single || last.matches("[data-waits]") ? LEAST : SPLIT;
+  slide.classList.toggle("beside", tall && !title && content.children.length > 1);
   const most = content.querySelector(":scope > :not(pre, .python)") ? 1.25 : 1.6;
-  for (let size = images.length || title ? 1 : most; size >= least; size -= 0.025) {
+  for (let size = image || title ? 1 : most; size >= SMALLEST; size -= 0.025) {
     slide.style.setProperty("--fit", size.toFixed(3));
-    if (!spills(content)) return true;
+    if (!spills(content)) return;
   }
-  return single;
 }
 
 function spills(content) {
@@ -225,22 +178,14 @@ function spills(content) {
 }
 
 function scale() {
-  const factor = scaleOfWindow();
-  const x = (document.documentElement.clientWidth - WIDTH * factor) / 2;
-  const y = (innerHeight - HEIGHT * factor) / 2;
+  if (!stage) return;
+  const { clientWidth } = document.documentElement;
+  const factor = Math.min(clientWidth / WIDTH, innerHeight / HEIGHT);
+  const [x, y] = [(clientWidth - WIDTH * factor) / 2, (innerHeight - HEIGHT * factor) / 2];
   $("main").style.transform = `translate(${x}px, ${y}px) scale(${factor})`;
 }
 
-/** Fit the slides to the window; begin again where a slide becomes a column, or is none any more. */
-function resize() {
-  if (!stage) return;
-  if (inColumn() === stage.matches(".column")) return scale();
-  const number = Number(slides[at].dataset.of);
-  leave();
-  present(number);
-}
-
-/** Show what waits on a slide, or let it wait. */
+/** Show all that waits on a slide, or none of it. */
 function reveal(slide, seen) {
   for (const part of waiting(slide)) uncover(part, seen);
 }
@@ -250,12 +195,21 @@ function uncover(part, seen) {
   if (part.localName === "details") part.open = seen;
 }
 
+/** Show a slide, alone to eyes, keys and screen readers; in the overview, all headings. */
 function show(n, seen = false) {
   n = Math.max(0, Math.min(slides.length - 1, n));
   if (section(n) !== section(at)) entered = Date.now();
   at = n;
+  const overview = stage.matches(".overview");
+  slides.forEach((slide, i) => {
+    slide.classList.toggle("current", i === at);
+    slide.inert = i !== at && !overview;
+    slide.ariaHidden = slide.inert ? "true" : null;
+    slide.lastElementChild.inert = overview;
+  });
   reveal(slides[at], seen);
-  settle();
+  stage.scrollTo(0, 0);
+  if (overview) slides[at].scrollIntoView({ block: "center" });
   $("footer output").value = `${at + 1} / ${slides.length}`;
   $(".progress").style.width = `${(100 * (at + 1)) / slides.length}%`;
   history.replaceState(null, "", `#slide-${at + 1}`);
@@ -263,95 +217,74 @@ function show(n, seen = false) {
   tell();
 }
 
-/** Leave the current slide alone to eyes, keys and screen readers; in the overview, all headings. */
-function settle() {
-  const all = stage.matches(".overview");
-  slides.forEach((slide, n) => {
-    slide.classList.toggle("current", n === at);
-    slide.inert = n !== at && !all;
-    slide.ariaHidden = slide.inert ? "true" : null;
-    slide.lastElementChild.inert = all;
-  });
-  if (all) slides[at].scrollIntoView({ block: "nearest" });
-  else stage.scrollTo(0, 0);
-}
-
 function next() {
-  const hidden = waiting(slides[at]).find((part) => !part.matches(".seen"));
-  if (hidden && !stage.matches(".overview")) uncover(hidden, true);
+  const hidden = waiting(slides[at]).find((part) => !part.matches(".seen, .overview *"));
+  if (hidden) uncover(hidden, true);
   else if (at < slides.length - 1) show(at + 1);
 }
 
 function back() {
-  const seen = waiting(slides[at]).filter((part) => part.matches(".seen"));
-  if (seen.length && !stage.matches(".overview")) uncover(seen.at(-1), false);
+  const seen = waiting(slides[at]).filter((part) => part.matches(".seen:not(.overview *)"));
+  if (seen.length) uncover(seen.at(-1), false);
   else if (at > 0) show(at - 1, true);
 }
 
-function overview() {
+function toggleOverview() {
   stage.classList.toggle("overview");
-  settle();
+  show(at, true);
 }
 
-/** Show the slide that was clicked in the overview. */
-function choose(event) {
-  const slide = event.target.closest(".overview > main > section");
+/** Turn by a button of the footer, or show the slide that was clicked in the overview. */
+function choose({ target }) {
+  const slide = target.closest(".overview > main > section");
+  DOES[target.dataset.does]?.();
   if (!slide) return;
   stage.classList.remove("overview");
   show(slides.indexOf(slide));
 }
 
 /** Show the keys, and a field to go to a slide. */
-function help(goes) {
-  const rows = KEYS.map(([key, does]) => `<dt>${key}</dt><dd>${does}</dd>`).join("");
+function help() {
   const dialog = $("dialog");
-  dialog.innerHTML = `<form method="dialog"><label>Go to slide
-    <input type="number" min="1" max="${slides.length}" ${goes ? "autofocus" : ""}></label>
-    <button ${goes ? "" : "autofocus"}>OK</button><dl>${rows}</dl></form>`;
-  dialog.onclose = () => {
-    const wanted = Number(dialog.querySelector("input").value);
-    if (wanted) show(wanted - 1);
-  };
+  const field = $("dialog input");
+  field.value = "";
+  dialog.onclose = () => field.value && show(field.value - 1);
   dialog.showModal();
 }
 
-function press(event) {
-  const free = event.pointerType === "touch" && !event.target.closest(CONTROLS);
-  from = free && !stage.matches(".overview") ? [event.clientX, event.clientY] : null;
+function press({ pointerType, target, clientX, clientY }) {
+  const free = pointerType === "touch" && !target.closest(`${CONTROLS}, button`);
+  finger = free ? [clientX, clientY] : null;
 }
 
 /** Turn by a swipe, or by a tap near an edge. */
-function lift(event) {
-  if (!from) return;
-  const [x, y] = [event.clientX - from[0], event.clientY - from[1]];
-  const place = event.clientX / innerWidth;
-  const taps = Math.hypot(x, y) < 10;
+function lift({ clientX, clientY }) {
+  if (!finger || stage.matches(".overview")) return;
+  const [x, y] = [clientX - finger[0], clientY - finger[1]];
+  const tap = Math.hypot(x, y) < 10 ? clientX / innerWidth : 0.5;
+  const swipe = Math.abs(x) > Math.max(40, 2 * Math.abs(y)) ? Math.sign(x) : 0;
   if (stage.matches(".black")) stage.classList.remove("black");
-  else if ((x < -40 && -x > 2 * Math.abs(y)) || (taps && place > 2 / 3)) next();
-  else if ((x > 40 && x > 2 * Math.abs(y)) || (taps && place < 1 / 3)) back();
-  from = null;
+  else if (tap > 2 / 3 || swipe < 0) next();
+  else if (tap < 1 / 3 || swipe > 0) back();
 }
 
 /** Return the number of the slide with which a section begins. */
 function section(n) {
-  while (n > 0 && (!told(slides[n]).minutes || slides[n].dataset.goesOn)) n -= 1;
+  while (n > 0 && !talk[n].minutes) n -= 1;
   return n;
 }
 
-const minutesOf = (n) => (slides[n].dataset.goesOn ? 0 : told(slides[n]).minutes);
-const minutesTo = (n) => slides.slice(0, n).reduce((all, _, i) => all + minutesOf(i), 0);
+const minutesTo = (n) => talk.slice(0, n).reduce((all, { minutes }) => all + minutes, 0);
 
-function speaker() {
+function openSpeaker() {
   view = window.open("", "speaker", "width=1280,height=760");
   if (!view) return;
   const page = view.document;
+  const sheets = [...document.querySelectorAll("head style")];
   page.title = "Speaker";
-  page.head.replaceChildren(
-    ...[...document.querySelectorAll("head style")].map((one) => one.cloneNode(true)),
-  );
+  page.head.replaceChildren(...sheets.map((sheet) => sheet.cloneNode(true)));
   page.body.className = "speaker";
-  page.body.innerHTML = `<div id="time"><b></b><span></span><time></time></div>
-    <div id="now" class="stage"><p></p><main></main></div><div id="next" class="stage"><p></p><main></main></div><div id="notes"></div>`;
+  page.body.innerHTML = SPEAKER;
   page.onkeydown = keys;
   page.body.dataset.shown = "";
   tell();
@@ -374,35 +307,28 @@ function pictureOf(slide) {
 function tell() {
   if (!stage || !view || view.closed) return;
   const page = view.document;
-  const part = (selector) => page.querySelector(selector);
-  const begins = section(at);
-  const span = (since) => {
+  const write = (place, text) => (page.querySelector(place).textContent = text);
+  const first = section(at);
+  const clock = (since) => {
     const seconds = Math.floor((Date.now() - since) / 1000);
     return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
   };
+  const { minutes, notes } = talk[first];
+  const [before, whole] = [minutesTo(first), minutesTo(talk.length)];
+  const plan = `the plan for here: ${before} to ${before + minutes} of ${whole} min`;
+  write("b", clock(begun));
+  write("span", `${plan} · this section: ${clock(entered)} of ${minutes} min`);
+  write("time", new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }));
   const theme = document.documentElement.dataset.jpThemeLight;
   page.documentElement.dataset.jpThemeLight = theme;
-  const [from, whole] = [minutesTo(begins), minutesTo(slides.length)];
-  const plan = `the plan for here: ${from} to ${from + minutesOf(begins)} of ${whole} min`;
-  part("#time b").textContent = span(begun);
-  part("#time span").textContent =
-    `${plan} · this section: ${span(entered)} of ${minutesOf(begins)} min`;
-  part("time").textContent = new Date().toLocaleTimeString([], {
-    hour: "2-digit",
-    minute: "2-digit",
-  });
-  const shown = `${at} ${theme}`;
-  if (page.body.dataset.shown === shown) return;
-  page.body.dataset.shown = shown;
-  const prose = [...article.querySelectorAll(`[data-notes="${slides[at].dataset.of}"]`)];
-  const texts = [told(slides[begins]).notes, ...prose.map((block) => block.outerHTML)];
-  part("#notes").innerHTML = texts.join("<hr>");
-  for (const [place, slide] of [
-    ["#now", slides[at]],
-    ["#next", slides[at + 1]],
-  ]) {
-    part(`${place} p`).textContent = slide?.ariaLabel ?? "This is the last slide.";
-    part(`${place} main`).replaceChildren(...(slide ? [pictureOf(slide)] : []));
+  if (page.body.dataset.shown === `${at} ${theme}`) return;
+  page.body.dataset.shown = `${at} ${theme}`;
+  const prose = [...article.querySelectorAll(`[data-notes="${at}"]`)];
+  const texts = [notes, ...prose.map((block) => block.outerHTML)];
+  page.querySelector("#notes").innerHTML = texts.join("<hr>");
+  for (const [place, slide] of Object.entries({ "#now": slides[at], "#next": slides[at + 1] })) {
+    write(`${place} p`, slide?.ariaLabel ?? "This is the last slide.");
+    page.querySelector(`${place} main`).replaceChildren(slide ? pictureOf(slide) : "");
   }
 }
 
@@ -417,18 +343,15 @@ const DOES = {
   PageUp: back,
   Home: () => show(0),
   End: () => show(slides.length - 1),
-  Escape: overview,
-  o: overview,
-  Enter: () => stage.matches(".overview") && overview(),
-  g: () => help(true),
-  "?": () => help(false),
+  Escape: toggleOverview,
+  o: toggleOverview,
+  Enter: () => stage.matches(".overview") && toggleOverview(),
+  g: help,
+  "?": help,
   b: () => stage.classList.add("black"),
-  s: speaker,
+  s: openSpeaker,
   d: () => changeColours(),
-  f: () =>
-    document.fullscreenElement
-      ? document.exitFullscreen()
-      : document.documentElement.requestFullscreen(),
+  f: () => (document.fullscreenElement ? document.exitFullscreen() : stage.requestFullscreen()),
   p: leave,
 };
 
@@ -452,5 +375,3 @@ function keys(event) {
   if (stage.matches(".black")) stage.classList.remove("black");
   else DOES[key]();
 }
-
-setInterval(tell, 1000);

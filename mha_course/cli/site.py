@@ -89,6 +89,7 @@ def build(numbers: Sequence[str], folder: Path, address: str, *, saved: bool = F
     """Write the site of some lessons, of all without numbers, executed unless saved."""
     pages = read_lessons(numbers, saved=saved)
     write(pages, folder, address)
+    write_index(pages, folder, address)
     (folder / "preview.png").write_bytes(_preview())
     names = ["", *(f"{page.name}.html" for page in pages)]
     places = "".join(f"<url><loc>{escape(address + name)}</loc></url>" for name in names)
@@ -97,7 +98,7 @@ def build(numbers: Sequence[str], folder: Path, address: str, *, saved: bool = F
 
 
 def write(pages: Sequence[Page], folder: Path, address: str, *, presented: bool = False) -> None:
-    """Write pages, which begin as slides if they are to be presented, and their index."""
+    """Write pages, which begin as slides if they are to be presented."""
     folder.mkdir(parents=True, exist_ok=True)
     for at, page in enumerate(pages):
         before = _link(pages[at - 1], "prev", "Before") if at else "<span></span>"
@@ -109,7 +110,6 @@ def write(pages: Sequence[Page], folder: Path, address: str, *, presented: bool 
         name = f"{page.name}.html"
         written = document(title, body, page.views, text, address, name)
         (folder / name).write_text(written, encoding="utf-8")
-    (folder / "index.html").write_text(_index(pages, address), encoding="utf-8")
     shutil.copyfile(launch.PACKAGE / "data" / SUMMARY, folder / SUMMARY)
 
 
@@ -117,7 +117,8 @@ def _link(page: Page, rel: str, word: str) -> str:
     return f'<a rel="{rel}" href="{page.name}.html"><small>{word}</small>{escape(page.title)}</a>'
 
 
-def _index(pages: Sequence[Page], address: str) -> str:
+def write_index(pages: Sequence[Page], folder: Path, address: str) -> None:
+    """Write the page that leads to the others."""
     readme = (launch.COURSE / "README.md").read_text(encoding="utf-8")
     table = [line.strip("| ").split(" | ") for line in readme.splitlines()]
     about = {int(row[0]): row[2:] for row in table if row[0].isdecimal()}
@@ -147,7 +148,8 @@ def _index(pages: Sequence[Page], address: str) -> str:
         f"with Python 3.11 or newer:</p><pre>{commands}</pre><ul>{rows}</ul></main>"
     )
     text = "Twenty lessons that build multi-head attention in PyTorch, with pictures that answer."
-    return document(NAME, body, pages[0].views[:1] if first else [], text, address, "")
+    written = document(NAME, body, pages[0].views[:1] if first else [], text, address, "")
+    (folder / "index.html").write_text(written, encoding="utf-8")
 
 
 def _preview() -> bytes:

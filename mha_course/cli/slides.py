@@ -1,14 +1,17 @@
-"""Decks for lecturers: the pages of the site, which open as slides, solutions if asked for."""
+"""Decks for lecturers: the pages of the site, which open as slides; solutions if asked for."""
 
 from __future__ import annotations
 
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mha_course.cli import launch, rendering, site
+from mha_course.cli import launch, plans, rendering, site
+from mha_course.cli.pages import Page, Slide
 
 DECKS = launch.ROOT / "decks"
 
@@ -16,19 +19,54 @@ DECKS = launch.ROOT / "decks"
 def build(
     numbers: Sequence[str] = (),
     *,
+    plan: int = 0,
     solutions: bool = False,
     saved: bool = False,
     folder: Path = DECKS,
 ) -> Path:
-    """Write the decks of some lessons, of all without numbers, and an index; return the index.
+    """Write the decks of some lessons, of all without numbers, or one of a plan; return where to
+    begin: their index, or the one.
 
-    Args: numbers are such as ``"3"`` or ``"03"``; with solutions, each exercise is followed by its
-        reference; saved takes the outputs that the notebooks have, in which no widget is live.
+    Args: numbers are such as ``"3"`` or ``"03"``; plan is a number of minutes in ``plans.PLANS``;
+        with solutions, each exercise is followed by its reference; saved takes the outputs that the
+        notebooks have, in which no widget is live.
     Raises: ShapeError for a number without a lesson, or a cell without a slide type.
     """
-    pages = site.read_lessons(numbers, saved=saved, solutions=solutions)
-    site.write(pages, folder, launch.pages(launch.repository()), presented=True)
+    stops = plans.PLANS[plan].all_stops() if plan else []
+    wanted = list(dict.fromkeys(str(lesson) for lesson, _ in stops)) or numbers
+    pages = site.read_lessons(wanted, saved=saved, solutions=solutions)
+    address = launch.pages(launch.repository())
+    if plan:
+        site.write([joined(plan, pages)], folder, address, presented=True)
+        return folder / f"plan_{plan}.html"
+    site.write(pages, folder, address, presented=True)
+    site.write_index(pages, folder, address)
     return folder / "index.html"
+
+
+def joined(length: int, lessons: Sequence[Page]) -> Page:
+    """Join what a plan uses of some lessons to one page."""
+    plan = plans.PLANS[length]
+    page = Page(f"plan_{length}", title=plan.title)
+    page.slides.append(Slide(plan.title, "", title=True))
+    page.add(f"<h1>{plan.title}</h1>")
+    page.add(f'<div class="lead">{rendering.words(plan.text)}</div>', page.slides[0], "data-slide")
+    for number, begins in plan.all_stops():
+        lesson = next(each for each in lessons if int(each.name[:2]) == number)
+        page.views += lesson.views
+        for section in plans.sections_of(number, begins):
+            page.slides += [slide for slide in lesson.slides if slide.section == section]
+            blocks = [block for block in lesson.blocks if block.section == section]
+            page.blocks += [replace(block, html=_moved(block.html, number)) for block in blocks]
+            lines = [line for heading, line in lesson.contents if heading == section]
+            page.contents += [(section, _moved(line, number)) for line in lines]
+    return page
+
+
+def _moved(html: str, lesson: int) -> str:
+    """Let anchors of several lessons differ, and links to lessons lead to the published ones."""
+    html = re.sub(r'(<(?:h\d|span) id="|href="#)', rf"\g<1>{lesson}-", html)
+    return re.sub(r'href="(?=\d\d_\w+\.html)', f'href="{launch.pages(launch.repository())}', html)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -37,11 +75,14 @@ def main(argv: Sequence[str]) -> int:
     def run(chosen: Namespace) -> str:
         if not chosen.saved:
             print("Every lesson is executed for its deck. All of them take about four minutes.")
-        index = build(chosen.numbers, solutions=chosen.solutions, saved=chosen.saved)
-        return f"All decks are listed in {index}. They need no network; ? lists the keys."
+        options = {"plan": chosen.plan, "solutions": chosen.solutions, "saved": chosen.saved}
+        begin = build(chosen.numbers, **options)
+        return f"Begin with {begin}. It needs no network; ? lists the keys."
 
+    lengths = list(plans.PLANS)
     options: dict[str, dict[str, Any]] = {
         "solutions": {"action": "store_true", "help": "a solution after each exercise"},
+        "plan": {"type": int, "default": 0, "choices": lengths, "help": "one deck of so many min"},
     }
     return rendering.command("slides", argv, run, **options)
 

@@ -14,11 +14,10 @@ import pytest
 from lessons import LESSONS, read
 
 from mha_course import exercises
-from mha_course.cli import authoring, pages, rendering, slides
+from mha_course.cli import authoring, pages, plans, rendering, slides
 from mha_course.errors import ShapeError
 from mha_course.exercises import catalogue, hint_ladder
 
-ROOT = Path(__file__).resolve().parents[2]
 BY_NAME = {"argvalues": LESSONS, "ids": lambda path: path.stem}
 FORMULA = re.compile(r"\$\$.+?\$\$|\$[^$]+?\$", re.DOTALL)
 PROJECTOR = {"width": 1920, "height": 1080, "reduced_motion": "reduce"}
@@ -268,8 +267,7 @@ def test_a_phone_shows_a_slide_as_a_column_and_turns_by_swipe_and_tap(open_deck)
         page.evaluate(SWIPE, [start, 800, end])
         assert number_of(page) == place
     page.set_viewport_size({"width": 1024, "height": 768})  # a tablet: whole slides
-    page.wait_for_selector(".stage:not(.column)")
-    page.wait_for_selector("html[data-ready]")
+    page.wait_for_function("document.querySelector('.stage > main').style.transform")
     box = page.locator("section.current").bounding_box()
     assert box["width"] == pytest.approx(1024, abs=1)
     assert page.evaluate("innerWidth") == 1024
@@ -388,27 +386,23 @@ def test_the_switch_for_solutions(of_class, of_lecturer, monkeypatch):
     assert ("solution(" in last) == shown
 
 
-def minutes_of(number, named):
-    """Add up the sections that are named, by how their headings begin; each name fits one."""
-    cells = [
-        cell
-        for cell in read(LESSONS[number]).cells
-        if "minutes" in cell.metadata.get("lecture", {})
-    ]
-    found = {re.match(r"##? (.+)", cell.source)[1]: cell.metadata.lecture.minutes for cell in cells}
-    begins = named.replace("Opening", f"{number} · ").split("; ")
-    fits = [
-        [minutes for heading, minutes in found.items() if heading.startswith(words)]
-        for words in begins
-    ]
-    return sum(minutes for (minutes,) in fits)
+def test_the_teaching_guide_has_the_plans_of_the_table():
+    assert plans.MARKED.search(plans.TEACHING.read_text())[0] == plans.markdown()
 
 
-def test_the_plans_of_the_teaching_guide_add_up():
-    plans = re.split(r"^### ", (ROOT / "TEACHING.md").read_text(), flags=re.MULTILINE)[1:5]
-    for plan, expected in zip(plans, (53, 75, 102, 100), strict=True):
-        rows = re.findall(r"^\| (\d+) \| (.+) \| (\d+) \|$", plan, re.MULTILINE)
-        for number, named, minutes in rows:
-            assert minutes_of(int(number), named) == int(minutes), (number, named)
-        assert sum(int(minutes) for *_, minutes in rows) == expected
-        assert f"Together {expected} minutes." in plan
+def test_a_plan_becomes_one_deck_of_exactly_its_sections(tmp_path, offline_page):
+    file = slides.build(plan=60, saved=True, folder=tmp_path)
+    page = offline_page(file, **PROJECTOR)
+    page.wait_for_selector("html[data-ready]")
+    told = page.evaluate("JSON.parse(document.getElementById('talk').textContent)")
+    minutes = [
+        minutes for stop in plans.PLANS[60].stops for minutes in plans.sections_of(*stop).values()
+    ]
+    assert [slide["minutes"] for slide in told if slide["minutes"]] == minutes
+    assert page.locator("section:has(> .content:empty)").count() == 0
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map((one) => one.id)")
+    assert len(ids) == len(set(ids))
+    links = page.locator("a[href]").evaluate_all("all => all.map((a) => a.getAttribute('href'))")
+    assert [link for link in links if link[0] == "#" and link[1:] not in (*ids, "text")] == []
+    assert [link for link in links if not re.match("#|https:|index.html|plan_60.html", link)] == []
+    assert page.complaints == []

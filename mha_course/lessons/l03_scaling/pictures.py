@@ -1,4 +1,4 @@
-"""Pictures of lesson 3; those without arguments are for its slides alone."""
+"""Pictures of lesson 3."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from mha_course import plots
-from mha_course.lessons.l03_scaling import scaling
 
 
 def products_of(
@@ -36,20 +35,3 @@ def scores_as_product() -> None:
         "q (5 by 6) times k transposed (6 by 7) gives scores (5 by 7): row t, column s is query t "
         "times key s. Every head has a product like this of its own.",
     )
-
-
-def stage() -> None:
-    """Show where in attention the scaling is."""
-    plots.show_stage("scaling")
-
-
-def two_divisors() -> None:
-    """Show the largest share of a row, divided by the root of D and by that of C."""
-    both = {
-        f"{heads} heads of {C // heads}": [
-            scaling.saturation(C // heads, width**0.5).top for width in (C // heads, C)
-        ]
-        for C, heads in ((8, 2), (512, 8))
-    }
-    picture = plots.token_bars(both, ["by √D", "by √C"], unit="largest share", shared=True)
-    plots.show(picture, "The largest share of a row, divided by √D and by √C.")

@@ -1,7 +1,4 @@
-"""Drawings of softmax and attention in blocks: one row, the tiles, what is kept and what is not.
-
-Those without arguments that return nothing are for slides alone.
-"""
+"""Drawings of softmax and attention in blocks: one row, the tiles, what is kept and what is not."""
 
 from __future__ import annotations
 
@@ -10,13 +7,12 @@ from itertools import pairwise
 from typing import Any
 
 import seaborn as sns
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from mha_course import flash, plots
+from mha_course import flash
 from mha_course.colours import ACCENT, BAR, HATCH, INK, QUIET
 from mha_course.lessons.l12_flash_attention.online_softmax import Running, running
 from mha_course.plots.diagrams import Point, arrow, box
@@ -217,32 +213,3 @@ def both_tilings() -> Figure:
         visited = len(flash.blocks(32, 32, 4, causal=causal))
         ax.set_title(f"{name}: {visited} of 64 tiles", loc="left", fontsize=TEXT)
     return figure
-
-
-def pairs_of_tokens() -> None:
-    """Show the scores as a product of two thin tables."""
-    tables = (("q", 6, 2, ("T", "D")), ("kᵀ", 2, 6, ("D", "S")), ("scores", 6, 6, ("T", "S")))
-    picture = plots.product(*(plots.Matrix(*table) for table in tables))
-    plots.show(picture, "Scores have a row for each query and a column for each key.")
-
-
-def row_in_blocks() -> None:
-    """Show a row of eleven scores in blocks of four."""
-    row = 2 * torch.randn(11, generator=torch.Generator().manual_seed(0))
-    plots.show(online_softmax(row, 4), "A row in blocks, with its running maximum and sum.")
-
-
-def block_to_scale() -> None:
-    """Show the block that a worker holds, to scale."""
-    picture = to_scale(tokens=2048, width=128, block_size=128)
-    plots.show(picture, "One head at 2,048 tokens, to scale; a block of scores is orange.")
-
-
-def row_of_tiles() -> None:
-    """Show the tiles of four queries."""
-    plots.show(tiles(4, 32, 4), "One row of tiles: they come one after the other.")
-
-
-def fused_steps() -> None:
-    """Show which steps are one call."""
-    plots.show_stage("scaling", "softmax", "weighted sum")
