@@ -264,7 +264,7 @@ class AxisNamer:
         if len(inner) == 1:
             return [(count, *inner), (*inner, count)]
         heads, width = inner
-        read = [(count, heads, width), (heads, count, width), (heads, width, count)]
+        read: Axes = [(count, heads, width), (heads, count, width), (heads, width, count)]
         innermost = [width.size, count.size, heads.size]
         if any(list(shape[n : n + 3]) == innermost for n in range(len(shape))):
             read.insert(2, (width, count, heads))  # not by chance: each is an axis of its own
