@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import torch
+
 from mha_course import example, plots
 from mha_course.widgets import PlaneLab
 
+X = torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, 2.0]])  # the tokens a, b and c, (S, C)
 HIDDEN = "the grey cat that chased the loud dogs was hungry , so <mask> ate greedily"
 
 
@@ -29,6 +32,27 @@ def guesses() -> None:
     words, shares = zip(*example.guess(HIDDEN), strict=True)
     picture = plots.bars(shares, words, unit="probability")
     plots.show(picture, "The model's guesses for the hidden word, with their probabilities.")
+
+
+def _show_nine(numbers: torch.Tensor, name: str) -> None:
+    names = list("abc")
+    picture = plots.heatmap(numbers, queries=names, keys=names, annotate=True)
+    plots.show(picture, f"The nine {name} of a, b and c.")
+
+
+def scores_by_hand() -> None:
+    """Show the scores of the three tokens."""
+    _show_nine(X @ X.T, "scores")
+
+
+def scaled_by_hand() -> None:
+    """Show the scaled scores of the three tokens."""
+    _show_nine(X @ X.T / 2**0.5, "scaled scores")
+
+
+def shares_by_hand() -> None:
+    """Show the shares of the three tokens."""
+    _show_nine((X @ X.T / 2**0.5).softmax(-1), "shares")
 
 
 def contexts_in_the_plane() -> None:
