@@ -38,6 +38,11 @@ def scores_as_product() -> None:
     )
 
 
+def stage() -> None:
+    """Show where in attention the scaling is."""
+    plots.show_stage("scaling")
+
+
 def two_divisors() -> None:
     """Show the largest share of a row, divided by the root of D and by that of C."""
     both = {
