@@ -170,7 +170,6 @@ def use_caching():
 def use_decoding():
     module, x = attention.MultiHeadAttention(24, 4), torch.randn(2, 7, 24)
     decoding.with_cache(module, x)
-    decoding.without_cache(module, x)
     decoding.reads(*torch.randn(3, 1, 1, 7, 6), masks.causal_mask(7))
 
 
