@@ -31,7 +31,7 @@ def test_targets_are_what_the_flags_say():
 
 
 def test_the_bound_is_that_of_the_proof():
-    """The best of all weights explains ½ of each direction but one, which may be explained fully."""
+    """The best weights explain ½ of each direction but one, which may be explained fully."""
     a, b = torch.rand(2, 100_000, generator=generator(), dtype=torch.float64)
     best = float(((a - b).square() / (2 * (a.square() + b.square()))).max())
     for d in (1, 2, 8):
