@@ -38,7 +38,7 @@ CORE = ["models", "plots", "tracing", "widgets", "models.language"]
 CORE += ["experiments.head_analysis", "experiments.head_tasks", "experiments.leakage"]
 MODULES = [importlib.import_module(f"mha_course.{name}") for name in REFERENCE + CORE]
 MODULES += modules_named(
-    *("associative_recall", "head_tables", "induction", "language_model", "pronouns"),
+    *("associative_recall", "head_tables", "induction", "language_model", "limits", "pronouns"),
     *("real_models", "scaling", "shapes", "toy_language", "translation", "vision", "widget"),
 )
 # What takes no tensor, or is called by what is built on it.

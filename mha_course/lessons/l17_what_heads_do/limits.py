@@ -93,4 +93,4 @@ def words_read_back(vectors: Tensor, count: int, generator: torch.Generator) -> 
     added = drawn.argsort(-1)[:, :count].to(units.device)
     read = (units[added].sum(1) @ units.T).topk(count).indices  # (2000, count)
     right = added.sort(-1).values == read.sort(-1).values
-    return right.all(-1).double().mean().item()
+    return right.all(-1).float().mean().item()
