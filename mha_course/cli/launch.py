@@ -16,7 +16,7 @@ import sys
 import time
 import tomllib
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -34,8 +34,25 @@ STYLE = (PACKAGE / "cli" / "style").as_posix()  # where the lessons' style sheet
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 CUDA_INDEX = "https://download.pytorch.org/whl/cu130"
 STAMP = "mha_course.json"  # in .venv, once all is installed
-OWN_HELP = ("setup", "test", "reset", "address")  # their options are known without .venv
 NEED_CLONE = ("setup", "test", "render", "train", "address")
+COMMANDS = {  # each with what help says of it
+    "setup": "install what the course needs into .venv, copy the lessons, and stop",
+    "test": "set up and test the package and every notebook; other options go to pytest",
+    "reset": "bring one lesson back as it was, keeping yours beside it",
+    "render": "execute notebooks in place (for maintainers)",
+    "train": "train the model of the running example (for maintainers)",
+    "address": "set the repository's address in every file (for maintainers)",
+    "slides": "build lecture decks in decks/ (for lecturers)",
+    "site": "write the reading site (for lecturers)",
+    "grade": "judge the notebooks of a class (for lecturers)",
+}
+MODULES = {  # which are run in the environment
+    "render": ("mha_course.cli.authoring", "render"),
+    "train": ("mha_course.cli.authoring", "train"),
+    "slides": ("mha_course.cli.slides",),
+    "site": ("mha_course.cli.site",),
+    "grade": ("mha_course.cli.grading",),
+}
 GIB_NEEDED = {"cpu": 2.5, "cuda": 9.0}
 # Prints how many modules of the installed packages are gone, as where half of .venv was deleted.
 MISSING = """from importlib.metadata import distributions
@@ -70,86 +87,55 @@ def main(argv: Sequence[str]) -> int:
 def _run(argv: list[str]) -> int:
     if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
         return open_lab(set_up(), argv)
-    lines = [f"  {name:8}{text}" for name, (_, text) in COMMANDS.items()]
-    parser = argparse.ArgumentParser(
-        prog=COMMAND,
-        description="Without a command: set up and open the course in JupyterLab; further options "
-        "go to JupyterLab.",
-        epilog="\n".join(["commands:", *lines]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("command", nargs="?", choices=COMMANDS, metavar="command")
-    name = parser.parse_args(argv[:1]).command
-    run, text = COMMANDS[name]
+    name, *further = argv
     if FROM_WHEEL and name in NEED_CLONE:
         raise SetupError(
             f"{name} needs a clone. expected the course's folder with its tests, got the package "
             f"that pip installed, fix: git clone {repository()}, and run python3 -m mha_course "
             f"{name} in it"
         )
-    asks = not {"-h", "--help"}.isdisjoint(argv[1:])
-    is_set_up = FROM_WHEEL or (ROOT / ".venv" / STAMP).exists()
-    if asks and name not in OWN_HELP and not is_set_up:
-        print(f"{name}: {text}. Its options are shown once the course is set up.")
-        return 0
-    return run(argv[1:])
-
-
-def _parser(name: str) -> argparse.ArgumentParser:
-    _, text = COMMANDS[name]
-    return argparse.ArgumentParser(prog=f"{COMMAND} {name}", description=text, allow_abbrev=False)
-
-
-def _setup(arguments: list[str]) -> int:
-    parser = _parser("setup")
-    parser.add_argument("--tools", action="store_true", help="also what tests and editing need")
-    set_up(tools=parser.parse_args(arguments).tools)
-    copy_lessons()
+    if name in MODULES:
+        asks = not {"-h", "--help"}.isdisjoint(further)
+        if asks and not FROM_WHEEL and not (ROOT / ".venv" / STAMP).exists():
+            print(f"{name}: {COMMANDS[name]}. Its options are shown once the course is set up.")
+            return 0
+        module, *first = MODULES[name]  # its paths are those of the caller
+        return _in_venv(set_up(), module, *first, *further, folder=Path.cwd())
+    parser = _parser()
+    chosen, further = parser.parse_known_args(argv)
+    if name == "test":
+        return run_tests(set_up(tools=True), further, chosen.extent)
+    if further:
+        parser.error(f"unrecognized arguments: {' '.join(further)}")
+    if name == "reset":
+        return reset_lesson(chosen.lesson)
+    if name == "address":
+        set_address(chosen.repository)
+    else:
+        set_up(tools=chosen.tools)
+        copy_lessons()
     return 0
 
 
-def _test(arguments: list[str]) -> int:
-    parser = _parser("test")
-    chosen = parser.add_mutually_exclusive_group()
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=COMMAND,
+        description="Without a command: set up and open the course in JupyterLab; further options "
+        "go to JupyterLab.",
+    )
+    commands = parser.add_subparsers(metavar="command", title="commands")
+    parsers = {
+        name: commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        for name, text in COMMANDS.items()
+    }
+    text = "also install what tests and editing need"
+    parsers["setup"].add_argument("--tools", action="store_true", help=text)
+    parsers["reset"].add_argument("lesson", help="its number, such as 03")
+    parsers["address"].add_argument("repository", metavar="OWNER/NAME", help="on GitHub")
+    extent = parsers["test"].add_mutually_exclusive_group()
     for name, text in EXTENTS.items():
-        chosen.add_argument(f"--{name}", dest="extent", action="store_const", const=name, help=text)
-    options, further = parser.parse_known_args(arguments)
-    return run_tests(set_up(tools=True), further, options.extent)
-
-
-def _reset(arguments: list[str]) -> int:
-    parser = _parser("reset")
-    parser.add_argument("lesson", help="its number, such as 03")
-    return reset_lesson(parser.parse_args(arguments).lesson)
-
-
-def _address(arguments: list[str]) -> int:
-    parser = _parser("address")
-    parser.add_argument("repository", metavar="OWNER/NAME", help="on GitHub")
-    set_address(parser.parse_args(arguments).repository)
-    return 0
-
-
-def _module(name: str, *first: str) -> Callable[[list[str]], int]:
-    """Return a command that is a module of the environment; its paths are those of the caller."""
-    module = f"mha_course.cli.{name}"
-    return lambda arguments: _in_venv(set_up(), module, *first, *arguments, folder=Path.cwd())
-
-
-COMMANDS = {  # each with what help says of it
-    "setup": (_setup, "install what the course needs into .venv, copy the lessons, and stop"),
-    "test": (_test, "set up and test the package and every notebook; other options go to pytest"),
-    "reset": (_reset, "bring one lesson back as it was, keeping yours beside it"),
-    "render": (_module("authoring", "render"), "execute notebooks in place (for maintainers)"),
-    "train": (
-        _module("authoring", "train"),
-        "train the model of the running example (for maintainers)",
-    ),
-    "address": (_address, "set the repository's address in every file (for maintainers)"),
-    "slides": (_module("slides"), "build lecture decks in decks/ (for lecturers)"),
-    "site": (_module("site"), "write the reading site (for lecturers)"),
-    "grade": (_module("grading"), "judge the notebooks of a class (for lecturers)"),
-}
+        extent.add_argument(f"--{name}", dest="extent", action="store_const", const=name, help=text)
+    return parser
 
 
 def set_up(*, tools: bool = False) -> Path:
@@ -232,8 +218,8 @@ def _fill(
     print("Setting up the course in .venv. This happens once and takes some minutes.", flush=True)
     kind = _torch_kind()
     is_broken = unfinished.exists() or modules_are_gone
-    has_pip = _runs(python, "-m", "pip", "--version")
-    if is_broken or not has_pip or not _runs(python, "-c", SUITS):
+    has_pip = _output(python, "-m", "pip", "--version")
+    if is_broken or not has_pip or _output(python, "-c", SUITS) is None:
         _require_disk(GIB_NEEDED[kind])
         _make_venv(venv)
     unfinished.touch()
@@ -246,7 +232,7 @@ def _fill(
         )
     lines = "\n".join(path.read_text() for path in requirements).splitlines()
     names = [line.split("==")[0] for line in lines if "==" in line and not line.startswith("#")]
-    if not _runs(python, "-I", "-c", INSTALLED, *names):
+    if _output(python, "-I", "-c", INSTALLED, *names) is None:
         raise SetupError(
             f"pip installed the requirements somewhere else. expected them in {venv}, got none "
             "there, fix: look for target, prefix or root in what `pip config list` prints, unset "
@@ -280,23 +266,18 @@ def _require_disk(gib: float) -> None:
         )
 
 
-def _runs(python: Path, *arguments: str) -> bool:
-    try:
-        return (
-            subprocess.run([python, *arguments], capture_output=True, check=False).returncode == 0
-        )
-    except OSError:
-        return False
+def _output(python: Path, *arguments: str) -> str | None:
+    """Return what a call of this Python prints, or None where it fails or does not start."""
+    with suppress(OSError, subprocess.CalledProcessError):
+        return subprocess.check_output(
+            [python, *arguments], stderr=subprocess.DEVNULL, text=True
+        ).strip()
+    return None
 
 
 def _missing(python: Path) -> str:
     """Return how many modules are gone, or nothing where this Python does not run."""
-    try:
-        return subprocess.run(
-            [python, "-I", "-c", MISSING], capture_output=True, text=True, check=False
-        ).stdout.strip()
-    except OSError:
-        return ""
+    return _output(python, "-I", "-c", MISSING) or ""
 
 
 def _make_venv(venv: Path) -> None:

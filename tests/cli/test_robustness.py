@@ -234,7 +234,7 @@ def test_a_wheel_opens_the_course_in_the_current_folder(bin_of_wheel, tmp_path):
 @pytest.mark.setup
 @pytest.mark.parametrize("name", launch.NEED_CLONE)
 def test_what_needs_a_clone_says_so(bin_of_wheel, tmp_path, name):
-    command = [bin_of_wheel / "mha-course", name]
+    command = [bin_of_wheel / "mha-course", name, "--help"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"mha_course: {name} needs a clone.")
