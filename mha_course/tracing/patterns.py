@@ -286,7 +286,8 @@ def declared(modules: Sequence[nn.Module], bound: dict[str, Any]) -> dict[str, i
     parts: list[Mapping[str, Any]] = [vars(part) for part in modules]
     configs, *nested = _configs([*parts, bound])
     parts += [{"hidden_size": config.get("dim"), **config} for config in configs]
-    levels = [_counts(places) for places in ([bound], parts, *nested)]
+    places: list[Sequence[Mapping[str, Any]]] = [[bound], parts, *nested]
+    levels = [_counts(level) for level in places]
     by_letter: dict[str, int] = {}
     for letter, words in DECLARED:
         values: set[int] = set()

@@ -468,6 +468,7 @@ WRONG = [
         [c[:, h] @ w[6 * h : 6 * h + 6].T for h in range(4)], 1)),
     ("attention_scores", "elementwise-product", lambda q, k: k * q),
     ("weighted_sum", "elementwise-product", lambda weights, v: v * weights),
+    ("split_heads", "heads-innermost", lambda x, h: x.view(*x.shape[:2], -1, h).transpose(1, 2)),
     ("split_heads", "float-division", lambda x, h: x.view(x.size(0), x.size(1), h,
         x.size(2) / h).transpose(1, 2)),
     ("split_heads", "view-after-transpose", lambda x,
