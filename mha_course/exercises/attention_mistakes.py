@@ -210,7 +210,13 @@ HEADS = [
             lambda t, h: t.reshape(3, t.size(0), h, t.size(1), -1).unbind(0),
         ],
     ),
-    mistake("heads-innermost", split=lambda x, h: x.unflatten(2, (-1, h)).permute(0, 3, 1, 2)),
+    mistake(
+        "heads-innermost",
+        split=[
+            lambda x, h: x.unflatten(2, (-1, h)).permute(0, 3, 1, 2),
+            lambda x, h: x.unflatten(2, (-1, h)).transpose(1, 2),
+        ],
+    ),
     mistake(
         "never-transposed",
         {"split": _kept, "merge": lambda c: c.flatten(2)},

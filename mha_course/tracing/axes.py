@@ -185,6 +185,7 @@ class AxisNamer:
         self.reserved = set(whole) & self.tokens
         self.roots = {name: name.rstrip("'") for name in letters if name.endswith("'")}
         self.labels: dict[Axis, str] = {}
+        self.finals: dict[tuple[Axis, ...], tuple[str, ...]] = {}  # once the call has ended
         # The names of a Linear's output by its width. H and D may become known during the call.
         self.widths: dict[tuple[int, int], dict[int, Axis]] = {}
         # Factors that only looked like a head's width and were then used as one.
@@ -467,6 +468,12 @@ class AxisNamer:
 
     def final(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         """Write axes when all is known: a width that was never used as a head's has no name."""
+        key = tuple(axes)
+        if key not in self.finals:
+            self.finals[key] = self._written(axes)
+        return self.finals[key]
+
+    def _written(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         factors = [factor for axis in axes for factor in axis]
         unsure = [f for f in factors if f.name == "?" or self.is_unconfirmed((f,))]
         if unsure:

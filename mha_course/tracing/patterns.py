@@ -42,6 +42,7 @@ DECLARED = (  # what arguments, modules and their configs say of sizes
     ("q_rank", ("q_lora_rank",)),
     ("d_ff", ("intermediate_size", "d_ff", "ffn_dim", "d_inner", "n_inner", "encoder_ffn_dim")),
 )
+SIZE_NAMES = {word for _, words in DECLARED for word in words}
 _LETTERS = {  # of other people
     "B": "b bs batch batch_size",
     "C": "c dim embed embed_dim d_model hidden hidden_size width",
@@ -285,12 +286,13 @@ def declared(modules: Sequence[nn.Module], bound: dict[str, Any]) -> dict[str, i
     parts: list[Mapping[str, Any]] = [vars(part) for part in modules]
     configs, *nested = _configs([*parts, bound])
     parts += [{"hidden_size": config.get("dim"), **config} for config in configs]
-    levels: list[Sequence[Mapping[str, Any]]] = [[bound], parts, *nested]  # an outer one counts
+    places: list[Sequence[Mapping[str, Any]]] = [[bound], parts, *nested]
+    levels = [_counts(level) for level in places]
     by_letter: dict[str, int] = {}
     for letter, words in DECLARED:
         values: set[int] = set()
-        for places in levels:
-            values = values or {p[w] for p in places for w in words if _is_count(p.get(w))}
+        for counts in levels:  # an outer one counts
+            values = values or {value for word in words for value in counts.get(word, ())}
         if len(values) == 1:
             by_letter[letter] = values.pop()
     if {"D_nope", "D_rope"} <= by_letter.keys():  # their sum is D; head_dim may be the second
@@ -298,6 +300,16 @@ def declared(modules: Sequence[nn.Module], bound: dict[str, Any]) -> dict[str, i
     if by_letter.get("H_kv") in (None, by_letter.get("H")):
         by_letter.pop("H_kv", None)
     return by_letter
+
+
+def _counts(places: Sequence[Mapping[str, Any]]) -> dict[str, set[int]]:
+    """Return the sizes that stand in these places, by their names."""
+    by_name: dict[str, set[int]] = {}
+    for place in places:
+        for name, value in place.items():
+            if name in SIZE_NAMES and _is_count(value):
+                by_name.setdefault(name, set()).add(value)
+    return by_name
 
 
 def _configs(places: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:

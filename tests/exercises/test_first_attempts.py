@@ -304,62 +304,10 @@ def storing(names, heads=lambda self: self.num_heads):
     return Module
 
 
-def with_a_mask(make):
-    """Return fused_mha that makes a mask of its own where it should be causal."""
-
-    def fused_mha(x, w_qkv, w_o, num_heads, is_causal=False):
-        q, k, v = (split(part, num_heads) for part in (x @ w_qkv.T).chunk(3, -1))
-        mask = make(x.new_ones(x.size(1), x.size(1))) if is_causal else None
-        return ONE_CALL(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2) @ w_o.T
-
-    return fused_mha
-
-
-def table_of_angles(x, positions, base):
-    frequencies = base ** -(torch.arange(0, x.size(-1), 2).double() / x.size(-1))
-    return torch.as_tensor(positions)[:, None] * frequencies
-
-
 def turned(x, angles):
     a, b = x.chunk(2, -1)
     cos, sin = angles.cos().to(x), angles.sin().to(x)
     return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
-
-
-def by_head(x, positions, base=10000.0):
-    angles = table_of_angles(x, range(x.size(1)), base)
-    return turned(x.transpose(1, 2), angles).transpose(1, 2)
-
-
-def block_of_angles_for_neighbours(x, positions, base=10000.0):
-    angles = table_of_angles(x, positions, base).repeat(1, 2)
-    partners = torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
-    return x * angles.cos().to(x) + partners * angles.sin().to(x)
-
-
-def log_sum_exp(scores, block_size):
-    running_max = torch.full_like(scores[..., 0], -math.inf)
-    running_sum = torch.zeros_like(running_max)
-    for block in scores.split(block_size, -1):
-        new = torch.maximum(running_max, block.amax(-1))
-        m = new.nan_to_num(neginf=0.0)
-        running_sum = running_sum * (running_max - m).exp() + (block - m[..., None]).exp().sum(-1)
-        running_max = new
-    return running_max, running_max + running_sum.log()
-
-
-def adds_log_sums(q, k, v, block_size):
-    out = total = None
-    for keys, values in zip(k.split(block_size, 2), v.split(block_size, 2), strict=True):
-        scores = q @ keys.mT / math.sqrt(q.size(-1))
-        context, log_sum = scores.softmax(-1) @ values, scores.logsumexp(-1, keepdim=True)
-        if out is None:
-            out, total = context, log_sum
-            continue
-        new = total + log_sum  # logaddexp is meant
-        out = (total - new).exp() * out + (log_sum - new).exp() * context
-        total = new
-    return out
 
 
 def one_head(x, w_q, w_k, w_v, cut=lambda y: y, key=lambda k: k.mT, order=1):
@@ -403,28 +351,8 @@ def asks_by_similarity(x, w_q, w_k, w_v):
     return weights @ (x @ w_v.T), weights
 
 
-def adds_up_later_heads(x, w_q, w_k, w_v, w_o, num_heads):
-    D = x.shape[-1] // num_heads
-    out = torch.zeros_like(x)
-    for h in range(1, num_heads):
-        own = slice(D * h, D * h + D)
-        out = out + one_head(x, w_q[own], w_k[own], w_v[own])[0] @ w_o[:, own].T
-    return out
-
-
 def exponentials(z, dim=-1):
     return (z - z.amax(dim, keepdim=True)).exp()
-
-
-def patches_by_columns(images, size):
-    patches = F.unfold(images, size, stride=size).mT
-    return patches.unflatten(-1, (3, size, size)).mT.flatten(2)
-
-
-def redraws_another_word(p, q, draft, uniform):
-    others = p.clone()
-    others[draft] = 0
-    return uniform < p[draft] / q[draft], others / others.sum()
 
 
 class AroundTheLibrary(nn.Module):
@@ -506,9 +434,6 @@ WRONG = [
     ("find_leaks", "one-token-only", probing((0.01, 30.0) * 3, tokens=[3])),
     ("find_leaks", "values-not-changes", lambda fn, x: fn(x + 1) - fn(x)),
     ("find_leaks", "values-not-changes", probing((30.0,), differ=lambda a, b: (a - b).abs())),
-    ("cross_attention", "memory-and-input-joined", lambda x, memory,
-        *rest: solutions.cross_attention(
-        x, torch.cat((x, memory), 1), *rest)),
     ("latent_scores", "keys-made-again", lambda q, w,
         c: torch.einsum("bsr,hdr,bhtd->bhts", c, w, q)),
     ("latent_scores", "keys-made-again", lambda q, w, c: q @ (w @ c.mT[:, None])),
@@ -565,47 +490,19 @@ WRONG = [
     ("to_half_split", "view-on-non-contiguous", lambda w,
         h: w.unflatten(0, (h, -1, 2)).transpose(1, 2).view(w.shape)),
     ("other_weights", "context-moved", one_row_up),
-    *(("fused_mha", "mask-inverted", with_a_mask(make)) for make in (
-        lambda ones: ones.triu(1).bool(), lambda ones: ones.triu().bool())),
-    *(("fused_mha", "mask-multiplied", with_a_mask(make)) for make in (
-        torch.tril, lambda ones: ones.triu(1))),
-    ("rope", "positions-from-one", lambda x, positions, base=10000.0: turned(
-        x, table_of_angles(x, positions + 1, base))),
-    ("rope", "positions-by-head", by_head),
-    ("rope", "rope-layout-mixed", block_of_angles_for_neighbours),
-    ("online_softmax", "log-sum-exp-returned", log_sum_exp),
-    ("tiled_attention", "log-sums-added", adds_log_sums),
-    ("parameter_count", "bias-dropped", lambda C, h, bias: 4 * C * C + C * bias),
     ("heads_in_a_loop", "head-off-by-one", loop_over(lambda h: range(1, h + 1))),
     ("heads_in_a_loop", "head-off-by-one", loop_over(lambda h: range(h - 1))),
-    ("heads_in_a_loop", "head-off-by-one", adds_up_later_heads),
     ("heads_in_a_loop", "head-off-by-one", indexes_by_head),
     ("heads_in_a_loop", "head-off-by-one", takes_pieces_by_head),
-    ("heads_in_a_loop", "only-head-zero", loop_over(lambda h: [0] * h)),
     ("heads_in_a_loop", "all-heads-pasted", loop_over(range, lambda D, h: slice(12, 24))),
-    ("head_contributions", "only-head-zero", lambda c, w: torch.stack(
-        [c[:, h] @ w[:, :c.size(-1)].T for h in range(c.size(1))], 1)),
-    ("merge_heads", "merge-batch-mixed", lambda c: torch.cat([*c], dim=-1)),
     *(("self_attention", "all-heads-pasted", partial(one_head, cut=cut)) for cut in (
         lambda y: y[:, 12:24], lambda y: y[..., 12:24])),
     ("self_attention", "results-swapped", partial(one_head, order=-1)),
     ("online_softmax", "results-swapped", lambda z, size: solutions.online_softmax(z, size)[::-1]),
     ("self_attention", "key-all-axes-reversed", partial(one_head, key=lambda k: k.T)),
     ("self_attention", "key-all-axes-reversed", asks_by_similarity),
-    ("scaled_scores", "scale-by-their-spread", lambda q, k: (z := q @ k.mT) / z.std()),
-    ("scaled_scores", "scale-by-their-spread", lambda q, k: (z := q @ k.mT) / z.std(
-        -1, keepdim=True)),
     ("project", "elementwise-product", lambda x, w, b: x * w.T + b),
-    ("softmax", "divided-by-largest", lambda z: (e := z.exp()) / e.amax(-1, keepdim=True)),
     ("softmax", "divided-by-largest", lambda z: exponentials(z) / z.amax(-1, keepdim=True)),
-    ("softmax", "softmax-over-heads", lambda z: (e := exponentials(z)) / e.sum(1, keepdim=True)),
-    ("softmax", "softmax-over-queries", lambda z: (e := exponentials(z)) / e.sum(-2, keepdim=True)),
-    ("patchify", "patch-columns-first", patches_by_columns),
-    ("relation_score", "pairs-counted-once", lambda w, pairs: torch.stack(
-        [w[:, a, b] for a, b in set(pairs)]).mean(0)),
-    ("relation_score", "pairs-counted-once", lambda w, pairs: sum(
-        w[:, a, b] for a, b in set(pairs)) / len(pairs)),
-    ("accept_or_redraw", "redraw-ignores-draft", redraws_another_word),
     ("MultiHeadAttention", "own-parameters", AroundTheLibrary),
 ]  # fmt: skip
 
