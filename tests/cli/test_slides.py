@@ -261,7 +261,7 @@ def test_a_phone_shows_a_slide_as_a_column_and_turns_by_swipe_and_tap(open_deck)
     assert page.evaluate("innerWidth") == 390
     box = page.locator("section.current > h2").bounding_box()
     assert 0 <= box["x"] < box["x"] + box["width"] <= 390
-    size = page.locator("section.current .lead").evaluate("one => getComputedStyle(one).fontSize")
+    size = page.locator("section.current .lead p").first.evaluate("one => getComputedStyle(one).fontSize")
     assert float(size.removesuffix("px")) >= 16
     for start, end, place in ((300, 100, 2), (100, 300, 1), (380, 380, 2), (5, 5, 1)):
         page.evaluate(SWIPE, [start, 800, end])
