@@ -39,7 +39,6 @@ SHOWS = ("output", "code", "both")
 _BADGE = re.compile(r"\[!\[Open in (\w+)\]\([^)]*\)\]\(([^)]+)\)")
 _DEFINED = re.compile(r"(?:def|class) (\w+)")  # by a cell that begins with it
 _ON_SLIDE = re.compile(r"\$\$|\||>|```|\*\*(?:Exercise|Case)")  # how such a paragraph begins
-_SENTENCE = re.compile(r".+?[.?!:](?=\s|$)|.+", re.DOTALL)
 
 
 @dataclass(eq=False)
@@ -51,7 +50,6 @@ class Slide:
     title: bool = False
     minutes: float = 0.0  # of the section that begins here
     notes: str = ""  # of the section that begins here, in HTML
-    lead: str = ""  # the first paragraph of its notes: shown where nothing else is
     kinds: list[str] = field(default_factory=list)  # of the blocks that it shows
 
 
@@ -113,64 +111,49 @@ class Page:
         if title:
             self._show(f'<div class="lead">{words(below)}</div>', "words", kind)
             self.add(self._links())
-        elif "text" in lecture:
+        elif "text" in lecture or kind in ("skip", "notes"):
             self._note(below, kind)
-            self._show_alone(lecture["text"], kind)
+            self._show_alone(lecture.get("text", ""), kind)
         else:
-            self._split(below, kind)
-
-    def _split(self, text: str, kind: str) -> None:
-        """Add paragraphs: those that go on a slide are blocks of their own."""
-        paragraphs = [each for each in re.split(r"\n\n+(?![ \ta-z])", text) if each]
-        if kind in ("skip", "notes"):
-            self._note(text, kind)
-            return
-        for shown, group in groupby(paragraphs, key=lambda each: bool(_ON_SLIDE.match(each))):
-            joined = "\n\n".join(group)
-            if shown:
-                self._show(Part("words", words(joined)).html, "words", kind)
-            else:
-                self._note(joined, kind)
+            paragraphs = [each for each in re.split(r"\n\n+(?![ \ta-z])", below) if each]
+            for shown, group in groupby(paragraphs, lambda each: bool(_ON_SLIDE.match(each))):
+                text = "\n\n".join(group)
+                if shown:
+                    self._show(Part("words", words(text)).html, "words", kind)
+                else:
+                    self._note(text, kind)
 
     def _note(self, text: str, kind: str) -> None:
         """Add paragraphs that are the speaker's notes, if the cell is part of the talk."""
-        if not text:
-            return
         html = Part("words", words(text)).html
-        if kind == "skip":
+        if text and kind == "skip":
             self.add(html)
-            return
-        self.slide.lead = self.slide.lead or text.partition("\n\n")[0]
-        self.add(html, self.slide, "data-notes")
+        elif text:
+            self.add(html, self.slide, "data-notes")
 
     def _turn(self, kind: str, lecture: dict[str, Any], topic: str, *, title: bool = False) -> None:
         """Begin a slide if a cell does; what its section says to the speaker is kept."""
         above = lecture.get("claim") or topic
         if not self.slides or kind in ("slide", "subslide") or "claim" in lecture:
-            self._begin(Slide(above, self.section, title), kind)
+            self._begin(Slide(above, self.section, title))
         self.slide.minutes += lecture.get("minutes", 0)
         if "notes" in lecture:
             heading = f"<p><strong>{rendering.line(topic)}</strong></p>"
             self.slide.notes += heading + words(lecture["notes"])
 
-    def _begin(self, new: Slide, kind: str) -> None:
-        """Begin a slide; one that shows nothing is filled, or goes on under the new heading."""
-        last = self.slide
-        if self.slides and not last.kinds and not last.title:
-            if last.minutes and kind != "slide":
-                last.heading = new.heading
-                return
-            self._fill(last)
+    def _begin(self, new: Slide) -> None:
+        """Begin a slide; one that begins a section and shows nothing yet takes the new heading."""
+        if self.slide.minutes and not self.slide.kinds and not self.slide.title:
+            self.slide.heading = new.heading
+            return
+        self._drop_empty()
         self.slides.append(new)
         self.slide = new
 
-    def _fill(self, empty: Slide) -> None:
-        """Show the first sentence of a section whose slide has nothing else; a slide that begins no
-        section is dropped, and its notes go to the slide before it.
-        """
-        if empty.minutes:
-            lead = _SENTENCE.match(empty.lead)
-            self._show_alone(lead[0] if lead else "", "-")
+    def _drop_empty(self) -> None:
+        """Drop a slide that shows nothing and begins no section; its notes go to the one before."""
+        empty = self.slide
+        if empty.kinds or empty.title or empty.minutes:
             return
         before = self.slides[self.slides.index(empty) - 1]
         for block in self.blocks:
@@ -193,7 +176,7 @@ class Page:
 
     def _show_alone(self, text: str, kind: str) -> None:
         """Add words that stand on the slide and not on the page."""
-        if text:
+        if text and kind not in ("skip", "notes"):
             self._show(Part("words", words(text)).html, "words", kind, "data-alone")
 
     def add(self, html: str, slide: Slide | None = None, *marks: str) -> None:
@@ -243,18 +226,13 @@ class Page:
         if hidden:
             first = escape(re.split("[:\n]", cell.source)[0].strip("# "))  # a comment
             self.add(f'<details class="listing"><summary>{first}</summary>{code}</details>')
-        if kind not in ("skip", "notes"):
-            self._show_alone(lecture.get("text", ""), kind)
+        self._show_alone(lecture.get("text", ""), kind)
         defined = _DEFINED.match(cell.source)
         if self.solutions and defined and defined[1] in EXERCISES:
-            self._solve(defined[1])
-
-    def _solve(self, name: str) -> None:
-        """Add a slide with the solution of an exercise; the one before it goes on."""
-        answer = Slide(f"A solution of `{name}`", self.section)
-        self.slides.append(answer)
-        code = plain_source(EXERCISES[name].reference, opening=True, checks=True)
-        self.add(rendering.python(code), answer, "data-slide", "data-alone")
+            answer = Slide(f"A solution of `{defined[1]}`", self.section)
+            self.slides.append(answer)  # what follows goes on the slide before it
+            solved = plain_source(EXERCISES[defined[1]].reference, opening=True, checks=True)
+            self.add(rendering.python(solved), answer, "data-slide", "data-alone")
 
     def _links(self) -> str:
         links = [f'<a href="{url}">Open in {name}</a>' for name, url in self.badges.items()]
@@ -273,8 +251,7 @@ class Page:
     def end(self) -> None:
         """Close what is open after the last cell."""
         self.close()
-        self._begin(Slide("", ""), "slide")
-        self.slides.pop()
+        self._drop_empty()
 
     def body(self, below: str, *, presented: bool = False) -> str:
         """Return the page's contents, its blocks, what its slides say, and what stands below it."""

@@ -6,14 +6,13 @@ TEACHING.md shows this table: ``python -m mha_course.cli.plans`` writes it there
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import nbformat
 
 from mha_course.cli import launch
 from mha_course.cli.authoring import lessons
-from mha_course.cli.rendering import HEADING
 from mha_course.errors import require
 
 TEACHING = launch.ROOT / "TEACHING.md"
@@ -21,87 +20,96 @@ MARKED = re.compile(
     r"(?<=<!-- written by python -m mha_course.cli.plans -->\n).*(?=<!-- end of plans -->)",
     re.DOTALL,
 )
-OPENING = "Opening"  # of a lesson, before its first section
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A lecture: a title, for whom it is, and a lesson's number with how its sections begin."""
+    """A lecture: a title, for whom it is, and how the sections of each lesson begin."""
 
     title: str
     text: str
-    stops: Sequence[tuple[int, Sequence[str]]]
+    stops: Mapping[int, str]
     after: int = 0  # the plan whose stops come first
 
-    def all_stops(self) -> Sequence[tuple[int, Sequence[str]]]:
-        """Return all stops, with those of the plan that comes first."""
-        return [*(PLANS[self.after].stops if self.after else []), *self.stops]
 
-
-_ATTENTION = (0, (OPENING, "See it", "Does the look matter", "One attention by hand"))
-_HEAD = (1, ("See it", "A whole head"))
-_SPLIT = (2, ("Four heads", "The split, cell by cell"))
-_SCALING = (3, ("How large is a dot product", "Why the spread matters"))
-_WHOLE_PASS = (7, ("See it", "Recap"))
 PLANS = {
     60: Plan(
         "One hour: what attention is",
         "For people who have used a Transformer and never looked inside. No exercises in the room.",
-        [_ATTENTION, _HEAD, (2, ("Four heads",)), (3, ("Why the spread matters",)), _WHOLE_PASS],
+        {
+            0: "Opening; See it; Does the look matter; One attention by hand",
+            1: "See it; A whole head",
+            2: "Four heads",
+            3: "Why the spread matters",
+            7: "See it; Recap",
+        },
     ),
     90: Plan(
         "Ninety minutes: one head, then all of them",
         "For a seminar that knows some PyTorch. Leave ten minutes for live coding, which is part "
         "of “A whole head”: `self_attention`, one line a person.",
-        [_ATTENTION, _HEAD, (2, ("Four heads",)), _SCALING, (4, ("Hiding words",)), _WHOLE_PASS],
+        {
+            0: "Opening; See it; Does the look matter; One attention by hand",
+            1: "See it; A whole head",
+            2: "Four heads",
+            3: "How large is a dot product; Why the spread matters",
+            4: "Hiding words",
+            7: "See it; Recap",
+        },
     ),
     120: Plan(
         "Two hours: Part I",
         "For people who will write it themselves afterwards. Exercises are homework, except for "
         "the last, `multi_head_attention`: one line a person.",
-        [
-            *(_ATTENTION, _HEAD, _SPLIT, _SCALING),
-            (4, ("See it", "Hiding words")),
-            (5, ("Without a mask, attention does not know the order of words",)),
-            (6, ("See it", "W_O")),
-            (7, ("See it", "Do it", "Recap")),
-        ],
+        {
+            0: "Opening; See it; Does the look matter; One attention by hand",
+            1: "See it; A whole head",
+            2: "Four heads; The split, cell by cell",
+            3: "How large is a dot product; Why the spread matters",
+            4: "See it; Hiding words",
+            5: "Without a mask, attention does not know the order of words",
+            6: "See it; W_O",
+            7: "See it; Do it; Recap",
+        },
     ),
     240: Plan(
         "Four hours: Part I, then what every user meets next",
         "The two hours above, and after a long break (“Do it” in lesson 17 is `relation_score`):",
-        [
-            (7, ("Eight ways to write it", "What the number of heads changes")),
-            (8, (OPENING, "Masks: one vocabulary", "Break it", "A probe", "nn.MultiheadAttention")),
-            (10, (OPENING, "Positions: rotary pairs")),
-            (11, (OPENING, "KV cache", "Fewer KV heads", "Bytes")),
-            (12, (OPENING, "Work and memory", "FlashAttention: one pass")),
-            (16, (OPENING, "See it", "Why one head cannot", "Recap")),
-            (17, ("Do it", "Ablation", "A weight is not a contribution", "Recap")),
-        ],
+        {
+            7: "Eight ways to write it; What the number of heads changes",
+            8: "Opening; Masks: one vocabulary; Break it; A probe; nn.MultiheadAttention",
+            10: "Opening; Positions: rotary pairs",
+            11: "Opening; KV cache; Fewer KV heads; Bytes",
+            12: "Opening; Work and memory; FlashAttention: one pass",
+            16: "Opening; See it; Why one head cannot; Recap",
+            17: "Do it; Ablation; A weight is not a contribution; Recap",
+        },
         after=120,
     ),
 }
 
 
-def sections_of(lesson: int, begins: Sequence[str]) -> dict[str, float]:
-    """Return the headings of a lesson's sections that begin so, with their minutes.
+def stops(length: int) -> list[tuple[int, list[str]]]:
+    """Return the lessons of a plan in their order, each with the headings of its sections."""
+    plan = PLANS[length]
+    first = stops(plan.after) if plan.after else []
+    return [*first, *((lesson, [*sections_of(lesson, plan)]) for lesson in plan.stops)]
+
+
+def sections_of(lesson: int, plan: Plan) -> dict[str, float]:
+    """Return the headings of the sections that a plan takes from a lesson, with their minutes.
 
     Raises: ShapeError where not exactly one heading begins so.
     """
-    minutes = {}
     (path,) = lessons([str(lesson)])
-    for cell in nbformat.read(path, as_version=4).cells:
-        heading = HEADING.match(cell.source)
-        if heading and "minutes" in cell.metadata.get("lecture", {}):
-            minutes[heading[2]] = cell.metadata.lecture.minutes
+    cells = nbformat.read(path, as_version=4).cells
+    begun = [cell for cell in cells if "minutes" in cell.metadata.get("lecture", {})]
+    minutes = {
+        cell.source.split("\n")[0].lstrip("# "): cell.metadata.lecture.minutes for cell in begun
+    }
     chosen = {}
-    for begin in begins:
-        found = [
-            heading
-            for heading in minutes
-            if heading.startswith(f"{lesson} · " if begin == OPENING else begin)
-        ]
+    for begin in plan.stops[lesson].replace("Opening", f"{lesson} · ").split("; "):
+        found = [heading for heading in minutes if heading.startswith(begin)]
         place, rule = f"plans: lesson {lesson}", "one heading must begin so"
         require(len(found) == 1, place, rule, expected=begin, got=str(found), fix="change plans.py")
         chosen[found[0]] = minutes[found[0]]
@@ -110,21 +118,21 @@ def sections_of(lesson: int, begins: Sequence[str]) -> dict[str, float]:
 
 def markdown() -> str:
     """Return the plans as TEACHING.md has them."""
-    parts = []
+    text = "\n"
     for length, plan in PLANS.items():
-        parts += [f"### {plan.title}", plan.text]
-        rows = ["| lesson | sections | minutes |", "|---|---|---|"]
+        text += (
+            f"### {plan.title}\n\n{plan.text}\n\n| lesson | sections | minutes |\n|---|---|---|\n"
+        )
         together = 0.0
-        for lesson, begins in plan.stops:
-            minutes = sum(sections_of(lesson, begins).values())
-            rows.append(f"| {lesson} | {'; '.join(begins)} | {minutes:g} |")
+        for lesson, sections in plan.stops.items():
+            minutes = sum(sections_of(lesson, plan).values())
+            text += f"| {lesson} | {sections} | {minutes:g} |\n"
             together += minutes
-        parts += ["\n".join(rows)]
-        left = length - plan.after - together
-        parts += [f"Together {together:g} minutes, which leaves {left:g} of {length - plan.after}."]
-    return "\n" + "\n\n".join(parts) + "\n\n"
+        room = length - plan.after
+        text += f"\nTogether {together:g} minutes, which leaves {room - together:g} of {room}.\n\n"
+    return text
 
 
 if __name__ == "__main__":
-    text = TEACHING.read_text(encoding="utf-8")
-    TEACHING.write_text(MARKED.sub(lambda _: markdown(), text), encoding="utf-8")
+    guide = TEACHING.read_text(encoding="utf-8")
+    TEACHING.write_text(MARKED.sub(lambda _: markdown(), guide), encoding="utf-8")

@@ -4,8 +4,6 @@ import { enliven } from "./live.js";
 
 const [WIDTH, HEIGHT] = [1920, 1080]; // of a slide
 const COLUMN = matchMedia("(max-width: 959px), (max-height: 539px)"); // as in present.css
-const LARGEST = 1.74; // of a widget, which is laid out as on a page
-const SMALLEST = 0.7; // of the letters of a slide that is full
 const CONTROLS = "a, summary, input, select, dialog, .live"; // have keys and touches of their own
 const STAGE = `<main></main>
   <footer><span></span><button data-does="ArrowLeft" aria-label="Back">‹</button>
@@ -26,7 +24,9 @@ const talk = JSON.parse(data?.textContent ?? "[]");
 const article = document.querySelector("article");
 const picture = article?.querySelector("figure img")?.cloneNode(); // before a widget takes its place
 const marks = new Map(); // what each block left on the page
-const growing = new ResizeObserver((changes) => changes.forEach(({ target }) => enlarge(target)));
+const growing = new ResizeObserver((changes) => {
+  for (const { target } of changes) enlarge(target.closest(".content").parentElement);
+});
 let stage = null;
 let slides = [];
 let at = 0;
@@ -121,10 +121,7 @@ function leave() {
   const here = slides[at].querySelector("[data-slide]");
   slides.forEach((slide) => reveal(slide, false));
   growing.disconnect();
-  for (const [block, mark] of marks) {
-    block.style.zoom = "";
-    mark.replaceWith(block);
-  }
+  marks.forEach((mark, block) => mark.replaceWith(block));
   marks.clear();
   stage.remove();
   stage = null;
@@ -136,45 +133,28 @@ function leave() {
   here?.scrollIntoView({ block: "center" });
 }
 
-/** Make letters and widgets of all slides as large as they have room; a column needs none of it. */
+/** Make all slides as large as they have room, with all that waits; a column needs none of it. */
 function layOut() {
   if (!stage || COLUMN.matches) return;
   for (const slide of slides) {
     reveal(slide, true);
-    for (const widget of slide.querySelectorAll(".live")) {
-      enlarge(widget);
-      growing.observe(widget);
-    }
-    enlargeLetters(slide);
+    enlarge(slide);
     reveal(slide, false);
+    slide.querySelectorAll(".live").forEach((widget) => growing.observe(widget));
   }
   scale();
 }
 
-function enlarge(widget) {
-  const content = widget.closest(".content");
-  const others = [...content.children].filter((part) => part !== widget);
-  const room = content.clientHeight - others.reduce((all, part) => all + part.offsetHeight + 24, 4);
-  widget.style.zoom = Math.max(1, Math.min(LARGEST, room / widget.scrollHeight));
-}
-
-function enlargeLetters(slide) {
+/** Enlarge what a slide shows: it keeps the layout of a page, and nothing may be cut off. */
+function enlarge(slide) {
   const content = slide.lastElementChild;
-  const [image, second] = content.querySelectorAll("figure img");
-  const tall = Boolean(image) && !second && image.naturalWidth < 1.6 * image.naturalHeight;
-  const title = slide.matches(".title");
-  slide.classList.toggle("beside", tall && !title && content.children.length > 1);
-  const most = content.querySelector(":scope > :not(pre, .python)") ? 1.25 : 1.6;
-  for (let size = image || title ? 1 : most; size >= SMALLEST; size -= 0.025) {
-    slide.style.setProperty("--fit", size.toFixed(3));
-    if (!spills(content)) return;
+  const wide = (part) => part.scrollWidth > part.clientWidth;
+  const most = content.querySelector(".live, img") ? 1.74 : 2.4;
+  for (let zoom = most; zoom > 0.6; zoom -= 0.02) {
+    content.style.zoom = zoom;
+    const parts = [content, ...content.querySelectorAll("pre, .words, .html")];
+    if (content.scrollHeight <= content.clientHeight && !parts.some(wide)) return;
   }
-}
-
-function spills(content) {
-  const wide = (part) => part.scrollWidth > part.clientWidth; // words may be higher: mathematics hangs over its line
-  const high = content.scrollHeight > content.clientHeight;
-  return high || [content, ...content.querySelectorAll("pre, .words, .html, figure")].some(wide);
 }
 
 function scale() {

@@ -32,8 +32,8 @@ def build(
         notebooks have, in which no widget is live.
     Raises: ShapeError for a number without a lesson, or a cell without a slide type.
     """
-    stops = plans.PLANS[plan].all_stops() if plan else []
-    wanted = list(dict.fromkeys(str(lesson) for lesson, _ in stops)) or numbers
+    stops = plans.stops(plan) if plan else []
+    wanted = sorted({str(lesson) for lesson, _ in stops}) or numbers
     pages = site.read_lessons(wanted, saved=saved, solutions=solutions)
     address = launch.pages(launch.repository())
     if plan:
@@ -51,10 +51,10 @@ def joined(length: int, lessons: Sequence[Page]) -> Page:
     page.slides.append(Slide(plan.title, "", title=True))
     page.add(f"<h1>{plan.title}</h1>")
     page.add(f'<div class="lead">{rendering.words(plan.text)}</div>', page.slides[0], "data-slide")
-    for number, begins in plan.all_stops():
+    for number, sections in plans.stops(length):
         lesson = next(each for each in lessons if int(each.name[:2]) == number)
         page.views += lesson.views
-        for section in plans.sections_of(number, begins):
+        for section in sections:
             page.slides += [slide for slide in lesson.slides if slide.section == section]
             blocks = [block for block in lesson.blocks if block.section == section]
             page.blocks += [replace(block, html=_moved(block.html, number)) for block in blocks]
