@@ -76,7 +76,7 @@ PLANS = {
         "Four hours: Part I, then what every user meets next",
         "The two hours above, and after a long break (“Do it” in lesson 17 is `relation_score`):",
         {
-            7: "Eight ways to write it; What the number of heads changes",
+            7: "Five ways to write it; Break it; What the number of heads changes",
             8: "Opening; Masks: one vocabulary; Break it; A probe; nn.MultiheadAttention",
             10: "Opening; Positions: rotary pairs",
             11: "Opening; KV cache; Fewer KV heads; Bytes",
