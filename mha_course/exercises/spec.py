@@ -104,8 +104,8 @@ class Case(NamedTuple):
     kind: str = ""
 
 
-# What a right answer may do in some exercises and in no other: return results without gradients,
-# have gradients that overflow or are NaN, and differ from the reference or from call to call.
+# What a right answer may do in some exercises and in no other: have no gradients or wrong ones,
+# have some that overflow or are NaN, and differ from the reference or from call to call.
 Allowed = Literal["no gradient", "nan gradient", "other answers"]
 
 
