@@ -87,7 +87,7 @@ def differs_between_calls(call: Call, outcome: Outcome, _: Any) -> Fault | None:
 
 
 def wrong_count(_: Call, outcome: Outcome, target: Any) -> Fault | None:
-    """Count the results."""
+    """Find an answer that returns more results than there should be, or fewer."""
     wanted = len(as_list(target))
     results = _results(outcome, target)
     if len(results) == wanted:

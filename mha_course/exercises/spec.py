@@ -111,7 +111,7 @@ Allowed = Literal["no gradient", "nan gradient", "other answers"]
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise."""
+    """What a learner is to write: the reference, its hints, its inputs, and what else is asked."""
 
     reference: Function  # the function or class to be written, which ``solution`` shows
     # The first three hints, in prose with code between backticks. The third tells the shapes of
