@@ -34,7 +34,7 @@ class _Operations(DispatchMode):
     def ran(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
     ) -> None:
-        """Note one operation."""
+        """Keep what went into an operation, and count the results of its shape that are alive."""
         tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         inputs = tuple(x.detach().clone().cpu() for x in tensors)
         results = [x for x in tree_leaves(out) if isinstance(x, Tensor)]

@@ -111,7 +111,7 @@ class _Helper:
         ]
 
     def respond(self, action: str, _: str) -> dict[str, Any]:
-        """Do what a button asks."""
+        """Open a hint, the solution or a trace; return what the card shows from then on."""
         widgets = getattr(self, f"_{action}")()
         parts = [self.parts[name] for name in ("hint", "solution", "trace") if name in self.parts]
         extra = {"widgets": widgets} if widgets else {}

@@ -87,7 +87,7 @@ def differs_between_calls(call: Call, outcome: Outcome, _: Any) -> Fault | None:
 
 
 def wrong_count(_: Call, outcome: Outcome, target: Any) -> Fault | None:
-    """Count the results."""
+    """Find an answer that returns more results than there should be, or fewer."""
     wanted = len(as_list(target))
     results = _results(outcome, target)
     if len(results) == wanted:
@@ -124,17 +124,17 @@ def wrong_values(call: Call, outcome: Outcome, target: Any) -> Fault | None:
 
 
 def wrong_gradient(call: Call, _: Outcome, target: Any) -> Fault | None:
-    """Compare the gradients; none may be missing where learning goes through the exercise."""
-    if not any(map(is_float, as_list(target))):
-        return None
+    """Compare the gradients, where learning goes through the exercise; none may be missing."""
     exercise = call.exercise
+    if "no gradient" in exercise.allows or not any(map(is_float, as_list(target))):
+        return None
     several = isinstance(target, tuple)
     outcome = sandbox.run(sandbox.gradients, exercise.run, (call.answer, call.arguments, several))
     if outcome.error is not None:
         text = sandbox.error_text(outcome.error)
         if "inplace operation" in text:  # on tensors of its own: no mistake
             return None
-        if "no gradient" not in exercise.allows and "does not require grad" in text:
+        if "does not require grad" in text:
             return Fault("wrong", Stage.NO_GRADIENT, LOST_GRADIENT)
         return Fault("wrong", Stage.GRADIENT, "The result is right, but backward() fails.")
     targets = sandbox.gradients(exercise.run, exercise.reference, call.arguments, several)
@@ -150,7 +150,7 @@ def _fault_of_gradient(call: Call, gradient: Tensor | None, target: Tensor | Non
     if target is None or not bool(target.isfinite().all()):
         return None
     if gradient is None:
-        lost = "no gradient" not in allows and bool((target.abs() > ROUNDING_OF_ZERO).any())
+        lost = bool((target.abs() > ROUNDING_OF_ZERO).any())
         return Fault("wrong", Stage.NO_GRADIENT, LOST_GRADIENT) if lost else None
     if "other answers" in allows:
         return None

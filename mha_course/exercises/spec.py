@@ -104,14 +104,14 @@ class Case(NamedTuple):
     kind: str = ""
 
 
-# What a right answer may do in some exercises and in no other: return results without gradients,
-# have gradients that overflow or are NaN, and differ from the reference or from call to call.
+# What a right answer may do in some exercises and in no other: have no gradients or wrong ones,
+# have some that overflow or are NaN, and differ from the reference or from call to call.
 Allowed = Literal["no gradient", "nan gradient", "other answers"]
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise."""
+    """What a learner is to write: the reference, its hints, its inputs, and what else is asked."""
 
     reference: Function  # the function or class to be written, which ``solution`` shows
     # The first three hints, in prose with code between backticks. The third tells the shapes of

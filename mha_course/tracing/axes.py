@@ -563,11 +563,13 @@ class AxisNamer:
 
     def groups_differ(self, left: Axis, right: Axis) -> bool:
         """Return whether KV heads meet query heads that do not stand as far apart as groups do."""
-        parts = [f for axis in (left, right) if len(axis) == 1 for f in axis]
-        query = next((f for f in parts if f.whole and f.whole.name == "H"), None)
-        if query is None or query.whole is None or "H_kv" not in [f.name for f in parts]:
+        if "H_kv" not in self.extra or len(left) != 1 or len(right) != 1:
             return False
-        return query.name != "H_kv" and query.stride * query.size != query.whole.size
+        query, key = (left[0], right[0]) if left[0].whole else (right[0], left[0])
+        whole = query.whole
+        if key.name != "H_kv" or query.name == "H_kv" or whole is None or whole.name != "H":
+            return False
+        return query.stride * query.size != whole.size
 
     def repeated_heads(self, kv_heads: Sequence[int]) -> Axis:
         """Return the heads of an axis that has these KV heads, or () where there is no order."""

@@ -186,13 +186,6 @@ def pages_by(page, number, cut=lambda pages, table, count: pages, heads=True):
     return gather_pages
 
 
-def filled_twice(mask, dtype):
-    made = mask.to(dtype)
-    made[made == 1] = 0
-    made[made == 0] = -math.inf
-    return made
-
-
 def rising_waves(n, c):
     angles = torch.arange(n)[:, None] * 10000 ** (torch.arange(0, c, 2) / c)
     return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
@@ -201,12 +194,6 @@ def rising_waves(n, c):
 def length_of_the_input(x, memory, w_q, w_k, w_v, w_o, h, memory_mask=None):
     k = (memory @ w_k.T).view(*x.shape[:2], h, -1)
     return k, k
-
-
-def causal_too(x, memory, w_q, w_k, w_v, w_o, h, memory_mask=None):
-    past = torch.ones(x.size(1), memory.size(1), dtype=torch.bool).tril()
-    both = past if memory_mask is None else past & memory_mask
-    return solutions.cross_attention(x, memory, w_q, w_k, w_v, w_o, h, both)
 
 
 def one_of_two(x, attention, feed_forward, norm1, norm2):
@@ -571,7 +558,6 @@ SAID = [
         "w_qkv in one product"),
     ("project", lambda x, w, b: torch.stack([w @ t for t in x]), "x comes first"),
     ("project", lambda x, w, b: (w @ x.T).T + b, "x comes first"),
-    ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, 1)[i], "Columns of W were used"),
     ("attend", lambda x: torch.dot(x, x.T), "torch.dot takes two vectors"),
     ("attend", lambda x: (x @ x / x.size(-1) ** 0.5).softmax(-1) @ x, "product is not transposed"),
     ("attend", lambda x: (x * x / x.size(-1) ** 0.5).softmax(-1) @ x, "x number by number (*)"),
@@ -583,7 +569,6 @@ SAID = [
     ("entropy", lambda w: -sum(w * math.log(w)), "use torch.exp, torch.log"),
     ("softmax", lambda z: z - z.max(-1, keepdim=True), "max along an axis returns two things"),
     ("project", lambda x, w, b: w.T @ x, "x comes first"),
-    ("softmax", lambda z: (e := exponentials(z, -2)) / e.sum(-1, keepdim=True), "of each column"),
     ("entropy", lambda w: -(w * w.log2()).sum(-1), "And: The logarithm is to base 2"),
     ("entropy", lambda w: (w * w.log()).sum(-1), "And: The minus sign is missing."),
     ("entropy", lambda w: -(w * w.log()).sum(), "And: The sum is not over the rows."),
@@ -594,7 +579,6 @@ SAID = [
     ("multi_head_attention", mask_of_each_head, "It was called with a mask (B, 1, S, S)"),
     ("generate", lambda model, ids, n: torch.cat((ids, model(ids)[:, -1].argmax(-1)), 1),
         "argmax(-1, keepdim=True) is (B, 1)"),
-    ("gpt2_qkv", lambda w: w.T.chunk(len(w)), "there should be three pieces"),
     ("accept_or_redraw", lambda p, q, draft, uniform: print(p), "should return 2 results"),
     ("find_leaks", probing((1.0,)), "change one token at a time"),
     ("to_half_split", square_alone, "The weight has another number of rows"),
@@ -624,7 +608,6 @@ SAID = [
     ("MultiHeadAttention", NotReady, "super().__init__()"),
     ("MultiHeadAttention", WithoutBias, "there is no q_proj.bias"),
     ("MultiHeadAttention", WithoutMask, "write forward(self, x, mask=None)"),
-    ("scaled_scores", lambda q, k: q @ k.mT / 12**0.5, "divided by sqrt(12)"),
     ("self_attention", changed("self_attention", post=lambda w, q: w * 1.1), "the weights sum"),
     ("find_leaks", without_return, "Is a return missing?"),
     ("find_leaks", lambda fn, x: solutions.find_leaks(fn, x).double(), "call .bool()"),
@@ -635,14 +618,8 @@ SAID = [
         "axis of the heads"),
     ("gather_pages", pages_by(lambda t: t // 5, lambda t: t % 5, lambda pages, _, n: pages[:n]),
         "The pages were cut"),
-    ("additive_mask", filled_twice, "All numbers are -inf"),
-    ("additive_mask", lambda m, t: (z := torch.zeros(m.shape, dtype=t), z.masked_fill(~m, 1))[0],
-        "masked_fill leaves its tensor as it is"),
-    ("additive_mask", lambda m, t: m.to(t).masked_fill(~m, -math.inf), "got 1, not 0"),
     ("sinusoidal_encoding", rising_waves, "It is -2i / C"),
     ("cross_attention", length_of_the_input, "S = memory.size(1)"),
-    ("cross_attention", causal_too, "Lesson 8 is about the causal mask."),
-    ("kv_cache_bytes", lambda *sizes: 2 * math.prod(sizes) / 1024, "divided by 1,024"),
     ("encoder_block", one_of_two, "only the first sentence"),
     ("rope", turned_in_float64, "bring it back to the dtype of the input"),
     ("layer_norm", by_squares, "agrees in float64 but not in float32"),

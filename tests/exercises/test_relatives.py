@@ -40,7 +40,7 @@ the same sizes have the same answer
     causal_mask_for_cache by shape; sinusoidal_encoding by shape; kv_cache_bytes by shape
     combine_masks argument 0
 numbers stand beside the sizes, and no two calls have the same
-    accept_or_redraw by shape; relation_score by shape; gpt2_attention by shape
+    accept_or_redraw by shape; relation_score by shape
 the number of heads plays no part
     parameter_count argument 1
 what leaks does not depend on the tokens

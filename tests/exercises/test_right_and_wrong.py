@@ -295,6 +295,8 @@ RIGHT = {
         lambda w: -torch.where(w > 0, w * w.log(), 0.0).sum(-1),
         lambda w: -(w * w.clamp(min=1e-300 if w.dtype == torch.float64 else 1e-38).log()).sum(-1),
     ],
+    # Half of its gradient is lost.
+    "relation_score": [lambda w, pairs: solutions.relation_score(w + w.detach(), pairs) / 2],
     "weighted_sum": [
         lambda w, v: w @ v / w.sum(-1, keepdim=True),
     ],
