@@ -532,17 +532,17 @@ class WithoutMask(NotReady):
 
 # Wrong in ways without a name, and what is said of them.
 SAID = [
-    ("project", lambda x, w, b: nn.Linear(x.size(-1), len(w))(x), "Random numbers take part, as "
-                                                                  "in a new nn.Linear"),
-    ("project", lambda x, w, b: nn.Linear(24, 18, dtype=x.dtype)(x), "Compute with the ones "
-                                                                     "you are given"),
+    ("project", lambda x, w, b: nn.Linear(x.size(-1), len(w))(x),
+        "depends on random numbers, as with a new nn.Linear"),
+    ("project", lambda x, w, b: nn.Linear(24, 18, dtype=x.dtype)(x), "Use the ones you "
+                                                                     "are given"),
     ("self_attention", asked_in_a_hurry, "x comes first"),
-    ("split_heads", lambda x, h: x.view(2, 5, 4, 6).transpose(1, 2), "sizes are those of the "
+    ("split_heads", lambda x, h: x.view(2, 5, 4, 6).transpose(1, 2), "wrote the sizes of the "
                                                                      "lesson"),
-    ("merge_heads", lambda c: c.transpose(1, 2).reshape(2, 5, 24), "sizes are those of the lesson"),
+    ("merge_heads", lambda c: c.transpose(1, 2).reshape(2, 5, 24), "wrote the sizes of the lesson"),
     ("build_subtractor", asks_nobody, "head 0 looks at all tokens alike and adds its content"),
     ("build_subtractor", asks_nobody, "w_q must read the channel of the query token, d + 2"),
-    ("project_qkv", splits_by_three, "split(3) cuts pieces of size 3"),
+    ("project_qkv", splits_by_three, "split(3) gives pieces of size 3"),
     ("project_qkv", lambda x, w, b: dict(zip("qkv", (x @ w.T + b).chunk(3, -1), strict=True)),
         "returned one dict."),
     ("project_qkv", lambda x, w, b: None if x.dim() else x, "Is a return missing?"),
@@ -555,13 +555,13 @@ SAID = [
     ("masked_softmax", lambda s, m: s.masked_fill(-m, -1e9).softmax(-1),
         "opposite of a mask is ~mask"),
     ("project_qkv", lambda x, w, b: list(map(F.linear, [x] * 3, w.chunk(3), b.chunk(3))),
-        "w_qkv in one product"),
+        "Multiply x by w_qkv once"),
     ("project", lambda x, w, b: torch.stack([w @ t for t in x]), "x comes first"),
     ("project", lambda x, w, b: (w @ x.T).T + b, "x comes first"),
     ("attend", lambda x: torch.dot(x, x.T), "torch.dot takes two vectors"),
-    ("attend", lambda x: (x @ x / x.size(-1) ** 0.5).softmax(-1) @ x, "product is not transposed"),
+    ("attend", lambda x: (x @ x / x.size(-1) ** 0.5).softmax(-1) @ x, "the second factor"),
     ("attend", lambda x: (x * x / x.size(-1) ** 0.5).softmax(-1) @ x, "x number by number (*)"),
-    ("attend", lambda x: x[None] @ x[None].T, "here it met a tensor with three"),
+    ("attend", lambda x: x[None] @ x[None].T, "used .T on a tensor with three"),
     ("attend", lambda x: (x @ x.T).softmax(2) @ x, "Your line needs three axes"),
     ("attend", lambda x: torch.einsum("sc,tc->st", *x.unbind(2)), "Your line needs three axes"),
     ("scaled_scores", lambda q, k: torch.mm(q, k.mT), "torch.mm takes two matrices"),
@@ -569,19 +569,19 @@ SAID = [
     ("entropy", lambda w: -sum(w * math.log(w)), "use torch.exp, torch.log"),
     ("softmax", lambda z: z - z.max(-1, keepdim=True), "max along an axis returns two things"),
     ("project", lambda x, w, b: w.T @ x, "x comes first"),
-    ("entropy", lambda w: -(w * w.log2()).sum(-1), "And: The logarithm is to base 2"),
-    ("entropy", lambda w: (w * w.log()).sum(-1), "And: The minus sign is missing."),
-    ("entropy", lambda w: -(w * w.log()).sum(), "And: The sum is not over the rows."),
+    ("entropy", lambda w: -(w * w.log2()).sum(-1), "And: You used the logarithm to base 2"),
+    ("entropy", lambda w: (w * w.log()).sum(-1), "And: You left out the minus sign."),
+    ("entropy", lambda w: -(w * w.log()).sum(), "And: Your sum is not over the rows."),
     ("merge_heads", lambda c: torch.cat(c, dim=-1), "Give it the heads, one by one"),
     ("multi_head_attention", asks_the_mask, "if mask is not None"),
     ("multi_head_attention", UNSCALED_AND_NOT_TRANSPOSED, "The scores are not scaled."),
-    ("multi_head_attention", UNSCALED_AND_NOT_TRANSPOSED, "W_O was not transposed."),
+    ("multi_head_attention", UNSCALED_AND_NOT_TRANSPOSED, "You did not transpose W_O."),
     ("multi_head_attention", mask_of_each_head, "It was called with a mask (B, 1, S, S)"),
     ("generate", lambda model, ids, n: torch.cat((ids, model(ids)[:, -1].argmax(-1)), 1),
         "argmax(-1, keepdim=True) is (B, 1)"),
     ("accept_or_redraw", lambda p, q, draft, uniform: print(p), "should return 2 results"),
     ("find_leaks", probing((1.0,)), "change one token at a time"),
-    ("to_half_split", square_alone, "The weight has another number of rows"),
+    ("to_half_split", square_alone, "Your code assumes a different number of rows"),
     ("find_leaks", probing((30.0,) * 3), "change one token at a time"),
     ("find_leaks", probing((0.01,) * 6), "change one token at a time"),
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a - b).abs() > 1e-5),
@@ -603,8 +603,8 @@ SAID = [
     ("build_subtractor", subtractor(asks=(1.0, 100.0)), "token a with weight 0.182 and adds its "
                                                         "content; head 1"),
     ("build_subtractor", lambda d: subtractor()(8), "it should return four matrices (6, 6)"),
-    ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T, "cut along its columns"),
-    ("fused_mha", changed("fused_mha", kernel=ONE_CALL), "in the place of the mask"),
+    ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T, "the weight along its columns"),
+    ("fused_mha", changed("fused_mha", kernel=ONE_CALL), "passed is_causal as the mask"),
     ("MultiHeadAttention", NotReady, "super().__init__()"),
     ("MultiHeadAttention", WithoutBias, "there is no q_proj.bias"),
     ("MultiHeadAttention", WithoutMask, "write forward(self, x, mask=None)"),
@@ -612,16 +612,16 @@ SAID = [
     ("find_leaks", without_return, "Is a return missing?"),
     ("find_leaks", lambda fn, x: solutions.find_leaks(fn, x).double(), "call .bool()"),
     ("to_attend", number_by_number, "not for shapes"),
-    ("gather_pages", pages_by(lambda t: t % 5, lambda t: t // 5), "entry of the table"),
-    ("gather_pages", pages_by(lambda t: t // 4, lambda t: t % 4), "entry of the table"),
+    ("gather_pages", pages_by(lambda t: t % 5, lambda t: t // 5), "table entry"),
+    ("gather_pages", pages_by(lambda t: t // 4, lambda t: t % 4), "table entry"),
     ("gather_pages", pages_by(lambda t: t // 5, lambda t: t % 5, heads=False),
-        "axis of the heads"),
+        "head axis"),
     ("gather_pages", pages_by(lambda t: t // 5, lambda t: t % 5, lambda pages, _, n: pages[:n]),
-        "The pages were cut"),
+        "You cut the pages"),
     ("sinusoidal_encoding", rising_waves, "It is -2i / C"),
     ("cross_attention", length_of_the_input, "S = memory.size(1)"),
     ("encoder_block", one_of_two, "only the first sentence"),
-    ("rope", turned_in_float64, "bring it back to the dtype of the input"),
+    ("rope", turned_in_float64, "return to the dtype of the input"),
     ("layer_norm", by_squares, "agrees in float64 but not in float32"),
     ("find_leaks", lambda fn, x: solutions.find_leaks(fn, x) & (x.dtype == torch.float64),
         "dependencies are missed"),
@@ -789,7 +789,7 @@ def test_where_no_gradient_is_compared_none_is_praised():
 
 def test_weights_that_are_cut_off_at_0_are_told_from_a_wrong_direction():
     report = check("other_weights", lambda weights, v: past_zero(weights, v).clamp(min=0))
-    assert (report.mistake, "were set to 0" in report.message) == ("context-moved", True)
+    assert (report.mistake, "You set weights to 0" in report.message) == ("context-moved", True)
 
 
 def test_what_other_weights_must_keep_is_said_in_words():

@@ -433,7 +433,7 @@ def row_by_row(q, k, v, is_causal):
 
 @pytest.mark.parametrize(
     ("kernel", "said"),
-    [(with_a_mask, "makes a tensor of S x S numbers"), (row_by_row, "are written by hand")],
+    [(with_a_mask, "makes a tensor of S x S numbers"), (row_by_row, "in the middle by hand")],
 )
 def test_fused_means_one_call_and_no_table_of_all_pairs(kernel, said):
     report = check("fused_mha", EXERCISES["fused_mha"].implementation({"kernel": kernel}))
