@@ -260,6 +260,8 @@ def test_a_phone_shows_a_slide_as_a_column_and_turns_by_swipe_and_tap(open_deck)
     for start, end, place in ((300, 100, 2), (100, 300, 1), (380, 380, 2), (5, 5, 1)):
         page.evaluate(SWIPE, [start, 800, end])
         assert number_of(page) == place
+    page.set_viewport_size({"width": 960, "height": 540})  # a projector at 200 %: still a column
+    assert page.locator("section.current .lead").evaluate("one => one.currentCSSZoom") == 1
     page.set_viewport_size({"width": 1024, "height": 768})  # a tablet: whole slides
     page.wait_for_function("document.querySelector('.stage > main').style.transform")
     box = page.locator("section.current").bounding_box()
