@@ -24,7 +24,7 @@ from nbformat import NotebookNode
 
 from mha_course.cli import launch, rendering
 from mha_course.cli.authoring import HIDDEN, MOVES
-from mha_course.cli.rendering import HEADING, Part, words
+from mha_course.cli.rendering import HEADING, block, words
 from mha_course.errors import require
 from mha_course.exercises.catalogue import EXERCISES, QUESTIONS
 from mha_course.exercises.hint_ladder import ladder
@@ -119,13 +119,13 @@ class Page:
             for shown, group in groupby(paragraphs, lambda each: bool(_ON_SLIDE.match(each))):
                 text = "\n\n".join(group)
                 if shown:
-                    self._show(Part("words", words(text)).html, "words", kind)
+                    self._show(block("words", words(text)), "words", kind)
                 else:
                     self._note(text, kind)
 
     def _note(self, text: str, kind: str) -> None:
         """Add paragraphs that are the speaker's notes, if the cell is part of the talk."""
-        html = Part("words", words(text)).html
+        html = block("words", words(text))
         if text and kind == "skip":
             self.add(html)
         elif text:
@@ -156,9 +156,9 @@ class Page:
         if empty.kinds or empty.title or empty.minutes:
             return
         before = self.slides[self.slides.index(empty) - 1]
-        for block in self.blocks:
-            if block.slide is empty:
-                block.slide = before
+        for each in self.blocks:
+            if each.slide is empty:
+                each.slide = before
         self.slides.remove(empty)
 
     def _show(self, html: str, shown: str, kind: str, *marks: str) -> None:
@@ -177,7 +177,7 @@ class Page:
     def _show_alone(self, text: str, kind: str) -> None:
         """Add words that stand on the slide and not on the page."""
         if text and kind not in ("skip", "notes"):
-            self._show(Part("words", words(text)).html, "words", kind, "data-alone")
+            self._show(block("words", words(text)), "words", kind, "data-alone")
 
     def add(self, html: str, slide: Slide | None = None, *marks: str) -> None:
         """Add a block, and what says how a slide has it."""
@@ -256,7 +256,7 @@ class Page:
     def body(self, below: str, *, presented: bool = False) -> str:
         """Return the page's contents, its blocks, what its slides say, and what stands below it."""
         numbers = {slide: number for number, slide in enumerate(self.slides)}
-        article = "".join(_written(block, numbers) for block in self.blocks)
+        article = "".join(_written(each, numbers) for each in self.blocks)
         talk = json.dumps(list(map(_told, self.slides))).replace("<", "\\u003c")
         listed = "".join(line for _, line in self.contents)
         folded = f"<details open><summary>Contents</summary><ol>{listed}</ol></details>"
@@ -320,7 +320,7 @@ def _question(asked: Question) -> str:
     answer = f"<strong>{escape(asked.right)}.</strong> {escape(asked.answers[asked.right])}"
     folds = folds or [_fold("Show the answer", answer, "choice", "data-waits")]
     text = f"<p><strong>Predict.</strong> {escape(asked.text)}</p>"
-    return Part("question", text + "".join(folds)).html
+    return block("question", text + "".join(folds))
 
 
 def read(notebook: NotebookNode, name: str, *, solutions: bool | None = None) -> Page:

@@ -3,7 +3,7 @@
 import { enliven } from "./live.js";
 
 const [WIDTH, HEIGHT] = [1920, 1080]; // of a slide
-const COLUMN = matchMedia("(max-width: 959px), (max-height: 539px)"); // as in present.css
+const COLUMN = matchMedia("(max-width: 960px), (max-height: 540px)"); // as in present.css
 const CONTROLS = "a, summary, input, select, dialog, .live"; // have keys and touches of their own
 const STAGE = `<main></main>
   <footer><span></span><button data-does="ArrowLeft" aria-label="Back">‹</button>

@@ -54,33 +54,16 @@ _PAGE = """<!doctype html>
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a lesson: HTML of a ``kind``, and the sentence below a picture, in HTML too.
-
-    The kinds are words, code, text (what was printed), picture, html (any other), live (a widget,
-    whose ``view`` says what draws it) and question.
-    """
+    """An output as HTML: text, picture, live (a widget that ``view`` draws) or html (any other)."""
 
     kind: str
-    content: str
-    caption: str = ""
+    html: str
     view: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def html(self) -> str:
-        """The part as HTML."""
-        match self.kind:
-            case "code":
-                return self.content
-            case "text":
-                wide = " wide" if max(map(len, self.content.split("\n"))) > LONG else ""
-                return f'<pre class="said{wide}">{html.escape(self.content)}</pre>'
-            case "picture":
-                return f"<figure>{self.content}<figcaption>{self.caption}</figcaption></figure>"
-            case "live":
-                state = self.view["state"].replace("<", "\\u003c")
-                place = f'<div class="live" data-widget="{self.view["name"]}">{self.content}'
-                return f'{place}<script type="application/json">{state}</script></div>'
-        return f'<div class="{self.kind}">{self.content}</div>'
+
+def block(kind: str, content: str) -> str:
+    """Write HTML of a kind as a block of a page."""
+    return f'<div class="{kind}">{content}</div>'
 
 
 class _Renderer(mistune.HTMLRenderer):
@@ -163,13 +146,16 @@ def outputs(kept: Iterable[NotebookNode]) -> list[Part]:
         data = output.get("data", {})
         page = authoring.ON_SITE.sub("", data.get("text/html", "")).rstrip("\n")
         page = _TO_LESSON.sub(_to_page, page)
-        still = picture(page) or (Part("html", page) if page else None)
+        drawn = picture(page)
+        still = drawn or block("html", page)
         if DECK_VIEW in data:
-            parts.append(Part("live", still.html if still else "", view=data[DECK_VIEW]))
-        elif still:
-            parts.append(still)
+            parts.append(Part("live", _live(data[DECK_VIEW], still), data[DECK_VIEW]))
+        elif page:
+            parts.append(Part("picture" if drawn else "html", still))
         else:
-            parts.append(Part("text", output.get("text", data.get("text/plain", "")).rstrip()))
+            printed = output.get("text", data.get("text/plain", "")).rstrip()
+            wide = " wide" if max(map(len, printed.split("\n"))) > LONG else ""
+            parts.append(Part("text", f'<pre class="said{wide}">{html.escape(printed)}</pre>'))
     return parts
 
 
@@ -184,17 +170,25 @@ def anchor(heading: str) -> str:
     return re.sub(r"\W+", "-", heading.lower()).strip("-")
 
 
-def picture(page: str) -> Part | None:
-    """Return a figure of the course, an image with a caption, as a part; None for other HTML."""
+def _live(view: Mapping[str, Any], still: str) -> str:
+    """Write the place of a widget that lives: its picture, until it is drawn, and its state."""
+    state = view["state"].replace("<", "\\u003c")
+    script = f'<script type="application/json">{state}</script>'
+    return f'<div class="live" data-widget="{view["name"]}">{still}{script}</div>'
+
+
+def picture(page: str) -> str:
+    """Return a figure of the course, an image with a caption, as pages have it; "" for others."""
     try:
         root = ElementTree.fromstring(page)
     except ElementTree.ParseError:
-        return None
+        return ""
     if root.tag != "figure" or [child.tag for child in root] != ["img", "figcaption"]:
-        return None
+        return ""
     width, source, alt = (root[0].get(name, "") for name in ("width", "src", "alt"))
     image = f'<img style="--width: {width}px" src="{source}" alt="{html.escape(alt)}">'
-    return Part("picture", image, f"<p>{html.escape(root[1].text or '')}</p>")
+    caption = html.escape(root[1].text or "")
+    return f"<figure>{image}<figcaption><p>{caption}</p></figcaption></figure>"
 
 
 def script_of(widget: Mapping[str, Any]) -> str:
