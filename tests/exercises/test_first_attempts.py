@@ -603,7 +603,7 @@ SAID = [
     ("build_subtractor", subtractor(asks=(1.0, 100.0)), "token a with weight 0.182 and adds its "
                                                         "content; head 1"),
     ("build_subtractor", lambda d: subtractor()(8), "it should return four matrices (6, 6)"),
-    ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T, "the weight along its columns"),
+    ("one_head_queries", lambda x, w, i, h: x @ w.chunk(h, dim=1)[i].T, "along its columns"),
     ("fused_mha", changed("fused_mha", kernel=ONE_CALL), "passed is_causal as the mask"),
     ("MultiHeadAttention", NotReady, "super().__init__()"),
     ("MultiHeadAttention", WithoutBias, "there is no q_proj.bias"),
