@@ -1,5 +1,7 @@
 """Answers are read as people type them."""
 
+from string import ascii_lowercase
+
 import pytest
 import torch
 from live_cards import LiveCard
@@ -96,7 +98,7 @@ def test_an_answer_may_be_written_in_any_way(name):
     for answer in question.answers:
         typed = [f" {answer.upper()} ", f"{answer}.", f"“{answer}”", answer.replace("-", "−")]
         if question.choices:
-            letter = "abcde"[question.choices.index(answer)]
+            letter = ascii_lowercase[question.choices.index(answer)]
             typed += [letter, f"({letter})", f"{letter.upper()})"]
         if answer == question.right:
             typed += question.also

@@ -109,13 +109,14 @@ ORDERS = {  # the right program, the wrong one, and what is said of that
         beside_copies(lambda bias: bias.repeat(7, 1, 1)),
         beside_copies(lambda bias: bias.repeat_interleave(7, 0)),
         TEXTS,
-        "broadcast-of-different-axes: broadcasting laid copies*B on B*copies",
+        "broadcast-of-different-axes: broadcasting lines up copies*B with B*copies",
     ),
     "rows_and_columns_in_windows": (
         beside_windows(2, 4),
         beside_windows(4, 2),
         PICTURES,
-        "broadcast-of-different-axes: broadcasting laid (4 of Y)*(4 of X) on (4 of X)*(4 of Y)",
+        "broadcast-of-different-axes: broadcasting lines up (4 of Y)*(4 of X) with "
+        "(4 of X)*(4 of Y)",
     ),
     "rows_and_columns_of_windows": (
         pictures(2, 3),

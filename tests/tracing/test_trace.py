@@ -322,10 +322,10 @@ OF_MISTAKES = [  # a function of a tensor of this shape, its axes, further sizes
     (lambda x: x[:, 0].reshape(3, 16), X, "B S C", SIZES, "merge-batch-mixed: "),
     (lambda x: x[:, :2] + x[:, :2].transpose(0, 1), X, "B S C", {},
         "broadcast-of-different-axes: "),
-    (lambda x: x[:, :2, 0] + x[:, :2, 0].mT, X, "B S C", {}, "padding-broadcast-raw: an "
-                                                                    "axis B meets an axis S"),
+    (lambda x: x[:, :2, 0] + x[:, :2, 0].mT, X, "B S C", {}, "padding-broadcast-raw: the "
+        "mask's axis B lines up with an axis S"),
     (lambda x: x[:, :2, :6].flatten(0, 1) + x.view(2, 5, 4, 6)[0, 0], X, "B S C", SIZES,
-     "broadcast-of-different-axes: broadcasting laid B*S on H"),
+     "broadcast-of-different-axes: broadcasting lines up B*S with H"),
     (lambda x: x.view(5, 2, 24), X, "? ? C", {}, ""),
     (lambda t: t.unflatten(2, (4, 3, 6)), (2, 5, 72), "B S 3*C", SIZES, "fused-heads-outermost: "),
     (lambda t: t.unflatten(2, (4, 6, 3)), (2, 5, 72), "B S 3*C", SIZES, "fused-three-innermost: "),
