@@ -24,6 +24,45 @@ export class Model {
   }
 }
 
+/**
+ * Keep what an explorer shows in the address of its page, as `#s=the-grey-cat&head=1&word=2`, and show what an address
+ * asks for. An address that holds no `word` is that of a section.
+ */
+function share(model, el) {
+  const field = el.querySelector("[data-control=sentence]");
+  const sentence = () => model.get("state").values.sentence;
+  const shown = () => `${sentence()} ${model.get("head")} ${model.get("row")}`;
+  let start = shown();
+  let asked = null;
+
+  function point() {
+    const places = { head: asked?.get("head"), row: asked?.get("word") };
+    asked = null;
+    for (const [trait, place] of Object.entries(places))
+      if (/^\d+$/.test(place)) model.set(trait, Number(place));
+  }
+  function read() {
+    const found = new URLSearchParams(location.hash.slice(1));
+    if (!found.has("word")) return;
+    asked = found;
+    const words = found.get("s")?.replaceAll("-", " ");
+    if (!field || !words || words === sentence()) return point();
+    field.value = words;
+    field.dispatchEvent(new Event("input"));
+  }
+  function write() {
+    if (asked || shown() === start || location.hash.startsWith("#slide-")) return;
+    start = null; // from now on, all is written
+    const words = field ? { s: sentence().replaceAll(" ", "-") } : {};
+    const state = { ...words, head: model.get("head"), word: model.get("row") };
+    history.replaceState(null, "", `#${new URLSearchParams(state)}`);
+  }
+  model.on("change:state", point);
+  for (const name of ["state", "head", "row"]) model.on(`change:${name}`, write);
+  addEventListener("hashchange", read);
+  read();
+}
+
 /** Draw the widgets whose state stands in these places, over their static pictures; scripts have set window.widgets. */
 export function enliven(places) {
   for (const el of places) {
@@ -32,5 +71,6 @@ export function enliven(places) {
     const model = new Model(script.textContent);
     el.replaceChildren();
     window.widgets[el.dataset.widget].render({ model, el });
+    if (el === document.querySelector("[data-widget=HeadExplorer]")) share(model, el);
   }
 }

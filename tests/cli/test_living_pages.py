@@ -166,6 +166,28 @@ def test_slides_can_be_read_in_a_room_hold_their_content_and_ask_for_nothing(pat
     assert page.complaints == []
 
 
+def test_the_address_holds_what_the_first_explorer_shows(offline_page, page_of):
+    file = page_of(LESSONS[0])
+    page = offline_page(file)
+    assert page.evaluate("location.hash") == ""
+    page.get_by_role("button", name="Swap cat and dogs").click()
+    page.get_by_role("button", name="head 2").click()
+    page.locator(".mha-arcs .word", has_text="ate").click()
+    page.locator(".readout", has_text="head 2: “ate” looks at ").first.wait_for()
+    address = page.evaluate("location.hash")
+    assert address.startswith("#s=the-grey-dogs-that-chased-the-loud-cat-was-hungry")
+    assert address.endswith("&head=2&word=13")
+
+    again = offline_page(file)
+    again.goto(f"{file.as_uri()}{address}")
+    again.reload()
+    readout = again.locator(".readout").first
+    readout.filter(has_text="head 2: “ate” looks at ").wait_for()
+    assert readout.inner_text() == page.locator(".readout").first.inner_text()
+    assert again.locator("[data-control=sentence]").first.input_value().startswith("the grey dogs")
+    assert again.evaluate("location.hash") == address
+
+
 def test_a_sentence_that_is_typed_on_a_slide_is_answered_by_the_page(open_deck):
     page = open_deck(LESSONS[0], width=1280, height=720)
     place, slide = go(page, ".mha-heads input")
