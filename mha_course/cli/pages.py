@@ -188,7 +188,10 @@ class Page:
         if level <= self.folded:
             self.close()
         anchor = rendering.anchor(text)
-        heading = f'<h{level} id="{anchor}">{rendering.line(text)}</h{level}>'
+        shown = rendering.line(text)
+        if level == 1:  # no line ends inside “Multi-head”
+            shown = re.sub(r"\w+-\w+", r'<span class="unbroken">\g<0></span>', shown)
+        heading = f'<h{level} id="{anchor}">{shown}</h{level}>'
         if level < 3:
             self.section = text
         if text.startswith("Deeper:") and not self.folded:

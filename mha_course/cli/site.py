@@ -26,7 +26,12 @@ from mha_course.widgets import HeadExplorer
 from mha_course.widgets.base import esm
 
 NAME = "Multi-head attention, step by step"
-PARTS = {0: "Part I: the module, step by step", 8: "Part II: what is built on it", 16: "Part III"}
+PARTS = {
+    0: "The course: the mechanism, step by step",
+    8: "The shelf: what comes next",
+    16: "The shelf: looking inside",
+}
+WHOLE_PASS = "07_multi_head_attention"
 SHEETS = ("base.css", "site.css", "present.css")
 _ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16' fill='none' "
@@ -133,6 +138,9 @@ def write_index(pages: Sequence[Page], folder: Path, address: str) -> None:
             f'<li><a href="{page.name}.html">{escape(page.title)}</a> '
             f"<small>{minutes} min</small><br>{rendering.line(text)}</li>"
         )
+    names = [page.name for page in pages]
+    begin = f"Start lesson {int(names[0][:2])}"
+    watch = f'<a href="{WHOLE_PASS}.html">Watch the whole pass</a>' if WHOLE_PASS in names else ""
     repository = launch.repository()
     links = " or ".join(f'<a href="{url}">in {name}</a>' for name, url in pages[0].badges.items())
     commands = (
@@ -143,7 +151,8 @@ def write_index(pages: Sequence[Page], folder: Path, address: str) -> None:
         "<p>Attention decides which words a word takes something from. Point at a word to see "
         "where it looks. Then let <em>cat</em> and <em>dogs</em> change places: a small trained "
         "model answers in this page.</p>"
-        f"{first}<p>Twenty lessons build this in PyTorch, step by step. Read them here, and write "
+        f'{first}<p class="badges"><a href="{names[0]}.html">{begin}</a>{watch}</p>'
+        "<p>Twenty lessons build this in PyTorch, step by step. Read them here, and write "
         f"the exercises in Jupyter, where every mistake is named: {links}, or on your own machine "
         f"with Python 3.11 or newer:</p><pre>{commands}</pre><ul>{rows}</ul></main>"
     )
