@@ -216,7 +216,7 @@ def test_an_explorer_is_live_on_its_slide(open_deck):
     explorer = slide.locator(".live")
     explorer.get_by_role("button", name="head 2").click()
     explorer.locator(".title", has_text="head 2").wait_for()
-    explorer.get_by_role("button", name="dogs").click()
+    explorer.get_by_role("button", name="dogs", exact=True).click()
     explorer.locator(".readout", has_text="head 2: “dogs” looks at loud ").wait_for()
     page.keyboard.press("ArrowRight")
     explorer.locator(".readout", has_text="head 2: “was” looks at ").wait_for()

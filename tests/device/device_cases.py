@@ -45,6 +45,7 @@ MODULES += modules_named(
 CALLED_BY_OTHERS = {
     *("AttentionModule", "AttentionSteps", "Example", "KVCache", "MultiHeadAttention", "Variant"),
     *("blocks", "copy_linears", "decode_chunk", "has_bias", "kv_cache_bytes", "new_model", "save"),
+    "require_texts",
 }
 
 

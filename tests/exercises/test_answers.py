@@ -291,6 +291,17 @@ def bias_and_heads(heads):
     return ((STEPS.out - total) / BIAS).mean()
 
 
+def one_part_gone(heads, width, head, _zero, channels):
+    """Mix merged heads by a matrix without zeros, with and without one of them."""
+    contexts = torch.ones(heads, 1, width, dtype=torch.float64)
+    without = contexts.clone()
+    without[head] = 0.0
+    w_o = torch.arange(1.0, channels**2 + 1, dtype=torch.float64).view(channels, channels)
+    lost = merge_heads((contexts - without)[None]) @ w_o.T
+    left = merge_heads(without[None]) @ w_o.T
+    return when(bool((lost != 0).all() and (left != 0).all()), "Each may lose a part.")
+
+
 # 7 Multi-head attention
 # What the lines of each step hold, and no other lines.
 STEP_OF = {

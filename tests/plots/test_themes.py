@@ -81,7 +81,7 @@ def test_an_image_follows_the_page_and_not_the_system(new_page, system):
         assert corner(page.locator("img")) == pytest.approx(paper, abs=2)
 
 
-@pytest.mark.parametrize("name", ["02_head_splitting", "03_scaling", "11_kv_cache"])
+@pytest.mark.parametrize("name", ["03_scaling", "07_multi_head_attention", "11_kv_cache"])
 def test_no_white_card_stands_on_a_dark_page(lab_page, name):
     page = lab_page(Path(authoring.LESSONS / f"{name}.ipynb"), dark=True, run=False, height=1000)
     images = page.locator("figure img[src^='data:']")
