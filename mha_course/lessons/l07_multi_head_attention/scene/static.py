@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from mha_course.colours import ACCENT, HATCH, INK, SIGNED, STREAMS
+from mha_course.colours import ACCENT, HATCH, INK, STREAMS
 from mha_course.lessons.l07_multi_head_attention.scene.plan import WIDTH, ScenePlan, curve, triangle
-from mha_course.plots.figures import SMALL, TEXT, new_figure
+from mha_course.plots.figures import SMALL, TEXT, new_figure, signed_colormap
 from mha_course.plots.scales import WEIGHTS
 
 COLORS = {**STREAMS, "ink": INK, "muted": "#667085", "line": "#c6cad2", "accent": ACCENT}
@@ -114,18 +113,19 @@ def _image(
     if weights:
         ax.imshow(numbers, cmap=WEIGHTS.cmap, vmin=WEIGHTS.low, vmax=WEIGHTS.high, **shown)
     else:
-        ax.imshow(_signed(numbers), **shown)
+        sizes = np.abs(numbers)
+        most = sizes.max(initial=0.0, where=np.isfinite(sizes)) or 1.0
+        ax.imshow(signed_colours(np.nan_to_num(numbers / most, neginf=0)), **shown)
 
 
-def _signed(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the colours of signed numbers, the more transparent the nearer to 0.
+def signed_colours(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the colours of numbers from -1 to 1, the more transparent the nearer to 0.
 
-    A bitmap is the same on light and on dark pages: this one has the page's own colour at 0.
+    So 0 has the page's own colour, on light and on dark pages.
     """
-    sizes = np.nan_to_num(np.abs(numbers), posinf=0)
-    opacity = np.interp(sizes / (sizes.max(initial=0.0) or 1.0), (0, 0.5, 1), (0, 0.4, 1))
-    ends = np.array([to_rgb(SIGNED[0]), to_rgb(SIGNED[-1])])
-    return np.dstack([ends[(numbers > 0).astype(int)], opacity])
+    colours = signed_colormap()(np.sign(numbers) / 2 + 0.5)
+    colours[..., 3] = np.abs(numbers) ** 0.7
+    return np.asarray(colours)
 
 
 def _draw_part(

@@ -23,11 +23,11 @@ from mha_course.attention import AttentionSteps, head_contributions, split_heads
 from mha_course.datasets.grammar import words_of
 from mha_course.errors import require
 from mha_course.lessons.l07_multi_head_attention.scene.plan import ScenePlan
-from mha_course.lessons.l07_multi_head_attention.scene.static import attention_scene
+from mha_course.lessons.l07_multi_head_attention.scene.static import attention_scene, signed_colours
 from mha_course.lessons.l07_multi_head_attention.scene.watch import stages_of
 from mha_course.markup import isolate_word
 from mha_course.plots.inputs import as_array, as_names, numbered
-from mha_course.plots.scales import as_bytes, colormap, palettes
+from mha_course.plots.scales import as_bytes, palettes
 from mha_course.widgets.base import CourseWidget, esm, style
 from mha_course.widgets.controls import Control
 from mha_course.widgets.learner_function import COURSES, YOURS, LearnerFunction
@@ -226,8 +226,7 @@ def _masked_scores(stages: Arrays) -> NDArray[np.float64]:
 def _palettes() -> dict[str, bytes]:
     """Return the palettes; of the signed ones the two ends fade, so that 0 is the page's paper."""
     numbers = np.linspace(-1, 1, 256)
-    colours = colormap("signed")(np.sign(numbers) / 2 + 0.5)
-    colours[:, 3] = np.abs(numbers) ** 0.7
+    colours = signed_colours(numbers)
     on_dark = np.minimum(colours * (1.5, 1.5, 1.5, 1), 1)
     signed = {"signed": as_bytes(colours), "signed_on_dark": as_bytes(on_dark)}
     return {"weights": palettes()["plain"], **signed}
