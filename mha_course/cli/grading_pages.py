@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from mha_course.colours import STATUS
 from mha_course.exercises.catalogue import LESSON_OF, LESSONS, MISTAKES, NAMES, find_exercise
 from mha_course.exercises.report import Report
 from mha_course.exercises.spec import Mistake
-from mha_course.markup import count, isolate_text, prose
+from mha_course.markup import box, count, isolate_text, prose
 
 SIGNS = {"correct": "✔", "wrong": "✘", "error": "⚠", "unattempted": "○", "": "·"}
 WORDS = {"correct": "correct", "wrong": "wrong", "error": "stopped", "unattempted": "not begun"}
@@ -81,10 +82,9 @@ def feedback_page(learner: str, rows: Sequence[Row]) -> str:
                 f"<h2>{lesson.number} · {escape(lesson.title)} <small>{done} of "
                 f"{len(theirs)}</small></h2>"
             )
-        parts += [
-            Report(row.exercise, row.status, row.message, picture=row.picture)._repr_html_()
-            for row in theirs
-        ]
+        for row in theirs:
+            content = Report(row.exercise, row.status, row.message).content()
+            parts.append(box(STATUS[row.status], content + row.picture))
     return _page(learner, parts)
 
 

@@ -7,7 +7,7 @@ from mha_course.exercises.catalogue import NAMES, QUESTIONS
 from mha_course.exercises.checker import check
 from mha_course.exercises.hint_ladder import hint, solution
 from mha_course.exercises.predictions import predict
-from mha_course.exercises.progress_store import progress
+from mha_course.exercises.progress_table import progress
 from mha_course.exercises.report import Report
 from mha_course.exercises.reviews import review
 from mha_course.exercises.take_home import solved

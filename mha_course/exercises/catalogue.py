@@ -9,6 +9,7 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
+from itertools import chain
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -92,24 +93,9 @@ def _exercise(name: str) -> Exercise:
 
 
 @cache
-def all_lessons() -> tuple[Lesson, ...]:
-    """Return all lessons, in their order."""
-    return tuple(_module(folder).LESSON for folder in FOLDERS)
-
-
-@cache
 def mistakes_of(name: str) -> tuple[Mistake, ...]:
     """Return the mistakes that may be made in an exercise: those of steps, and of its lesson."""
     return (*STEP_MISTAKES, *getattr(_module(FOLDER_OF[name]), "MISTAKES", ()))
-
-
-@cache
-def all_mistakes() -> tuple[Mistake, ...]:
-    """Return the mistakes of all lessons."""
-    mistakes = list(STEP_MISTAKES)
-    for folder in FOLDERS:
-        mistakes += getattr(_module(folder), "MISTAKES", ())
-    return tuple(mistakes)
 
 
 def number_of_lesson(name: str) -> int:
@@ -136,12 +122,15 @@ def find_exercise(name: Any, place: str = "check") -> Exercise:
     )
 
 
+@cache
 def __getattr__(name: str) -> Any:
     match name:
         case "LESSONS":
-            return all_lessons()
+            return tuple(_module(folder).LESSON for folder in FOLDERS)
         case "LESSON_OF":
-            return {each.name: lesson for lesson in all_lessons() for each in lesson.exercises}
+            lessons = __getattr__("LESSONS")
+            return {each.name: lesson for lesson in lessons for each in lesson.exercises}
         case "MISTAKES":
-            return all_mistakes()
+            of_lessons = [getattr(_module(folder), "MISTAKES", ()) for folder in FOLDERS]
+            return (*STEP_MISTAKES, *chain(*of_lessons))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

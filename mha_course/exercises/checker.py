@@ -22,8 +22,12 @@ Follow one answer to ``split_heads`` to its end: ``x.view(B, H, S, D)``, which f
    rule ``wrong_values``, and ``split`` replaced by ``viewed`` on all 9 inputs.
 
 An answer without a fault on the first cases is judged again: in float32, and then on the cases of
-other sizes. To add an exercise or a mistake, write it into the ``exercises.py`` of its lesson.
-Nothing here knows any single exercise.
+other sizes. Nothing here knows any single exercise.
+
+To ask why a check said ``scale-missing``, search for that id. It is found in two places: its row
+in ``data/mistakes.txt`` has the sentences, and the ``mistake("scale-missing", …)`` of
+``attention_mistakes.py``, or of the lesson's own ``exercises.py``, has the step that replaces the
+right one. A new mistake needs these two, and no more.
 """
 
 from __future__ import annotations
@@ -37,22 +41,14 @@ from types import CodeType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from mha_course.exercises import progress_store, sandbox
 from mha_course.exercises.catalogue import find_exercise
-from mha_course.exercises.explanation import explain_drawn, explain_first
+from mha_course.exercises.explanation import explain_drawn, explain_first, explain_pass
 from mha_course.exercises.report import Report
-from mha_course.exercises.rules import (
-    ALL_RULES,
-    IN_FLOAT32,
-    WITH_GRADIENTS,
-    Attempt,
-    attempt,
-    right_result,
-)
-from mha_course.exercises.sandbox import as_list, is_float
-from mha_course.exercises.spec import Arguments, Exercise, Stage
+from mha_course.exercises.rules import ALL_RULES, IN_FLOAT32, WITH_GRADIENTS, Attempt, attempt
+from mha_course.exercises.spec import Exercise, Stage
 from mha_course.markup import count, isolate_text
 
 # Results in float32 must come this near where scores are as far apart as in some special cases.
@@ -80,24 +76,15 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
         with sandbox.settings_as_before():
             if torch.get_default_device().type != "cpu":
                 torch.set_default_device("cpu")
-            report, arguments = judge(exercise, answer)
-    except KeyboardInterrupt as error:
-        report = Report(name, "error", sandbox.explain(error, ()), Stage.RUN.value)
-        arguments = None
+            report = replace(judge(exercise, answer), answer=answer)
     except BaseException as error:  # some objects raise whatever they are asked
-        report = Report(
-            name, "error", f"It cannot be judged. {sandbox.explain(error, ())}", Stage.RUN.value
-        )
-        arguments = None
+        text = sandbox.explain(error, ())
+        if not isinstance(error, KeyboardInterrupt):
+            text = f"It cannot be judged. {text}"
+        report = Report(name, "error", text, Stage.RUN, answer=answer)
     finally:
         torch.set_num_threads(threads)
-    if report.status == "unattempted":
-        return report
-    message = report.message
-    if "{the input}" in message:
-        message = message.replace("{the input}", _name_of_input(exercise, answer))
-    report = replace(report, message=message, answer=answer, arguments=arguments)
-    if not record:
+    if report.status == "unattempted" or not record:
         return report
     progress_store.remember(name, report.status)
     if report.status == "correct" and "ipykernel" in sys.modules:
@@ -109,47 +96,35 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
     return replace(report, offer=offer, failures=_failures[name])
 
 
-def _name_of_input(exercise: Exercise, answer: Any) -> str:
-    """Return what an answer calls its first float tensor; x in a class."""
-    code = getattr(answer, "__code__", None)
-    names = code.co_varnames if code else ()
-    for name, x in zip(names, exercise.first_cases[0].arguments, strict=False):
-        if is_float(x):
-            return str(name)
-    return "x"
-
-
-def judge(exercise: Exercise, answer: Any) -> tuple[Report, Arguments | None]:
-    """Judge the signature, then the results; also return the arguments of the last call."""
+def judge(exercise: Exercise, answer: Any) -> Report:
+    """Judge the signature, then the results."""
     if is_stub(answer):
         text = "Replace the dots with your code, run that cell, then run this one again."
-        return Report(exercise.name, "unattempted", text), None
+        return Report(exercise.name, "unattempted", text)
     bad = _signature(exercise, answer)
     if bad:
         status = "error" if callable(answer) else "wrong"
-        return Report(exercise.name, status, bad, Stage.SIGNATURE.value), None
+        return Report(exercise.name, status, bad, Stage.SIGNATURE)
     # In float64 rounding neither hides a mistake nor looks like one, so numbers can be compared
     # with those of known mistakes.
     first = attempt(exercise, answer, exercise.first_cases, ALL_RULES)
     if first.fault:
-        report = _with_rule(explain_first(first, first.fault), first, 0)
+        report = _with_rule(explain_first(first, first.fault), first)
         mixed = report.status == "error" and report.mistake == "dtype-changed"
         if not mixed or not _is_right_in_float32(exercise, answer):
-            return report, first.call.arguments
-        return _passed(exercise, answer, torch.float32)
+            return report
+        return explain_pass(exercise, torch.float32)
     # float32, in which people compute, shows what overflows, what loses its digits, and what was
     # written for one dtype alone.
     narrow = attempt(exercise, answer, exercise.first_cases, IN_FLOAT32, torch.float32)
     if narrow.fault:
-        report = _with_rule(explain_first(narrow, narrow.fault), narrow, 0)
-        return report, narrow.call.arguments
+        return _with_rule(explain_first(narrow, narrow.fault), narrow)
     # Other sizes, single ones among them, show what was written for the first ones.
     drawn = attempt(exercise, answer, exercise.drawn_cases, WITH_GRADIENTS)
     if drawn.fault:
-        case = exercise.drawn_cases[len(drawn.outcomes) - 1]
-        report = explain_drawn(first, drawn, drawn.fault, case)
-        return _with_rule(report, drawn, len(first.outcomes)), drawn.call.arguments
-    return _passed(exercise, answer, torch.float64)
+        report = explain_drawn(first, drawn, drawn.fault)
+        return _with_rule(report, drawn, judged_before=len(first.outcomes))
+    return explain_pass(exercise, torch.float64)
 
 
 def _is_right_in_float32(exercise: Exercise, answer: Any) -> bool:
@@ -162,66 +137,15 @@ def _is_right_in_float32(exercise: Exercise, answer: Any) -> bool:
     return every.fault is None
 
 
-def _with_rule(report: Report, wrong: Attempt, judged_before: int) -> Report:
+def _with_rule(report: Report, wrong: Attempt, judged_before: int = 0) -> Report:
     """Put the rule that found the fault, and the input that showed it, before what is known."""
-    inputs = len(wrong.call.exercise.cases)
-    dtype = " in float32" if wrong.call.dtype == torch.float32 else ""
-    at = judged_before + len(wrong.outcomes)
-    text = f"The rule `{wrong.rule}` found a fault on input {at} of {inputs}{dtype}."
-    return replace(report, because=f"{text} {report.because or ''}".rstrip())
-
-
-def _passed(exercise: Exercise, answer: Any, dtype: torch.dtype) -> tuple[Report, Arguments]:
-    """Report a right answer, with the arguments of its first call."""
-    text = exercise.done
-    if options := _options_left_out(exercise, answer):
-        text = f"{text} Not tried, because the exercise has no such option: {', '.join(options)}."
-    report = Report(exercise.name, "correct", text, because=_what_was_tried(exercise, dtype))
-    return report, exercise.first_cases[0].arguments
-
-
-def _options_left_out(exercise: Exercise, answer: Any) -> list[str]:
-    """Return the options of an answer that no call passes: those which the reference lacks."""
-    pairs = [(answer, exercise.reference)]
-    if isinstance(answer, type):
-        methods = ("__init__", "forward")
-        pairs = [(getattr(answer, name), getattr(exercise.reference, name)) for name in methods]
-    options = []
-    for mine, theirs in pairs:
-        try:
-            parameters = [*inspect.signature(mine).parameters.values()]
-        except (TypeError, ValueError):  # builtins
-            continue
-        known = inspect.signature(theirs).parameters
-        options += [
-            f"`{isolate_text(p.name)}`"
-            for p in parameters[len(known) :]
-            if p.default is not p.empty and p.name not in known
-        ]
-    return options
-
-
-def _what_was_tried(exercise: Exercise, dtype: torch.dtype) -> str:
-    """Say on what an answer was judged."""
-    arguments = [x for case in exercise.cases for x in case.arguments]
-    forms = sorted({x.dim() for x in arguments if isinstance(x, Tensor) and x.dtype == torch.bool})
-    floats = any(map(is_float, arguments))
-    results = as_list(right_result(exercise, exercise.first_cases[0].arguments))
-    learned = floats and not exercise.allows and any(map(is_float, results))
-    gradients = ", gradients included," if learned else ""
-    single = any(1 in x.shape for x in arguments if is_float(x))
-    text = f"Your answer agrees with the reference{gradients} on {len(exercise.cases)} inputs"
-    text += " of different sizes"
-    if single:
-        text += ", sizes of 1 among them"
-    if forms:
-        text += f", with masks of {' and '.join(map(str, forms))} axes"
-    if dtype == torch.float32:
-        return f"{text}, all of them in float32."
-    if not floats:
-        return f"{text}."
-    first = f"first {len(exercise.first_cases)}" if len(exercise.first_cases) > 1 else "first"
-    return f"{text}. On the {first} it also agrees in float32."
+    call = wrong.call
+    dtype = " in float32" if call.dtype == torch.float32 else ""
+    at = f"{judged_before + len(wrong.outcomes)} of {len(call.exercise.cases)}"
+    because = f"The rule `{wrong.rule}` found a fault on input {at}{dtype}."
+    if report.because:
+        because += f" {report.because}"
+    return replace(report, because=because, arguments=call.arguments)
 
 
 def _signature(exercise: Exercise, answer: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""Describe in words, and in a small picture, how a result differs from the reference's."""
+"""Describe in words how a result differs from the reference's."""
 
 from __future__ import annotations
 
@@ -11,13 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mha_course.colours import DIFFERS, INK
-from mha_course.exercises.sandbox import as_list
 from mha_course.exercises.spec import Stage
-from mha_course.markup import table
 from mha_course.torch_internals import is_plain
 
-_FRAME = f";border:2px solid {DIFFERS};font-weight:bold"
 _WORDS = {
     "B": "sentence", "H": "head", "T": "token", "S": "token", "C": "channel", "D": "channel",
     "N": "patch", "N+1": "token", "3*P*P": "number", "new": "new token", "total": "token",
@@ -155,47 +151,3 @@ def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> 
             seen.append(f"{int(right.sum())} of {len(right)} {name}s agree.")
             break
     return " ".join(seen) + (" " if seen else "")
-
-
-def picture(got: Any, want: Any) -> str:
-    """Show a part of the first matrix that differs beside the target, with what differs framed."""
-    for a, b in zip(as_list(got), as_list(want), strict=False):
-        fits = isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape
-        if fits and a.dim() >= 2 and a.layout == torch.strided:
-            mine, right = (x.detach().double().cpu().reshape(-1, *x.shape[-2:]) for x in (a, b))
-            wrong = ~torch.isclose(mine, right, atol=1e-5, equal_nan=True)
-            if not bool(wrong.any()):
-                continue
-            matrix, row, column = (int(i) for i in wrong.nonzero()[0])
-            rows, columns = (slice(max(0, i - 7), max(0, i - 7) + 8) for i in (row, column))
-            wrong = wrong[matrix, rows, columns]
-            tables = [
-                _matrix(x[matrix, rows, columns], wrong, title)
-                for x, title in ((mine, "yours, framed where it differs"), (right, "target"))
-            ]
-            cells = "</td><td>".join(tables)
-            return f'<table style="border-collapse:collapse"><tr><td>{cells}</td></tr></table>'
-    return ""
-
-
-def _matrix(matrix: Tensor, wrong: Tensor, title: str) -> str:
-    """Write a matrix as a table of shaded cells, those that are wrong in a frame."""
-    largest = float(matrix.abs().nan_to_num(0.0, 0.0, 0.0).max()) or 1.0
-    rows = []
-    for row, marks in zip(matrix.tolist(), wrong.tolist(), strict=True):
-        cells = ""
-        for value, mark in zip(row, marks, strict=True):
-            cells += f'<td style="{_shade(value, largest)}{_FRAME * mark}">{value:.2f}</td>'
-        rows.append(f"<tr>{cells}</tr>")
-    return table(title, (), rows, "border-collapse:collapse;font-size:85%;margin:4px 12px 4px 0")
-
-
-def _shade(value: float, largest: float) -> str:
-    """Return the style of a cell: blue is positive, orange negative, grey NaN."""
-    style = f"color:{INK};padding:1px 5px;text-align:right;"
-    if math.isnan(value):
-        return f"{style}background:#b8bcc4"
-    share = min(abs(value) / largest, 1.0)
-    base = (124, 192, 236) if value >= 0 else (242, 176, 74)
-    red, green, blue = (round(255 - share * (255 - channel)) for channel in base)
-    return f"{style}background:rgb({red},{green},{blue})"

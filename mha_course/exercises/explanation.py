@@ -10,106 +10,114 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mha_course.exercises import compare, sandbox
+from mha_course.exercises import sandbox
 from mha_course.exercises.catalogue import find_exercise, mistakes_of, number_of_lesson
 from mha_course.exercises.inputs import EXAMPLE, FAR_BELOW, HIDDEN_LEAD, KINDS, OTHER_SIZES
-from mha_course.exercises.recognise import NEAR, Recognition, alike, recognise
+from mha_course.exercises.recognise import NEAR, alike, recognise
 from mha_course.exercises.report import Report
-from mha_course.exercises.rules import OF_CALLS, WITH_GRADIENTS, Attempt, Call, Fault, attempt
-from mha_course.exercises.sandbox import Outcome, as_list
+from mha_course.exercises.rules import (
+    OF_CALLS,
+    WITH_GRADIENTS,
+    Attempt,
+    Call,
+    Fault,
+    attempt,
+    right_result,
+)
+from mha_course.exercises.sandbox import Outcome, as_list, is_float
 from mha_course.exercises.spec import Case, Exercise, Mistake, Stage
 
 # Kinds of cases in which masks have all their forms.
 _ALL_FORMS = [*KINDS][:4]
+# Of these a sentence on the mistake alone does not say what was seen.
+_SEEN = (Stage.NARROW, Stage.WIDE, Stage.NO_INT, Stage.SIZES)
+_STOPS_IN_FLOAT32 = (
+    "Your answer runs in float64 but stops in float32. Is a dtype written into it, instead of "
+    "being taken from the input?"
+)
+_DIFFERS_IN_FLOAT32 = (
+    "Your answer agrees in float64 but not in float32: digits are lost where large numbers cancel "
+    "or overflow."
+)
 
 
 def explain_first(wrong: Attempt, fault: Fault) -> Report:
     """Explain a fault on the first cases: name the mistake, or tell where the answer is right."""
     call = wrong.call
-    special = None
-    if call.exercise.diagnose and fault.status == "wrong":
-        special = sandbox.run(call.exercise.diagnose, call.answer, call.arguments).result
-    report = _report(call.exercise, fault)
+    exercise = call.exercise
+    diagnosis = None
+    if exercise.diagnose and fault.status == "wrong":
+        diagnosis = sandbox.run(exercise.diagnose, call.answer, call.arguments).result
+    report = Report(exercise.name, fault.status, fault.message, fault.stage, fault.mistake)
     if not fault.stage.compares_numbers:
-        return _named_by(report, fault.stage, special[0] if special else None)
+        return _named_by_stage(report, fault.stage, diagnosis[0] if diagnosis else None)
     if fault.status == "wrong":
-        picture = compare.picture(wrong.outcomes[-1].result, wrong.target)
-        report = replace(report, picture=picture)
+        report = replace(report, result=wrong.outcomes[-1].result, target=wrong.target)
     # A bool mask has no digits to lose: where it is wrong, so are the numbers behind it.
     rounds = not isinstance(wrong.target, Tensor) or wrong.target.dtype != torch.bool
-    if call.dtype != torch.float64 and (rounds or fault.status == "error"):
-        return replace(report, message=f"{_only_in_float32(fault)} {fault.message}")
-    if special and special[0]:
+    if call.dtype == torch.float32 and fault.status == "error":
+        return replace(report, message=f"{_STOPS_IN_FLOAT32} {fault.message}")
+    if call.dtype == torch.float32 and rounds:
+        return replace(report, message=f"{_DIFFERS_IN_FLOAT32} {fault.message}")
+    if diagnosis and diagnosis[0]:
         because = "A diagnosis that this exercise alone has gave it its name."
-        return replace(report, mistake=special[0], message=special[1], because=because)
-    recognised = _recognise(wrong, fault)
-    if recognised.mistakes:
-        return replace(_named(report, recognised.mistakes), because=recognised.because)
-    if special:
-        return replace(report, message=special[1])
-    if _are_swapped(wrong):
-        return _named_by(report, Stage.SWAPPED)
+        return replace(report, mistake=diagnosis[0], message=diagnosis[1], because=because)
+    recognised = recognise(call, wrong.outcomes)
+    if recognised:
+        return _named(replace(report, because=recognised.because), recognised.mistakes)
+    if diagnosis:
+        return replace(report, message=diagnosis[1])
+    results = as_list(wrong.outcomes[-1].result)
+    swapped = Outcome(results[::-1])
+    if len(results) == 2 and alike(swapped, Outcome(as_list(wrong.target)), NEAR):
+        return _named_by_stage(report, Stage.SWAPPED)
     return _explain_unknown(report, call, fault)
 
 
-def explain_drawn(first: Attempt, wrong: Attempt, fault: Fault, case: Case) -> Report:
+def explain_drawn(first: Attempt, wrong: Attempt, fault: Fault) -> Report:
     """Name the mistake of an answer that agreed at first, or say on which sizes it does not."""
     call = wrong.call
     exercise = call.exercise
+    report = Report(exercise.name, fault.status, fault.message, fault.stage, fault.mistake)
     if not fault.stage.compares_numbers:
-        return _by_stage(exercise, fault)
+        return _named_by_stage(report, fault.stage)
     shapes = sandbox.shapes_of(call.arguments)
     others = ", ".join(str(x) for x in call.arguments if isinstance(x, int | list))
     inputs = " and ".join(filter(None, (f"shapes {shapes}" if shapes else "", others)))
-    where = f", with {case.kind}" if case.kind in (HIDDEN_LEAD, FAR_BELOW) else ""
+    kind = wrong.case.kind
+    where = f", with {kind}" if kind in (HIDDEN_LEAD, FAR_BELOW) else ""
     text = f"The answer is right for the first inputs, but not for {inputs}{where}. {fault.message}"
-    outcomes = [*first.outcomes, *wrong.outcomes]
-    recognised = recognise(exercise, outcomes, lambda at: _outcome(call, at))
-    report = Report(exercise.name, fault.status, text, Stage.SIZES.value)
-    if recognised.mistakes:
-        return replace(_named(report, recognised.mistakes), because=recognised.because)
-    if case.kind == OTHER_SIZES and _fails_by_sizes(call):
-        return _by_stage(exercise, fault._replace(stage=Stage.SIZES, message=text))
+    report = replace(report, message=text, stage=Stage.SIZES)
+    recognised = recognise(call, [*first.outcomes, *wrong.outcomes])
+    if recognised:
+        return _named(replace(report, because=recognised.because), recognised.mistakes)
+    if kind == OTHER_SIZES and _fails_by_sizes(call):
+        return _named_by_stage(report, Stage.SIZES)
     return report
 
 
-def _report(exercise: Exercise, fault: Fault) -> Report:
-    return Report(exercise.name, fault.status, fault.message, fault.stage.value, fault.mistake)
-
-
-def _only_in_float32(fault: Fault) -> str:
-    """Say what it means that an answer agreed in float64."""
-    if fault.status == "error":
-        return (
-            "Your answer runs in float64 but stops in float32. Is a dtype written into it, instead "
-            "of being taken from the input?"
-        )
-    return (
-        "Your answer agrees in float64 but not in float32: digits are lost where large numbers "
-        "cancel or overflow."
-    )
-
-
-def _recognise(wrong: Attempt, fault: Fault) -> Recognition:
-    """Return the mistakes that come out as an answer did."""
-    call = wrong.call
-    outcomes = wrong.outcomes
-    if fault.status == "error":  # on one case alone, many mistakes crash alike
-        rest = range(len(outcomes), len(call.exercise.first_cases))
-        outcomes = [*outcomes, *(_outcome(call, at) for at in rest)]
-    return recognise(call.exercise, outcomes, lambda at: _outcome(call, at))
-
-
-def _are_swapped(wrong: Attempt) -> bool:
-    """Return True where two results are right, but each stands in the other's place."""
-    results = as_list(wrong.outcomes[-1].result)
-    swapped = Outcome(results[::-1])
-    return len(results) == 2 and alike(swapped, Outcome(as_list(wrong.target)), NEAR)
-
-
-def _outcome(call: Call, at: int) -> Outcome:
-    """Call the answer on one of all cases of its exercise."""
-    return replace(call, arguments=call.exercise.cases[at].arguments).run()
+def explain_pass(exercise: Exercise, dtype: torch.dtype) -> Report:
+    """Report a right answer, and on what it was tried."""
+    first = exercise.first_cases
+    arguments = [x for case in exercise.cases for x in case.arguments]
+    forms = sorted({x.dim() for x in arguments if isinstance(x, Tensor) and x.dtype == torch.bool})
+    floats = [x for x in arguments if is_float(x)]
+    results = as_list(right_result(exercise, first[0].arguments))
+    learned = floats and not exercise.allows and any(map(is_float, results))
+    gradients = ", gradients included," if learned else ""
+    text = f"Your answer agrees with the reference{gradients} on {len(exercise.cases)} inputs"
+    text += " of different sizes"
+    if any(1 in x.shape for x in floats):
+        text += ", sizes of 1 among them"
+    if forms:
+        text += f", with masks of {' and '.join(map(str, forms))} axes"
+    if dtype == torch.float32:
+        text += ", all of them in float32"
+    elif floats:
+        text += f". On the first {len(first) if len(first) > 1 else ''}".rstrip()
+        text += " it also agrees in float32"
+    report = Report(exercise.name, "correct", exercise.done, because=f"{text}.")
+    return replace(report, arguments=first[0].arguments)
 
 
 def _explain_unknown(report: Report, call: Call, fault: Fault) -> Report:
@@ -117,9 +125,10 @@ def _explain_unknown(report: Report, call: Call, fault: Fault) -> Report:
     exercise = call.exercise
     if fault.stage != Stage.TYPE and _is_right_at(call, **EXAMPLE):
         if _is_right_at(call):  # so it is the numbers of this case, and not its sizes
-            return _named_by(report, Stage.LARGE_NUMBERS)
+            return _named_by_stage(report, Stage.LARGE_NUMBERS)
         text = f"{fault.message} With the sizes of the lessons' example, C = 48 and D = 12, it is "
-        return _by_stage(exercise, fault._replace(stage=Stage.SIZES, message=f"{text}right."))
+        report = replace(report, stage=Stage.SIZES, message=f"{text}right.")
+        return _named_by_stage(report, Stage.SIZES)
     if fault.result:
         return replace(report, message=f"{fault.message} The results before it are right.")
     if fault.stage in (Stage.VALUES, Stage.FINITE) and any(exercise.tokens_and_queries):
@@ -139,16 +148,20 @@ def _first_wrong_step(exercise: Exercise, answer: Any) -> tuple[str, str]:
 
     Arguments are made so simple that one step alone can spoil the result.
     """
+
+    def is_wrong(arguments: Sequence[Any]) -> bool:
+        return attempt(exercise, answer, [Case(tuple(arguments))], OF_CALLS).fault is not None
+
     plain = exercise.first_cases[0].arguments  # without a mask
     tokens, queries = exercise.tokens_and_queries
-    one_token = [x[:, :1] if at in tokens else x for at, x in enumerate(plain)]  # it gets weight 1
-    no_query = [x * 0 if at in queries else x for at, x in enumerate(plain)]  # weights are equal
-    if _is_wrong(exercise, answer, one_token):
+    # The only token gets weight 1, whatever the scores are.
+    if is_wrong([x[:, :1] if at in tokens else x for at, x in enumerate(plain)]):
         return "values and output", (
             "Even with a single token it is wrong: check the values, the output, and what the "
             "weights sum to."
         )
-    if _is_wrong(exercise, answer, no_query):
+    # Without queries all scores are 0, and all weights are equal.
+    if is_wrong([x * 0 if at in queries else x for at, x in enumerate(plain)]):
         hidden = ", what is hidden" if "hide" in exercise.steps else ""
         cut = ", how tokens and heads are split and merged" if "split" in exercise.steps else ""
         return "weighted sum", (
@@ -156,7 +169,7 @@ def _first_wrong_step(exercise: Exercise, answer: Any) -> tuple[str, str]:
             f"all values equally: check what the weights sum to{hidden}{cut}, and how scores are "
             "made."
         )
-    if _is_wrong(exercise, answer, plain):
+    if is_wrong(plain):
         return "scores", (
             "With one token, and with queries of 0, it is right: check the scores, their scale and "
             "the softmax."
@@ -164,18 +177,13 @@ def _first_wrong_step(exercise: Exercise, answer: Any) -> tuple[str, str]:
     return "mask", "Without a mask all is right: check how the mask is applied."
 
 
-def _is_wrong(exercise: Exercise, answer: Any, arguments: Sequence[Any]) -> bool:
-    return attempt(exercise, answer, [Case(tuple(arguments))], OF_CALLS).fault is not None
-
-
 def _fails_by_sizes(call: Call) -> bool:
     """Return True where an answer fails on the last sizes even with numbers that it got right."""
-    exercise = call.exercise
-    for case in exercise.first_cases:
+    for case in call.exercise.first_cases:
         pairs = [*zip_longest(case.arguments, call.arguments)]
         if all(_form(x) == _form(drawn) for x, drawn in pairs):
             resized = Case(tuple(_in_sizes_of(x, drawn) for x, drawn in pairs))
-            return attempt(exercise, call.answer, [resized], WITH_GRADIENTS).fault is not None
+            return attempt(call.exercise, call.answer, [resized], WITH_GRADIENTS).fault is not None
     return False
 
 
@@ -192,12 +200,7 @@ def _in_sizes_of(x: Any, drawn: Any) -> Any:
     return x
 
 
-def _by_stage(exercise: Exercise, fault: Fault) -> Report:
-    """Report a fault by the mistake that is made at its stage, if there is one."""
-    return _named_by(_report(exercise, fault), fault.stage)
-
-
-def _named_by(report: Report, stage: Stage, diagnosed: str | None = None) -> Report:
+def _named_by_stage(report: Report, stage: Stage, diagnosed: str | None = None) -> Report:
     """Name a mistake that is made at a stage: the one that was diagnosed, or else the first."""
     exercise = find_exercise(report.name)
     made = [x for x in mistakes_of(report.name) if x.stage == stage and x.belongs_to(exercise)]
@@ -208,13 +211,7 @@ def _named_by(report: Report, stage: Stage, diagnosed: str | None = None) -> Rep
 def _named(report: Report, mistakes: Sequence[Mistake]) -> Report:
     """Say what the mistakes are; where the answer crashed, after what was raised."""
     text = " And: ".join(mistake.row.text for mistake in mistakes)
-    seen = report.status == "error" or report.stage in (
-        Stage.NARROW,
-        Stage.WIDE,
-        Stage.NO_INT,
-        Stage.SIZES,
-    )
-    if seen and report.message:
+    if report.status == "error" or report.stage in _SEEN:
         text = f"{report.message} {text}"
     named = next((mistake for mistake in mistakes if mistake.name), mistakes[0])
     if named.row.lesson <= number_of_lesson(report.name):  # which has been read

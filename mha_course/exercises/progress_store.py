@@ -1,4 +1,4 @@
-"""What is done across lessons, kept in a file beside the notebooks; all else works without it."""
+"""A file beside the notebooks keeps what is done across lessons; all else works without it."""
 
 from __future__ import annotations
 
@@ -8,34 +8,26 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from filelock import FileLock
 
-from mha_course.exercises.catalogue import all_lessons
-from mha_course.markup import LEFT, count, table
-
 FILE = ".progress.json"  # in the folder in which the notebook runs
 SWITCH = "MHA_COURSE_PROGRESS"
 TIMEOUT = 3.0  # seconds to wait for another notebook, which needs milliseconds
-LAST_OF_PART_1 = 7  # the number of that lesson
 RANKS = ("error", "wrong", "correct")  # what a judged answer can be; the best is kept
-_OFF = f"Progress is off, because {SWITCH} is set to off. Everything else works."
-_LOCKED = "Progress is off, because this folder cannot be written to. Everything else works."
-_AFRESH = f"The file {FILE} could not be read, so progress starts afresh."
 
 
 @dataclass
-class _Session:
+class Session:
     """What went wrong since the kernel started, for ``progress`` to say."""
 
     unwritable: bool = False  # the last change could not be kept
     restarted: bool = False  # a broken file was laid aside
 
 
-_session = _Session()
+session = Session()
 
 
 class Entry(NamedTuple):
@@ -45,89 +37,6 @@ class Entry(NamedTuple):
     attempts: int
 
 
-@dataclass(frozen=True)
-class Row:
-    """One lesson: how many exercises are done, and the attempts at each that is open."""
-
-    number: int
-    title: str
-    done: int
-    open: Mapping[str, int]
-
-
-@dataclass(frozen=True)
-class Progress:
-    """A table of all lessons, or a line on why there is none; shows itself in a notebook."""
-
-    rows: tuple[Row, ...] = ()
-    note: str = ""
-
-    @property
-    def total(self) -> str:
-        """The table in a sentence."""
-        done = sum(row.done for row in self.shown)
-        total = done + sum(len(row.open) for row in self.shown)
-        return f"{done} of {total} exercises are done."
-
-    @property
-    def shown(self) -> tuple[Row, ...]:
-        """The lessons of Part I, and all once Part II is begun."""
-        part_2 = [row for row in self.rows if row.number > LAST_OF_PART_1]
-        if any(row.done or any(row.open.values()) for row in part_2):
-            return self.rows
-        return tuple(row for row in self.rows if row.number <= LAST_OF_PART_1)
-
-    def _cells(self, style: str) -> list[tuple[str, str, str]]:
-        """Return the texts of each row; style is a format for the name of an open exercise."""
-        cells = []
-        for row in self.shown:
-            unsolved = []
-            for name, attempts in row.open.items():
-                tried = f" ({count(attempts, 'attempt')})" if attempts else ""
-                unsolved.append(f"{style.format(name)}{tried}")
-            done = f"{row.done} of {row.done + len(row.open)}"
-            cells.append((f"{row.number} · {row.title}", done, ", ".join(unsolved)))
-        return cells
-
-    def __repr__(self) -> str:
-        if not self.rows:
-            return self.note
-        cells = self._cells("{}")
-        width = max(len(lesson) for lesson, _, _ in cells)
-        lines = [
-            f"{lesson:{width}}  {count:7}  {unsolved}".rstrip() for lesson, count, unsolved in cells
-        ]
-        return "\n".join([*([self.note] if self.note else []), *lines, self.total])
-
-    def _repr_html_(self) -> str:
-        note = f"<p>{escape(self.note)}</p>" if self.note else ""
-        if not self.rows:
-            return note
-        body = []
-        for lesson, *others in self._cells("<code>{}</code>"):
-            cells = "".join(f'<td style="{LEFT}">{cell}</td>' for cell in others)
-            body.append(f'<tr><th scope="row" style="{LEFT}">{escape(lesson)}</th>{cells}</tr>')
-        return note + table(self.total, ("Lesson", "Done", "Still open"), body)
-
-
-def progress() -> Progress:
-    """Show which exercises are done, lesson by lesson.
-
-    Returns: a Progress; nothing is printed or raised.
-    """
-    if switched_off():
-        return Progress(note=_OFF)
-    try:
-        content = kept()
-    except OSError:
-        return Progress(note=_LOCKED)
-    entries = None if content is None else _entries(content)
-    if _session.unwritable or not os.access(".", os.W_OK):
-        return Progress(_table(entries) if entries else (), _LOCKED)
-    afresh = entries is None or _session.restarted
-    return Progress(_table(entries or {}), _AFRESH if afresh else "")
-
-
 def remember(name: str, status: str) -> None:
     """Keep that an answer was judged: its best status, and the number of attempts; never raise.
 
@@ -135,7 +44,7 @@ def remember(name: str, status: str) -> None:
     """
 
     def judged(content: dict[str, Any]) -> None:
-        entries = _entries(content)
+        entries = entries_of(content)
         before = entries.get(name, Entry(status, 0))
         best = max(before.status, status, key=RANKS.index)
         entries[name] = Entry(best, before.attempts + 1)
@@ -162,13 +71,13 @@ def update(change: Callable[[dict[str, Any]], None]) -> None:
             content = kept()
             if content is None:
                 Path(FILE).replace(f"{FILE}.broken")
-                _session.restarted = True
+                session.restarted = True
             content = {"exercises": {}} | (content or {})
             change(content)
             _write(content)
-        _session.unwritable = False
+        session.unwritable = False
     except (OSError, NotImplementedError):  # the latter where a file system has no locks
-        _session.unwritable = True
+        session.unwritable = True
 
 
 def switched_off() -> bool:
@@ -190,7 +99,7 @@ def kept() -> dict[str, Any] | None:
         return None
 
 
-def _entries(content: Mapping[str, Any]) -> dict[str, Entry]:
+def entries_of(content: Mapping[str, Any]) -> dict[str, Entry]:
     """Return what is kept of each exercise."""
     entries = {name: _entry(value) for name, value in content.get("exercises", {}).items()}
     return {name: entry for name, entry in entries.items() if entry}
@@ -216,18 +125,3 @@ def _write(content: Mapping[str, Any]) -> None:
             part.replace(FILE)
     finally:
         part.unlink(missing_ok=True)
-
-
-def _table(entries: Mapping[str, Entry]) -> tuple[Row, ...]:
-    """Make a row of each lesson that has exercises to check."""
-    rows = []
-    for lesson in all_lessons():
-        unsolved = {}
-        for exercise in lesson.exercises:
-            entry = entries.get(exercise.name, Entry("error", 0))
-            if entry.status != "correct":
-                unsolved[exercise.name] = entry.attempts
-        if lesson.exercises:
-            done = len(lesson.exercises) - len(unsolved)
-            rows.append(Row(lesson.number, lesson.title, done, unsolved))
-    return tuple(rows)

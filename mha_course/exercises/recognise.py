@@ -1,8 +1,7 @@
-"""Find the mistake whose numbers are those of an answer.
+"""Find the mistake that comes out as an answer does.
 
-A mistake replaces steps of the reference, so it can be run: a reference with a mistake in it, here
-a mutant, comes out on each case as an answer does in which somebody made this mistake. What agrees
-on all cases names it.
+A mistake replaces steps of the reference, so it can be run. A reference with a mistake in it is
+called a mutant here. The mutant that comes out as the answer does on all cases names the mistake.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import copy
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from itertools import combinations, islice
 from typing import Any, NamedTuple
@@ -19,10 +18,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mha_course.exercises.catalogue import EXERCISES, mistakes_of
+from mha_course.exercises.catalogue import find_exercise, mistakes_of
 from mha_course.exercises.operations import recorded
+from mha_course.exercises.rules import Call
 from mha_course.exercises.sandbox import Outcome, as_list, error_text, last_line
-from mha_course.exercises.spec import STOPPED, Change, Exercise, Function, Mistake
+from mha_course.exercises.spec import STOPPED, Change, Exercise, Mistake
 
 # This many pairs of mistakes are tried for one answer. No exercise has as many: MultiHeadAttention
 # has 1,496, and they take 0.9 s of one core. It is a number and no clock, so that a busy machine
@@ -35,19 +35,54 @@ EXACT, NEAR = 1e-12, 1e-6
 MASK_STEPS = {"mask", "hide", "empty"}
 
 
-@dataclass(frozen=True, eq=False)  # caches tell mutants apart by identity
+@dataclass(frozen=True, eq=False)
 class Mutant:
-    """A reference with one mistake in it: the steps that the mistake replaces."""
+    """A reference with a mistake in it, or two: the steps that they replace."""
 
-    mistake: Mistake
+    exercise: Exercise
+    mistakes: tuple[Mistake, ...]
     change: Change
+    _outcomes: dict[int, Outcome] = field(default_factory=dict, repr=False)
+
+    def run(self, at: int) -> Outcome:
+        """Run it on one of the exercise's cases."""
+        exercise = self.exercise
+        try:
+            with torch.no_grad(), warnings.catch_warnings(action="ignore"):
+                arguments = copy.deepcopy(exercise.cases[at].arguments)
+                return Outcome(exercise.run(exercise.implementation(self.change), *arguments))
+        except Exception as error:  # a mistake may well crash, and is then known by its error
+            return Outcome(error=error)
+
+    def outcome(self, at: int) -> Outcome:
+        """Return what comes of it on one case, where it runs once."""
+        if at not in self._outcomes:
+            self._outcomes[at] = self.run(at)
+        return self._outcomes[at]
+
+    def reproduces(self, outcomes: Sequence[Outcome], precision: float = EXACT) -> bool:
+        """Return True where it comes out on the first cases as an answer did.
+
+        The last case rules out most mistakes, so it is compared first.
+        """
+        order = reversed(range(len(outcomes)))
+        return all(alike(outcomes[at], self.outcome(at), precision) for at in order)
+
+    def holds(self, drawn: Outcome) -> bool:
+        """Return True where it also comes out as an answer does on the first sizes that are drawn.
+
+        The answer may stop there: sizes that are written as numbers do not rule a mistake out.
+        """
+        expected = self.outcome(len(self.exercise.first_cases))
+        stops = drawn.error is not None and expected.error is None
+        return stops or alike(drawn, expected, NEAR)
 
 
 class Recognition(NamedTuple):
-    """The mistakes that explain an answer, if any do, and how that is known."""
+    """The mistakes that explain an answer, and how that is known."""
 
-    mistakes: tuple[Mistake, ...] = ()
-    because: str = ""
+    mistakes: tuple[Mistake, ...]
+    because: str
 
 
 def alike(left: Outcome, right: Outcome, precision: float = EXACT) -> bool:
@@ -82,182 +117,161 @@ def _same(left: Any, right: Any, precision: float = EXACT) -> bool:
     return torch.allclose(left, right, rtol=coarse, atol=coarse * size, equal_nan=True)
 
 
-def _run(name: str, at: int, *mutants: Mutant) -> Outcome:
-    """Run the reference with these mistakes in it on one case; with none, the reference itself."""
-    exercise = EXERCISES[name]
-    try:
-        with torch.no_grad(), warnings.catch_warnings(action="ignore"):
-            answer = exercise.implementation(*(mutant.change for mutant in mutants))
-            return Outcome(exercise.run(answer, *copy.deepcopy(exercise.cases[at].arguments)))
-    except Exception as error:  # a mistake may well crash, and is then known by its error
-        return Outcome(error=error)
+# A few exercises are worked on in one session; their mutants keep what came of them.
+@lru_cache(maxsize=8)
+def right(name: str) -> Mutant:
+    """Return the reference itself, with no mistake in it."""
+    return Mutant(find_exercise(name), (), {})
 
 
-# Single mistakes are run once; pairs are too many to keep.
-_run_once = lru_cache(maxsize=4096)(_run)
-
-
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def mutants(name: str) -> tuple[Mutant, ...]:
     """Return the mutants of an exercise whose results differ from the right ones."""
-    exercise = EXERCISES[name]
-    right = [_run_once(name, at) for at in range(len(exercise.cases))]
+    exercise = find_exercise(name)
+    wanted = [right(name).outcome(at) for at in range(len(exercise.cases))]
     changed = [
-        Mutant(mistake, change)
+        Mutant(exercise, (mistake,), change)
         for mistake in mistakes_of(name)
         for change in mistake.applies(exercise)
     ]
-    return tuple(mutant for mutant in changed if not _reproduces(name, right, mutant))
+    return tuple(mutant for mutant in changed if not mutant.reproduces(wanted))
 
 
-def recognise(
-    exercise: Exercise, outcomes: Sequence[Outcome], again: Callable[[int], Outcome]
-) -> Recognition:
-    """Return the mistake, or the two, that come out as the answer did on all cases, if any.
+def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
+    """Return the mistake, or the two, that come out as the answer did on the first cases, if any.
 
-    ``again(at)`` calls the answer on any of the exercise's cases: on the first sizes that are
-    drawn it must also come out so, and where several mistakes fit, on all cases.
+    On the first sizes that are drawn they must also come out so, and where several mistakes fit, on
+    all cases.
     """
+    exercise = call.exercise
     name = exercise.name
-    answered = cache(again)  # each case is needed several times
-    fitting = [mutant for mutant in mutants(name) if _reproduces(name, outcomes, mutant)]
-    # An answer that is nearly right comes near to mistakes that change next to nothing.
-    if not fitting and not _reproduces(name, outcomes, precision=NEAR):
-        fitting = [m for m in mutants(name) if _reproduces(name, outcomes, m, precision=NEAR)]
+
+    @cache
+    def answered(at: int) -> Outcome:
+        return replace(call, arguments=exercise.cases[at].arguments).run()
+
     drawn = answered(len(exercise.first_cases))
-    fitting = [mutant for mutant in fitting if _holds(exercise, drawn, mutant)]
-    errors = [(at, x.error) for at, x in enumerate(outcomes) if x.error is not None]
-    if errors:
-        at, error = errors[0]
-        operands = _operands(partial(again, at))
-        fitting = [m for m in fitting if _operands(partial(_run, name, at, m)) == operands]
-        chosen = _by_error(exercise, [mutant.mistake for mutant in fitting], error)
-        known = [mutant for mutant in fitting if mutant.mistake in chosen]
-        if known:
-            return Recognition(chosen, _agreement(exercise, answered, known[0]))
-        return Recognition(chosen, "The text of its error is the one that this mistake gives.")
-    if len({mutant.mistake for mutant in fitting}) > 1:
+    stops = [(at, x.error) for at, x in enumerate(outcomes) if x.error is not None]
+    if stops:  # on one case alone, many mistakes crash alike
+        rest = range(len(outcomes), len(exercise.first_cases))
+        outcomes = [*outcomes, *map(answered, rest)]
+    fitting = [mutant for mutant in mutants(name) if mutant.reproduces(outcomes)]
+    # An answer that is nearly right comes near to mistakes that change next to nothing.
+    if not fitting and not right(name).reproduces(outcomes, NEAR):
+        fitting = [mutant for mutant in mutants(name) if mutant.reproduces(outcomes, NEAR)]
+    fitting = [mutant for mutant in fitting if mutant.holds(drawn)]
+    if stops:
+        return _recognise_crash(call, *stops[0], fitting, answered)
+    if len({mutant.mistakes for mutant in fitting}) > 1:
         every = [answered(at) for at in range(len(exercise.cases))]
-        fitting = [m for m in fitting if _reproduces(name, every, m, precision=NEAR)] or fitting
+        fitting = [m for m in fitting if m.reproduces(every, NEAR)] or fitting
     if fitting:
-        return Recognition((fitting[0].mistake,), _agreement(exercise, answered, fitting[0]))
-    has_all_results = len(as_list(outcomes[-1].result)) == len(as_list(_run_once(name, 0).result))
-    if not has_all_results:
-        return Recognition()
+        return Recognition(fitting[0].mistakes, _agreement(fitting[0], answered))
+    if len(as_list(outcomes[-1].result)) != len(as_list(right(name).outcome(0).result)):
+        return None
     for pair in islice(pairs(name, outcomes), MAX_PAIRS):
-        if _reproduces(name, outcomes, *pair) and _holds(exercise, drawn, *pair):
-            both = sorted((mutant.mistake for mutant in pair), key=mistakes_of(name).index)
-            return Recognition(tuple(both), _agreement(exercise, answered, *pair))
-    return Recognition()
+        if pair.reproduces(outcomes) and pair.holds(drawn):
+            return Recognition(pair.mistakes, _agreement(pair, answered))
+    return None
 
 
-def _agreement(exercise: Exercise, answered: Callable[[int], Outcome], *mutants: Mutant) -> str:
-    """Say which steps of the reference were replaced, and on how many cases that is the answer."""
-    total = len(exercise.cases)
-    outcomes = [(answered(at), _outcome(exercise.name, at, *mutants)) for at in range(total)]
-    agreeing = [outcome for outcome, made in outcomes if alike(outcome, made, NEAR)]
-    steps = [
-        _replaced(step, function) for mutant in mutants for step, function in mutant.change.items()
-    ]
-    inputs = f"all {total}" if len(agreeing) == total else f"{len(agreeing)} of {total}"
-    does = "stops like" if all(outcome.error for outcome in agreeing) else "equals"
-    return f"It {does} the reference with {' and '.join(steps)} on {inputs} inputs."
+def _recognise_crash(
+    call: Call,
+    at: int,
+    error: BaseException,
+    fitting: Sequence[Mutant],
+    answered: Callable[[int], Outcome],
+) -> Recognition | None:
+    """Choose between mutants that stop as an answer does, or know a mistake by its error alone."""
+    exercise = call.exercise
+    operands = _operands(replace(call, arguments=exercise.cases[at].arguments).run)
+    fitting = [mutant for mutant in fitting if _operands(partial(mutant.run, at)) == operands]
+    chosen = _by_error(exercise, [mutant.mistakes[0] for mutant in fitting], error)
+    if chosen is None:
+        return None
+    for mutant in fitting:
+        if mutant.mistakes == (chosen,):
+            return Recognition((chosen,), _agreement(mutant, answered))
+    return Recognition((chosen,), "The text of its error is the one that this mistake gives.")
 
 
-def _replaced(step: str, function: Function) -> str:
-    """Write that a step was replaced, and by what if that has a name."""
-    name = getattr(function, "__name__", "").strip("_")
-    return f"`{step}` replaced by `{name}`" if name.isidentifier() else f"`{step}` replaced"
-
-
-def _operands(call: Callable[[], Outcome]) -> list[tuple[int, ...]]:
+def _operands(run: Callable[[], Outcome]) -> list[tuple[int, ...]]:
     """Return the shapes in the operation at which a call stops: errors alone are often alike."""
     with recorded() as operations:
-        call()
+        run()
     stopped = [x for x in operations if x.name == STOPPED]
     return [tuple(tensor.shape) for operation in stopped[-1:] for tensor in operation.inputs]
 
 
-def _by_error(exercise: Exercise, fit: list[Mistake], error: BaseException) -> tuple[Mistake, ...]:
+def _by_error(exercise: Exercise, fitting: list[Mistake], error: BaseException) -> Mistake | None:
     """Return one of the mistakes that fit, or one that the text of the error shows, if any.
 
     What is written in the line that crashed decides between several.
     """
     line, shapes = last_line(error.__traceback__) or ("", {})
-    text = f"{type(error).__name__}: {error_text(error)} {[*shapes.values()]}"
-    possible = [x for x in mistakes_of(exercise.name) if x.crashes and x.belongs_to(exercise)]
-    written = [x for x in fit or possible if x.written and re.search(x.written, line)]
-    if not fit:
-        fit = [
-            x for x in possible if re.search(x.crashes, text) and (not x.written or x in written)
+    if not fitting:
+        text = f"{type(error).__name__}: {error_text(error)} {[*shapes.values()]}"
+        fitting = [
+            mistake
+            for mistake in mistakes_of(exercise.name)
+            if mistake.crashes
+            and mistake.belongs_to(exercise)
+            and re.search(mistake.crashes, text)
+            and re.search(mistake.written, line)
         ]
-    likely = [x for x in fit if x in written]
-    return tuple((likely or [x for x in fit if not x.written] or fit)[:1])
+    written = [x for x in fitting if x.written and re.search(x.written, line)]
+    unwritten = [x for x in fitting if not x.written]
+    return next(iter(written or unwritten or fitting), None)
 
 
-def _reproduces(
-    name: str, outcomes: Sequence[Outcome], *mutants: Mutant, precision: float = EXACT
-) -> bool:
-    """Return True where these mistakes come out as an answer did.
-
-    The last of the first cases rules out most mistakes, so it is compared first.
-    """
-    last = len(EXERCISES[name].first_cases) - 1
-    order = sorted(range(len(outcomes)), key=lambda at: abs(at - last))
-    return all(alike(outcomes[at], _outcome(name, at, *mutants), precision) for at in order)
-
-
-def _outcome(name: str, at: int, *mutants: Mutant) -> Outcome:
-    return (_run_once if len(mutants) == 1 else _run)(name, at, *mutants)
+def _agreement(mutant: Mutant, answered: Callable[[int], Outcome]) -> str:
+    """Say which steps of the reference were replaced, and on how many cases that is the answer."""
+    total = len(mutant.exercise.cases)
+    agreeing = [at for at in range(total) if alike(answered(at), mutant.outcome(at), NEAR)]
+    steps = []
+    for step, function in mutant.change.items():
+        name = getattr(function, "__name__", "").strip("_")
+        by = f" by `{name}`" if name.isidentifier() else ""
+        steps.append(f"`{step}` replaced{by}")
+    inputs = f"all {total}" if len(agreeing) == total else f"{len(agreeing)} of {total}"
+    does = "stops like" if all(answered(at).error for at in agreeing) else "equals"
+    return f"It {does} the reference with {' and '.join(steps)} on {inputs} inputs."
 
 
-def _holds(exercise: Exercise, drawn: Outcome, *mutants: Mutant) -> bool:
-    """Return True where an answer comes out as these mistakes do on sizes that were drawn.
-
-    It may also stop there: sizes that are written as numbers do not rule the mistakes out.
-    """
-    expected = _outcome(exercise.name, len(exercise.first_cases), *mutants)
-    stops = drawn.error is not None and expected.error is None
-    return stops or alike(drawn, expected, NEAR)
-
-
-def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[tuple[Mutant, Mutant]]:
+def pairs(name: str, outcomes: Sequence[Outcome]) -> Iterator[Mutant]:
     """Yield pairs of mistakes in different steps that an answer may have made, in a fixed order.
 
     Where one mistake alone explains one of several results, it is one of the two. Where none does,
     both change the weights, and through them the result.
     """
     last = len(outcomes) - 1
-    chosen = [
-        mutant
-        for mutant in _simple_mutants(name, last)
-        if last or not set(mutant.change) <= MASK_STEPS
-    ]
-    explain = [mutant for mutant in chosen if _explains(name, last, mutant, outcomes[last])]
+    wanted = right(name).outcome(last)
+    simple = [m for m in _simple_mutants(name, last) if last or not set(m.change) <= MASK_STEPS]
+    explain = [m for m in simple if _explains(outcomes[last], m.outcome(last), wanted)]
     if not explain and len(as_list(outcomes[last].result)) == 2:
-        right = as_list(_run_once(name, last).result)[1]
-        changed = [as_list(_run_once(name, last, mutant).result)[-1] for mutant in chosen]
-        chosen = [m for m, result in zip(chosen, changed, strict=True) if not _same(result, right)]
-    rest = [mutant for mutant in chosen if mutant not in explain]
+        weights = as_list(wanted.result)[1]
+        simple = [m for m in simple if not _same(as_list(m.outcome(last).result)[-1], weights)]
+    rest = [mutant for mutant in simple if mutant not in explain]
+    order = mistakes_of(name).index
     for first, second in combinations([*explain, *rest], 2):
         if explain and first not in explain:
             return
         if not set(first.change) & set(second.change):
-            yield first, second
+            mistakes = sorted((*first.mistakes, *second.mistakes), key=order)
+            yield Mutant(first.exercise, tuple(mistakes), {**first.change, **second.change})
 
 
-@lru_cache(maxsize=64)
-def _simple_mutants(name: str, at: int) -> tuple[Mutant, ...]:
+def _simple_mutants(name: str, at: int) -> list[Mutant]:
     """Return one mutant for each mistake that has a name and does not crash."""
     first: dict[Mistake, Mutant] = {}
     for mutant in mutants(name):
-        if mutant.mistake.name and _run_once(name, at, mutant).error is None:
-            first.setdefault(mutant.mistake, mutant)
-    return tuple(first.values())
+        (mistake,) = mutant.mistakes
+        if mistake.name and mutant.outcome(at).error is None:
+            first.setdefault(mistake, mutant)
+    return list(first.values())
 
 
-def _explains(name: str, at: int, mutant: Mutant, outcome: Outcome) -> bool:
-    """Return True where one of several results, a wrong one, is as this mistake makes it."""
-    outcomes = (outcome, _run_once(name, at, mutant), _run_once(name, at))
-    rows = zip(*(as_list(each.result) for each in outcomes), strict=False)
-    return any(_same(answered, bad) and not _same(answered, good) for answered, bad, good in rows)
+def _explains(answered: Outcome, bad: Outcome, good: Outcome) -> bool:
+    """Return True where one of several results, a wrong one, is as a mistake makes it."""
+    rows = zip(*(as_list(each.result) for each in (answered, bad, good)), strict=False)
+    return any(_same(mine, wrong) and not _same(mine, target) for mine, wrong, target in rows)

@@ -15,6 +15,7 @@ from mha_course.exercises.answer_trace import trace_answer
 from mha_course.exercises.catalogue import FOLDERS, find_exercise
 from mha_course.exercises.hint_ladder import hint, solution, withheld
 from mha_course.exercises.live_card import live_card
+from mha_course.exercises.side_by_side import side_by_side
 from mha_course.markup import box, heading, prose
 
 _LOOKS = {  # title and sign of each status
@@ -33,11 +34,10 @@ class Report:
 
     ``status`` is ``"correct"``, ``"wrong"``, ``"unattempted"`` or ``"error"``; ``mistake`` the id
     of a known mistake or None; ``stage`` where it parts from the reference, such as ``"shape"``, or
-    None; ``picture`` HTML with the answer beside the target; ``offer`` a way to go on. ``because``
-    is not shown: it says how the verdict is known, for anyone who asks why, or is None. It names
-    the rule that found a fault and, where a mistake was recognised, the steps of the reference that
-    were replaced and the number of inputs on which that equals the answer; of a right answer it
-    says what was tried.
+    None; ``offer`` a way to go on. ``because`` is not shown: it says how the verdict is known, for
+    anyone who asks why, or is None. It names the rule that found a fault and, where a mistake was
+    recognised, the steps of the reference that were replaced and the number of inputs on which that
+    equals the answer; of a right answer it says what was tried.
     """
 
     name: str
@@ -45,7 +45,6 @@ class Report:
     message: str
     stage: str | None = None
     mistake: str | None = None
-    picture: str = ""
     offer: str = ""
     because: str | None = None
     kept: str = field(default="", compare=False)  # whether ``my_attention.py`` has it now
@@ -53,6 +52,13 @@ class Report:
     answer: Any = field(default=None, compare=False)
     # of the last call, where it was called
     arguments: Sequence[Any] | None = field(default=None, compare=False)
+    result: Any = field(default=None, compare=False)  # of this call, where its numbers are wrong
+    target: Any = field(default=None, compare=False)
+
+    @property
+    def picture(self) -> str:
+        """The HTML of the result beside the target, where matrices differ."""
+        return side_by_side(self.result, self.target)
 
     def __repr__(self) -> str:
         title, _ = _LOOKS[self.status]
@@ -61,20 +67,20 @@ class Report:
 
     def _repr_html_(self) -> str:
         offer = f"<div>{escape(self.offer)}</div>" if self.offer else ""
-        return box(STATUS[self.status], self.content() + offer)
+        return box(STATUS[self.status], self.content() + self.picture + offer)
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         helper = _Helper(self)
-        content = {"html": self.content(), "buttons": helper.buttons()}
+        content = {"html": self.content() + self.picture, "buttons": helper.buttons()}
         return live_card(self.status, content, helper.respond)
 
     def content(self) -> str:
-        """Write a headline, the message and the picture, in HTML."""
+        """Write a headline and the message, in HTML."""
         title, sign = _LOOKS[self.status]
         message = _LESSON.sub(_link, prose(self.message))
         if self.kept:
             message += f"<br><small>{prose(self.kept)}</small>"
-        return f"{heading(f'{sign} {title}', self.name)}<br>{message}{self.picture}"
+        return f"{heading(f'{sign} {title}', self.name)}<br>{message}"
 
 
 def _link(place: re.Match[str]) -> str:

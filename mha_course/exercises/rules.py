@@ -28,13 +28,17 @@ MAX_NUMBERS = 10_000_000
 
 
 class Fault(NamedTuple):
-    """What is wrong with an answer: a status, a stage and a mistake of Report, and a sentence."""
+    """What is wrong with an answer: a stage and a mistake of Report, and a sentence."""
 
-    status: str
     stage: Stage
     message: str
     mistake: str | None = None
     result: int = 0  # the number of the first result that is wrong, where there are several
+
+    @property
+    def status(self) -> str:
+        """The status of a Report."""
+        return "error" if self.stage == Stage.RUN else "wrong"
 
 
 @dataclass(frozen=True)
@@ -58,21 +62,21 @@ class Call:
         return outcome
 
 
-Rule = Callable[[Call, Outcome, Any], Fault | None]
+FindsFault = Callable[[Call, Outcome, Any], Fault | None]
 
 
 def crashed(call: Call, outcome: Outcome, _: Any) -> Fault | None:
     """Explain the error that the answer raised."""
     if outcome.error is None:
         return None
-    return Fault("error", Stage.RUN, sandbox.explain(outcome.error, call.arguments))
+    return Fault(Stage.RUN, sandbox.explain(outcome.error, call.arguments))
 
 
 def changed_input(_: Call, outcome: Outcome, __: Any) -> Fault | None:
     """Find an answer that wrote into its arguments."""
     if not outcome.changed:
         return None
-    return Fault("wrong", Stage.INPUT, "Your answer changes its input. Make a new tensor instead.")
+    return Fault(Stage.INPUT, "Your answer changes its input. Make a new tensor instead.")
 
 
 def differs_between_calls(call: Call, outcome: Outcome, _: Any) -> Fault | None:
@@ -83,7 +87,7 @@ def differs_between_calls(call: Call, outcome: Outcome, _: Any) -> Fault | None:
     if second.error is not None or _equal(as_list(second.result), as_list(outcome.result)):
         return None
     text = "Two calls with the same input differ: your answer draws something at random."
-    return Fault("wrong", Stage.REPEAT, text)
+    return Fault(Stage.REPEAT, text)
 
 
 def wrong_count(_: Call, outcome: Outcome, target: Any) -> Fault | None:
@@ -99,7 +103,7 @@ def wrong_count(_: Call, outcome: Outcome, target: Any) -> Fault | None:
         text += f"{len(results)}."
     else:
         text += f"one {type(outcome.result).__name__}. Put commas between them: return a, b."
-    return Fault("wrong", Stage.TYPE, text)
+    return Fault(Stage.TYPE, text)
 
 
 def wrong_values(call: Call, outcome: Outcome, target: Any) -> Fault | None:
@@ -116,10 +120,10 @@ def wrong_values(call: Call, outcome: Outcome, target: Any) -> Fault | None:
                 clause += " Is a return missing?"
             name = f" ({exercise.results[number]})" if exercise.results else ""
             subject = f"Result {number}{name}" if len(targets) > 1 else "The result"
-            return Fault("wrong", stage, f"{subject} {clause}", result=number)
+            return Fault(stage, f"{subject} {clause}", result=number)
         if exercise.exact_zeros and bool((_dense(result) != 0)[targets[number] == 0].any()):
             text = "A number that should be exactly 0 is only very small."
-            return Fault("wrong", Stage.VALUES, text, result=number)
+            return Fault(Stage.VALUES, text, result=number)
     return None
 
 
@@ -135,8 +139,8 @@ def wrong_gradient(call: Call, _: Outcome, target: Any) -> Fault | None:
         if "inplace operation" in text:  # on tensors of its own: no mistake
             return None
         if "does not require grad" in text:
-            return Fault("wrong", Stage.NO_GRADIENT, LOST_GRADIENT)
-        return Fault("wrong", Stage.GRADIENT, "The result is right, but backward() fails.")
+            return Fault(Stage.NO_GRADIENT, LOST_GRADIENT)
+        return Fault(Stage.GRADIENT, "The result is right, but backward() fails.")
     targets = sandbox.gradients(exercise.run, exercise.reference, call.arguments, several)
     for gradient, right in zip(outcome.result or [None] * len(targets), targets, strict=False):
         fault = _fault_of_gradient(call, gradient, right)
@@ -151,14 +155,14 @@ def _fault_of_gradient(call: Call, gradient: Tensor | None, target: Tensor | Non
         return None
     if gradient is None:
         lost = bool((target.abs() > ROUNDING_OF_ZERO).any())
-        return Fault("wrong", Stage.NO_GRADIENT, LOST_GRADIENT) if lost else None
+        return Fault(Stage.NO_GRADIENT, LOST_GRADIENT) if lost else None
     if "other answers" in allows:
         return None
     if not bool(gradient.isfinite().all()):
         text = "The result is right, but a gradient is NaN."
-        return None if "nan gradient" in allows else Fault("wrong", Stage.NAN_GRADIENT, text)
+        return None if "nan gradient" in allows else Fault(Stage.NAN_GRADIENT, text)
     if compare.compare(gradient, target, "?" * target.dim(), call.tolerance):
-        return Fault("wrong", Stage.GRADIENT, "The result is right, but its gradient is not.")
+        return Fault(Stage.GRADIENT, "The result is right, but its gradient is not.")
     return None
 
 
@@ -170,35 +174,37 @@ def forbidden_operation(call: Call, _: Outcome, __: Any) -> Fault | None:
         call.run()
     for rule in call.exercise.rules:
         if rule.breaks(operations, *call.arguments):
-            return Fault("wrong", Stage.RULE, rule.row.text, rule.row.id or None)
+            return Fault(Stage.RULE, rule.row.text, rule.row.id or None)
     return None
 
 
 # Most rules are for some of the calls only. Gradients are compared in float64, in which rounding
 # cannot make a right one look wrong. What an exercise forbids shows on the first cases already.
-OF_CALLS: tuple[Rule, ...] = (
+OF_CALLS: tuple[FindsFault, ...] = (
     crashed,
     changed_input,
     differs_between_calls,
     wrong_count,
     wrong_values,
 )
-WITH_GRADIENTS: tuple[Rule, ...] = (*OF_CALLS, wrong_gradient)
-IN_FLOAT32: tuple[Rule, ...] = (*OF_CALLS, forbidden_operation)
-ALL_RULES: tuple[Rule, ...] = (*WITH_GRADIENTS, forbidden_operation)
+WITH_GRADIENTS: tuple[FindsFault, ...] = (*OF_CALLS, wrong_gradient)
+IN_FLOAT32: tuple[FindsFault, ...] = (*OF_CALLS, forbidden_operation)
+ALL_RULES: tuple[FindsFault, ...] = (*WITH_GRADIENTS, forbidden_operation)
 
 
 @dataclass(frozen=True)
 class Attempt:
     """How an answer came out, case by case, up to the first fault, if there is one.
 
-    The call and the target are those of the last case; rule is the name of the one that was broken.
+    The call, the case and the target are the last ones; rule is the name of the one that was
+    broken.
     """
 
     outcomes: list[Outcome]
     call: Call
+    case: Case
     target: Any
-    fault: Fault | None
+    fault: Fault | None = None
     rule: str = ""
 
 
@@ -206,7 +212,7 @@ def attempt(
     exercise: Exercise,
     answer: Any,
     cases: Sequence[Case],
-    rules: Sequence[Rule],
+    rules: Sequence[FindsFault],
     dtype: torch.dtype = torch.float64,
     tolerance: float | None = None,
 ) -> Attempt:
@@ -223,22 +229,16 @@ def attempt(
         for rule in rules:
             fault = rule(call, outcome, target)
             if fault:
-                fault = _with_sentence(fault, case)
-                return Attempt(outcomes, call, target, fault, rule.__name__)
-    return Attempt(outcomes, call, target, None)
+                if case.sentence and fault.stage.compares_numbers:
+                    fault = fault._replace(message=f"{fault.message} {case.sentence}")
+                return Attempt(outcomes, call, case, target, fault, rule.__name__)
+    return Attempt(outcomes, call, case, target)
 
 
 def right_result(exercise: Exercise, arguments: Sequence[Any]) -> Any:
     """Return what the reference makes of some arguments."""
     with torch.no_grad():
         return exercise.run(exercise.reference, *arguments)
-
-
-def _with_sentence(fault: Fault, case: Case) -> Fault:
-    """Say what is special about the case, if the numbers of the answer are wrong there."""
-    if not case.sentence or not fault.stage.compares_numbers:
-        return fault
-    return fault._replace(message=f"{fault.message} {case.sentence}")
 
 
 def _results(outcome: Outcome, target: Any) -> list[Any]:

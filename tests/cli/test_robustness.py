@@ -16,7 +16,7 @@ import pytest
 from nbclient import NotebookClient
 
 from mha_course.cli import authoring, launch
-from mha_course.exercises import progress_store
+from mha_course.exercises import progress_store, progress_table
 
 ROOT = authoring.ROOT
 LESSONS = sorted(authoring.LESSONS.glob("*.ipynb"))
@@ -160,7 +160,7 @@ def test_a_folder_that_cannot_be_written_to(course):
     finally:
         for path in (course, *course.rglob("*")):
             path.chmod(0o755)
-    assert done.stdout.splitlines() == ["REPORT correct", f"PROGRESS {progress_store._LOCKED}"]
+    assert done.stdout.splitlines() == ["REPORT correct", f"PROGRESS {progress_table.LOCKED}"]
     assert done.stderr == ""
     assert f"PACKAGE {ascii(str(course))[:-1]}" in said
     assert not (course / "notebooks" / progress_store.FILE).exists()

@@ -22,7 +22,8 @@ from mha_course.errors import ShapeError
 from mha_course.exercises import catalogue, check, hint_ladder, progress_store
 from mha_course.exercises.catalogue import EXERCISES, LESSONS, NAMES, QUESTIONS
 from mha_course.exercises.hint_ladder import hint
-from mha_course.exercises.progress_store import progress, remember
+from mha_course.exercises.progress_store import remember
+from mha_course.exercises.progress_table import progress
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = {int(path.name[:2]): path for path in lessons.LESSONS}
@@ -35,7 +36,7 @@ def fresh(tmp_path, monkeypatch):
     """Run each test in a folder of its own, at the foot of all ladders, as a new session."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(progress_store.SWITCH, raising=False)
-    monkeypatch.setattr(progress_store, "_session", progress_store._Session())
+    monkeypatch.setattr(progress_store, "session", progress_store.Session())
     hint_ladder._calls.clear()
     yield
     hint_ladder._calls.clear()
@@ -340,7 +341,7 @@ def test_an_unsolved_folder_has_an_empty_table_and_no_file(capsys):
     shown = progress()
     assert os.listdir() == []
     assert shown.note == ""
-    assert [name for row in shown.rows for name in row.open] == list(NAMES)
+    assert [name for row in shown.rows for name in row.open] == list(NAMES[:IN_PART_1])
     assert all(row.done == 0 for row in shown.rows)
     assert repr(shown).endswith(f"0 of {IN_PART_1} exercises are done.")
     assert capsys.readouterr() == ("", "")
@@ -379,7 +380,7 @@ def test_part_2_is_shown_once_it_is_begun():
 
 def test_the_table_leaves_out_a_lesson_without_exercises(monkeypatch):
     empty = dataclasses.replace(LESSONS[0], exercises=[])
-    monkeypatch.setattr(progress_store, "all_lessons", lambda: (empty, LESSONS[1]))
+    monkeypatch.setattr(catalogue, "LESSONS", (empty, LESSONS[1]), raising=False)
     assert [(row.number, list(row.open)) for row in progress().rows] == [
         (1, ["project", "self_attention", "project_qkv"])
     ]
@@ -418,7 +419,7 @@ def test_a_broken_file_means_to_start_afresh_and_say_so(content):
     remember("project", "correct")
     assert kept() == {"project": {"status": "correct", "attempts": 1}}
     assert progress().note == shown.note, "it is told in the session in which it happened"
-    progress_store._session.restarted = False
+    progress_store.session.restarted = False
     assert progress().note == ""
 
 
@@ -469,7 +470,7 @@ def test_where_nothing_can_be_read_or_written_progress_is_off(place, fails, monk
 
 
 def test_a_folder_that_says_it_is_read_only_gets_one_line(monkeypatch):
-    monkeypatch.setattr(progress_store.os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "access", lambda *_: False)
     assert repr(progress()) == Tags(progress()._repr_html_()).text == UNWRITABLE
 
 

@@ -29,7 +29,7 @@ DAY = timedelta(days=1)
 def fresh(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(progress_store.SWITCH, raising=False)
-    monkeypatch.setattr(progress_store, "_session", progress_store._Session())
+    monkeypatch.setattr(progress_store, "session", progress_store.Session())
 
 
 def finish(*numbers):

@@ -1,0 +1,105 @@
+"""``progress`` shows what is done, lesson by lesson."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+
+from mha_course.exercises import catalogue, progress_store
+from mha_course.exercises.progress_store import FILE, SWITCH, Entry
+from mha_course.markup import LEFT, columns, count, table
+
+LAST_OF_PART_1 = 7  # the number of that lesson
+OFF = f"Progress is off, because {SWITCH} is set to off. Everything else works."
+LOCKED = "Progress is off, because this folder cannot be written to. Everything else works."
+AFRESH = f"The file {FILE} could not be read, so progress starts afresh."
+
+
+@dataclass(frozen=True)
+class Row:
+    """One lesson: how many exercises are done, and the attempts at each that is open."""
+
+    number: int
+    title: str
+    done: int
+    open: Mapping[str, int]
+
+    def cells(self, style: str = "{}") -> tuple[str, str, str]:
+        """Return its texts in the table; style is a format for the name of an open exercise."""
+        unsolved = []
+        for name, attempts in self.open.items():
+            tried = f" ({count(attempts, 'attempt')})" if attempts else ""
+            unsolved.append(f"{style.format(name)}{tried}")
+        done = f"{self.done} of {self.done + len(self.open)}"
+        return f"{self.number} · {self.title}", done, ", ".join(unsolved)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A table of the lessons, or a line on why there is none; shows itself in a notebook."""
+
+    rows: tuple[Row, ...] = ()
+    note: str = ""
+
+    @property
+    def total(self) -> str:
+        """The table in a sentence."""
+        done = sum(row.done for row in self.rows)
+        total = done + sum(len(row.open) for row in self.rows)
+        return f"{done} of {total} exercises are done."
+
+    def __repr__(self) -> str:
+        if not self.rows:
+            return self.note
+        cells = (row.cells() for row in self.rows)
+        lines = columns([(lesson, f"{done:7}", unsolved) for lesson, done, unsolved in cells])
+        return "\n".join(filter(None, (self.note, lines, self.total)))
+
+    def _repr_html_(self) -> str:
+        note = f"<p>{escape(self.note)}</p>" if self.note else ""
+        if not self.rows:
+            return note
+        body = []
+        for row in self.rows:
+            lesson, *others = row.cells("<code>{}</code>")
+            cells = "".join(f'<td style="{LEFT}">{cell}</td>' for cell in others)
+            body.append(f'<tr><th scope="row" style="{LEFT}">{escape(lesson)}</th>{cells}</tr>')
+        return note + table(self.total, ("Lesson", "Done", "Still open"), body)
+
+
+def progress() -> Progress:
+    """Show which exercises are done, lesson by lesson.
+
+    Returns: a Progress; nothing is printed or raised.
+    """
+    if progress_store.switched_off():
+        return Progress(note=OFF)
+    try:
+        content = progress_store.kept()
+    except OSError:
+        return Progress(note=LOCKED)
+    entries = {} if content is None else progress_store.entries_of(content)
+    if progress_store.session.unwritable or not os.access(".", os.W_OK):
+        return Progress(_rows(entries) if entries else (), LOCKED)
+    afresh = content is None or progress_store.session.restarted
+    return Progress(_rows(entries), AFRESH if afresh else "")
+
+
+def _rows(entries: Mapping[str, Entry]) -> tuple[Row, ...]:
+    """Make a row of each lesson that has exercises: of Part I, and of all once Part II is begun."""
+    rows = []
+    part_2_is_begun = False
+    for lesson in catalogue.LESSONS:
+        names = [exercise.name for exercise in lesson.exercises]
+        begun = [name for name in names if name in entries]
+        unsolved = {
+            name: entries[name].attempts if name in entries else 0
+            for name in names
+            if name not in entries or entries[name].status != "correct"
+        }
+        part_2_is_begun |= lesson.number > LAST_OF_PART_1 and bool(begun)
+        if names:
+            rows.append(Row(lesson.number, lesson.title, len(names) - len(unsolved), unsolved))
+    return tuple(row for row in rows if part_2_is_begun or row.number <= LAST_OF_PART_1)

@@ -1,0 +1,67 @@
+"""Show an answer's numbers next to the right ones, with the cells that differ framed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_course.colours import DIFFERS, INK
+from mha_course.exercises.sandbox import as_list
+from mha_course.markup import table
+
+_TABLE = "border-collapse:collapse;font-size:85%;margin:4px 12px 4px 0"
+_FRAME = f";border:2px solid {DIFFERS};font-weight:bold"
+
+
+def side_by_side(result: Any, target: Any) -> str:
+    """Return the HTML of at most 8 x 8 cells of the first matrix that differs, and of its target.
+
+    It is empty where no matrix of the result has the shape that it should have.
+    """
+    for mine, right in zip(as_list(result), as_list(target), strict=False):
+        fits = isinstance(mine, Tensor) and isinstance(right, Tensor) and mine.shape == right.shape
+        if fits and mine.dim() >= 2 and mine.layout == torch.strided:
+            yours = _matrices(mine)
+            wanted = _matrices(right)
+            wrong = ~torch.isclose(yours, wanted, atol=1e-5, equal_nan=True)
+            if not bool(wrong.any()):
+                continue
+            matrix, row, column = (int(i) for i in wrong.nonzero()[0])
+            rows, columns = (slice(max(0, i - 7), max(0, i - 7) + 8) for i in (row, column))
+            part = matrix, rows, columns
+            left = _matrix(yours[part], wrong[part], "yours, framed where it differs")
+            cells = f"<td>{left}</td><td>{_matrix(wanted[part], wrong[part], 'target')}</td>"
+            return f'<table style="border-collapse:collapse"><tr>{cells}</tr></table>'
+    return ""
+
+
+def _matrices(x: Tensor) -> Tensor:
+    """Return the matrices of the last two axes, one after the other."""
+    return x.detach().double().cpu().reshape(-1, *x.shape[-2:])
+
+
+def _matrix(matrix: Tensor, wrong: Tensor, title: str) -> str:
+    """Write a matrix as a table of shaded cells, those that are wrong in a frame."""
+    largest = float(matrix.abs().nan_to_num(0.0, 0.0, 0.0).max()) or 1.0
+    rows = []
+    for values, marks in zip(matrix.tolist(), wrong.tolist(), strict=True):
+        cells = ""
+        for value, is_wrong in zip(values, marks, strict=True):
+            style = _shade(value, largest) + (_FRAME if is_wrong else "")
+            cells += f'<td style="{style}">{value:.2f}</td>'
+        rows.append(f"<tr>{cells}</tr>")
+    return table(title, (), rows, _TABLE)
+
+
+def _shade(value: float, largest: float) -> str:
+    """Return the style of a cell: blue is positive, orange negative, grey NaN."""
+    style = f"color:{INK};padding:1px 5px;text-align:right;"
+    if math.isnan(value):
+        return f"{style}background:#b8bcc4"
+    share = min(abs(value) / largest, 1.0)
+    base = (124, 192, 236) if value >= 0 else (242, 176, 74)
+    red, green, blue = (round(255 - share * (255 - channel)) for channel in base)
+    return f"{style}background:rgb({red},{green},{blue})"
