@@ -8,14 +8,17 @@ Follow one answer to ``split_heads`` to its end: ``x.view(B, H, S, D)``, which f
    sizes, some of them 1.
 2. **Calls** (``sandbox.py``). The answer gets a copy of the arguments, and what it prints, sets or
    raises stays inside. The reference gets the same.
-3. **Rules** (``rules.py``, ``compare.py``). Each rule is a function ``rule(call, outcome, target)``
-   that returns a ``Fault`` or None: did it crash, write into its input, draw at random? Are there
-   as many results as there should be, with the right numbers and gradients? The first fault ends
-   the list. Here the shape (2, 4, 7, 6) is right, and the numbers are not: ``Stage.VALUES``.
-4. **Recognition** (``recognise.py``). A known mistake is the reference with a step replaced, here
-   ``split`` by ``x.reshape(x.size(0), h, x.size(1), -1)``. It runs on the same cases as the answer.
-   Only this one comes out as the answer did on all of them, so the mistake has a name,
-   ``view-without-transpose``. If none fits, pairs of mistakes are tried.
+3. **Rules** (``rules.py``). Each rule is a function ``rule(call, outcome, target)`` that returns a
+   ``Fault`` or None: did it crash, write into its input, draw at random? Are there as many results
+   as there should be, with the right numbers (``compare.py``) and gradients (``gradients.py``)? The
+   first fault ends the list. Here the shape (2, 4, 7, 6) is right, and the numbers are not:
+   ``Stage.VALUES``.
+4. **Recognition** (``mutants.py``, ``recognise.py``). A known mistake is the reference with a step
+   replaced, here ``split`` by ``x.reshape(x.size(0), h, x.size(1), -1)``. It runs on the same cases
+   as the answer. Only this one comes out as the answer did on all of them, so the mistake has a
+   name, ``view-without-transpose``. If none fits, pairs of mistakes are tried. An answer that
+   stops is known by the operation at which it stops, or by the text of its error
+   (``crashes.py``).
 5. **Report** (``explanation.py``, ``report.py``). The sentences come from ``data/mistakes.txt``.
    If no mistake fits, the report says what is certain: how many heads agree, what the rows sum to,
    or which step is the first that is wrong. ``Report.because`` keeps how this is known: here the
@@ -37,7 +40,6 @@ import inspect
 import sys
 from collections import Counter
 from dataclasses import replace
-from types import CodeType
 from typing import Any
 
 import torch
@@ -174,18 +176,17 @@ def _signature(exercise: Exercise, answer: Any) -> str | None:
     return None
 
 
-def is_empty(code: CodeType) -> bool:
-    """Return True for code that only returns None or dots, as that of ``...`` and ``pass`` does."""
-    steps = list(dis.get_instructions(code))
-    returned = {step.argval for step in steps if step.opname in ("LOAD_CONST", "RETURN_CONST")}
-    return {step.opname for step in steps} <= _WITHOUT_EFFECT and returned <= {None, Ellipsis}
-
-
 def is_stub(answer: Any) -> bool:
     """Return True for an empty function, and a class with an empty forward or no method at all."""
     if isinstance(answer, type):
         forward = getattr(answer, "forward", nn.Module.forward)
-        empty = not any(map(inspect.isfunction, vars(answer).values()))
-        return empty if forward is nn.Module.forward else is_stub(forward)
+        if forward is nn.Module.forward:
+            return not any(map(inspect.isfunction, vars(answer).values()))
+        answer = forward
     code = getattr(answer, "__code__", None)
-    return answer is None or answer is Ellipsis if code is None else is_empty(code)
+    if code is None:
+        return answer is None or answer is Ellipsis
+    # As the code of `...` and `pass` does, it only returns None or the dots.
+    steps = list(dis.get_instructions(code))
+    returned = {step.argval for step in steps if step.opname in ("LOAD_CONST", "RETURN_CONST")}
+    return {step.opname for step in steps} <= _WITHOUT_EFFECT and returned <= {None, Ellipsis}

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.spec import Stage
-from mha_course.torch_internals import is_plain
 
 _WORDS = {
     "B": "sentence", "H": "head", "T": "token", "S": "token", "C": "channel", "D": "channel",
@@ -37,7 +36,8 @@ def compare(
     if not isinstance(got, Tensor):
         kind = "a tensor" if axes or want.dtype != torch.bool else "True or False"
         return Stage.TYPE, f"should be {kind}, but is of type {type(got).__name__}."
-    if not (is_plain(got) or got.is_sparse) or got.is_meta or got.is_quantized:
+    readable = got.layout in (torch.strided, torch.sparse_coo)
+    if not readable or got.is_nested or got.is_meta or got.is_quantized:
         return Stage.TYPE, "should be an ordinary tensor, whose numbers can be read."
     if got.shape != want.shape:
         target = f"{tuple(want.shape)}, which is ({', '.join(axes)})" if axes else "one value"

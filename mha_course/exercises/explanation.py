@@ -13,7 +13,8 @@ from torch import Tensor
 from mha_course.exercises import sandbox
 from mha_course.exercises.catalogue import find_exercise, mistakes_of, number_of_lesson
 from mha_course.exercises.inputs import EXAMPLE, FAR_BELOW, HIDDEN_LEAD, KINDS, OTHER_SIZES
-from mha_course.exercises.recognise import NEAR, alike, recognise
+from mha_course.exercises.mutants import NEAR, alike
+from mha_course.exercises.recognise import recognise
 from mha_course.exercises.report import Report
 from mha_course.exercises.rules import (
     OF_CALLS,

@@ -1,19 +1,50 @@
-"""Record the operations on tensors that an answer is made of."""
+"""The operations on tensors that an answer is made of, and what an exercise asks of them."""
 
 from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from mha_course.exercises.spec import EXITS, STOPPED, Operation
+from mha_course.mistakes import Row
 from mha_course.torch_internals import DispatchMode, OpOverload, tree_leaves
+
+# The functions by which numbers leave torch, to where operations are not seen.
+EXITS = {"numpy", "__array__", "__dlpack__", "tolist"}
+STOPPED = "stopped"  # the name of an operation that raised an error
+
+
+class Operation(NamedTuple):
+    """One operation of torch that an answer ran: its name, such as ``"amax"``, and what went in.
+
+    Inputs are copies of the tensors; output is a shape, and held the number of results of this
+    shape that are still in memory. One of EXITS has no output, nor has one that is STOPPED.
+    """
+
+    name: str
+    inputs: tuple[Tensor, ...]
+    output: tuple[int, ...] = ()
+    held: int = 0
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What an exercise asks for beside the numbers, such as an operation that is not to be used.
+
+    Args:
+        row: what an answer did that broke it, and what to do instead.
+        breaks: ``breaks(operations, *arguments)`` is true of operations that break it.
+    """
+
+    row: Row
+    breaks: Callable[..., bool]
 
 
 @contextlib.contextmanager

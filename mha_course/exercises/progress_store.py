@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from filelock import FileLock
 
@@ -30,25 +30,16 @@ class Session:
 session = Session()
 
 
-class Entry(NamedTuple):
-    """What is kept of one exercise: the best status so far, and how many answers were judged."""
-
-    status: str
-    attempts: int
-
-
 def remember(name: str, status: str) -> None:
-    """Keep that an answer was judged: its best status, and the number of attempts; never raise.
+    """Keep the best status that an exercise has had; never raise.
 
     A status that is not one of RANKS is not kept, so that a lesson that is only run leaves no file.
     """
 
     def judged(content: dict[str, Any]) -> None:
-        entries = entries_of(content)
-        before = entries.get(name, Entry(status, 0))
-        best = max(before.status, status, key=RANKS.index)
-        entries[name] = Entry(best, before.attempts + 1)
-        content["exercises"] = {each: entry._asdict() for each, entry in sorted(entries.items())}
+        statuses = statuses_of(content)
+        statuses[name] = max(statuses.get(name, status), status, key=RANKS.index)
+        content["exercises"] = {each: {"status": statuses[each]} for each in sorted(statuses)}
 
     if status in RANKS:
         update(judged)
@@ -99,18 +90,14 @@ def kept() -> dict[str, Any] | None:
         return None
 
 
-def entries_of(content: Mapping[str, Any]) -> dict[str, Entry]:
-    """Return what is kept of each exercise."""
-    entries = {name: _entry(value) for name, value in content.get("exercises", {}).items()}
-    return {name: entry for name, entry in entries.items() if entry}
-
-
-def _entry(kept: Any) -> Entry | None:
-    """Read one entry, or None where it makes no sense."""
-    match kept:
-        case {"status": str(status), "attempts": int(attempts)} if status in RANKS and attempts > 0:
-            return Entry(status, attempts)
-    return None
+def statuses_of(content: Mapping[str, Any]) -> dict[str, str]:
+    """Return the best status of each exercise; an entry that makes no sense is left out."""
+    statuses = {}
+    for name, entry in content.get("exercises", {}).items():
+        status = entry.get("status") if isinstance(entry, dict) else None
+        if status in RANKS:
+            statuses[name] = status
+    return statuses
 
 
 def _write(content: Mapping[str, Any]) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from html import escape
 
 from mha_course.exercises import catalogue, progress_store
-from mha_course.exercises.progress_store import FILE, SWITCH, Entry
-from mha_course.markup import LEFT, columns, count, table
+from mha_course.exercises.progress_store import FILE, SWITCH
+from mha_course.markup import LEFT, columns, table
 
 LAST_OF_PART_1 = 7  # the number of that lesson
 OFF = f"Progress is off, because {SWITCH} is set to off. Everything else works."
@@ -19,21 +19,17 @@ AFRESH = f"The file {FILE} could not be read, so progress starts afresh."
 
 @dataclass(frozen=True)
 class Row:
-    """One lesson: how many exercises are done, and the attempts at each that is open."""
+    """One lesson: how many exercises are done, and the names of those that are open."""
 
     number: int
     title: str
     done: int
-    open: Mapping[str, int]
+    open: tuple[str, ...]
 
     def cells(self, style: str = "{}") -> tuple[str, str, str]:
         """Return its texts in the table; style is a format for the name of an open exercise."""
-        unsolved = []
-        for name, attempts in self.open.items():
-            tried = f" ({count(attempts, 'attempt')})" if attempts else ""
-            unsolved.append(f"{style.format(name)}{tried}")
         done = f"{self.done} of {self.done + len(self.open)}"
-        return f"{self.number} · {self.title}", done, ", ".join(unsolved)
+        return f"{self.number} · {self.title}", done, ", ".join(map(style.format, self.open))
 
 
 @dataclass(frozen=True)
@@ -80,26 +76,22 @@ def progress() -> Progress:
         content = progress_store.kept()
     except OSError:
         return Progress(note=LOCKED)
-    entries = {} if content is None else progress_store.entries_of(content)
+    statuses = {} if content is None else progress_store.statuses_of(content)
     if progress_store.session.unwritable or not os.access(".", os.W_OK):
-        return Progress(_rows(entries) if entries else (), LOCKED)
+        return Progress(_rows(statuses) if statuses else (), LOCKED)
     afresh = content is None or progress_store.session.restarted
-    return Progress(_rows(entries), AFRESH if afresh else "")
+    return Progress(_rows(statuses), AFRESH if afresh else "")
 
 
-def _rows(entries: Mapping[str, Entry]) -> tuple[Row, ...]:
+def _rows(statuses: Mapping[str, str]) -> tuple[Row, ...]:
     """Make a row of each lesson that has exercises: of Part I, and of all once Part II is begun."""
     rows = []
-    part_2_is_begun = False
+    begun = 0  # the last lesson in which an answer was judged
     for lesson in catalogue.LESSONS:
         names = [exercise.name for exercise in lesson.exercises]
-        begun = [name for name in names if name in entries]
-        unsolved = {
-            name: entries[name].attempts if name in entries else 0
-            for name in names
-            if name not in entries or entries[name].status != "correct"
-        }
-        part_2_is_begun |= lesson.number > LAST_OF_PART_1 and bool(begun)
+        unsolved = tuple(name for name in names if statuses.get(name) != "correct")
+        if statuses.keys() & names:
+            begun = lesson.number
         if names:
             rows.append(Row(lesson.number, lesson.title, len(names) - len(unsolved), unsolved))
-    return tuple(row for row in rows if part_2_is_begun or row.number <= LAST_OF_PART_1)
+    return tuple(row for row in rows if row.number <= LAST_OF_PART_1 or begun > LAST_OF_PART_1)

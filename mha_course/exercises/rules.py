@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises import compare, sandbox
+from mha_course.exercises.gradients import gradients
 from mha_course.exercises.operations import recorded
 from mha_course.exercises.sandbox import Outcome, as_list, is_float
 from mha_course.exercises.spec import Arguments, Case, Exercise, Stage
@@ -133,7 +134,7 @@ def wrong_gradient(call: Call, _: Outcome, target: Any) -> Fault | None:
     if "no gradient" in exercise.allows or not any(map(is_float, as_list(target))):
         return None
     several = isinstance(target, tuple)
-    outcome = sandbox.run(sandbox.gradients, exercise.run, (call.answer, call.arguments, several))
+    outcome = sandbox.run(gradients, exercise.run, (call.answer, call.arguments, several))
     if outcome.error is not None:
         text = sandbox.error_text(outcome.error)
         if "inplace operation" in text:  # on tensors of its own: no mistake
@@ -141,7 +142,7 @@ def wrong_gradient(call: Call, _: Outcome, target: Any) -> Fault | None:
         if "does not require grad" in text:
             return Fault(Stage.NO_GRADIENT, LOST_GRADIENT)
         return Fault(Stage.GRADIENT, "The result is right, but backward() fails.")
-    targets = sandbox.gradients(exercise.run, exercise.reference, call.arguments, several)
+    targets = gradients(exercise.run, exercise.reference, call.arguments, several)
     for gradient, right in zip(outcome.result or [None] * len(targets), targets, strict=False):
         fault = _fault_of_gradient(call, gradient, right)
         if fault:

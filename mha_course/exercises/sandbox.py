@@ -45,11 +45,9 @@ def as_list(result: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def settings_as_before() -> Iterator[None]:
-    """Put back what is set in torch: the default dtype and device, the grad mode and the like."""
+    """Put back the default dtype, the default device and the grad mode of torch."""
     dtype = torch.get_default_dtype()
     device = torch.get_default_device()
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    autocast = torch.is_autocast_enabled("cpu")
     try:
         with torch.set_grad_enabled(torch.is_grad_enabled()):
             yield
@@ -58,9 +56,6 @@ def settings_as_before() -> Iterator[None]:
         torch.set_default_device(None)
         if torch.get_default_device() != device:  # it was set, and not by a with statement
             torch.set_default_device(device)
-        if torch.are_deterministic_algorithms_enabled() != deterministic:  # it loads the compiler
-            torch.use_deterministic_algorithms(deterministic)
-        torch.set_autocast_enabled("cpu", autocast)
 
 
 def run(
@@ -90,43 +85,6 @@ def run(
     pairs = zip(arguments, copies, strict=True)
     outcome.changed = any(isinstance(x, Tensor) and not torch.equal(x, y) for x, y in pairs)
     return outcome
-
-
-def gradients(
-    call: Callable[..., Any], answer: Any, arguments: Sequence[Any], several: bool
-) -> list[Tensor | None]:
-    """Return the gradients of each result by each float argument, one after the other.
-
-    Several results may be one tensor, which can be unpacked. A gradient is None where none comes
-    through; there are no gradients where the answer stops on tensors that need them, as NumPy does.
-    Raises: whatever backward does.
-    """
-    leaves = [x.detach().clone().requires_grad_() if is_float(x) else x for x in arguments]
-    inputs = [x for x in leaves if is_float(x)]
-    if not inputs:
-        return []
-    with torch.enable_grad():
-        try:
-            result = call(answer, *(x.clone() if isinstance(x, Tensor) else x for x in leaves))
-            results = list(result) if several else as_list(result)
-        except Exception:  # it has run on arguments that need no gradient
-            return []
-        return [gradient for x in results for gradient in _gradients_of(x, inputs)]
-
-
-def _gradients_of(x: Any, inputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
-    if not isinstance(x, Tensor) or not x.requires_grad:
-        return [None] * len(inputs)
-    numbers = torch.arange(x.numel(), dtype=x.dtype, device="cpu")
-    direction = numbers.cos().view(x.shape).to(x.device)  # fixed numbers
-    found = torch.autograd.grad(x, inputs, direction, retain_graph=True, allow_unused=True)
-    pairs = zip(found, inputs, strict=True)
-    return [g - g.mean(-1, True) if g is not None and are_weights(x) else g for g, x in pairs]
-
-
-def are_weights(x: Tensor) -> bool:
-    """Return True where all rows sum to 1, so that an answer may divide by these sums."""
-    return x.dim() > 1 and bool(torch.isclose(x.sum(-1), x.new_ones(())).all())
 
 
 def is_float(x: Any) -> bool:

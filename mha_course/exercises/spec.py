@@ -22,6 +22,7 @@ from mha_course.exercises.inputs import (
     OTHER_SIZES,
     Draw,
 )
+from mha_course.exercises.operations import Rule
 from mha_course.mistakes import ROWS, Row
 from mha_course.questions import Question, all_questions
 from mha_course.sources import plain_body
@@ -29,22 +30,6 @@ from mha_course.sources import plain_body
 Function = Callable[..., Any]
 Arguments = tuple[Any, ...]
 Change = Mapping[str, Function]  # steps that are replaced, by name
-# The functions by which numbers leave torch, to where operations are not seen.
-EXITS = {"numpy", "__array__", "__dlpack__", "tolist"}
-STOPPED = "stopped"  # the name of an operation that raised an error
-
-
-class Operation(NamedTuple):
-    """One operation of torch that an answer ran: its name, such as ``"amax"``, and what went in.
-
-    Inputs are copies of the tensors; output is a shape, and held the number of results of this
-    shape that are still in memory. One of EXITS has no output, nor has one that is STOPPED.
-    """
-
-    name: str
-    inputs: tuple[Tensor, ...]
-    output: tuple[int, ...] = ()
-    held: int = 0
 
 
 class Stage(StrEnum):
@@ -79,19 +64,6 @@ class Stage(StrEnum):
 _OF_RESULTS = {
     Stage.RUN, Stage.TYPE, Stage.SHAPE, Stage.DTYPE, Stage.FINITE, Stage.VALUES,
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What an exercise asks for beside the numbers, such as an operation that is not to be used.
-
-    Args:
-        row: what an answer did that broke it, and what to do instead.
-        breaks: ``breaks(operations, *arguments)`` is true of operations that break it.
-    """
-
-    row: Row
-    breaks: Callable[..., bool]
 
 
 class Case(NamedTuple):

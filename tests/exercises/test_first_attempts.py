@@ -1,6 +1,5 @@
 """Wrong answers as learners write them, each with the name that it must be given."""
 
-import itertools
 import math
 import re
 from functools import partial
@@ -94,16 +93,15 @@ def into_linear(x, state, h, turned=False):
     return linear(x)
 
 
-def probing(sizes, tokens=None, differ=torch.ne, fresh=True):
+def probing(sizes, tokens=None, differ=torch.ne):
     """Return find_leaks with other changes, of some tokens, compared in another way."""
 
     def find_leaks(fn, x):
         before, leaks = fn(x), torch.zeros(x.size(1), x.size(1))
         generator = torch.Generator().manual_seed(1)
-        changed = x.clone()
         for size in sizes:
             for s in range(x.size(1)) if tokens is None else tokens:
-                changed = x.clone() if fresh else changed.clone()
+                changed = x.clone()
                 more = torch.randn(x[:, s].shape, generator=generator, dtype=x.dtype)
                 changed[:, s] += size * more
                 leaks[:, s] += differ(fn(changed), before).float().amax((0, 2))
@@ -112,28 +110,11 @@ def probing(sizes, tokens=None, differ=torch.ne, fresh=True):
     return find_leaks
 
 
-def last_change_only(fn, x):
-    return [probing((size,))(fn, x) for size in (0.01, 30.0) * 3][-1]
-
-
-def with_all_later(fn, x):
-    before, leaks = fn(x), torch.zeros(x.size(1), x.size(1), dtype=torch.bool)
-    for size, s in itertools.product((0.01, 30.0) * 3, range(x.size(1))):
-        changed = x.clone()
-        changed[:, s:] += size * torch.randn_like(x[:, s:])
-        leaks[:, s] |= (fn(changed) != before).any(-1).any(0)
-    return leaks
-
-
 def in_one_batch(fn, x):
     """Change each token in a copy of its own, and hand all copies over at once."""
     copies = torch.stack([x] * x.size(1))
     copies[range(x.size(1)), :, range(x.size(1))] += 1
     return (fn(copies.flatten(0, 1)).view_as(copies) != fn(x)).any(-1).any(1).T
-
-
-def by_gradient(fn, x):
-    return (torch.autograd.functional.jacobian(lambda x: fn(x).sum((0, 2)), x) != 0).any(-1).any(1)
 
 
 def asks_the_mask(x, w_q, w_k, w_v, w_o, h, mask=None):
@@ -297,8 +278,8 @@ def turned(x, angles):
     return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
 
 
-def one_head(x, w_q, w_k, w_v, cut=lambda y: y, key=lambda k: k.mT, order=1):
-    q, k, v = (cut(x @ w.T) for w in (w_q, w_k, w_v))
+def one_head(x, w_q, w_k, w_v, key=lambda k: k.mT, order=1):
+    q, k, v = (x @ w.T for w in (w_q, w_k, w_v))
     weights = (q @ key(k) / q.shape[-1] ** 0.5).softmax(-1)
     return (weights @ v, weights)[::order]
 
@@ -338,10 +319,6 @@ def asks_by_similarity(x, w_q, w_k, w_v):
     return weights @ (x @ w_v.T), weights
 
 
-def exponentials(z, dim=-1):
-    return (z - z.amax(dim, keepdim=True)).exp()
-
-
 class AroundTheLibrary(nn.Module):
     def __init__(self, d_model, num_heads):
         super().__init__()
@@ -351,11 +328,6 @@ class AroundTheLibrary(nn.Module):
 
     def forward(self, x, mask=None):
         return self.inner(x, x, x, attn_mask=None if mask is None else ~mask)[0]
-
-
-UNSCALED_AND_NOT_TRANSPOSED = changed(
-    "multi_head_attention", scale=lambda z, *_: z, output=lambda merged, w_o, *_: merged @ w_o
-)
 
 
 WRONG = [
@@ -382,7 +354,6 @@ WRONG = [
     ("head_contributions", "output-columns-as-rows", lambda c, w: torch.stack(
         [c[:, h] @ w[6 * h : 6 * h + 6].T for h in range(4)], 1)),
     ("scaled_scores", "elementwise-product", lambda q, k: k * q),
-    ("weighted_sum", "elementwise-product", lambda weights, v: v * weights),
     ("split_heads", "float-division", lambda x, h: x.view(x.size(0), x.size(1), h,
         x.size(2) / h).transpose(1, 2)),
     ("split_heads", "view-after-transpose", lambda x,
@@ -391,8 +362,7 @@ WRONG = [
     ("scaled_scores", "key-transposed-wrong-axes", lambda q, k: q @ k.transpose(1, 2) / 6**0.5),
     *(("softmax", "softmax-unstable", lambda z, shift=shift: (e := (z - shift(z)).exp()) / e.sum(
         -1, keepdim=True)) for shift in (
-            lambda z: z.mean(-1, keepdim=True), lambda z: z.amin(-1, keepdim=True),
-            lambda z: z[..., :1], lambda z: (z - 80).relu())),
+            lambda z: z.mean(-1, keepdim=True), lambda z: (z - 80).relu())),
     ("softmax", "softmax-unstable", lambda z: (z.exp() / z.exp().sum(-1, keepdim=True)).nan_to_num()
         ),
     ("masked_softmax", "nan-gradient", lambda z, m: (
@@ -404,7 +374,6 @@ WRONG = [
     ("build_subtractor", "same-place-twice", subtractor(keys=(0, 0))),
     ("multi_head_attention", "view-after-transpose", viewed_late),
     ("multi_head_attention", "view-on-non-contiguous", merged_by_view),
-    ("multi_head_attention", "weight-not-transposed", UNSCALED_AND_NOT_TRANSPOSED),
     ("multi_head_attention", "mask-none", lambda x, a, b, c, o, h, mask=None: (
         split(x, h).masked_fill(~mask, -math.inf), x)),
     ("fused_mha", "dropout-at-eval", changed("fused_mha", kernel=lambda q, k, v, c: ONE_CALL(
@@ -415,7 +384,6 @@ WRONG = [
         "seaborn") else m == 0),
     ("to_attend", "convention-misread", lambda m,
         c: m == 0 if c == "additive" else ~m if c != "bool" else m),
-    ("to_attend", "convention-misread", lambda m, c: m if c in ("sdpa", "additive") else ~m),
     ("additive_mask", "masked-row-uniform", lambda m,
         dtype: torch.zeros(m.shape, dtype=dtype).masked_fill(~m, -1e30)),
     ("find_leaks", "one-token-only", probing((0.01, 30.0) * 3, tokens=[3])),
@@ -424,7 +392,6 @@ WRONG = [
     ("latent_scores", "keys-made-again", lambda q, w,
         c: torch.einsum("bsr,hdr,bhtd->bhts", c, w, q)),
     ("latent_scores", "keys-made-again", lambda q, w, c: q @ (w @ c.mT[:, None])),
-    ("latent_scores", "keys-made-again", lambda q, w, c: q @ (w @ (2 * c).mT[:, None]) / 2),
     ("combine_masks", "truth-of-a-mask", lambda causal, padding: causal and padding),
     ("additive_mask", "dtype-ignored",
         lambda m, dtype: torch.zeros_like(m).masked_fill(~m, -math.inf)),
@@ -440,8 +407,6 @@ WRONG = [
         0, 2, 3, 1)),
     ("latent_scores", "keys-made-again", lambda q, w, c: torch.stack(
         [q[:, h] @ (c @ w[h].T).mT for h in range(q.size(1))], 1)),
-    ("latent_scores", "keys-made-again", lambda q, w, c: torch.stack(
-        [(q @ (w @ c[:, s, None, :, None]))[..., 0] for s in range(c.size(1))], -1)),
     ("latent_scores", "latents-without-head-axis", lambda q, w, c: q @ w @ c.mT),
     ("online_softmax", "online-whole-row", lambda z,
         size: (z.amax(-1), (z - z.amax(-1, keepdim=True)).exp().sum(-1))),
@@ -450,8 +415,6 @@ WRONG = [
     ("tiled_attention", "online-whole-row", by_queries),
     ("gpt2_attention", "not-transposed", into_linear),
     ("gpt2_attention", "dtype-changed", partial(into_linear, turned=True)),
-    ("to_half_split", "half-split-inverted", lambda w,
-        h: w.view(h, 2, -1, len(w)).transpose(1, 2).reshape(w.shape)),
     ("generate", "generate-samples", sampled),
     ("next_token_probabilities", "top-k-none", lambda z, t, k: F.normalize(
         (z / t).exp() * (z >= z.topk(k)[0][:, -1:]), 1, -1)),
@@ -462,7 +425,7 @@ WRONG = [
         solutions.other_weights(weights, v), 1e-3)),
     ("other_weights", "negative-weights", past_zero),
     *(("other_weights", "negative-weights", partial(past_zero, step=step))
-        for step in (0.002, 0.003, 0.01, 0.02)),
+        for step in (0.002, 0.02)),
     ("other_weights", "rows-left", one_step_for_all),
     ("other_weights", "context-moved", lambda weights, v: weights + free_direction(
         v, full_matrices=False) / 100),
@@ -482,14 +445,11 @@ WRONG = [
     ("heads_in_a_loop", "head-off-by-one", indexes_by_head),
     ("heads_in_a_loop", "head-off-by-one", takes_pieces_by_head),
     ("heads_in_a_loop", "all-heads-pasted", loop_over(range, lambda D, h: slice(12, 24))),
-    *(("self_attention", "all-heads-pasted", partial(one_head, cut=cut)) for cut in (
-        lambda y: y[:, 12:24], lambda y: y[..., 12:24])),
     ("self_attention", "results-swapped", partial(one_head, order=-1)),
     ("online_softmax", "results-swapped", lambda z, size: solutions.online_softmax(z, size)[::-1]),
     ("self_attention", "key-all-axes-reversed", partial(one_head, key=lambda k: k.T)),
     ("self_attention", "key-all-axes-reversed", asks_by_similarity),
     ("project", "elementwise-product", lambda x, w, b: x * w.T + b),
-    ("softmax", "divided-by-largest", lambda z: exponentials(z) / z.amax(-1, keepdim=True)),
     ("MultiHeadAttention", "own-parameters", AroundTheLibrary),
 ]  # fmt: skip
 
@@ -539,7 +499,6 @@ SAID = [
     ("self_attention", asked_in_a_hurry, "x comes first"),
     ("split_heads", lambda x, h: x.view(2, 5, 4, 6).transpose(1, 2), "wrote the sizes of the "
                                                                      "lesson"),
-    ("merge_heads", lambda c: c.transpose(1, 2).reshape(2, 5, 24), "wrote the sizes of the lesson"),
     ("build_subtractor", asks_nobody, "head 0 looks at all tokens alike and adds its content"),
     ("build_subtractor", asks_nobody, "w_q must read the channel of the query token, d + 2"),
     ("project_qkv", splits_by_three, "split(3) gives pieces of size 3"),
@@ -552,11 +511,8 @@ SAID = [
 
     ("masked_softmax", lambda s, m: (s + (1 - m) * -1e9).softmax(-1),
         "opposite of a mask is ~mask"),
-    ("masked_softmax", lambda s, m: s.masked_fill(-m, -1e9).softmax(-1),
-        "opposite of a mask is ~mask"),
     ("project_qkv", lambda x, w, b: list(map(F.linear, [x] * 3, w.chunk(3), b.chunk(3))),
         "Multiply x by w_qkv once"),
-    ("project", lambda x, w, b: torch.stack([w @ t for t in x]), "x comes first"),
     ("project", lambda x, w, b: (w @ x.T).T + b, "x comes first"),
     ("attend", lambda x: torch.dot(x, x.T), "torch.dot takes two vectors"),
     ("attend", lambda x: (x @ x / x.size(-1) ** 0.5).softmax(-1) @ x, "the second factor"),
@@ -568,14 +524,9 @@ SAID = [
     ("scaled_scores", lambda q, k: q @ k.mT / torch.sqrt(q.size(-1)), "Write math.sqrt(size)"),
     ("entropy", lambda w: -sum(w * math.log(w)), "use torch.exp, torch.log"),
     ("softmax", lambda z: z - z.max(-1, keepdim=True), "max along an axis returns two things"),
-    ("project", lambda x, w, b: w.T @ x, "x comes first"),
     ("entropy", lambda w: -(w * w.log2()).sum(-1), "And: You used the logarithm to base 2"),
-    ("entropy", lambda w: (w * w.log()).sum(-1), "And: You left out the minus sign."),
-    ("entropy", lambda w: -(w * w.log()).sum(), "And: Your sum is not over the rows."),
     ("merge_heads", lambda c: torch.cat(c, dim=-1), "Give it the heads, one by one"),
     ("multi_head_attention", asks_the_mask, "if mask is not None"),
-    ("multi_head_attention", UNSCALED_AND_NOT_TRANSPOSED, "The scores are not scaled."),
-    ("multi_head_attention", UNSCALED_AND_NOT_TRANSPOSED, "You did not transpose W_O."),
     ("multi_head_attention", mask_of_each_head, "It was called with a mask (B, 1, S, S)"),
     ("generate", lambda model, ids, n: torch.cat((ids, model(ids)[:, -1].argmax(-1)), 1),
         "argmax(-1, keepdim=True) is (B, 1)"),
@@ -586,11 +537,7 @@ SAID = [
     ("find_leaks", probing((0.01,) * 6), "change one token at a time"),
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a - b).abs() > 1e-5),
         "change one token at a time"),
-    ("find_leaks", last_change_only, "change one token at a time"),
-    ("find_leaks", with_all_later, "change one token at a time"),
     ("find_leaks", in_one_batch, "change one token at a time"),
-    ("find_leaks", by_gradient, "change one token at a time"),
-    ("find_leaks", probing((0.01, 30.0) * 3, fresh=False), "change one token at a time"),
     ("build_subtractor", lambda d: torch.stack(solutions.build_subtractor(d)), "one tensor"),
     ("build_subtractor", lambda d: [(-1) ** (n == 1) * w for n, w in enumerate(subtractor()(d))],
         "must be large and positive"),
@@ -735,7 +682,6 @@ HOLES = [
     ("latent_scores", lambda q, w, c: torch.from_numpy(
         q.numpy() @ (w.numpy() @ c.mT[:, None].numpy()))),
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a != b)[:1])),
-    ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a != b)[..., :1])),
     ("find_leaks", probing((0.01, 30.0) * 3, differ=lambda a, b: (a - b).abs() > 1e-12)),
     ("kv_cache_bytes", lambda n, b, s, h, d, size: 2 * n * b * s * h * d * 4),
     ("online_softmax", starts_low),
@@ -781,10 +727,6 @@ def test_what_is_said_of_patches_fits_each_way_to_cut_them():
     report = check("patchify", by_reshape)
     assert report.mistake == "unfold-without-permute"
     assert "permute(0, 2, 4, 1, 3, 5) of the six axes" in report.message
-
-
-def test_where_no_gradient_is_compared_none_is_praised():
-    assert "gradients" not in check("generate", EXERCISES["generate"].reference).because
 
 
 def test_weights_that_are_cut_off_at_0_are_told_from_a_wrong_direction():
@@ -843,16 +785,17 @@ def test_what_is_wrong_for_small_scores_alone_is_not_blamed_on_sizes():
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("to_attend", False), ("merge_partials", False), ("cross_attention", True)]
+    ("name", "told"),
+    [
+        ("to_attend", False),
+        ("merge_partials", False),
+        ("generate", False),
+        ("cross_attention", True),
+    ],
 )
 def test_a_pass_tells_of_gradients_where_all_of_them_are_compared(name, told):
     report = check(name, EXERCISES[name].reference)
     assert (report.status, "gradients included" in report.because) == ("correct", told)
-
-
-def test_find_leaks_has_time_for_a_loop_over_all_pairs_of_tokens():
-    cases = EXERCISES["find_leaks"].first_cases
-    assert max(case.arguments[1].size(1) for case in cases) <= 12
 
 
 def angles_in_float32(x, positions, base=10000.0):

@@ -277,14 +277,6 @@ def test_the_default_device_of_a_notebook_changes_no_verdict_and_stays():
     assert torch.ones(1).is_cpu
 
 
-def test_outcomes_are_compared_by_numbers_and_errors():
-    assert alike(Outcome(torch.ones(2)), Outcome(torch.ones(2)))
-    assert not alike(Outcome(torch.ones(2)), Outcome(torch.ones(3)))
-    assert not alike(Outcome(torch.ones(2)), Outcome(error=ValueError("no")))
-    assert alike(Outcome(error=ValueError("no")), Outcome(error=ValueError("no")))
-    assert not alike(Outcome(error=ValueError("no")), Outcome(error=ValueError("yes")))
-
-
 # The answers of one line with an operation in it, in the exercises from lesson 1 on.
 ONE_LINE = {
     name: re.match(r"return (.*?)( +#.*)?$", EXERCISES[name].hints[-1]) for name in NAMES[1:]

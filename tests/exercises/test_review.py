@@ -1,10 +1,7 @@
 """Review questions come when they are due, a few a week, and no answer to them is lost."""
 
 import json
-import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -123,22 +120,6 @@ def test_two_notebooks_with_one_card_count_one_answer():
     assert name not in one.due
     assert name not in other.due
     assert json.loads(FILE.read_text())["review"] == {name: [[START.timestamp(), False]]}
-
-
-@pytest.mark.slow
-def test_two_notebooks_at_once_lose_no_answer():
-    finish(*range(8))
-    code = (
-        "import sys\n"
-        "from mha_course.exercises import review\n"
-        "from mha_course.questions import review_questions\n"
-        "for name in list(review_questions())[int(sys.argv[1]) : 40 : 2]:\n"
-        "    review().answer(name, review_questions()[name].right)\n"
-    )
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    writers = [subprocess.Popen([sys.executable, "-c", code, n], env=env) for n in "01"]
-    assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
-    assert len(json.loads(FILE.read_text())["review"]) == 40
 
 
 def test_a_broken_file_is_laid_aside_and_odd_entries_are_asked_again():

@@ -1,6 +1,5 @@
 """Right answers pass in other styles, in which references agree with PyTorch's own functions."""
 
-import copy
 import math
 
 import numpy as np
@@ -167,11 +166,6 @@ def in_reverse(scores, size):
     return high, total
 
 
-def shares_put_right_at_last(maxima, sums, contexts):
-    shares = (maxima + sums.log()).softmax(0).nan_to_num(0.0)
-    return (shares[..., None] * contexts).sum(0)
-
-
 def scores_made_twice(q, k, v, size):
     """Make the scores of each block once for the maximum, and once more for the sums."""
 
@@ -205,13 +199,6 @@ def by_split(x, w_qkv, w_o, h, is_causal=False):
     return F.linear(context.transpose(1, 2).contiguous().view(x.shape), w_o)
 
 
-def by_einsum(x, w_qkv, w_o, h, is_causal=False):
-    q, k, v = torch.einsum("bsc,nhdc->nbhsd", x, w_qkv.unflatten(0, (3, h, -1)))
-    scaled = q * q.size(-1) ** -0.5
-    context = F.scaled_dot_product_attention(scaled, k, v, scale=1.0, is_causal=is_causal)
-    return torch.einsum("bhsd,chd->bsc", context, w_o.unflatten(1, (h, -1)))
-
-
 def by_module(x, state, h):
     module = nn.MultiheadAttention(x.size(2), h, batch_first=True, dtype=x.dtype).eval()
     parameters = {"in_proj_weight": state["c_attn.weight"].T, "in_proj_bias": state["c_attn.bias"],
@@ -219,12 +206,6 @@ def by_module(x, state, h):
                   "out_proj.bias": state["c_proj.bias"]}  # fmt: skip
     options = {"attn_mask": ~rows_and_columns(x.size(1)), "need_weights": False}
     return functional_call(module, parameters, (x, x, x), options)[0]
-
-
-def in_a_deep_copy(context, heads):
-    silenced = copy.deepcopy(context)
-    silenced[:, heads] = 0
-    return silenced
 
 
 def by_addresses(pages, table, length):
@@ -254,12 +235,6 @@ def by_log_sum_exps(maxima, sums, contexts):
     return torch.einsum("kbht,kbhtd->bhtd", weights, contexts)
 
 
-def over_finfo_tiny(maxima, sums, contexts):
-    shares = sums * torch.exp2((maxima - maxima.amax(0).clamp(min=-1e30)) / math.log(2))
-    tiny = torch.finfo(sums.dtype).tiny
-    return (shares[..., None] * contexts).sum(0) / shares.sum(0).clamp(min=tiny)[..., None]
-
-
 RIGHT = {
     "attend": [
         lambda x: F.scaled_dot_product_attention(x, x, x).to_sparse(),
@@ -268,11 +243,9 @@ RIGHT = {
     "project": [lambda x, w, b: (w @ x.mT + b[:, None]).mT],
     "split_heads": [
         lambda x, h: x.view(*x.shape[:2], h, -1).permute(0, 2, 1, 3),
-        lambda x, h: torch.stack(x.chunk(h, -1), 1),
     ],
     "split_fused_qkv": [
         lambda x, h: [part.unflatten(2, (h, -1)).transpose(1, 2) for part in x.chunk(3, -1)],
-        lambda x, h: x.unflatten(2, (3, h, -1)).transpose(3, 1).unbind(2),
         lambda x, h: (part.unflatten(2, (h, -1)).transpose(1, 2) for part in x.chunk(3, -1)),
         # one tensor, which can be unpacked
         lambda x, h: x.unflatten(2, (3, h, -1)).permute(2, 0, 3, 1, 4),
@@ -282,7 +255,6 @@ RIGHT = {
     ],
     "scaled_scores": [lambda q, k: (q / q.size(-1) ** 0.5) @ k.mT],
     "softmax": [
-        lambda x: (e := (x - x.max(-1, keepdim=True).values).exp()) / e.sum(-1, keepdim=True),
         lambda x: 1 / (x[..., None, :] - x[..., :, None]).exp().sum(-1),
     ],
     "masked_softmax": [
@@ -291,7 +263,6 @@ RIGHT = {
     ],
     "entropy": [
         lambda w: torch.distributions.Categorical(probs=w).entropy(),  # divides by sums of 1
-        lambda w: -(w * w.log()).nan_to_num(0.0).sum(-1),
         lambda w: -torch.where(w > 0, w * w.log(), 0.0).sum(-1),
         lambda w: -(w * w.clamp(min=1e-300 if w.dtype == torch.float64 else 1e-38).log()).sum(-1),
     ],
@@ -308,15 +279,9 @@ RIGHT = {
     ],
     "heads_in_a_loop": [
         lambda x, *rest: whole(x, x, *rest)[0],
-        lambda x, q, k, v, o, h: sum(
-            F.scaled_dot_product_attention(*(x @ w.chunk(h)[i].T for w in (q, k, v)))
-            @ o.chunk(h, 1)[i].T
-            for i in range(h)
-        ),
     ],
     "ov_circuit": [
         lambda v, o, i, h: torch.einsum("cd,de->ce", o.chunk(h, 1)[i], v.chunk(h)[i]),
-        lambda v, o, i, h: (v.chunk(h)[i].T @ o.chunk(h, 1)[i].T).T,
     ],
     "merge_heads": [lambda c: c.permute(0, 2, 1, 3).reshape(c.size(0), c.size(2), -1)],
     "build_subtractor": [
@@ -326,55 +291,34 @@ RIGHT = {
         lambda d: [nn.Parameter(w.float()) for w in solutions.build_subtractor(d)],
         lambda d: torch.stack(solutions.build_subtractor(d)).numpy(),
     ],
-    "multi_head_attention": [lambda x, *rest: whole(x, x, *rest)],
+    "multi_head_attention": [lambda x, *rest: list(whole(x, x, *rest))],
     "MultiHeadAttention": [Fused, WithoutKeyBias],
     "parameter_count": [lambda c, h, bias: np.int64(4 * c * (c + bias))],
     "project_qkv": [
-        lambda x, w, b: F.linear(x, w, b).unflatten(2, (3, -1)).unbind(2),
-        lambda x, w, b: torch.stack([F.linear(t, w, b) for t in x]).chunk(3, -1),
         lambda x, w, b: ((w @ x.mT).mT + b).tensor_split(3, -1),
-        lambda x, w, b: (torch.einsum("bsc,oc->obs", x, w).permute(1, 2, 0) + b).chunk(3, -1),
         lambda x, w, b: torch.stack(F.linear(x, w, b).chunk(3, -1)),
     ],
-    "fused_mha": [by_split, by_einsum],
+    "fused_mha": [by_split],
     "padding_mask": [lambda x, n: (torch.arange(n)[None] < x[:, None]).view(len(x), 1, 1, n)],
     "to_attend": [named],
     "additive_mask": [lambda m, dtype: m.to(dtype).log()],
-    "cross_attention": [whole, lambda *a: list(whole(*a))],
+    "cross_attention": [whole],
     "sinusoidal_encoding": [sines, lambda n, c: sines(n, c).double()],
     "rope": [rotate],
     "repeat_kv": [lambda k, h: k[:, :, None].expand(-1, -1, h // k.size(1), -1, -1).flatten(1, 2)],
     "gather_pages": [
         by_addresses,
-        lambda p, t, n: torch.cat([p[i] for i in t[: -(-n // p.size(2))].tolist()], 1)[:, :n],
-        lambda p, t, n: p[t[: math.ceil(n / p.size(2))]].movedim(1, 0).flatten(1, 2)[:, :n],
-        lambda p, t, n: (
-            F.embedding(t[: (n + p.size(2) - 1) // p.size(2)], p.flatten(1))
-            .unflatten(1, p.shape[1:])
-            .transpose(0, 1)
-            .flatten(1, 2)[:, :n]
-        ),
         lambda p, t, n: p[t.clamp(0, len(p) - 1)].transpose(0, 1).flatten(1, 2)[:, :n],
     ],
-    "kv_cache_bytes": [lambda *sizes: 2 * math.prod(sizes), lambda *sizes: 2 * np.prod(sizes)],
+    "kv_cache_bytes": [lambda *sizes: 2 * np.prod(sizes)],
     "latent_scores": [
         lambda q, w, c: torch.stack([q[:, h] @ w[h] @ c.mT for h in range(q.size(1))], 1),
-        lambda q, w, c: (c[:, None] @ (q @ w).mT).mT,
     ],
     "online_softmax": [blocks_at_once, in_reverse, by_logarithms, put_together_at_last],
     "tiled_attention": [tiles, scores_made_twice, tiles_by_logarithms],
     "merge_partials": [
-        shares_put_right_at_last,
         two_at_a_time,
         by_log_sum_exps,
-        over_finfo_tiny,
-        lambda m, s, c: (
-            (weights := s * (m - m.detach().amax(0).nan_to_num(neginf=0.0)).exp())
-            .unsqueeze(-1)
-            .mul(c)
-            .sum(0)
-            / (weights.sum(0) + (weights.sum(0) == 0))[..., None]
-        ),
     ],
     "layer_norm": [lambda x, g, b, eps=1e-5: F.layer_norm(x, x.shape[-1:], g, b, eps)],
     "encoder_block": [lambda x, a, f, n, m: (y := a(n(x)) + x) + f(m(y))],
@@ -382,29 +326,19 @@ RIGHT = {
     "add_class_token": [lambda x, c: torch.cat([c.repeat(len(x), 1, 1), x], 1)],
     "next_token_targets": [
         lambda t: [t[:, :-1], t[:, 1:]],
-        lambda t: (t[:, :-1].clone(), t.roll(-1, 1)[:, :-1]),
     ],
     "generate": [written],
     "accept_or_redraw": [
         lambda p, q, w, u: (bool(u < min(1.0, p[w] / q[w])), missing(p, q)),
-        lambda p, q, w, u: [u * q[w] < p[w], missing(p, q)],
         lambda p, q, w, u: (np.bool_(u < float(p[w]) / float(q[w])), missing(p, q)),
-        lambda p, q, w, u: (
-            not u >= p[w] / q[w],
-            p if not (p - q).any() else (p - p.minimum(q)) / (1 - p.minimum(q).sum()),
-        ),
         lambda p, q, w, u: (torch.tensor(u) < p[w] / q[w], missing(p, q).clone()),
     ],
     "gpt2_qkv": [
         lambda w: w.unflatten(1, (3, -1)).permute(1, 2, 0),  # one tensor, which can be unpacked
-        lambda w: torch.split(w.t(), len(w)),
     ],
     "gpt2_attention": [by_module],
     "to_half_split": [positions.projection_to_half_split],
-    "ablate_heads": [
-        lambda c, h: c.index_fill(1, torch.tensor(h, dtype=torch.long), 0.0),
-        in_a_deep_copy,
-    ],
+    "ablate_heads": [lambda c, h: c.index_fill(1, torch.tensor(h, dtype=torch.long), 0.0)],
     "other_weights": [drawn],
 }
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from mha_course.exercises.attention_steps import ATTEND, NO_BIAS, Steps
-from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake
+from mha_course.exercises.operations import Operation, Rule
+from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.mistakes import ROWS
 
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from mha_course.attention import split_fused_qkv
 from mha_course.exercises import spec
 from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, NO_BIAS, Steps
-from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake
+from mha_course.exercises.operations import Operation, Rule
+from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.mistakes import ROWS
 
 

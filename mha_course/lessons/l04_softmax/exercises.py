@@ -25,15 +25,8 @@ from mha_course.exercises.inputs import (
     mask,
     weights,
 )
-from mha_course.exercises.spec import (
-    Exercise,
-    Function,
-    Lesson,
-    Mistake,
-    Operation,
-    Rule,
-    mistake,
-)
+from mha_course.exercises.operations import Operation, Rule
+from mha_course.exercises.spec import Exercise, Function, Lesson, Mistake, mistake
 from mha_course.mistakes import ROWS
 
 

@@ -22,7 +22,8 @@ from mha_course.attention import (
 from mha_course.exercises.attention_steps import ALL_SIX, MASKED, Steps, pass_through, read_fused
 from mha_course.exercises.inputs import C, Draw, H, S, draw, opposed, self_attention, square, tokens
 from mha_course.exercises.inputs import mask as some_mask
-from mha_course.exercises.spec import Exercise, Lesson, Operation, Rule, mistake
+from mha_course.exercises.operations import Operation, Rule
+from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.mistakes import ROWS
 
 

@@ -12,7 +12,8 @@ from torch import Tensor
 from mha_course import caching
 from mha_course.exercises.attention_steps import ALL_SIX, ATTEND, NO_BIAS, Steps
 from mha_course.exercises.inputs import B, D, Draw, H, S, T, draw
-from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake
+from mha_course.exercises.operations import EXITS, Operation, Rule
+from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.mistakes import ROWS
 
 R = 9  # width of a latent

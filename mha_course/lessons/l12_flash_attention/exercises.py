@@ -13,7 +13,8 @@ from mha_course import flash
 from mha_course.attention import attention
 from mha_course.exercises.attention_steps import Steps
 from mha_course.exercises.inputs import AS_MANY_QUERIES, B, D, Draw, H, T, draw
-from mha_course.exercises.spec import EXITS, Exercise, Lesson, Operation, Rule, mistake
+from mha_course.exercises.operations import EXITS, Operation, Rule
+from mha_course.exercises.spec import Exercise, Lesson, mistake
 from mha_course.mistakes import ROWS
 
 MAXIMA = {"amax", "max", "maximum", "fmax", "aminmax", "cummax", "sort", "topk"}

@@ -1,0 +1,48 @@
+"""The gradients of what an answer returns, by which training would go through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mha_course.exercises.sandbox import as_list, is_float
+
+
+def gradients(
+    call: Callable[..., Any], answer: Any, arguments: Sequence[Any], several: bool
+) -> list[Tensor | None]:
+    """Return the gradients of each result by each float argument, one after the other.
+
+    Several results may be one tensor, which can be unpacked. A gradient is None where none comes
+    through; there are no gradients where the answer stops on tensors that need them, as NumPy does.
+    Raises: whatever backward does.
+    """
+    leaves = [x.detach().clone().requires_grad_() if is_float(x) else x for x in arguments]
+    inputs = [x for x in leaves if is_float(x)]
+    if not inputs:
+        return []
+    with torch.enable_grad():
+        try:
+            result = call(answer, *(x.clone() if isinstance(x, Tensor) else x for x in leaves))
+            results = list(result) if several else as_list(result)
+        except Exception:  # it has run on arguments that need no gradient
+            return []
+        return [gradient for x in results for gradient in _gradients_of(x, inputs)]
+
+
+def _gradients_of(x: Any, inputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
+    if not isinstance(x, Tensor) or not x.requires_grad:
+        return [None] * len(inputs)
+    numbers = torch.arange(x.numel(), dtype=x.dtype, device="cpu")
+    direction = numbers.cos().view(x.shape).to(x.device)  # fixed numbers
+    found = torch.autograd.grad(x, inputs, direction, retain_graph=True, allow_unused=True)
+    pairs = zip(found, inputs, strict=True)
+    return [g - g.mean(-1, True) if g is not None and are_weights(x) else g for g, x in pairs]
+
+
+def are_weights(x: Tensor) -> bool:
+    """Return True where all rows sum to 1, so that an answer may divide by these sums."""
+    return x.dim() > 1 and bool(torch.isclose(x.sum(-1), x.new_ones(())).all())
