@@ -75,6 +75,12 @@ def looked_up(source: str) -> Iterator[str]:
         yield from (name.get_name() for name in names if outer or name.is_global())
 
 
+def binds(source: str) -> set[str]:
+    """Return the names that statements bind: by assignment, import, def or class."""
+    symbols = symtable.symtable(source, "", "exec").get_symbols()
+    return {x.get_name() for x in symbols if x.is_assigned() or x.is_imported()}
+
+
 def _parsed(obj: Source) -> ast.Module:
     return ast.parse(textwrap.dedent(inspect.getsource(obj)))
 

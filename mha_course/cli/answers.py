@@ -22,7 +22,7 @@ from itertools import count
 from IPython.core.inputtransformer2 import TransformerManager
 
 from mha_course.exercises.catalogue import EXERCISES, LESSONS
-from mha_course.sources import looked_up
+from mha_course.sources import binds, looked_up
 
 BROKEN = (SyntaxError, ValueError, RecursionError, MemoryError)  # what ast.parse raises
 # The magics whose cells and lines run as Python in the notebook's own namespace.
@@ -186,14 +186,13 @@ def _imports(node: ast.AST) -> Iterator[tuple[ast.alias, str]]:
 def _bound(source: str) -> tuple[set[str], set[str]]:
     """Return the names that a statement binds, and those that its functions declare global."""
     try:
-        table = symtable.symtable(source, "", "exec")
+        bound = binds(source)
     except BROKEN:  # import * has no symbols in some versions of Python
         return {ANYTHING}, set()
-    bound = {x.get_name() for x in table.get_symbols() if x.is_assigned() or x.is_imported()}
     if re.match(r"from .* import \*", source):
         bound.add(ANYTHING)
     declared = set()
-    tables = table.get_children()
+    tables = symtable.symtable(source, "", "exec").get_children()
     while tables:
         inner = tables.pop()
         tables += inner.get_children()

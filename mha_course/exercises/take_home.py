@@ -28,12 +28,11 @@ from filelock import FileLock
 
 from mha_course.exercises import progress_store
 from mha_course.exercises.catalogue import NAMES, find_exercise, number_of_lesson
-from mha_course.sources import looked_up
+from mha_course.sources import binds, looked_up
 
 MODULE = "my_attention"
 OPENING = '"""What I wrote in the course: every function here has passed its check."""\n'
 REGION = re.compile(r"^# region (\w+), lesson \d+\n(.*?)^# endregion\n", re.MULTILINE | re.DOTALL)
-LITERALS = (int, float, str, bool, type(None))
 # Where a function of torch or of Python is looked for that does not say whose it is.
 MODULES = ("torch", "torch.nn.functional", "torch.nn", "math")
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -159,10 +158,10 @@ def _in_notebook() -> bool:
 
 
 def _is_literal(value: Any) -> bool:
-    if isinstance(value, tuple | list):
-        return all(map(_is_literal, value))
-    finite = not isinstance(value, float) or value - value == 0
-    return type(value) in LITERALS and finite
+    try:
+        return bool(ast.literal_eval(repr(value)) == value)
+    except (ValueError, SyntaxError):  # such as <function …>, inf and tensor(…)
+        return False
 
 
 def _place(value: Any) -> tuple[str, str] | None:
@@ -199,7 +198,9 @@ def _definition(value: Any) -> tuple[str, dict[str, Any]]:
 
 def _without_clashes(texts: dict[str, str], answer: str, others: str) -> str:
     """Join statements; a name that others bind to another text gets a number at its end."""
-    bound = dict(_bindings(others))
+    bound = dict[str, str]()  # the statement that binds a name, in a form that can be compared
+    for node in ast.parse(others).body:
+        bound |= dict.fromkeys(binds(ast.unparse(node)), ast.dump(ast.Module([node], [])))
     joined = "\n\n\n".join(text.rstrip("\n") for text in _in_order(texts)) + "\n"
     for name, text in texts.items():
         meant = ast.dump(ast.parse(text))
@@ -219,16 +220,6 @@ def _in_order(texts: dict[str, str]) -> Iterator[str]:
     if numbers:
         yield "\n".join(numbers)
     yield from (text for text in statements if text not in imports and text not in numbers)
-
-
-def _bindings(source: str) -> Iterator[tuple[str, str]]:
-    """Yield the names that statements bind, with the statement in a form that can be compared."""
-    for node in ast.parse(source).body:
-        dumped = ast.dump(ast.Module([node], []))
-        table = symtable.symtable(ast.unparse(node), "", "exec")
-        for symbol in table.get_symbols():
-            if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace():
-                yield symbol.get_name(), dumped
 
 
 def _renamed(source: str, old: str, new: str) -> str:
