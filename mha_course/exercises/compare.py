@@ -46,11 +46,13 @@ def compare(
         return _exact(got, want, axes)
     if not got.is_floating_point():
         return Stage.DTYPE, f"is {got.dtype}, but should be floating point."
+    # float32 on the way is how most public code computes, so it is accepted for float64.
     accepted = (dtype,) if dtype == torch.float32 else (torch.float64, torch.float32)
     tolerance = max(tolerance, TOLERANCE)
     numbers = got.detach().to_dense()
     if got.dtype in accepted:
         return _numbers(numbers, want.detach(), tolerance, axes)
+    # Of a narrower dtype, wrong numbers are told first: only right ones are a matter of dtype.
     coarse = max(tolerance, ROUNDED * torch.finfo(got.dtype).eps)
     wrong = _numbers(numbers.to(want.dtype), want.detach(), coarse, axes)
     narrow = f"is {got.dtype}, but should be {' or '.join(map(str, accepted))}."
@@ -91,12 +93,10 @@ def _numbers(
     """Compare two tensors of one shape."""
     if not want.numel():
         return None
-    both = got.isfinite() | (got == want)
-    if not bool(both.all()):
-        return (
-            Stage.FINITE,
-            f"wrongly holds NaN or inf in {int((~both).sum())} of {got.numel()} places.",
-        )
+    usable = got.isfinite() | (got == want)
+    if not bool(usable.all()):
+        count = f"{int((~usable).sum())} of {got.numel()}"
+        return Stage.FINITE, f"wrongly holds NaN or inf in {count} places."
     difference = (got.to(want.dtype) - want).abs().nan_to_num(0.0)
     size = max([1.0, *want[want.isfinite()].abs().max(0, keepdim=True).values.tolist()])
     if float(difference.max()) <= tolerance * size:
@@ -128,13 +128,13 @@ def _at(index: tuple[int, ...], axes: Sequence[str]) -> str:
 def _names(axes: Sequence[str]) -> list[str]:
     """Return what there is one of at each index of the axes."""
     words = _WORDS | ({"B": "image"} if "N" in axes or "N+1" in axes else {})
-    # S+1 are tokens as S are
+    # The letter alone says what S+1 and S-1 count.
     return [words.get(axis) or words.get(re.split("[+-]", axis)[0], axis) for axis in axes]
 
 
 def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> str:
     """Describe what can be seen at once: sums of rows and columns, and how much of it is right."""
-    seen = []
+    sentences = []
     if axes[-2:] in (["T", "S"], ["S", "S"]) and got.dim() > 2:
         rows = got.sum(-1)
         if bool(((want.sum(-1) - 1).abs() < 1e-6).any()):
@@ -142,12 +142,12 @@ def _observed(got: Tensor, want: Tensor, wrong: Tensor, axes: Sequence[str]) -> 
                 low = float(rows.min())
                 high = float(rows.max())
                 upper = "" if high - low < 0.005 else f" to {high:.2f}"
-                seen.append(f"Rows sum to {low:.2f}{upper}.")
+                sentences.append(f"Rows sum to {low:.2f}{upper}.")
             if float((got.sum(-2) - 1).abs().max()) < 1e-4:
-                seen.append("Columns sum to 1.")
+                sentences.append("Columns sum to 1.")
     for dim, (axis, name) in enumerate(zip(axes, _names(axes)[: got.dim()], strict=False)):
         right = ~wrong.movedim(dim, 0).reshape(wrong.size(dim), -1).any(1)
         if axis in "BHTS" and 0 < int(right.sum()) < len(right):
-            seen.append(f"{int(right.sum())} of {len(right)} {name}s agree.")
+            sentences.append(f"{int(right.sum())} of {len(right)} {name}s agree.")
             break
-    return " ".join(seen) + (" " if seen else "")
+    return "".join(f"{sentence} " for sentence in sentences)

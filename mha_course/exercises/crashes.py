@@ -35,6 +35,7 @@ def mistake_by_error(
 
     What is written in the line that crashed decides between several.
     """
+    # A pattern may ask for the shapes in the learner's line as well as for words of the error.
     line, shapes = last_line(error.__traceback__) or ("", {})
     if not fitting:
         text = f"{type(error).__name__}: {error_text(error)} {[*shapes.values()]}"

@@ -204,8 +204,8 @@ def _in_sizes_of(x: Any, drawn: Any) -> Any:
 def _named_by_stage(report: Report, stage: Stage, diagnosed: str | None = None) -> Report:
     """Name a mistake that is made at a stage: the one that was diagnosed, or else the first."""
     exercise = find_exercise(report.name)
-    made = [x for x in mistakes_of(report.name) if x.stage == stage and x.belongs_to(exercise)]
-    likely = [mistake for mistake in made if mistake.name == diagnosed] or made
+    possible = [x for x in mistakes_of(report.name) if x.stage == stage and x.belongs_to(exercise)]
+    likely = [mistake for mistake in possible if mistake.name == diagnosed] or possible
     return _named(report, likely[:1]) if likely else report
 
 

@@ -36,13 +36,21 @@ def gradients(
 def _gradients_of(x: Any, inputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
     if not isinstance(x, Tensor) or not x.requires_grad:
         return [None] * len(inputs)
+    # A sum of the results would not do as a loss: that of a softmax has no gradient. So each number
+    # counts with a factor of its own, the same in every call.
     numbers = torch.arange(x.numel(), dtype=x.dtype, device="cpu")
-    direction = numbers.cos().view(x.shape).to(x.device)  # fixed numbers
-    found = torch.autograd.grad(x, inputs, direction, retain_graph=True, allow_unused=True)
-    pairs = zip(found, inputs, strict=True)
-    return [g - g.mean(-1, True) if g is not None and are_weights(x) else g for g, x in pairs]
+    factors = numbers.cos().view(x.shape).to(x.device)
+    grads = torch.autograd.grad(x, inputs, factors, retain_graph=True, allow_unused=True)
+    comparable: list[Tensor | None] = []
+    for gradient, given in zip(grads, inputs, strict=True):
+        # An answer may divide weights that it is given, whose rows sum to 1, by these sums. Its
+        # result stays the same, and its gradient changes by one number in each row.
+        if gradient is not None and _are_weights(given):
+            comparable.append(gradient - gradient.mean(-1, keepdim=True))
+        else:
+            comparable.append(gradient)
+    return comparable
 
 
-def are_weights(x: Tensor) -> bool:
-    """Return True where all rows sum to 1, so that an answer may divide by these sums."""
+def _are_weights(x: Tensor) -> bool:
     return x.dim() > 1 and bool(torch.isclose(x.sum(-1), x.new_ones(())).all())

@@ -109,6 +109,7 @@ def same(left: Any, right: Any, precision: float = EXACT) -> bool:
         return kinds in ({type(left)}, {int, float}) and bool(left == right)
     if left.shape != right.shape or not left.numel():
         return left.shape == right.shape
+    # Numbers that were float32 on the way agree to four digits only.
     coarse = 1e-4 if torch.float32 in (left.dtype, right.dtype) else precision
     left = left.detach().to_dense().double()
     right = right.detach().double()

@@ -56,6 +56,7 @@ def _choice(question: Question, text: str) -> str | None:
     for choice in choices:
         if _plain(choice) == _plain(text):
             return choice
+    # Only the right choice may be rounded: a wrong one might be as near to the right number.
     values = _numbers(text, question.units)
     for choice in choices:
         tolerance = question.tolerance if choice == question.right else 0.0

@@ -57,6 +57,8 @@ def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
     if not fitting and not right(name).reproduces(outcomes, NEAR):
         fitting = [mutant for mutant in mutants(name) if mutant.reproduces(outcomes, NEAR)]
     fitting = [mutant for mutant in fitting if mutant.holds(drawn)]
+    # Several mistakes may come out alike on the first cases. Then it is the operation that stopped,
+    # or all other cases, that decide between them.
     if stops:
         at, error = stops[0]
         again = replace(call, arguments=exercise.cases[at].arguments)
@@ -74,6 +76,7 @@ def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
     wanted = as_list(right(name).outcome(0).result)
     if stops or len(as_list(outcomes[-1].result)) != len(wanted):
         return None
+    # Two mistakes at once cannot be told from their results one by one, so pairs are run.
     for pair in islice(pairs(name, outcomes), MAX_PAIRS):
         if pair.reproduces(outcomes) and pair.holds(drawn):
             return Recognition(pair.mistakes, _agreement(pair, answered))

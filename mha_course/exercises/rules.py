@@ -84,6 +84,7 @@ def differs_between_calls(call: Call, outcome: Outcome, _: Any) -> Fault | None:
     """Call the answer once more, with other random numbers at hand."""
     if "other answers" in call.exercise.allows:
         return None
+    # The two must agree to the last digit: dropout may change less than the tolerance.
     second = call.run(seed=1)
     if second.error is not None or _equal(as_list(second.result), as_list(outcome.result)):
         return None
@@ -134,6 +135,7 @@ def wrong_gradient(call: Call, _: Outcome, target: Any) -> Fault | None:
     if "no gradient" in exercise.allows or not any(map(is_float, as_list(target))):
         return None
     several = isinstance(target, tuple)
+    # backward() runs code of the learner's, too, so it runs where errors are caught.
     outcome = sandbox.run(gradients, exercise.run, (call.answer, call.arguments, several))
     if outcome.error is not None:
         text = sandbox.error_text(outcome.error)
@@ -152,6 +154,7 @@ def wrong_gradient(call: Call, _: Outcome, target: Any) -> Fault | None:
 
 def _fault_of_gradient(call: Call, gradient: Tensor | None, target: Tensor | None) -> Fault | None:
     allows = call.exercise.allows
+    # Where the reference has no gradient, or one that overflows, there is nothing to compare with.
     if target is None or not bool(target.isfinite().all()):
         return None
     if gradient is None:
@@ -249,7 +252,7 @@ def _results(outcome: Outcome, target: Any) -> list[Any]:
 
 def _plain(result: Any) -> Any:
     """Return results on the CPU, without what a class of the learner's own would do."""
-    if type(result) is GeneratorType:
+    if type(result) is GeneratorType:  # as of return (f(x) for x in (q, k, v))
         result = tuple(result)
     if isinstance(result, tuple | list):
         plain = [_plain(x) for x in result]

@@ -67,7 +67,7 @@ class Parts:
         elif isinstance(value, type) or inspect.isfunction(value):
             self._add_definition(name, value, kept)
         else:
-            raise NotKeptError(f"it uses {name}, which is {_a(type(value).__name__)}")
+            raise NotKeptError(f"it uses {name}, of type {type(value).__name__}")
 
     def _add_definition(self, name: str, value: Any, kept: dict[str, str]) -> None:
         text, namespace = _definition(value)
@@ -126,7 +126,7 @@ def kept() -> list[str]:
 
 def write(name: str, answer: Any, file: Path) -> str:
     """Write an answer into a file. Raises: NotKeptError, OSError."""
-    said = f"It is kept in {file.name}."
+    sentence = f"It is kept in {file.name}."
     try:
         before = file.read_text(encoding="utf-8") if file.exists() else OPENING
         ast.parse(before)
@@ -135,7 +135,7 @@ def write(name: str, answer: Any, file: Path) -> str:
         aside = next(name for name in names if not name.exists())
         file.replace(aside)
         before = OPENING
-        said += f" The old file was no Python, and is now {aside.name}."
+        sentence += f" The old file was no Python, and is now {aside.name}."
     regions = dict(REGION.findall(before))
     if str(getattr(answer, "__module__", "")).startswith("mha_course."):
         raise NotKeptError("it is the course's own")
@@ -145,10 +145,10 @@ def write(name: str, answer: Any, file: Path) -> str:
     text = _without_clashes(parts.texts, name, others)
     after = _with_region(before, name, text)
     ast.parse(after)
-    part = file.with_suffix(".part")
-    part.write_text(after, encoding="utf-8")
-    part.replace(file)
-    return said
+    temporary = file.with_suffix(".part")  # so that a killed kernel leaves the old file whole
+    temporary.write_text(after, encoding="utf-8")
+    temporary.replace(file)
+    return sentence
 
 
 def _in_notebook() -> bool:
@@ -176,6 +176,7 @@ def _place(value: Any) -> tuple[str, str] | None:
 
 def _definition(value: Any) -> tuple[str, dict[str, Any]]:
     """Return the text of a function or class of a cell, and the names that its cell sees."""
+    # inspect.getsource finds no class of a notebook's cell, but each of its methods knows its file.
     value = inspect.unwrap(value)
     functions = [value] if inspect.isfunction(value) else vars(value).values()
     function: Any = next(filter(inspect.isfunction, functions), None)
@@ -224,14 +225,16 @@ def _in_order(texts: dict[str, str]) -> Iterator[str]:
 
 def _renamed(source: str, old: str, new: str) -> str:
     """Give a name of a module another name wherever it is used. Raises: NotKeptError."""
+    # A function that has a local variable of this name would be renamed wrongly by its tokens.
     tables = symtable.symtable(source, "", "exec").get_children()
     while tables:
         table = tables.pop()
         tables += table.get_children()
         if old in table.get_identifiers() and not table.lookup(old).is_global():
             raise NotKeptError(f"another {old} is there already")
+    # What stands in an f-string is a token of its own only since Python 3.12.
     in_text = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.JoinedStr)]
-    if any(old in looked_up(ast.unparse(node)) for node in in_text):  # which has tokens since 3.12
+    if any(old in looked_up(ast.unparse(node)) for node in in_text):
         raise NotKeptError(f"another {old} is there already")
     lines = source.splitlines(keepends=True)
     tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
@@ -246,15 +249,11 @@ def _renamed(source: str, old: str, new: str) -> str:
 def _with_region(before: str, name: str, text: str) -> str:
     """Put a region in the place of the old one, or where its lesson comes."""
     region = f"# region {name}, lesson {number_of_lesson(name)}\n{text}# endregion\n"
-    found = list(REGION.finditer(before))
-    for old in found:
+    regions = list(REGION.finditer(before))
+    for old in regions:
         if old[1] == name:
             return before[: old.start()] + region + before[old.end() :]
-    for old in found:
+    for old in regions:
         if old[1] in NAMES and NAMES.index(old[1]) > NAMES.index(name):
             return before[: old.start()] + region + "\n\n" + before[old.start() :]
     return before.rstrip("\n") + "\n\n\n" + region
-
-
-def _a(word: str) -> str:
-    return f"an {word}" if word[:1].lower() in "aeiou" else f"a {word}"
