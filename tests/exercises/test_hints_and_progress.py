@@ -9,8 +9,8 @@ import re
 import subprocess
 import sys
 import textwrap
-from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import lessons
 import pytest
@@ -42,25 +42,18 @@ def fresh(tmp_path, monkeypatch):
     hint_ladder._calls.clear()
 
 
-class Tags(HTMLParser):
-    """Collect tags, attributes and text, and insist that what opens is closed."""
+def read_html(html):
+    """Return all elements of HTML in which everything that opens is closed, and their text."""
+    page = ET.fromstring(f"<div>{html}</div>")
+    return [*page.iter()], "".join(page.itertext())
 
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tags, self.attributes, self.text = [], set(), set(), ""
-        self.feed(text)
-        assert self.open == []
 
-    def handle_starttag(self, tag, attrs):
-        self.open.append(tag)
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
+def is_safe(elements):
+    attributes = {name for element in elements for name in element.attrib}
+    return {element.tag for element in elements} <= {*SAFE.split()} and attributes <= {
+        "style",
+        "scope",
+    }
 
 
 # The lessons are listed once, and as they are
@@ -81,17 +74,22 @@ def test_the_catalogue_lists_the_exercises_and_questions_of_all_lessons():
 
 ONE_CHECK = """
 import sys
-from mha_course.exercises import check
-assert check("split_heads", lambda x, h: x.view(len(x), h, x.size(1), -1)).mistake
+from mha_course.exercises import check, hint, predict, progress, solution
+report = check("split_heads", lambda x, h: x.view(len(x), h, x.size(1), -1))
+assert report.mistake
 print(*{name.split(".")[2] for name in sys.modules if name.startswith("mha_course.lessons.")})
+for shown in (report, hint("project"), predict("row-sum"), progress()):
+    assert shown._repr_html_()
+assert "@" in solution("project")
+print(*{"ipywidgets", "anywidget", "matplotlib"} & set(sys.modules))
 """
 
 
-def test_a_check_loads_the_lesson_of_its_exercise_alone():
+def test_a_check_loads_the_lesson_of_its_exercise_alone_and_nothing_loads_widgets():
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", ONE_CHECK]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "l02_head_splitting\n"
+    assert done.stdout == "l02_head_splitting\n\n"
 
 
 @pytest.mark.parametrize("number", NOTEBOOKS)
@@ -239,23 +237,13 @@ def test_hints_read_as_text():
 def test_hints_survive_an_untrusted_notebook(name):
     for _ in range(4):
         shown = hint(name)
-    page = Tags(shown._repr_html_())
-    assert page.tags <= {*SAFE.split()}
-    assert page.attributes <= {"style"}
+    elements, text = read_html(shown._repr_html_())
+    assert is_safe(elements)
     assert shown._repr_html_().count("<pre") == 1
     assert shown._repr_html_().count("<li>") == 4
     for rung in shown.levels:
-        assert rung.replace("`", "") in page.text
+        assert rung.replace("`", "") in text
         assert rung.replace("`", "").splitlines()[0] in repr(shown)
-
-
-def test_hints_are_escaped(monkeypatch):
-    hints = ("<script>`a<b`", "b", "c", "<i>x</i> & y")
-    monkeypatch.setattr(hint_ladder, "ladder", lambda name: hints)
-    for _ in range(4):
-        page = hint("project")._repr_html_()
-    assert "&lt;script&gt;<code>a&lt;b</code>" in page
-    assert "<code>&lt;i&gt;x&lt;/i&gt; &amp; y</code>" in page
 
 
 @pytest.mark.parametrize(
@@ -356,11 +344,10 @@ def test_the_table_tells_what_is_done_and_what_is_open():
     open_ones = "heads_in_a_loop, split_fused_qkv, one_head_queries"
     assert lines[2] == f"2 · Head splitting 1 of 4 {open_ones}"
     assert lines[3] == "3 · Scores and scaling 0 of 2 scaled_scores, score_form"
-    page = Tags(shown._repr_html_())
-    assert page.tags <= {*SAFE.split()}
-    assert page.attributes <= {"style", "scope"}
+    elements, read = read_html(shown._repr_html_())
+    assert is_safe(elements)
     assert "<code>one_head_queries</code>" in shown._repr_html_()
-    for text in (repr(shown), page.text):
+    for text in (repr(shown), read):
         assert f"2 of {IN_PART_1} exercises are done." in text
 
 
@@ -403,7 +390,7 @@ def test_a_broken_file_means_to_start_afresh_and_say_so(content):
     file = progress_store.FILE
     assert shown.note == f"The file {file} could not be read, so progress starts afresh."
     assert repr(shown).splitlines()[0] == shown.note
-    assert shown.note in Tags(shown._repr_html_()).text
+    assert shown.note in read_html(shown._repr_html_())[1]
     assert len(repr(shown).splitlines()) == 8 + 2  # Part I, the note, the total
     assert Path(progress_store.FILE).read_bytes() == content, "looking changes nothing"
     remember("project", "correct")
@@ -459,23 +446,7 @@ def test_where_nothing_can_be_read_or_written_progress_is_off(place, fails, monk
 
 def test_a_folder_that_says_it_is_read_only_gets_one_line(monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert repr(progress()) == Tags(progress()._repr_html_()).text == UNWRITABLE
-
-
-SPOIL = {
-    "a folder in its place": lambda: Path(progress_store.FILE).mkdir(),
-    "no folder at all": lambda: Path.cwd().rmdir(),
-}
-
-
-@pytest.mark.parametrize("spoil", SPOIL.values(), ids=SPOIL)
-def test_a_folder_in_which_nothing_can_be_kept_gets_one_line(spoil):
-    try:
-        spoil()
-    except OSError:
-        pytest.skip("the folder one is in cannot be removed here")
-    remember("project", "correct")
-    assert repr(progress()) == UNWRITABLE
+    assert repr(progress()) == read_html(progress()._repr_html_())[1] == UNWRITABLE
 
 
 HOLD = """
