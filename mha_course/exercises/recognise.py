@@ -52,11 +52,7 @@ def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
     if stops:  # on one case alone, many mistakes crash alike
         rest = range(len(outcomes), len(exercise.first_cases))
         outcomes = [*outcomes, *map(answered, rest)]
-    fitting = [mutant for mutant in mutants(name) if mutant.reproduces(outcomes)]
-    # An answer that is nearly right comes near to mistakes that change next to nothing.
-    if not fitting and not right(name).reproduces(outcomes, NEAR):
-        fitting = [mutant for mutant in mutants(name) if mutant.reproduces(outcomes, NEAR)]
-    fitting = [mutant for mutant in fitting if mutant.holds(drawn)]
+    fitting = _fitting(name, outcomes, drawn)
     # Several mistakes may come out alike on the first cases. Then it is the operation that stopped,
     # or all other cases, that decide between them.
     if stops:
@@ -81,6 +77,15 @@ def recognise(call: Call, outcomes: Sequence[Outcome]) -> Recognition | None:
         if pair.reproduces(outcomes) and pair.holds(drawn):
             return Recognition(pair.mistakes, _agreement(pair, answered))
     return None
+
+
+def _fitting(name: str, outcomes: Sequence[Outcome], drawn: Outcome) -> list[Mutant]:
+    """Return the mutants that come out as an answer did."""
+    fitting = [mutant for mutant in mutants(name) if mutant.reproduces(outcomes)]
+    # An answer that is nearly right comes near to mistakes that change next to nothing.
+    if not fitting and not right(name).reproduces(outcomes, NEAR):
+        fitting = [mutant for mutant in mutants(name) if mutant.reproduces(outcomes, NEAR)]
+    return [mutant for mutant in fitting if mutant.holds(drawn)]
 
 
 def _agreement(mutant: Mutant, answered: Callable[[int], Outcome]) -> str:

@@ -64,7 +64,7 @@ def judge(answer: Any) -> Report:
     if report.status == "correct":
         return replace(report, message=f"{comparison} You can write it from memory.")
     more = f"{comparison} The exercise above asks for more: {report.message}"
-    return replace(report, status="correct", message=more, picture="")
+    return replace(report, status="correct", message=more, result=None)
 
 
 def _trials() -> list[list[Any]]:
