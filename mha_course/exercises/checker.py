@@ -94,8 +94,7 @@ def check(name: str, answer: Any, *, record: bool = True) -> Report:
 
         report = replace(report, kept=keep(name, answer))
     _failures[name] = 0 if report.status == "correct" else _failures[name] + 1
-    offer = f'Stuck? hint("{name}") goes one step further.' if _failures[name] > 1 else ""
-    return replace(report, offer=offer, failures=_failures[name])
+    return replace(report, failures=_failures[name])
 
 
 def judge(exercise: Exercise, answer: Any) -> Report:

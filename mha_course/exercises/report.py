@@ -34,10 +34,10 @@ class Report:
 
     ``status`` is ``"correct"``, ``"wrong"``, ``"unattempted"`` or ``"error"``; ``mistake`` the id
     of a known mistake or None; ``stage`` where it parts from the reference, such as ``"shape"``, or
-    None; ``offer`` a way to go on. ``because`` is not shown: it says how the verdict is known, for
-    anyone who asks why, or is None. It names the rule that found a fault and, where a mistake was
-    recognised, the steps of the reference that were replaced and the number of inputs on which that
-    equals the answer; of a right answer it says what was tried.
+    None. ``because`` is not shown: it says how the verdict is known, for anyone who asks why, or is
+    None. It names the rule that found a fault and, where a mistake was recognised, the steps of the
+    reference that were replaced and the number of inputs on which that equals the answer; of a
+    right answer it says what was tried.
     """
 
     name: str
@@ -45,7 +45,6 @@ class Report:
     message: str
     stage: str | None = None
     mistake: str | None = None
-    offer: str = ""
     because: str | None = None
     kept: str = field(default="", compare=False)  # whether ``my_attention.py`` has it now
     failures: int = field(default=0, compare=False)  # since the last pass
@@ -54,6 +53,11 @@ class Report:
     arguments: Sequence[Any] | None = field(default=None, compare=False)
     result: Any = field(default=None, compare=False)  # of this call, where its numbers are wrong
     target: Any = field(default=None, compare=False)
+
+    @property
+    def offer(self) -> str:
+        """A way to go on after a second failure, empty before."""
+        return f'Stuck? hint("{self.name}") goes one step further.' if self.failures > 1 else ""
 
     @property
     def picture(self) -> str:
