@@ -93,30 +93,10 @@ def tiles(q, k, v, size):
     return merged.unflatten(2, (q.size(1), -1)).transpose(1, 2) / state[..., 1:2]
 
 
-def written(model, ids, steps):
-    for _ in range(steps):
-        ids = torch.cat([ids, model(ids)[:, -1, :].softmax(-1).topk(1).indices], dim=-1)
-    return ids
-
-
 def named(mask, convention):
     """Know the four conventions of the exercise, and no other."""
     hidden = dict.fromkeys(("multihead", "seaborn"), lambda: ~mask)
     return ({"sdpa": lambda: mask, "additive": lambda: mask == 0} | hidden)[convention]()
-
-
-def replaced(fn, x):
-    """Put other tokens in the place of each, and add up by how much outputs differ."""
-    before, columns = fn(x), []
-    for s in range(x.size(1)):
-        found = 0
-        for scale in (0.01, 30) * 3:
-            other = x.clone()
-            other[:, s] *= scale < 1
-            other[:, s] += scale * torch.randn_like(x[:, s])
-            found = found + (fn(other) - before).abs().sum((0, 2))
-        columns.append(found)
-    return torch.stack(columns, -1).bool()
 
 
 def by_logarithms(scores, size):
@@ -208,24 +188,6 @@ def by_module(x, state, h):
     return functional_call(module, parameters, (x, x, x), options)[0]
 
 
-def by_addresses(pages, table, length):
-    token = torch.arange(length)
-    return pages[table[token // pages.size(2)], :, token % pages.size(2)].transpose(0, 1)
-
-
-def two_at_a_time(maxima, sums, contexts):
-    """Merge one share after the other, as tiles do."""
-    high, total, context = maxima[0], sums[0], contexts[0]
-    for new_high, new_total, new_context in zip(maxima[1:], sums[1:], contexts[1:], strict=True):
-        high, old_high = torch.maximum(high, new_high), high
-        shift = high.masked_fill(high.isneginf(), 0.0)
-        old, new = total * (old_high - shift).exp(), new_total * (new_high - shift).exp()
-        total = old + new
-        mixed = old[..., None] * context + new[..., None] * new_context
-        context = mixed / total.where(total > 0, 1.0)[..., None]
-    return context
-
-
 def by_log_sum_exps(maxima, sums, contexts):
     """Take a softmax of the log-sum-exps, as Flash-Decoding does."""
     empty = sums == 0
@@ -235,27 +197,17 @@ def by_log_sum_exps(maxima, sums, contexts):
     return torch.einsum("kbht,kbhtd->bhtd", weights, contexts)
 
 
+# Other kinds of results, other dtypes on the way, and PyTorch's own functions. ``solutions`` has
+# another style of each exercise.
 RIGHT = {
     "attend": [
         lambda x: F.scaled_dot_product_attention(x, x, x).to_sparse(),
         lambda *x: torch.stack([F.softmax(x[0] @ t / len(t) ** 0.5, 0) @ x[0] for t in x[0]]),
     ],
-    "project": [lambda x, w, b: (w @ x.mT + b[:, None]).mT],
-    "split_heads": [
-        lambda x, h: x.view(*x.shape[:2], h, -1).permute(0, 2, 1, 3),
-    ],
     "split_fused_qkv": [
-        lambda x, h: [part.unflatten(2, (h, -1)).transpose(1, 2) for part in x.chunk(3, -1)],
         lambda x, h: (part.unflatten(2, (h, -1)).transpose(1, 2) for part in x.chunk(3, -1)),
         # one tensor, which can be unpacked
         lambda x, h: x.unflatten(2, (3, h, -1)).permute(2, 0, 3, 1, 4),
-    ],
-    "one_head_queries": [
-        lambda x, w, i, h: F.linear(x, w.unflatten(0, (h, -1))[i]),
-    ],
-    "scaled_scores": [lambda q, k: (q / q.size(-1) ** 0.5) @ k.mT],
-    "softmax": [
-        lambda x: 1 / (x[..., None, :] - x[..., :, None]).exp().sum(-1),
     ],
     "masked_softmax": [
         lambda x, m: x.masked_fill(~m, -torch.inf).softmax(-1).nan_to_num(),
@@ -271,19 +223,6 @@ RIGHT = {
     "weighted_sum": [
         lambda w, v: w @ v / w.sum(-1, keepdim=True),
     ],
-    "self_attention": [
-        lambda x, a, b, c: [
-            F.scaled_dot_product_attention(x @ a.T, x @ b.T, x @ c.T),
-            (x @ a.T @ (x @ b.T).mT / a.size(0) ** 0.5).softmax(-1),
-        ],
-    ],
-    "heads_in_a_loop": [
-        lambda x, *rest: whole(x, x, *rest)[0],
-    ],
-    "ov_circuit": [
-        lambda v, o, i, h: torch.einsum("cd,de->ce", o.chunk(h, 1)[i], v.chunk(h)[i]),
-    ],
-    "merge_heads": [lambda c: c.permute(0, 2, 1, 3).reshape(c.size(0), c.size(2), -1)],
     "build_subtractor": [
         lambda d: [
             a * b for a, b in zip(solutions.build_subtractor(d), (2, 1, -3, -1 / 3), strict=True)
@@ -295,19 +234,15 @@ RIGHT = {
     "MultiHeadAttention": [Fused, WithoutKeyBias],
     "parameter_count": [lambda c, h, bias: np.int64(4 * c * (c + bias))],
     "project_qkv": [
-        lambda x, w, b: ((w @ x.mT).mT + b).tensor_split(3, -1),
         lambda x, w, b: torch.stack(F.linear(x, w, b).chunk(3, -1)),
     ],
     "fused_mha": [by_split],
-    "padding_mask": [lambda x, n: (torch.arange(n)[None] < x[:, None]).view(len(x), 1, 1, n)],
     "to_attend": [named],
     "additive_mask": [lambda m, dtype: m.to(dtype).log()],
     "cross_attention": [whole],
-    "sinusoidal_encoding": [sines, lambda n, c: sines(n, c).double()],
+    "sinusoidal_encoding": [sines],
     "rope": [rotate],
-    "repeat_kv": [lambda k, h: k[:, :, None].expand(-1, -1, h // k.size(1), -1, -1).flatten(1, 2)],
     "gather_pages": [
-        by_addresses,
         lambda p, t, n: p[t.clamp(0, len(p) - 1)].transpose(0, 1).flatten(1, 2)[:, :n],
     ],
     "kv_cache_bytes": [lambda *sizes: 2 * np.prod(sizes)],
@@ -317,17 +252,10 @@ RIGHT = {
     "online_softmax": [blocks_at_once, in_reverse, by_logarithms, put_together_at_last],
     "tiled_attention": [tiles, scores_made_twice, tiles_by_logarithms],
     "merge_partials": [
-        two_at_a_time,
         by_log_sum_exps,
     ],
     "layer_norm": [lambda x, g, b, eps=1e-5: F.layer_norm(x, x.shape[-1:], g, b, eps)],
-    "encoder_block": [lambda x, a, f, n, m: (y := a(n(x)) + x) + f(m(y))],
     "patchify": [lambda images, p: F.unfold(images, p, stride=p).mT],
-    "add_class_token": [lambda x, c: torch.cat([c.repeat(len(x), 1, 1), x], 1)],
-    "next_token_targets": [
-        lambda t: [t[:, :-1], t[:, 1:]],
-    ],
-    "generate": [written],
     "accept_or_redraw": [
         lambda p, q, w, u: (bool(u < min(1.0, p[w] / q[w])), missing(p, q)),
         lambda p, q, w, u: (np.bool_(u < float(p[w]) / float(q[w])), missing(p, q)),
@@ -338,7 +266,6 @@ RIGHT = {
     ],
     "gpt2_attention": [by_module],
     "to_half_split": [positions.projection_to_half_split],
-    "ablate_heads": [lambda c, h: c.index_fill(1, torch.tensor(h, dtype=torch.long), 0.0)],
     "other_weights": [drawn],
 }
 
