@@ -64,14 +64,14 @@ class Mutant:
         return stops or alike(drawn, expected, NEAR)
 
 
-# A few exercises are worked on in one session; their mutants keep what came of them.
-@lru_cache(maxsize=8)
+# Mutants keep what came of them: few are run on more than one or two cases.
+@lru_cache(maxsize=64)
 def right(name: str) -> Mutant:
     """Return the reference itself, with no mistake in it."""
     return Mutant(find_exercise(name), (), {})
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def mutants(name: str) -> tuple[Mutant, ...]:
     """Return the mutants of an exercise whose results differ from the right ones."""
     exercise = find_exercise(name)
