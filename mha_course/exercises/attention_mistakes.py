@@ -515,7 +515,7 @@ OUTPUT = [
     mistake("output-projection-per-head", output=_own_slice),
 ]
 
-JUDGED = [  # at a stage of their own, without numbers
+BY_STAGE = [  # known by the rule that is broken, without numbers
     mistake("no-gradient", stage="no gradient"),
     mistake(
         "dtype-changed",
@@ -528,7 +528,7 @@ JUDGED = [  # at a stage of their own, without numbers
     mistake("results-swapped", stage="swapped"),
 ]
 
-KINDS = [
+OTHERS = [
     mistake("/dot-of-vectors", crashes="1D tensors expected, but got"),
     mistake("/mm-of-matrices", crashes="self must be a matrix"),
     mistake("/sqrt-of-a-tensor", crashes=r"sqrt\(\): argument 'input'"),
@@ -564,4 +564,4 @@ KINDS = [
     ),
 ]
 
-STEP_MISTAKES = (*PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKS, *OUTPUT, *JUDGED, *KINDS)
+STEP_MISTAKES = (*PROJECTION, *HEADS, *SCORES, *SOFTMAX, *MASKS, *OUTPUT, *BY_STAGE, *OTHERS)

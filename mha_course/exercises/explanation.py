@@ -101,9 +101,9 @@ def explain_drawn(first: Attempt, wrong: Attempt, fault: Fault) -> Report:
 def explain_pass(exercise: Exercise, dtype: torch.dtype) -> Report:
     """Report a right answer, and on what it was tried."""
     first = exercise.first_cases
-    arguments = [x for case in exercise.cases for x in case.arguments]
-    forms = sorted({x.dim() for x in arguments if isinstance(x, Tensor) and x.dtype == torch.bool})
-    floats = [x for x in arguments if is_float(x)]
+    inputs = [x for case in exercise.cases for x in case.arguments if isinstance(x, Tensor)]
+    forms = sorted({x.dim() for x in inputs if x.dtype == torch.bool})
+    floats = [x for x in inputs if is_float(x)]
     results = as_list(right_result(exercise, first[0].arguments))
     learned = floats and not exercise.allows and any(map(is_float, results))
     gradients = ", gradients included," if learned else ""
@@ -116,10 +116,10 @@ def explain_pass(exercise: Exercise, dtype: torch.dtype) -> Report:
     if dtype == torch.float32:
         text += ", all of them in float32"
     elif floats:
-        text += f". On the first {len(first) if len(first) > 1 else ''}".rstrip()
-        text += " it also agrees in float32"
-    report = Report(exercise.name, "correct", exercise.done, because=f"{text}.")
-    return replace(report, arguments=first[0].arguments)
+        named = f"first {len(first)}" if len(first) > 1 else "first"
+        text += f". On the {named} it also agrees in float32"
+    arguments = first[0].arguments
+    return Report(exercise.name, "correct", exercise.done, because=f"{text}.", arguments=arguments)
 
 
 def _explain_unknown(report: Report, call: Call, fault: Fault) -> Report:
