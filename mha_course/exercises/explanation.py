@@ -51,7 +51,7 @@ def explain_first(wrong: Attempt, fault: Fault) -> Report:
     report = Report(exercise.name, fault.status, fault.message, fault.stage, fault.mistake)
     if not fault.stage.compares_numbers:
         return _named_by_stage(report, fault.stage, diagnosis[0] if diagnosis else None)
-    if fault.status == "wrong":
+    if fault.stage in (Stage.VALUES, Stage.FINITE):
         report = replace(report, result=wrong.outcomes[-1].result, target=wrong.target)
     # A bool mask has no digits to lose: where it is wrong, so are the numbers behind it.
     rounds = not isinstance(wrong.target, Tensor) or wrong.target.dtype != torch.bool

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mha_course.colours import DIFFERS, INK
+from mha_course.exercises.compare import is_readable
 from mha_course.exercises.sandbox import as_list
 from mha_course.markup import table
 
@@ -22,8 +23,8 @@ def side_by_side(result: Any, target: Any) -> str:
     It is empty where no matrix of the result has the shape that it should have.
     """
     for mine, right in zip(as_list(result), as_list(target), strict=False):
-        fits = isinstance(mine, Tensor) and isinstance(right, Tensor) and mine.shape == right.shape
-        if fits and mine.dim() >= 2 and mine.layout == torch.strided:
+        readable = all(isinstance(x, Tensor) and is_readable(x) for x in (mine, right))
+        if readable and mine.shape == right.shape and mine.dim() >= 2:
             yours = _matrices(mine)
             wanted = _matrices(right)
             wrong = ~torch.isclose(yours, wanted, atol=1e-5, equal_nan=True)
@@ -40,7 +41,7 @@ def side_by_side(result: Any, target: Any) -> str:
 
 def _matrices(x: Tensor) -> Tensor:
     """Return the matrices of the last two axes, one after the other."""
-    return x.detach().double().cpu().reshape(-1, *x.shape[-2:])
+    return x.detach().to_dense().double().reshape(-1, *x.shape[-2:])
 
 
 def _matrix(matrix: Tensor, wrong: Tensor, title: str) -> str:
