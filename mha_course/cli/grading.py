@@ -43,11 +43,11 @@ PIECE = re.compile(
     r"""[a-z-]*:[\w #%(),.-]+(?:;|(?=")))*")?>"""
 )
 NOTHING = "Nothing was handed in."
-NO_EXERCISE = "There is no exercise of the course in what was handed in."
-NOT_JUDGED = "It was not judged: an answer of the same learner ended the program that judges them."
+NO_EXERCISE = "None of the course's exercises was handed in."
+NOT_JUDGED = "It was not judged: another answer of this learner ended the program that judges them."
 UNREAD = "This notebook could not be read: the program that reads it stopped."
-AGREES = "Its numbers agree with those of the reference on inputs that nobody could know before."
-OTHERWISE = "Its numbers are not those of the reference on inputs that nobody could know before."
+AGREES = "Its numbers agree with those of the reference on inputs nobody could know in advance."
+OTHERWISE = "Its numbers are not those of the reference on inputs nobody could know in advance."
 IN_PLACE = " It was judged with the course's own {} in place of yours."
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 FORMULA = re.compile("(^|[;,|])(?= *[=+@＝＋－＠-])")

@@ -35,7 +35,7 @@ OF_COPIES = {
     "notebook", "old", "solution", "submission", "try", "untitled", "version", "v",
 }  # fmt: skip
 NUMBER = re.compile(r"(.+?)[ _-]+(\d\d)(?:[ _-][a-z_]+)?$")  # of a lesson, behind a name
-NO_NOTEBOOK = "This is no notebook (.ipynb), so nothing in it was judged."
+NO_NOTEBOOK = "This is not a notebook (.ipynb), so nothing in it was judged."
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _files(folder: Path, scratch: Path, above: tuple[str, ...] = ()) -> Iterator
         elif path.is_dir() or (_is_zip(path.name) and zips < DEEPEST):
             yield from _inside(each, scratch)
         elif not path.is_file() or path.stat().st_size > LARGEST:
-            yield replace(each, trouble="This is no file of up to 100 MB.")
+            yield replace(each, trouble="This is not a file of up to 100 MB.")
         else:
             yield each
 

@@ -53,10 +53,10 @@ BEST_FIRST = ("correct", "wrong", "error", "unattempted")
 JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}  # keyctl's number
 ENDED = "Its process ended by itself, without a result."
 TOO_LONG = "It was stopped after {} seconds of computing. Does a loop never end?"
-ASLEEP = "It was stopped after {} seconds, in which it did not end."
-LEFT_ASIDE = " An empty stub below your answer was left aside."
-NO_DEFINITION = " No cell of code in the notebook defines `{}`. Was its cell deleted?"
-AS_TEXT = " `{}` is defined in a cell that is Markdown. Make it a cell of code."
+ASLEEP = "It was stopped after {} seconds, because it did not end."
+LEFT_ASIDE = " An empty stub below your answer was ignored."
+NO_DEFINITION = " No code cell in the notebook defines `{}`. Was its cell deleted?"
+AS_TEXT = " `{}` is defined in a Markdown cell. Make it a code cell."
 
 Verdict = dict[str, Any]
 
@@ -339,7 +339,7 @@ def main() -> None:
             tell(notebook=number, exercises=[x.exercise for x in notebooks[number].answers])
         except Exception as error:  # whatever it is, it is no notebook
             known = type(error) is ValueError and str(error).startswith("There is")
-            text = f"This is no notebook that can be read ({type(error).__name__})."
+            text = f"This notebook cannot be read ({type(error).__name__})."
             tell(notebook=number, trouble=str(error) if known else text)
     for number, notebook in notebooks.items():
         for verdict in judge_all(notebook, request):

@@ -93,7 +93,7 @@ def position_baseline(weights: Tensor, texts: Sequence[Sentence], relation: str)
             total += related * weights[:, unrelated, :, *pair].mean(1)
             count += related
     if count == 0:
-        rule = f"the words of {relation!r} stand at the same places everywhere"
+        rule = f"the words of {relation!r} are at the same positions everywhere"
         raise ValueError(f"position_baseline: {rule}")
     return total / count
 

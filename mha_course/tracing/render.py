@@ -376,7 +376,7 @@ class Comparison:
         first = next(part for part in self.parts if part.differs)
         what = ", ".join(first.differs)
         stages = count(len(self.differs), "stage")
-        return f"The traces part in {stages}, first at {first.stage}: {what}."
+        return f"The traces differ in {stages}, first at {first.stage}: {what}."
 
     def _repr_html_(self) -> str:
         shown = len(self.traces) + 1 + (len(self.traces) == 2)  # more would not fit a page

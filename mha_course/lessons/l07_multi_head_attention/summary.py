@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "data" / "summary.html"
 def show_my_attention() -> None:
     """Say where all that was solved is kept, and show that file, where there is one."""
     file = Path(f"{MODULE}.py")
-    sentence = f"What passes check is kept in {file.name}, beside the notebooks: one module."
+    sentence = f"Answers that pass check are in {file.name}, next to the notebooks."
     page = f"<p>{sentence}</p>"
     if file.exists():
         code = escape(file.read_text(encoding="utf-8"))

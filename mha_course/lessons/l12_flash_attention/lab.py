@@ -39,7 +39,7 @@ class TilingLab(Lab):
 
     _esm = esm("lab.js", folder=HERE)
     _css = f"{Lab._css}\n{(HERE / 'lab.css').read_text(encoding='utf-8')}"
-    question = "What must be remembered of a tile before it is thrown away?"
+    question = "What must you keep of a tile before you throw it away?"
 
     def __init__(self, scores: Any, tokens: Sequence[str]) -> None:
         self._scores, self._tokens = scores_and_tokens("TilingLab", scores, tokens)

@@ -80,7 +80,7 @@ class Checkpoint:
     def tokenizer(self) -> Tokenizer:
         """What cuts text into tokens."""
         path = self.folder / "tokenizer.json"
-        rule = "the tokenizer must lie beside the model"
+        rule = "the tokenizer must be next to the model"
         got = f"none in {self.folder.name}"
         expected = "a file tokenizer.json"
         require(path.is_file(), "open_checkpoint", rule, expected=expected, got=got)

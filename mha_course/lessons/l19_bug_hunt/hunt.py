@@ -362,7 +362,7 @@ def cost(suspect: Case) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
     return (
         "What it costs a small language model, in nats per word on held-out sentences: the mean of "
         "three runs, and their range. Word by word means padded in front, with a cache. The right "
-        "parameters are those that the right one learned.",
+        "parameters are those that the right module learned.",
         ("", "read at once", "word by word", "right parameters"),
         [(name, *map(_loss, record[1:])) for name, record in records.items()],
     )

@@ -40,7 +40,7 @@ class MaskLab(Lab):
     ``mask`` is what is painted.
     """
 
-    question = "Who may attend to whom, and what does a row do that sees nothing?"
+    question = "Who may attend to whom, and what happens to a row that sees nothing?"
     hint = (
         "Paint by clicking and dragging. By keyboard: arrow keys walk, space paints, shift + "
         "arrow paints on."

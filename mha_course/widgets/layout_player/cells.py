@@ -63,7 +63,7 @@ def chains(trace: Trace) -> list[list[Tensor]]:
 def choose(trace: Trace) -> list[Tensor]:
     """Return the first chain with a reshape, or the first of all, if it can be drawn."""
     every = chains(trace)
-    rule = "the trace must hold a step that lays a tensor out anew"
+    rule = "the trace must have a step that changes the layout of a tensor"
     expected = "view, reshape, transpose, permute …"
     got = ", ".join(dict.fromkeys(step.op for step in trace.steps)) or "no step"
     require(bool(every), "LayoutPlayer", rule, expected=expected, got=got)
