@@ -129,9 +129,9 @@ def _judge(
 def rows_of(
     lines: Iterable[Mapping[str, Any]], number: int, salt: str, trouble: str
 ) -> list[tuple[str, ...]]:
-    """Return what was found of each answer in a notebook, of lines that may be forged.
+    """Return a row for each answer in a notebook, from lines that may be forged.
 
-    What is told first says which answers there are: then no answer has run yet.
+    The first lines say which answers there are, before any answer has run.
     """
     mine = [line for line in lines if line.get("notebook") == number]
     if not mine:
@@ -318,7 +318,7 @@ def _write(
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Write a table of which no spreadsheet runs a cell, whatever separates its cells."""
+    """Write a table in which no spreadsheet runs a cell, whatever separates its cells."""
     file = io.StringIO()
     cells = [
         [FORMULA.sub(r"\1'", CONTROL.sub(" ", str(cell))) for cell in row]
@@ -360,7 +360,7 @@ def wide_table(
 
 
 def main(argv: Sequence[str]) -> int:
-    """Grade a class and say what was found; return the exit status."""
+    """Grade a class and print the result; return the exit status."""
     about = "Judge the notebooks of a class, each learner in a sandbox; write tables and pages."
     parser = argparse.ArgumentParser(prog="python3 -m mha_course grade", description=about)
     text = "has NAME.ipynb, or NAME/*.ipynb, for each learner"

@@ -1,4 +1,4 @@
-"""Whose notebook is it? What lies in the folder of a class, in zips too, by learner."""
+"""Sort what is in the folder of a class, in zips too, by learner."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NO_NOTEBOOK = "This is not a notebook (.ipynb), so nothing in it was judged."
 
 @dataclass(frozen=True)
 class HandIn:
-    """One file that was handed in: a notebook, or why it is none."""
+    """One file that was handed in: a notebook, or why it is not one."""
 
     parts: tuple[str, ...]  # of its path below the folder, those inside of zips included
     path: Path  # of what was unpacked, if it was in a zip
@@ -59,7 +59,7 @@ class HandIn:
 
 @dataclass
 class Class:
-    """All that was handed in: by learners, and files that are no learner's."""
+    """Everything that was handed in: by learner, and files that belong to no learner."""
 
     hand_ins: list[HandIn]
     strays: list[HandIn] = field(default_factory=list)
@@ -234,9 +234,9 @@ def _are_several(files: Sequence[HandIn], depth: int) -> bool:
 
 
 def read_roster(roster: Path) -> dict[str, str]:
-    """Return the names of a class, by their numbers and by all that their files may be called.
+    """Return the names of a class, by their numbers and by every name their files may have.
 
-    Raises: ShapeError where it is no table with a column of names.
+    Raises: ShapeError if it is not a table with a column of names.
     """
     try:
         with roster.open(encoding="utf-8-sig", newline="") as file:

@@ -1,8 +1,8 @@
 """Judge all answers of one learner: the program that runs in a sandbox, and knows nobody else's.
 
 It reads a line of JSON and the notebooks from its input, and writes lines of JSON. This process
-runs none of the learner's code: each answer runs in a fork. Whoever reads the lines trusts no pass
-before the numbers in it are compared.
+runs none of the learner's code: each answer runs in a fork. The reader of these lines trusts no
+pass before it has compared its numbers.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Verdict = dict[str, Any]
 
 
 class Request(NamedTuple):
-    """What is asked for: seconds are those of computing, patience goes by the clock."""
+    """A request: seconds count computing time, and patience goes by the clock."""
 
     salt: str
     seconds: int
@@ -116,7 +116,7 @@ class Notebook:
         return ways
 
     def where(self, name: str) -> str:
-        """Say why a name is missing that no cell of code defines; nothing where one does."""
+        """Say why a name is missing if no code cell defines it; empty if one does."""
         if any(name in statement.changes for statement in self.statements):
             return ""
         defines = re.compile(rf"^\s*(?:def|class) {re.escape(name)}\b", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Set up the course, open it, test it, bring a lesson back. Only the standard library is needed."""
+"""Set up the course, open it, test it, restore a lesson. Only the standard library is needed."""
 
 from __future__ import annotations
 
@@ -378,7 +378,7 @@ def copy_lessons() -> Path:
 
 
 def reset_lesson(number: str) -> int:
-    """Bring one lesson back and keep the learner's beside it."""
+    """Restore one lesson and keep the learner's copy."""
     lessons = {path.name[:2]: path for path in sorted(LESSONS.glob("*.ipynb"))}
     lesson = lessons.get(number.zfill(2))
     if lesson is None:
@@ -398,7 +398,7 @@ def reset_lesson(number: str) -> int:
 
 
 def repository() -> str:
-    """Return where the course lies, as pyproject.toml says."""
+    """Return the course's address, from pyproject.toml."""
     project = tomllib.loads((COURSE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return str(project["urls"]["Repository"])
 
@@ -410,7 +410,7 @@ def pages(repository: str) -> str:
 
 
 def set_address(name: str) -> None:
-    """Put the address of a repository, OWNER/NAME on GitHub, in place of the one that is there."""
+    """Replace the repository's address by that of OWNER/NAME on GitHub."""
     if not re.fullmatch(r"[\w-]+/[\w.-]+", name):
         raise SetupError(f"this is not a repository. expected OWNER/NAME, got {name}")
     before = repository()

@@ -1,4 +1,4 @@
-"""Say what is wrong with an answer: name the mistake, or else tell as much as is certain."""
+"""Say what is wrong with an answer: name the mistake, or say as much as is certain."""
 
 from __future__ import annotations
 

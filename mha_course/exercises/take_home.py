@@ -1,4 +1,4 @@
-"""Keep each answer that passes in ``my_attention.py``, beside the notebook: a module to take home.
+"""Keep each answer that passes in ``my_attention.py``, next to the notebook: a module to keep.
 
 An answer is copied with what it names: imports, numbers, and functions of the same notebook. Each
 exercise has a region of the file, in the order of the lessons. All other text in it stays.

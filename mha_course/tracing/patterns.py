@@ -79,7 +79,7 @@ def named_tensors(bound: dict[str, Any]) -> Tensors:
 
 
 def is_ids(x: torch.Tensor) -> bool:
-    """Return whether a tensor may have numbers of words."""
+    """Return whether a tensor may hold word ids."""
     return not x.is_floating_point() and x.dtype != torch.bool
 
 

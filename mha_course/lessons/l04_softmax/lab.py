@@ -113,7 +113,7 @@ class SoftmaxLab(Lab):
         return panels, self._sentence(word, weights, over_queries) + self._softmax.caption
 
     def picture(self) -> Figure:
-        """Draw the same panels without a browser, with the sums beside and below the matrix."""
+        """Draw the same panels without a browser, with the sums next to and below the matrix."""
         figure = super().picture()
         if self._panels:
             matrix = self._panels[2]

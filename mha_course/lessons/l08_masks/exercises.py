@@ -30,7 +30,7 @@ from mha_course.mistakes import ROWS
 
 
 def in_two_axes(answer: Callable[..., Any], mask: Tensor, *rest: Any) -> Any:
-    """Return what is made of a mask (B, 1, T, S) as (B*T, S), and of a mask (T, S) as it is."""
+    """Return the result for a mask (B, 1, T, S) as (B*T, S), and for a mask (T, S) as it is."""
     result = answer(mask, *rest)
     if mask.dim() == 2 or not isinstance(result, Tensor):
         return result

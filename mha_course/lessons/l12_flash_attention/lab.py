@@ -54,15 +54,13 @@ class TilingLab(Lab):
         )
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
-        """Stay at the last tile where there are no more, and begin again where the tiles are
-        others.
-        """
+        """Stay at the last tile if there are no more, and begin again if the tiles change."""
         anew = "tile" not in moved and {"size", "causal"} & moved.keys()
         last = len(self._tiles(values["size"], values["causal"]))
         return {**values, "tile": 1 if anew else min(values["tile"], last)}
 
     def draw(self, tile: int, size: int, causal: bool) -> tuple[Panels, str]:
-        """Draw the tile that is held, where it lies, and the running numbers of all rows."""
+        """Draw the tile that is held, where it is, and the running numbers of all rows."""
         tiles = self._tiles(size, causal)
         rows, columns = tiles[tile - 1]
         hidden = torch.ones_like(self._scores).triu(1).bool() & causal  # (T, S)

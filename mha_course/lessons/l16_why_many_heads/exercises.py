@@ -72,7 +72,7 @@ ALL = "all tokens alike"
 
 
 class Head(NamedTuple):
-    """What one head of a learner's does for the query token."""
+    """What one of a learner's heads does for the query token."""
 
     sees: str  # one of PLACES, or ALL, or nothing
     weights: list[float]  # at each of PLACES

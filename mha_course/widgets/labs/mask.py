@@ -94,7 +94,7 @@ class MaskLab(Lab):
         return values
 
     def without_kernel(self) -> dict[str, Any] | None:
-        """Return the script that answers in a page, and what it computes with."""
+        """Return the script that answers in a page, and its data."""
         script = answer_script("mask_answer.js", folder=HERE)
         data = {
             "scores": self._scores.tolist(),
