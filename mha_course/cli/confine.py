@@ -55,7 +55,7 @@ CONTAINER = (
 
 
 def bubblewrap() -> list[str]:
-    """Return the prefix of a command that may read Python and the course, and reach nothing else."""
+    """Return the prefix of a command that can read Python and the course, and nothing else."""
     nothing_shared = ["--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
     ends = ["--die-with-parent", "--new-session", "--clearenv", "--setenv", "HOME", "/tmp"]
     # /tmp comes before what is bound, which may lie below it
