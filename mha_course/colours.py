@@ -30,7 +30,7 @@ STREAMS = {"q": "#4b2e83", "k": "#00828a", "v": "#d6458f"}  # told apart in grey
 
 
 class HeadColour(NamedTuple):
-    """The two colours of a head: no single one is dark enough and told apart by all."""
+    """The two colours of a head: no single colour is dark enough and distinct for all readers."""
 
     ink: str  # lines, and what white words stand on
     fill: str  # areas and marks, told apart with every kind of colour vision

@@ -201,7 +201,7 @@ def test_errors_say_what_and_how(message):
 def test_only_very_low_numbers_are_taken_for_hidden(scores, meant):
     expected = "expected 0 = may attend, -inf = hidden"
     message = (
-        f"to_attend: an additive mask must hold 0 and -inf alone. {expected}, got {scores[0]:g} too"
+        f"to_attend: an additive mask must hold only 0 and -inf. {expected}, got {scores[0]:g} too"
     )
     message += ", fix: mask.masked_fill(mask < -1e4, -math.inf)" if meant else ""
     refused(lambda: masks.to_attend(torch.tensor([0.0, -torch.inf, *scores]), "additive"), message)

@@ -42,11 +42,11 @@ PIECE = re.compile(
     r"""(?: style="(?:(?:border|background|color|font|margin|padding|text)"""
     r"""[a-z-]*:[\w #%(),.-]+(?:;|(?=")))*")?>"""
 )
-NO_EXERCISE = "There is no exercise of the course in what was handed in."
-NOT_JUDGED = "It was not judged: an answer of the same learner ended the program that judges them."
+NO_EXERCISE = "None of the course's exercises was handed in."
+NOT_JUDGED = "It was not judged: another answer of this learner ended the program that judges them."
 UNREAD = "This notebook could not be read: the program that reads it stopped."
-AGREES = "Its numbers agree with those of the reference on inputs that nobody could know before."
-OTHERWISE = "Its numbers are not those of the reference on inputs that nobody could know before."
+AGREES = "Its numbers agree with those of the reference on inputs nobody could know in advance."
+OTHERWISE = "Its numbers are not those of the reference on inputs nobody could know in advance."
 IN_PLACE = " It was judged with the course's own {} in place of yours."
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 FORMULA = re.compile("(^|[;,|])(?= *[=+@＝＋－＠-])")
@@ -125,9 +125,9 @@ def _judge(
 def rows_of(
     lines: Iterable[Mapping[str, Any]], number: int, salt: str, trouble: str
 ) -> list[tuple[str, ...]]:
-    """Return what was found of each answer in a notebook, of lines that may be forged.
+    """Return a row for each answer in a notebook, from lines that may be forged.
 
-    What is told first says which answers there are: then no answer has run yet.
+    The first lines say which answers there are, before any answer has run.
     """
     mine = [line for line in lines if line.get("notebook") == number]
     if not mine:
@@ -307,7 +307,7 @@ def _write(
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Write a table of which no spreadsheet runs a cell, whatever separates its cells."""
+    """Write a table in which no spreadsheet runs a cell, whatever separates its cells."""
     file = io.StringIO()
     cells = [
         [FORMULA.sub(r"\1'", CONTROL.sub(" ", str(cell))) for cell in row]
@@ -349,7 +349,7 @@ def wide_table(
 
 
 def main(argv: Sequence[str]) -> int:
-    """Grade a class and say what was found; return the exit status."""
+    """Grade a class and print the result; return the exit status."""
     about = "Judge the notebooks of a class, each learner in a sandbox; write tables and pages."
     parser = argparse.ArgumentParser(prog="python3 -m mha_course grade", description=about)
     text = "has NAME.ipynb, or NAME/*.ipynb, for each learner"

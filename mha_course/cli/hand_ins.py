@@ -1,4 +1,4 @@
-"""Whose notebook is it? What lies in the folder of a class, in zips too, by learner."""
+"""Sort what is in the folder of a class, in zips too, by learner."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ OF_COPIES = {
     "notebook", "old", "solution", "submission", "try", "untitled", "version", "v",
 }  # fmt: skip
 NUMBER = re.compile(r"(.+?)[ _-]+(\d\d)(?:[ _-][a-z_]+)?$")  # of a lesson, behind a name
-NO_NOTEBOOK = "This is no notebook (.ipynb), so nothing in it was judged."
+NO_NOTEBOOK = "This is not a notebook (.ipynb), so nothing in it was judged."
 
 
 @dataclass(frozen=True)
 class HandIn:
-    """One file that was handed in: a notebook, or why it is none."""
+    """One file that was handed in: a notebook, or why it is not one."""
 
     parts: tuple[str, ...]  # of its path below the folder, those inside of zips included
     path: Path  # of what was unpacked, if it was in a zip
@@ -57,7 +57,7 @@ class HandIn:
 
 @dataclass
 class Class:
-    """All that was handed in: by learners, and files that are no learner's."""
+    """Everything that was handed in: by learner, and files that belong to no learner."""
 
     hand_ins: list[HandIn]
     strays: list[HandIn] = field(default_factory=list)
@@ -95,7 +95,7 @@ def _files(folder: Path, scratch: Path, above: tuple[str, ...] = ()) -> Iterator
         elif path.is_dir() or (_is_zip(path.name) and zips < DEEPEST):
             yield from _inside(each, scratch)
         elif not path.is_file() or path.stat().st_size > LARGEST:
-            yield replace(each, trouble="This is no file of up to 100 MB.")
+            yield replace(each, trouble="This is not a file of up to 100 MB.")
         else:
             yield each
 

@@ -70,7 +70,7 @@ class _Renderer(mistune.HTMLRenderer):
     """HTML in which code is highlighted and links between lessons lead to their pages."""
 
     def block_code(self, code: str, info: str | None = None) -> str:
-        """Highlight what is Python, or says nothing else."""
+        """Highlight code that is Python, or names no other language."""
         return python(code) if info in (None, "python") else f"<pre>{html.escape(code)}</pre>"
 
     def block_html(self, html: str) -> str:
@@ -214,7 +214,7 @@ def page(
     script: str = "",
     head: str = "",
 ) -> str:
-    """Join a body, the style sheets beside this file, and what draws its widgets, to one page."""
+    """Join a body, the style sheets next to this file and its widgets' scripts into one page."""
     named = {view["name"]: view for view in views}.values()
     style = [(HERE / sheet).read_text(encoding="utf-8") for sheet in sheets]
     style += [styles(), *(view["css"] for view in named)]

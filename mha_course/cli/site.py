@@ -1,8 +1,8 @@
 """The reading site: an index, and each lesson as one page that needs no network and no Python.
 
 Lessons are executed for it as for decks, and the same renderer writes both. Widgets answer in the
-page, questions unfold their answers, exercises their hints. What stands under "Deeper" is folded.
-Without JavaScript all of it can be read: pictures stand in the places of widgets.
+page, questions unfold their answers, exercises their hints. Sections under "Deeper" are folded.
+Without JavaScript you can still read all of it: pictures replace widgets.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _preview() -> bytes:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Build the site and say where it lies; return the exit status."""
+    """Build the site and say where it is; return the exit status."""
 
     def run(chosen: Namespace) -> str:
         build(chosen.numbers, chosen.out, chosen.address.rstrip("/") + "/", saved=chosen.saved)

@@ -1,8 +1,8 @@
 """How mistakes in the steps of attention are made, whatever the exercise; words are in mistakes.py.
 
-Each is the right answer with one step replaced. Where two come out alike, the one that stands first
-here is named. Mistakes in a whole function, or in a step that one lesson alone has, are registered
-in that lesson.
+Each is the right answer with one step replaced. Where two give the same result, the first one here
+is named. Mistakes in a whole function, or in a step that only one lesson has, are registered in
+that lesson.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def _passed(exercise: Exercise, answer: Any, dtype: torch.dtype) -> tuple[Report
 
 
 def _options_left_out(exercise: Exercise, answer: Any) -> list[str]:
-    """Return the options of an answer that no call passes: those which the reference lacks."""
+    """Return an answer's options that the reference lacks, so that no call passes them."""
     pairs = [(answer, exercise.reference)]
     if isinstance(answer, type):
         methods = ("__init__", "forward")
@@ -202,7 +202,7 @@ def _options_left_out(exercise: Exercise, answer: Any) -> list[str]:
 
 
 def _what_was_tried(exercise: Exercise, dtype: torch.dtype) -> str:
-    """Say on what an answer was judged."""
+    """Say what an answer was tried on."""
     arguments = [x for case in exercise.cases for x in case.arguments]
     forms = sorted({x.dim() for x in arguments if isinstance(x, Tensor) and x.dtype == torch.bool})
     floats = any(map(is_float, arguments))

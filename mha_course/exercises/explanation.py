@@ -1,4 +1,4 @@
-"""Say what is wrong with an answer: name the mistake, or else tell as much as is certain."""
+"""Say what is wrong with an answer: name the mistake, or say as much as is certain."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def _only_in_float32(fault: Fault) -> str:
     """Say what it means that an answer agreed in float64."""
     if fault.status == "error":
         return (
-            "Your answer runs in float64 but stops in float32. Is a dtype written into it, instead "
-            "of being taken from the input?"
+            "Your answer runs in float64 but stops in float32. Does it name a dtype, instead of "
+            "taking it from the input?"
         )
     return (
         "Your answer agrees in float64 but not in float32: digits are lost where large numbers "
@@ -161,7 +161,7 @@ def _first_wrong_step(exercise: Exercise, answer: Any) -> tuple[str, str]:
             "With one token, and with queries of 0, it is right: check the scores, their scale and "
             "the softmax."
         )
-    return "mask", "Without a mask all is right: check how the mask is applied."
+    return "mask", "Without a mask everything is right: check how you apply the mask."
 
 
 def _is_wrong(exercise: Exercise, answer: Any, arguments: Sequence[Any]) -> bool:

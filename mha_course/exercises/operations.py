@@ -1,4 +1,4 @@
-"""Record the operations on tensors that an answer is made of."""
+"""Record an answer's operations on tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mha_course.torch_internals import DispatchMode, OpOverload, tree_leaves
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[Operation]]:
-    """Keep every operation on tensors, and what is handed to NumPy or to Python's lists."""
+    """Keep every operation on tensors, and what goes to NumPy or to Python's lists."""
     operations: list[Operation] = []
     with _Operations(operations), _Exits(operations):
         yield operations

@@ -1,4 +1,4 @@
-"""What is done across lessons, kept in a file beside the notebooks; all else works without it."""
+"""Progress across lessons, in a file next to the notebooks; all else works without it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _session = _Session()
 
 
 class Entry(NamedTuple):
-    """What is kept of one exercise: the best status so far, and how many answers were judged."""
+    """The record of one exercise: the best status so far, and how many answers were judged."""
 
     status: str
     attempts: int
@@ -148,7 +148,7 @@ def remember(name: str, status: str) -> None:
 def update(change: Callable[[dict[str, Any]], None]) -> None:
     """Change what is kept where that is possible; never raise.
 
-    A broken file is laid aside: people can mend what a program cannot read.
+    A broken file is moved aside: people can repair what a program cannot read.
     """
     if switched_off():
         return
@@ -172,12 +172,12 @@ def update(change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def switched_off() -> bool:
-    """Return whether the environment says that nothing is to be kept."""
+    """Return whether the environment turns progress off."""
     return os.environ.get(SWITCH, "").strip().lower() == "off"
 
 
 def kept() -> dict[str, Any] | None:
-    """Return all that is kept, nothing where there is no file, and None where the file is broken.
+    """Return all entries, none if there is no file, and None if the file is broken.
 
     Raises: OSError.
     """

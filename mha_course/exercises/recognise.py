@@ -135,7 +135,7 @@ def recognise(
         known = [mutant for mutant in fitting if mutant.mistake in chosen]
         if known:
             return Recognition(chosen, _agreement(exercise, answered, known[0]))
-        return Recognition(chosen, "The text of its error is the one that this mistake gives.")
+        return Recognition(chosen, "Its error message is the one this mistake gives.")
     if len({mutant.mistake for mutant in fitting}) > 1:
         every = [answered(at) for at in range(len(exercise.cases))]
         fitting = [m for m in fitting if _reproduces(name, every, m, precision=NEAR)] or fitting

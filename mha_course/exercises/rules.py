@@ -1,7 +1,7 @@
-"""The rules by which an answer is judged on one case, in the order in which they are asked.
+"""The rules by which an answer is judged on one case, in order.
 
 Each is ``rule(call, outcome, target) -> Fault | None``: how the answer was called, what came of it,
-and what the reference makes of the same arguments.
+and what the reference returns for the same arguments.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _fault_of_gradient(call: Call, gradient: Tensor | None, target: Tensor | Non
 
 
 def forbidden_operation(call: Call, _: Outcome, __: Any) -> Fault | None:
-    """Run the answer once more, and look at the operations that it is made of."""
+    """Run the answer once more, and look at its operations."""
     if not call.exercise.rules:
         return None
     with recorded() as operations:
@@ -229,7 +229,7 @@ def attempt(
 
 
 def right_result(exercise: Exercise, arguments: Sequence[Any]) -> Any:
-    """Return what the reference makes of some arguments."""
+    """Return what the reference returns for some arguments."""
     with torch.no_grad():
         return exercise.run(exercise.reference, *arguments)
 

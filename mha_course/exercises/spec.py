@@ -82,7 +82,7 @@ _OF_RESULTS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """What an exercise asks for beside the numbers, such as an operation that is not to be used.
+    """What an exercise asks for besides the numbers, such as not using an operation.
 
     Args:
         row: what an answer did that broke it, and what to do instead.
@@ -111,7 +111,7 @@ Allowed = Literal["no gradient", "nan gradient", "other answers"]
 
 @dataclass(frozen=True)
 class Exercise:
-    """What a learner is to write: the reference, its hints, its inputs, and what else is asked."""
+    """What a learner has to write: the reference, its hints, its inputs, and what else it asks."""
 
     reference: Function  # the function or class to be written, which ``solution`` shows
     # The first three hints, in prose with code between backticks. The third tells the shapes of
@@ -217,7 +217,7 @@ class Mistake:
 
     @property
     def name(self) -> str:
-        """Its public id; empty where it has none."""
+        """Its public id; empty if it has none."""
         return self.row.id
 
     def belongs_to(self, exercise: Exercise) -> bool:
@@ -257,7 +257,7 @@ def mistake(
 
 @dataclass(frozen=True)
 class Lesson:
-    """All that is asked in one lesson, in its order."""
+    """Everything asked in one lesson, in order."""
 
     number: int
     title: str

@@ -1,4 +1,4 @@
-"""Keep each answer that passes in ``my_attention.py``, beside the notebook: a module to take home.
+"""Keep each answer that passes in ``my_attention.py``, next to the notebook: a module to keep.
 
 An answer is copied with what it names: imports, numbers, and functions of the same notebook. Each
 exercise has a region of the file, in the order of the lessons. All other text in it stays.
@@ -136,7 +136,7 @@ def write(name: str, answer: Any, file: Path) -> str:
         aside = next(name for name in names if not name.exists())
         file.replace(aside)
         before = OPENING
-        said += f" The old file was no Python, and is now {aside.name}."
+        said += f" The old file was not valid Python, and is now {aside.name}."
     regions = dict(REGION.findall(before))
     if str(getattr(answer, "__module__", "")).startswith("mha_course."):
         raise NotKeptError("it is the course's own")
@@ -194,7 +194,7 @@ def _definition(value: Any) -> tuple[str, dict[str, Any]]:
                 if re.search("^# (end)?region", text, re.MULTILINE):
                     raise NotKeptError("one of its lines begins with “# region” or “# endregion”")
                 return text.rstrip() + "\n", function.__globals__
-    raise NotKeptError(f"{value.__name__} is no function or class at the top level of a cell")
+    raise NotKeptError(f"{value.__name__} is not a function or class at the top level of a cell")
 
 
 def _without_clashes(texts: dict[str, str], answer: str, others: str) -> str:

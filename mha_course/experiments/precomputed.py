@@ -13,7 +13,7 @@ PATH = Path(__file__).parents[1] / "data" / "figures.json"
 
 
 class Precomputed(NamedTuple):
-    """What was measured, for each number of heads, seed of a training, or name."""
+    """Measurements, by number of heads, seed of a training, or name."""
 
     # R² of 200 runs on the difference of TwoTokens, of seeds that lesson 16 does not use
     difference: dict[int, list[float]]

@@ -187,7 +187,7 @@ FAILING = {
     "wrong": ([QUERIES], "wrong", "softmax-over-queries", "queries"),
     "untouched": ([STUB], "unattempted", "", "still empty"),
     "its cell deleted": ([], "error", "", "Was its cell deleted?"),
-    "its cell Markdown": ([SOFTMAX], "error", "", "a cell that is Markdown"),
+    "its cell Markdown": ([SOFTMAX], "error", "", "a Markdown cell"),
     "raises": (["def softmax(s):\n    return s.no()"], "error", "", "In your line `return s.no()`"),
     "no Python": (["def softmax(s:\n    return s"], "error", "", "SyntaxError"),
     "leaves": (["import sys\n@sys.exit\ndef softmax(s): return s"], "error", "", "SystemExit"),

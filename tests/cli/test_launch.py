@@ -169,7 +169,7 @@ def test_a_second_start_waits_for_the_first(course, light, capsys):
         second = threading.Thread(target=launch.set_up)
         second.start()
         said = ""
-        while "Another start is setting up the course here." not in said:
+        while "Another process is setting up the course here." not in said:
             said += capsys.readouterr().out
         assert light == []
     second.join()

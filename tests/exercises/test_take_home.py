@@ -151,8 +151,8 @@ CLOSURE = (
 @pytest.mark.parametrize(
     ("cell", "reason"),
     [
-        ("made = lambda q, k: q @ k.mT", "no function or class at the top level"),
-        (CLOSURE, "no function or class at the top level"),
+        ("made = lambda q, k: q @ k.mT", "not a function or class at the top level"),
+        (CLOSURE, "not a function or class at the top level"),
         ("from functools import partial\nmade = partial(max, 1)",
          "it uses scaled_scores, which is a partial"),
         ("table = torch.ones(3)\ndef made(q, k):\n    return q @ k.mT * table[0]",
@@ -187,7 +187,7 @@ def test_a_file_that_is_no_python_is_set_aside(notebook, file):
         file.write_bytes(broken)
         said = take_home.write("softmax", softmax, file)
         aside = file.with_name(f"my_attention.broken-{number}.py")
-        assert said.endswith(f"The old file was no Python, and is now {aside.name}.")
+        assert said.endswith(f"The old file was not valid Python, and is now {aside.name}.")
         assert aside.read_bytes() == broken
         assert "softmax" in loaded(file)
 

@@ -70,8 +70,8 @@ def test_token_dependence_sees_what_the_weights_hide(mha):
 @pytest.mark.parametrize(
     ("fn", "message"),
     [
-        (lambda x: F.dropout(x, 0.5), "token_dependence: fn must give the same twice. expected no "
-                                      "randomness, got two outputs that differ, fix: fn.eval(), "
+        (lambda x: F.dropout(x, 0.5), "token_dependence: fn must return the same twice. expected "
+                                      "no randomness, got two outputs that differ, fix: fn.eval(), "
                                       "if it is a module with dropout"),
         (lambda x: x / 0, "token_dependence: the output of fn must be finite. expected finite "
                           "numbers, got NaN or infinity in 336 places"),

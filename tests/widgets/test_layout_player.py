@@ -209,7 +209,7 @@ def test_the_first_chain_with_a_reshape_comes_before_others():
 
 def test_nothing_to_lay_out():
     rule = (
-        "the trace must hold a step that lays a tensor out anew. expected view, reshape, "
+        "the trace must have a step that changes the layout of a tensor. expected view, reshape, "
         "transpose, permute …, got relu"
     )
     refused(lambda: LayoutPlayer(trace(torch.relu, torch.zeros(1, 3, 8))), f"LayoutPlayer: {rule}")

@@ -58,11 +58,11 @@ EXERCISES = [
         "weight is stored as (out, in). Which of its two axes must meet the C numbers of a token?",
         "A matrix product and a sum. `@` pairs the last axis of its left side with the "
         "second-to-last of its right side. See “A Linear, taken apart”.",
-        "x (B, S, C) times a matrix (C, out) gives (B, S, out); the bias (out) is added to every "
+        "x (B, S, C) times a matrix (C, out) gives (B, S, out). The bias (out) is added to every "
         "token.",
         drawn=lambda d: (d("BSC"), d("OC"), d("O")),
         axes="B S out",
-        done="That is what nn.Linear does with every token. Next: if the weight is square, what "
+        done="That's what nn.Linear does with every token. Next: if the weight is square, what "
         "does a forgotten transpose look like?",
         steps=("linear",),
     ),
@@ -100,8 +100,8 @@ EXERCISES = [
         "How many products do you need if the three weights are already stacked in one?",
         "Project as before, then cut the result, not the weights. `chunk` cuts it into equal "
         "parts along one axis. Which one? See “Deeper: three Linears or one”.",
-        "x (B, S, C) times (C, 3C), plus the bias, gives (B, S, 3C). Cut along its last axis, it "
-        "is three tensors (B, S, C), in the order q, k, v.",
+        "x (B, S, C) times (C, 3C), plus the bias, gives (B, S, 3C). Cut that along its last axis "
+        "into three tensors (B, S, C), in the order q, k, v.",
         drawn=lambda d: (d("BSC"), d("XC"), d("X")),
         axes={"q": "B S C", "k": "B S C", "v": "B S C"},
         done="One product now makes q, k and v. Next: what changes if the rows of `w_qkv` are "

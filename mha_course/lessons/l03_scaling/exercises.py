@@ -25,7 +25,7 @@ def score_form(w_q: Tensor, w_k: Tensor, head: int, num_heads: int) -> Tensor:
 EXERCISES = [
     Exercise(
         scaled_scores,
-        "The result has no axis D. Where must D stand in k for the product to sum over it? And how "
+        "The result has no axis D. Where must D be in k for the product to sum over it? And how "
         "does the spread of such a sum grow with D?",
         "One matrix product of the last two axes, which `@` repeats for every sentence and head. "
         "Then divide by a root: the shape of q tells you D. See “How large is a dot product?”.",
@@ -41,17 +41,17 @@ EXERCISES = [
     ),
     Exercise(
         score_form,
-        "A score is (W_Q x_t) · (W_K x_s). Write it without the brackets: what stands between x_t "
-        "and x_s?",
+        "A score is (W_Q x_t) · (W_K x_s). Write it without the brackets: what is between x_t and "
+        "x_s?",
         "Take the D rows of the head out of both weights, as in `one_head_queries`, and multiply "
         "them with each other. See “Deeper: one matrix for each head”.",
-        "The head has D rows, (D, C), in both weights. Those of w_q, transposed to (C, D), times "
+        "The head has D rows of each weight, (D, C). Those of w_q, transposed to (C, D), times "
         "those of w_k give (C, C).",
         allows=("no gradient",),
         drawn=lambda d: (d("CC"), d("CC"), d.head(), d.H),
         axes="C C",
-        done="A head's two weights have become the one matrix with which it compares. Next: look "
-        "at its rank with `torch.linalg.matrix_rank`.",
+        done="You turned a head's two weights into the one matrix it compares with. Next: look at "
+        "its rank with `torch.linalg.matrix_rank`.",
     ),
 ]
 

@@ -87,12 +87,12 @@ EXERCISES = [
         "prevents overflow?",
         "Subtract the largest score of a row, raise e to what is left, and divide by the sum of "
         "the row. `keepdim=True` keeps the axis. See “A softmax that does not overflow”.",
-        "The largest of each row is (B, H, T, 1). The exponentials (B, H, T, S) are divided by "
-        "their sums, (B, H, T, 1).",
+        "The largest of each row is (B, H, T, 1). Divide the exponentials (B, H, T, S) by their "
+        "sums, (B, H, T, 1).",
         special_cases=[
             ("", lambda: (draw(B, H, T, S, seed=1),)),
             (
-                "It was called with scores of 10 000 and more.",
+                "It was called with scores of 10,000 and more.",
                 lambda: (1e4 * draw(B, H, T, S, seed=1),),
             ),
         ],
@@ -141,8 +141,8 @@ EXERCISES = [
     Exercise(
         entropy,
         "What does 0 · log 0 give in floating point, and what should it give here?",
-        "Each weight times its logarithm, summed, with a minus. `torch.special.xlogy` takes 0 · "
-        "log 0 as 0. See “Deeper: entropy, how undecided a row is”.",
+        "Multiply each weight by its logarithm, sum, and change the sign. `torch.special.xlogy` "
+        "takes 0 · log 0 as 0. See “Deeper: entropy, how undecided a row is”.",
         "Number by number from (…, S) to (…, S), then a sum over the last axis: (…).",
         special_cases=[
             ("", lambda: (weights(),)),

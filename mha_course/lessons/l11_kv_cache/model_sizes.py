@@ -1,6 +1,6 @@
 """Sizes of real models, as published, and what their caches take.
 
-Each row says where its sizes stand.
+Each row names its source.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Published(NamedTuple):
     """A decoder: its layers L, heads H, key-value heads G, head width D, parameters, longest text,
     and source.
 
-    Where latent is not 0, so many numbers a token and layer are cached in the place of keys and
-    values. So many of the layers as local_layers says keep no more than a window of tokens.
+    If latent is not 0, that many numbers per token and layer are cached in place of keys and
+    values. As many layers as local_layers says keep no more than a window of tokens.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Published(NamedTuple):
         num_kv_heads: int | None = None,
         bytes_per_value: int = FLOAT16,
     ) -> int:
-        """Bytes of its cache for so many tokens, perhaps with other key-value heads."""
+        """Bytes of its cache for a number of tokens, perhaps with other key-value heads."""
         if self.latent and num_kv_heads is None:
             return self.layers * batch * tokens * self.latent * bytes_per_value
         groups = self.num_kv_heads if num_kv_heads is None else num_kv_heads
@@ -162,7 +162,7 @@ def table(
 
 
 def sources() -> str:
-    """Write where the sizes of each model stand, one paragraph a model."""
+    """Write the source of each model's sizes, one paragraph a model."""
     paragraph = textwrap.TextWrapper(width=88, subsequent_indent="    ", break_on_hyphens=False)
     models = MODELS + WITH_WINDOWS
     return "\n".join(paragraph.fill(f"{model.name}: {model.source}.") for model in models)

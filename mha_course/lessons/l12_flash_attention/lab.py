@@ -39,7 +39,7 @@ class TilingLab(Lab):
 
     _esm = esm("lab.js", folder=HERE)
     _css = f"{Lab._css}\n{(HERE / 'lab.css').read_text(encoding='utf-8')}"
-    question = "What must be remembered of a tile before it is thrown away?"
+    question = "What must you keep of a tile before you throw it away?"
 
     def __init__(self, scores: Any, tokens: Sequence[str]) -> None:
         self._scores, self._tokens = scores_and_tokens("TilingLab", scores, tokens)
@@ -54,15 +54,13 @@ class TilingLab(Lab):
         )
 
     def reconcile(self, values: dict[str, Any], moved: Mapping[str, Any]) -> dict[str, Any]:
-        """Stay at the last tile where there are no more, and begin again where the tiles are
-        others.
-        """
+        """Stay at the last tile if there are no more, and begin again if the tiles change."""
         anew = "tile" not in moved and {"size", "causal"} & moved.keys()
         last = len(self._tiles(values["size"], values["causal"]))
         return {**values, "tile": 1 if anew else min(values["tile"], last)}
 
     def draw(self, tile: int, size: int, causal: bool) -> tuple[Panels, str]:
-        """Draw the tile that is held, where it lies, and the running numbers of all rows."""
+        """Draw the tile that is held, where it is, and the running numbers of all rows."""
         tiles = self._tiles(size, causal)
         rows, columns = tiles[tile - 1]
         hidden = torch.ones_like(self._scores).triu(1).bool() & causal  # (T, S)

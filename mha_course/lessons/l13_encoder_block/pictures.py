@@ -27,7 +27,7 @@ NORMS = {True: (170, 595), False: (475, 885)}  # x: pre-norm's on the branches, 
 
 
 def block_wirings() -> Figure:
-    """Draw both wirings: what stands on the thick line, the stream, all must pass."""
+    """Draw both wirings: everything must pass what is on the thick line, the stream."""
     figure = plots.new_figure(WIDTH / 92, 360 / 92)
     ax = _canvas(figure, 360)
     _draw_block(ax, 145, pre_norm=True)

@@ -19,7 +19,7 @@ def difference(num_heads: int, seeds: Sequence[int] = SEEDS) -> list[float]:
 
 
 def thin(num_heads: int, *, runs: int = 3, steps: int = 1000) -> dict[str, list[float]]:
-    """Train runs to look up one of 16 keys, with all, q and k, or v alone thin; return their R²."""
+    """Train runs to look up one of 16 keys, with all, q and k, or only v thin; return their R²."""
     task = AssociativeRecall()
     wide: dict[str, dict[str, Any]] = {
         "q, k and v": {},

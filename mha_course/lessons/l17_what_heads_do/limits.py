@@ -19,7 +19,7 @@ from mha_course.models import MaskedWordModel
 
 @torch.no_grad()
 def after_attention(model: MaskedWordModel, texts: Sequence[Sentence], layer: int) -> Tensor:
-    """Return what the hidden word of each sentence is after the attention of a layer, (N, C)."""
+    """Return the hidden word's vector in each sentence after the attention of a layer, (N, C)."""
     ids, mask = encode([text.words for text in texts], device=model.device)
     x = model.embed(ids)
     for block in model.blocks[:layer]:

@@ -1,4 +1,4 @@
-"""Weights, tokens and masks in one form, whatever they came as, and what the browser gets of them.
+"""Weights, tokens and masks in one form, whatever form they came in, and what the browser gets.
 
 Axes: L layers, B sentences, H heads, T query tokens, S key tokens. A map is one matrix (T, S);
 every layer of every sentence is a row of M maps: its heads and, if there are several, their

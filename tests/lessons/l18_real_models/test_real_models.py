@@ -144,7 +144,7 @@ def test_a_folder_of_ones_own_is_opened_without_a_network(tmp_path, monkeypatch,
         assert capsys.readouterr() == ("cats, from your folder.\n", "")  # no bar, no warning
     (folder / "tokenizer.json").unlink()
     message = (
-        "open_checkpoint: the tokenizer must lie beside the model. expected a file "
+        "open_checkpoint: the tokenizer must be next to the model. expected a file "
         "tokenizer.json, got none in cats"
     )
     refused(lambda: real_models.open_checkpoint(folder).encode("The"), message)
