@@ -45,7 +45,8 @@ _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+ content="default-src 'none'; img-src data: 'self' file:; style-src 'unsafe-inline';
+ script-src 'unsafe-inline' 'self' file:">
 {head}<style>{style}</style></head><body>
 {body}
 <script>{script}</script></body></html>
