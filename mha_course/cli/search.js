@@ -6,9 +6,10 @@ const MOST = 12; // sections that are listed
 const BEFORE = 50; // letters of a section's text before the first word that was found
 const LENGTH = 150;
 
+const count = (text, word) => text.toLowerCase().split(word).length - 1;
+
 /** Return the sections with all of these words, those with most of them in the heading first. */
 function find(words) {
-  const count = (text, word) => text.toLowerCase().split(word).length - 1;
   const ranked = window.sections.map((section) => {
     const { lesson, heading, text } = section;
     const ranks = words.map(
@@ -19,16 +20,16 @@ function find(words) {
   return ranked.filter(({ least }) => least).sort((a, b) => b.rank - a.rank);
 }
 
-/** Return the part of a text around the first of these words, with the word marked. */
+/** Return the part of a text around the rarest of these words, with the word marked. */
 function excerpt(text, words) {
   const small = text.toLowerCase();
-  const found = words.map((word) => [small.indexOf(word), word]).filter(([at]) => at >= 0);
-  if (!found.length) return [text.slice(0, LENGTH)];
-  const [at, { length }] = found.sort(([a], [b]) => a - b)[0];
-  const mark = document.createElement("mark");
-  mark.textContent = text.slice(at, at + length);
+  const [word] = words.filter((each) => small.includes(each)).sort((a, b) => count(small, a) - count(small, b));
+  if (!word) return [text.slice(0, LENGTH)];
+  const at = small.indexOf(word);
   const start = at < BEFORE ? 0 : text.indexOf(" ", at - BEFORE) + 1;
-  return [text.slice(start, at), mark, text.slice(at + length, start + LENGTH)];
+  const mark = document.createElement("mark");
+  mark.textContent = text.slice(at, at + word.length);
+  return [text.slice(start, at), mark, text.slice(at + word.length, start + LENGTH)];
 }
 
 function row({ address, lesson, heading, text }, words) {

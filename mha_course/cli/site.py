@@ -48,7 +48,7 @@ def top(pages: Sequence[Page]) -> str:
         f'<a href="{launch.repository()}">Get the course</a>',
     ]
     rows = "".join(f"<li>{link}</li>" for link in links)
-    field = '<input type="search" hidden placeholder="Search" aria-label="Search all lessons">'
+    field = '<input type="search" hidden placeholder="Search all lessons" aria-label="Search">'
     buttons = (
         '<button type="button" class="present" hidden title="Show slides (P)">Present</button>'
         '<button type="button" class="theme" hidden aria-label="Light or dark">◐</button>'
@@ -57,7 +57,7 @@ def top(pages: Sequence[Page]) -> str:
     return (
         '<a class="skip" href="#text">Skip to the text</a>'
         f'<header class="masthead"><a href="index.html">{NAME}</a>'
-        '<details class="lessons"><summary>Lessons<span hidden> and search</span></summary>'
+        '<details class="lessons"><summary title="Search (/)">Lessons<span hidden> and search</span></summary>'
         f'<div>{field}<output></output><ul class="results"></ul><ul class="all">{rows}</ul></div>'
         "</details>"
         f'{buttons}</header><noscript><p class="still">{still}</p></noscript>'
