@@ -1,94 +1,69 @@
-// Search over all lessons, in the menu of lessons. The text lies in a script beside the pages, and is loaded once the
-// menu opens.
+// Search over all lessons, in their menu. The text is in a script beside the pages, loaded when the menu first opens.
 
-const SOURCE = "search-text.js";
+const SOURCE = "search-text.js"; // it sets window.sections, see search.py
 const MOST = 12; // sections that are listed
-const BEFORE = 50; // letters of a section's text before the first word that was found
+const BEFORE = 50; // letters shown in front of the word that was found
 const LENGTH = 150;
 
-const count = (text, word) => text.toLowerCase().split(word).length - 1;
+const contains = (text, words) => words.every((word) => text.toLowerCase().includes(word));
 
-/** Return the sections with all of these words, those with most of them in the heading first. */
+/** Return the sections that contain all of these words, first those whose heading does. */
 function find(words) {
-  const ranked = window.sections.map((section) => {
-    const { lesson, heading, text } = section;
-    const ranks = words.map(
-      (word) => 20 * count(heading, word) + 10 * count(lesson, word) + Math.min(count(text, word), 9),
-    );
-    return { section, least: Math.min(...ranks), rank: ranks.reduce((all, each) => all + each) };
-  });
-  return ranked.filter(({ least }) => least).sort((a, b) => b.rank - a.rank);
+  const all = ({ lesson, heading, text }) => `${lesson} ${heading} ${text}`;
+  const found = window.sections.filter((section) => contains(all(section), words));
+  const named = found.filter(({ lesson, heading }) => contains(`${lesson} ${heading}`, words));
+  return [...new Set([...named, ...found])];
 }
 
-/** Return the part of a text around the rarest of these words, with the word marked. */
-function excerpt(text, words) {
-  const small = text.toLowerCase();
-  const [word] = words.filter((each) => small.includes(each)).sort((a, b) => count(small, a) - count(small, b));
-  if (!word) return [text.slice(0, LENGTH)];
-  const at = small.indexOf(word);
-  const start = at < BEFORE ? 0 : text.indexOf(" ", at - BEFORE) + 1;
-  const mark = document.createElement("mark");
-  mark.textContent = text.slice(at, at + word.length);
-  return [text.slice(start, at), mark, text.slice(at + word.length, start + LENGTH)];
-}
-
+/** Write one section as a link, with the text around the longest of the words. */
 function row({ address, lesson, heading, text }, words) {
-  const link = Object.assign(document.createElement("a"), { href: address });
-  const [place, part] = [document.createElement("b"), document.createElement("small")];
-  place.textContent = lesson === heading ? lesson : `${lesson} › ${heading}`;
-  part.append(...excerpt(text, words));
-  link.append(place, part);
+  const word = words.toSorted((a, b) => b.length - a.length).find((each) => contains(text, [each]));
+  const at = word ? text.toLowerCase().indexOf(word) : 0;
+  const end = at + (word?.length ?? 0);
+  const start = at < BEFORE ? 0 : text.indexOf(" ", at - BEFORE) + 1;
   const item = document.createElement("li");
-  item.append(link);
+  item.innerHTML = "<a><b></b><small><span></span><mark></mark><span></span></small></a>";
+  item.firstChild.href = address;
+  const texts = [text.slice(start, at), text.slice(at, end), text.slice(end, start + LENGTH)];
+  const title = lesson === heading ? lesson : `${lesson} › ${heading}`;
+  const places = item.querySelectorAll("b, span, mark");
+  [title, ...texts].forEach((words, i) => (places[i].textContent = words));
   return item;
 }
 
-/** Let the menu find what is typed into its field; / opens it from anywhere, Escape closes it. */
+/** Let the menu find what is typed into its field. The key / opens it, Escape closes it. */
 export function prepareSearch(menu) {
-  const field = menu.querySelector("input");
-  const [status, results, lessons] = ["output", ".results", ".all"].map((one) => menu.querySelector(one));
-  const summary = menu.querySelector("summary");
+  const [summary, field, status] = menu.querySelectorAll("summary, input, output");
+  const [results, lessons] = menu.querySelectorAll("ul");
   for (const part of menu.querySelectorAll("[hidden]")) part.hidden = false;
 
+  function show() {
+    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    lessons.hidden = words.length > 0;
+    const found = words.length && window.sections ? find(words) : [];
+    results.replaceChildren(...found.slice(0, MOST).map((section) => row(section, words)));
+    status.value = words.length && window.sections ? `Sections: ${found.length}` : "";
+  }
   function load() {
     if (!menu.open || window.sections) return;
     const script = Object.assign(document.createElement("script"), { src: SOURCE, onload: show });
     script.onerror = () => (status.value = `Search needs ${SOURCE} in the folder of this page.`);
     document.head.append(script);
   }
-  function show() {
-    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const found = words.length && window.sections ? find(words) : [];
-    results.replaceChildren(...found.slice(0, MOST).map(({ section }) => row(section, words)));
-    lessons.hidden = words.length > 0;
-    if (!window.sections) return;
-    const sections = found.length === 1 ? "1 section" : `${found.length} sections`;
-    status.value = words.length ? sections : "";
-  }
-  function close() {
-    menu.open = false;
-    summary.focus();
-  }
-  /** Go up or down through the field and the links below it. */
-  function step(by) {
-    const stops = [field, ...menu.querySelectorAll("ul:not([hidden]) a")];
-    stops[stops.indexOf(document.activeElement) + by]?.focus();
-  }
-  const keys = { Escape: close, ArrowDown: () => step(1), ArrowUp: () => step(-1) };
-  keys.Enter = () => document.activeElement === field && results.querySelector("a")?.click();
-
   menu.addEventListener("toggle", load);
   field.addEventListener("input", show);
-  menu.addEventListener("keydown", (event) => {
-    if (!menu.open || !keys[event.key]) return;
-    if (event.key !== "Enter") event.preventDefault();
-    keys[event.key]();
+  menu.addEventListener("keydown", ({ key, target }) => {
+    if (key === "Enter" && target === field) results.querySelector("a")?.click();
+    if (key !== "Escape") return;
+    menu.open = false;
+    summary.focus();
   });
   addEventListener("click", ({ target }) => {
     if (!menu.contains(target) || target.closest("a")) menu.open = false;
   });
   addEventListener("keydown", (event) => {
-    if (event.key !== "/" || event.target.closest("input, textarea") || !menu.checkVisibility()) return;
+    const isTyped = event.target.closest?.("input, textarea, select");
+    if (event.key !== "/" || isTyped || !menu.checkVisibility()) return;
     event.preventDefault();
     menu.open = true;
     field.focus();

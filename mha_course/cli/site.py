@@ -30,54 +30,65 @@ PARTS = {
     8: "The shelf: what comes next",
     16: "The shelf: looking inside",
 }
-CARD = "card.png"  # 1200 by 630, which previews of links show
 FIRST, WHOLE_PASS = "00_start_here", "07_multi_head_attention"
-_PICTURE = re.compile(r'src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]*)"')
+CARD = "card.png"  # 1200 by 630, which previews of links show
+HERE = Path(__file__).parent
 SHEETS = ("base.css", "site.css", "present.css")
+_PICTURE = re.compile(r'src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]*)"')
 _ICON = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16' fill='none' "
     "stroke='%230b7285' stroke-width='2.4'%3E%3Cpath d='M2 13C2 1 14 1 14 13'/%3E%3C/svg%3E"
 )
-
-
-def top(pages: Sequence[Page]) -> str:
-    """Return what is above every page: the name, the lessons, and what the buttons do."""
-    links = [f'<a href="{page.name}.html">{escape(page.title)}</a>' for page in pages]
-    links += [
-        f'<a href="{SUMMARY}">Part I on one sheet</a>',
-        f'<a href="{launch.repository()}">Get the course</a>',
-    ]
-    rows = "".join(f"<li>{link}</li>" for link in links)
-    field = '<input type="search" hidden placeholder="Search all lessons" aria-label="Search">'
-    buttons = (
-        '<button type="button" class="present" hidden title="Show slides (P)">Present</button>'
-        '<button type="button" class="theme" hidden aria-label="Light or dark">◐</button>'
-    )
-    still = "Without JavaScript, the pictures on this page do not move."
-    return (
-        '<a class="skip" href="#text">Skip to the text</a>'
-        f'<header class="masthead"><a href="index.html">{NAME}</a>'
-        '<details class="lessons"><summary title="Search (/)">Lessons<span hidden> and search</span></summary>'
-        f'<div>{field}<output></output><ul class="results"></ul><ul class="all">{rows}</ul></div>'
-        "</details>"
-        f'{buttons}</header><noscript><p class="still">{still}</p></noscript>'
-    )
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; img-src data: 'self' file:; style-src 'unsafe-inline';
+ script-src 'unsafe-inline' 'self' file:">
+<meta name="description" content="{text}"><meta name="twitter:card" content="summary_large_image">
+<meta property="og:type" content="article"><meta property="og:title" content="{title}">
+<meta property="og:description" content="{text}"><meta property="og:url" content="{url}">
+<meta property="og:image" content="{card}"><link rel="icon" href="{icon}">
+<style>{style}</style></head><body>
+<a class="skip" href="#text">Skip to the text</a>
+<header class="masthead"><a href="index.html">{site}</a>
+<details class="lessons">
+<summary title="Search (/)">Lessons<span hidden> and search</span></summary><div>
+<input type="search" hidden placeholder="Search all lessons" aria-label="Search"><output></output>
+<ul class="results"></ul><ul>{lessons}</ul></div></details>
+<button type="button" class="present" hidden title="Show slides (P)">Present</button>
+<button type="button" class="theme" hidden aria-label="Light or dark">◐</button></header>
+<noscript><p class="still">Without JavaScript, the pictures on this page do not move.</p></noscript>
+{body}
+<script>{script}</script></body></html>
+"""
 
 
 def document(
-    title: str, body: str, views: rendering.Views, text: str, address: str, name: str
+    pages: Sequence[Page], title: str, text: str, body: str, views: rendering.Views, url: str
 ) -> str:
-    """Write a page, and in its head what search engines and previews read."""
-    facts = {"title": title, "description": text, "type": "article", "url": address + name}
-    facts |= {"image": address + CARD, "image:alt": "An arc leads from “it” to “cat”."}
-    tags = [f'<meta property="og:{key}" content="{escape(fact)}">' for key, fact in facts.items()]
-    tags += [
-        f'<meta name="description" content="{escape(text)}">',
-        f'<link rel="icon" href="{_ICON}">',
-    ]
-    head = "".join([*tags, '<meta name="twitter:card" content="summary_large_image">'])
-    script = esm("site.js", folder=rendering.HERE)
-    return rendering.page(title, body, views, sheets=SHEETS, script=script, head=head)
+    """Join a body to what leads to these lessons and what draws its widgets.
+
+    Args: text and url are for search engines and previews; the card lies beside the page.
+    """
+    links = {f"{page.name}.html": page.title for page in pages}
+    links |= {SUMMARY: "Part I on one sheet", launch.repository(): "Get the course"}
+    rows = (f'<li><a href="{to}">{escape(name)}</a></li>' for to, name in links.items())
+    named = {view["name"]: view for view in views}.values()
+    sheets = [(HERE / sheet).read_text(encoding="utf-8") for sheet in SHEETS]
+    script = esm("site.js", folder=HERE)
+    return _PAGE.format(
+        title=escape(title),
+        text=escape(text),
+        url=escape(url),
+        site=NAME,
+        card=escape(url.rpartition("/")[0] + f"/{CARD}"),
+        icon=_ICON,
+        style="\n".join([*sheets, rendering.styles(), *(view["css"] for view in named)]),
+        lessons="".join(rows),
+        body=re.sub('<th(?: scope="col")?([^>]*)></th>', r"<td\1></td>", body),  # heads nothing
+        script="\n".join([*map(rendering.script_of, named), script]),
+    )
 
 
 def read_lessons(
@@ -117,11 +128,11 @@ def write(pages: Sequence[Page], folder: Path, address: str, *, presented: bool 
         before = _link(pages[at - 1], "prev", "Before") if at else "<span></span>"
         after = _link(pages[at + 1], "next", "Next") if at + 1 < len(pages) else ""
         pager = f'<nav class="pager" aria-label="Lessons">{before}{after}</nav>'
-        body = top(pages) + page.body(pager, presented=presented)
+        body = page.body(pager, presented=presented)
         text = f"{page.title}: a lesson on multi-head attention, with pictures that answer."
         title = f"{page.title} · {NAME}"
         name = f"{page.name}.html"
-        written = document(title, body, page.views, text, address, name)
+        written = document(pages, title, text, body, page.views, address + name)
         (folder / name).write_text(written, encoding="utf-8")
     shutil.copyfile(launch.PACKAGE / "data" / SUMMARY, folder / SUMMARY)
 
@@ -151,14 +162,14 @@ def write_index(pages: Sequence[Page], folder: Path, address: str) -> None:
     )
     shown = {page.name: page for page in pages if page.name in (FIRST, WHOLE_PASS)}
     body = (
-        f'{top(pages)}<main id="text" class="index"><h1>{NAME}</h1>{_opening(shown, pages[0])}'
+        f'<main id="text" class="index"><h1>{NAME}</h1>{_opening(shown, pages[0])}'
         "<p>Twenty lessons build this in PyTorch, step by step. Read them here, and write "
         f"the exercises in Jupyter, where every mistake is named: {links}, or on your own machine "
         f"with Python 3.11 or newer:</p><pre>{commands}</pre><ul>{rows}</ul></main>"
     )
     text = "Twenty lessons that build multi-head attention in PyTorch, with pictures that answer."
     views = [view for page in shown.values() for view in page.views[:1]]
-    written = document(NAME, body, views, text, address, "")
+    written = document(pages, NAME, text, body, views, address)
     (folder / "index.html").write_text(written, encoding="utf-8")
     search.write(pages, folder)
 
