@@ -191,6 +191,8 @@ class Page:
         shown = rendering.line(text)
         if level == 1:  # no line ends inside “Multi-head”
             shown = re.sub(r"\w+-\w+", r'<span class="unbroken">\g<0></span>', shown)
+        else:
+            shown += f'<a class="anchor" href="#{anchor}" aria-label="Link to this section">#</a>'
         heading = f'<h{level} id="{anchor}">{shown}</h{level}>'
         if level < 3:
             self.section = text
