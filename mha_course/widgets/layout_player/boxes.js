@@ -25,7 +25,7 @@ function makeMatrix({ shape, axes, colors }, cells) {
   const columns = shape[last] ?? 1;
   const matrix = make("div", "matrix");
   matrix.style.gridTemplateColumns = `auto auto repeat(${columns}, var(--unit))`;
-  matrix.style.gridTemplateRows = `auto auto repeat(${rows}, var(--unit))`;
+  matrix.style.gridTemplateRows = `auto auto repeat(${rows}, auto)`;
   const put = (node, area) => {
     node.style.gridArea = area;
     matrix.append(node);
