@@ -205,11 +205,12 @@ class Explorer extends Stage {
 
   drawLarge(at, colours, space) {
     const { maps } = this;
-    const place = `${maps.serial} ${at.layer} ${space}`;
+    const names = maps.tokens[at.layer];
+    const place = [at.layer, space, maps.T, maps.areWeights, Boolean(maps.words), names].join();
     if (place !== this.place) {
       const { fontFamily } = getComputedStyle(this.root);
       const low = maps.words ? SENTENCE - 4 : maps.T <= FEW && TALLEST - 4;
-      this.plan = arrange(maps, maps.tokens[at.layer], space, fontFamily, { low });
+      this.plan = arrange(maps, names, space, fontFamily, { low });
       if (maps.areWeights) this.plan.least = LEAST;
       if (space !== this.space) this.height = 0;
       const [least, most] = maps.words ? [SENTENCE, SENTENCE + 24] : [0, TALLEST];
