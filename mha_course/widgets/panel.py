@@ -36,12 +36,6 @@ class Panel(Lab):
     ``draw`` raises is shown in place, and the next move of a control tries again.
     """
 
-    # Nothing in such a picture answers to the pointer: it needs no line that reads it out.
-    _css = f"""{Lab._css}
-.mha-lab:has(.panel.picture) > .readout {{ display: none; }}
-.mha-lab .panel.picture img {{ display: block; }}
-"""
-
     def __init__(
         self,
         draw: Callable[..., tuple[Axes | Figure, str]],

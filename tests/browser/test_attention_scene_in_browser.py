@@ -293,11 +293,11 @@ def test_the_scrubber_goes_by_keys_and_says_the_stage(show):
     assert scrub.get_attribute("aria-valuetext") == "overview"
     scrub.focus()
     for key, position, name in [
-        ("ArrowRight", 0.05, "input"),
-        ("ArrowRight", 0.1, "input"),
-        ("ArrowLeft", 0.05, "input"),
+        ("ArrowRight", 1, "input"),
+        ("ArrowUp", 2, "projection"),
+        ("ArrowLeft", 1, "input"),
         ("End", 9, "output"),
-        ("ArrowLeft", 8.95, "output"),
+        ("ArrowDown", 8, "concatenation"),
         ("Home", 0, "overview"),
     ]:
         page.keyboard.press(key)

@@ -96,7 +96,7 @@ def test_a_page_computes_what_python_does(name, options, widget_page, monkeypatc
         monkeypatch.setattr(module, "plain", unrounded)
     lab = LABS[name](**options) if options else make(name)
     start = lab.text
-    page = widget_page(lab)
+    page = widget_page(lab, height=200)  # a key may scroll it
 
     def moves(move, *others):
         """Move something, and hold what is drawn against Python's."""
@@ -124,6 +124,11 @@ def test_a_page_computes_what_python_does(name, options, widget_page, monkeypatc
         for tip in tips.all():
             for key in ("ArrowUp", "Shift+ArrowLeft"):
                 moves(press, tip, key)
+            place = "[document.activeElement.ariaLabel, scrollY]"
+            before = page.evaluate(place)
+            assert before[1] > 0
+            page.keyboard.press("Home")
+            assert page.evaluate(place) == before
         for radio in page.locator("input[type=radio]:not(:checked)").all()[:1]:
             moves(radio.evaluate, MOVE)
     page.locator(".again").click()

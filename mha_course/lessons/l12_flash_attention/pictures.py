@@ -13,12 +13,10 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from mha_course import flash
-from mha_course.colours import ACCENT, BAR, HATCH, INK, QUIET
+from mha_course.colours import ACCENT, ACCENT_BEHIND, BAR, FADED, HATCH, INK, QUIET
 from mha_course.lessons.l12_flash_attention.online_softmax import Running, running
 from mha_course.plots.diagrams import Point, arrow, box
 from mha_course.plots.figures import SMALL, TEXT, TITLE, new_figure
-
-SOFT = "#fde9bd"  # the accent, for what lies behind
 
 
 def online_softmax(scores: Tensor, block_size: int) -> Figure:
@@ -33,7 +31,7 @@ def online_softmax(scores: Tensor, block_size: int) -> Figure:
     _draw_sums(bottom, steps)
     for ax in (top, bottom):
         for step in steps[1:]:
-            ax.axvline(step.first - 0.5, color="#9aa1ad", linestyle=":", linewidth=1.2)
+            ax.axvline(step.first - 0.5, color=FADED, linestyle=":", linewidth=1.2)
         sns.despine(ax=ax, bottom=True)
     return figure
 
@@ -98,7 +96,9 @@ def tiles(
         y = rows.start
         width = columns.stop - columns.start
         height = rows.stop - rows.start
-        ax.add_patch(Rectangle((x, y), width, height, facecolor=SOFT, edgecolor=INK, linewidth=1))
+        ax.add_patch(
+            Rectangle((x, y), width, height, facecolor=ACCENT_BEHIND, edgecolor=INK, linewidth=1)
+        )
         below_diagonal = (x + 0.15 * width, y + 0.8 * height)
         ax.text(*below_diagonal, str(number), ha="left", va="center", color=INK, fontsize=TITLE)
     if causal:  # the last key that each query may see, aligned at the bottom right as flash does
@@ -161,7 +161,7 @@ def memory_traffic() -> Figure:
     for ax, title, tensors, work in versions:
         ax.set_title(title, loc="left", fontsize=TEXT, color=INK)
         ax.add_patch(Rectangle((0, 1.5), 4.5, 1.1, facecolor=QUIET))
-        ax.add_patch(Rectangle((0, 0), 4.5, 0.75, facecolor=SOFT))
+        ax.add_patch(Rectangle((0, 0), 4.5, 0.75, facecolor=ACCENT_BEHIND))
         ax.text(0.08, 2.55, "HBM: large, slow", fontsize=SMALL, color=INK, va="top")
         ax.text(0.08, 0.06, "SRAM: small, fast", fontsize=SMALL, color=INK, va="bottom")
         for ((start, _), (end, _)), words in zip(pairwise(tensors), work, strict=True):

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
+from mha_course.colours import STATUS
 from mha_course.errors import require
 from mha_course.exercises import sandbox
 from mha_course.experiments.faulty_attention import (
@@ -160,7 +161,6 @@ def case(number: int, seed: int = 0) -> Case:
     return sheet(seed)[number - 1]
 
 
-_COLORS = {"right": "#2da44e", "near": "#d4a72c", "wrong": "#d4a72c"}
 _SIGNS = {"right": "✔ Found", "near": "✔ One of two", "wrong": "✘ Not this"}
 
 
@@ -207,7 +207,7 @@ class Verdict:
             )
         words = f'<div style="max-width:44em;overflow-x:auto">{"".join(parts)}</div>'
         code = code and f'<pre style="overflow-x:auto">{code}</pre>'
-        return box(_COLORS[self.status], words + code)
+        return box(STATUS["correct" if self.status == "right" else "wrong"], words + code)
 
 
 _choices: dict[tuple[int, int], list[set[str]]] = {}  # of each seed and case: what each found
@@ -440,7 +440,7 @@ class Trial:
         return f"Right modules pass. Cases that do not: {cases}."
 
     def _repr_html_(self) -> str:
-        return box("#d4a72c" if self.alarm else "#2da44e", prose(repr(self)))
+        return box(STATUS["wrong" if self.alarm else "correct"], prose(repr(self)))
 
 
 def try_probe(probe: Callable[[CausalAttention], Any], seed: int = 0) -> Trial:
