@@ -55,6 +55,18 @@ def all_weights(model: MaskedWordModel, texts: Sequence[Sentence]) -> Tensor:
     return model.attention_weights(*encode([text.words for text in texts], device=model.device))
 
 
+@torch.no_grad()
+def around_attention(
+    model: MaskedWordModel, ids: Tensor, mask: Tensor | None, layer: int
+) -> tuple[Tensor, Tensor]:
+    """Return the stream before and after the attention of a layer, (N, S, C) each."""
+    x = model.embed(ids)
+    for block in model.blocks[:layer]:
+        x = block(x, mask)  # (N, S, C)
+    block = model.blocks[layer]
+    return x, x + block.attention(block.attention_input(x), mask=mask)[0]
+
+
 def relation_weights(weights: Tensor, texts: Sequence[Sentence], relation: str) -> Tensor:
     """Average each head's weight from the first to the second word of a relation, (L, H).
 

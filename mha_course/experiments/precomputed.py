@@ -17,6 +17,7 @@ class Precomputed(NamedTuple):
 
     # R² of 200 runs on the difference of TwoTokens, of seeds that lesson 16 does not use
     difference: dict[int, list[float]]
+    two_layers: dict[str, list[float]]  # R² of 100 runs of two layers of one head, by target
     # R² of every run on AssociativeRecall, by what is made as thin as D = C / H.
     thin: dict[int, dict[str, list[float]]]
     one_layer: dict[int, dict[str, float]]  # ``induction.accuracies`` of lesson 17

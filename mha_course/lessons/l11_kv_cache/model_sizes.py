@@ -20,7 +20,8 @@ class Published(NamedTuple):
     and source.
 
     If latent is not 0, that many numbers per token and layer are cached in place of keys and
-    values. As many layers as local_layers says keep no more than a window of tokens.
+    values. As many layers as local_layers says keep no more than a window of tokens, and together
+    a state of that many numbers, however long the text is.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Published(NamedTuple):
     latent: int = 0
     local_layers: int = 0
     window: int = 0
+    state: int = 0
 
     @property
     def flops_per_byte(self) -> float:
@@ -62,7 +64,8 @@ class Published(NamedTuple):
         groups = self.num_kv_heads if num_kv_heads is None else num_kv_heads
         sizes = groups, self.head_dim, bytes_per_value
         near = kv_cache_bytes(self.local_layers, batch, min(tokens, self.window), *sizes)
-        return near + kv_cache_bytes(self.layers - self.local_layers, batch, tokens, *sizes)
+        far = kv_cache_bytes(self.layers - self.local_layers, batch, tokens, *sizes)
+        return near + far + self.state * batch * bytes_per_value
 
 
 MODELS = (
@@ -93,18 +96,13 @@ MODELS = (
         "Series of Open Language Models",
     ),
     Published(
-        "PaLM 540B", 118, 48, 1, 256, 540.35e9, 2048,
-        "Chowdhery et al. 2022, PaLM: Scaling Language Modeling with Pathways, table 1 and "
-        "sections 2 and 5",
-    ),
-    Published(
         "DeepSeek-V3", 61, 128, 128, 128, 671e9, 131072,
         "config.json of deepseek-ai/DeepSeek-V3 (kv_lora_rank 512 and qk_rope_head_dim 64 are "
         "cached); DeepSeek-AI 2024, DeepSeek-V3 Technical Report",
         latent=512 + ROTARY,
     ),
 )  # fmt: skip
-WITH_WINDOWS = (
+WITH_LOCAL_LAYERS = (
     Published(
         "Gemma 3 12B", 48, 16, 8, 256, 12e9, 131072,
         "config.json of google/gemma-3-12b-it (every sixth layer is global); Gemma Team 2025, "
@@ -112,10 +110,10 @@ WITH_WINDOWS = (
         local_layers=40, window=1024,
     ),
     Published(
-        "gpt-oss-20b", 24, 64, 8, 64, 20.9e9, 131072,
-        "config.json of openai/gpt-oss-20b (every other layer is global); OpenAI 2025, "
-        "gpt-oss-120b & gpt-oss-20b Model Card",
-        local_layers=12, window=128,
+        "Qwen3.5 9B", 32, 16, 4, 256, 8.95e9, 262144,
+        "transformers 5.23, Qwen3_5TextConfig (every fourth layer is global, the others have 32 "
+        "heads with a state of 128 x 128); 262,144 tokens: model card of Qwen/Qwen3.5-9B",
+        local_layers=24, state=24 * 32 * 128 * 128,
     ),
 )  # fmt: skip
 
@@ -164,5 +162,5 @@ def table(
 def sources() -> str:
     """Write the source of each model's sizes, one paragraph a model."""
     paragraph = textwrap.TextWrapper(width=88, subsequent_indent="    ", break_on_hyphens=False)
-    models = MODELS + WITH_WINDOWS
+    models = MODELS + WITH_LOCAL_LAYERS
     return "\n".join(paragraph.fill(f"{model.name}: {model.source}.") for model in models)
