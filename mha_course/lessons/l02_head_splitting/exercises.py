@@ -72,8 +72,7 @@ EXERCISES = [
         "whole weight. `torch.cat` and W_O come after it. See “Four heads, one after the other”.",
         "Head h uses the rows `D * h` to `D * h + D` of w_q, w_k and w_v. Each context is (B, S, "
         "D); joined along the last axis they are (B, S, C).",
-        line="from my_attention import self_attention\n"
-        "D = x.shape[-1] // num_heads\n"
+        line="D = x.shape[-1] // num_heads\n"
         "contexts = []\n"
         "for h in range(num_heads):\n"
         "    own = slice(D * h, D * h + D)\n"
@@ -197,6 +196,9 @@ MISTAKES = [
         merge=[lambda c: c[:, 0].contiguous(), lambda c: torch.stack(c.unbind(1))],
         crashes="must be tuple of Tensors, not Tensor",
         only=("heads_in_a_loop",),
+    ),
+    mistake(
+        "/two-results-joined", crashes="expected Tensor as element 0", only=("heads_in_a_loop",)
     ),
 ]
 

@@ -116,7 +116,10 @@ EXERCISES = [
         "weights = torch.softmax(hidden, dim=-1)  # NaN in rows that see nothing\n"
         "return weights.masked_fill(~mask, 0.0)  # (B, H, T, S)",
         special_cases=[
-            ("One row of the mask sees nothing.", lambda: (draw(B, H, T, S, seed=1), mask(T))),
+            (
+                "The mask is (B, 1, T, S), and one of its rows sees nothing.",
+                lambda: (draw(B, H, T, S, seed=1), mask(T)),
+            ),
             (
                 "The mask is (T, S), and one of its rows sees nothing.",
                 lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0]),
