@@ -118,13 +118,6 @@ def solved(name: str) -> Any:
         return own
 
 
-def kept() -> list[str]:
-    """Return the names of the exercises whose answers the file holds, in its order."""
-    file = Path(f"{MODULE}.py")
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
-    return [name for name, _ in REGION.findall(text)]
-
-
 def write(name: str, answer: Any, file: Path) -> str:
     """Write an answer into a file. Raises: NotKeptError, OSError."""
     said = f"It is kept in {file.name}."

@@ -306,12 +306,3 @@ def test_a_page_takes_the_course_s_function_where_nothing_is_kept(text, told, mo
 def test_a_page_runs_without_the_file(module, capsys):
     assert take_home.solved("merge_heads") is EXERCISES["merge_heads"].reference
     assert capsys.readouterr().out == ""
-
-
-def test_what_is_kept_is_listed(notebook, file, monkeypatch):
-    monkeypatch.chdir(file.parent)
-    assert take_home.kept() == []
-    names = notebook(IMPORTS, SOFTMAX, "def merge_heads(context):\n    return context\n")
-    for name in ("merge_heads", "softmax"):
-        take_home.write(name, names[name], file)
-    assert take_home.kept() == ["softmax", "merge_heads"]
