@@ -32,8 +32,9 @@ def heads_in_a_loop(
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Cut the width into heads and bring them before the tokens, (B, S, C) -> (B, H, S, D)."""
-    unfolded = x.unflatten(2, (num_heads, -1))  # (B, S, H, D)
-    return unfolded.transpose(1, 2)  # (B, H, S, D)
+    B, S, C = x.shape
+    cut = x.view(B, S, num_heads, C // num_heads)  # (B, S, H, D)
+    return cut.transpose(1, 2)  # (B, H, S, D)
 
 
 def one_head_queries(x: Tensor, w_q: Tensor, head: int, num_heads: int) -> Tensor:
@@ -92,9 +93,6 @@ EXERCISES = [
         "split, cell by cell”.",
         "(B, S, C) is cut to (B, S, H, D); then tokens and heads swap places, which gives (B, H, "
         "S, D).",
-        line="B, S, C = x.shape\n"
-        "cut = x.view(B, S, num_heads, C // num_heads)  # (B, S, H, D)\n"
-        "return cut.transpose(1, 2)  # (B, H, S, D)",
         drawn=lambda d: (d("BSC"), d.H),
         axes="B H S D",
         done="Each head now has a row for each token, made of its own D numbers. Next: run the "
