@@ -71,7 +71,7 @@ def looked_up(source: str) -> Iterator[str]:
         table = tables.pop()
         tables += table.get_children()
         outer = table.get_type() == "module"
-        names = [name for name in table.get_symbols() if name.is_referenced()]
+        names = [x for x in table.get_symbols() if x.is_referenced() or x.is_declared_global()]
         yield from (name.get_name() for name in names if outer or name.is_global())
 
 

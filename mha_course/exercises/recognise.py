@@ -185,7 +185,11 @@ def _by_error(exercise: Exercise, fit: list[Mistake], error: BaseException) -> t
     """
     line, shapes = last_line(error.__traceback__) or ("", {})
     text = f"{type(error).__name__}: {error_text(error)} {[*shapes.values()]}"
-    possible = [x for x in mistakes_of(exercise.name) if x.crashes and x.belongs_to(exercise)]
+    possible = [
+        x
+        for x in mistakes_of(exercise.name)
+        if x.crashes and (x.applies(exercise) or (x.belongs_to(exercise) and not x.changes))
+    ]
     written = [x for x in fit or possible if x.written and re.search(x.written, line)]
     if not fit:
         fit = [

@@ -158,7 +158,7 @@ def _fault_of_gradient(call: Call, gradient: Tensor | None, target: Tensor | Non
         text = "The result is right, but a gradient is NaN."
         return None if "nan gradient" in allows else Fault("wrong", Stage.NAN_GRADIENT, text)
     if compare.compare(gradient, target, "?" * target.dim(), call.tolerance):
-        return Fault("wrong", Stage.GRADIENT, "The result is right, but its gradient is not.")
+        return Fault("wrong", Stage.NO_GRADIENT, LOST_GRADIENT)
     return None
 
 

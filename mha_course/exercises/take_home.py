@@ -118,13 +118,6 @@ def solved(name: str) -> Any:
         return own
 
 
-def kept() -> list[str]:
-    """Return the names of the exercises whose answers the file holds, in its order."""
-    file = Path(f"{MODULE}.py")
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
-    return [name for name, _ in REGION.findall(text)]
-
-
 def write(name: str, answer: Any, file: Path) -> str:
     """Write an answer into a file. Raises: NotKeptError, OSError."""
     said = f"It is kept in {file.name}."
@@ -144,7 +137,7 @@ def write(name: str, answer: Any, file: Path) -> str:
     parts.add(name, answer, {key: text for key, text in regions.items() if key != name})
     others = REGION.sub(lambda found: "" if found[1] == name else found[0], before)
     text = _without_clashes(parts.texts, name, others)
-    after = _with_region(before, name, text)
+    after = _with_region(_under_other_names(before, name, text), name, text)
     ast.parse(after)
     part = file.with_suffix(".part")
     part.write_text(after, encoding="utf-8")
@@ -204,9 +197,26 @@ def _without_clashes(texts: dict[str, str], answer: str, others: str) -> str:
     for name, text in texts.items():
         meant = ast.dump(ast.parse(text))
         if name != answer and bound.get(name, meant) != meant:
-            numbered = (f"{name}_{n}" for n in range(2, 1000))
-            joined = _renamed(joined, name, next(x for x in numbered if x not in {*bound, *texts}))
+            joined = _renamed(joined, name, _numbered(name, {*bound, *texts}))
     return joined
+
+
+def _under_other_names(before: str, answer: str, text: str) -> str:
+    """Rename what other regions have bound to the name of an answer, such as the course's own."""
+    meant = dict(_bindings(text))[answer]
+    taken = set(dict(_bindings(before)))
+
+    def renamed(region: re.Match[str]) -> str:
+        body = region[2]
+        if region[1] == answer or dict(_bindings(body)).get(answer, meant) == meant:
+            return region[0]
+        return region[0].replace(body, _renamed(body, answer, _numbered(answer, taken)))
+
+    return REGION.sub(renamed, before)
+
+
+def _numbered(name: str, taken: set[str]) -> str:
+    return next(f"{name}_{n}" for n in count(2) if f"{name}_{n}" not in taken)
 
 
 def _in_order(texts: dict[str, str]) -> Iterator[str]:
@@ -246,9 +256,11 @@ def _renamed(source: str, old: str, new: str) -> str:
     tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
     for before, token, after in reversed([*zip(tokens, tokens[1:], tokens[2:], strict=False)]):
         is_keyword = after.string == "=" and before.string in ("(", ",")
-        if token.string == old and before.string != "." and not is_keyword:
+        is_original = before.string == "import" and after.string == "as"
+        if token.string == old and before.string != "." and not is_keyword and not is_original:
             (row, start), (_, end) = token.start, token.end
-            lines[row - 1] = lines[row - 1][:start] + new + lines[row - 1][end:]
+            bound = f"{old} as {new}" if before.string == "import" else new
+            lines[row - 1] = lines[row - 1][:start] + bound + lines[row - 1][end:]
     return "".join(lines)
 
 

@@ -177,6 +177,7 @@ def test_an_error_of_a_learners_function_is_shown_without_a_kernel_too(widget_pa
     page = widget_page(lab)
     assert page.locator(".trouble").inner_text() == f"⚠ {lab.state['trouble']}"
     assert "too wide" in lab.state["trouble"]
+    assert page.locator(".sentence").is_hidden()
     page.locator("input[type=radio]").nth(0).evaluate(MOVE)
     page.evaluate(STATE)
     assert page.locator(".trouble").is_hidden()

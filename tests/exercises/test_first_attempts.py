@@ -491,6 +491,11 @@ WRONG = [
     ("project", "elementwise-product", lambda x, w, b: x * w.T + b),
     ("softmax", "divided-by-largest", lambda z: exponentials(z) / z.amax(-1, keepdim=True)),
     ("MultiHeadAttention", "own-parameters", AroundTheLibrary),
+    ("attend", "no-gradient", lambda x: torch.tensor(
+        [[float(q @ k) / len(q) ** 0.5 for k in x] for q in x], dtype=x.dtype).softmax(-1) @ x),
+    ("masked_softmax", "mask-times-minus-inf", lambda z, m: (z + ~m * -math.inf).softmax(
+        -1).nan_to_num(0.0)),
+    ("project", None, lambda x, w, b: x @ w.T + b[:, None]),  # .T is right here
 ]  # fmt: skip
 
 
@@ -530,10 +535,15 @@ class WithoutMask(NotReady):
         return x
 
 
+class NeedsMask(WithoutMask):
+    def forward(self, x, mask):
+        return x
+
+
 # Wrong in ways without a name, and what is said of them.
 SAID = [
     ("project", lambda x, w, b: nn.Linear(x.size(-1), len(w))(x),
-        "depends on random numbers, as with a new nn.Linear"),
+        "draws random numbers, as a new nn.Linear does"),
     ("project", lambda x, w, b: nn.Linear(24, 18, dtype=x.dtype)(x), "Use the ones you "
                                                                      "are given"),
     ("self_attention", asked_in_a_hurry, "x comes first"),
@@ -564,7 +574,10 @@ SAID = [
     ("attend", lambda x: x[None] @ x[None].T, "used .T on a tensor with three"),
     ("attend", lambda x: (x @ x.T).softmax(2) @ x, "Your line needs three axes"),
     ("attend", lambda x: torch.einsum("sc,tc->st", *x.unbind(2)), "Your line needs three axes"),
-    ("scaled_scores", lambda q, k: torch.mm(q, k.mT), "it takes two matrices"),
+    ("attend", lambda x: x @ x.T / x.size(-1)^0.5, "^ is not a power"),
+    ("heads_in_a_loop", lambda x, a, b, c, d, h: torch.cat([(x, x)] * h), "Take the context"),
+    ("weighted_sum", torch.bmm, "torch.bmm, of three"),
+    ("scaled_scores", lambda q, k: torch.mm(q, k.mT), "tensors of two axes only"),
     ("scaled_scores", lambda q, k: q @ k.mT / torch.sqrt(q.size(-1)), "Write math.sqrt(size)"),
     ("entropy", lambda w: -sum(w * math.log(w)), "use torch.exp, torch.log"),
     ("softmax", lambda z: z - z.max(-1, keepdim=True), "along an axis it returns two"),
@@ -608,6 +621,7 @@ SAID = [
     ("MultiHeadAttention", NotReady, "super().__init__()"),
     ("MultiHeadAttention", WithoutBias, "there is no q_proj.bias"),
     ("MultiHeadAttention", WithoutMask, "write forward(self, x, mask=None)"),
+    ("MultiHeadAttention", NeedsMask, "write forward(self, x, mask=None)"),
     ("self_attention", changed("self_attention", post=lambda w, q: w * 1.1), "the weights sum"),
     ("find_leaks", without_return, "Is a return missing?"),
     ("find_leaks", lambda fn, x: solutions.find_leaks(fn, x).double(), "call .bool()"),

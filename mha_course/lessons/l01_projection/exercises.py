@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,7 +28,7 @@ def project_qkv(x: Tensor, w_qkv: Tensor, b_qkv: Tensor) -> tuple[Tensor, Tensor
 def self_attention(x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor]:
     """Attend with one head of D numbers: context (B, S, D) and weights (B, S, S)."""
     q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T  # (B, S, D)
-    scores = q @ k.mT / math.sqrt(q.size(-1))  # (B, S, S)
+    scores = q @ k.mT / q.shape[-1] ** 0.5  # (B, S, S)
     weights = scores.softmax(-1)  # (B, S, S)
     return weights @ v, weights
 
@@ -73,10 +72,6 @@ EXERCISES = [
         "head”.",
         "q, k and v are (B, S, D). `k.mT` is (B, D, S), so the scores and the weights are (B, S, "
         "S), and the context is (B, S, D).",
-        line="q, k, v = x @ w_q.T, x @ w_k.T, x @ w_v.T  # (B, S, D)\n"
-        "scores = q @ k.mT / q.shape[-1] ** 0.5  # (B, S, S)\n"
-        "weights = scores.softmax(-1)  # (B, S, S)\n"
-        "return weights @ v, weights",
         drawn=lambda d: (d("BSC"), *d.matrices("DC", "DC", "DC")),
         axes={"context": "B S D", "weights": "B S S"},
         done="You can write one whole head, the one that looks from “it” to “cat”. Next: four of "

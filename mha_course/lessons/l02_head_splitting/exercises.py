@@ -32,8 +32,9 @@ def heads_in_a_loop(
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Cut the width into heads and bring them before the tokens, (B, S, C) -> (B, H, S, D)."""
-    unfolded = x.unflatten(2, (num_heads, -1))  # (B, S, H, D)
-    return unfolded.transpose(1, 2)  # (B, H, S, D)
+    B, S, C = x.shape
+    cut = x.view(B, S, num_heads, C // num_heads)  # (B, S, H, D)
+    return cut.transpose(1, 2)  # (B, H, S, D)
 
 
 def one_head_queries(x: Tensor, w_q: Tensor, head: int, num_heads: int) -> Tensor:
@@ -72,8 +73,7 @@ EXERCISES = [
         "whole weight. `torch.cat` and W_O come after it. See “Four heads, one after the other”.",
         "Head h uses the rows `D * h` to `D * h + D` of w_q, w_k and w_v. Each context is (B, S, "
         "D); joined along the last axis they are (B, S, C).",
-        line="from my_attention import self_attention\n"
-        "D = x.shape[-1] // num_heads\n"
+        line="D = x.shape[-1] // num_heads\n"
         "contexts = []\n"
         "for h in range(num_heads):\n"
         "    own = slice(D * h, D * h + D)\n"
@@ -92,9 +92,6 @@ EXERCISES = [
         "Two steps: first cut the last axis, then swap two axes. Neither moves a number. See “The "
         "split, cell by cell”.",
         "Cut (B, S, C) into (B, S, H, D). Then swap tokens and heads, which gives (B, H, S, D).",
-        line="B, S, C = x.shape\n"
-        "cut = x.view(B, S, num_heads, C // num_heads)  # (B, S, H, D)\n"
-        "return cut.transpose(1, 2)  # (B, H, S, D)",
         drawn=lambda d: (d("BSC"), d.H),
         axes="B H S D",
         done="Each head now has a row for each token, made of its own D numbers. Next: run the "
@@ -196,6 +193,9 @@ MISTAKES = [
         merge=[lambda c: c[:, 0].contiguous(), lambda c: torch.stack(c.unbind(1))],
         crashes="must be tuple of Tensors, not Tensor",
         only=("heads_in_a_loop",),
+    ),
+    mistake(
+        "/two-results-joined", crashes="expected Tensor as element 0", only=("heads_in_a_loop",)
     ),
 ]
 

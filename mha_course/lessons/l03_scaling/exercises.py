@@ -12,7 +12,7 @@ from mha_course.exercises.spec import Change, Exercise, Lesson, mistake
 
 def scaled_scores(q: Tensor, k: Tensor) -> Tensor:
     """Return all dot products of (B, H, T, D) and (B, H, S, D), divided by sqrt(D)."""
-    return q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))  # (B, H, T, S)
+    return q @ k.mT / q.shape[-1] ** 0.5  # (B, H, T, S)
 
 
 def score_form(w_q: Tensor, w_k: Tensor, head: int, num_heads: int) -> Tensor:
@@ -31,7 +31,6 @@ EXERCISES = [
         "Then divide by a root: the shape of q tells you D. See “How large is a dot product?”.",
         "q (B, H, T, D) times k with its last two axes swapped, (B, H, D, S), gives (B, H, T, S). "
         "Divide by one number, made from D, the last size of q.",
-        line="return q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)",
         drawn=lambda d: (d("BHTD"), d("BHSD")),
         axes="B H T S",
         done="The spread of your scores no longer depends on the width of a head. Next: move D in "

@@ -50,9 +50,9 @@ def entropy(weights: Tensor) -> Tensor:
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Give hidden keys exactly 0, and all 0 to a row with nothing to attend."""
-    sees = mask.any(-1, keepdim=True)
-    open_scores = scores.masked_fill(~mask, -torch.inf).masked_fill(~sees, 0.0)  # (B, H, T, S)
-    return softmax(open_scores) * sees  # (B, H, T, S)
+    hidden = scores.masked_fill(~mask, -torch.inf)  # (B, H, T, S)
+    weights = torch.softmax(hidden, dim=-1)  # NaN in rows that see nothing
+    return weights.masked_fill(~mask, 0.0)  # (B, H, T, S)
 
 
 def _is_library_softmax(operations: Sequence[Operation], *_: Any) -> bool:
@@ -112,11 +112,11 @@ EXERCISES = [
         "NaN: its weights must become 0. See “Hiding words”.",
         "Scores and weights are (B, H, T, S). `masked_fill` writes -inf into the scores. It can "
         "also write 0 into the weights where the mask is False, which removes the NaN.",
-        line="hidden = scores.masked_fill(~mask, -torch.inf)  # (B, H, T, S)\n"
-        "weights = torch.softmax(hidden, dim=-1)  # NaN in rows that see nothing\n"
-        "return weights.masked_fill(~mask, 0.0)  # (B, H, T, S)",
         special_cases=[
-            ("One row of the mask sees nothing.", lambda: (draw(B, H, T, S, seed=1), mask(T))),
+            (
+                "The mask is (B, 1, T, S), and one of its rows sees nothing.",
+                lambda: (draw(B, H, T, S, seed=1), mask(T)),
+            ),
             (
                 "The mask is (T, S), and one of its rows sees nothing.",
                 lambda: (draw(B, H, T, S, seed=1), mask(T)[0, 0]),

@@ -13,7 +13,8 @@ from mha_course.exercises.spec import Change, Exercise, Lesson, mistake
 
 def merge_heads(context: Tensor) -> Tensor:
     """Lay the heads of each token side by side, (B, H, T, D) -> (B, T, C)."""
-    return context.transpose(1, 2).flatten(2)  # (B, T, C)
+    B, H, T, D = context.shape
+    return context.transpose(1, 2).reshape(B, T, H * D)  # (B, T, C)
 
 
 def ov_circuit(w_v: Tensor, w_o: Tensor, head: int, num_heads: int) -> Tensor:
@@ -31,8 +32,6 @@ EXERCISES = [
         "Undo the split in reverse order: swap, then join. The join has to copy, so `view` "
         "refuses. See “See it: the merge, cell by cell”.",
         "The swap turns (B, H, T, D) into (B, T, H, D). Joining the last two axes gives (B, T, C).",
-        line="B, H, T, D = context.shape\n"
-        "return context.transpose(1, 2).reshape(B, T, H * D)  # (B, T, C)",
         drawn=lambda d: (d("BHSD"),),
         axes="B S C",
         done="The heads of each token lie side by side again. Next: why can this join not be a "

@@ -100,6 +100,7 @@ def use_module(
             )
         given[name] = values if own[name].requires_grad else values.detach()
     try:
+        inspect.signature(module.forward).bind(x)
         inspect.signature(module.forward).bind(x, mask)
     except TypeError:
         raise ValueError("write forward(self, x, mask=None), with self, x and mask") from None
@@ -218,9 +219,7 @@ EXERCISES = [
         "picture”.",
         "q, k, v are (B, H, S, D), scores and weights (B, H, S, S), the context (B, H, S, D), the "
         "merged heads and the output (B, S, C).",
-        line="from my_attention import masked_softmax, merge_heads, scaled_scores\n"
-        "from my_attention import softmax, split_heads, weighted_sum\n"
-        "scores = scaled_scores(q, k)\n"
+        line="scores = scaled_scores(q, k)\n"
         "weights = softmax(scores) if mask is None else masked_softmax(scores, mask)\n"
         "return merge_heads(weighted_sum(weights, v)) @ w_o.T, weights",
         special_cases=[
@@ -243,8 +242,7 @@ EXERCISES = [
         "`multi_head_attention` in `forward`.",
         "Each Linear maps (B, S, C) to (B, S, C). Three results are split to (B, H, S, D). "
         "out_proj takes the merged heads (B, S, C).",
-        line="from my_attention import merge_heads, split_heads\n"
-        "# in __init__, and likewise k_proj, v_proj, out_proj\n"
+        line="# in __init__, and likewise k_proj, v_proj, out_proj\n"
         "self.q_proj = nn.Linear(d_model, d_model)\n"
         "# in forward, and likewise k and v\n"
         "q = split_heads(self.q_proj(x), self.num_heads)\n"
@@ -273,8 +271,7 @@ EXERCISES = [
         "`F.scaled_dot_product_attention`, merge, project. See “One call for the middle”.",
         "x @ w_qkv.T is (B, S, 3C), q, k, v and the context are (B, H, S, D), and the merged "
         "heads (B, S, C). The call scales the scores itself. Pass is_causal by its name.",
-        line="from my_attention import merge_heads, split_fused_qkv\n"
-        "q, k, v = split_fused_qkv(x @ w_qkv.T, num_heads)  # (B, H, S, D) each\n"
+        line="q, k, v = split_fused_qkv(x @ w_qkv.T, num_heads)  # (B, H, S, D) each\n"
         "context = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)\n"
         "return merge_heads(context) @ w_o.T  # (B, S, C)",
         special_cases=[
