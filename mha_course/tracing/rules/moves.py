@@ -17,7 +17,7 @@ from mha_course.tracing import replay
 from mha_course.tracing.axes import Axes, Axis, AxisNamer, Factor, Origin, size_of, unknown
 from mha_course.tracing.replay import Dim, Placement
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import PIECE, Element, Elements, OpCall, rules
+from mha_course.tracing.rules.call import Element, Elements, OpCall, rules
 from mha_course.tracing.rules.warnings import Cut
 
 ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
@@ -308,15 +308,14 @@ def _named(
     call: OpCall, axes: Axes, moved: Sequence[Placement], unseen: bool = False
 ) -> list[Axes]:
     """Name results whose axes each come from one axis, and note which elements they are."""
-    pairs = [_name(call, axes, result, number) for number, result in enumerate(moved)]
+    pairs = [_name(call, axes, result) for result in moved]
     call.elements = [() if unseen else elements for _, elements in pairs]
     return [named for named, _ in pairs]
 
 
-def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes, Elements]:
+def _name(call: OpCall, axes: Axes, moved: Placement) -> tuple[Axes, Elements]:
     names = call.names
     seen = set(chain(*moved.axes))
-    linear = len(call.outs) > 1 and call.info(call.first()).from_linear
     named: dict[Dim, Axis] = {}
     elements: list[Element] = []
     sizes = list(map(size_of, axes))
@@ -336,8 +335,6 @@ def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes
             if call.op == "getitem" and piece and axis[-len(piece) :] == piece:
                 outer = axis[: -len(piece)]  # one head's width
                 elements.append(Element(outer, names.label(outer), start // dim.size))
-            elif linear and any(names.is_token((factor,)) for factor in axis):
-                elements.append(Element((), f"{PIECE} {call.index}", number))
         elif call.op in ("getitem", "select", "unbind"):
             label = names.label(axis)
             names.index_half(axis)
