@@ -23,11 +23,7 @@ class Origin(IntEnum):  # ints are hashed fast
     NAMED = auto()
     UNKNOWN = auto()
     LINEAR = auto()  # The output of a Linear, which may hold its heads in any order.
-    FROM_LATENTS = auto()  # The output of the Linear that expands the latents of attention.
     ASSUMED_D = auto()  # The output of a Linear as wide as a head: D if it is used as one.
-    # One of the two axes of (2, 2): half of a width of 4 or the pairs in it, two heads of keys or
-    # the two that share one. Without it, rotary embeddings would lose their names where D is 4.
-    AMBIGUOUS = auto()
     MIXED = auto()  # A reshape put parts of several axes into this one.
     COPIES = auto()  # The same number again and again, as expand shows it.
     INTERLEAVED = auto()  # Copies follow their head, as in repeat_interleave; or pairs of a width.
@@ -117,12 +113,6 @@ def _unnamed_factor(axis: Axis) -> Factor | None:
     while whole.whole:
         whole = whole.whole
     return axis[0] if whole.number else None
-
-
-def _is_ambiguous_group(axis: Axis) -> bool:
-    """Return whether this is H_kv or the heads of each, and which is not known yet."""
-    whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
-    return whole is not None and whole.name == "H"
 
 
 def are_turned_groups(axis: Axis) -> bool:
@@ -248,8 +238,6 @@ class AxisNamer:
             table[heads * width] = (Factor("H", heads), Factor("D", width))
         shared = len(self.width()) == 1 and self.sizes.get("H_kv", 0) * width == full
         table[full] = (Factor("C", full, origin=Origin.LINEAR),) if shared else self.width()
-        if latents := self.extra.get("kv_rank", 0):
-            table.pop(latents + self.extra.get("D_rope", 0), None)
         table.pop(0, None)
         return table
 
@@ -273,10 +261,6 @@ class AxisNamer:
 
     def parts(self, whole: Factor, sizes: tuple[int, ...]) -> Axes:
         """Name the parts into which one factor is split."""
-        of_pairs = whole.name == "H" and self.extra.get("H_kv") == 2  # or keys beside values
-        if sizes == (2, 2) and (of_pairs or self.is_width((whole,))):  # their use will tell which
-            number = next(_numbers)
-            return [(Factor("?", 2, whole, n, Origin.AMBIGUOUS, number),) for n in (2, 1)]
         names = self._names_of_parts(whole, sizes)
         strides = [math.prod(sizes[n + 1 :]) for n in range(len(sizes))]
         made = list(map(Factor, names, sizes, itertools.repeat(whole), strides))
@@ -297,7 +281,9 @@ class AxisNamer:
                 self.sizes.setdefault("D", last)
             return [*map(str, sizes[:-2]), name, "D" if last == self.sizes.get("D") else "?"]
         if len(sizes) != 2:
-            return ["?"] * len(sizes)
+            return ["?" for _ in sizes]
+        if sizes == (2, 2) and whole.name in ("D", "H"):  # halves or pairs, groups or their heads
+            return ["?", "?"]
         if whole.name == "D" and 2 in sizes:
             return ["2" if size == 2 else "D/2" for size in sizes]
         if whole.name == "H":
@@ -305,8 +291,7 @@ class AxisNamer:
             return [fewer, "?" if fewer == "?" else f"H/{fewer}"]
         if whole.name in self.tokens:  # windows and what is in each
             return [f"{whole.name}/{last}", str(last)]
-        made = free or whole.origin is Origin.FROM_LATENTS
-        return ["H" if made and first == heads and last != self.sizes.get("C") else "?", "?"]
+        return ["H" if free and first == heads and last != self.sizes.get("C") else "?", "?"]
 
     def slice_of(self, axis: Axis, start: int, size: int) -> Axis:
         """Name a piece of an axis: tokens and whole factors keep their names."""
@@ -327,23 +312,14 @@ class AxisNamer:
             return ()
         if whole in self.doubles and 2 * size == whole.size:
             return (self.doubles[whole],)
-        declared = [name for name, n in self.extra.items() if n == size and name.startswith("D")]
-        if len(declared) == 1 and whole.name in ("D", "?") and start == 0:
-            return (Factor(declared[0], size, whole),)
         if self.is_width((whole,)) and 2 * size == whole.size:
             return self.half((whole,))
         width = whole.name == "C" and size == self.sizes.get("D") and start % size == 0
         return (Factor("D" if width else "?", size, whole),)
 
     def _piece(self, axis: Axis, start: int, size: int) -> Axis:
-        """Name one of the pieces of which something was joined, as tokens or latents are."""
-        whole = axis[0]
+        """Name one of the pieces of which tokens were joined."""
         pieces = self.pieces.get((self.root(self.label(axis)), size_of(axis)), [])
-        if len(axis) == 1 and not pieces:
-            names = ("D_nope", "D_rope" if whole.name == "D" else "D_v")
-            if whole.origin is Origin.LINEAR:
-                names = ("kv_rank", "D_rope")
-            pieces = [(Factor(name, self.extra.get(name, 0), whole),) for name in names]
         begins = list(itertools.accumulate(map(size_of, pieces), initial=0))
         found = zip(pieces, begins, strict=False) if begins[-1] == size_of(axis) else ()
         return next((p for p, begin in found if (begin, size_of(p)) == (start, size)), ())
@@ -373,14 +349,6 @@ class AxisNamer:
         name = f"{axis[0].name}/{step}"
         self.tokens.add(name)
         return (Factor(name, size),)
-
-    def index_half(self, axis: Axis) -> None:
-        """Note that an axis is indexed: in a width of 4 seen as (2, 2), it is the pair, not D/2."""
-        whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
-        if whole:
-            other = axis[0]._replace(stride=3 - axis[0].stride)
-            rest = self.parse("H_kv", 2) if whole.name == "H" else self.half((whole,))
-            self.resolved |= {axis[0]: (Factor("2", 2),), other: rest}
 
     def merge_parts(self, axis: Axis) -> Axis:
         """Join what belongs together: all parts of one whole, two halves, repeated heads."""
@@ -460,8 +428,7 @@ class AxisNamer:
                     named[self.label(axis)] = axis
         roots = {self.root(label) for label in named}
         for one in group:
-            name = ("H/H_kv", "H_kv")[one.stride - 1] if _is_ambiguous_group((one,)) else one.name
-            self.resolved[one] = (one._replace(name=name),)
+            self.resolved[one] = (one,)
             if len(roots) == 1:  # what met axes of two kinds is none of them
                 self.resolved[one] = named.get(min(roots), next(iter(named.values())))
         return self.resolved[factor]
@@ -571,18 +538,6 @@ class AxisNamer:
             return False
         return query.stride * query.size != whole.size
 
-    def repeated_heads(self, kv_heads: Sequence[int]) -> Axis:
-        """Return the heads of an axis that has these KV heads, or () where there is no order."""
-        heads, count = self.sizes.get("H", 0), self.extra.get("H_kv", 0)
-        if len(kv_heads) != heads or not count or heads % count:
-            return ()
-        orders = {
-            Origin.INTERLEAVED: [head * count // heads for head in range(heads)],
-            Origin.TILED: [head % count for head in range(heads)],
-        }
-        found = [order for order, numbers in orders.items() if numbers == list(kv_heads)]
-        return (Factor("H", heads, origin=found[0]),) if found else ()
-
     def unify(self, left: Axis, right: Axis, strict: bool = False) -> tuple[Axis, bool]:
         """Name an axis of two tensors, and say if they differ; strict: no width may be tokens."""
         if size_of(left) != size_of(right):
@@ -604,7 +559,7 @@ class AxisNamer:
         if b == "?" or b.isdigit():
             return left, False
         if a == "?" or a.isdigit():
-            return (left if _is_ambiguous_group(left) else right), False
+            return right, False
         if self.root(a) == self.root(b):
             return (left if a == self.root(a) else right), False
         for axis, other in ((left, right), (right, left)):

@@ -35,11 +35,6 @@ DECLARED = (  # what arguments, modules and their configs say of sizes
     ("H_kv", KV_HEADS),
     ("C", WIDTHS),
     ("D", HEAD_WIDTHS),
-    ("D_nope", ("qk_nope_head_dim",)),
-    ("D_rope", ("qk_rope_head_dim", "rotary_dim", "rotary_ndims")),
-    ("D_v", ("v_head_dim",)),
-    ("kv_rank", ("kv_lora_rank",)),
-    ("q_rank", ("q_lora_rank",)),
     ("d_ff", ("intermediate_size", "d_ff", "ffn_dim", "d_inner", "n_inner", "encoder_ffn_dim")),
 )
 SIZE_NAMES = {word for _, words in DECLARED for word in words}
@@ -295,8 +290,6 @@ def declared(modules: Sequence[nn.Module], bound: dict[str, Any]) -> dict[str, i
             values = values or {value for word in words for value in counts.get(word, ())}
         if len(values) == 1:
             by_letter[letter] = values.pop()
-    if {"D_nope", "D_rope"} <= by_letter.keys():  # their sum is D; head_dim may be the second
-        by_letter["D"] = by_letter["D_nope"] + by_letter["D_rope"]
     if by_letter.get("H_kv") in (None, by_letter.get("H")):
         by_letter.pop("H_kv", None)
     return by_letter

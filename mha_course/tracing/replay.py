@@ -8,14 +8,12 @@ at a time, so that nothing large is copied.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 
-LIMIT = 400_000  # numbers that are followed one by one
 _known: dict[tuple[Any, ...], list[Placement]] = {}  # of views that were followed before
 REORDERED = -1  # the stride of an axis in another order
 
@@ -44,11 +42,6 @@ def padded_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     for size in shape[:0:-1]:
         strides.append(strides[-1] * 2 * max(size, 1))
     return tuple(strides[::-1][: len(shape)])
-
-
-def contiguous_strides(shape: Sequence[int]) -> list[int]:
-    """Return the strides of numbers that lie in a row."""
-    return [math.prod(shape[n + 1 :]) for n in range(len(shape))]
 
 
 def of_views(rerun: Rerun, shape: Sequence[int], *call: Any) -> list[Placement]:
@@ -86,50 +79,9 @@ def of_copies(rerun: Rerun, shape: Sequence[int], out_shape: Sequence[int]) -> P
         short = [1] * len(shape)
         short[dim] = size
         (out,) = rerun(torch.arange(size).view(short))
-        row = dims_of([place * stride for place in _line(out, new + dim)])
+        row = dims_of([place * stride for place in out.flatten().tolist()])
         axes[new + dim] = row or [Dim(REORDERED, out_shape[new + dim])]
     return Placement(0, axes)
-
-
-def of_indices(
-    rerun: Rerun, shape: Sequence[int], ends: Sequence[int] = ()
-) -> list[Placement | None]:
-    """Follow any move number by number; None where an axis of the result has no strides.
-
-    Args: ``ends``, the strides of the factors; a dim that runs over one of them is cut there.
-    """
-    if math.prod(shape) > LIMIT:
-        return []
-    places = torch.arange(math.prod(shape), dtype=torch.double).view(list(shape))
-    moved: list[Placement | None] = []
-    for out in rerun(places):
-        numbers = out.long()
-        lines = [_line(numbers, dim) for dim in range(out.dim())]
-        rows = list(map(dims_of, lines))
-        first = int(numbers[(0,) * out.dim()])
-        total = torch.tensor(first)
-        for line in lines:
-            total = total[..., None] + torch.tensor(line) - first
-        exact = torch.equal(total, numbers)
-        known = [list(_cut_at(ends, row)) for row in rows if row is not None]
-        moved.append(Placement(first, known) if exact and len(known) == len(rows) else None)
-    return moved
-
-
-def _cut_at(ends: Sequence[int], row: list[Dim]) -> Iterator[Dim]:
-    """Cut dims that run from one factor into the next, where nothing is left over."""
-    for stride, size in row:
-        whole = stride * size
-        for end in ends:
-            if 0 < stride < end < whole and end % stride == 0 == whole % end:
-                yield Dim(end, whole // end)
-                whole = end
-        yield Dim(stride, whole // stride if stride else size)
-
-
-def _line(numbers: torch.Tensor, dim: int) -> list[int]:
-    line = numbers[tuple(slice(None) if n == dim else 0 for n in range(numbers.dim()))]
-    return list(map(int, line.tolist()))
 
 
 def dims_of(line: list[int]) -> list[Dim] | None:

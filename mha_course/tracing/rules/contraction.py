@@ -15,7 +15,6 @@ from mha_course.tracing.axes import (
     Origin,
     are_turned_groups,
     size_of,
-    unique,
     unknown,
 )
 from mha_course.tracing.rules import numbers, warnings
@@ -49,8 +48,6 @@ def _name_output(names: AxisNamer, axes: Axes, size: int) -> Axis:
         return unknown(size)  # of each head something else
     if names.is_token(last) or label == "H":
         return last if size_of(last) == size else unknown(size)
-    if label == "kv_rank":
-        return (unique(size, Origin.FROM_LATENTS),)
     made = names.linear_output(size)
     known = names.label(made) in {*map(names.label, axes[:-1])} - {"?"}
     return unknown(size) if known else made  # no tensor has its width twice

@@ -7,7 +7,7 @@ from torch import Tensor
 from mha_course.tracing.axes import Axes, Axis, Factor, Origin, size_of, unique, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall, rules
-from mha_course.tracing.rules.moves import PIECES, picked_heads
+from mha_course.tracing.rules.moves import PIECES
 
 
 def cat(call: OpCall) -> list[Axes]:
@@ -61,8 +61,6 @@ def _concatenated(call: OpCall, along: Axes, beside: list[str], size: int) -> Ax
     heads, width = (names.sizes.get(name, 0) for name in "HD")
     if len(along) == 1:
         return along[0]
-    if set(labels) == {"H_kv"} and (tiled := names.repeated_heads(_kv_heads(call))):
-        return tiled
     whole, *others = {axis[0].whole for axis in along if len(axis) == 1} or {None}
     if whole is not None and not others and whole.size == size:
         halves = len(along) == 2 and size_of(along[0]) == size_of(along[1])
@@ -75,13 +73,6 @@ def _concatenated(call: OpCall, along: Axes, beside: list[str], size: int) -> Ax
     if len(along) == 2 and along[0] == along[1] and labels[0] == "?" and len(along[0]) == 1:
         return names.double(along[0])
     return _concatenated_tokens(call, along, labels, size, not {"H", "H_kv"}.isdisjoint(beside))
-
-
-def _kv_heads(call: OpCall) -> list[int]:
-    """Return the KV heads of tensors that are joined along them: of one, again and again."""
-    parts = call.arg(0, "tensors")
-    once = {id(part) for part in parts}
-    return [*range(call.names.extra["H_kv"])] * len(parts) if len(once) == 1 else []
 
 
 def _concatenated_tokens(
@@ -156,7 +147,7 @@ def gather(call: OpCall) -> list[Axes]:
     index = call.axes(call.arg(1 if last else 2, "indices", "index"))
     dim = call.arg(2 if last else 1, "dim")
     if call.op == "index_select":
-        axes[dim] = picked_heads(call, axes[dim], call.arg(2, "index")) or index[0]
+        axes[dim] = index[0]
         return [axes]
     dim %= len(axes)
     pairs = enumerate(zip(axes, index, strict=True))

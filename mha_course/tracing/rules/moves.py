@@ -174,8 +174,8 @@ def _attach(axes: Axes, old: Row, flat: Axis, position: int, one: Factor) -> Non
 
 def view(call: OpCall) -> list[Axes]:
     """Show the numbers in another order, or some of them: transpose, chunk, select, expand …"""
-    if call.func is functional.unfold:
-        return rearrange(call)
+    if call.func is functional.unfold:  # of pictures: it copies, and mixes axes
+        return []
     axes = call.axes(call.first())  # its shape may have changed in place
     alone = len(call.tensors) == 1
     kind = (call.op, call.args[1:], list(call.kwargs.items())) if alone and call.args else ()
@@ -209,28 +209,6 @@ def repeat(call: OpCall) -> list[Axes]:
         return []  # of all numbers, in a row
     sizes = list(map(size_of, axes))
     return _named(call, axes, [replay.of_copies(call.rerun, sizes, call.outs[0].shape)])
-
-
-def rearrange(call: OpCall) -> list[Axes]:
-    """Interleave several axes in another order, as pixel_shuffle does."""
-    x = call.first()
-    axes = call.axes(x)
-    if call.op == "as_strided" and (x.storage_offset() or not x.is_contiguous()):
-        return []
-    sizes = [factor.size for axis in axes for factor in axis]
-    places = replay.contiguous_strides(sizes) if call.op != "as_strided" else []
-    out = []
-    for moved in replay.of_indices(call.rerun, list(map(size_of, axes)), places):
-        dims = sorted(set(chain(*moved.axes)), reverse=True) if moved else []
-        sizes = [dim.size for dim in dims]
-        if moved is None or [dim.stride for dim in dims] != replay.contiguous_strides(sizes):
-            return []
-        parts, cuts = regroup(call.names, axes, sizes)
-        _warn_of(call, cuts, len(moved.axes))
-        named = dict(zip(dims, parts, strict=True))
-        rows = [[factor for dim in row for factor in named[dim]] for row in moved.axes]
-        out.append([call.names.merge_parts(tuple(row)) for row in rows])
-    return out
 
 
 def is_bool(key: Any) -> bool:
@@ -289,19 +267,8 @@ def getitem(call: OpCall) -> list[Axes]:
         missing = call.outs[0].dim() - len(out)
         own = len(advanced) == 1 and isinstance(key, Tensor) and not is_bool(key)
         shape = call.outs[0].shape[place : place + missing]
-        heads = picked_heads(call, named[place], key) if len(advanced) == 1 else ()
-        rest = call.axes(key) if own else list(map(unknown, shape))
-        out[place:place] = [heads] if heads else rest
+        out[place:place] = call.axes(key) if own else list(map(unknown, shape))
     return [out]
-
-
-def picked_heads(call: OpCall, axis: Axis, key: Any) -> Axis:
-    """Return the query heads for which an index picks KV heads, or () if it picks others."""
-    if call.names.label(axis) != "H_kv":
-        return ()
-    if type(key) is Tensor and key.dim() == 1 and not key.is_meta:
-        key = key.tolist()
-    return call.names.repeated_heads(key) if isinstance(key, list) else ()
 
 
 def _named(
@@ -325,8 +292,6 @@ def _name(call: OpCall, axes: Axes, moved: Placement) -> tuple[Axes, Elements]:
             continue
         dims = sorted((d for d in seen if stride <= d.stride < stride * max(size, 2)), reverse=True)
         start = moved.first // stride % (2 * size or 1)
-        if dims and dims[0].size == 1:
-            names.index_half(axis)
         if len(dims) > 1:
             named |= zip(dims, _windows(names, axis, stride, dims), strict=True)
         elif dims:
@@ -336,9 +301,7 @@ def _name(call: OpCall, axes: Axes, moved: Placement) -> tuple[Axes, Elements]:
                 outer = axis[: -len(piece)]  # one head's width
                 elements.append(Element(outer, names.label(outer), start // dim.size))
         elif call.op in ("getitem", "select", "unbind"):
-            label = names.label(axis)
-            names.index_half(axis)
-            elements.append(Element(axis, label, start))
+            elements.append(Element(axis, names.label(axis), start))
     rows = [[_axis_of_dim(dim, named) for dim in row] for row in reversed(moved.axes)]
     out = [row[0] if len(row) == 1 else names.merge_parts(tuple(chain(*row))) for row in rows]
     return out[::-1], tuple(elements)
@@ -381,7 +344,6 @@ def complex_pairs(call: OpCall) -> list[Axes]:
     if call.op == "view_as_real":
         return [[*axes, (Factor("2", 2),)]]
     left = axes[:-1]
-    call.names.index_half(axes[-1])
     if left and len(left[-1]) == 1 and left[-1][0].whole and left[-1][0].whole.name == "D":
         left[-1] = (Factor("D/2", size_of(left[-1])),)
     elif left and not left[-1] and call.names.is_width(axes[-1]):  # a width of 2
@@ -400,7 +362,6 @@ VIEWS = rules(
     ("squeeze unsqueeze", view),
     ("expand expand_as broadcast_to", expand),
     ("repeat tile repeat_interleave", repeat),
-    ("pixel_shuffle pixel_unshuffle channel_shuffle as_strided", rearrange),
     ("view_as_complex view_as_real", complex_pairs),
     ("pad diff", pad),
 )
