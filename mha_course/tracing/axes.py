@@ -183,9 +183,6 @@ class AxisNamer:
         # The axes that a factor without a name was added to or multiplied with, and its final name.
         self.aligned: defaultdict[Factor, Axes] = defaultdict(list)
         self.resolved: dict[Factor, Axis] = {}
-        # A factor that was concatenated with itself, as the angles of rotary embeddings are.
-        self.halves: dict[Factor, Factor] = {}  # the double of each half
-        self.doubles: dict[Factor, Factor] = {}  # the half of each double
         self.pieces: dict[tuple[str, int], Axes] = {}  # the parts of tokens that were concatenated
 
     def width(self) -> Axis:
@@ -273,9 +270,7 @@ class AxisNamer:
         heads = self.sizes.get("H")
         first, last = sizes[0], sizes[-1]
         if free and whole.name == "?" and heads and sizes[:-2] in ((), (3,)):
-            # + 2: a key and a value for all heads
             counts = {"H": heads} | self.extra
-            counts |= {"H+2": heads + 2} if last == self.sizes.get("D") else {}
             name = next((name for name, size in counts.items() if size == sizes[-2]), "?")
             if name == "H" and "C" not in self.sizes:  # the first heads give D
                 self.sizes.setdefault("D", last)
@@ -303,15 +298,11 @@ class AxisNamer:
         if len(axis) == 1 and whole.origin is Origin.LINEAR:
             self.confirm([axis], Origin.LINEAR)
             return self.linear_output(size)
-        if whole.name == "H+2" and (start, size) == (0, self.sizes["H"]):
-            return self.parse("H", size)
         for cut in range(1, len(axis)):
             if size_of(axis[cut:]) == size and start % size == 0:
                 return axis[cut:]
         if size == 1:
             return ()
-        if whole in self.doubles and 2 * size == whole.size:
-            return (self.doubles[whole],)
         if self.is_width((whole,)) and 2 * size == whole.size:
             return self.half((whole,))
         width = whole.name == "C" and size == self.sizes.get("D") and start % size == 0
@@ -325,15 +316,12 @@ class AxisNamer:
         return next((p for p, begin in found if (begin, size_of(p)) == (start, size)), ())
 
     def is_width(self, axis: Axis) -> bool:
-        """Return whether this is D, or a declared part of it such as D_rope."""
-        if len(axis) != 1:
-            return False
-        name = axis[0].name
-        return name == "D" or (name[0] == "D" and name in self.extra)
+        """Return whether this is the width of a head."""
+        return len(axis) == 1 and axis[0].name == "D"
 
     def half(self, axis: Axis) -> Axis:
-        """Return half of a head's width, or of a part of it."""
-        return (Factor(f"{axis[0].name}/2", size_of(axis) // 2, axis[0]),)
+        """Return half of a head's width."""
+        return (Factor("D/2", size_of(axis) // 2, axis[0]),)
 
     def ordered(self, whole: Factor, order: Origin) -> Factor:
         """Mark a known width that was put together from two halves, or from pairs."""
@@ -368,10 +356,10 @@ class AxisNamer:
     def _pair(self, left: Factor, right: Factor) -> list[Factor]:
         """Join two neighbours where they make something known."""
         heads = self.sizes.get("H", 0)
-        half, two = (left, right) if left.name.endswith("/2") else (right, left)
+        half, two = (left, right) if left.name == "D/2" else (right, left)
         whole = half.whole or Factor("D", 2 * half.size)
         is_two = two.name == "2" or (two.size == 2 and two is right)
-        if is_two and half.name == f"{whole.name}/2" and self.is_width((whole,)):
+        if is_two and half.name == "D/2":
             return [self.ordered(whole, Origin.INTERLEAVED if two is right else Origin.TILED)]
         grouped = right.origin is Origin.COPIES
         few = left if grouped else right
@@ -398,18 +386,6 @@ class AxisNamer:
             ):
                 continue
             self.aligned[one].append(other)
-            if one in self.doubles and self.is_width(other):
-                self.aligned[self.doubles[one]].append(self.half(other))
-            whole = other[0].whole if len(other) == 1 and other[0].name.endswith("/2") else None
-            if one in self.halves and whole:
-                self.aligned[self.halves[one]].append((whole,))
-
-    def double(self, axis: Axis) -> Axis:
-        """Return the axis that results when one is concatenated with itself."""
-        (whole,) = made = (unique(2 * size_of(axis), Origin.TILED),)
-        self.halves[axis[0]] = whole
-        self.doubles[whole] = axis[0]
-        return made
 
     def _resolve(self, factor: Factor) -> Axis:
         """Return what a factor turned out to be, by all that it met directly or indirectly."""

@@ -280,14 +280,6 @@ def after_linear(values: list[Any]) -> str:
     return "out" if any(value.stage in ("context", "merged") for value in values) else "projection"
 
 
-def cell(call: OpCall) -> list[Axes]:
-    """Take one step of a recurrent network: the state's width is named as a Linear's."""
-    *before, width = call.axes(call.arg(1, "hx"))
-    named = call.names.linear_output(size_of(width))
-    call.names.align(width, named)
-    return [[*before, named]]
-
-
 def ask_about_tiles(call: OpCall, axes: Axes) -> None:
     """Ask about heads that were tiled where each group of queries shares one."""
     heads = [factor for axis in axes for factor in axis if factor.name == "H"]
@@ -301,5 +293,4 @@ CONTRACTIONS = rules(
     ("matmul linalg_matmul bmm mm mv dot addmm baddbmm addmv", matmul),
     ("einsum", einsum),
     ("tensordot inner", tensordot),
-    ("gru_cell rnn_tanh_cell rnn_relu_cell", cell),
 )

@@ -70,8 +70,8 @@ def _concatenated(call: OpCall, along: Axes, beside: list[str], size: int) -> Ax
         return (Factor("H", heads), Factor("D", width))
     if set(labels) == {"C"} and len(along) in (2, 3):
         return (Factor(str(len(along)), len(along)), *along[0])
-    if len(along) == 2 and along[0] == along[1] and labels[0] == "?" and len(along[0]) == 1:
-        return names.double(along[0])
+    if len(along) == 2 and along[0] == along[1] and labels[0] == "?":
+        return (unique(size, Origin.TILED),)  # as the angles of rotary embeddings
     return _concatenated_tokens(call, along, labels, size, not {"H", "H_kv"}.isdisjoint(beside))
 
 

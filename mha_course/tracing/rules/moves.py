@@ -293,7 +293,7 @@ def _name(call: OpCall, axes: Axes, moved: Placement) -> tuple[Axes, Elements]:
         dims = sorted((d for d in seen if stride <= d.stride < stride * max(size, 2)), reverse=True)
         start = moved.first // stride % (2 * size or 1)
         if len(dims) > 1:
-            named |= zip(dims, _windows(names, axis, stride, dims), strict=True)
+            named |= {dim: unknown(dim.size) for dim in dims}  # windows
         elif dims:
             (dim,) = dims
             piece = named[dim] = _sliced(names, axis, start, dim.size, dim.stride / stride)
@@ -324,18 +324,6 @@ def _sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) ->
     if names.label(axis) == "H" and step > 1:
         return (Factor("?", size, axis[0], int(step)),)
     return unknown(size)
-
-
-def _windows(names: AxisNamer, axis: Axis, stride: int, dims: list[Dim]) -> Axes:
-    """Name how many windows slide along an axis, and how long each is."""
-    count, window = dims
-    disjoint = window.stride == stride and count.stride == window.size * stride
-    if len(axis) != 1 or not disjoint or count.size * window.size != size_of(axis):
-        return [unknown(dim.size) for dim in dims]
-    parts = names.parts(axis[0], (count.size, window.size))
-    if names.is_token(axis):
-        names.tokens.update(factor.name for factor in parts[0])
-    return parts
 
 
 def complex_pairs(call: OpCall) -> list[Axes]:
