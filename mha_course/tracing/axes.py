@@ -66,16 +66,10 @@ class Size(int):
     def __add__(self, other: int) -> int:
         """Return the sum; more than one added to tokens makes the tokens of keys and values."""
         total = super().__add__(other)
-        tokens = self.is_token(self.axis)
-        if not isinstance(other, Size):
-            if tokens and isinstance(other, int) and other not in (0, 1):
-                return Size(total, (Factor("S", total),), self.is_token)
-            return self if total == self else total  # an empty cache adds 0
-        if not tokens and not self.is_token(other.axis):
-            return total
-        names = {factor.name for factor in (*self.axis, *other.axis)}
-        name = names.pop() if len(names) == len(self.axis) == len(other.axis) == 1 else "S"
-        return Size(total, (Factor(name, total),), self.is_token)
+        if not isinstance(other, Size) and other in (0, 1):
+            return self if other == 0 else total  # an empty cache adds 0
+        counts_tokens = self.is_token(self.axis) or self.is_token(getattr(other, "axis", ()))
+        return Size(total, (Factor("S", total),), self.is_token) if counts_tokens else total
 
     __radd__ = __add__
 
@@ -175,9 +169,6 @@ class AxisNamer:
         self.reserved = set(whole) & self.tokens
         self.roots = {name: name.rstrip("'") for name in letters if name.endswith("'")}
         self.labels: dict[Axis, str] = {}
-        self.finals: dict[tuple[Axis, ...], tuple[str, ...]] = {}  # once the call has ended
-        # The names of a Linear's output by its width. H and D may become known during the call.
-        self.widths: dict[tuple[int, int], dict[int, Axis]] = {}
         # Factors that only looked like a head's width and were then used as one.
         self.confirmed: set[Factor] = set()
         # The axes that a factor without a name was added to or multiplied with, and its final name.
@@ -208,17 +199,14 @@ class AxisNamer:
 
     def linear_output(self, size: int) -> Axis:
         """Name the output of a Linear by its width."""
-        known = (self.sizes.get("H", 0), self.sizes.get("D", 0))
-        if known not in self.widths:
-            self.widths[known] = self._widths(*known)
-        axis = self.widths[known].get(size)
+        axis = self._axes_by_width().get(size)
         if axis is None:
             return (unique(size, Origin.LINEAR),)
         name = axis[0].name if len(axis) == 1 else ""
         return (unique(size, Origin.ASSUMED_D, name),) if name.startswith("D") else axis
 
-    def _widths(self, heads: int, width: int) -> dict[int, Axis]:  # what is entered later wins
-        full = self.sizes.get("C", 0)
+    def _axes_by_width(self) -> dict[int, Axis]:  # what is entered later wins
+        full, heads, width = (self.sizes.get(name, 0) for name in "CHD")
 
         def several(number: int, name: str, size: int) -> Axis:
             return (Factor(f"{number}*{name}", number * size, origin=Origin.LINEAR),)
@@ -411,12 +399,6 @@ class AxisNamer:
 
     def final(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         """Write axes when all is known: a width that was never used as a head's has no name."""
-        key = tuple(axes)
-        if key not in self.finals:
-            self.finals[key] = self._written(axes)
-        return self.finals[key]
-
-    def _written(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         factors = [factor for axis in axes for factor in axis]
         unsure = [f for f in factors if f.name == "?" or self.is_unconfirmed((f,))]
         if unsure:

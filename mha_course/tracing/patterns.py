@@ -279,10 +279,9 @@ def declared(modules: Sequence[nn.Module], bound: dict[str, Any]) -> dict[str, i
     """Return the sizes that arguments, modules and configs declare; H_kv only if it differs."""
     modules = [part for module in modules for part in module.modules()]
     parts: list[Mapping[str, Any]] = [vars(part) for part in modules]
-    configs, *nested = _configs([*parts, bound])
+    configs = _configs([*parts, bound])
     parts += [{"hidden_size": config.get("dim"), **config} for config in configs]
-    places: list[Sequence[Mapping[str, Any]]] = [[bound], parts, *nested]
-    levels = [_counts(level) for level in places]
+    levels = [_counts([bound]), _counts(parts)]
     by_letter: dict[str, int] = {}
     for letter, words in DECLARED:
         values: set[int] = set()
@@ -305,20 +304,15 @@ def _counts(places: Sequence[Mapping[str, Any]]) -> dict[str, set[int]]:
     return by_name
 
 
-def _configs(places: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Return the configs that modules or arguments hold, then what is nested in them, by depth."""
+def _configs(places: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the configs that modules or arguments hold."""
     values = [place[name] for place in places for name in CONFIGS if name in place]
-    levels = []
-    for _ in range(3):
-        plain = [value for value in values if not callable(value)]  # no class and no module
-        held = [
-            value if isinstance(value, Mapping) else vars(value)
-            for value in plain
-            if isinstance(value, Mapping) or hasattr(value, "__dict__")
-        ]
-        levels.append(held)
-        values = [value for config in held for value in config.values()]
-    return levels
+    plain = [value for value in values if not callable(value)]  # no class and no module
+    return [
+        value if isinstance(value, Mapping) else vars(value)
+        for value in plain
+        if isinstance(value, Mapping) or hasattr(value, "__dict__")
+    ]
 
 
 def _is_count(value: Any) -> bool:

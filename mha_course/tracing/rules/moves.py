@@ -98,7 +98,7 @@ def _fit(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row) -> Fit:
         cuts += [cut] if cut else []
     filled = iter(groups)
     out = [next(filled) if size > 1 else None for size in shape]
-    placed = _place_ones(names, axes, tuple([factor for factor, _ in flat]), out, like)
+    placed = _place_ones(names, tuple([factor for factor, _ in flat]), out, like)
     return list(map(names.merge_parts, placed)), cuts
 
 
@@ -126,7 +126,7 @@ def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut |
     return [(factors.unique(n, origin),) for n in sizes], Cut(list(block), came_from, sizes)
 
 
-def _place_ones(names: AxisNamer, old: Row, flat: Axis, out: list[Axis | None], like: Row) -> Axes:
+def _place_ones(names: AxisNamer, flat: Axis, out: list[Axis | None], like: Row) -> Axes:
     """Give the new axes of size 1 to the named factors of size 1; neighbours take the rest."""
     ones = [(position, factor) for position, factor in enumerate(flat) if factor.size == 1]
     free = [position for position, axis in enumerate(out) if axis is None]
@@ -146,7 +146,7 @@ def _place_ones(names: AxisNamer, old: Row, flat: Axis, out: list[Axis | None], 
     for slot, (_, factor) in zip(free, ones, strict=False):
         axes[slot] = () if factor == ONE else (factor,)
     for position, factor in ones[len(free) :]:
-        _attach(axes, old, flat, position, factor)
+        _attach(axes, flat, position, factor)
     return axes
 
 
@@ -154,17 +154,15 @@ def _before_width(flat: Axis, position: int) -> bool:
     return position + 1 < len(flat) and flat[position + 1].name == "D"
 
 
-def _attach(axes: Axes, old: Row, flat: Axis, position: int, one: Factor) -> None:
+def _attach(axes: Axes, flat: Axis, position: int, one: Factor) -> None:
     """Join a factor of size 1 that lost its axis: heads to their width, others to the left."""
     after = flat[position + 1] if position + 1 < len(flat) else None
     before = flat[position - 1] if position else None
-    is_batch = before is not None and before.name == "B" and (before,) in axes
-    folded = is_batch and (before, one) not in old
-    joins_right = one.name == "H" and _before_width(flat, position) and not folded
+    joins_right = before is None or (one.name == "H" and _before_width(flat, position))
     if one.name == "B" and after is not None and after.name == "H" and (after,) in axes:
         joins_right = True
     for number, axis in enumerate(axes):
-        if (joins_right or before is None) and axis and axis[0] == after:
+        if joins_right and axis and axis[0] == after:
             axes[number] = (one, *axis)
             return
         if not joins_right and axis and axis[-1] == before:
@@ -177,9 +175,7 @@ def view(call: OpCall) -> list[Axes]:
     if call.func is functional.unfold:  # of pictures: it copies, and mixes axes
         return []
     axes = call.axes(call.first())  # its shape may have changed in place
-    alone = len(call.tensors) == 1
-    kind = (call.op, call.args[1:], list(call.kwargs.items())) if alone and call.args else ()
-    return _named(call, axes, replay.of_views(call.rerun, list(map(size_of, axes)), *kind))
+    return _named(call, axes, replay.of_views(call.rerun, list(map(size_of, axes))))
 
 
 def expand(call: OpCall) -> list[Axes]:
@@ -259,7 +255,7 @@ def getitem(call: OpCall) -> list[Axes]:
             width = key.dim() if is_bool(key) else 1
             plain += [slice(None)] * width
             gone |= set(range(place, place + width))
-    moved = replay.of_views(lambda x: [x[tuple(plain)]], list(map(size_of, axes)), "[]", plain)
+    moved = replay.of_views(lambda x: [x[tuple(plain)]], list(map(size_of, axes)))
     (named,) = _named(call, axes, moved, unseen)
     out = [axis for n, axis in enumerate(named) if n not in gone]
     if advanced:  # one gives its own axes, several give unknown ones
@@ -321,8 +317,6 @@ def _sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) ->
         return names.slice_of(axis, start, size)
     if step == 2 and names.is_width(axis) and 2 * size == size_of(axis):
         return names.half(axis)
-    if names.label(axis) == "H" and step > 1:
-        return (Factor("?", size, axis[0], int(step)),)
     return unknown(size)
 
 
