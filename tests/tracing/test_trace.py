@@ -190,7 +190,7 @@ OF_SHAPES = [
     (lambda x: FUSED(x).view(2, 5, 3, 24), (2, 5, 24), "B S C", {}, "B S 3 C"),
     (lambda x: x.view(2, 5, 4, 6), (2, 5, 24), "B S C", {"D": 6}, "B S H D"),
     (lambda x: x[:, torch.tensor(1)], (2, 5, 24), "B S C", {}, "B C"),
-    (lambda x: x.take_along_dim(torch.tensor([0, 1])), (2, 5, 24), "B S C", {}, "?"),
+
     (lambda x: x[:, :0].reshape(2, 0, 4, 6), (2, 5, 24), "B S C", {"H": 4}, "? ? ? ?"),
     (lambda x: x.flatten(1, 2), (2, 1, 5, 24), "B 1 S C", {}, "B S C"),
     (lambda q: q.reshape(-1, q.shape[2], q.shape[3]), (1, 4, 1, 6), "B H S D", {}, "B*H S D"),
@@ -210,9 +210,6 @@ OF_SHAPES = [
     *[(channels, (2, width, 3, 5), "B C Y X", {"H": 4}, "B Y*X ?") for width in (8, 16)],
     (lambda x: x.flatten(1), (2, 24, 3, 5), "B C H W", {"H": 4}, "B C*Y*X"),
     (lambda x: x.flatten(2), (2, 7, 3, 5), "B C H W", {"H": 4}, "B Ch Y*X"),
-    (lambda q: torch.view_as_real(torch.view_as_complex(q.view(2, 4, 5, 1, 2))).flatten(3),
-        (2, 4, 5, 2), "B H S D",
-     {"C": 8}, "B H S D"),
     (lambda q: (mask := torch.tril(torch.ones(q.shape[2], q.shape[2]))).view(1, 1,
         *mask.shape) * (q @ q.mT),
      (2, 4, 1, 6), "B H T D", {}, "B H T S"),

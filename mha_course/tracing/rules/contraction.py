@@ -111,8 +111,6 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
     """Name the axes of a sum of products; warn of sums over axes that only agree in size."""
     names = call.names
     values = list(map(call.info, tensors))
-    for value, term in zip(values, terms, strict=True):
-        _swap_roles(names, value, [letter not in out for letter in term])
     axis_of: dict[Any, Axis] = {}
     axes_by_letter: dict[Any, Axes] = defaultdict(list)
     products = all(value.softmax_step < 0 for value in values)
@@ -137,32 +135,6 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
         call.warn(warnings.warn("never-transposed"))
     call.results[0].stage = _stage_of(call, values, terms, summed_axes, axes)
     return axes
-
-
-def _swap_roles(names: AxisNamer, weights: TensorInfo, is_summed: list[bool]) -> None:
-    """Swap T and S where a sum shows that scores were k @ q.mT, with the keys first."""
-    tokens = [pair for pair in zip(weights.axes, is_summed, strict=True) if names.is_token(pair[0])]
-    keys = [axis for axis, summed in tokens if summed and names.label(axis) == weights.softmax_axis]
-    queries = [
-        axis for axis, gone in tokens if not gone and names.label(axis) != weights.softmax_axis
-    ]
-    if not keys or not queries:
-        return
-    query = names.label(queries[0])
-    turned = weights.softmax_axis == "T" or weights.softmax_axis.endswith("'")
-    if names.root(weights.softmax_axis) != names.root(query) or query == "T" or not turned:
-        return
-    swapped = {k.name: q.name for k, q in zip(keys[0], queries[0], strict=True)}
-    swapped |= {q: k for k, q in swapped.items()}
-    for info in weights.derived:
-        info.axes = [
-            tuple([f._replace(name=swapped.get(f.name, f.name)) for f in axis])
-            for axis in info.axes
-        ]
-        info.labels = tuple(map(names.label, info.axes))
-        info.softmax_axis = "*".join(
-            swapped.get(name, name) for name in info.softmax_axis.split("*")
-        )
 
 
 def _axes_of_factor(

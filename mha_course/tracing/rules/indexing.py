@@ -143,9 +143,8 @@ def _axis_of_elements(call: OpCall, parts: list[Tensor]) -> Axis:
 def gather(call: OpCall) -> list[Axes]:
     """Pick elements along an axis, which is then named as that of the index is."""
     axes = call.axes(call.first())
-    last = call.op == "take_along_dim"
-    index = call.axes(call.arg(1 if last else 2, "indices", "index"))
-    dim = call.arg(2 if last else 1, "dim")
+    index = call.axes(call.arg(2, "index"))
+    dim = call.arg(1, "dim")
     if call.op == "index_select":
         axes[dim] = index[0]
         return [axes]
@@ -157,5 +156,5 @@ def gather(call: OpCall) -> list[Axes]:
 INDEXING = PIECES | rules(
     ("cat concat concatenate", cat),
     ("stack", stack),
-    ("index_select gather take_along_dim", gather),
+    ("index_select gather", gather),
 )

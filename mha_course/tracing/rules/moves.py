@@ -1,21 +1,26 @@
-"""Names in moves: replay finds where the numbers of each axis came from, and factors name them."""
+"""Names in moves: where the numbers of each axis came from.
+
+A transpose, a slice or an expand makes no new numbers, so it needs no rule of its own. It runs
+again on a tensor without memory whose strides tell its axes from each other: the strides of the
+result say which axis each of its axes came from. A reshape lays the factors of the axes, in order,
+into the new shape.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import accumulate, chain, product
 from operator import mul
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from mha_course.tracing import axes as factors
-from mha_course.tracing import replay
 from mha_course.tracing.axes import Axes, Axis, AxisNamer, Factor, Origin, size_of, unknown
-from mha_course.tracing.replay import Dim, Placement
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import Element, Elements, OpCall, rules
 from mha_course.tracing.rules.warnings import Cut
@@ -24,6 +29,20 @@ ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
 Row = Sequence[Axis]
 Fit = tuple[Axes, list[Cut]]
 Pairs = list[tuple[Factor, int]]  # each factor with the axis it was in
+
+
+class Dim(NamedTuple):
+    """Steps of equal length through the tensor that was moved; copies have the stride 0."""
+
+    stride: int
+    size: int
+
+
+class Placement(NamedTuple):
+    """The place of a result's first number, and the dim of each axis."""
+
+    first: int
+    dims: list[Dim]
 
 
 def reshape(call: OpCall) -> list[Axes]:
@@ -175,7 +194,7 @@ def view(call: OpCall) -> list[Axes]:
     if call.func is functional.unfold:  # of pictures: it copies, and mixes axes
         return []
     axes = call.axes(call.first())  # its shape may have changed in place
-    return _named(call, axes, replay.of_views(call.rerun, list(map(size_of, axes))))
+    return _named(call, axes, call.rerun)
 
 
 def expand(call: OpCall) -> list[Axes]:
@@ -203,8 +222,19 @@ def repeat(call: OpCall) -> list[Axes]:
     axes = call.axes(call.first())
     if call.op == "repeat_interleave" and call.arg(2, "dim") is None and len(axes) > 1:
         return []  # of all numbers, in a row
-    sizes = list(map(size_of, axes))
-    return _named(call, axes, [replay.of_copies(call.rerun, sizes, call.outs[0].shape)])
+    shape = call.outs[0].shape
+    if isinstance(call.arg(1, "repeats"), Tensor):  # of each number as often as it says
+        return [factors.keep_matching(axes, shape)]
+    out: Axes = []
+    for axis, size in zip([()] * (len(shape) - len(axes)) + axes, shape, strict=True):
+        if size == size_of(axis):
+            out.append(axis)
+            continue
+        copies = factors.unique(size // (size_of(axis) or 1), Origin.COPIES)
+        one = axis if size_of(axis) > 1 else ()
+        order = (*one, copies) if call.op == "repeat_interleave" else (copies, *one)
+        out.append(call.names.merge_parts(order))
+    return [out]
 
 
 def is_bool(key: Any) -> bool:
@@ -255,8 +285,7 @@ def getitem(call: OpCall) -> list[Axes]:
             width = key.dim() if is_bool(key) else 1
             plain += [slice(None)] * width
             gone |= set(range(place, place + width))
-    moved = replay.of_views(lambda x: [x[tuple(plain)]], list(map(size_of, axes)))
-    (named,) = _named(call, axes, moved, unseen)
+    (named,) = _named(call, axes, lambda x: [x[tuple(plain)]], unseen)
     out = [axis for n, axis in enumerate(named) if n not in gone]
     if advanced:  # one gives its own axes, several give unknown ones
         place, key = advanced[0]
@@ -267,22 +296,35 @@ def getitem(call: OpCall) -> list[Axes]:
     return [out]
 
 
+@lru_cache(maxsize=4096)
+def _padded_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return strides with gaps, so that every place belongs to one axis only."""
+    strides = [2]
+    for size in shape[:0:-1]:
+        strides.append(strides[-1] * 2 * max(size, 1))
+    return tuple(strides[::-1][: len(shape)])
+
+
 def _named(
-    call: OpCall, axes: Axes, moved: Sequence[Placement], unseen: bool = False
+    call: OpCall, axes: Axes, rerun: Callable[[Tensor], Sequence[Tensor]], unseen: bool = False
 ) -> list[Axes]:
     """Name results whose axes each come from one axis, and note which elements they are."""
-    pairs = [_name(call, axes, result) for result in moved]
+    shape = tuple(map(size_of, axes))
+    pairs = []
+    for out in rerun(torch.empty_strided(shape, _padded_strides(shape), device="meta")):
+        dims = list(map(Dim, out.stride(), out.shape))
+        pairs.append(_name(call, axes, Placement(int(out.storage_offset()), dims)))
     call.elements = [() if unseen else elements for _, elements in pairs]
     return [named for named, _ in pairs]
 
 
 def _name(call: OpCall, axes: Axes, moved: Placement) -> tuple[Axes, Elements]:
     names = call.names
-    seen = set(chain(*moved.axes))
+    seen = set(moved.dims)
     named: dict[Dim, Axis] = {}
     elements: list[Element] = []
-    sizes = list(map(size_of, axes))
-    for stride, size, axis in zip(replay.padded_strides(tuple(sizes)), sizes, axes, strict=True):
+    sizes = tuple(map(size_of, axes))
+    for stride, size, axis in zip(_padded_strides(sizes), sizes, axes, strict=True):
         if (stride, size) in seen:
             named[Dim(stride, size)] = axis
             continue
@@ -298,8 +340,7 @@ def _name(call: OpCall, axes: Axes, moved: Placement) -> tuple[Axes, Elements]:
                 elements.append(Element(outer, names.label(outer), start // dim.size))
         elif call.op in ("getitem", "select", "unbind"):
             elements.append(Element(axis, names.label(axis), start))
-    rows = [[_axis_of_dim(dim, named) for dim in row] for row in reversed(moved.axes)]
-    out = [row[0] if len(row) == 1 else names.merge_parts(tuple(chain(*row))) for row in rows]
+    out = [_axis_of_dim(dim, named) for dim in reversed(moved.dims)]
     return out[::-1], tuple(elements)
 
 
@@ -328,8 +369,6 @@ def complex_pairs(call: OpCall) -> list[Axes]:
     left = axes[:-1]
     if left and len(left[-1]) == 1 and left[-1][0].whole and left[-1][0].whole.name == "D":
         left[-1] = (Factor("D/2", size_of(left[-1])),)
-    elif left and not left[-1] and call.names.is_width(axes[-1]):  # a width of 2
-        left[-1] = call.names.half(axes[-1])
     return [left]
 
 
