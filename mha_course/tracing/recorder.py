@@ -89,6 +89,8 @@ class Recorder(TorchFunctionMode):
         self.notes: dict[str, None] = {}  # what could not be seen, in order
         self.running = Frames(self._bind, modules)
         self.failure: str | None = None
+        # Results that a statement discards, by the step of the first, to ask about if unused.
+        self.discarded: dict[int, list[weakref.ref[torch.Tensor]]] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Args = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -235,6 +237,18 @@ class Recorder(TorchFunctionMode):
             self._remember(call.results[number], tensor, step)
             if number == 0 or op not in ONE_ROW:
                 self._add_step(call, number, inputs, before, line)
+        own_call = self.running.outermost in ("", op, "_wrapped_call_impl")
+        if self.running.discards and own_call and read and not before.keys() & set(map(id, outs)):
+            self.discarded[call.index] = list(map(weakref.ref, outs))
+
+    def ask_about_discarded(self) -> None:
+        """Ask about results that were discarded: no step read them, and nothing holds them."""
+        read = {operand.source for step in self.steps for operand in step.inputs}
+        for index, results in self.discarded.items():
+            made = set(range(index, index + len(results)))
+            if not made & read and not any(result() is not None for result in results):
+                remark = warnings.warn("result-discarded", op=self.steps[index].op)
+                self.warnings.setdefault(index, remark)
 
     def _bind(self, name: str, held: object, first: int) -> None:
         """Give a variable's name to the step, not before the first one, that made what it holds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dis
 import inspect
 import sys
 import textwrap
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.util import find_spec
-from itertools import compress
+from itertools import compress, pairwise
 from operator import ne
 from pathlib import Path
 from types import CodeType, FrameType
@@ -66,6 +67,8 @@ class Frames:
         self.module = ""  # the innermost that ran when a line was last asked for
         self.stack: list[ActiveFrame] = []  # outermost first
         self.places: dict[FrameType, int] = {}  # where in the stack each frame stands
+        self.outermost = ""  # the first library function that the last line called, if any
+        self.discards = False  # whether that line discards the result of what it called
 
     def line(self, top: FrameType | None, step: int) -> UserFrame | None:
         """Return the innermost line below ``top`` outside libraries, or of a module's forward."""
@@ -75,9 +78,16 @@ class Frames:
         fallback: UserFrame | None = None
         inner = 0  # the line inside a comprehension
         module: str | None = None
+        self.outermost, self.discards = "", False
+        caller: FrameType | None = None
         while frame is not None and frame is not top:
             code = frame.f_code
             side = _side(code.co_filename)
+            if side == "user" and caller is None:
+                caller = frame
+                self.discards = frame.f_lasti in _discarding(code)
+            elif side == "library" and caller is None:
+                self.outermost = code.co_name
             if module is None and frame not in self.places:
                 module = self._module_of(frame)
             if side == "user" and code.co_name in COMPREHENSIONS:
@@ -144,6 +154,13 @@ class Frames:
         for name in changed:
             if name not in code.co_freevars:
                 self.bind(name, held[name], running.first if name in given else 0)
+
+
+@lru_cache(maxsize=1024)
+def _discarding(code: CodeType) -> frozenset[int]:
+    """Return where code calls or computes something and drops the result."""
+    pairs = pairwise(dis.get_instructions(code))
+    return frozenset(one.offset for one, after in pairs if after.opname == "POP_TOP")
 
 
 @lru_cache(maxsize=1024)

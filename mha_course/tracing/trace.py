@@ -218,6 +218,7 @@ def _without_tracer(entry: TracebackType | None) -> TracebackType | None:
 def _finish(recorder: Recorder, result: Any, before: Sequence[str]) -> Trace:
     names = recorder.names
     steps = recorder.steps
+    recorder.ask_about_discarded()
     remarks = _settle(recorder.pending | recorder.warnings, steps)
     texts = [*before, *recorder.notes, *_notes_of_run(recorder, result)]
     recorder.running.finish()

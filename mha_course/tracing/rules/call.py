@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from mha_course.torch_internals import OpOverload, OpOverloadPacket
-from mha_course.tracing.axes import Axes, Axis, AxisNamer
+from mha_course.tracing.axes import FEATURES, Axes, Axis, AxisNamer
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.warnings import Remark
 
+PIECE = "piece of step"  # the label of an Element that is one of several pieces
 SCORES = ("scores", "scaled_scores", "masked_scores")
 NAMESPACES = {"aten", "prim", "prims", "quantized", "higher_order"}  # of torch's own operators
 RENAMED = {  # operators, without the underscores and the i of those that work in place
@@ -24,7 +25,7 @@ RENAMED = {  # operators, without the underscores and the i of those that work i
 
 
 class Element(NamedTuple):
-    """One element of an axis: the axis, its label and the position in it."""
+    """One element of an axis with the axis and its label, or one of several pieces."""
 
     axis: Axis
     label: str
@@ -126,6 +127,14 @@ class OpCall:
             rows = [self.info(tensor).labels for tensor in self.tensors]
             self.warn(warnings.of_broadcast(self.names, left, right, rows))
         return known
+
+    def ask_about_joined(self, left: Axis, right: Axis) -> None:
+        """Ask about two axes that are laid side by side, or one over the other, by size alone."""
+        one, two = labels = [self.names.label(left), self.names.label(right)]
+        known = all(label in FEATURES or self.names.counts_tokens(label) for label in labels)
+        tokens = all(map(self.names.counts_tokens, labels))  # may be the same by another name
+        if known and not tokens and self.names.unify(left, right)[1]:
+            self.warn(warnings.ask("joined-different-axes", left=one, right=two))
 
     def settle(self, value: TensorInfo, *mistakes: str) -> None:
         """Drop what was to be asked about the step that made a tensor."""

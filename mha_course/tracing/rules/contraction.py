@@ -18,7 +18,7 @@ from mha_course.tracing.axes import (
     unknown,
 )
 from mha_course.tracing.rules import numbers, warnings
-from mha_course.tracing.rules.call import OpCall, TensorInfo, rules
+from mha_course.tracing.rules.call import PIECE, OpCall, TensorInfo, rules
 
 Letters = list[Any]
 AxesByLetter = dict[Any, Axes]
@@ -134,7 +134,18 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
     if labels.count("H") > 1:
         call.warn(warnings.warn("never-transposed"))
     call.results[0].stage = _stage_of(call, values, terms, summed_axes, axes)
+    if call.op == "einsum" and len(terms) > 1:
+        _ask_about_lone_axes(call, summed_axes)
     return axes
+
+
+def _ask_about_lone_axes(call: OpCall, summed_axes: AxesByLetter) -> None:
+    """Ask about axes that only one factor has, and that are summed away nevertheless."""
+    for aligned in summed_axes.values():
+        label = call.names.label(aligned[0])
+        known = label in ("H", "D", "C") or call.names.counts_tokens(label)
+        if len(aligned) == 1 and known and size_of(aligned[0]) > 1:
+            call.warn(warnings.warn("summed-alone", axis=label))
 
 
 def _axes_of_factor(
@@ -207,7 +218,9 @@ def _stage_of(
         result.scale = math.prod([value.scale for value in values])
         result.scale_step = max([value.scale_step for value in values])
         ask_about_tiles(call, [axis for value in values for axis in value.axes])
+        _ask_about_shared_heads(call, values)
         result.derived = [result]
+        warn_of_pieces(call, values)
         return "scores"
     if both and labels[-2:] in (["D", "D"], ["C", "C"]):
         result.derived = [result]  # attention over channels, if a softmax follows
@@ -219,6 +232,13 @@ def _stage_of(
             call, values[0], [names.label(aligned[0]) for aligned in summed_axes.values()], labels
         )
     return ""
+
+
+def warn_of_pieces(call: OpCall, values: Infos) -> None:
+    """Ask about a product of q, k or v that are pieces of one tensor, cut along its tokens."""
+    pieces = [one for value in values for one in value.elements if one.label.startswith(PIECE)]
+    if len({one.label for one in pieces}) == 1 < len({one.position for one in pieces}):
+        call.warn(warnings.warn("qkv-cut-along-tokens"))
 
 
 def _check_weighted_sum(
@@ -250,6 +270,15 @@ def check_sum(call: OpCall, value: TensorInfo, gone: list[str], left: list[str])
 def after_linear(values: list[Any]) -> str:
     """Return the stage that a Linear leads to."""
     return "out" if any(value.stage in ("context", "merged") for value in values) else "projection"
+
+
+def _ask_about_shared_heads(call: OpCall, values: Infos) -> None:
+    """Ask about one query head that reads another KV head than that of its group."""
+    picked = {one.label: one for value in values for one in value.elements}
+    if {"H", "H_kv"} <= picked.keys():
+        query, key = picked["H"], picked["H_kv"]
+        if query.position * size_of(key.axis) // size_of(query.axis) != key.position:
+            call.warn(warnings.warn("kv-repeat-interleaved-wrongly"))
 
 
 def ask_about_tiles(call: OpCall, axes: Axes) -> None:

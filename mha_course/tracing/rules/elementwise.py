@@ -24,6 +24,19 @@ def same(call: OpCall) -> list[Axes]:
     return [call.axes(call.first()) for _ in call.outs]
 
 
+def along(call: OpCall) -> list[Axes]:
+    """Keep the axes of what is normalised or summed up along one; ask if these are the heads."""
+    x = call.first()
+    dim = call.arg(2 if call.op == "normalize" else 1, "dim", "axis")
+    axes = call.axes(x)
+    labels = list(map(call.names.label, axes))
+    tokens = [n for n, axis in enumerate(axes) if call.names.is_token(axis)]
+    if "D" in labels and tokens and labels[dim] == "H" and x.shape[dim] > 1:
+        best = labels.index("D") if call.op == "normalize" else tokens[0]
+        call.warn(warnings.warn("runs-over-heads", op=call.op, dim=best))
+    return same(call)
+
+
 def copied(call: OpCall) -> list[Axes]:
     """Copy into a tensor or its rows: axes written whole take the names of what was copied."""
     target = call.first()
@@ -70,6 +83,7 @@ def _written(call: OpCall, target: Tensor, new: dict[int, Axis]) -> list[Axes]:
     axes = call.axes(target)
     for dim, axis in new.items():
         if size_of(axes[dim]) == size_of(axis):
+            call.ask_about_joined(axes[dim], axis)
             call.names.align(axes[dim], axis)
             axes[dim] = axis if call.names.label(axes[dim]) == "?" else axes[dim]
     call.info(target).learn(axes, call.names)
@@ -93,11 +107,11 @@ def like(call: OpCall) -> list[Axes]:
     for position in range(rank):
         column = [row[position] for row in rows if len(row) == rank]
         axes[position] = reduce(call.broadcast, column) if column else axes[position]
-    _infer_stage(call, [call.info(part) for part in parts])
+    _infer_stage(call, [call.info(part) for part in parts], rows)
     return [axes for _ in call.outs]
 
 
-def _infer_stage(call: OpCall, values: list[TensorInfo]) -> None:
+def _infer_stage(call: OpCall, values: list[TensorInfo], rows: list[Axes]) -> None:
     """Say what the arithmetic means: scaling, masking, or a softmax by hand."""
     result = call.results[0]
     main = next((value for value in values if value.stage in (*SCORES, "weights")), None)
@@ -122,6 +136,11 @@ def _infer_stage(call: OpCall, values: list[TensorInfo]) -> None:
     elif len(values) > 1 and call.op in ("masked_fill", "where", "add", "sub"):
         result.stage = "masked_scores"
         numbers.check_added(call)
+        columns = [row[-2] for row in rows if len(row) > 1 and size_of(row[-1]) == 1]
+        per_query = any(size_of(axis) > 1 and call.names.is_token(axis) for axis in columns)
+        pixels = len(list(filter(call.names.is_token, main.axes))) > 2  # keys of two axes
+        if call.op != "sub" and per_query and call.outs[0].shape[-1] > 1 and not pixels:
+            call.warn(warnings.warn("mask-on-queries"))
 
 
 def reduced(call: OpCall) -> list[Axes]:
@@ -189,12 +208,15 @@ def _check_pooling(call: OpCall, axis: Axis, axes: Axes) -> None:
     names = call.names
     label, labels = names.label(axis), list(map(names.label, axes))
     tokens = [n for n, one in enumerate(axes) if names.is_token(one)]
+    several = any(size_of(axes[n]) > 1 for n in tokens)
     together = [factor.name for factor in axis if names.is_token((factor,))]
     is_score = call.info(call.first()).stage in SCORES
     if label == "B" and labels.count("B") > 1 and len(labels) > 2:  # (B, B) compares sentences
         call.warn(warnings.warn("attention-over-batch"))
     elif label == "B" and tokens:
         call.warn(warnings.ask("softmax-over-batch", dim=tokens[0]))
+    elif label == "1" and several and not is_score:
+        call.warn(warnings.warn("softmax-over-one", dim=tokens[-1]))
     elif len(together) > 1 and is_score:  # pixels Y*X have both
         call.warn(warnings.warn("softmax-over-everything", axes=" and ".join(together)))
 
@@ -208,7 +230,7 @@ SAME = """
     selu celu mish hardtanh relu6 hardswish hardsigmoid logsigmoid softplus tanhshrink softsign
     threshold dropout1d dropout2d feature_alpha_dropout scatter scatter_add scatter_reduce
     index_fill index_put masked_scatter select_scatter slice_scatter diagonal_scatter put dequantize
-    fake_quantize_per_tensor_affine normalize cumsum cumprod cummax cummin logcumsumexp
+    fake_quantize_per_tensor_affine
 """
 LIKE = """
     add sub rsub mul div true_divide divide multiply subtract floor_divide remainder fmod pow neg
@@ -226,6 +248,7 @@ REDUCE = """
 """
 ELEMENTWISE = rules(
     (SAME, same),
+    ("normalize cumsum cumprod cummax cummin logcumsumexp", along),
     (LIKE, like),
     (REDUCE, reduced),
     ("softmax log_softmax _softmax gumbel_softmax", softmax),

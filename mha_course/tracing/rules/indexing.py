@@ -16,6 +16,7 @@ def cat(call: OpCall) -> list[Axes]:
     rank = call.outs[0].dim()
     dim = call.arg(1, "dim", "axis", default=0) % rank
     parts = [part for part in call.arg(0, "tensors") if part.dim() == rank and part.shape[dim]]
+    _ask_about_joined(call, parts, dim)
     rows = [call.axes(part) for part in parts]
     columns = [list(column) for column in zip(*rows, strict=True)]
     along = columns[dim]
@@ -23,7 +24,13 @@ def cat(call: OpCall) -> list[Axes]:
     out[dim] = _concatenated(call, along, list(map(names.label, out)), call.outs[0].shape[dim])
     picked = _axis_of_elements(call, parts)
     labels = {names.label(axis) for axis in along}
-    if picked and (names.is_token(along[0]) or labels == {"D"}):  # sentences, or heads
+    split = "H" in map(names.label, rows[0]) and any(map(names.is_token, rows[0]))
+    # In MLA both come from Linears of this call, so none is a cache.
+    past = labels != {"D"} or not all(call.info(part).from_linear for part in parts)
+    past = past and all(call.info(part).stage not in ("context", "merged") for part in parts)
+    if split and past and len(parts) == 2 and labels in ({"B"}, {"H"}, {"D"}):
+        call.warn(warnings.warn("cache-joined", axis=warnings.WORDS[labels.pop()]))
+    elif picked and (names.is_token(along[0]) or labels == {"D"}):  # sentences, or heads
         out[dim] = (*picked, *along[0])
     elif names.is_token(along[0]) and _are_heads(call, parts):
         call.warn(warnings.warn("heads-on-sequence-axis"))
@@ -42,6 +49,14 @@ def _are_heads(call: OpCall, parts: list[Tensor]) -> bool:
         return False
     call.names.confirm(axis for value in values for axis in value.axes)
     return True
+
+
+def _ask_about_joined(call: OpCall, parts: list[Tensor], dim: int | None = None) -> None:
+    first, *others = [call.axes(part) for part in parts]
+    for axes in others:
+        for position, (left, right) in enumerate(zip(first, axes, strict=False)):
+            if position != dim:
+                call.ask_about_joined(left, right)
 
 
 def _shared_axis(call: OpCall, column: Axes) -> Axis:
@@ -114,6 +129,7 @@ def stack(call: OpCall) -> list[Axes]:
     """Lay tensors side by side along a new axis: heads if they are, else the plain number."""
     parts = list(call.arg(0, "tensors"))
     dim = call.arg(1, "dim", default=0) % call.outs[0].dim()
+    _ask_about_joined(call, parts)
     rows = [call.axes(part) for part in parts]
     out = [_shared_axis(call, list(column)) for column in zip(*rows, strict=True)]
     stages = {call.info(part).stage for part in parts}

@@ -9,7 +9,7 @@ from torch import Tensor
 from mha_course.tracing.axes import Axes, size_of
 from mha_course.tracing.rules import numbers, warnings
 from mha_course.tracing.rules.call import OpCall, TensorInfo, rules
-from mha_course.tracing.rules.contraction import ask_about_tiles
+from mha_course.tracing.rules.contraction import ask_about_tiles, warn_of_pieces
 
 
 def fused(call: OpCall) -> list[Axes]:
@@ -32,6 +32,7 @@ def fused(call: OpCall) -> list[Axes]:
     if labels[-2:] != ["H", "H"] and names.label(q[-1]) == "D":
         _check_scale_of_kernel(call, size_of(q[-1]))
     ask_about_tiles(call, k)
+    warn_of_pieces(call, list(map(call.info, call.tensors[:2])))
     if isinstance(mask, Tensor):
         numbers.check_triangle(call, mask)
         for left, right in zip(full[::-1], call.axes(mask)[::-1], strict=False):

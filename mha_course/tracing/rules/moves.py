@@ -22,7 +22,7 @@ from torch.nn import functional
 from mha_course.tracing import axes as factors
 from mha_course.tracing.axes import Axes, Axis, AxisNamer, Factor, Origin, size_of, unknown
 from mha_course.tracing.rules import warnings
-from mha_course.tracing.rules.call import Element, Elements, OpCall, rules
+from mha_course.tracing.rules.call import PIECE, Element, Elements, OpCall, rules
 from mha_course.tracing.rules.warnings import Cut
 
 ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
@@ -311,16 +311,19 @@ def _named(
     """Name results whose axes each come from one axis, and note which elements they are."""
     shape = tuple(map(size_of, axes))
     pairs = []
-    for out in rerun(torch.empty_strided(shape, _padded_strides(shape), device="meta")):
+    places = torch.empty_strided(shape, _padded_strides(shape), device="meta")
+    for number, out in enumerate(rerun(places)):
         dims = list(map(Dim, out.stride(), out.shape))
-        pairs.append(_name(call, axes, Placement(int(out.storage_offset()), dims)))
+        placement = Placement(int(out.storage_offset()), dims)
+        pairs.append(_name(call, axes, placement, number))
     call.elements = [() if unseen else elements for _, elements in pairs]
     return [named for named, _ in pairs]
 
 
-def _name(call: OpCall, axes: Axes, moved: Placement) -> tuple[Axes, Elements]:
+def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes, Elements]:
     names = call.names
     seen = set(moved.dims)
+    linear = len(call.outs) > 1 and call.info(call.first()).from_linear
     named: dict[Dim, Axis] = {}
     elements: list[Element] = []
     sizes = tuple(map(size_of, axes))
@@ -338,6 +341,8 @@ def _name(call: OpCall, axes: Axes, moved: Placement) -> tuple[Axes, Elements]:
             if call.op == "getitem" and piece and axis[-len(piece) :] == piece:
                 outer = axis[: -len(piece)]  # one head's width
                 elements.append(Element(outer, names.label(outer), start // dim.size))
+            elif linear and any(names.is_token((factor,)) for factor in axis):
+                elements.append(Element((), f"{PIECE} {call.index}", number))
         elif call.op in ("getitem", "select", "unbind"):
             elements.append(Element(axis, names.label(axis), start))
     out = [_axis_of_dim(dim, named) for dim in reversed(moved.dims)]

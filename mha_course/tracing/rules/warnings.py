@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 QUESTIONS = {
     "softmax-over-queries", "softmax-over-heads", "softmax-over-everything", "weights-transposed",
     "heads-averaged",
-    "no-split", "attention-over-batch", "tokens-joined", "merge-dim-before-heads",
-    "softmax-twice", "rope-layout-mixed", "kv-repeat-interleaved-wrongly",
+    "no-split", "attention-over-batch", "tokens-joined", "merge-dim-before-heads", "cache-joined",
+    "qkv-cut-along-tokens", "softmax-twice", "mask-on-queries", "rope-layout-mixed",
+    "kv-repeat-interleaved-wrongly", "result-discarded",
+    "softmax-over-one", "runs-over-heads", "summed-alone",
 }  # fmt: skip
 
 WORDS = {"H": "heads", "D": "head width", "B": "batch"}
