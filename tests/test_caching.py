@@ -8,15 +8,8 @@ import torch
 from rewriting import bottom_right, fails_with, numbers, refused, same, top_left, wrong_versions
 from torch.nn import functional as F
 
-from mha_course import attention as shared_forward
 from mha_course import caching, masks
-from mha_course.attention import (
-    MultiHeadAttention,
-    attention,
-    fused_attention,
-    merge_heads,
-    split_heads,
-)
+from mha_course.attention import MultiHeadAttention, attention, merge_heads, split_heads
 from mha_course.lessons.l11_kv_cache.decoding import splits
 
 B, T, S, C, H, D = 2, 5, 7, 24, 4, 6
@@ -70,30 +63,6 @@ def test_gradients_flow_through_the_cache():
     same(*(torch.autograd.grad(out, x, upstream)[0] for out in (outs, whole)))
 
 
-def test_grouped_with_a_head_each_is_multi_head():
-    for bias in (True, False):
-        mha, module = reference(bias), grouped(H, bias)
-        module.load_state_dict(mha.state_dict())
-        x, memory, other = numbers(B, T, C), numbers(B, S, C, seed=1), numbers(B, S, C, seed=2)
-        full = numbers(B, H, T, S, seed=3) > 0
-        full[0, 1, 2] = False
-        for mask in (None, full, full[0, 0], masks.padding_mask([S, 0], S)):
-            for got, want in zip(
-                module(x, memory, other, mask), mha(x, memory, other, mask), strict=True
-            ):
-                same(got, want)
-            got, nothing = module(x, memory, other, mask, need_weights=False)
-            same(got, mha(x, memory, other, mask)[0])
-            assert nothing is None
-        same(module(x)[0], mha(x)[0])
-        same(module(x, memory)[0], mha(x, memory)[0])
-        for need_weights in (True, False):
-            same(
-                module(x, is_causal=True, need_weights=need_weights)[0],
-                mha(x, mask=masks.causal_mask(T))[0],
-            )
-
-
 def test_grouped_equals_torchs_kernel():
     x, memory = numbers(B, T, C), numbers(B, S, C, seed=1)
     mask = (numbers(B, 1, T, S, seed=3) > 0) | (torch.arange(S) == 2)
@@ -131,16 +100,6 @@ def test_converted_heads_are_means_of_their_group():
                     parameter.copy_(means.repeat_interleave(H // groups, 0).view_as(parameter))
         for got, want in zip(module(x), mha(x), strict=True):
             same(got, want)
-
-
-def test_a_row_without_a_key_gives_nothing():
-    module, x = grouped(2, bias=False), numbers(B, S, C).requires_grad_()
-    for need_weights in (True, False):
-        out, weights = module(x, mask=torch.zeros(S, S).bool(), need_weights=need_weights)
-        assert not out.any()
-        assert weights is None or not weights.any()
-        (gradient,) = torch.autograd.grad(out.sum(), x)
-        assert not gradient.any()
 
 
 def test_the_cache_weighs_what_was_foretold():
@@ -195,25 +154,6 @@ WRONG = {
     },
     test_gradients_flow_through_the_cache: {"cut from the graph": {"KVCache": CutFromTheGraph}},
 }
-# The same in the forward that all modules share.
-WRONG_FORWARD = {
-    test_grouped_equals_torchs_kernel: {
-        "hidden keys count as a score of 0": {
-            "_softmax_of_masked": lambda scores, mask: scores.nan_to_num(neginf=0.0).softmax(-1)
-        },
-        "mask ignored when fused": {
-            "fused_attention": lambda q, k, v, mask, *rest, is_causal: fused_attention(q, k, v)
-        },
-        "heads served in turn": {
-            "repeat_kv": lambda k, num_heads: k.repeat(1, num_heads // k.size(1), 1, 1)
-        },
-    },
-    test_a_row_without_a_key_gives_nothing: {
-        "a row without a key sees all": {
-            "_softmax_of_masked": lambda scores, mask: scores.clamp(min=-1e9).softmax(-1)
-        }
-    },
-}
 
 
 def test_what_wrong_versions_are_made_with_is_right():
@@ -228,26 +168,6 @@ def test_what_wrong_versions_are_made_with_is_right():
 @wrong_versions(WRONG)
 def test_wrong_versions_disagree(check, parts):
     assert fails_with(check, caching, parts)
-
-
-@wrong_versions(WRONG_FORWARD)
-def test_wrong_parts_of_the_forward_disagree(check, parts):
-    assert fails_with(check, shared_forward, parts)
-
-
-def test_grouped_heads_on_each_device(device):
-    mha, x = (
-        MultiHeadAttention(C, H).to(device, torch.float16),
-        numbers(B, S, C, dtype=torch.float16).to(device),
-    )
-    module = caching.GroupedQueryAttention.from_multi_head(mha, 2)
-    cache = caching.KVCache()
-    outs = torch.cat(
-        [caching.decode_chunk(module, chunk, cache) for chunk in x.split((4, 1, 2), dim=1)], dim=1
-    )
-    want = module(x, mask=masks.causal_mask(S, device=device))[0]
-    assert outs.device == x.device
-    assert torch.allclose(outs, want, atol=5e-3)
 
 
 K, CACHE, W = torch.ones(B, 2, 3, D), torch.ones(B, H, 3, D), torch.ones(C, C)
