@@ -5,6 +5,7 @@ import math
 import types
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 from rewriting import Largest, fails_with, numbers, refused, same_when_compiled
@@ -17,9 +18,12 @@ from mha_course.attention import (
     MultiHeadAttention,
     attention,
     fused_attention,
+    head_contributions,
     masked_softmax,
     merge_heads,
     multi_head_attention,
+    repeat_kv,
+    split_fused_qkv,
     split_heads,
 )
 from mha_course.caching import GroupedQueryAttention
@@ -223,6 +227,20 @@ def test_split_is_a_view_and_merge_undoes_it(draw):
     assert torch.equal(merge_heads(heads), x)
 
 
+def test_a_fused_projection_is_cut_into_q_k_and_v(draw):
+    fused = draw(B, S, 3 * C)
+    for got, part in zip(split_fused_qkv(fused, H), fused.chunk(3, dim=-1), strict=True):
+        assert torch.equal(got, split_heads(part, H))
+
+
+def test_what_heads_add_is_the_output_of_each_head_alone(draw):
+    context, w_o = draw(B, H, T, D), draw(C, C, seed=1)
+    contributions = head_contributions(context, w_o)
+    for head in range(H):
+        alone = context * (torch.arange(H) == head)[:, None, None]
+        assert torch.allclose(contributions[:, head], merge_heads(alone) @ w_o.T)
+
+
 def test_shuffling_tokens_shuffles_the_result(draw):
     mha, x = MultiHeadAttention(C, H).double(), draw(B, S, C)
     order = torch.tensor([3, 0, 6, 1, 5, 2, 4])
@@ -261,7 +279,7 @@ def test_fused_heads_may_share_keys(batch, groups, keys, draw):
     k, v = (draw(batch, groups, keys, D, seed=n) for n in (1, 2))
     mask = draw(batch, 1, T, keys, seed=3) > 0
     for given in (None, mask):
-        want = attention(q, *(x.repeat_interleave(H // groups, 1) for x in (k, v)), given)[0]
+        want = attention(q, repeat_kv(k, H), repeat_kv(v, H), given)[0]
         assert torch.allclose(fused_attention(q, k, v, given), want)
 
 
@@ -393,6 +411,17 @@ ERRORS = {
         lambda: attention(torch.ones(B, H, T, D), *torch.ones(2, B, H, S, 5)),
     "MultiHeadAttention: dropout must be a share. expected 0 <= dropout < 1, got dropout=1.5":
         lambda: MultiHeadAttention(24, 4, dropout=1.5),
+    "GroupedQueryAttention: num_heads must be a multiple of num_kv_heads. expected num_heads % "
+    "num_kv_heads == 0, got num_heads=6, num_kv_heads=4, fix: num_kv_heads=1 or 2 or 3 or 6":
+        lambda: GroupedQueryAttention(24, 6, 4),
+    "repeat_kv: num_heads must be a multiple of G. expected num_heads % G == 0, got num_heads=3, "
+    "G=2, fix: num_heads=2 or 4": lambda: repeat_kv(torch.ones(B, 2, S, D), 3),
+    "repeat_kv: num_heads must be a positive int. expected num_heads >= 1, got "
+    "num_heads=np.int64(4), fix: int(num_heads)":
+        lambda: repeat_kv(torch.ones(B, 2, S, D), np.int64(4)),
+    "repeat_kv: k must have 4 axes. expected (B, G, S, D), got (2, 7, 6), fix: k.unsqueeze(0), a "
+    "batch of one":
+        lambda: repeat_kv(torch.ones(2, S, D), 2),
     "masked_softmax: mask must be a tensor. expected a torch.Tensor, got list, fix: "
     "torch.as_tensor(mask)":
         lambda: masked_softmax(torch.zeros(T, S), [[True] * S] * T),

@@ -2,7 +2,6 @@
 
 import itertools
 
-import numpy as np
 import pytest
 import torch
 from rewriting import bottom_right, fails_with, numbers, refused, same, top_left, wrong_versions
@@ -125,6 +124,15 @@ def test_what_was_handed_out_stays():
     assert torch.equal(cache.k, torch.cat((k, k + 1), dim=2))
 
 
+def test_pages_give_back_the_text_in_its_order():
+    text, table = numbers(H, 12, D), torch.tensor([3, 0, 4, 99])  # the last is never read
+    pages = torch.zeros(5, H, 4, D, dtype=text.dtype)
+    pages[table[:3]] = text.unflatten(1, (3, 4)).transpose(0, 1)
+    for length in (0, 1, 4, 5, 11, 12):
+        assert torch.equal(caching.gather_pages(pages, table, length), text[:, :length])
+        assert torch.equal(caching.gather_pages(pages, table[:3], length), text[:, :length])
+
+
 def decoding(mask=None, keep=lambda cached, new: cached):
     """Make a decode_chunk with another mask (of T, S), or other keys and values."""
 
@@ -172,9 +180,6 @@ def test_wrong_versions_disagree(check, parts):
 
 K, CACHE, W = torch.ones(B, 2, 3, D), torch.ones(B, H, 3, D), torch.ones(C, C)
 ERRORS = {
-    "GroupedQueryAttention: num_heads must be a multiple of num_kv_heads. expected num_heads % "
-    "num_kv_heads == 0, got num_heads=6, num_kv_heads=4, fix: num_kv_heads=1 or 2 or 3 or 6":
-        lambda: caching.GroupedQueryAttention(24, 6, 4),
     "GroupedQueryAttention: num_kv_heads must be a positive int. expected num_kv_heads >= 1, got "
     "num_kv_heads=0": lambda: caching.GroupedQueryAttention(24, 2, 0),
     "GroupedQueryAttention: num_heads must divide d_model. expected d_model % num_heads == 0, got "
@@ -182,10 +187,6 @@ ERRORS = {
     "d_model=20 or 25": lambda: caching.GroupedQueryAttention(24, 5, 1),
     "GroupedQueryAttention: query has the wrong C. expected (B, T, C=24), got (B=2, T=5, C=20)":
         lambda: caching.GroupedQueryAttention(24, 4, 2)(torch.ones(B, T, 20)),
-    "repeat_kv: num_heads must be a multiple of G. expected num_heads % G == 0, got num_heads=3, "
-    "G=2, fix: num_heads=2 or 4": lambda: caching.repeat_kv(K, 3),
-    "repeat_kv: num_heads must be a positive int. expected num_heads >= 1, got "
-    "num_heads=np.int64(4), fix: int(num_heads)": lambda: caching.repeat_kv(K, np.int64(4)),
     "decode_step: x_t has the wrong T. expected (B, T=1, C), got (B=2, T=2, C=24)":
         lambda: caching.decode_step(torch.ones(B, 2, C), CACHE, CACHE, W, W, W, W, H),
     "decode_step: v_cache has the wrong P. expected (B=2, H=4, P=3, D=6), got (B=2, H=4, P=2, D=6)":
@@ -200,9 +201,10 @@ ERRORS = {
     "decode_step: w_o must have the dtype of x_t. expected torch.float32, got torch.float64, fix: "
     "w_o.to(torch.float32)":
         lambda: caching.decode_step(torch.ones(B, 1, C), CACHE, CACHE, W, W, W, W.double(), H),
-    "repeat_kv: k must have 4 axes. expected (B, G, S, D), got (2, 3, 6), fix: k.unsqueeze(0), a "
-    "batch of one":
-        lambda: caching.repeat_kv(K[0], 2),
+    "gather_pages: pages must have 4 axes. expected (A, H, N, D), got (2, 3, 6)":
+        lambda: caching.gather_pages(K[0], torch.tensor([1, 0]), 2),
+    "gather_pages: table must have 1 axes. expected (n), got (1, 2)":
+        lambda: caching.gather_pages(K, torch.tensor([[1, 0]]), 2),
     "gather_pages: a text must fit into its pages. expected length <= n N = 6, got length=7":
         lambda: caching.gather_pages(K, torch.tensor([1, 0]), 7),
     "kv_cache_bytes: seq_len must be a whole number. expected seq_len >= 0, got seq_len=-1":

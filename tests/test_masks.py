@@ -219,10 +219,10 @@ def test_masks_are_made_on_the_device_of_what_they_are_made_from(device):
             masks.top_left_causal_mask(T, S, device=place),
         ]
         assert {each.device.type for each in made} == {place}
-    assert (
-        masks.padding_mask(torch.tensor([3, 1], device=device), S, side="left").device.type
-        == device
-    )
+    lengths = torch.tensor([3, 1], device=device)
+    assert masks.padding_mask(lengths, S, side="left").device == lengths.device
+    with torch.device("meta"):
+        assert masks.padding_mask([3, 1], S, device="cpu").device.type == "cpu"
 
 
 def test_masks_of_any_length_are_made_in_one_graph():

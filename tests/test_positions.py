@@ -28,6 +28,15 @@ def test_waves_are_those_of_the_formula():
         same(encoding[:, 1::2], angles.cos(), torch.float32)
 
 
+def test_a_default_device_changes_no_number():
+    x = numbers(B, H, S, D)
+    want = positions.rope(x, PLACES), positions.sinusoidal_encoding(S, C)
+    with torch.device("meta"):  # every machine has it, and it holds no numbers
+        got = positions.rope(x, PLACES.tolist()), positions.sinusoidal_encoding(S, C, device="cpu")
+        assert positions.sinusoidal_encoding(S, C).is_meta
+    assert all(map(torch.equal, got, want))
+
+
 def test_neighbours_turn_as_complex_numbers():
     for dtype in DTYPES:
         x = numbers(B, H, S, D, dtype=dtype)
