@@ -103,10 +103,7 @@ def test_the_plain_function_is_the_module_without_bias(mask, draw):
     weights = [linear.weight for linear in mha.children()]
     x, upstream = draw(B, S, C).requires_grad_(), draw(B, S, C, seed=1)
     results = []
-    for out, rows in (
-        multi_head_attention(x, *weights, H, MASKS[mask]),
-        mha(x, mask=MASKS[mask]),
-    ):
+    for out, rows in (multi_head_attention(x, *weights, H, MASKS[mask]), mha(x, mask=MASKS[mask])):
         results.append([out, rows, *torch.autograd.grad(out, [x, *weights], upstream)])
     for mine, other in zip(*results, strict=True):
         assert torch.allclose(mine, other, rtol=0, atol=TOLERANCE[torch.float64])

@@ -108,10 +108,8 @@ def test_half_precision_sums_in_float32():
         halves, doubles = (
             [x.to(kind).requires_grad_() for x in rounded] for kind in (dtype, torch.float64)
         )
-        got, want = (
-            flash.tiled_attention(*halves, (30, 100)),
-            F.scaled_dot_product_attention(*doubles),
-        )
+        got = flash.tiled_attention(*halves, (30, 100))
+        want = F.scaled_dot_product_attention(*doubles)
         upstream = torch.ones_like(got)
         pairs = [(got, want), *zip(torch.autograd.grad(got, halves, upstream),
                                    torch.autograd.grad(want, doubles, upstream.double()),
@@ -135,10 +133,8 @@ def test_blocks_are_those_with_something_to_see():
         for block_size in ((4, 4), (3, 5), (5, 2)):
             for causal in (False, True):
                 sees = bottom_right(queries, keys) if causal else torch.ones(queries, keys).bool()
-                found, covered = (
-                    flash.blocks(queries, keys, block_size, causal=causal),
-                    torch.zeros(queries, keys),
-                )
+                found = flash.blocks(queries, keys, block_size, causal=causal)
+                covered = torch.zeros(queries, keys)
                 for rows, columns in found:
                     covered[rows, columns] += 1
                     assert sees[rows, columns].any()

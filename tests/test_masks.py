@@ -208,10 +208,8 @@ def test_only_very_low_numbers_are_taken_for_hidden(scores, meant):
 
 
 def test_masks_are_made_on_the_device_of_what_they_are_made_from(device):
-    for place in (
-        device,
-        "meta",
-    ):  # every machine has meta, and it shows what a machine without a GPU cannot
+    # every machine has meta, and it shows what a machine without a GPU cannot
+    for place in (device, "meta"):
         mask = masks.causal_mask(S, device=place)
         made = [mask, masks.additive_mask(mask, torch.float16), masks.from_attend(mask, "additive")]
         made += [

@@ -17,10 +17,8 @@ DTYPES = (torch.float64, torch.float32)
 
 
 def test_waves_are_those_of_the_formula():
-    for tokens, width in (
-        (3000, C),
-        (1, 2),
-    ):  # in float32 alone, angles of late positions would be wrong
+    # in float32 alone, angles of late positions would be wrong
+    for tokens, width in ((3000, C), (1, 2)):
         places = torch.arange(tokens, dtype=torch.float64)[:, None]
         angles = places / 10000.0 ** (torch.arange(width // 2, dtype=torch.float64) * 2 / width)
         encoding = positions.sinusoidal_encoding(tokens, width)

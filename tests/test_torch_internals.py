@@ -108,9 +108,8 @@ def test_the_fused_kernel_of_the_cpu_counts_as_its_products(kv_heads):
         out = F.scaled_dot_product_attention(q, k, v, enable_gqa=kv_heads < 4)
         assert counter.flops == 2 * product
         out.sum().backward()
-    assert (
-        counter.flops == 2 * product + 5 * product
-    )  # scores again, and a product for each of four gradients
+    # scores again, and a product for each of four gradients
+    assert counter.flops == 2 * product + 5 * product
 
 
 def test_a_module_of_torch_is_counted_with_the_kernel_inside():

@@ -163,9 +163,8 @@ def test_what_goes_wrong_on_a_page_is_noticed(lab_page, lab):
     assert walking.move(page, control) == ""
     assert "ZeroDivisionError" in page.evaluate("complaints")[before]
     control.evaluate("(node) => { node.replaceWith(node.cloneNode(true)) }")
-    assert "noUi-handle" in walking.move(
-        page, walking.controls(widget)[0]
-    )  # a copy without what answers
+    # a copy without what answers
+    assert "noUi-handle" in walking.move(page, walking.controls(widget)[0])
     with pytest.raises(AssertionError, match="cell 0 has no picture"):
         can_be_opened_again(page, lab)
 

@@ -133,9 +133,8 @@ def test_it_is_made_displayed_and_answers(name, kernel, folder):
     assert shown["text/plain"].startswith(f"{name}: ")
     assert not [one["content"]["text"] for one in sent if one["msg_type"] == "stream"]
     if folder:
-        assert (
-            kernel.value("bool(managers)") == "True"
-        )  # Colab draws no other widgets than its own unless asked
+        # Colab draws no other widgets than its own unless asked
+        assert kernel.value("bool(managers)") == "True"
     before = kernel.value("repr(made)")
     if state is None:  # a lab, or a panel
         controls, values = ast.literal_eval(

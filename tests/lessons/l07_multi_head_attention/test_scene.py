@@ -125,9 +125,8 @@ def test_the_stages_of_a_learners_function_are_found(scene, mha, draw, wrong):
         np.testing.assert_allclose(
             after[name], tensor.detach().numpy().ravel(), atol=1e-5, err_msg=name
         )
-        assert np.allclose(after[name], before[name], atol=1e-5) != wrong, (
-            name
-        )  # a wrong split is a wrong picture
+        # a wrong split is a wrong picture
+        assert np.allclose(after[name], before[name], atol=1e-5) != wrong, name
 
 
 def own_softmax(scores):
