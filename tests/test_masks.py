@@ -137,6 +137,9 @@ ERRORS = {
     "combine_masks: padding must be bool, True = may attend. expected torch.bool, got "
     "torch.int64, fix: padding.bool()":
         lambda: masks.combine_masks(masks.causal_mask(S), masks.padding_mask([S], S).long()),
+    "combine_masks: padding must be on the device of causal. expected cpu, got meta, fix: "
+    "padding.to('cpu')":
+        lambda: masks.combine_masks(masks.causal_mask(S), masks.padding_mask([S], S).to("meta")),
     "additive_mask: mask must be bool, True = may attend. expected torch.bool, got torch.float32, "
     "fix: mask.bool() if it holds 0 and 1": lambda: masks.additive_mask(torch.ones(3, 3),
         torch.float32),

@@ -155,8 +155,8 @@ ERRORS = {
     "x.unsqueeze(0), a batch of one": lambda: positions.rope_interleaved(torch.ones(B, S, C),
         PLACES),
     "to_half_split: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got "
-    "D=3, fix: D=4":
-        lambda: positions.to_half_split(torch.ones(3)),
+    "D=1, fix: D=2":
+        lambda: positions.to_half_split(torch.ones(1)),
     "to_interleaved: D must be even, since channels go in pairs. expected D % 2 == 0, D >= 2, got "
     "D=0":
         lambda: positions.to_interleaved(torch.tensor(1.0)),
