@@ -40,9 +40,7 @@ def test_every_split_gives_what_the_whole_gives():
 def test_steps_give_what_the_whole_gives():
     module, x = reference(bias=False), numbers(B, S, C)
     want = module.steps(x, is_causal=True)
-    weights = [
-        linear.weight for linear in (module.q_proj, module.k_proj, module.v_proj, module.out_proj)
-    ]
+    weights = [linear.weight for linear in module.children()]
     k = v = torch.zeros(B, H, 0, D, dtype=x.dtype)
     for place in range(S):
         out, k, v = caching.decode_step(x[:, place : place + 1], k, v, *weights, H)
@@ -77,13 +75,8 @@ def test_grouped_equals_torchs_kernel():
                     module(x, memory, mask=given, need_weights=need_weights)[0],
                     module.out_proj(merge_heads(context)),
                 )
-        weights = module(x, memory, mask=mask)[1]
-        same(
-            weights,
-            attention(
-                q, k.repeat_interleave(H // groups, 1), v.repeat_interleave(H // groups, 1), mask
-            )[1],
-        )
+        k, v = (x.repeat_interleave(H // groups, 1) for x in (k, v))
+        same(module(x, memory, mask=mask)[1], attention(q, k, v, mask)[1])
 
 
 def test_converted_heads_are_means_of_their_group():
@@ -108,9 +101,7 @@ def test_the_cache_weighs_what_was_foretold():
         module = grouped(2).float()
         caching.decode_chunk(module, numbers(B, new, C, seed=step, dtype=torch.float32), cache)
         assert cache.bytes == caching.kv_cache_bytes(1, B, cache.length, 2, D, 4)
-        assert (
-            cache.bytes == cache.k.untyped_storage().nbytes() + cache.v.untyped_storage().nbytes()
-        )
+        assert cache.bytes == sum(x.untyped_storage().nbytes() for x in (cache.k, cache.v))
     assert cache.length == 7
     assert caching.kv_cache_bytes(3, 5, 0, 2, D, 4) == 0
 

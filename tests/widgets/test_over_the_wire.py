@@ -41,15 +41,8 @@ class Kernel:
 
     def __init__(self, folder):
         path = os.pathsep.join(map(str, [*([folder] if folder else []), ROOT]))
-        environment = {
-            **os.environ,
-            "PYTHONPATH": path,
-            "MHA_COURSE_PROGRESS": "off",
-            "MPLBACKEND": "agg",
-        }
-        self.manager, self.client = start_new_kernel(
-            kernel_name="python3", env=environment, cwd=ROOT
-        )
+        own = {"PYTHONPATH": path, "MHA_COURSE_PROGRESS": "off", "MPLBACKEND": "agg"}
+        self.manager, self.client = start_new_kernel(env=os.environ | own, cwd=ROOT)
 
     def run(self, code):
         """Run code, and return the messages that it sent; what it raises fails the test."""
