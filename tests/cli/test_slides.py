@@ -270,9 +270,7 @@ def test_a_phone_shows_a_slide_as_a_column_and_turns_by_swipe_and_tap(open_deck)
     assert page.evaluate("innerWidth") == 1024
 
 
-TYPES = (
-    "slide_type is missing or unknown. expected one of slide, subslide, fragment, -, notes, skip"
-)
+RULE = "slide_type is missing or unknown. expected one of slide, subslide, fragment, -, notes, skip"
 UNKNOWN = {
     f"{RULE}, got page, fix: set it in JupyterLab's property inspector": {
         "slideshow": {"slide_type": "page"}
