@@ -84,12 +84,7 @@ def assert_alike(ours, theirs):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [
-        ("PlaneLab", {}),
-        ("PlaneLab", {"projections": True}),
-        ("RotaryLab", {}),
-        ("PatchLab", {}),
-    ],
+    [("PlaneLab", {}), ("PlaneLab", {"projections": True}), ("RotaryLab", {}), ("PatchLab", {})],
 )
 def test_a_page_computes_what_python_does(name, options, widget_page, monkeypatch):
     for module in (panels, plane):

@@ -63,9 +63,8 @@ def light(course, monkeypatch):
         (packages / "needed-1.dist-info" / "RECORD").write_text("needed.py,,\n")
         (packages / "pip").symlink_to(lent)
         for metadata in lent.parent.glob("pip-*.dist-info"):
-            shutil.copytree(
-                metadata, packages / metadata.name
-            )  # not a link: an upgrade may delete what lies in it
+            # not a link: an upgrade may delete what lies in it
+            shutil.copytree(metadata, packages / metadata.name)
 
     monkeypatch.setattr(launch, "_make_venv", make_venv)
     return made

@@ -42,9 +42,8 @@ def test_token_dependence_agrees_with_gradients():
     def fn(x):
         return layer(layer(x, src_mask=hidden), src_mask=hidden)
 
-    gradients = torch.autograd.functional.jacobian(lambda x: fn(x)[0, :, 0], tokens(1))[
-        :, 0
-    ]  # (S, S, C)
+    # (S, S, C)
+    gradients = torch.autograd.functional.jacobian(lambda x: fn(x)[0, :, 0], tokens(1))[:, 0]
     found = leakage.token_dependence(fn, tokens(1))
     assert torch.equal(found, gradients.abs().sum(-1) > 0)
     assert torch.equal(found, masks.causal_mask(S).triu(-4))  # two windows reach twice as far

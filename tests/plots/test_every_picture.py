@@ -28,11 +28,7 @@ from mha_course.lessons.l12_flash_attention.pictures import (
     online_softmax,
     to_scale,
 )
-from mha_course.lessons.l13_encoder_block.pictures import (
-    block_readings,
-    block_wirings,
-    norm_groups,
-)
+from mha_course.lessons.l13_encoder_block.pictures import block_readings, block_wirings, norm_groups
 from mha_course.lessons.l14_vision.overlays import attention_overlay, image_grid, patches
 from mha_course.lessons.l19_bug_hunt.pictures import runs, small_curves
 from mha_course.masks import causal_mask
@@ -163,10 +159,8 @@ def written(figure, monkeypatch):
             text.set_rotation(0)
             flat = text.get_window_extent()
             text.set_rotation(angle)
-            width, height = (
-                0.96 * flat.width,
-                0.7 * flat.height,
-            )  # without the room above and below letters
+            # without the room above and below letters
+            width, height = (0.96 * flat.width, 0.7 * flat.height)
             corners = [(-width, -height), (width, -height), (width, height), (-width, height)]
             turned = (
                 Affine2D()
@@ -188,9 +182,8 @@ def test_type_has_four_sizes_and_words_keep_apart(name, monkeypatch):
     texts = list(written(figure, monkeypatch))
     sizes = {text.get_fontsize() for text, _ in texts}
     assert sizes <= {figures.SMALL, figures.TEXT, figures.TITLE, figures.LARGE}
-    assert (
-        min(sizes) / 72 * figures.display_width(b"-" * 16 + (150).to_bytes(4, "big")) >= 11
-    )  # px: an inch on a page
+    # px: an inch on a page
+    assert min(sizes) / 72 * figures.display_width(b"-" * 16 + (150).to_bytes(4, "big")) >= 11
     for (one, place), (other, elsewhere) in itertools.combinations(texts, 2):
         assert not place.intersects_path(elsewhere), (one.get_text(), other.get_text())
 

@@ -84,16 +84,6 @@ def test_weights_of_large_maps_come_in_two_bytes(draw, tokens, size):
     assert facts[0]["sums"] == pytest.approx([1, 1], abs=1e-5)  # of the numbers before rounding
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
-def test_any_float_on_any_device(draw, device, name):
-    given = weights(draw, 4, 6, 6).to(device=device, dtype=getattr(torch, name))
-    explorer = HeadExplorer(given.requires_grad_(), queries=tokens(6))
-    _, facts, cells, _ = opened(explorer.state)
-    given = given.detach().cpu().double().numpy()
-    assert np.abs(cells[:4] - given).max() < 1e-7
-    assert facts[0]["entropy"] is not None  # rounding is no mistake of the softmax
-
-
 def test_what_is_no_number_stays_none(draw):
     given = draw(2, 4, 4)
     given[0, 1, 2], given[0, 2, 3], given[1, 3, 0] = math.nan, -math.inf, math.inf

@@ -2,7 +2,6 @@
 
 import json
 import math
-import threading
 
 import pytest
 import torch
@@ -112,11 +111,7 @@ def test_nonsense_from_the_browser_is_told_in_place(sent):
 
 def test_an_answer_names_its_event():
     lab = ScalingLab()
-    event = {"serial": 5, "moved": {"head_dim": 2}}
-    # JupyterLab may report in another thread
-    thread = threading.Thread(target=lambda: lab.set_trait("event", event))
-    thread.start()
-    thread.join()
+    lab.event = {"serial": 5, "moved": {"head_dim": 2}}
     assert lab.values["head_dim"] == scaling_lab.WIDTHS[2]
     assert (lab.state["serial"], lab.state["values"]["head_dim"]) == (5, 2)
     lab.set(head_dim=scaling_lab.WIDTHS[0])  # which answers no event

@@ -159,9 +159,8 @@ def test_what_came_together_is_said_and_what_stands_elsewhere_is_odd(
     frame = two["frames"][-1]
     assert frame["mixing"] == words
     elsewhere = (meant(x) != mixes(x)).flatten().nonzero().flatten().tolist()
-    inside = words.startswith(
-        "the numbers of a head"
-    )  # what stays in its token and head is not odd
+    # what stays in its token and head is not odd
+    inside = words.startswith("the numbers of a head")
     assert (set(frame["odd"]) < set(elsewhere)) if inside else (frame["odd"] == elsewhere)
     assert not re.match(r"[\w-]+: ", frame["warning"])
 

@@ -11,11 +11,7 @@ from mha_course import example, models, plots
 from mha_course.datasets import grammar
 from mha_course.experiments import head_analysis
 from mha_course.lessons.l13_encoder_block import depth, training_snapshots
-from mha_course.lessons.l13_encoder_block.pictures import (
-    block_readings,
-    block_wirings,
-    norm_groups,
-)
+from mha_course.lessons.l13_encoder_block.pictures import block_readings, block_wirings, norm_groups
 
 # Depth
 
