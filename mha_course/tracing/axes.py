@@ -23,7 +23,11 @@ class Origin(IntEnum):  # ints are hashed fast
     NAMED = auto()
     UNKNOWN = auto()
     LINEAR = auto()  # The output of a Linear, which may hold its heads in any order.
+    FROM_LATENTS = auto()  # The output of the Linear that expands the latents of attention.
     ASSUMED_D = auto()  # The output of a Linear as wide as a head: D if it is used as one.
+    # One of the two axes of (2, 2): half of a width of 4 or the pairs in it, two heads of keys or
+    # the two that share one. Without it, rotary embeddings would lose their names where D is 4.
+    AMBIGUOUS = auto()
     MIXED = auto()  # A reshape put parts of several axes into this one.
     COPIES = auto()  # The same number again and again, as expand shows it.
     INTERLEAVED = auto()  # Copies follow their head, as in repeat_interleave; or pairs of a width.
@@ -66,10 +70,16 @@ class Size(int):
     def __add__(self, other: int) -> int:
         """Return the sum; more than one added to tokens makes the tokens of keys and values."""
         total = super().__add__(other)
-        if not isinstance(other, Size) and other in (0, 1):
-            return self if other == 0 else total  # an empty cache adds 0
-        counts_tokens = self.is_token(self.axis) or self.is_token(getattr(other, "axis", ()))
-        return Size(total, (Factor("S", total),), self.is_token) if counts_tokens else total
+        tokens = self.is_token(self.axis)
+        if not isinstance(other, Size):
+            if tokens and isinstance(other, int) and other not in (0, 1):
+                return Size(total, (Factor("S", total),), self.is_token)
+            return self if total == self else total  # an empty cache adds 0
+        if not tokens and not self.is_token(other.axis):
+            return total
+        names = {factor.name for factor in (*self.axis, *other.axis)}
+        name = names.pop() if len(names) == len(self.axis) == len(other.axis) == 1 else "S"
+        return Size(total, (Factor(name, total),), self.is_token)
 
     __radd__ = __add__
 
@@ -107,6 +117,12 @@ def _unnamed_factor(axis: Axis) -> Factor | None:
     while whole.whole:
         whole = whole.whole
     return axis[0] if whole.number else None
+
+
+def _is_ambiguous_group(axis: Axis) -> bool:
+    """Return whether this is H_kv or the heads of each, and which is not known yet."""
+    whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
+    return whole is not None and whole.name == "H"
 
 
 def are_turned_groups(axis: Axis) -> bool:
@@ -169,11 +185,17 @@ class AxisNamer:
         self.reserved = set(whole) & self.tokens
         self.roots = {name: name.rstrip("'") for name in letters if name.endswith("'")}
         self.labels: dict[Axis, str] = {}
+        self.finals: dict[tuple[Axis, ...], tuple[str, ...]] = {}  # once the call has ended
+        # The names of a Linear's output by its width. H and D may become known during the call.
+        self.widths: dict[tuple[int, int], dict[int, Axis]] = {}
         # Factors that only looked like a head's width and were then used as one.
         self.confirmed: set[Factor] = set()
         # The axes that a factor without a name was added to or multiplied with, and its final name.
         self.aligned: defaultdict[Factor, Axes] = defaultdict(list)
         self.resolved: dict[Factor, Axis] = {}
+        # A factor that was concatenated with itself, as the angles of rotary embeddings are.
+        self.halves: dict[Factor, Factor] = {}  # the double of each half
+        self.doubles: dict[Factor, Factor] = {}  # the half of each double
         self.pieces: dict[tuple[str, int], Axes] = {}  # the parts of tokens that were concatenated
 
     def width(self) -> Axis:
@@ -199,14 +221,17 @@ class AxisNamer:
 
     def linear_output(self, size: int) -> Axis:
         """Name the output of a Linear by its width."""
-        axis = self._axes_by_width().get(size)
+        known = (self.sizes.get("H", 0), self.sizes.get("D", 0))
+        if known not in self.widths:
+            self.widths[known] = self._widths(*known)
+        axis = self.widths[known].get(size)
         if axis is None:
             return (unique(size, Origin.LINEAR),)
         name = axis[0].name if len(axis) == 1 else ""
         return (unique(size, Origin.ASSUMED_D, name),) if name.startswith("D") else axis
 
-    def _axes_by_width(self) -> dict[int, Axis]:  # what is entered later wins
-        full, heads, width = (self.sizes.get(name, 0) for name in "CHD")
+    def _widths(self, heads: int, width: int) -> dict[int, Axis]:  # what is entered later wins
+        full = self.sizes.get("C", 0)
 
         def several(number: int, name: str, size: int) -> Axis:
             return (Factor(f"{number}*{name}", number * size, origin=Origin.LINEAR),)
@@ -223,6 +248,8 @@ class AxisNamer:
             table[heads * width] = (Factor("H", heads), Factor("D", width))
         shared = len(self.width()) == 1 and self.sizes.get("H_kv", 0) * width == full
         table[full] = (Factor("C", full, origin=Origin.LINEAR),) if shared else self.width()
+        if latents := self.extra.get("kv_rank", 0):
+            table.pop(latents + self.extra.get("D_rope", 0), None)
         table.pop(0, None)
         return table
 
@@ -246,6 +273,10 @@ class AxisNamer:
 
     def parts(self, whole: Factor, sizes: tuple[int, ...]) -> Axes:
         """Name the parts into which one factor is split."""
+        of_pairs = whole.name == "H" and self.extra.get("H_kv") == 2  # or keys beside values
+        if sizes == (2, 2) and (of_pairs or self.is_width((whole,))):  # their use will tell which
+            number = next(_numbers)
+            return [(Factor("?", 2, whole, n, Origin.AMBIGUOUS, number),) for n in (2, 1)]
         names = self._names_of_parts(whole, sizes)
         strides = [math.prod(sizes[n + 1 :]) for n in range(len(sizes))]
         made = list(map(Factor, names, sizes, itertools.repeat(whole), strides))
@@ -258,15 +289,15 @@ class AxisNamer:
         heads = self.sizes.get("H")
         first, last = sizes[0], sizes[-1]
         if free and whole.name == "?" and heads and sizes[:-2] in ((), (3,)):
+            # + 2: a key and a value for all heads
             counts = {"H": heads} | self.extra
+            counts |= {"H+2": heads + 2} if last == self.sizes.get("D") else {}
             name = next((name for name, size in counts.items() if size == sizes[-2]), "?")
             if name == "H" and "C" not in self.sizes:  # the first heads give D
                 self.sizes.setdefault("D", last)
             return [*map(str, sizes[:-2]), name, "D" if last == self.sizes.get("D") else "?"]
         if len(sizes) != 2:
-            return ["?" for _ in sizes]
-        if sizes == (2, 2) and whole.name in ("D", "H"):  # halves or pairs, groups or their heads
-            return ["?", "?"]
+            return ["?"] * len(sizes)
         if whole.name == "D" and 2 in sizes:
             return ["2" if size == 2 else "D/2" for size in sizes]
         if whole.name == "H":
@@ -274,7 +305,8 @@ class AxisNamer:
             return [fewer, "?" if fewer == "?" else f"H/{fewer}"]
         if whole.name in self.tokens:  # windows and what is in each
             return [f"{whole.name}/{last}", str(last)]
-        return ["H" if free and first == heads and last != self.sizes.get("C") else "?", "?"]
+        made = free or whole.origin is Origin.FROM_LATENTS
+        return ["H" if made and first == heads and last != self.sizes.get("C") else "?", "?"]
 
     def slice_of(self, axis: Axis, start: int, size: int) -> Axis:
         """Name a piece of an axis: tokens and whole factors keep their names."""
@@ -286,30 +318,46 @@ class AxisNamer:
         if len(axis) == 1 and whole.origin is Origin.LINEAR:
             self.confirm([axis], Origin.LINEAR)
             return self.linear_output(size)
+        if whole.name == "H+2" and (start, size) == (0, self.sizes["H"]):
+            return self.parse("H", size)
         for cut in range(1, len(axis)):
             if size_of(axis[cut:]) == size and start % size == 0:
                 return axis[cut:]
         if size == 1:
             return ()
+        if whole in self.doubles and 2 * size == whole.size:
+            return (self.doubles[whole],)
+        declared = [name for name, n in self.extra.items() if n == size and name.startswith("D")]
+        if len(declared) == 1 and whole.name in ("D", "?") and start == 0:
+            return (Factor(declared[0], size, whole),)
         if self.is_width((whole,)) and 2 * size == whole.size:
             return self.half((whole,))
         width = whole.name == "C" and size == self.sizes.get("D") and start % size == 0
         return (Factor("D" if width else "?", size, whole),)
 
     def _piece(self, axis: Axis, start: int, size: int) -> Axis:
-        """Name one of the pieces of which tokens were joined."""
+        """Name one of the pieces of which something was joined, as tokens or latents are."""
+        whole = axis[0]
         pieces = self.pieces.get((self.root(self.label(axis)), size_of(axis)), [])
+        if len(axis) == 1 and not pieces:
+            names = ("D_nope", "D_rope" if whole.name == "D" else "D_v")
+            if whole.origin is Origin.LINEAR:
+                names = ("kv_rank", "D_rope")
+            pieces = [(Factor(name, self.extra.get(name, 0), whole),) for name in names]
         begins = list(itertools.accumulate(map(size_of, pieces), initial=0))
         found = zip(pieces, begins, strict=False) if begins[-1] == size_of(axis) else ()
         return next((p for p, begin in found if (begin, size_of(p)) == (start, size)), ())
 
     def is_width(self, axis: Axis) -> bool:
-        """Return whether this is the width of a head."""
-        return len(axis) == 1 and axis[0].name == "D"
+        """Return whether this is D, or a declared part of it such as D_rope."""
+        if len(axis) != 1:
+            return False
+        name = axis[0].name
+        return name == "D" or (name[0] == "D" and name in self.extra)
 
     def half(self, axis: Axis) -> Axis:
-        """Return half of a head's width."""
-        return (Factor("D/2", size_of(axis) // 2, axis[0]),)
+        """Return half of a head's width, or of a part of it."""
+        return (Factor(f"{axis[0].name}/2", size_of(axis) // 2, axis[0]),)
 
     def ordered(self, whole: Factor, order: Origin) -> Factor:
         """Mark a known width that was put together from two halves, or from pairs."""
@@ -325,6 +373,14 @@ class AxisNamer:
         name = f"{axis[0].name}/{step}"
         self.tokens.add(name)
         return (Factor(name, size),)
+
+    def index_half(self, axis: Axis) -> None:
+        """Note that an axis is indexed: in a width of 4 seen as (2, 2), it is the pair, not D/2."""
+        whole = axis[0].whole if len(axis) == 1 and axis[0].origin is Origin.AMBIGUOUS else None
+        if whole:
+            other = axis[0]._replace(stride=3 - axis[0].stride)
+            rest = self.parse("H_kv", 2) if whole.name == "H" else self.half((whole,))
+            self.resolved |= {axis[0]: (Factor("2", 2),), other: rest}
 
     def merge_parts(self, axis: Axis) -> Axis:
         """Join what belongs together: all parts of one whole, two halves, repeated heads."""
@@ -344,10 +400,10 @@ class AxisNamer:
     def _pair(self, left: Factor, right: Factor) -> list[Factor]:
         """Join two neighbours where they make something known."""
         heads = self.sizes.get("H", 0)
-        half, two = (left, right) if left.name == "D/2" else (right, left)
+        half, two = (left, right) if left.name.endswith("/2") else (right, left)
         whole = half.whole or Factor("D", 2 * half.size)
         is_two = two.name == "2" or (two.size == 2 and two is right)
-        if is_two and half.name == "D/2":
+        if is_two and half.name == f"{whole.name}/2" and self.is_width((whole,)):
             return [self.ordered(whole, Origin.INTERLEAVED if two is right else Origin.TILED)]
         grouped = right.origin is Origin.COPIES
         few = left if grouped else right
@@ -374,6 +430,18 @@ class AxisNamer:
             ):
                 continue
             self.aligned[one].append(other)
+            if one in self.doubles and self.is_width(other):
+                self.aligned[self.doubles[one]].append(self.half(other))
+            whole = other[0].whole if len(other) == 1 and other[0].name.endswith("/2") else None
+            if one in self.halves and whole:
+                self.aligned[self.halves[one]].append((whole,))
+
+    def double(self, axis: Axis) -> Axis:
+        """Return the axis that results when one is concatenated with itself."""
+        (whole,) = made = (unique(2 * size_of(axis), Origin.TILED),)
+        self.halves[axis[0]] = whole
+        self.doubles[whole] = axis[0]
+        return made
 
     def _resolve(self, factor: Factor) -> Axis:
         """Return what a factor turned out to be, by all that it met directly or indirectly."""
@@ -392,13 +460,20 @@ class AxisNamer:
                     named[self.label(axis)] = axis
         roots = {self.root(label) for label in named}
         for one in group:
-            self.resolved[one] = (one,)
+            name = ("H/H_kv", "H_kv")[one.stride - 1] if _is_ambiguous_group((one,)) else one.name
+            self.resolved[one] = (one._replace(name=name),)
             if len(roots) == 1:  # what met axes of two kinds is none of them
                 self.resolved[one] = named.get(min(roots), next(iter(named.values())))
         return self.resolved[factor]
 
     def final(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         """Write axes when all is known: a width that was never used as a head's has no name."""
+        key = tuple(axes)
+        if key not in self.finals:
+            self.finals[key] = self._written(axes)
+        return self.finals[key]
+
+    def _written(self, axes: Sequence[Axis]) -> tuple[str, ...]:
         factors = [factor for axis in axes for factor in axis]
         unsure = [f for f in factors if f.name == "?" or self.is_unconfirmed((f,))]
         if unsure:
@@ -496,6 +571,18 @@ class AxisNamer:
             return False
         return query.stride * query.size != whole.size
 
+    def repeated_heads(self, kv_heads: Sequence[int]) -> Axis:
+        """Return the heads of an axis that has these KV heads, or () where there is no order."""
+        heads, count = self.sizes.get("H", 0), self.extra.get("H_kv", 0)
+        if len(kv_heads) != heads or not count or heads % count:
+            return ()
+        orders = {
+            Origin.INTERLEAVED: [head * count // heads for head in range(heads)],
+            Origin.TILED: [head % count for head in range(heads)],
+        }
+        found = [order for order, numbers in orders.items() if numbers == list(kv_heads)]
+        return (Factor("H", heads, origin=found[0]),) if found else ()
+
     def unify(self, left: Axis, right: Axis, strict: bool = False) -> tuple[Axis, bool]:
         """Name an axis of two tensors, and say if they differ; strict: no width may be tokens."""
         if size_of(left) != size_of(right):
@@ -517,7 +604,7 @@ class AxisNamer:
         if b == "?" or b.isdigit():
             return left, False
         if a == "?" or a.isdigit():
-            return right, False
+            return (left if _is_ambiguous_group(left) else right), False
         if self.root(a) == self.root(b):
             return (left if a == self.root(a) else right), False
         for axis, other in ((left, right), (right, left)):

@@ -35,6 +35,11 @@ DECLARED = (  # what arguments, modules and their configs say of sizes
     ("H_kv", KV_HEADS),
     ("C", WIDTHS),
     ("D", HEAD_WIDTHS),
+    ("D_nope", ("qk_nope_head_dim",)),
+    ("D_rope", ("qk_rope_head_dim", "rotary_dim", "rotary_ndims")),
+    ("D_v", ("v_head_dim",)),
+    ("kv_rank", ("kv_lora_rank",)),
+    ("q_rank", ("q_lora_rank",)),
     ("d_ff", ("intermediate_size", "d_ff", "ffn_dim", "d_inner", "n_inner", "encoder_ffn_dim")),
 )
 SIZE_NAMES = {word for _, words in DECLARED for word in words}
@@ -279,9 +284,10 @@ def declared(modules: Sequence[nn.Module], bound: dict[str, Any]) -> dict[str, i
     """Return the sizes that arguments, modules and configs declare; H_kv only if it differs."""
     modules = [part for module in modules for part in module.modules()]
     parts: list[Mapping[str, Any]] = [vars(part) for part in modules]
-    configs = _configs([*parts, bound])
+    configs, *nested = _configs([*parts, bound])
     parts += [{"hidden_size": config.get("dim"), **config} for config in configs]
-    levels = [_counts([bound]), _counts(parts)]
+    places: list[Sequence[Mapping[str, Any]]] = [[bound], parts, *nested]
+    levels = [_counts(level) for level in places]
     by_letter: dict[str, int] = {}
     for letter, words in DECLARED:
         values: set[int] = set()
@@ -289,6 +295,8 @@ def declared(modules: Sequence[nn.Module], bound: dict[str, Any]) -> dict[str, i
             values = values or {value for word in words for value in counts.get(word, ())}
         if len(values) == 1:
             by_letter[letter] = values.pop()
+    if {"D_nope", "D_rope"} <= by_letter.keys():  # their sum is D; head_dim may be the second
+        by_letter["D"] = by_letter["D_nope"] + by_letter["D_rope"]
     if by_letter.get("H_kv") in (None, by_letter.get("H")):
         by_letter.pop("H_kv", None)
     return by_letter
@@ -304,15 +312,20 @@ def _counts(places: Sequence[Mapping[str, Any]]) -> dict[str, set[int]]:
     return by_name
 
 
-def _configs(places: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the configs that modules or arguments hold."""
+def _configs(places: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Return the configs that modules or arguments hold, then what is nested in them, by depth."""
     values = [place[name] for place in places for name in CONFIGS if name in place]
-    plain = [value for value in values if not callable(value)]  # no class and no module
-    return [
-        value if isinstance(value, Mapping) else vars(value)
-        for value in plain
-        if isinstance(value, Mapping) or hasattr(value, "__dict__")
-    ]
+    levels = []
+    for _ in range(3):
+        plain = [value for value in values if not callable(value)]  # no class and no module
+        held = [
+            value if isinstance(value, Mapping) else vars(value)
+            for value in plain
+            if isinstance(value, Mapping) or hasattr(value, "__dict__")
+        ]
+        levels.append(held)
+        values = [value for config in held for value in config.values()]
+    return levels
 
 
 def _is_count(value: Any) -> bool:

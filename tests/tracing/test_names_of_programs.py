@@ -15,6 +15,8 @@ PROGRAMS = {}
 COINCIDENCES = [
     {}, {"H": 6}, {"S": 6}, {"S": 4}, {"B": 4}, {"P": 5}, {"S": 24}, {"S": 8},
     {"B": 4, "S": 4, "D": 4, "P": 4},
+    {"rope": 9}, {"v": 4}, {"rank": 24, "rope": 24}, {"nope": 6, "v": 6},
+    {"nope": 8, "rope": 8, "v": 8, "rank": 8},
 ]  # fmt: skip
 
 
@@ -68,6 +70,68 @@ def masks_made_beside_a_cache(z, draw):
     return step, draw(z.B, z.S, z.C), draw(z.B, z.H, z.P, z.D)
 
 
+@program(("B*H T S", "B"), "B", "H", rows="B*H*T S", lengths="B*H*T", mask="B*H*T S")
+def lengths_repeated_for_all_rows(z, draw):
+    def masked(scores, lengths):
+        lengths = lengths.repeat_interleave(z.H, dim=0).repeat_interleave(scores.shape[1])
+        rows = scores.reshape(-1, scores.shape[-1])
+        mask = torch.arange(rows.size(1))[None, :] < lengths[:, None]
+        rows[~mask] = -1e9
+        return rows.softmax(-1)
+
+    return masked, draw(z.B * z.H, z.P, z.S), torch.ones(z.B)
+
+
+@program("B T C", q="B H T D", q_nope="B T H D_nope", q_rope="B T H D_rope", latent="B T kv_rank",
+    k_rope="B T D_rope",
+         k_nope="B T H D_nope", v="B T H D_v", scores="B H T S", out="B T H D_v")  # fmt: skip
+def latent_attention(z, draw):
+    m = nn.Module()
+    m.num_heads, m.kv_lora_rank, m.qk_nope_head_dim, m.qk_rope_head_dim = (
+        z.H,
+        z.rank,
+        z.nope,
+        z.rope,
+    )
+    m.v_head_dim = z.v
+    m.q, m.down = nn.Linear(z.C, z.H * (z.nope + z.rope)), nn.Linear(z.C, z.rank + z.rope)
+    m.up = nn.Linear(z.rank, z.H * (z.nope + z.v))
+
+    def forward(x):
+        q_nope, q_rope = m.q(x).view(*x.shape[:2], z.H, -1).split([z.nope, z.rope], -1)
+        latent, k_rope = m.down(x).split([z.rank, z.rope], -1)
+        k_nope, v = m.up(latent).view(*x.shape[:2], z.H, z.nope + z.v).split([z.nope, z.v], -1)
+        q = torch.cat([q_nope, q_rope], -1).transpose(1, 2)
+        k = torch.cat([k_nope, k_rope.unsqueeze(2).expand(-1, -1, z.H, -1)], -1).transpose(1, 2)
+        scores = q @ k.mT
+        out = (scores.softmax(-1) @ v.transpose(1, 2)).transpose(1, 2)
+        return out
+
+    m.forward = forward
+    return m, draw(z.B, z.S, z.C).float()
+
+
+@program("B S C", slots="B ? C", updates="B ? C")
+def slots_that_are_updated(z, draw):
+    first, to_q, cell = (
+        nn.Parameter(torch.randn(1, 1, z.C)),
+        nn.Linear(z.C, z.C),
+        nn.GRUCell(z.C, z.C),
+    )
+
+    def forward(x):
+        slots = first.expand(x.shape[0], 3, -1)
+        for _ in range(2):
+            weights = torch.einsum("bid,bjd->bij", to_q(slots), x).softmax(-1)
+            updates = torch.einsum("bij,bjd->bid", weights, x)
+            slots = cell(updates.reshape(-1, z.C), slots.reshape(-1, z.C)).reshape(
+                x.shape[0], -1, z.C
+            )
+        return slots, updates
+
+    return forward, draw(z.B, z.S, z.C).float()
+
+
 @program("B T C", "H", all_weights="B H T S", joined="B T C")
 def heads_one_after_another(z, draw):
     def forward(x):
@@ -107,11 +171,37 @@ def patches_of_which_only_heads_are_known(z, draw):
     return forward, draw(z.B, 3, 14, 33).float()
 
 
+@program("B T C", "C", "H", k="B ? T D", v="B ? T D", out="B T C")
+def keys_of_heads_that_nobody_counted(z, draw):
+    w = nn.Linear(z.C, z.C), nn.Linear(z.C, 2 * z.D), nn.Linear(z.C, 2 * z.D)
+
+    def forward(x):
+        q, k, v = (layer(x).view(*x.shape[:2], -1, z.D).transpose(1, 2) for layer in w)
+        weights = (q @ k.repeat_interleave(z.H // 2, 1).mT).softmax(-1)
+        out = (weights @ v.repeat_interleave(z.H // 2, 1)).transpose(1, 2).reshape(x.shape)
+        return out
+
+    return forward, draw(z.B, z.S, z.C).float()
+
+
 @pytest.mark.parametrize("at", range(len(COINCIDENCES)))
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_variables_are_named(name, at, draw):
     build, axes, sizes, expected = PROGRAMS[name]
-    every = {"B": 2, "S": 5, "H": 4, "D": 6, "P": 11} | COINCIDENCES[at]
+    every = {
+        "B": 2,
+        "S": 5,
+        "H": 4,
+        "D": 6,
+        "P": 11,
+        "nope": 9,
+        "rope": 4,
+        "v": 7,
+        "rank": 13,
+        "Y": 6,
+        "X": 15,
+    }
+    every |= COINCIDENCES[at]
     z = types.SimpleNamespace(**every, C=every["H"] * every["D"])
     fn, *args = build(z, draw)
     found = trace(fn, *args, axes=axes, sizes={size: getattr(z, size) for size in sizes})

@@ -166,6 +166,10 @@ def test_tables_without_numbers_or_with_few_are_not_read():
     assert (found.questions, found.notes) == ((), ())
 
 
+def by_index(kv_head):
+    return lambda x: x[:, [kv_head(head) for head in range(6)]]
+
+
 def by_head(kv_head):
     """Attend head by head."""
     return lambda q, k, v: torch.stack(
@@ -197,13 +201,21 @@ def in_turn(q, k, v):
 # Six query heads that read two KV heads as 0 1 0 1 0 1, and as 0 0 0 1 1 1.
 MIXED = [
     *(repeated(lambda x: x.repeat(1, 3, 1, 1), mix) for mix in (attention(), kernel())),
+    repeated(lambda x: torch.cat([x] * 3, 1)),
     repeated(lambda x: torch.stack([x] * 3, 1).flatten(1, 2)),
+    repeated(by_index(lambda h: h % 2)),
+    repeated(lambda x: x[:, torch.arange(6) % 2]),
+    repeated(lambda x: x.index_select(1, torch.arange(6) % 2)),
+    by_head(lambda h: h % 2),
     by_groups(3, 2),
     lambda q, k, v: torch.cat([attention()(part, k, v) for part in q.chunk(3, 1)], 1),
 ]
 IN_GROUPS = [
     *(repeated(lambda x: x.repeat_interleave(3, dim=1), mix) for mix in (attention(), kernel())),
     repeated(lambda x: torch.stack([x] * 3, 2).flatten(1, 2)),
+    repeated(by_index(lambda h: h // 3)),
+    repeated(lambda x: x[:, torch.arange(6) // 3]),
+    repeated(lambda x: x.index_select(1, torch.arange(6) // 3)),
     by_head(lambda h: h // 3),
     by_groups(2, 3),
     lambda q, k, v: torch.stack([attention()(q[:, n::3], k, v) for n in range(3)], 2).flatten(1, 2),

@@ -45,31 +45,49 @@ def last(fn, *args, axes, sizes=None):
 
 
 OF_X = {  # from (B, S, C)
+    "reshape": (lambda x: x.reshape(10, -1), "B*S C"),
     "and_back": (lambda x: x.reshape(2, 5, 2, 12).reshape(2, 5, 24), "B S C"),
     "permute": (lambda x: x.permute(2, 0, 1), "C B S"),
+    "movedim": (lambda x: x.movedim(0, 2), "S C B"),
+    "swapaxes": (lambda x: x.swapaxes(0, 1), "S B C"),
     "chunk": (lambda x: x.chunk(4, dim=-1)[2], "B S D"),
+    "split": (lambda x: x.split(6, dim=2)[0], "B S D"),
     "unbind": (lambda x: x.unbind(1)[0], "B C"),
     "iteration": (lambda x: next(iter(x)), "S C"),
     "select": (lambda x: x.select(1, 3), "B C"),
     "index_with_none": (lambda x: x[:, None], "B 1 S C"),
     "index_with_tensor": (lambda x: x[:, torch.tensor([0, 2])], "B ? C"),
+    "index_with_a_list": (lambda x: x[..., [1, 2], :], "B ? C"),
     "index_with_mask": (lambda x: x[x > 0], "?"),
     "index_with_mask_of_tokens": (lambda x: x[x[..., 0] > 0], "? C"),
     "every_second_token": (lambda x: x[:, ::2], "B ? C"),
     "stack": (lambda x: torch.stack([x, x, x], dim=2), "B S 3 C"),
+    "stack_without_an_axis": (lambda x: torch.stack([x, x]), "2 B S C"),
     "cat": (lambda x: torch.cat([x, x], dim=-1), "B S 2*C"),
     "cat_along_the_first": (lambda x: torch.cat([x.transpose(0, 1)] * 2), "S B C"),
     "cat_of_tokens": (lambda x: torch.cat([x[:, :2], x[:, 2:]], dim=1), "B S C"),
     "cat_of_unequal_parts": (lambda x: torch.cat([x[..., :1], x[..., 1:]], dim=-1), "B S C"),
+    "tokens_with_a_part_of_their_width": (lambda x: x[..., :6].flatten(1), "B S*D"),
     "expand": (lambda x: x.unsqueeze(1).expand(-1, 4, -1, -1), "B ? S C"),
+    "two_tokens_more": (lambda x: torch.cat([torch.zeros(2, 2, 24), x], 1), "B ? C"),
     "pad": (lambda x: F.pad(x, (0, 0, 0, 2)), "B ? C"),
+    "expand_as": (lambda x: x[:, :1].expand_as(x), "B S C"),
+    "repeat": (lambda x: x.repeat(1, 1, 1), "B S C"),
     "repeat_interleave": (lambda x: x.repeat_interleave(3, dim=1), "B ? C"),
+    "repeat_interleave_by_position": (lambda x: x.repeat_interleave(3, 1), "B ? C"),
     "repeat_interleave_of_all": (lambda x: x.repeat_interleave(3), "?"),
+    "repeat_interleave_of_no_tokens": (lambda x: x[:, :0].repeat_interleave(3, 0), "? S C"),
     "squeeze": (lambda x: x[:, :1].squeeze(1), "B C"),
+    "unsqueeze": (lambda x: x.unsqueeze(-2), "B S 1 C"),
     "arithmetic": (lambda x: (1 - x) * x[:, :1] / 2 + x.mean(-1, keepdim=True), "B S C"),
     "softmax": (lambda x: x.softmax(-1), "B S C"),
     "sum": (lambda x: x.sum((0, 2)), "S"),
+    "keepdim": (lambda x: x.amax(1, keepdim=True), "B 1 C"),
     "max": (lambda x: x.max(dim=1).values, "B C"),
+    "masked_fill": (lambda x: x.masked_fill(x > 0, 0.0), "B S C"),
+    "where": (lambda x: torch.where(x > 0, x, 0.0), "B S C"),
+    "tril": (torch.tril, "B S C"),
+    "layer_norm": (lambda x: F.layer_norm(x, (24,)), "B S C"),
     "in_place": (lambda x: x.clone().mul_(2).clamp_(0), "B S C"),
     "setitem": (lambda x: x.clone().__setitem__((0, 0), 1.0), "B S C"),
     "einsum_of_a_list": (lambda x: torch.einsum("bsc,btc->bts", [x, x]), "B T S"),
@@ -82,30 +100,40 @@ OF_X = {  # from (B, S, C)
         lambda x: torch.einsum("bsc,chd->bshd", x, nn.Parameter(x.new_ones(24, 4, 6))),
         "B S H D",
     ),
+    "einsum_without_arrow_and_dots": (
+        lambda x: torch.einsum("sc,dc", x[0], torch.ones(7, 24, dtype=x.dtype)),
+        "? S",
+    ),
     "vector_at_right": (lambda x: x @ x[0, 0], "B S"),
+    "vector_at_left": (lambda x: x[0, :, 0] @ x, "B C"),
     "bmm_by_keywords": (lambda x: torch.bmm(input=x, mat2=x.transpose(1, 2)), "B T S"),
     "tensordot_over_two_axes": (lambda x: torch.tensordot(x, x[0]), "B"),
     "differences": (lambda x: x.diff(dim=1, prepend=x[:, :1]), "B S C"),
+    "outer": (lambda x: torch.outer(x[0, :, 0], x[0, 0]), "S C"),
     "outer_of_one": (lambda x: torch.outer(x[0, :, 0], x[0, :, 0]), "T S"),
     "index_select": (lambda x: x.index_select(-2, torch.arange(5)), "B ? C"),
     "convolution": (lambda x: F.conv1d(x.mT, x.new_ones(72, 24, 1)), "B ? S"),
+    "convolution_over_tokens": (lambda x: F.conv1d(x.mT, x.new_ones(24, 24, 3)), "B C ?"),
     "complex": (lambda x: torch.view_as_complex(x.view(2, 5, 4, 3, 2)), "B S H D/2"),
     "real_again": (
         lambda x: torch.view_as_real(torch.view_as_complex(x.view(2, 5, 4, 3, 2))).flatten(3),
         "B S H D",
     ),
     "halves": (lambda x: torch.cat(x.view(2, 5, 4, 6).chunk(2, -1)[::-1], -1), "B S H D"),
+    "every_second": (lambda x: x.view(2, 5, 4, 6)[..., ::2], "B S H D/2"),
     "an_unknown_operation": (torch.fft.rfft, "? ? ?"),
     "made_here": (lambda x: torch.ones(5, 5), "? ?"),
     "known_after_meeting": (lambda x: torch.ones(5, 1, dtype=x.dtype) * x, "B S C"),
     # a Linear's output may have any order, three first where sizes leave a choice
     "fused_3HD": (lambda x: FUSED(x).view(2, 5, 3, 4, 6), "B S 3 H D"),
+    "fused_in_one_row": (lambda x: FUSED(x).reshape(-1).view(2, 5, 3, 4, 6), "B S 3 H D"),
     "fused_chunk": (lambda x: FUSED(x).chunk(3, -1)[1], "B S C"),
 }
 
 
 OF_SEVERAL = {  # from (B, N, C), and from (B, L, C), which is twice as long
     "tokens_after_tokens": (lambda x, y, z: torch.cat([x, y[:, :3]], 1), "B T C", "B S C"),
+    "tokens_after_their_like": (lambda x, y, z: torch.cat([x, x], 1), "B T C", "B N C"),
     "tokens_joined_as_long_as_others": (lambda x, y, z: torch.cat([x, y], 1), "B M C", "B S C"),
     "unknown_after_as_many_tokens": (
         lambda x, y, z: y * torch.cat([x, y], 1).mean(),
@@ -114,6 +142,7 @@ OF_SEVERAL = {  # from (B, N, C), and from (B, L, C), which is twice as long
     ),
     "a_stack_is_named_by_its_first": (lambda x, y, z: torch.stack([x, y], 2), "B M C", "B N 2 C"),
     "index_select": (lambda x, y, z: x.index_select(1, y[0, :, 0].long()), "B M C", "B M C"),
+    "index_with_named_tokens": (lambda x, y, z: x[:, y[0, :, 0].long()], "B M C", "B M C"),
 }
 
 
@@ -124,12 +153,18 @@ def test_names_where_tensors_meet(fn, axes, expected, x):
 
 
 OF_SCORES = {  # scores and a row of numbers for each query
+    "scaled": (lambda scores, row: scores / 2, "scaled_scores"),
+    "moved": (lambda scores, row: scores - 2, "scores"),
     "masked": (lambda scores, row: scores + row, "masked_scores"),
     "scaled_after_masking": (lambda scores, row: (scores + row) / 2, "masked_scores"),
     "larger": (lambda scores, row: scores.max(row), "scores"),
     "divided_by_their_sum": (lambda scores, row: scores / scores.sum(-1, keepdim=True), "weights"),
     "divided_by_a_sum_of_all": (
         lambda scores, row: scores / scores.sum((-1, -2), keepdim=True),
+        "scaled_scores",
+    ),
+    "divided_by_their_largest": (
+        lambda scores, row: scores / scores.amax(-1, keepdim=True),
         "scaled_scores",
     ),
     "times_their_sum": (lambda scores, row: scores * scores.sum(-1, keepdim=True), "scaled_scores"),
@@ -179,6 +214,7 @@ OF_ONES = [
     ((2, 1, 5, 6), "B H S D", (2, 5, 6), "B*H S D"),
     ((1, 4, 5, 6), "B H S D", (4, 5, 6), "B*H S D"),
     ((1, 1, 5, 6), "B H S D", (1, 5, 6), "B*H S D"),
+    ((2, 1, 6), "B H D", (2, 6), "B*H D"),
     ((1, 5, 24), "B S C", (1, 5, 4, 6), "B S H D"),
 ]
 # a function of a tensor of this shape, its axes, further sizes, the axes of the last step
@@ -190,11 +226,11 @@ OF_SHAPES = [
     (lambda x: FUSED(x).view(2, 5, 3, 24), (2, 5, 24), "B S C", {}, "B S 3 C"),
     (lambda x: x.view(2, 5, 4, 6), (2, 5, 24), "B S C", {"D": 6}, "B S H D"),
     (lambda x: x[:, torch.tensor(1)], (2, 5, 24), "B S C", {}, "B C"),
-
+    (lambda x: x.take_along_dim(torch.tensor([0, 1])), (2, 5, 24), "B S C", {}, "?"),
     (lambda x: x[:, :0].reshape(2, 0, 4, 6), (2, 5, 24), "B S C", {"H": 4}, "? ? ? ?"),
     (lambda x: x.flatten(1, 2), (2, 1, 5, 24), "B 1 S C", {}, "B S C"),
     (lambda q: q.reshape(-1, q.shape[2], q.shape[3]), (1, 4, 1, 6), "B H S D", {}, "B*H S D"),
-    (lambda ids: F.one_hot(ids.long() * 0, 7), (2, 5), "B S", {}, "B S ?"),
+    (lambda ids: F.one_hot(ids.long() * 0, 7), (2, 5), "B S", {"V": 7}, "B S V"),
     (lambda ids: nn.Embedding(10, C)(ids.long() * 0), (2, 5), "B S", {"C": C}, "B S C"),
     # as many heads as numbers in each; halves of four, which a view alone does not tell
     (lambda x: torch.einsum("bsc,chd->bhsd", x, nn.Parameter(x.new_ones(16, 4, 4))), (2, 5, 16),
@@ -210,6 +246,9 @@ OF_SHAPES = [
     *[(channels, (2, width, 3, 5), "B C Y X", {"H": 4}, "B Y*X ?") for width in (8, 16)],
     (lambda x: x.flatten(1), (2, 24, 3, 5), "B C H W", {"H": 4}, "B C*Y*X"),
     (lambda x: x.flatten(2), (2, 7, 3, 5), "B C H W", {"H": 4}, "B Ch Y*X"),
+    (lambda q: torch.view_as_real(torch.view_as_complex(q.view(2, 4, 5, 1, 2))).flatten(3),
+        (2, 4, 5, 2), "B H S D",
+     {"C": 8}, "B H S D"),
     (lambda q: (mask := torch.tril(torch.ones(q.shape[2], q.shape[2]))).view(1, 1,
         *mask.shape) * (q @ q.mT),
      (2, 4, 1, 6), "B H T D", {}, "B H T S"),
@@ -323,11 +362,36 @@ def test_what_is_said_of_mistakes(fn, shape, axes, sizes, text, draw):
     assert "H" not in found.steps[-1].axes or "3*C" not in axes
 
 
+def test_heads_that_only_one_factor_names_are_summed(draw):
+    heads = draw(B, S, H, D)
+    step = last(
+        lambda q, k: torch.einsum("bshd,bthe->bstde", q, k),
+        heads,
+        heads * 1,
+        axes=["B T H D", "B S ? D"],
+    )
+    assert step.question.startswith("heads-innermost")
+
+
 def test_a_wrong_fold_is_told_once(draw):
     found = trace(lambda x: x.transpose(0, 1).flatten(1).unflatten(1, (8, 1)), draw(4, 6, 2),
         axes="B S C",
                   sizes={"H": 1})  # fmt: skip
     assert [step.question is None for step in found.steps] == [True, False, True]
+
+
+def test_s0_example_with_all_sizes_alike(draw):
+    """B = H = 2, S = D = 4."""
+    module = variants.FusedQKV(8, 2).double()
+    steps = trace(module, draw(2, 4, 8), axes="B S C", sizes={"H": 2}).steps
+    assert [step.axes for step in steps] == [
+        ("B", "S", "3*C"), ("B", "S", "3", "H", "D"), ("B", "H", "3", "S", "D"),
+        *[("B", "H", "S", "D")] * 3,
+        ("B", "H", "D", "S"), *[("B", "H", "T", "S")] * 3, ("B", "H", "T", "D"),
+        ("B", "T", "H", "D"),
+        ("B", "T", "C"), ("B", "T", "C"),
+    ]  # fmt: skip
+    assert all(step.warning is None for step in steps)
 
 
 @pytest.mark.parametrize("name", variants.VARIANTS)
@@ -612,8 +676,9 @@ class OfAttributes(nn.Module):
 @pytest.mark.parametrize(
     ("attributes", "heads"),
     [({"num_head": 4}, "H"), ({"cfg": {"n_heads": 4}}, "H"),
+     ({"args": types.SimpleNamespace(model={"attention": types.SimpleNamespace(nhead=4)})}, "H"),
      ({"config": types.SimpleNamespace(num_heads=4, vision={"num_heads": 3})}, "H"),
-     ({"h": 4}, "?"),
+     ({"config": {"text": {"num_heads": 4}, "vision": {"num_heads": 3}}}, "?"), ({"h": 4}, "?"),
      ({"cfg": nn.Module, "n_heads": True}, "?")],
 )  # fmt: skip
 def test_heads_are_read_from_attributes_and_configs_or_a_note_asks_for_them(attributes, heads, x):
@@ -651,6 +716,21 @@ def test_parameters_are_named_by_their_use(x):
     named = {argument.name: argument.axes for argument in found.arguments}
     assert (named["q_proj.weight"], named["q_proj.bias"]) == (("C", "C"), ("C",))
     assert found.steps[0].inputs[1].axes == ("C", "C")
+
+
+def test_grouped_heads_have_a_name_if_they_are_given_one(x, draw):
+    w = nn.Linear(C, 2 * D, dtype=x.dtype)
+
+    def keys(x):
+        few = w(x).view(2, 5, 2, 6).transpose(1, 2)
+        return few.repeat_interleave(2, dim=1), few[:, :, None].expand(2, 2, 2, 5, 6).flatten(1, 2)
+
+    found = trace(keys, x, axes="B S C", sizes={"H": 4, "H_kv": 2})
+    assert [step.axes for step in found.steps] == [
+        ("B", "S", "H_kv*D"), ("B", "S", "H_kv", "D"), ("B", "H_kv", "S", "D"),
+        ("B", "H", "S", "D"),
+        ("B", "H_kv", "1", "S", "D"), ("B", "H_kv", "H/H_kv", "S", "D"), ("B", "H", "S", "D"),
+    ]  # fmt: skip
 
 
 def test_text_shows_names_memory_warnings_and_notes(x):
@@ -724,6 +804,22 @@ def test_comparing_says_where_traces_part(x):
     parted = trace(one, x, axes="B S C").compare(trace(folded, x, axes="B S C"))
     assert parted.differs[0] == "split"
     assert "B*H 8" in str(parted)
+
+
+def test_comparing_a_wrong_split_with_the_right_one(x):
+    linear = nn.Linear(C, C).double()
+
+    def wrong(x):
+        return linear(x).view(2, 4, 5, 6)
+
+    def right(x):
+        return linear(x).view(2, 5, 4, 6).transpose(1, 2)
+
+    compared = Comparison(
+        {f.__name__: trace(f, x, axes="B S C", sizes={"H": 4}) for f in (wrong, right)}
+    )
+    assert compared.differs == ("split",)
+    assert compared.parts[-1].differs == ("axes", "strides")
 
 
 def test_two_traces_say_the_same(x):
@@ -1037,6 +1133,21 @@ def test_weights_beside_an_output_are_not_taken_for_it(x):
     assert found.step("doubled").axes == ("B", "T", "S")
 
 
+@pytest.mark.parametrize("width", [D, H])
+def test_heads_that_only_order_tells_from_their_width_are_asked_about(width, draw):
+    fused = nn.Linear(C, 3 * H * width, dtype=torch.float64)
+
+    def score(x):
+        q, k, _ = fused(x).view(B, S, width, 3, H).permute(3, 0, 4, 1, 2)
+        return (q @ k.mT).softmax(-1)
+
+    found = trace(score, draw(B, S, C), axes="B S C", sizes={"H": H, "D": width})
+    assert found.warnings == ()
+    assert [step.question.partition(":")[0] for step in found.questions] == ["heads-innermost"] * (
+        width == H
+    )
+
+
 @pytest.mark.parametrize("queries", [1, 3, 7])
 def test_is_causal_with_fewer_queries_than_keys(queries, draw):
     q, k = draw(B, H, queries, D), draw(B, H, 7, D)
@@ -1187,28 +1298,78 @@ def padding_inside(x, lengths):
     return (x @ x.mT).masked_fill(~keep, -1e9)
 
 
+def rotated(q):
+    """With frequencies that nobody counted, as of a buffer."""
+    angles = torch.outer(torch.arange(q.size(-2)), torch.ones(q.size(-1) // 2).double())
+    return torch.cat([angles, angles], -1).cos() * q
+
+
+def stored_at_places(q):
+    cache = torch.zeros(B, H, 9, D, dtype=q.dtype)
+    cache[:, :, torch.arange(S)] = q
+    return cache
+
+
+def stored_head_by_head(q):
+    out = torch.zeros(B, H, S, D)
+    for head in range(H):
+        out[:, head] = q[:, head] * 2
+    return out
+
+
 OF_SIZES = {
     "mask": (causal_inside, "B S C", {"ones": "T S", "masked_fill": "B T S"}),
     "angles": (angles_inside, "B H S D", {"outer": "S D/2", "cat": "S D", "mul": "B H S D"}),
+    "frequencies": (
+        rotated,
+        "B H S D",
+        {"ones": "D/2", "outer": "S D/2", "cat": "S D", "cos": "S D"},
+    ),
     "slopes": (
         lambda q: q @ q.mT + torch.ones(4)[:, None, None],
         "B H S D",
         {"ones": "H", "getitem": "H 1 1"},
     ),
+    "by_way_of_others": (
+        lambda x: (torch.ones(24) + torch.zeros(24)) * x,
+        "B S C",
+        {"ones": "C", "zeros": "C"},
+    ),
+    "stored_head_by_head": (
+        stored_head_by_head,
+        "B H S D",
+        {"setitem": "B H S D", "zeros": "B H S D"},
+    ),
+    "stored_at_places": (stored_at_places, "B H S D", {"setitem": "B H ? D"}),
     "filled": (lambda x: x.new_zeros(x.shape), "B S C", {"new_zeros": "B S C"}),
     "of_two_kinds": (lambda x: torch.zeros(x.size(0) + x.size(2)), "B S C", {"zeros": "?"}),
+    "twice_as_many": (lambda x: torch.zeros(x.size(1) + x.size(1)), "B N C", {"zeros": "N"}),
     "square": (lambda x: torch.eye(x.size(1)), "B S C", {"eye": "T S"}),
+    "shown": (lambda x: torch.zeros(1, 1).expand(x.size(0), 3), "B S C", {"expand": "B ?"}),
     "cut": (lambda x: torch.zeros(9)[: x.size(1)], "B S C", {"getitem": "S"}),
     "copied": (lambda x: torch.zeros(B, S, C, dtype=x.dtype).copy_(x), "B S C", {"copy_": "B S C"}),
+    "kept_in_place": (
+        lambda x: x.clone().index_fill_(1, torch.tensor([0]), 0.0),
+        "B S C",
+        {"index_fill_": "B S C"},
+    ),
     "squeezed_in_place": (lambda x: x[:, :1].clone().squeeze_(1), "B S C", {"squeeze_": "B C"}),
+    "turned_in_place": (lambda x: x[0].clone().t_(), "B S C", {"t_": "C S"}),
     "gathered": (lambda x: x.gather(1, torch.zeros(B, 3, C).long()), "B S C", {"gather": "B ? C"}),
     "largest": (lambda x: x.topk(2, dim=1).values, "B S C", {"topk": "B ? C"}),
     "windows": (lambda x: x.unfold(1, 2, 1), "B S C", {"unfold": "B ? C ?"}),
+    "windows_apart": (lambda q: q.unfold(3, 2, 2), "B H S D", {"unfold": "B H S D/2 2"}),
+    "windows_of_tokens_apart": (
+        lambda x: x[:, :4].unfold(1, 2, 2),
+        "B S C",
+        {"unfold": "B S/2 C 2"},
+    ),
     "products": (
         lambda x: torch.tensordot(x, x[0], dims=([1], [0])),
         "B S C",
         {"tensordot": "B C C"},
     ),
+    "inner": (lambda x: torch.inner(x, other=x[0]), "B S C", {"inner": "B T S"}),
 }
 
 
@@ -1218,6 +1379,14 @@ def test_a_size_from_a_shape_brings_its_axis(fn, axes, expected, x, heads):
     last_of = {step.op: step.axes for step in found.steps}
     assert found.warnings == ()
     assert {op: " ".join(last_of[op]) for op in expected} == expected
+
+
+def test_where_all_sizes_are_alike_names_are_the_same(draw):
+    steps = trace(angles_inside, draw(4, 4, 4, 4), axes="B H S D", sizes={"C": 16}).steps
+    assert [step.axes for step in steps if step.op in ("outer", "cat")] == [
+        ("S", "D/2"),
+        ("S", "D"),
+    ]
 
 
 def test_what_met_axes_of_two_kinds_is_none_of_them(draw):
@@ -1232,12 +1401,40 @@ def test_an_argument_and_what_reads_it_have_the_same_names(x):
     assert found.arguments[1].axes == found.steps[-1].inputs[1].axes == ("T", "S")
 
 
+def halves_by_a_view(q):
+    one, two = q.unflatten(-1, (2, -1)).unbind(-2)
+    return torch.cat([-two, one], -1)
+
+
+def pairs_by_a_view(q):
+    pairs = q.unflatten(-1, (-1, 2))
+    return torch.stack([-pairs[..., 1], pairs[..., 0]], -1).flatten(-2)
+
+
+def pairs_as_complex_numbers(q):
+    return torch.view_as_real(torch.view_as_complex(q.unflatten(-1, (-1, 2))) * 1j).flatten(-2)
+
+
+@pytest.mark.parametrize("fn", [halves_by_a_view, pairs_by_a_view, pairs_as_complex_numbers])
+def test_halves_of_a_width_of_four_have_the_names_of_others(fn, draw):
+    four, six = (
+        trace(fn, draw(2, 3, 5, width), axes="B H S D", sizes={"C": 3 * width}) for width in (4, 6)
+    )
+    assert [step.axes for step in four.steps] == [step.axes for step in six.steps]
+    assert six.steps[-1].axes == ("B", "H", "S", "D")
+
+
+MLA = {"kv_lora_rank": 8, "q_lora_rank": 10, "qk_nope_head_dim": 5, "qk_rope_head_dim": 4,
+    "v_head_dim": 7,
+       "num_key_value_heads": 4, "n_routed_experts": 4, "n_group": 2,
+       "moe_intermediate_size": 16}  # fmt: skip
 # what is said of a model beside what is said of all, and the share of steps that may have a "?"
 PUBLISHED = {
     "gpt2": ({}, 0.04), "bert": ({}, 0.03), "llama": ({}, 0.04),
     "albert": ({"embedding_size": 13}, 0.12),
     "mixtral": ({"num_key_value_heads": 2, "num_local_experts": 3}, 0.3),
-    "gptj": ({"rotary_dim": 4}, 0.45),
+    "gptj": ({"rotary_dim": 4}, 0.25),
+    "deepseek_v3": (MLA | {"hidden_size": 32, "intermediate_size": 48}, 0.25),
 }  # fmt: skip
 
 
@@ -1407,6 +1604,36 @@ def test_keys_of_fewer_heads_may_be_as_wide_as_the_model(width, heads, kv_heads,
     names = [step.axes[2:] for step in found.steps if step.op == "view"]
     assert names[0] == ("H", "D")
     assert names[1] == (("H_kv", "D") if kv_heads > 1 else ("1", "?"))
+
+
+def test_all_queries_with_one_key_and_one_value(draw):
+    def attend(x):
+        fused = nn.Linear(C, C + 2 * D, dtype=x.dtype)(x).view(B, S, H + 2, D)
+        q, k, v = (
+            part.transpose(1, 2)
+            for part in (fused[:, :, :-2], fused[:, :, [-2]], fused[:, :, [-1]])
+        )
+        return (q @ k.mT).softmax(-1) @ v
+
+    found = trace(attend, draw(B, S, C), axes="B S C", sizes={"H": H})
+    assert [" ".join(step.axes) for step in found.steps if step.op in ("view", "getitem",
+        "matmul")] == [
+        "B S H+2 D", "B S H D", "B S 1 D", "B S 1 D", "B H T S", "B H T D",
+    ]  # fmt: skip
+    assert found.warnings == found.questions == ()
+
+
+def test_patches_that_are_unfolded_are_tokens(draw):
+    def see(x):
+        patches = x.unfold(2, 2, 2).unfold(3, 3, 3).permute(0, 2, 3, 1, 4, 5).reshape(B, 6, -1)
+        tokens = torch.cat(
+            [torch.zeros(B, 1, C, dtype=x.dtype), nn.Linear(18, C, dtype=x.dtype)(patches)], 1
+        )
+        return (tokens @ tokens.mT).softmax(-1)
+
+    found = trace(see, draw(B, 3, 4, 9), axes="B Ch Y X", sizes={"C": C})
+    last_of = {step.op: " ".join(step.axes) for step in found.steps}
+    assert [last_of[op] for op in ("linear", "cat", "softmax")] == ["B Y/2*X/3 C", "B S C", "B T S"]
 
 
 # Two sequences

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from mha_course.tracing import trace
 
@@ -12,6 +13,49 @@ TEXT = torch.randn(B, S, C), "B S C"
 APART = torch.arange(S)[:, None] - torch.arange(S) + S - 1
 SQUARE = torch.randn(B, 4, 4, D), "B H S D"
 HEADS = torch.randn(B, H, S, D), "B H S D"
+
+
+def kept(x):
+    found = []
+    found.extend(map(torch.relu, x))
+    return found
+
+
+def hooked(x):
+    found = []
+    layer = nn.Linear(C, C)
+    layer.register_forward_hook(lambda *call: found.append(call[-1]))
+    layer(x)
+    return found[0] * 2
+
+
+def masked_for_nothing(q):
+    scores = q @ q.mT
+    scores.masked_fill(torch.ones(S, S).triu(1).bool(), -torch.inf)
+    return scores.softmax(-1) @ q
+
+
+def masked_in_place(q):
+    scores = q @ q.mT
+    scores.masked_fill_(torch.ones(S, S).triu(1).bool(), -torch.inf)
+    return scores.softmax(-1) @ q
+
+
+def added_for_nothing(x):
+    x + 1
+    return x
+
+
+def dropped_for_nothing(x):
+    nn.Dropout(0.5)(x)
+    return x
+
+
+def compared(x):
+    torch.testing.assert_close(x, x)
+    F.relu(x.clone(), inplace=True)
+    x.clone().unsqueeze(0).zero_()
+    return x
 
 
 def tokens_first(x):
@@ -47,6 +91,10 @@ def contrasted(x):
     return (images @ texts.T).log_softmax(0)
 
 
+def pooled_over_one(x):
+    return (nn.Linear(C, 1)(x).softmax(-1) * x).sum(1)
+
+
 def in_parts_on_devices(x):
     heads = nn.Linear(32, 32)(x).view(B, S, 4, 8).unflatten(-1, (2, 4)).flatten(2, 3)
     return nn.Linear(32, 32)(heads.transpose(1, 2).transpose(1, 2).flatten(2))
@@ -60,6 +108,21 @@ def in_fused_parts_on_devices(x):
 
 def by_width_first(x):
     return nn.Linear(32, 32)(x).view(B, S, 4, 8).transpose(1, 2)
+
+
+def added(q, k, dim):
+    scores = nn.Linear(C, 1)(torch.tanh(q[:, :, None] + k[:, None]))
+    return scores.softmax(dim).squeeze(-1) @ k
+
+
+def one_key(x):
+    return (x @ x[:, :1].mT).softmax(-1) @ x[:, :1]
+
+
+def summed(q, dim):
+    outer = torch.einsum("bthd,bthe->bthde", q, q).cumsum(1)
+    over = torch.einsum("bthd,bthde->bthe", q, outer)
+    return over / (q * q.cumsum(dim)).sum(-1, keepdim=True)
 
 
 def near(scale):
@@ -86,6 +149,18 @@ def from_a_table(read):
     def attend(x, table, index):
         q = nn.Linear(C, C)(x).unflatten(-1, (H, D)).transpose(1, 2)
         return (q @ q.mT + read(table[index.flatten()])).softmax(-1) @ q
+
+    return attend
+
+
+def copied(move):
+    return lambda q, k: torch.zeros_like(q).copy_(q).copy_(move(k))
+
+
+def spelled(scores, context):
+    def attend(q):
+        weights = torch.einsum(scores, q, q).softmax(-1)
+        return torch.einsum(context, weights, q)
 
     return attend
 
@@ -132,10 +207,18 @@ LATE_TRIANGLES = [masked_late(lambda w, m: w.tril()), masked_late(lambda w, m: w
 
 # The id, the programs that get it, the right ones, and their tensors and axes in turn.
 TWINS = [
+    ("result-discarded", [added_for_nothing, dropped_for_nothing], [kept, hooked, compared], TEXT),
+    ("result-discarded", [masked_for_nothing], [masked_in_place], HEADS),
     ("attention-over-batch", [tokens_first, tokens_first_by_bmm, tokens_first_in_one_head],
      [contrasted], TEXT),
     ("softmax-over-batch", [pooled_over_the_batch, pooled_over_the_flat_batch], [pooled], TEXT),
     ("attention-over-batch", [], [tokens_first, tokens_first_by_bmm], (TEXT[0], "S B C")),
+    ("softmax-over-one", [pooled_over_one, lambda x: added(x[:, :2], x, -1)],
+     [pooled, one_key, lambda x: added(x[:, :2], x, 2)], TEXT),
+    ("runs-over-heads", [F.normalize, lambda q: q.cummax(1)[0]],
+     [lambda q: F.normalize(q, dim=-1), lambda q: q.cumsum(-2)], HEADS),
+    ("runs-over-heads", [lambda q: summed(q, -2)], [lambda q: summed(q, 1)],
+     (HEADS[0].transpose(1, 2), "B S H D")),
     ("heads-innermost", [by_width_first], [in_parts_on_devices, in_fused_parts_on_devices],
      (torch.randn(B, S, 32), "B S C")),
     ("broadcast-of-different-axes", [near(lambda s: s)], [near(lambda s: s[:, None, None])],
@@ -147,6 +230,14 @@ TWINS = [
     ("view-without-transpose", [from_a_table(lambda t: t.view(H, S, S))],
      [from_a_table(lambda t: t.view(S, S, H).permute(2, 0, 1))],
      (*TEXT, torch.randn(2 * S - 1, H), "R H", APART, "T S")),
+    ("joined-different-axes",
+     [lambda q, k: torch.cat([q, k], 2), lambda q, k: torch.stack([q, k]), copied(lambda k: k)],
+     [lambda q, k: torch.cat([q, k.transpose(1, 2)], 2), copied(lambda k: k.transpose(1, 2)),
+      lambda q, k: torch.stack([q, k.transpose(1, 2)])],
+     (*SQUARE, torch.randn(B, 4, 4, D), "B S H D")),
+    ("summed-alone", [spelled("bhtd,bhse->bhts", "bhts,bhsd->bhtd"),
+                      spelled("bhtd,bhsd->bhts", "bhtu,bhsd->bhtd")],
+     [spelled("bhtd,bhsd->bhts", "bhts,bhsd->bhtd")], HEADS),
     ("mask-after-softmax", LATE + LATE_TRIANGLES,
      [masked_late(renormalised), masked_twice, written_early], (*HEADS, CAUSAL, "T S")),
     ("mask-after-softmax", LATE, [masked_late(renormalised)], (*HEADS, KEYS, "B 1 1 S")),

@@ -15,6 +15,7 @@ from mha_course.tracing.axes import (
     Origin,
     are_turned_groups,
     size_of,
+    unique,
     unknown,
 )
 from mha_course.tracing.rules import numbers, warnings
@@ -48,6 +49,8 @@ def _name_output(names: AxisNamer, axes: Axes, size: int) -> Axis:
         return unknown(size)  # of each head something else
     if names.is_token(last) or label == "H":
         return last if size_of(last) == size else unknown(size)
+    if label == "kv_rank":
+        return (unique(size, Origin.FROM_LATENTS),)
     made = names.linear_output(size)
     known = names.label(made) in {*map(names.label, axes[:-1])} - {"?"}
     return unknown(size) if known else made  # no tensor has its width twice
@@ -111,6 +114,8 @@ def contract(call: OpCall, tensors: list[Tensor], terms: list[Letters], out: Let
     """Name the axes of a sum of products; warn of sums over axes that only agree in size."""
     names = call.names
     values = list(map(call.info, tensors))
+    for value, term in zip(values, terms, strict=True):
+        _swap_roles(names, value, [letter not in out for letter in term])
     axis_of: dict[Any, Axis] = {}
     axes_by_letter: dict[Any, Axes] = defaultdict(list)
     products = all(value.softmax_step < 0 for value in values)
@@ -146,6 +151,32 @@ def _ask_about_lone_axes(call: OpCall, summed_axes: AxesByLetter) -> None:
         known = label in ("H", "D", "C") or call.names.counts_tokens(label)
         if len(aligned) == 1 and known and size_of(aligned[0]) > 1:
             call.warn(warnings.warn("summed-alone", axis=label))
+
+
+def _swap_roles(names: AxisNamer, weights: TensorInfo, is_summed: list[bool]) -> None:
+    """Swap T and S where a sum shows that scores were k @ q.mT, with the keys first."""
+    tokens = [pair for pair in zip(weights.axes, is_summed, strict=True) if names.is_token(pair[0])]
+    keys = [axis for axis, summed in tokens if summed and names.label(axis) == weights.softmax_axis]
+    queries = [
+        axis for axis, gone in tokens if not gone and names.label(axis) != weights.softmax_axis
+    ]
+    if not keys or not queries:
+        return
+    query = names.label(queries[0])
+    turned = weights.softmax_axis == "T" or weights.softmax_axis.endswith("'")
+    if names.root(weights.softmax_axis) != names.root(query) or query == "T" or not turned:
+        return
+    swapped = {k.name: q.name for k, q in zip(keys[0], queries[0], strict=True)}
+    swapped |= {q: k for k, q in swapped.items()}
+    for info in weights.derived:
+        info.axes = [
+            tuple([f._replace(name=swapped.get(f.name, f.name)) for f in axis])
+            for axis in info.axes
+        ]
+        info.labels = tuple(map(names.label, info.axes))
+        info.softmax_axis = "*".join(
+            swapped.get(name, name) for name in info.softmax_axis.split("*")
+        )
 
 
 def _axes_of_factor(
@@ -272,6 +303,14 @@ def after_linear(values: list[Any]) -> str:
     return "out" if any(value.stage in ("context", "merged") for value in values) else "projection"
 
 
+def cell(call: OpCall) -> list[Axes]:
+    """Take one step of a recurrent network: the state's width is named as a Linear's."""
+    *before, width = call.axes(call.arg(1, "hx"))
+    named = call.names.linear_output(size_of(width))
+    call.names.align(width, named)
+    return [[*before, named]]
+
+
 def _ask_about_shared_heads(call: OpCall, values: Infos) -> None:
     """Ask about one query head that reads another KV head than that of its group."""
     picked = {one.label: one for value in values for one in value.elements}
@@ -294,4 +333,5 @@ CONTRACTIONS = rules(
     ("matmul linalg_matmul bmm mm mv dot addmm baddbmm addmv", matmul),
     ("einsum", einsum),
     ("tensordot inner", tensordot),
+    ("gru_cell rnn_tanh_cell rnn_relu_cell", cell),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from mha_course.tracing.axes import Axes, Origin, Size, axis_of, size_of, unknown
+from mha_course.tracing.axes import Axes, Factor, Origin, Size, axis_of, size_of, unknown
 from mha_course.tracing.rules.call import OpCall, rules
 
 
@@ -39,8 +39,10 @@ def outer(call: OpCall) -> list[Axes]:
 
 
 def one_hot(call: OpCall) -> list[Axes]:
-    """Add an axis of classes."""
-    return [[*call.axes(call.first()), unknown(call.outs[0].shape[-1])]]
+    """Add an axis of classes, which is named where a size of that name was given."""
+    size = call.outs[0].shape[-1]
+    name = next((name for name, known in call.names.extra.items() if known == size), "")
+    return [[*call.axes(call.first()), (Factor(name, size),) if name else unknown(size)]]
 
 
 def filled(call: OpCall) -> list[Axes]:

@@ -58,7 +58,7 @@ def stored(call: OpCall) -> list[Axes]:
     value = call.info(target)
     if value.stage in SCORES:
         call.results[0].stage = "masked_scores"
-    elif value.stage == "weights" and not isinstance(source, Tensor):
+    elif value.stage == "weights":
         numbers.check_masked_weights(call, value)
     align_mask(call, key, axes)
     keys = keys_of(key, len(axes))

@@ -7,7 +7,7 @@ from torch import Tensor
 from mha_course.tracing.axes import Axes, Axis, Factor, Origin, size_of, unique, unknown
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import OpCall, rules
-from mha_course.tracing.rules.moves import PIECES
+from mha_course.tracing.rules.moves import PIECES, picked_heads
 
 
 def cat(call: OpCall) -> list[Axes]:
@@ -76,6 +76,8 @@ def _concatenated(call: OpCall, along: Axes, beside: list[str], size: int) -> Ax
     heads, width = (names.sizes.get(name, 0) for name in "HD")
     if len(along) == 1:
         return along[0]
+    if set(labels) == {"H_kv"} and (tiled := names.repeated_heads(_kv_heads(call))):
+        return tiled
     whole, *others = {axis[0].whole for axis in along if len(axis) == 1} or {None}
     if whole is not None and not others and whole.size == size:
         halves = len(along) == 2 and size_of(along[0]) == size_of(along[1])
@@ -85,9 +87,16 @@ def _concatenated(call: OpCall, along: Axes, beside: list[str], size: int) -> Ax
         return (Factor("H", heads), Factor("D", width))
     if set(labels) == {"C"} and len(along) in (2, 3):
         return (Factor(str(len(along)), len(along)), *along[0])
-    if len(along) == 2 and along[0] == along[1] and labels[0] == "?":
-        return (unique(size, Origin.TILED),)  # as the angles of rotary embeddings
+    if len(along) == 2 and along[0] == along[1] and labels[0] == "?" and len(along[0]) == 1:
+        return names.double(along[0])
     return _concatenated_tokens(call, along, labels, size, not {"H", "H_kv"}.isdisjoint(beside))
+
+
+def _kv_heads(call: OpCall) -> list[int]:
+    """Return the KV heads of tensors that are joined along them: of one, again and again."""
+    parts = call.arg(0, "tensors")
+    once = {id(part) for part in parts}
+    return [*range(call.names.extra["H_kv"])] * len(parts) if len(once) == 1 else []
 
 
 def _concatenated_tokens(
@@ -159,10 +168,11 @@ def _axis_of_elements(call: OpCall, parts: list[Tensor]) -> Axis:
 def gather(call: OpCall) -> list[Axes]:
     """Pick elements along an axis, which is then named as that of the index is."""
     axes = call.axes(call.first())
-    index = call.axes(call.arg(2, "index"))
-    dim = call.arg(1, "dim")
+    last = call.op == "take_along_dim"
+    index = call.axes(call.arg(1 if last else 2, "indices", "index"))
+    dim = call.arg(2 if last else 1, "dim")
     if call.op == "index_select":
-        axes[dim] = index[0]
+        axes[dim] = picked_heads(call, axes[dim], call.arg(2, "index")) or index[0]
         return [axes]
     dim %= len(axes)
     pairs = enumerate(zip(axes, index, strict=True))
@@ -172,5 +182,5 @@ def gather(call: OpCall) -> list[Axes]:
 INDEXING = PIECES | rules(
     ("cat concat concatenate", cat),
     ("stack", stack),
-    ("index_select gather", gather),
+    ("index_select gather take_along_dim", gather),
 )

@@ -1,26 +1,21 @@
-"""Names in moves: where the numbers of each axis came from.
-
-A transpose, a slice or an expand makes no new numbers, so it needs no rule of its own. It runs
-again on a tensor without memory whose strides tell its axes from each other: the strides of the
-result say which axis each of its axes came from. A reshape lays the factors of the axes, in order,
-into the new shape.
-"""
+"""Names in moves: replay finds where the numbers of each axis came from, and factors name them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from itertools import accumulate, chain, product
 from operator import mul
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from mha_course.tracing import axes as factors
+from mha_course.tracing import replay
 from mha_course.tracing.axes import Axes, Axis, AxisNamer, Factor, Origin, size_of, unknown
+from mha_course.tracing.replay import Dim, Placement
 from mha_course.tracing.rules import warnings
 from mha_course.tracing.rules.call import PIECE, Element, Elements, OpCall, rules
 from mha_course.tracing.rules.warnings import Cut
@@ -29,20 +24,6 @@ ONE = Factor("1", 1)  # stands in for an axis of size 1 that has no name
 Row = Sequence[Axis]
 Fit = tuple[Axes, list[Cut]]
 Pairs = list[tuple[Factor, int]]  # each factor with the axis it was in
-
-
-class Dim(NamedTuple):
-    """Steps of equal length through the tensor that was moved; copies have the stride 0."""
-
-    stride: int
-    size: int
-
-
-class Placement(NamedTuple):
-    """The place of a result's first number, and the dim of each axis."""
-
-    first: int
-    dims: list[Dim]
 
 
 def reshape(call: OpCall) -> list[Axes]:
@@ -117,7 +98,7 @@ def _fit(names: AxisNamer, axes: Row, shape: Sequence[int], like: Row) -> Fit:
         cuts += [cut] if cut else []
     filled = iter(groups)
     out = [next(filled) if size > 1 else None for size in shape]
-    placed = _place_ones(names, tuple([factor for factor, _ in flat]), out, like)
+    placed = _place_ones(names, axes, tuple([factor for factor, _ in flat]), out, like)
     return list(map(names.merge_parts, placed)), cuts
 
 
@@ -145,7 +126,7 @@ def _fill(names: AxisNamer, pairs: Pairs, sizes: list[int]) -> tuple[Axes, Cut |
     return [(factors.unique(n, origin),) for n in sizes], Cut(list(block), came_from, sizes)
 
 
-def _place_ones(names: AxisNamer, flat: Axis, out: list[Axis | None], like: Row) -> Axes:
+def _place_ones(names: AxisNamer, old: Row, flat: Axis, out: list[Axis | None], like: Row) -> Axes:
     """Give the new axes of size 1 to the named factors of size 1; neighbours take the rest."""
     ones = [(position, factor) for position, factor in enumerate(flat) if factor.size == 1]
     free = [position for position, axis in enumerate(out) if axis is None]
@@ -165,7 +146,7 @@ def _place_ones(names: AxisNamer, flat: Axis, out: list[Axis | None], like: Row)
     for slot, (_, factor) in zip(free, ones, strict=False):
         axes[slot] = () if factor == ONE else (factor,)
     for position, factor in ones[len(free) :]:
-        _attach(axes, flat, position, factor)
+        _attach(axes, old, flat, position, factor)
     return axes
 
 
@@ -173,15 +154,17 @@ def _before_width(flat: Axis, position: int) -> bool:
     return position + 1 < len(flat) and flat[position + 1].name == "D"
 
 
-def _attach(axes: Axes, flat: Axis, position: int, one: Factor) -> None:
+def _attach(axes: Axes, old: Row, flat: Axis, position: int, one: Factor) -> None:
     """Join a factor of size 1 that lost its axis: heads to their width, others to the left."""
     after = flat[position + 1] if position + 1 < len(flat) else None
     before = flat[position - 1] if position else None
-    joins_right = before is None or (one.name == "H" and _before_width(flat, position))
+    is_batch = before is not None and before.name == "B" and (before,) in axes
+    folded = is_batch and (before, one) not in old
+    joins_right = one.name == "H" and _before_width(flat, position) and not folded
     if one.name == "B" and after is not None and after.name == "H" and (after,) in axes:
         joins_right = True
     for number, axis in enumerate(axes):
-        if joins_right and axis and axis[0] == after:
+        if (joins_right or before is None) and axis and axis[0] == after:
             axes[number] = (one, *axis)
             return
         if not joins_right and axis and axis[-1] == before:
@@ -191,10 +174,12 @@ def _attach(axes: Axes, flat: Axis, position: int, one: Factor) -> None:
 
 def view(call: OpCall) -> list[Axes]:
     """Show the numbers in another order, or some of them: transpose, chunk, select, expand …"""
-    if call.func is functional.unfold:  # of pictures: it copies, and mixes axes
-        return []
+    if call.func is functional.unfold:
+        return rearrange(call)
     axes = call.axes(call.first())  # its shape may have changed in place
-    return _named(call, axes, call.rerun)
+    alone = len(call.tensors) == 1
+    kind = (call.op, call.args[1:], list(call.kwargs.items())) if alone and call.args else ()
+    return _named(call, axes, replay.of_views(call.rerun, list(map(size_of, axes)), *kind))
 
 
 def expand(call: OpCall) -> list[Axes]:
@@ -222,19 +207,30 @@ def repeat(call: OpCall) -> list[Axes]:
     axes = call.axes(call.first())
     if call.op == "repeat_interleave" and call.arg(2, "dim") is None and len(axes) > 1:
         return []  # of all numbers, in a row
-    shape = call.outs[0].shape
-    if isinstance(call.arg(1, "repeats"), Tensor):  # of each number as often as it says
-        return [factors.keep_matching(axes, shape)]
-    out: Axes = []
-    for axis, size in zip([()] * (len(shape) - len(axes)) + axes, shape, strict=True):
-        if size == size_of(axis):
-            out.append(axis)
-            continue
-        copies = factors.unique(size // (size_of(axis) or 1), Origin.COPIES)
-        one = axis if size_of(axis) > 1 else ()
-        order = (*one, copies) if call.op == "repeat_interleave" else (copies, *one)
-        out.append(call.names.merge_parts(order))
-    return [out]
+    sizes = list(map(size_of, axes))
+    return _named(call, axes, [replay.of_copies(call.rerun, sizes, call.outs[0].shape)])
+
+
+def rearrange(call: OpCall) -> list[Axes]:
+    """Interleave several axes in another order, as pixel_shuffle does."""
+    x = call.first()
+    axes = call.axes(x)
+    if call.op == "as_strided" and (x.storage_offset() or not x.is_contiguous()):
+        return []
+    sizes = [factor.size for axis in axes for factor in axis]
+    places = replay.contiguous_strides(sizes) if call.op != "as_strided" else []
+    out = []
+    for moved in replay.of_indices(call.rerun, list(map(size_of, axes)), places):
+        dims = sorted(set(chain(*moved.axes)), reverse=True) if moved else []
+        sizes = [dim.size for dim in dims]
+        if moved is None or [dim.stride for dim in dims] != replay.contiguous_strides(sizes):
+            return []
+        parts, cuts = regroup(call.names, axes, sizes)
+        _warn_of(call, cuts, len(moved.axes))
+        named = dict(zip(dims, parts, strict=True))
+        rows = [[factor for dim in row for factor in named[dim]] for row in moved.axes]
+        out.append([call.names.merge_parts(tuple(row)) for row in rows])
+    return out
 
 
 def is_bool(key: Any) -> bool:
@@ -285,56 +281,55 @@ def getitem(call: OpCall) -> list[Axes]:
             width = key.dim() if is_bool(key) else 1
             plain += [slice(None)] * width
             gone |= set(range(place, place + width))
-    (named,) = _named(call, axes, lambda x: [x[tuple(plain)]], unseen)
+    moved = replay.of_views(lambda x: [x[tuple(plain)]], list(map(size_of, axes)), "[]", plain)
+    (named,) = _named(call, axes, moved, unseen)
     out = [axis for n, axis in enumerate(named) if n not in gone]
     if advanced:  # one gives its own axes, several give unknown ones
         place, key = advanced[0]
         missing = call.outs[0].dim() - len(out)
         own = len(advanced) == 1 and isinstance(key, Tensor) and not is_bool(key)
         shape = call.outs[0].shape[place : place + missing]
-        out[place:place] = call.axes(key) if own else list(map(unknown, shape))
+        heads = picked_heads(call, named[place], key) if len(advanced) == 1 else ()
+        rest = call.axes(key) if own else list(map(unknown, shape))
+        out[place:place] = [heads] if heads else rest
     return [out]
 
 
-@lru_cache(maxsize=4096)
-def _padded_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return strides with gaps, so that every place belongs to one axis only."""
-    strides = [2]
-    for size in shape[:0:-1]:
-        strides.append(strides[-1] * 2 * max(size, 1))
-    return tuple(strides[::-1][: len(shape)])
+def picked_heads(call: OpCall, axis: Axis, key: Any) -> Axis:
+    """Return the query heads for which an index picks KV heads, or () if it picks others."""
+    if call.names.label(axis) != "H_kv":
+        return ()
+    if type(key) is Tensor and key.dim() == 1 and not key.is_meta:
+        key = key.tolist()
+    return call.names.repeated_heads(key) if isinstance(key, list) else ()
 
 
 def _named(
-    call: OpCall, axes: Axes, rerun: Callable[[Tensor], Sequence[Tensor]], unseen: bool = False
+    call: OpCall, axes: Axes, moved: Sequence[Placement], unseen: bool = False
 ) -> list[Axes]:
     """Name results whose axes each come from one axis, and note which elements they are."""
-    shape = tuple(map(size_of, axes))
-    pairs = []
-    places = torch.empty_strided(shape, _padded_strides(shape), device="meta")
-    for number, out in enumerate(rerun(places)):
-        dims = list(map(Dim, out.stride(), out.shape))
-        placement = Placement(int(out.storage_offset()), dims)
-        pairs.append(_name(call, axes, placement, number))
+    pairs = [_name(call, axes, result, number) for number, result in enumerate(moved)]
     call.elements = [() if unseen else elements for _, elements in pairs]
     return [named for named, _ in pairs]
 
 
 def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes, Elements]:
     names = call.names
-    seen = set(moved.dims)
+    seen = set(chain(*moved.axes))
     linear = len(call.outs) > 1 and call.info(call.first()).from_linear
     named: dict[Dim, Axis] = {}
     elements: list[Element] = []
-    sizes = tuple(map(size_of, axes))
-    for stride, size, axis in zip(_padded_strides(sizes), sizes, axes, strict=True):
+    sizes = list(map(size_of, axes))
+    for stride, size, axis in zip(replay.padded_strides(tuple(sizes)), sizes, axes, strict=True):
         if (stride, size) in seen:
             named[Dim(stride, size)] = axis
             continue
         dims = sorted((d for d in seen if stride <= d.stride < stride * max(size, 2)), reverse=True)
         start = moved.first // stride % (2 * size or 1)
+        if dims and dims[0].size == 1:
+            names.index_half(axis)
         if len(dims) > 1:
-            named |= {dim: unknown(dim.size) for dim in dims}  # windows
+            named |= zip(dims, _windows(names, axis, stride, dims), strict=True)
         elif dims:
             (dim,) = dims
             piece = named[dim] = _sliced(names, axis, start, dim.size, dim.stride / stride)
@@ -344,8 +339,11 @@ def _name(call: OpCall, axes: Axes, moved: Placement, number: int) -> tuple[Axes
             elif linear and any(names.is_token((factor,)) for factor in axis):
                 elements.append(Element((), f"{PIECE} {call.index}", number))
         elif call.op in ("getitem", "select", "unbind"):
-            elements.append(Element(axis, names.label(axis), start))
-    out = [_axis_of_dim(dim, named) for dim in reversed(moved.dims)]
+            label = names.label(axis)
+            names.index_half(axis)
+            elements.append(Element(axis, label, start))
+    rows = [[_axis_of_dim(dim, named) for dim in row] for row in reversed(moved.axes)]
+    out = [row[0] if len(row) == 1 else names.merge_parts(tuple(chain(*row))) for row in rows]
     return out[::-1], tuple(elements)
 
 
@@ -363,7 +361,21 @@ def _sliced(names: AxisNamer, axis: Axis, start: int, size: int, step: float) ->
         return names.slice_of(axis, start, size)
     if step == 2 and names.is_width(axis) and 2 * size == size_of(axis):
         return names.half(axis)
+    if names.label(axis) == "H" and step > 1:
+        return (Factor("?", size, axis[0], int(step)),)
     return unknown(size)
+
+
+def _windows(names: AxisNamer, axis: Axis, stride: int, dims: list[Dim]) -> Axes:
+    """Name how many windows slide along an axis, and how long each is."""
+    count, window = dims
+    disjoint = window.stride == stride and count.stride == window.size * stride
+    if len(axis) != 1 or not disjoint or count.size * window.size != size_of(axis):
+        return [unknown(dim.size) for dim in dims]
+    parts = names.parts(axis[0], (count.size, window.size))
+    if names.is_token(axis):
+        names.tokens.update(factor.name for factor in parts[0])
+    return parts
 
 
 def complex_pairs(call: OpCall) -> list[Axes]:
@@ -372,8 +384,11 @@ def complex_pairs(call: OpCall) -> list[Axes]:
     if call.op == "view_as_real":
         return [[*axes, (Factor("2", 2),)]]
     left = axes[:-1]
+    call.names.index_half(axes[-1])
     if left and len(left[-1]) == 1 and left[-1][0].whole and left[-1][0].whole.name == "D":
         left[-1] = (Factor("D/2", size_of(left[-1])),)
+    elif left and not left[-1] and call.names.is_width(axes[-1]):  # a width of 2
+        left[-1] = call.names.half(axes[-1])
     return [left]
 
 
@@ -388,6 +403,7 @@ VIEWS = rules(
     ("squeeze unsqueeze", view),
     ("expand expand_as broadcast_to", expand),
     ("repeat tile repeat_interleave", repeat),
+    ("pixel_shuffle pixel_unshuffle channel_shuffle as_strided", rearrange),
     ("view_as_complex view_as_real", complex_pairs),
     ("pad diff", pad),
 )

@@ -1,0 +1,144 @@
+"""Where numbers go in a move: the same call again, on the places of the numbers.
+
+A transpose, a slice or a repeat makes no new numbers, so it needs no rule of its own. It runs again
+on a tensor of places, and each axis of the result is a list of strides and sizes in these places. A
+view runs on a tensor without memory, whose own strides are the answer. A copy runs along one axis
+at a time, so that nothing large is copied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+
+LIMIT = 400_000  # numbers that are followed one by one
+_known: dict[tuple[Any, ...], list[Placement]] = {}  # of views that were followed before
+REORDERED = -1  # the stride of an axis in another order
+
+
+class Dim(NamedTuple):
+    """Steps of equal length through the tensor that was moved; copies have the stride 0."""
+
+    stride: int
+    size: int
+
+
+class Placement(NamedTuple):
+    """The place of a result's first number, and the dims of each axis, the slowest first."""
+
+    first: int
+    axes: list[list[Dim]]
+
+
+Rerun = Callable[[torch.Tensor], Sequence[torch.Tensor]]  # the call on another tensor
+
+
+@lru_cache(maxsize=4096)
+def padded_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return strides with gaps, so that every place belongs to one axis only."""
+    strides = [2]
+    for size in shape[:0:-1]:
+        strides.append(strides[-1] * 2 * max(size, 1))
+    return tuple(strides[::-1][: len(shape)])
+
+
+def contiguous_strides(shape: Sequence[int]) -> list[int]:
+    """Return the strides of numbers that lie in a row."""
+    return [math.prod(shape[n + 1 :]) for n in range(len(shape))]
+
+
+def of_views(rerun: Rerun, shape: Sequence[int], *call: Any) -> list[Placement]:
+    """Follow a view by its strides, on a tensor that has the shape only.
+
+    Args: ``call``, what tells this call from others, so that it is run once for all of its kind.
+    """
+    key = (*shape, "of", *map(_hashable, call))
+    if not call or key not in _known:
+        places = torch.empty_strided(tuple(shape), padded_strides(tuple(shape)), device="meta")
+        made = [(out, zip(out.stride(), out.shape, strict=True)) for out in rerun(places)]
+        _known[key] = [
+            Placement(int(x.storage_offset()), [[Dim(*p)] for p in ps]) for x, ps in made
+        ]
+    return _known[key]
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_hashable, value))
+    if isinstance(value, slice):
+        return repr(value)
+    return int(value) if isinstance(value, int) else value
+
+
+def of_copies(rerun: Rerun, shape: Sequence[int], out_shape: Sequence[int]) -> Placement:
+    """Follow a call that treats each axis by itself along one after another, the others short."""
+    new = len(out_shape) - len(shape)
+    axes = [[Dim(0, size)] for size in out_shape]
+    for dim, (size, stride) in enumerate(zip(shape, padded_strides(tuple(shape)), strict=True)):
+        if out_shape[new + dim] == size:
+            axes[new + dim] = [Dim(stride, size)]
+        if size < 2 or out_shape[new + dim] in (0, size):
+            continue
+        short = [1] * len(shape)
+        short[dim] = size
+        (out,) = rerun(torch.arange(size).view(short))
+        row = dims_of([place * stride for place in _line(out, new + dim)])
+        axes[new + dim] = row or [Dim(REORDERED, out_shape[new + dim])]
+    return Placement(0, axes)
+
+
+def of_indices(
+    rerun: Rerun, shape: Sequence[int], ends: Sequence[int] = ()
+) -> list[Placement | None]:
+    """Follow any move number by number; None where an axis of the result has no strides.
+
+    Args: ``ends``, the strides of the factors; a dim that runs over one of them is cut there.
+    """
+    if math.prod(shape) > LIMIT:
+        return []
+    places = torch.arange(math.prod(shape), dtype=torch.double).view(list(shape))
+    moved: list[Placement | None] = []
+    for out in rerun(places):
+        numbers = out.long()
+        lines = [_line(numbers, dim) for dim in range(out.dim())]
+        rows = list(map(dims_of, lines))
+        first = int(numbers[(0,) * out.dim()])
+        total = torch.tensor(first)
+        for line in lines:
+            total = total[..., None] + torch.tensor(line) - first
+        exact = torch.equal(total, numbers)
+        known = [list(_cut_at(ends, row)) for row in rows if row is not None]
+        moved.append(Placement(first, known) if exact and len(known) == len(rows) else None)
+    return moved
+
+
+def _cut_at(ends: Sequence[int], row: list[Dim]) -> Iterator[Dim]:
+    """Cut dims that run from one factor into the next, where nothing is left over."""
+    for stride, size in row:
+        whole = stride * size
+        for end in ends:
+            if 0 < stride < end < whole and end % stride == 0 == whole % end:
+                yield Dim(end, whole // end)
+                whole = end
+        yield Dim(stride, whole // stride if stride else size)
+
+
+def _line(numbers: torch.Tensor, dim: int) -> list[int]:
+    line = numbers[tuple(slice(None) if n == dim else 0 for n in range(numbers.dim()))]
+    return list(map(int, line.tolist()))
+
+
+def dims_of(line: list[int]) -> list[Dim] | None:
+    """Write a row of places as dims; None if it has no strides."""
+    if len(line) == 1:
+        return []
+    step = line[1] - line[0]
+    count = next((n for n in range(1, len(line)) if line[n] - line[n - 1] != step), len(line))
+    rows = line[::count]
+    even = [first + step * n for first in rows for n in range(count)] == line
+    outer = dims_of(rows) if even else None
+    return None if outer is None else [*outer, Dim(step, count)]
